@@ -1,0 +1,97 @@
+#include "common/checkpoint/manifest.hpp"
+
+#include <charconv>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace sgd::checkpoint {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr std::size_t kManifestBytesMax = 1 << 20;
+
+template <class Number>
+bool parse_digits(std::string_view text, Number& number) {
+  for (const char letter : text) {
+    if (letter < '0' || letter > '9') return false;
+  }
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+}
+
+}  // namespace
+
+std::string directory_name(std::int64_t step, Generation generation) {
+  return fmt::format("step-{:012}-gen-{:04}", step, generation);
+}
+
+std::optional<DirectoryName> parse_directory_name(std::string_view name) {
+  constexpr std::string_view kStep = "step-";
+  constexpr std::string_view kGeneration = "-gen-";
+  if (name.substr(0, kStep.size()) != kStep) return std::nullopt;
+  const std::size_t middle = name.find(kGeneration);
+  if (middle == std::string_view::npos) return std::nullopt;
+  DirectoryName parsed;
+  if (!parse_digits(name.substr(kStep.size(), middle - kStep.size()), parsed.step) ||
+      !parse_digits(name.substr(middle + kGeneration.size()), parsed.generation))
+    return std::nullopt;
+  // Leading zeros are part of the name: no two names stand for one checkpoint.
+  if (directory_name(parsed.step, parsed.generation) != name) return std::nullopt;
+  return parsed;
+}
+
+std::string encode(const Manifest& manifest) {
+  nlohmann::ordered_json out;
+  out["format"] = kFormat;
+  out["step"] = manifest.step;
+  out["epoch"] = manifest.epoch;
+  out["generation"] = manifest.generation;
+  out["world_size"] = manifest.world_size;
+  out["files"] = nlohmann::ordered_json::array();
+  for (const ManifestFile& file : manifest.files) {
+    nlohmann::ordered_json entry;
+    entry["name"] = file.name;
+    entry["bytes"] = file.bytes;
+    entry["crc32c"] = fmt::format("{:08x}", file.crc32c);
+    out["files"].push_back(std::move(entry));
+  }
+  return out.dump(2) + "\n";
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  if (text.size() > kManifestBytesMax) return Error{"the manifest is larger than 1 MiB"};
+  Manifest manifest;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (json.at("format").get<int>() != kFormat)
+      return Error{"manifest format " + json.at("format").dump() + " is not known"};
+    json.at("step").get_to(manifest.step);
+    json.at("epoch").get_to(manifest.epoch);
+    json.at("generation").get_to(manifest.generation);
+    manifest.world_size = json.value("world_size", 0);
+    std::set<std::string> names;
+    for (const nlohmann::json& entry : json.at("files")) {
+      ManifestFile file;
+      entry.at("name").get_to(file.name);
+      entry.at("bytes").get_to(file.bytes);
+      const std::string crc = entry.at("crc32c").get<std::string>();
+      const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), file.crc32c, 16);
+      if (parsed.ec != std::errc() || parsed.ptr != crc.data() + crc.size() || crc.size() != 8)
+        return Error{"crc32c of " + file.name + " is no number of 8 hexadecimal digits"};
+      // A name is opened below the checkpoint's directory: it may not lead out of it.
+      if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.front() == '.')
+        return Error{"\"" + file.name + "\" is no name of a checkpoint's file"};
+      if (!names.insert(file.name).second) return Error{file.name + " is listed twice"};
+      manifest.files.push_back(std::move(file));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return Error{std::string("bad manifest: ") + error.what()};
+  }
+  if (manifest.step < 0 || manifest.epoch < 0 || manifest.world_size < 0)
+    return Error{"a count in the manifest is negative"};
+  return manifest;
+}
+
+}  // namespace sgd::checkpoint

@@ -1,0 +1,197 @@
+#include "common/job/cross_checks.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/time.hpp"
+#include "common/json/schema.hpp"
+#include "common/json/words.hpp"
+
+namespace sgd::job {
+namespace {
+
+/// Says errors about dotted paths of one job at their places.
+class Reporter {
+ public:
+  Reporter(const json::Place& root, const std::string& source, Diagnostics& diagnostics)
+      : root_(root), source_(source), diagnostics_(diagnostics) {}
+
+  void error_at_value(const std::string& path, std::string message) {
+    const Spot spot = find_spot(root_, source_, path);
+    diagnostics_.error(spot.source, spot.value.line, spot.value.column, std::move(message));
+  }
+  void error_at_key(const std::string& path, std::string message) {
+    const Spot spot = find_spot(root_, source_, path);
+    diagnostics_.error(spot.source, spot.key.line, spot.key.column, std::move(message));
+  }
+  void warn_at_value(const std::string& path, std::string message) {
+    const Spot spot = find_spot(root_, source_, path);
+    diagnostics_.warn(spot.source, spot.value.line, spot.value.column, std::move(message));
+  }
+
+ private:
+  const json::Place& root_;
+  const std::string& source_;
+  Diagnostics& diagnostics_;
+};
+
+/// Values of one job that may be compared: present, and without an error of their own.
+class Sound {
+ public:
+  Sound(const nlohmann::json& job, const std::vector<std::string>& rejected)
+      : job_(job), rejected_(rejected) {}
+
+  /// The value at `path`, or null.
+  const nlohmann::json* at(const std::string& path) const {
+    const nlohmann::json* here = &job_;
+    std::string walked;
+    for (const std::string& segment : json::split_path(path)) {
+      walked = json::joined(walked, segment);
+      if (std::find(rejected_.begin(), rejected_.end(), walked) != rejected_.end()) return nullptr;
+      if (!here->is_object() || !here->contains(segment)) return nullptr;
+      here = &(*here)[segment];
+    }
+    return here;
+  }
+
+ private:
+  const nlohmann::json& job_;
+  const std::vector<std::string>& rejected_;
+};
+
+void check_duration(const Sound& sound, const std::string& path, bool zero_allowed, Reporter& report) {
+  const nlohmann::json* text = sound.at(path);
+  if (text == nullptr) return;
+  const std::optional<Duration> duration = parse_duration(text->get<std::string>());
+  if (!duration) {
+    report.error_at_value(
+        path, fmt::format("{} must be at most ten years, got {}", json::quote(path), json::shown(*text)));
+  } else if (*duration == Duration::zero() && !zero_allowed) {
+    report.error_at_value(path,
+                          fmt::format("{} must be above 0, got {}", json::quote(path), json::shown(*text)));
+  }
+}
+
+void check_durations(const Sound& sound, Reporter& report) {
+  check_duration(sound, "recovery.backoff.first", true, report);
+  check_duration(sound, "recovery.cooldown", true, report);
+  check_duration(sound, "heartbeat.interval", false, report);
+  check_duration(sound, "heartbeat.timeout", false, report);
+  check_duration(sound, "heartbeat.stall_timeout", false, report);
+  check_duration(sound, "stop.grace", true, report);
+  const nlohmann::json* interval = sound.at("heartbeat.interval");
+  const nlohmann::json* timeout = sound.at("heartbeat.timeout");
+  if (interval == nullptr || timeout == nullptr) return;
+  const auto between = parse_duration(interval->get<std::string>());
+  const auto silent = parse_duration(timeout->get<std::string>());
+  if (between && silent && *silent > Duration::zero() && *silent <= *between) {
+    report.error_at_value(
+        "heartbeat.timeout",
+        fmt::format("\"heartbeat.timeout\" must be longer than \"heartbeat.interval\" ({}), got {}",
+                    json::shown(*interval), json::shown(*timeout)));
+  }
+}
+
+void check_counts(const Sound& sound, Reporter& report) {
+  const nlohmann::json* num_workers = sound.at("num_workers");
+  if (num_workers == nullptr) return;
+  const auto workers = num_workers->get<std::int64_t>();
+  const nlohmann::json* min_workers = sound.at("min_workers");
+  if (min_workers != nullptr && *min_workers > workers) {
+    report.error_at_value("min_workers",
+                          fmt::format("\"min_workers\" must be at most \"num_workers\" ({}), got {}", workers,
+                                      min_workers->dump()));
+  }
+  const nlohmann::json* batch_size = sound.at("training.batch_size");
+  if (batch_size == nullptr) return;
+  const auto batch = batch_size->get<std::int64_t>();
+  if (batch < workers) {
+    report.error_at_value(
+        "training.batch_size",
+        fmt::format("\"training.batch_size\" must be at least \"num_workers\" ({}), one sample for "
+                    "each worker; got {}",
+                    workers, batch));
+  } else if (batch % workers != 0) {
+    report.warn_at_value(
+        "training.batch_size",
+        fmt::format("Changing batch size from {} to {} to evenly distribute batches across {} workers.",
+                    batch, batch / workers * workers, workers));
+  }
+}
+
+void check_training(const Sound& sound, Reporter& report) {
+  const nlohmann::json* loss = sound.at("training.loss");
+  const nlohmann::json* dataset = sound.at("training.dataset.type");
+  if (loss != nullptr && dataset != nullptr) {
+    const bool numbers = *dataset == "linear";
+    const std::string fitting = numbers ? "mse" : "cross_entropy";
+    if (*loss != fitting) {
+      report.error_at_value(
+          "training.loss",
+          fmt::format("\"training.loss\" must be {} with the data set {}, whose targets are {}; got {}",
+                      json::quote(fitting), json::shown(*dataset), numbers ? "numbers" : "classes",
+                      json::shown(*loss)));
+    }
+  }
+  const nlohmann::json* nesterov = sound.at("training.optimizer.nesterov");
+  const nlohmann::json* momentum = sound.at("training.optimizer.momentum");
+  const nlohmann::json* dampening = sound.at("training.optimizer.dampening");
+  if (nesterov == nullptr || momentum == nullptr || dampening == nullptr || !nesterov->get<bool>()) return;
+  if (*momentum <= 0 || *dampening != 0) {
+    report.error_at_value("training.optimizer.nesterov",
+                          "\"training.optimizer.nesterov\" needs momentum above 0 and dampening 0");
+  }
+}
+
+}  // namespace
+
+Spot find_spot(const json::Place& root, const std::string& source, const std::string& path) {
+  const json::Place* place = &root;
+  Spot spot{root.source.empty() ? source : root.source, root.value, root.value};
+  for (const std::string& segment : json::split_path(path)) {
+    const auto member = place->members.find(segment);
+    if (member == place->members.end()) break;
+    place = &member->second;
+    if (!place->source.empty()) spot.source = place->source;
+    spot.key = place->key;
+    spot.value = place->value;
+  }
+  return spot;
+}
+
+void check_choices(const json::Document& document, const std::string& source, Diagnostics& diagnostics) {
+  const nlohmann::json& job = document.value;
+  if (!job.is_object()) return;
+  Reporter report(document.place, source, diagnostics);
+  const bool training = job.contains("training");
+  if (training && job.contains("command")) {
+    report.error_at_key("command", "\"training\" and \"command\" exclude each other: remove one");
+  } else if (!training && !job.contains("command")) {
+    report.error_at_value("", "missing key \"training\" or \"command\"");
+  }
+  if (!training || !job["training"].is_object()) return;
+  const bool global = job["training"].contains("batch_size");
+  const bool per_worker = job["training"].contains("batch_size_per_worker");
+  if (global && per_worker) {
+    report.error_at_key("training.batch_size_per_worker",
+                        "\"batch_size\" and \"batch_size_per_worker\" exclude each other: remove one");
+  } else if (!global && !per_worker) {
+    report.error_at_value(
+        "training",
+        "missing key \"batch_size\" (of all workers) or \"batch_size_per_worker\" in \"training\"");
+  }
+}
+
+void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected,
+                     const json::Place& root, const std::string& source, Diagnostics& diagnostics) {
+  Reporter report(root, source, diagnostics);
+  const Sound sound(job, rejected);
+  check_counts(sound, report);
+  check_durations(sound, report);
+  check_training(sound, report);
+}
+
+}  // namespace sgd::job

@@ -1,0 +1,151 @@
+// The order of the steps, and what is no step of its own: names, folders, limits, the order of
+// errors. Every source of a job (file, command line, resolved job) goes through the same steps.
+
+#include "common/job/load.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/job/cross_checks.hpp"
+#include "common/job/job_schema.hpp"
+#include "common/job/overrides.hpp"
+#include "common/job/read_file.hpp"
+#include "common/job/to_spec.hpp"
+#include "common/json/reader.hpp"
+
+namespace sgd::job {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTrainingFailuresMax = 3;
+constexpr int kCommandFailuresMax = 0;
+constexpr std::size_t kNameBytesMax = 40;
+
+struct Input {
+  json::Document document;
+  std::string source;  ///< For errors.
+  fs::path folder;     ///< Relative paths start here.
+  std::string name;    ///< When the job has none; any text.
+};
+
+/// A job's name from a file's or program's: letters, digits, '.', '_' and '-', beginning with a letter or
+/// digit.
+std::string name_from(const std::string& text) {
+  std::string name;
+  for (const char c : text.substr(0, kNameBytesMax)) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (letter) name.push_back(c);
+    if (!letter && !name.empty()) name.push_back(c == '.' || c == '_' ? c : '-');
+  }
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  return name.empty() ? "job" : name;
+}
+
+void sort_by_place(const std::string& source, Diagnostics& diagnostics) {
+  std::stable_sort(diagnostics.items.begin(), diagnostics.items.end(), [&](const auto& a, const auto& b) {
+    return std::tuple(a.source != source, a.line, a.column) <
+           std::tuple(b.source != source, b.line, b.column);
+  });
+}
+
+/// Defaults that depend on the kind of job come first, the schema's after them.
+void complete(nlohmann::json& job, const Input& input) {
+  job.erase("$schema");
+  if (!job.contains("name")) job["name"] = name_from(input.name);
+  nlohmann::json& recovery = job["recovery"];
+  if (recovery.is_null()) recovery = nlohmann::json::object();
+  if (!recovery.contains("max_failures")) {
+    recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
+  }
+  job_schema().complete(job, [&](const std::string& path) {
+    const std::string whole = (input.folder / path).lexically_normal().string();
+    return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;
+  });
+}
+
+/// `job` without the values that have an error, so that defaults stand in and the rest can still be judged.
+void remove_rejected(nlohmann::json& job, const std::vector<std::string>& rejected) {
+  for (const std::string& path : rejected) {
+    std::vector<std::string> segments = json::split_path(path);
+    const std::string last = segments.back();
+    segments.pop_back();
+    nlohmann::json* here = &job;
+    for (const std::string& segment : segments) {
+      here = here != nullptr && here->is_object() && here->contains(segment) ? &(*here)[segment] : nullptr;
+    }
+    if (here != nullptr && here->is_object()) here->erase(last);
+  }
+}
+
+void check_size(const nlohmann::json& job, const std::string& source, Diagnostics& diagnostics) {
+  const std::size_t bytes = job.dump().size();
+  if (bytes <= kResolvedBytesMax) return;
+  diagnostics.error(
+      source, 0, 0,
+      fmt::format("the job has {} bytes with its defaults; at most {}", bytes, kResolvedBytesMax));
+}
+
+/// `so_far` holds the reader's errors.
+LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
+  LoadResult result{std::nullopt, std::move(so_far)};
+  Diagnostics& diagnostics = result.diagnostics;
+  json::Document& document = input.document;
+  apply_overrides(overrides, document, diagnostics);
+  const std::vector<std::string> rejected = job_schema().check(document, input.source, diagnostics);
+  check_choices(document, input.source, diagnostics);
+  if (document.value.is_object()) {
+    nlohmann::json job = document.value;
+    remove_rejected(job, rejected);
+    complete(job, input);
+    check_relations(job, rejected, document.place, input.source, diagnostics);
+    if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
+    if (!diagnostics.has_errors()) {
+      result.job = to_spec(std::move(job));
+      const Spot spot = find_spot(document.place, input.source, "training.dataset.path");
+      result.job->dataset_place = {spot.source, spot.value.line, spot.value.column};
+    }
+  }
+  sort_by_place(input.source, diagnostics);
+  return result;
+}
+
+}  // namespace
+
+LoadResult load_job_file(const std::string& path, const Overrides& overrides) {
+  const bool from_stdin = path == "-";
+  const std::string source = from_stdin ? "<stdin>" : path;
+  LoadResult failed;
+  const Result<std::string> text = read_file(path, kJobFileBytesMax);
+  if (!text.ok()) {
+    failed.diagnostics.error(source, 0, 0, text.error().message);
+    return failed;
+  }
+  std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);
+  std::error_code error;
+  const fs::path whole = fs::absolute(from_stdin ? fs::path("-") : fs::path(path), error);
+  if (error) failed.diagnostics.error(source, 0, 0, "the current folder cannot be read: " + error.message());
+  if (!document || error) return failed;
+  return load({std::move(*document), source, whole.parent_path(), from_stdin ? "job" : whole.stem().string()},
+              overrides, std::move(failed.diagnostics));
+}
+
+LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides) {
+  json::Document document;
+  document.value = nlohmann::json{{"command", command}};
+  std::error_code error;
+  const std::string program = command.empty() ? "" : fs::path(command.front()).filename().string();
+  return load({std::move(document), "command line", fs::current_path(error), program}, overrides, {});
+}
+
+LoadResult load_resolved(const nlohmann::json& resolved) {
+  json::Document document;
+  document.value = resolved;
+  return load({std::move(document), "resolved job", "/", "job"}, {}, {});
+}
+
+}  // namespace sgd::job

@@ -1,0 +1,52 @@
+#pragma once
+// From a job file and the command line's overrides to a JobSpec, or to every error in them.
+//   bytes -> json/reader (positions, duplicate keys, limits) -> overrides -> json/schema against
+//   configs/job.schema.json -> defaults and absolute paths -> JobSpec
+// Creates and starts nothing.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/spec.hpp"
+#include "common/json/diagnostics.hpp"
+
+namespace sgd::job {
+
+/// Largest job file read, in bytes; the resolved job must fit a line of the worker link (48 KiB).
+inline constexpr std::size_t kJobFileBytesMax = 1 << 20;
+inline constexpr std::size_t kResolvedBytesMax = 48 << 10;
+inline constexpr int kWorkersMax = 65536;
+
+struct Overrides {
+  struct Set {
+    std::string path;    ///< "training.optimizer.lr"
+    std::string value;   ///< As typed: any JSON; text that is no JSON is a string where the schema wants one.
+    std::string source;  ///< For diagnostics: "--set training.optimizer.lr" or "--num-workers".
+  };
+  std::vector<Set> sets;  ///< In command-line order; the last one wins.
+};
+
+struct LoadResult {
+  std::optional<JobSpec> job;  ///< Set exactly when diagnostics hold no error.
+  Diagnostics diagnostics;
+};
+
+/// Reads and validates a training or command job file. `path` may be "-" for standard input.
+[[nodiscard]] LoadResult load_job_file(const std::string& path, const Overrides& overrides);
+
+/// A job from `-- command...`, with defaults for everything else.
+[[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides);
+
+/// A JobSpec from a resolved job (job.json of a run, or `config` of an assignment).
+[[nodiscard]] LoadResult load_resolved(const nlohmann::json& resolved);
+
+/// What only the file system can tell, for the launcher before it creates anything: data paths exist,
+/// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys where known.
+void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics);
+
+/// The text of configs/job.schema.json as built in.
+extern const char* const kSchemaText;
+
+}  // namespace sgd::job

@@ -1,0 +1,112 @@
+#pragma once
+// A job, typed: what the launcher and the worker read after the strict reader has accepted
+// the file. Produced by job/load.hpp only; every value here has passed validation.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/time.hpp"
+
+namespace sgd::job {
+
+/// `"unlimited"` in the file.
+inline constexpr std::int64_t kUnlimited = -1;
+
+struct PerWorker {
+  int cpus = 1;          ///< Cores and intra-op threads of one worker.
+  int gpus = 0;
+};
+
+struct Backoff {
+  Duration first = std::chrono::seconds(1);
+  double factor = 2;
+  int attempts = 10;
+};
+
+struct Recovery {
+  std::int64_t max_failures = 0;  ///< Default 3 for training, 0 for a command; or kUnlimited.
+  Backoff backoff;
+  std::string scale_up = "epoch";  ///< "epoch" or "checkpoint".
+  Duration cooldown = std::chrono::seconds(10);
+};
+
+struct Heartbeat {
+  Duration interval = std::chrono::milliseconds(500);
+  Duration timeout = std::chrono::seconds(5);
+  Duration stall_timeout = std::chrono::minutes(10);
+};
+
+struct Stop {
+  Duration grace = std::chrono::seconds(30);
+};
+
+struct CheckpointPolicy {
+  enum class Every { kEpoch, kSteps, kSeconds, kNever };
+  Every every = Every::kEpoch;
+  std::int64_t steps = 0;   ///< With kSteps.
+  double seconds = 0;       ///< With kSeconds.
+  int keep = 3;             ///< Newest complete checkpoints kept; at least 1.
+};
+
+struct Scheduler {
+  std::string type = "step";
+  int step_size = 1;
+  double gamma = 0.1;
+  std::string frequency = "epoch";  ///< "epoch" or "batch".
+};
+
+struct Optimizer {
+  std::string type = "sgd";  ///< "sgd", "adam" or "adamw".
+  double lr = 0.01;
+  double momentum = 0;       ///< sgd.
+  double dampening = 0;      ///< sgd.
+  bool nesterov = false;     ///< sgd.
+  double weight_decay = 0;   ///< All; default 0.01 for adamw.
+  double beta1 = 0.9;        ///< adam, adamw; `"betas": [0.9, 0.999]` in the file.
+  double beta2 = 0.999;
+  double eps = 1e-8;
+};
+
+/// What a `training` job runs in sgd-worker.
+struct Training {
+  std::uint64_t seed = 0;
+  int epochs = 1;
+  std::int64_t batch_size = 0;             ///< Global; 0 when batch_size_per_worker is given.
+  std::int64_t batch_size_per_worker = 0;  ///< 0 when batch_size is given.
+  bool shuffle = true;
+  nlohmann::json model;                    ///< {"type": "cnn" | "mlp" | "linear", ...}, defaults filled in.
+  std::string loss = "cross_entropy";      ///< "cross_entropy" or "mse".
+  nlohmann::json dataset;                  ///< {"type": "idx" | "linear", ...}, defaults filled in, absolute paths.
+  Optimizer optimizer;
+  std::optional<Scheduler> scheduler;
+  std::string backend = "auto";            ///< "auto", "shm" or "gloo".
+  std::string device = "auto";             ///< "auto" or "cpu".
+  std::string precision = "fp32";
+};
+
+struct JobSpec {
+  std::string name;
+  int num_workers = 1;
+  int min_workers = 1;
+  PerWorker per_worker;
+  Recovery recovery;
+  Heartbeat heartbeat;
+  Stop stop;
+  CheckpointPolicy checkpoint;
+  std::optional<Training> training;        ///< Exactly one of training and command is set.
+  std::vector<std::string> command;
+  bool fork_server = true;
+  /// Where the path of the data set was given, for check_data(); empty when that is not known.
+  struct Place { std::string source; int line = 0; int column = 0; } dataset_place;
+  nlohmann::json resolved;                 ///< The whole job with defaults and absolute paths, as job.json keeps it.
+};
+
+/// The part of `batch_size` that one rank takes at `world_size`: floor, at least 1 by validation.
+[[nodiscard]] std::int64_t batch_size_per_rank(const Training& training, int world_size);
+
+}  // namespace sgd::job

@@ -1,0 +1,113 @@
+#include "common/job/to_spec.hpp"
+
+#include <utility>
+
+#include "common/base/assert.hpp"
+
+namespace sgd::job {
+namespace {
+
+using Json = nlohmann::json;
+
+Duration duration(const Json& text) {
+  const std::optional<Duration> parsed = parse_duration(text.get<std::string>());
+  SGD_ASSERT(parsed.has_value());
+  return *parsed;
+}
+
+Recovery recovery(const Json& json) {
+  Recovery out;
+  const Json& failures = json["max_failures"];
+  out.max_failures = failures.is_string() ? kUnlimited : failures.get<std::int64_t>();
+  out.backoff = {duration(json["backoff"]["first"]), json["backoff"]["factor"].get<double>(),
+                 json["backoff"]["attempts"].get<int>()};
+  out.scale_up = json["scale_up"];
+  out.cooldown = duration(json["cooldown"]);
+  return out;
+}
+
+CheckpointPolicy checkpoint(const Json& json) {
+  using Every = CheckpointPolicy::Every;
+  CheckpointPolicy out;
+  out.keep = json["keep"];
+  const Json& every = json["every"];
+  if (every.is_string()) {
+    out.every = every == "never" ? Every::kNever : Every::kEpoch;
+  } else if (every.contains("steps")) {
+    out.every = Every::kSteps;
+    out.steps = every["steps"];
+  } else {
+    out.every = Every::kSeconds;
+    out.seconds = every["seconds"];
+  }
+  return out;
+}
+
+Optimizer optimizer(const Json& json) {
+  Optimizer out;
+  out.type = json["type"];
+  out.lr = json["lr"];
+  out.weight_decay = json["weight_decay"];
+  if (out.type == "sgd") {
+    out.momentum = json["momentum"];
+    out.dampening = json["dampening"];
+    out.nesterov = json["nesterov"];
+  } else {
+    out.beta1 = json["betas"][0];
+    out.beta2 = json["betas"][1];
+    out.eps = json["eps"];
+  }
+  return out;
+}
+
+Training training(const Json& json) {
+  Training out;
+  out.seed = json["seed"];
+  out.epochs = json["epochs"];
+  out.batch_size = json.value("batch_size", std::int64_t{0});
+  out.batch_size_per_worker = json.value("batch_size_per_worker", std::int64_t{0});
+  out.shuffle = json["shuffle"];
+  out.model = json["model"];
+  out.loss = json["loss"];
+  out.dataset = json["dataset"];
+  out.optimizer = optimizer(json["optimizer"]);
+  if (json.contains("scheduler")) {
+    const Json& scheduler = json["scheduler"];
+    out.scheduler = Scheduler{scheduler["type"].get<std::string>(), scheduler["step_size"].get<int>(),
+                              scheduler["gamma"].get<double>(), scheduler["frequency"].get<std::string>()};
+  }
+  out.backend = json["backend"];
+  out.device = json["device"];
+  out.precision = json["precision"];
+  return out;
+}
+
+}  // namespace
+
+JobSpec to_spec(Json resolved) {
+  const Json& json = resolved;
+  JobSpec out;
+  out.name = json["name"];
+  out.num_workers = json["num_workers"];
+  out.min_workers = json["min_workers"];
+  out.per_worker = {json["per_worker"]["cpus"].get<int>(), json["per_worker"]["gpus"].get<int>()};
+  out.recovery = recovery(json["recovery"]);
+  const Json& heartbeat = json["heartbeat"];
+  out.heartbeat = {duration(heartbeat["interval"]), duration(heartbeat["timeout"]),
+                   duration(heartbeat["stall_timeout"])};
+  out.stop = {duration(json["stop"]["grace"])};
+  out.checkpoint = checkpoint(json["checkpoint"]);
+  if (json.contains("training")) out.training = training(json["training"]);
+  if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
+  out.fork_server = json["fork_server"];
+  out.resolved = std::move(resolved);
+  return out;
+}
+
+std::int64_t batch_size_per_rank(const Training& training, int world_size) {
+  SGD_ASSERT(world_size > 0);
+  if (training.batch_size_per_worker > 0) return training.batch_size_per_worker;
+  return training.batch_size / world_size;
+}
+
+}  // namespace sgd::job

@@ -1,0 +1,263 @@
+// The walk of a document along its schema that collects every error. An error inside a wrong
+// value is not looked for: one mistake, one message.
+
+#include <algorithm>
+#include <regex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/json/schema.hpp"
+#include "common/json/suggest.hpp"
+#include "common/json/words.hpp"
+
+namespace sgd::json {
+namespace {
+
+using nlohmann::json;
+
+/// Where errors of a value are shown; values without a place of their own use that of what is around them.
+struct Where {
+  std::string source;
+  Position key;
+  Position value;
+};
+
+const char* words_of_type(const std::string& type) {
+  if (type == "boolean") return "true or false";
+  if (type == "object") return "an object";
+  if (type == "array") return "an array";
+  if (type == "integer") return "an integer";
+  return type == "string" ? "a string" : "a number";
+}
+
+/// "training.loss" as the subject of a sentence; the root has no name.
+std::string subject(const std::string& path) {
+  return path.empty() ? "the job" : quote(path);
+}
+
+class Walk {
+ public:
+  Walk(const Schema& schema, Diagnostics& diagnostics) : schema_(schema), diagnostics_(diagnostics) {}
+
+  std::vector<std::string> take_rejected() { return std::move(rejected_); }
+
+  void check(const json& value, const Place* place, const Where& where, const json& unresolved,
+             const std::string& path) {
+    const json& node = schema_.resolve(unresolved);
+    if (node.contains("x-not-supported-yet")) {
+      const json& words = node["x-not-supported-yet"];
+      const std::string form = words.is_string() ? fmt::format(" {}", words.get<std::string>()) : "";
+      error(where, where.key, path, fmt::format("{}{} is not supported yet", subject(path), form));
+    } else if (node.contains("oneOf")) {
+      check_one_of(value, place, where, node, path);
+    } else if (node.contains("const") || node.contains("enum")) {
+      check_enum(value, where, node, path);
+    } else if (!has_type(value, node.at("type").get<std::string>())) {
+      must_be(where, path, words_of_type(node["type"].get<std::string>()), value);
+    } else if (value.is_number()) {
+      check_number(value, where, node, path);
+    } else if (value.is_string()) {
+      check_string(value.get_ref<const std::string&>(), where, node, path);
+    } else if (value.is_array()) {
+      check_array(value, place, where, node, path);
+    } else if (value.is_object()) {
+      check_object(value, place, where, node, path);
+    }
+  }
+
+ private:
+  void error(const Where& where, Position position, const std::string& path, std::string message) {
+    rejected_.push_back(path.substr(0, path.find('[')));
+    diagnostics_.error(where.source, position.line, position.column, std::move(message));
+  }
+
+  void must_be(const Where& where, const std::string& path, const std::string& wanted, const json& got) {
+    error(where, where.value, path, fmt::format("{} must be {}, got {}", subject(path), wanted, shown(got)));
+  }
+
+  static Where inside(const Where& around, const Place* place) {
+    if (place == nullptr) return around;
+    Where where{place->source.empty() ? around.source : place->source, place->key, place->value};
+    // A value from an override has no position in the file, and its source says which it is.
+    if (where.key.line == 0) where.key = where.value;
+    return where;
+  }
+
+  void check_one_of(const json& value, const Place* place, const Where& where, const json& node,
+                    const std::string& path) {
+    const json& variants = node["oneOf"];
+    if (const json* variant = schema_.variant_for(variants, value)) {
+      check(value, place, where, *variant, path);
+      return;
+    }
+    if (!schema_.discriminated(variants)) {
+      must_be(where, path, node.at("x-expected").get<std::string>(), value);
+      return;
+    }
+    std::vector<std::string> types;
+    std::vector<std::string> quoted;
+    for (const json& variant : variants) {
+      types.push_back(schema_.resolve(variant)["properties"]["type"]["const"].get<std::string>());
+      quoted.push_back(quote(types.back()));
+    }
+    if (!value.is_object()) {
+      const std::string example = types.front();
+      const bool named = value.is_string() && std::find(types.begin(), types.end(), value) != types.end();
+      must_be(where, path,
+              fmt::format("an object such as {{\"type\": {}}}", named ? shown(value) : quote(example)),
+              value);
+    } else if (!value.contains("type")) {
+      error(where, where.value, path,
+            fmt::format("missing key \"type\" in {}: {}", subject(path), alternatives(quoted)));
+    } else {
+      const Place* type_place = place == nullptr ? nullptr : member(*place, "type");
+      unknown_value(value["type"], inside(where, type_place), types, joined(path, "type"));
+      rejected_.push_back(path);  // Without a type nothing else of it can be read.
+    }
+  }
+
+  void check_enum(const json& value, const Where& where, const json& node, const std::string& path) {
+    const json allowed = node.contains("const") ? json::array({node["const"]}) : node["enum"];
+    if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+    const json later = node.value("x-values-not-supported-yet", json::array());
+    if (std::find(later.begin(), later.end(), value) != later.end()) {
+      error(where, where.value, path, fmt::format("{} {} is not supported yet", subject(path), shown(value)));
+    } else {
+      unknown_value(value, where, allowed.get<std::vector<std::string>>(), path);
+    }
+  }
+
+  void unknown_value(const json& value, const Where& where, const std::vector<std::string>& allowed,
+                     const std::string& path) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : allowed) quoted.push_back(quote(word));
+    std::string message =
+        fmt::format("{} must be {}, got {}", subject(path), alternatives(quoted), shown(value));
+    const auto near =
+        value.is_string() ? nearest(value.get_ref<const std::string&>(), allowed) : std::nullopt;
+    if (near) message += fmt::format("; did you mean {}?", quote(*near));
+    error(where, where.value, path, message);
+  }
+
+  void check_number(const json& value, const Where& where, const json& node, const std::string& path) {
+    const double number = value.get<double>();
+    const auto bound = [&](const char* key) { return node[key].get<double>(); };
+    if (node.contains("minimum") && number < bound("minimum")) {
+      if (node.contains("x-below-minimum")) {
+        error(where, where.value, path,
+              fmt::format("{} {}", subject(path), node["x-below-minimum"].get<std::string>()));
+      } else {
+        must_be(where, path, "at least " + node["minimum"].dump(), value);
+      }
+    } else if (node.contains("maximum") && number > bound("maximum")) {
+      if (node.contains("x-above-maximum")) {
+        error(where, where.value, path,
+              fmt::format("{} {}", subject(path), node["x-above-maximum"].get<std::string>()));
+      } else {
+        must_be(where, path, "at most " + node["maximum"].dump(), value);
+      }
+    } else if (node.contains("exclusiveMinimum") && number <= bound("exclusiveMinimum")) {
+      must_be(where, path, "above " + node["exclusiveMinimum"].dump(), value);
+    } else if (node.contains("exclusiveMaximum") && number >= bound("exclusiveMaximum")) {
+      must_be(where, path, "below " + node["exclusiveMaximum"].dump(), value);
+    }
+  }
+
+  void check_string(const std::string& text, const Where& where, const json& node, const std::string& path) {
+    if (text.find('\0') != std::string::npos) {
+      error(where, where.value, path, fmt::format("{} must not contain a NUL character", subject(path)));
+      return;
+    }
+    if (!is_utf8(text)) {
+      error(where, where.value, path, fmt::format("{} must be UTF-8, got {}", subject(path), quote(text)));
+      return;
+    }
+    // Length first: std::regex recurses once per character.
+    if (text.size() > node.value("maxLength", text.size())) {
+      error(where, where.value, path,
+            fmt::format("{} must have at most {} bytes, got {}", subject(path), node["maxLength"].dump(),
+                        text.size()));
+    } else if (text.size() < node.value("minLength", std::size_t{0})) {
+      error(where, where.value, path, fmt::format("{} must not be empty", subject(path)));
+    } else if (node.contains("pattern") &&
+               !std::regex_search(text, std::regex(node["pattern"].get<std::string>()))) {
+      must_be(where, path, node.at("x-expected").get<std::string>(), text);
+    }
+  }
+
+  void check_array(const json& value, const Place* place, const Where& where, const json& node,
+                   const std::string& path) {
+    const std::size_t least = node.value("minItems", std::size_t{0});
+    const std::size_t most = node.value("maxItems", value.size());
+    if (value.size() < least || value.size() > most) {
+      const std::string wanted = least == most
+                                     ? fmt::format("exactly {}", least)
+                                     : fmt::format("{} {}", value.size() < least ? "at least" : "at most",
+                                                   value.size() < least ? least : most);
+      error(where, where.value, path,
+            fmt::format("{} must have {} items, got {}", subject(path), wanted, value.size()));
+      return;
+    }
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const Place* item = place != nullptr && i < place->items.size() ? &place->items[i] : nullptr;
+      check(value[i], item, inside(where, item), node.at("items"), fmt::format("{}[{}]", path, i));
+    }
+  }
+
+  void check_object(const json& value, const Place* place, const Where& where, const json& node,
+                    const std::string& path) {
+    if (!node.contains("properties")) return;
+    const json& properties = node["properties"];
+    for (const auto& [key, item] : value.items()) {
+      const Place* item_place = place == nullptr ? nullptr : member(*place, key);
+      const Where item_where = inside(where, item_place);
+      if (properties.contains(key)) {
+        check(item, item_place, item_where, properties[key], joined(path, key));
+      } else {
+        unknown_key(key, value, item_where, node, path);
+      }
+    }
+    for (const json& required : node.value("required", json::array())) {
+      const std::string key = required.get<std::string>();
+      if (!value.contains(key)) {
+        error(where, where.value, joined(path, key),
+              fmt::format("missing key {} in {}", quote(key), subject(path)));
+      }
+    }
+  }
+
+  void unknown_key(const std::string& key, const json& object, const Where& where, const json& node,
+                   const std::string& path) {
+    std::vector<std::string> known;
+    for (const auto& property : node["properties"].items()) known.push_back(property.key());
+    const bool variant = node["properties"].value("/type/const"_json_pointer, json()).is_string();
+    const std::string type = variant ? object["type"].get<std::string>() : "";
+    std::string message = fmt::format("unknown key {}", quote(key));
+    if (!path.empty()) message += fmt::format(" in {}", quote(path));
+    if (variant) message += fmt::format(" of type {}", quote(type));
+    error(where, where.key, joined(path, key), message + schema_.keys().advice(key, path, type, known));
+  }
+
+  static const Place* member(const Place& place, const std::string& key) {
+    const auto found = place.members.find(key);
+    return found == place.members.end() ? nullptr : &found->second;
+  }
+
+  const Schema& schema_;
+  Diagnostics& diagnostics_;
+  std::vector<std::string> rejected_;  ///< Paths of values with an error.
+};
+
+}  // namespace
+
+std::vector<std::string> Schema::check(const Document& document, const std::string& source,
+                                       Diagnostics& diagnostics) const {
+  const Where where{document.place.source.empty() ? source : document.place.source, document.place.value,
+                    document.place.value};
+  Walk walk(*this, diagnostics);
+  walk.check(document.value, &document.place, where, root_, "");
+  return walk.take_rejected();
+}
+
+}  // namespace sgd::json

@@ -1,0 +1,139 @@
+// Keys and type names of the messages between coordinator and agents. A fact's body is an object
+// of its own with a "type", so that the envelope can be acknowledged without knowing the body.
+
+#include "common/messages/cluster.hpp"
+
+#include <array>
+
+#include "common/messages/link_fields.hpp"
+
+namespace sgd::codec {
+
+template <>
+inline constexpr std::array<std::pair<cluster::Want, const char*>, 4> kEnumNames<cluster::Want>{{
+    {cluster::Want::kRun, "run"},
+    {cluster::Want::kStop, "stop"},
+    {cluster::Want::kClear, "clear"},
+    {cluster::Want::kGone, "gone"},
+}};
+
+template <>
+inline constexpr auto kMessage<cluster::RankPlace> = message("", required("rank", &cluster::RankPlace::rank),
+                                                             optional("local_rank",
+                                                                      &cluster::RankPlace::local_rank));
+template <>
+inline constexpr auto kMessage<cluster::DesiredRun> = message(
+    "desired_run", required("run", &cluster::DesiredRun::run),
+    required("generation", &cluster::DesiredRun::generation), required("want", &cluster::DesiredRun::want),
+    optional("ranks", &cluster::DesiredRun::ranks), optional("world_size", &cluster::DesiredRun::world_size),
+    optional("node_rank", &cluster::DesiredRun::node_rank),
+    optional("node_count", &cluster::DesiredRun::node_count),
+    optional("master_address", &cluster::DesiredRun::master_address),
+    optional("master_port", &cluster::DesiredRun::master_port),
+    optional("restart_count", &cluster::DesiredRun::restart_count),
+    optional("resume_from", &cluster::DesiredRun::resume_from),
+    optional("stop_grace_s", &cluster::DesiredRun::stop_grace_s),
+    optional("run_dir", &cluster::DesiredRun::run_dir), optional("job", &cluster::DesiredRun::job));
+template <>
+inline constexpr auto kMessage<cluster::ExchangeDone> =
+    message("exchange_done", required("run", &cluster::ExchangeDone::run),
+            required("generation", &cluster::ExchangeDone::generation),
+            required("key", &cluster::ExchangeDone::key), optional("values", &cluster::ExchangeDone::values));
+template <>
+inline constexpr auto kMessage<cluster::FactAck> = message("fact_ack",
+                                                           required("incarnation",
+                                                                    &cluster::FactAck::incarnation),
+                                                           required("sequence", &cluster::FactAck::sequence));
+
+template <>
+inline constexpr auto kMessage<cluster::WorkerStarted> =
+    message("worker_started", required("rank", &cluster::WorkerStarted::rank),
+            optional("pid", &cluster::WorkerStarted::pid));
+template <>
+inline constexpr auto kMessage<cluster::WorkerReady> =
+    message("worker_ready", required("rank", &cluster::WorkerReady::rank),
+            optional("step", &cluster::WorkerReady::step), optional("source", &cluster::WorkerReady::source));
+template <>
+inline constexpr auto kMessage<cluster::WorkerFirstStep> =
+    message("worker_first_step", required("rank", &cluster::WorkerFirstStep::rank),
+            optional("step", &cluster::WorkerFirstStep::step));
+template <>
+inline constexpr auto kMessage<cluster::WorkerExited> = message(
+    "worker_exited", required("rank", &cluster::WorkerExited::rank),
+    optional("pid", &cluster::WorkerExited::pid), optional("exit_code", &cluster::WorkerExited::exit_code),
+    optional("signal", &cluster::WorkerExited::signal),
+    optional("core_dumped", &cluster::WorkerExited::core_dumped),
+    optional("caused_by_agent", &cluster::WorkerExited::caused_by_agent),
+    optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail));
+template <>
+inline constexpr auto kMessage<cluster::SpawnFailed> = message(
+    "spawn_failed", required("rank", &cluster::SpawnFailed::rank),
+    optional("error", &cluster::SpawnFailed::error), optional("message", &cluster::SpawnFailed::message));
+template <>
+inline constexpr auto kMessage<cluster::ForkServerFailed> =
+    message("fork_server_failed", optional("exit_code", &cluster::ForkServerFailed::exit_code),
+            optional("signal", &cluster::ForkServerFailed::signal),
+            optional("message", &cluster::ForkServerFailed::message));
+template <>
+inline constexpr auto kMessage<cluster::KeeperLost> =
+    message("keeper_lost", optional("signal", &cluster::KeeperLost::signal),
+            optional("message", &cluster::KeeperLost::message));
+template <>
+inline constexpr auto kMessage<cluster::Report> = message("report", required("rank", &cluster::Report::rank),
+                                                          required("report", &cluster::Report::report));
+template <>
+inline constexpr auto kMessage<cluster::CheckpointSaved> =
+    message("checkpoint_saved", required("checkpoint", &cluster::CheckpointSaved::checkpoint));
+template <>
+inline constexpr auto kMessage<cluster::ResultMade> = message("result_made",
+                                                              required("rank", &cluster::ResultMade::rank),
+                                                              optional("value", &cluster::ResultMade::value));
+template <>
+inline constexpr auto kMessage<cluster::Cleared> = message("cleared",
+                                                           optional("killed", &cluster::Cleared::killed));
+
+template <>
+inline constexpr auto kMessage<cluster::Fact> = message("fact",
+                                                        required("incarnation", &cluster::Fact::incarnation),
+                                                        required("sequence", &cluster::Fact::sequence),
+                                                        required("run", &cluster::Fact::run),
+                                                        required("generation", &cluster::Fact::generation),
+                                                        required("body", &cluster::Fact::body));
+template <>
+inline constexpr auto kMessage<cluster::ExchangePut> = message(
+    "exchange_put", required("run", &cluster::ExchangePut::run),
+    required("generation", &cluster::ExchangePut::generation), required("rank", &cluster::ExchangePut::rank),
+    required("key", &cluster::ExchangePut::key), optional("value", &cluster::ExchangePut::value));
+template <>
+inline constexpr auto kMessage<cluster::Progress> =
+    message("progress", required("run", &cluster::Progress::run),
+            required("generation", &cluster::Progress::generation),
+            required("rank", &cluster::Progress::rank), required("heartbeat", &cluster::Progress::heartbeat));
+template <>
+inline constexpr auto kMessage<cluster::NodeState> =
+    message("node_state", required("node", &cluster::NodeState::node),
+            required("incarnation", &cluster::NodeState::incarnation),
+            optional("address", &cluster::NodeState::address), optional("slots", &cluster::NodeState::slots),
+            optional("cpus", &cluster::NodeState::cpus));
+
+}  // namespace sgd::codec
+
+namespace sgd::cluster {
+
+std::string encode(const ToAgent& message) {
+  return codec::print(codec::write_variant(message));
+}
+
+std::string encode(const FromAgent& message) {
+  return codec::print(codec::write_variant(message));
+}
+
+Result<ToAgent> decode_to_agent(std::string_view json) {
+  return codec::decode<ToAgent>(json);
+}
+
+Result<FromAgent> decode_from_agent(std::string_view json) {
+  return codec::decode<FromAgent>(json);
+}
+
+}  // namespace sgd::cluster

@@ -1,0 +1,107 @@
+#pragma once
+// Coordinator <-> agent. Downwards everything is level-triggered: an agent is told the whole
+// desired state of each of its runs with its generation and closes the difference. Upwards,
+// state is sent whole at each (re)connect, and facts carry (incarnation, sequence), wait in a
+// bounded outbox until acknowledged, and are dropped if seen before.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+#include "common/messages/link.hpp"
+
+namespace sgd::cluster {
+
+// ---- coordinator -> agent ----
+
+enum class Want {
+  kRun,    ///< The ranks of `generation` run here.
+  kStop,   ///< They are asked to stop with a checkpoint, and killed at the deadline.
+  kClear,  ///< Nothing of this run or of older generations runs here; the fork server stays.
+  kGone,   ///< As kClear, and the run's keeper ends too.
+};
+
+struct RankPlace { Rank rank = 0; int local_rank = 0; };
+
+/// The desired state of one run on one node.
+struct DesiredRun {
+  RunId run;
+  Generation generation = 0;
+  Want want = Want::kClear;
+  std::vector<RankPlace> ranks;      ///< Of this node; empty unless kRun or kStop.
+  int world_size = 0;
+  int node_rank = 0;
+  int node_count = 1;
+  std::string master_address;        ///< Of rank 0's node.
+  int master_port = 0;               ///< Reserved for this generation on rank 0's node; 0 for training.
+  int restart_count = 0;             ///< Generations before this one.
+  std::string resume_from;           ///< Checkpoint directory, or empty.
+  double stop_grace_s = 0;           ///< With kStop.
+  std::string run_dir;               ///< Absolute.
+  nlohmann::json job;                ///< The resolved job.
+};
+/// A finished exchange of one generation; values in rank order.
+struct ExchangeDone { RunId run; Generation generation = 0; std::string key; std::vector<nlohmann::json> values; };
+struct FactAck { Incarnation incarnation = 0; std::int64_t sequence = 0; };
+
+using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck>;
+
+// ---- agent -> coordinator ----
+
+struct WorkerStarted { Rank rank = 0; int pid = 0; };
+struct WorkerReady { Rank rank = 0; std::int64_t step = 0; std::string source; };
+struct WorkerFirstStep { Rank rank = 0; std::int64_t step = 0; };
+struct WorkerExited {
+  Rank rank = 0;
+  int pid = 0;
+  int exit_code = -1;
+  int signal = 0;
+  bool core_dumped = false;
+  bool caused_by_agent = false;      ///< Killed or stopped on order: never a cause.
+  std::string message;               ///< What the worker said of its failure, else empty.
+  std::vector<std::string> tail;     ///< Last lines of its output.
+};
+/// It could not be started at all: program missing, not executable, fork failed.
+struct SpawnFailed { Rank rank = 0; int error = 0; std::string message; };
+/// The fork server refused the job (exit code 2) or died; no single rank is to blame.
+struct ForkServerFailed { int exit_code = -1; int signal = 0; std::string message; };
+struct KeeperLost { int signal = 0; std::string message; };
+struct Report { Rank rank = 0; link::Report report; };
+struct CheckpointSaved { link::CheckpointSaved checkpoint; };
+struct ResultMade { Rank rank = 0; nlohmann::json value; };
+/// Nothing of this generation or older runs here any more.
+struct Cleared { int killed = 0; };
+
+using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, SpawnFailed, ForkServerFailed,
+                              KeeperLost, Report, CheckpointSaved, ResultMade, Cleared>;
+
+/// Something that happened once; acknowledged by (incarnation, sequence).
+struct Fact {
+  Incarnation incarnation = 0;
+  std::int64_t sequence = 0;         ///< From 1, without gaps.
+  RunId run;
+  Generation generation = 0;
+  FactBody body;
+};
+/// State, not fact: repeated after a reconnect until answered.
+struct ExchangePut { RunId run; Generation generation = 0; Rank rank = 0; std::string key; nlohmann::json value; };
+/// Newest heartbeat of one rank; may be lost.
+struct Progress { RunId run; Generation generation = 0; Rank rank = 0; link::Heartbeat heartbeat; };
+/// Whole state of a node, first message of a connection.
+struct NodeState { NodeId node; Incarnation incarnation = 0; std::string address; int slots = 0; int cpus = 0; };
+
+using FromAgent = std::variant<NodeState, Fact, ExchangePut, Progress>;
+
+/// One JSON text; framing is the connection's.
+[[nodiscard]] std::string encode(const ToAgent& message);
+[[nodiscard]] std::string encode(const FromAgent& message);
+[[nodiscard]] Result<ToAgent> decode_to_agent(std::string_view json);
+[[nodiscard]] Result<FromAgent> decode_from_agent(std::string_view json);
+
+}  // namespace sgd::cluster

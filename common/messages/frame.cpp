@@ -1,0 +1,59 @@
+#include "common/messages/frame.hpp"
+
+#include <utility>
+
+namespace sgd {
+namespace {
+
+/// Largest body of a kind, or 0 for a kind that does not exist.
+std::size_t bytes_max(std::uint8_t kind) {
+  if (kind == static_cast<std::uint8_t>(FrameKind::kJson)) return kJsonFrameBytesMax;
+  if (kind == static_cast<std::uint8_t>(FrameKind::kChunk)) return kChunkFrameBytesMax;
+  return 0;
+}
+
+}  // namespace
+
+std::string encode_frame(FrameKind kind, std::string_view bytes) {
+  const auto kind_byte = static_cast<std::uint8_t>(kind);
+  SGD_ASSERT(bytes.size() <= bytes_max(kind_byte));
+  const auto length = static_cast<std::uint32_t>(bytes.size());
+  std::string frame;
+  frame.reserve(kFrameHeaderBytes + bytes.size());
+  for (int shift = 24; shift >= 0; shift -= 8) frame.push_back(static_cast<char>(length >> shift & 0xff));
+  frame.push_back(static_cast<char>(kind_byte));
+  frame.append(bytes);
+  return frame;
+}
+
+void FrameReader::append(std::string_view bytes) {
+  // Consumed bytes are dropped when they are the larger half, so that each byte moves at most once on
+  // average.
+  if (begin_ > 0 && begin_ * 2 >= buffer_.size()) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+  }
+  buffer_.append(bytes);
+}
+
+Result<std::optional<Frame>> FrameReader::next() {
+  const std::string_view waiting = std::string_view(buffer_).substr(begin_);
+  if (waiting.size() < kFrameHeaderBytes) return std::optional<Frame>();
+  std::uint32_t length = 0;
+  for (int i = 0; i < 4; ++i) length = length << 8 | static_cast<std::uint8_t>(waiting[i]);
+  const auto kind = static_cast<std::uint8_t>(waiting[4]);
+  const std::size_t limit = bytes_max(kind);
+  if (limit == 0) return Error{"frame of unknown kind " + std::to_string(kind)};
+  if (length > limit) {
+    return Error{"frame of " + std::to_string(length) + " bytes; kind " + std::to_string(kind) +
+                 " may have " + std::to_string(limit)};
+  }
+  if (waiting.size() - kFrameHeaderBytes < length) return std::optional<Frame>();
+  Frame frame;
+  frame.kind = static_cast<FrameKind>(kind);
+  frame.bytes = waiting.substr(kFrameHeaderBytes, length);
+  begin_ += kFrameHeaderBytes + length;
+  return std::optional<Frame>(std::move(frame));
+}
+
+}  // namespace sgd

@@ -1,0 +1,82 @@
+#pragma once
+// The link between a rank and its agent: lines of JSON over a Unix socket, at most 64 KiB each,
+// so that any language can speak it with its standard library. The socket's path comes in
+// SGD_LINK, the rank's secret in SGD_TOKEN. Unknown fields are ignored; a line of an unknown
+// type decodes to Unknown, is counted and ignored. An Assignment travels with descriptors
+// (SCM_RIGHTS): first the shared region, then the memory checkpoint.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+
+namespace sgd::link {
+
+inline constexpr int kProtocol = 1;
+inline constexpr std::size_t kLineBytesMax = 64 << 10;
+
+/// Which report this is, in the order reports are written: compared by (epoch, phase, batch, sequence).
+struct ReportKey {
+  int epoch = 0;             ///< From 1.
+  std::string phase;         ///< "train" before "validate" in one epoch.
+  std::int64_t batch = 0;    ///< Batches done in the phase when it was made; 0 for the phase's end.
+  std::int64_t sequence = 0; ///< Tells several reports of one batch apart.
+};
+
+struct Hello { std::string token; int pid = 0; int protocol = kProtocol; std::string version; };
+/// State restored, collectives formed; `source` is "fresh", "memory" or "disk".
+struct Ready { std::int64_t step = 0; int epoch = 0; std::string source; };
+/// The generation's first optimizer step is done on this rank; `step` counts from the run's start.
+struct FirstStep { std::int64_t step = 0; };
+struct Heartbeat { std::int64_t step = 0; int epoch = 0; std::string phase; double loss = 0; double samples_per_s = 0; };
+struct Report { ReportKey key; std::int64_t step = 0; nlohmann::json metrics; };  // step: optimizer steps since the start of the run.
+struct CheckpointSaved {
+  std::string path;          ///< Relative to the run directory: "checkpoints/step-...".
+  std::int64_t step = 0; int epoch = 0; std::int64_t bytes = 0;
+  double stall_s = 0;        ///< Time the training thread was held.
+  double write_s = 0;        ///< Time from the copy to the rename.
+};
+struct ExchangePut { std::string key; nlohmann::json value; };
+struct Failed { std::string message; std::string backtrace; };
+struct ResultMade { nlohmann::json value; };
+struct Unknown { std::string type; };
+
+using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, ExchangePut, Failed,
+                                ResultMade, Unknown>;
+
+struct Assignment {
+  RunId run;
+  Generation generation = 0;
+  Rank rank = 0;
+  int local_rank = 0;
+  int world_size = 1;
+  int local_world_size = 1;
+  int node_rank = 0;
+  int node_count = 1;
+  std::string bind_address;  ///< Address of this node that the other nodes reach.
+  std::string run_dir;       ///< Absolute; checkpoints/ and errors/ lie in it.
+  std::string resume_from;   ///< A checkpoint directory, or empty.
+  int cpus = 1;              ///< Intra-op threads.
+  nlohmann::json config;     ///< The resolved job.
+};
+/// One rank's value of a finished exchange; `count` of them make the set.
+struct ExchangeValue { std::string key; Rank rank = 0; int count = 0; nlohmann::json value; };
+struct Abort { Generation generation = 0; };
+struct Stop { double deadline_s = 0; bool checkpoint = true; };
+struct StopAtEpoch {};
+
+using ToWorker = std::variant<Assignment, ExchangeValue, Abort, Stop, StopAtEpoch, Unknown>;
+
+/// One line, with its newline.
+[[nodiscard]] std::string encode(const FromWorker& message);
+[[nodiscard]] std::string encode(const ToWorker& message);
+/// `line` has no newline. Errors name what is wrong with it.
+[[nodiscard]] Result<FromWorker> decode_from_worker(std::string_view line);
+[[nodiscard]] Result<ToWorker> decode_to_worker(std::string_view line);
+
+}  // namespace sgd::link

@@ -1,0 +1,159 @@
+#include "launcher/agent/agent_shell.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <set>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+
+#include "launcher/process/clock.hpp"
+#include "launcher/process/process_tree.hpp"
+
+namespace sgd::agent {
+namespace {
+
+constexpr Duration kStraysLimit = std::chrono::seconds(2);
+
+core::Random seeded_random() {
+  std::array<std::uint64_t, 4> seed{};
+  SGD_ASSERT(::getrandom(seed.data(), sizeof seed, 0) == static_cast<ssize_t>(sizeof seed));
+  return core::Random(seed);
+}
+
+}  // namespace
+
+AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
+                       std::unique_ptr<net::AgentLink> link, AgentObserver observer)
+    : io_(io),
+      program_(std::move(program)),
+      link_path_(facts.link_path),
+      core_(std::move(facts), seeded_random()),
+      link_(std::move(link)),
+      observer_(std::move(observer)),
+      workers_(io, [this](core::AgentEvent event) { on_event(event); },
+               [this](std::string reason) { observer_.on_warning(std::move(reason)); }),
+      timer_(io) {}
+
+AgentShell::~AgentShell() = default;
+
+Status AgentShell::start() {
+  const Status listening = workers_.listen(link_path_);
+  if (!listening) return listening;
+  link_->on_message([this](cluster::ToAgent message) {
+    on_event(core::agent_event::FromCoordinator{std::move(message)});
+  });
+  on_event(core::agent_event::Connected{});
+  return {};
+}
+
+void AgentShell::stop() {
+  workers_.stop();
+  timer_.cancel();
+  (void)::unlink(link_path_.c_str());
+}
+
+void AgentShell::on_event(const core::AgentEvent& event) {
+  core::AgentCommands commands;
+  core_.on(process::monotonic_now(), event, commands);
+  for (core::AgentCommand& command : commands) carry_out(std::move(command));
+  arm_timer();
+}
+
+void AgentShell::carry_out(core::AgentCommand command) {
+  using namespace core::agent_command;
+  if (auto* tell = std::get_if<TellCoordinator>(&command)) {
+    link_->send(std::move(tell->message));
+  } else if (auto* to_keeper = std::get_if<TellKeeper>(&command)) {
+    const auto keeper = keepers_.find(to_keeper->run);
+    if (keeper != keepers_.end()) keeper->second->send(to_keeper->message);
+  } else if (auto* to_worker = std::get_if<TellWorker>(&command)) {
+    std::vector<int> descriptors;
+    const auto keeper = keepers_.find(to_worker->run);
+    if (std::holds_alternative<link::Assignment>(to_worker->message) && keeper != keepers_.end())
+      descriptors = keeper->second->descriptors();
+    workers_.send(to_worker->connection, to_worker->message, descriptors);
+  } else if (auto* drop = std::get_if<DropLink>(&command)) {
+    workers_.drop(drop->connection, drop->reason);
+  } else if (auto* start = std::get_if<StartKeeper>(&command)) {
+    start_keeper(start->run);
+  } else if (auto* strays = std::get_if<ClearStrays>(&command)) {
+    clear_strays(strays->run);
+  } else if (auto* forget = std::get_if<ForgetRun>(&command)) {
+    const RunId run = forget->run;
+    boost::asio::post(io_, [this, run] {
+      keepers_.erase(run);
+      observer_.on_run_gone(run);
+    });
+  }
+}
+
+void AgentShell::start_keeper(const RunId& run) {
+  KeeperProcess::Handlers handlers;
+  handlers.on_message = [this, run](keeper::FromKeeper message) { on_keeper_message(run, std::move(message)); };
+  handlers.on_output = [this, run](Output output) {
+    output.run = run;
+    observer_.on_output(std::move(output));
+  };
+  handlers.on_closed = [this, run](int signal, const std::string& reason) {
+    boost::asio::post(io_, [this, run, signal, reason] {
+      keepers_.erase(run);
+      on_event(core::agent_event::KeeperClosed{run, signal, reason});
+    });
+  };
+  auto keeper = std::make_unique<KeeperProcess>(io_, std::move(handlers));
+  const Status started = keeper->start(program_);
+  if (started) {
+    keepers_[run] = std::move(keeper);
+    return;
+  }
+  const std::string reason = "keeper could not be started: " + started.error().message;
+  boost::asio::post(io_, [this, run, reason] { on_event(core::agent_event::KeeperClosed{run, 0, reason}); });
+}
+
+void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message) {
+  if (std::holds_alternative<keeper::Started>(message)) return on_event(core::agent_event::KeeperStarted{run});
+  if (const auto* dropped = std::get_if<keeper::OutputDropped>(&message)) {
+    observer_.on_warning(fmt::format("rank {}: {} lines ({} bytes) of output dropped: {}", dropped->rank, dropped->lines,
+                                     dropped->bytes, dropped->reason));
+    return;
+  }
+  if (const auto* ready = std::get_if<keeper::ForkServerReady>(&message)) {
+    if (!ready->can_fork)
+      observer_.on_warning(fmt::format("fork server has {} threads after loading: ranks are started by exec instead",
+                                       ready->threads));
+  }
+  on_event(core::agent_event::FromKeeper{run, std::move(message)});
+}
+
+/// A keeper died: its descendants have become ours, except those that died with it.
+void AgentShell::clear_strays(const RunId& run) {
+  std::set<pid_t> spared;
+  for (const auto& [id, keeper] : keepers_)
+    if (id != run) spared.insert(keeper->pid());
+  const auto killed = process::kill_descendants(spared, kStraysLimit);
+  if (!killed) observer_.on_warning("processes are left: " + killed.error().message);
+  boost::asio::post(io_, [this, run] { on_event(core::agent_event::StraysCleared{run}); });
+}
+
+void AgentShell::acknowledge_output(const RunId& run, std::size_t bytes) {
+  const auto keeper = keepers_.find(run);
+  if (keeper != keepers_.end()) keeper->second->send(keeper::OutputAck{static_cast<std::int64_t>(bytes)});
+}
+
+void AgentShell::arm_timer() {
+  const std::optional<TimePoint> next = core_.next_wakeup();
+  if (next == armed_) return;
+  armed_ = next;
+  timer_.cancel();
+  if (!next) return;
+  timer_.expires_at(*next);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    armed_.reset();
+    on_event(core::agent_event::Tick{});
+  });
+}
+
+}  // namespace sgd::agent

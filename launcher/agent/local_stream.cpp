@@ -1,0 +1,106 @@
+#include "launcher/agent/local_stream.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <span>
+
+#include <boost/asio/post.hpp>
+
+#include "launcher/process/unix_socket.hpp"
+
+namespace sgd::agent {
+namespace {
+
+constexpr std::size_t kReadBytes = 256 << 10;
+constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
+
+}  // namespace
+
+LocalStream::LocalStream(boost::asio::io_context& io, process::UniqueFd socket) : io_(io), socket_(io) {
+  SGD_ASSERT(process::set_nonblocking(socket.get()));
+  socket_.assign(socket.release());
+}
+
+void LocalStream::start(OnBytes on_bytes, OnClosed on_closed) {
+  on_bytes_ = std::move(on_bytes);
+  on_closed_ = std::move(on_closed);
+  buffer_.resize(kReadBytes);
+  wait_readable();
+}
+
+void LocalStream::wait_readable() {
+  if (closed_) return;
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       if (!error) self->read();
+                     });
+}
+
+void LocalStream::read() {
+  for (int turn = 0; turn < kReadsPerTurn && !closed_; ++turn) {
+    auto received = process::receive_with_descriptors(socket_.native_handle(), std::span<char>(buffer_));
+    if (!received) {
+      if (received.error().code == EAGAIN || received.error().code == EWOULDBLOCK) break;
+      return close(received.error().message);
+    }
+    if (received.value().bytes == 0) return close("closed by the other end");
+    on_bytes_(std::string_view(buffer_.data(), received.value().bytes), std::move(received.value().descriptors));
+  }
+  wait_readable();
+}
+
+void LocalStream::send(std::string bytes, const std::vector<int>& descriptors) {
+  if (closed_) return;
+  Outgoing outgoing;
+  outgoing.bytes = std::move(bytes);
+  for (const int fd : descriptors) outgoing.descriptors.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  queued_bytes_ += outgoing.bytes.size();
+  queue_.push_back(std::move(outgoing));
+  if (queued_bytes_ > kQueueBytesMax) return close("the other end does not read");
+  if (!write_waiting_) flush();
+}
+
+void LocalStream::flush() {
+  while (!queue_.empty() && !closed_) {
+    Outgoing& next = queue_.front();
+    std::vector<int> descriptors;
+    for (const process::UniqueFd& fd : next.descriptors) descriptors.push_back(fd.get());
+    const auto sent = process::send_with_descriptors(
+        socket_.native_handle(), std::string_view(next.bytes).substr(next.sent), descriptors);
+    if (!sent) {
+      if (sent.error().code != EAGAIN && sent.error().code != EWOULDBLOCK) return;  // The reader reports the end.
+      write_waiting_ = true;
+      socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                         [self = shared_from_this()](const boost::system::error_code& error) {
+                           self->write_waiting_ = false;
+                           if (!error) self->flush();
+                         });
+      return;
+    }
+    if (sent.value() > 0) next.descriptors.clear();
+    next.sent += sent.value();
+    queued_bytes_ -= sent.value();
+    if (next.sent == next.bytes.size()) queue_.pop_front();
+  }
+}
+
+void LocalStream::close(std::string reason) {
+  if (closed_) return;
+  closed_ = true;
+  close_reason_ = std::move(reason);
+  queue_.clear();
+  queued_bytes_ = 0;
+  boost::asio::post(io_, [self = shared_from_this()] { self->finish(); });
+}
+
+void LocalStream::finish() {
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  const OnClosed on_closed = std::exchange(on_closed_, nullptr);
+  on_bytes_ = nullptr;
+  if (on_closed) on_closed(close_reason_);
+}
+
+}  // namespace sgd::agent

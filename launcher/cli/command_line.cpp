@@ -1,0 +1,148 @@
+#include "launcher/cli/command_line.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "common/json/suggest.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr std::size_t kHelpColumn = 34;
+
+/// "--nproc_per_node" is "--nproc-per-node".
+std::string with_dashes(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+class Parser {
+ public:
+  Parser(const std::vector<Option>& options, Diagnostics& diagnostics) : options_(options), diagnostics_(diagnostics) {}
+
+  void run(const std::vector<std::string>& arguments, AfterPositional after, ParsedArguments& out) {
+    for (std::size_t index = 0; index < arguments.size(); ++index) {
+      const std::string& word = arguments[index];
+      if (word == "--") {
+        out.has_dashes = true;
+        out.after_dashes.assign(arguments.begin() + static_cast<std::ptrdiff_t>(index) + 1, arguments.end());
+        return;
+      }
+      if (word.size() < 2 || word[0] != '-') {
+        out.positional.push_back(word);
+        if (after == AfterPositional::kContinue || word.ends_with(".json") || word == "-") continue;
+        out.positional.insert(out.positional.end(), arguments.begin() + static_cast<std::ptrdiff_t>(index) + 1,
+                              arguments.end());
+        return;
+      }
+      index = take_option(arguments, index);
+    }
+  }
+
+  void read_environment() {
+    for (const Option& option : options_) {
+      if (option.env.empty() || given_.contains(&option)) continue;
+      const char* value = std::getenv(option.env.c_str());
+      if (value == nullptr || *value == '\0') continue;
+      if (option.value.empty() && std::string(value) == "0") continue;
+      const std::string error = option.apply(option.value.empty() ? "" : value);
+      if (!error.empty()) diagnostics_.error(option.env, 0, 0, error);
+    }
+  }
+
+ private:
+  const Option* find(const std::string& name) const {
+    for (const Option& option : options_)
+      if (std::find(option.names.begin(), option.names.end(), name) != option.names.end()) return &option;
+    return nullptr;
+  }
+
+  /// Returns the index of the last argument used.
+  std::size_t take_option(const std::vector<std::string>& arguments, std::size_t index) {
+    const std::string& word = arguments[index];
+    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+    std::string name = word.starts_with("--") ? with_dashes(word.substr(0, equals)) : word;
+    std::string attached = equals == std::string::npos ? "" : word.substr(equals + 1);
+    bool has_value = equals != std::string::npos;
+    const Option* option = find(name);
+    if (option == nullptr && !word.starts_with("--") && word.size() > 2) {  // "-n4"
+      option = find(word.substr(0, 2));
+      if (option != nullptr && !option->value.empty()) {
+        name = word.substr(0, 2);
+        attached = word.substr(2);
+        has_value = true;
+      } else {
+        option = nullptr;
+      }
+    }
+    if (option == nullptr) {
+      unknown(name);
+      return index;
+    }
+    given_.insert(option);
+    if (option->value.empty()) {
+      if (has_value) diagnostics_.error(name, 0, 0, fmt::format("takes no value, got \"{}\"", attached));
+      else apply(*option, name, "");
+      return index;
+    }
+    if (!has_value) {
+      if (index + 1 >= arguments.size() || arguments[index + 1] == "--") {
+        diagnostics_.error(name, 0, 0, fmt::format("a value is missing: {} {}", name, option->value));
+        return index;
+      }
+      attached = arguments[++index];
+    }
+    apply(*option, name, attached);
+    return index;
+  }
+
+  void apply(const Option& option, const std::string& name, const std::string& value) {
+    const std::string error = option.apply(value);
+    if (!error.empty()) diagnostics_.error(name, 0, 0, error);
+  }
+
+  void unknown(const std::string& name) {
+    std::vector<std::string> names;
+    for (const Option& option : options_) names.insert(names.end(), option.names.begin(), option.names.end());
+    const std::optional<std::string> near = json::nearest(name, names);
+    diagnostics_.error(name, 0, 0, near ? fmt::format("unknown option; did you mean {}?", *near)
+                                        : "unknown option; see sgd-launch --help");
+  }
+
+  const std::vector<Option>& options_;
+  Diagnostics& diagnostics_;
+  std::set<const Option*> given_;
+};
+
+}  // namespace
+
+ParsedArguments parse_arguments(const std::vector<Option>& options, const std::vector<std::string>& arguments,
+                                AfterPositional after, Diagnostics& diagnostics) {
+  ParsedArguments parsed;
+  Parser parser(options, diagnostics);
+  parser.run(arguments, after, parsed);
+  parser.read_environment();
+  return parsed;
+}
+
+std::string describe(const std::vector<Option>& options) {
+  std::string text;
+  for (const Option& option : options) {
+    if (option.help.empty()) continue;
+    std::string left = "  ";
+    for (std::size_t index = 0; index < option.names.size(); ++index)
+      left += (index == 0 ? "" : ", ") + option.names[index];
+    if (!option.value.empty()) left += " " + option.value;
+    if (left.size() + 2 > kHelpColumn) {
+      text += left + "\n" + std::string(kHelpColumn, ' ') + option.help + "\n";
+    } else {
+      text += fmt::format("{:<{}}{}\n", left, kHelpColumn, option.help);
+    }
+  }
+  return text;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,42 @@
+#pragma once
+// Options from one table: names, values, help, environment variable. No abbreviations; dash and
+// underscore are the same; a misspelt option is answered with the nearest one. All errors of a
+// command line are reported together.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/json/diagnostics.hpp"
+
+namespace sgd::cli {
+
+struct Option {
+  std::vector<std::string> names;  ///< Long ones with two dashes, short ones with one; the first is the one shown.
+  std::string value;               ///< Placeholder, for example "N"; empty: a flag.
+  std::string help;                ///< Empty: accepted, but not shown (torchrun's options without meaning here).
+  std::string env;                 ///< Read when the option is not given; empty: none.
+  /// Takes the value ("" for a flag); the text that comes back is an error, empty when all is well.
+  std::function<std::string(const std::string& value)> apply;
+};
+
+struct ParsedArguments {
+  std::vector<std::string> positional;
+  std::vector<std::string> after_dashes;  ///< What follows `--`.
+  bool has_dashes = false;
+};
+
+/// What to do with the first word that is no option.
+enum class AfterPositional {
+  kContinue,    ///< Options may follow it.
+  kStopScript,  ///< As kContinue behind a name ending in .json, else everything after it belongs to that program.
+};
+
+/// Applies options in their order, then the environment's. `arguments` without program and verb.
+[[nodiscard]] ParsedArguments parse_arguments(const std::vector<Option>& options, const std::vector<std::string>& arguments,
+                                              AfterPositional after, Diagnostics& diagnostics);
+
+/// The table as help text, two columns.
+[[nodiscard]] std::string describe(const std::vector<Option>& options);
+
+}  // namespace sgd::cli

@@ -1,0 +1,50 @@
+#include "launcher/cli/control_client.hpp"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "launcher/process/unix_socket.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr auto kDeadline = std::chrono::seconds(5);
+constexpr std::size_t kAnswerBytesMax = 16 << 20;
+
+}  // namespace
+
+Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir, const nlohmann::json& request) {
+  using Answer = std::optional<nlohmann::ordered_json>;
+  std::error_code error;
+  const auto target = std::filesystem::read_symlink(run_dir + "/control.sock", error);
+  if (error) return Answer{};  // It ended and took its socket away.
+  auto socket = process::connect_unix(target.string(), kDeadline);
+  if (!socket) {
+    if (socket.error().code == ENOENT || socket.error().code == ECONNREFUSED) return Answer{};
+    return socket.error();
+  }
+  const timeval limit{std::chrono::duration_cast<std::chrono::seconds>(kDeadline).count(), 0};
+  (void)::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::string line = request.dump() + "\n";
+  const auto sent = process::send_with_descriptors(socket.value().get(), line, {});
+  if (!sent) return sent.error();
+  std::string answer;
+  char buffer[65536];
+  while (answer.find('\n') == std::string::npos) {
+    const ssize_t count = ::read(socket.value().get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return system_error("no answer from the launcher of " + run_dir);
+    if (count == 0) return Answer{};
+    answer.append(buffer, static_cast<std::size_t>(count));
+    if (answer.size() > kAnswerBytesMax) return Error{"answer of the launcher of " + run_dir + " is too long"};
+  }
+  auto json = nlohmann::ordered_json::parse(answer, nullptr, false);
+  if (json.is_discarded()) return Error{"answer of the launcher of " + run_dir + " is no JSON"};
+  return Answer{std::move(json)};
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,17 @@
+#pragma once
+// Asks a running run through its control.sock. One question, one answer, with a deadline.
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+
+namespace sgd::cli {
+
+/// The answer, nothing when nobody listens any more, or an error that says what went wrong.
+[[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir,
+                                                                    const nlohmann::json& request);
+
+}  // namespace sgd::cli

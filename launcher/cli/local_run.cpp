@@ -1,0 +1,260 @@
+#include "launcher/cli/local_run.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/program_files.hpp"
+#include "launcher/core/cpu_share.hpp"
+#include "launcher/net/embedded_link.hpp"
+#include "launcher/process/cpu_set.hpp"
+#include "launcher/process/process_tree.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr auto kStatusInterval = std::chrono::milliseconds(100);
+constexpr int kTicksPerPlainLine = 50;  // Without a terminal: a line every 5 s.
+
+std::string shorten(const std::string& directory) {
+  std::error_code error;
+  const std::string relative = std::filesystem::relative(directory, error).string();
+  return error || relative.empty() || relative.starts_with("..") ? directory : relative;
+}
+
+Incarnation new_incarnation() {
+  Incarnation id = 0;
+  SGD_ASSERT(::getrandom(&id, sizeof id, 0) == static_cast<ssize_t>(sizeof id));
+  return id;
+}
+
+}  // namespace
+
+LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place)
+    : options_(options),
+      job_(std::move(job)),
+      place_(std::move(place)),
+      shown_dir_(shorten(place_.directory)),
+      console_(io_, detect_style(options.no_color, options.quiet)),
+      epochs_(job_.training ? job_.training->epochs : 0),
+      coordinator_(io_),
+      control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
+      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      status_timer_(io_),
+      timeout_(io_) {
+  signals_.add(SIGQUIT);
+}
+
+int LocalRun::run() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  const Status prepared = prepare();
+  if (!prepared) {
+    console_.complain("error", prepared.error().message);
+    return exit_code::kUsage;
+  }
+  console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on this machine, files in {}", place_.id, job_.num_workers,
+                               job_.num_workers == 1 ? "" : "s", shown_dir_));
+  const int cores = static_cast<int>(process::allowed_cores().size());
+  if (job_.num_workers * job_.per_worker.cpus > cores)
+    console_.complain("warning", fmt::format("{} workers of {} cpu on {} cores: their shares overlap", job_.num_workers,
+                                             job_.per_worker.cpus, cores));
+  wait_signal();
+  tick_status();
+  if (options_.timeout) {
+    timeout_.expires_after(*options_.timeout);
+    timeout_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) coordinator_.request_stop(place_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
+    });
+  }
+  core::RunDefinition definition;
+  definition.id = place_.id;
+  definition.job = job_;
+  definition.run_dir = place_.directory;
+  coordinator_.submit(std::move(definition), std::move(directory_), observer());
+  io_.run();
+  return outcome_ ? outcome_->exit_code : exit_code::kFailed;
+}
+
+/// Everything that can fail before a process is started.
+Status LocalRun::prepare() {
+  const Status subreaper = process::become_subreaper();
+  if (!subreaper) return subreaper;
+  const auto base = process::runtime_base();
+  if (!base) return base.error();
+  (void)process::remove_dead_runtime_dirs(base.value());
+  auto runtime = process::RuntimeDir::create(base.value());
+  if (!runtime) return runtime.error();
+  runtime_.emplace(std::move(runtime).value());
+  const Status control = control_.listen(runtime_->file("control.sock"));
+  if (!control) return control;
+  auto directory = storage::RunDirectory::create(place_, job_.resolved);
+  if (!directory) return directory.error();
+  directory_ = std::move(directory).value();
+  const Status linked = directory_->link_control_socket(runtime_->file("control.sock"));
+  if (!linked) console_.complain("warning", linked.error().message + "; status and stop will not find this run");
+  for (int index = 0; index < options_.local_nodes; ++index) {
+    const Status started = start_node(index);
+    if (!started) return started;
+  }
+  return {};
+}
+
+Status LocalRun::start_node(int index) {
+  const int nodes = options_.local_nodes;
+  const std::vector<int> cores = process::allowed_cores();
+  core::AgentFacts facts;
+  facts.node = nodes == 1 ? "localhost" : fmt::format("node-{}", index);
+  facts.address = "127.0.0.1";
+  facts.incarnation = new_incarnation();
+  const int slots = options_.slots.value_or(job_.num_workers);
+  facts.slots = slots / nodes + (index < slots % nodes ? 1 : 0);
+  facts.allowed_cores = core::cpu_share(cores, index, nodes, 1).cores;
+  if (facts.allowed_cores.empty()) facts.allowed_cores = cores;
+  facts.worker_program = worker_program();
+  facts.link_path = runtime_->file(fmt::format("link-{}.sock", index));
+  facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;
+
+  net::EmbeddedLink link = net::make_embedded_link(io_);
+  coordinator_.add_agent(facts.node, std::move(link.coordinator));
+  agent::AgentObserver watcher;
+  const auto place = static_cast<std::size_t>(index);
+  watcher.on_output = [this, place](agent::Output output) { on_output(place, std::move(output)); };
+  watcher.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
+  watcher.on_run_gone = [this](const RunId&) { on_run_gone(); };
+  agents_.push_back(std::make_unique<agent::AgentShell>(io_, std::move(facts), own_program(), std::move(link.agent),
+                                                        std::move(watcher)));
+  ++agents_with_run_;
+  return agents_.back()->start();
+}
+
+coordinator::RunObserver LocalRun::observer() {
+  coordinator::RunObserver observer;
+  observer.on_event = [this](const nlohmann::ordered_json& event) {
+    const std::string line = narrate_event(event, shown_dir_);
+    if (!line.empty()) console_.narrate("sgd-launch: " + line);
+  };
+  observer.on_metrics = [this](const nlohmann::ordered_json& metrics) {
+    const std::string line = epochs_.add(metrics);
+    if (!line.empty()) console_.result(line);
+  };
+  observer.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
+  observer.on_finished = [this](const core::RunOutcome& outcome) { on_finished(outcome); };
+  return observer;
+}
+
+/// Puts "rank: " before each line; `output` holds whole lines.
+void LocalRun::on_output(std::size_t node, agent::Output output) {
+  std::string lines;
+  if (options_.show_prefix) {
+    const std::string prefix = fmt::format("{}: ", output.rank);
+    lines.reserve(output.bytes.size() + output.bytes.size() / 8);
+    std::string_view rest = output.bytes;
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+      lines.append(prefix).append(rest.substr(0, end));
+      rest.remove_prefix(end);
+    }
+  } else {
+    lines = std::move(output.bytes);
+  }
+  const std::size_t size = output.bytes.empty() ? lines.size() : output.bytes.size();
+  console_.output(std::move(lines),
+                  [this, node, run = output.run, size] { agents_[node]->acknowledge_output(run, size); });
+}
+
+void LocalRun::on_finished(const core::RunOutcome& outcome) {
+  outcome_ = outcome;
+  // An agent that was never told of the run has nothing to forget.
+  if (outcome.generation == 0) agents_with_run_ = 0;
+  end_if_done();
+}
+
+void LocalRun::on_run_gone() {
+  --agents_with_run_;
+  end_if_done();
+}
+
+void LocalRun::end_if_done() {
+  if (!outcome_ || agents_with_run_ > 0) return;
+  console_.status("");
+  console_.when_drained([this] {
+    console_.status("");
+    if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
+        outcome_->state == "timed_out") {
+      console_.narrate("sgd-launch: " + success_line(*outcome_, shown_dir_));
+    } else {
+      console_.block(failure_block(*outcome_, shown_dir_, console_.style().color));
+    }
+    for (auto& agent : agents_) agent->stop();
+    coordinator_.stop();
+    control_.stop();
+    signals_.cancel();
+    status_timer_.cancel();
+    timeout_.cancel();
+    io_.stop();  // Idle control clients are all that could still wait here.
+  });
+}
+
+void LocalRun::wait_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_signal();
+  });
+}
+
+void LocalRun::on_signal(int signal) {
+  ++signals_seen_;
+  const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
+  if (!at_once)
+    console_.narrate(fmt::format("sgd-launch: {}: stopping{}, at most {}; once more to kill", core::signal_words(signal),
+                                 job_.training ? " with a checkpoint" : "", format_duration(job_.stop.grace)));
+  coordinator_.request_stop(place_.id, {core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
+}
+
+void LocalRun::tick_status() {
+  const auto shot = coordinator_.snapshot(place_.id);
+  if (shot && !outcome_) {
+    const std::string line = status_line(*shot, steps_total());
+    console_.status(line);
+    const bool is_plain = !console_.style().is_terminal && job_.training;
+    if (is_plain && ++status_ticks_ % kTicksPerPlainLine == 0) console_.narrate("sgd-launch: " + line);
+  }
+  // Without anything to show there is no reason to wake up.
+  if (!console_.style().is_terminal && !job_.training) return;
+  status_timer_.expires_after(kStatusInterval);
+  status_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tick_status();
+  });
+}
+
+nlohmann::ordered_json LocalRun::answer(const nlohmann::json& request) {
+  const std::string what = request.value("request", "");
+  if (what == "status") {
+    const auto shot = coordinator_.snapshot(place_.id);
+    if (!shot) return {{"ok", false}, {"error", "the run has not begun"}};
+    nlohmann::ordered_json status = core::to_json(*shot);
+    status["run_dir"] = place_.directory;
+    return {{"ok", true}, {"status", std::move(status)}};
+  }
+  if (what == "stop") {
+    core::StopRequest stop;
+    stop.at_once = request.value("at_once", false);
+    if (request.contains("grace_s")) stop.grace = from_seconds(request.at("grace_s").get<double>());
+    coordinator_.request_stop(place_.id, stop);
+    return {{"ok", true}};
+  }
+  return {{"ok", false}, {"error", fmt::format("unknown request \"{}\"", what)}};
+}
+
+/// 0 when it cannot be known here.
+std::int64_t LocalRun::steps_total() const { return 0; }
+
+}  // namespace sgd::cli

@@ -1,0 +1,74 @@
+#pragma once
+// A run on this machine with nothing installed as a service: coordinator and agents in this
+// process, joined by embedded links, and the console as their observer.
+//
+//   signals, --timeout, control.sock ──> CoordinatorShell <──EmbeddedLink──> AgentShell (one per node) ──> keeper ──> ranks
+//                                              └── events, metrics, outcome ──> Console <── output ──┘
+//
+// Ends when the run's outcome is recorded, every agent has nothing of it left, and the console
+// has taken what it will. Every process that the run started is gone by then.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "common/job/spec.hpp"
+#include "launcher/agent/agent_shell.hpp"
+#include "launcher/cli/console.hpp"
+#include "launcher/cli/narrator.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/coordinator/control_server.hpp"
+#include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/process/runtime_dir.hpp"
+#include "launcher/storage/run_directory.hpp"
+
+namespace sgd::cli {
+
+class LocalRun {
+ public:
+  LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place);
+
+  /// The exit code of sgd-launch.
+  [[nodiscard]] int run();
+
+ private:
+  [[nodiscard]] Status prepare();
+  [[nodiscard]] Status start_node(int index);
+  [[nodiscard]] coordinator::RunObserver observer();
+  void on_output(std::size_t node, agent::Output output);
+  void on_finished(const core::RunOutcome& outcome);
+  void on_run_gone();
+  void end_if_done();
+  void wait_signal();
+  void on_signal(int signal);
+  void tick_status();
+  [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
+  [[nodiscard]] std::int64_t steps_total() const;
+
+  const RunOptions& options_;
+  job::JobSpec job_;
+  storage::RunPlace place_;
+  std::string shown_dir_;  ///< The run directory as people would type it.
+  boost::asio::io_context io_{1};
+  Console console_;
+  EpochLines epochs_;
+  std::optional<process::RuntimeDir> runtime_;
+  std::unique_ptr<storage::RunDirectory> directory_;
+  coordinator::CoordinatorShell coordinator_;
+  coordinator::ControlServer control_;
+  std::vector<std::unique_ptr<agent::AgentShell>> agents_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer status_timer_;
+  boost::asio::steady_timer timeout_;
+  std::optional<core::RunOutcome> outcome_;
+  int signals_seen_ = 0;
+  int agents_with_run_ = 0;
+  int status_ticks_ = 0;
+};
+
+}  // namespace sgd::cli

@@ -1,0 +1,176 @@
+// `sgd-launch logs [RUN]`: the log files of a run, with "rank: " in front; -f goes on as long as the run does.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/command_line.hpp"
+#include "launcher/cli/control_client.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/process/unique_fd.hpp"
+#include "launcher/storage/run_lookup.hpp"
+
+namespace sgd::cli {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr int kFollowPollMs = 50;
+constexpr std::size_t kReadBytes = 256 << 10;
+
+struct LogsOptions {
+  int rank = -1;        ///< -1: all.
+  int generation = -1;  ///< -1: all.
+  bool follow = false;
+  bool prefix = true;
+  bool help = false;
+};
+
+/// One log file that is being read: what has been printed, and the piece of a line after it.
+struct OpenLog {
+  process::UniqueFd fd;
+  std::string partial;
+};
+
+/// "rank-0003.log" in "gen-0002": 3 and 2; -1 for another name.
+int number_in(const std::string& name, const std::string& before) {
+  int number = -1;
+  if (name.starts_with(before)) std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
+  return number;
+}
+
+class LogPrinter {
+ public:
+  LogPrinter(std::string run_dir, const LogsOptions& options) : logs_(run_dir + "/logs"), options_(options) {}
+
+  /// Prints what is new. False when stdout has gone away.
+  bool print_new() {
+    for (const std::string& path : files()) {
+      OpenLog& log = open_[path];
+      if (!log.fd) log.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      if (log.fd && !print_file(number_in(fs::path(path).filename().string(), "rank-"), log)) return false;
+    }
+    return true;
+  }
+  /// A last line without newline.
+  void print_rest() {
+    for (auto& [path, log] : open_) {
+      if (log.partial.empty()) continue;
+      (void)write_line(number_in(fs::path(path).filename().string(), "rank-"), log.partial + "\n");
+    }
+  }
+
+ private:
+  std::vector<std::string> files() const {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (const auto& folder : fs::directory_iterator(logs_, error)) {
+      const int generation = number_in(folder.path().filename().string(), "gen-");
+      if (generation < 0 || (options_.generation >= 0 && generation != options_.generation)) continue;
+      for (const auto& file : fs::directory_iterator(folder.path(), error)) {
+        const int rank = number_in(file.path().filename().string(), "rank-");
+        if (rank >= 0 && (options_.rank < 0 || rank == options_.rank)) found.push_back(file.path().string());
+      }
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  bool print_file(int rank, OpenLog& log) {
+    std::string buffer(kReadBytes, '\0');
+    for (;;) {
+      const ssize_t count = ::read(log.fd.get(), buffer.data(), buffer.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return true;
+      log.partial.append(buffer.data(), static_cast<std::size_t>(count));
+      std::size_t begin = 0;
+      std::string lines;
+      for (std::size_t end; (end = log.partial.find('\n', begin)) != std::string::npos; begin = end + 1)
+        lines += (options_.prefix ? fmt::format("{}: ", rank) : std::string()) + log.partial.substr(begin, end + 1 - begin);
+      log.partial.erase(0, begin);
+      if (!write_all(lines)) return false;
+    }
+  }
+
+  bool write_line(int rank, const std::string& line) {
+    return write_all((options_.prefix ? fmt::format("{}: ", rank) : std::string()) + line);
+  }
+
+  static bool write_all(const std::string& text) {
+    std::size_t done = 0;
+    while (done < text.size()) {
+      const ssize_t count = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return false;
+      done += static_cast<std::size_t>(count);
+    }
+    return true;
+  }
+
+  std::string logs_;
+  LogsOptions options_;
+  std::map<std::string, OpenLog> open_;
+};
+
+std::vector<Option> logs_table(LogsOptions& options) {
+  const auto number = [](int& target) {
+    return [&target](const std::string& text) {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), target);
+      const bool ok = error == std::errc{} && end == text.data() + text.size() && target >= 0;
+      return ok ? std::string() : fmt::format("expected a number from 0, got \"{}\"", text);
+    };
+  };
+  const auto set = [](bool& target, bool value) {
+    return [&target, value](const std::string&) {
+      target = value;
+      return std::string();
+    };
+  };
+  return {{{"--rank"}, "N", "only this rank", "", number(options.rank)},
+          {{"--generation"}, "N", "only this start of the workers", "", number(options.generation)},
+          {{"--follow", "-f"}, "", "go on until the run ends", "", set(options.follow, true)},
+          {{"--no-prefix"}, "", "lines without \"rank: \" in front", "", set(options.prefix, false)},
+          {{"--help", "-h"}, "", "this text", "", set(options.help, true)}};
+}
+
+}  // namespace
+
+int logs_verb(const std::vector<std::string>& arguments) {
+  LogsOptions options;
+  const std::vector<Option> table = logs_table(options);
+  Diagnostics diagnostics;
+  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  if (parsed.positional.size() > 1) diagnostics.error("logs", 0, 0, "name one run");
+  if (options.help) {
+    fmt::print("Example: sgd-launch logs --rank 1 -f\nUsage: sgd-launch logs [options] [RUN]\n{}", describe(table));
+    return exit_code::kSucceeded;
+  }
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  const auto run_dir = storage::find_run(parsed.positional.empty() ? "" : parsed.positional.front());
+  if (!run_dir) {
+    fmt::print(stderr, "sgd-launch: {}\n", run_dir.error().message);
+    return exit_code::kNotFound;
+  }
+  LogPrinter printer(run_dir.value(), options);
+  for (;;) {
+    // Asked before reading: what was written before the end is then surely read.
+    const auto answer = options.follow ? ask_run(run_dir.value(), {{"request", "status"}}) : Result<std::optional<nlohmann::ordered_json>>(std::nullopt);
+    const bool is_live = answer && answer.value();
+    if (!printer.print_new()) return exit_code::kSucceeded;
+    if (!is_live) break;
+    (void)::poll(nullptr, 0, kFollowPollMs);
+  }
+  printer.print_rest();
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

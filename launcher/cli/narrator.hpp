@@ -1,0 +1,41 @@
+#pragma once
+// Turns what happens to a run into lines for people: epochs as results, transitions as
+// narration, the end of a failed run as one block that begins with the root cause.
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/core/coordinator_io.hpp"
+#include "launcher/core/snapshot.hpp"
+
+namespace sgd::cli {
+
+/// "epoch 1/5  train_loss 0.6123  val_loss 0.4711  val_accuracy 0.8312  12.4k samples/s", or nothing yet:
+/// the train line is kept until the validation line of its epoch comes.
+class EpochLines {
+ public:
+  explicit EpochLines(int epochs) : epochs_(epochs) {}
+  [[nodiscard]] std::string add(const nlohmann::ordered_json& metrics);
+
+ private:
+  int epochs_;
+  nlohmann::ordered_json train_;
+};
+
+/// A transition worth a line, or nothing. `run_dir` as people would type it.
+[[nodiscard]] std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir);
+
+/// "step 1200/6250  loss 0.412  12.4k samples/s  2/2 workers  eta 03:12".
+[[nodiscard]] std::string status_line(const core::RunSnapshot& snapshot, std::int64_t steps_total);
+
+/// Last line of a run that did not fail.
+[[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir);
+
+/// Root cause, who, last lines, what was retried, log, what to type next.
+[[nodiscard]] std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, bool color);
+
+/// "9.8", "12.4k", "1.3M".
+[[nodiscard]] std::string short_number(double value);
+
+}  // namespace sgd::cli

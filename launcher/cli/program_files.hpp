@@ -1,0 +1,13 @@
+#pragma once
+// Where this installation's programs lie.
+
+#include <string>
+
+namespace sgd::cli {
+
+/// This program's own file.
+[[nodiscard]] std::string own_program();
+/// sgd-worker: $SGD_WORKER, else beside this program.
+[[nodiscard]] std::string worker_program();
+
+}  // namespace sgd::cli

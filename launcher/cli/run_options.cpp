@@ -1,0 +1,182 @@
+#include "launcher/cli/run_options.hpp"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "launcher/process/cpu_set.hpp"
+
+namespace sgd::cli {
+namespace {
+
+std::optional<int> whole_number(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// An option that overrides a key of the job.
+Option override_option(RunOptions& options, std::vector<std::string> names, std::string value, std::string help,
+                       std::string path, std::string env = {}) {
+  const std::string source = names.front();
+  return {std::move(names), std::move(value), std::move(help), std::move(env),
+          [&options, path, source](const std::string& text) {
+            std::string given = text;
+            if (path == "num_workers" && (text == "auto" || text == "cpu" || text == "gpu"))
+              given = fmt::format("{}", process::allowed_cores().size());
+            options.overrides.sets.push_back({path, given, source});
+            return std::string();
+          }};
+}
+
+Option flag(std::vector<std::string> names, std::string help, bool& target, std::string env = {}) {
+  return {std::move(names), "", std::move(help), std::move(env), [&target](const std::string&) {
+            target = true;
+            return std::string();
+          }};
+}
+
+Option set_option(RunOptions& options) {
+  return {{"--set"}, "PATH=VALUE", "override any key of the job, for example training.optimizer.lr=0.1", "",
+          [&options](const std::string& text) {
+            const std::size_t equals = text.find('=');
+            if (equals == std::string::npos || equals == 0)
+              return fmt::format("expected PATH=VALUE, got \"{}\"", text);
+            const std::string path = text.substr(0, equals);
+            options.overrides.sets.push_back({path, text.substr(equals + 1), "--set " + path});
+            return std::string();
+          }};
+}
+
+/// torchrun's options that need nothing here: accepted, so that s/torchrun/sgd-launch/ works.
+void add_torchrun(std::vector<Option>& table, RunOptions& options) {
+  const auto ignore = [](const std::string&) { return std::string(); };
+  table.push_back({{"--nnodes"}, "N", "", "PET_NNODES", [](const std::string& text) {
+                     if (text == "1" || text == "1:1") return std::string();
+                     return fmt::format("{} nodes need a coordinator and agents; here is one machine", text);
+                   }});
+  table.push_back(flag({"--module", "-m"}, "", options.is_module, "PET_MODULE"));
+  table.push_back(flag({"--no-python"}, "", options.no_python, "PET_NO_PYTHON"));
+  for (const char* name : {"--standalone", "--run-path", "--virtual-local-rank"})
+    table.push_back({{name}, "", "", "", ignore});
+  for (const char* name :
+       {"--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--monitor-interval", "--start-method",
+        "--role", "--log-dir", "--redirects", "--tee", "--local-ranks-filter", "--node-rank", "--master-addr",
+        "--master-port", "--local-addr", "--event-log-handler", "--signals-to-handle", "--shutdown-timeout",
+        "--logs-specs", "--numa-binding", "--duplicate-stdout-filters", "--duplicate-stderr-filters"})
+    table.push_back({{name}, "X", "", "", ignore});
+  table.push_back({{"-r", "-t"}, "X", "", "", ignore});
+}
+
+/// torchrun's spelling of a program: a script for Python, a module, or with --no-python any program.
+void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostics& diagnostics) {
+  const std::string& first = parsed.positional.front();
+  if (options.is_module) {
+    options.command = {"python3", "-u", "-m"};
+  } else if (!options.no_python && !first.ends_with(".py")) {
+    return diagnostics.error("sgd-launch", 0, 0,
+                             fmt::format("cannot tell what \"{}\" is: a job file ends in .json, a verb is one of run, "
+                                         "status, logs, stop, help, and a command comes after --",
+                                         first));
+  } else if (!options.no_python) {
+    options.command = {"python3", "-u"};
+  }
+  options.command.insert(options.command.end(), parsed.positional.begin(), parsed.positional.end());
+}
+
+}  // namespace
+
+std::vector<Option> run_option_table(RunOptions& options) {
+  std::vector<Option> table;
+  table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node"}, "N",
+                                  "how many workers; auto: one per core", "num_workers", "PET_NPROC_PER_NODE"));
+  table.push_back(override_option(options, {"--min-workers"}, "N", "go on with as few as this", "min_workers"));
+  table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
+                                  "failures that are followed by a restart, or unlimited", "recovery.max_failures",
+                                  "PET_MAX_RESTARTS"));
+  table.push_back({{"--slots"}, "N", "room for workers on this machine (default: what the job wants)", "",
+                   [&options](const std::string& text) {
+                     options.slots = whole_number(text);
+                     return !options.slots || *options.slots < 0 ? fmt::format("expected a number from 0, got \"{}\"", text)
+                                                                 : std::string();
+                   }});
+  table.push_back({{"--run-dir"}, "DIR", "folder of the run (default: runs/<name>-<time>-<hex>)", "",
+                   [&options](const std::string& text) {
+                     options.run_dir = text;
+                     return text.empty() ? std::string("expected a folder") : std::string();
+                   }});
+  table.push_back(set_option(options));
+  table.push_back({{"--timeout"}, "TIME", "stop after this time, for example 90s or 2h; exit code 124", "",
+                   [&options](const std::string& text) {
+                     options.timeout = parse_duration(text);
+                     return options.timeout ? std::string() : fmt::format("expected a time as 90s or 2h, got \"{}\"", text);
+                   }});
+  table.push_back({{"--local-nodes"}, "N", "treat this machine as N nodes, to try what crosses nodes", "",
+                   [&options](const std::string& text) {
+                     const auto number = whole_number(text);
+                     options.local_nodes = number.value_or(0);
+                     return !number || *number < 1 || *number > 16 ? fmt::format("expected 1 to 16, got \"{}\"", text)
+                                                                   : std::string();
+                   }});
+  table.push_back({{"--no-prefix"}, "", "workers' lines without \"rank: \" in front", "",
+                   [&options](const std::string&) {
+                     options.show_prefix = false;
+                     return std::string();
+                   }});
+  table.push_back(flag({"--quiet", "-q"}, "only workers' output, results and failures", options.quiet));
+  table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
+  table.push_back(flag({"--help", "-h"}, "this text", options.help));
+  add_torchrun(table, options);
+  return table;
+}
+
+RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics) {
+  RunOptions options;
+  const ParsedArguments parsed =
+      parse_arguments(run_option_table(options), arguments, AfterPositional::kStopScript, diagnostics);
+  if (options.help) return options;
+  if (parsed.has_dashes) {
+    options.command = parsed.after_dashes;
+    if (options.command.empty()) diagnostics.error("--", 0, 0, "a command is missing after --");
+    if (!parsed.positional.empty())
+      diagnostics.error("sgd-launch", 0, 0,
+                        fmt::format("either a job file or a command: both \"{}\" and what follows -- are given",
+                                    parsed.positional.front()));
+  } else if (parsed.positional.empty()) {
+    if (!diagnostics.has_errors())
+      diagnostics.error("sgd-launch", 0, 0, "nothing to run: give a job file, or a command after --; see sgd-launch --help");
+  } else if (parsed.positional.front().ends_with(".json") || parsed.positional.front() == "-") {
+    options.job_file = parsed.positional.front();
+    for (std::size_t index = 1; index < parsed.positional.size(); ++index)
+      diagnostics.error("sgd-launch", 0, 0,
+                        fmt::format("one job file at a time: \"{}\" is too many", parsed.positional[index]));
+  } else {
+    name_command(options, parsed, diagnostics);
+  }
+  return options;
+}
+
+std::string run_help() {
+  RunOptions unused;
+  return "Examples:\n"
+         "  sgd-launch --num-workers 2 configs/fashion_mnist.json      train on this machine\n"
+         "  sgd-launch job.json --set training.optimizer.lr=0.1        with one value changed\n"
+         "  sgd-launch -n 4 -- python3 train.py --lr 0.1               any command, torchrun's environment\n"
+         "  sgd-launch status | logs --rank 1 -f | stop                the latest run, from another terminal\n"
+         "\n"
+         "Usage:\n"
+         "  sgd-launch [run] [options] (job.json | -- command...)\n"
+         "  sgd-launch (status | logs | stop) [options] [RUN]          RUN: an id, a unique prefix, a folder\n"
+         "  sgd-launch (help | version)\n"
+         "\n"
+         "Options of run:\n" +
+         describe(run_option_table(unused)) +
+         "\n"
+         "torchrun's options and PET_* variables are understood, so that a torchrun line works as it is.\n"
+         "\n"
+         "Exit codes: 0 succeeded, 1 failed, 2 bad usage or job file, 4 no such run, 5 could not be placed,\n"
+         "6 cancelled, 7 restarts used up, 124 --timeout, 130 and 143 interrupted.\n";
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,39 @@
+#pragma once
+// `sgd-launch [run] ...`: from words to what is to be run. Reads no file.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/time.hpp"
+#include "common/job/load.hpp"
+#include "launcher/cli/command_line.hpp"
+
+namespace sgd::cli {
+
+struct RunOptions {
+  job::Overrides overrides;
+  std::string job_file;                ///< Or a command.
+  std::vector<std::string> command;
+  std::string run_dir;                 ///< Empty: a new folder in runs/.
+  std::optional<int> slots;            ///< Absent: as many as the job wants.
+  int local_nodes = 1;                 ///< Nodes that this machine stands for.
+  std::optional<Duration> timeout;
+  bool quiet = false;
+  bool no_color = false;
+  bool force_color = false;
+  bool show_prefix = true;
+  bool help = false;
+
+  // torchrun's way to name a program:
+  bool is_module = false;
+  bool no_python = false;
+  std::string tee;
+};
+
+/// The table that parses into `options`, which must outlive it.
+[[nodiscard]] std::vector<Option> run_option_table(RunOptions& options);
+[[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics);
+[[nodiscard]] std::string run_help();
+
+}  // namespace sgd::cli

@@ -1,0 +1,93 @@
+#include "launcher/coordinator/control_server.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+
+namespace sgd::coordinator {
+namespace {
+
+using boost::asio::local::stream_protocol;
+constexpr auto kSilenceMax = std::chrono::seconds(10);
+
+/// One client: reads a line, answers it, and reads on until it closes, is silent or sends too much.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(stream_protocol::socket socket, ControlServer::Answer answer)
+      : socket_(std::move(socket)), answer_(std::move(answer)), timer_(socket_.get_executor()) {}
+
+  void read() {
+    timer_.expires_after(kSilenceMax);
+    timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      boost::system::error_code ignored;
+      if (!error) self->socket_.close(ignored);
+    });
+    boost::asio::async_read_until(socket_, boost::asio::dynamic_buffer(buffer_, kControlLineBytesMax), '\n',
+                                  [self = shared_from_this()](const boost::system::error_code& error, std::size_t size) {
+                                    self->timer_.cancel();
+                                    if (!error) self->on_line(size);
+                                  });
+  }
+
+ private:
+  void on_line(std::size_t size) {
+    const auto request = nlohmann::json::parse(buffer_.substr(0, size), nullptr, false);
+    buffer_.erase(0, size);
+    const nlohmann::ordered_json reply =
+        request.is_object() ? answer_(request) : nlohmann::ordered_json{{"ok", false}, {"error", "no JSON object"}};
+    reply_ = reply.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    boost::asio::async_write(socket_, boost::asio::buffer(reply_),
+                             [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {
+                               if (!error) self->read();
+                             });
+  }
+
+  stream_protocol::socket socket_;
+  ControlServer::Answer answer_;
+  boost::asio::steady_timer timer_;
+  std::string buffer_;
+  std::string reply_;
+};
+
+bool is_allowed(stream_protocol::socket& socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == ::getuid() || peer.uid == 0;
+}
+
+}  // namespace
+
+ControlServer::ControlServer(boost::asio::io_context& io, Answer answer)
+    : io_(io), answer_(std::move(answer)), acceptor_(io) {}
+
+Status ControlServer::listen(const std::string& path) {
+  boost::system::error_code error;
+  acceptor_.open(stream_protocol(), error);
+  if (!error) acceptor_.bind(stream_protocol::endpoint(path), error);
+  if (!error) acceptor_.listen(16, error);
+  if (error) return Error{"cannot listen at " + path + ": " + error.message()};
+  accept();
+  return {};
+}
+
+void ControlServer::accept() {
+  acceptor_.async_accept([this](const boost::system::error_code& error, stream_protocol::socket socket) {
+    if (error) return;
+    if (is_allowed(socket)) std::make_shared<Session>(std::move(socket), answer_)->read();
+    accept();
+  });
+}
+
+void ControlServer::stop() {
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+}
+
+}  // namespace sgd::coordinator

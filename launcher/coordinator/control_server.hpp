@@ -1,0 +1,40 @@
+#pragma once
+// control.sock of a run: another terminal asks, this process answers. One request a line, one
+// answer a line, JSON both; the owner of the run and root only. A client that is silent or
+// sends too much is dropped.
+//
+//   {"request":"status"}                              -> {"ok":true,"status":{...}}
+//   {"request":"stop","grace_s":30,"at_once":false}   -> {"ok":true}
+//   anything else                                     -> {"ok":false,"error":"..."}
+
+#include <functional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+
+namespace sgd::coordinator {
+
+inline constexpr std::size_t kControlLineBytesMax = 64 << 10;
+
+class ControlServer {
+ public:
+  using Answer = std::function<nlohmann::ordered_json(const nlohmann::json& request)>;
+
+  ControlServer(boost::asio::io_context& io, Answer answer);
+  /// Listens at `path`, which must not exist, in a folder that only the owner can enter.
+  [[nodiscard]] Status listen(const std::string& path);
+  void stop();
+
+ private:
+  void accept();
+
+  boost::asio::io_context& io_;
+  Answer answer_;
+  boost::asio::local::stream_protocol::acceptor acceptor_;
+};
+
+}  // namespace sgd::coordinator

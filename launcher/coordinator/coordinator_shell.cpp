@@ -1,0 +1,106 @@
+#include "launcher/coordinator/coordinator_shell.hpp"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+
+#include "launcher/process/clock.hpp"
+
+namespace sgd::coordinator {
+namespace {
+
+/// A port nobody listens on at this moment; 0 when the system has none.
+int free_port(boost::asio::io_context& io) {
+  using boost::asio::ip::tcp;
+  boost::system::error_code error;
+  tcp::acceptor acceptor(io);
+  acceptor.open(tcp::v4(), error);
+  if (!error) acceptor.bind(tcp::endpoint(tcp::v4(), 0), error);
+  return error ? 0 : acceptor.local_endpoint(error).port();
+}
+
+}  // namespace
+
+CoordinatorShell::CoordinatorShell(boost::asio::io_context& io) : io_(io), timer_(io) {}
+
+void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
+  link->on_message([this, node](cluster::FromAgent message) {
+    on_event(core::coordinator_event::FromAgent{node, std::move(message)});
+  });
+  agents_[node] = std::move(link);
+}
+
+void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory,
+                              RunObserver observer) {
+  Run& entry = runs_[run.id];
+  entry.directory = std::move(directory);
+  entry.observer = std::move(observer);
+  on_event(core::coordinator_event::Submitted{std::move(run)});
+}
+
+void CoordinatorShell::request_stop(const RunId& run, const core::StopRequest& request) {
+  on_event(core::coordinator_event::StopRequested{run, request});
+}
+
+std::optional<core::RunSnapshot> CoordinatorShell::snapshot(const RunId& run) const {
+  return core_.snapshot(process::monotonic_now(), run);
+}
+
+void CoordinatorShell::stop() { timer_.cancel(); }
+
+void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
+  core::CoordinatorCommands commands;
+  core_.on(process::monotonic_now(), event, commands);
+  for (const core::CoordinatorCommand& command : commands) carry_out(command);
+  arm_timer();
+}
+
+void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
+  using namespace core::coordinator_command;
+  if (const auto* send = std::get_if<SendToAgent>(&command)) {
+    agents_.at(send->node)->send(send->message);
+  } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
+    reserve_port(reserve->run);
+  } else if (const auto* event = std::get_if<RecordEvent>(&command)) {
+    Run& run = runs_.at(event->run);
+    check_written(run, run.directory->append_event(event->event));
+    run.observer.on_event(event->event);
+  } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
+    Run& run = runs_.at(metrics->run);
+    check_written(run, run.directory->append_metrics(metrics->metrics));
+    run.observer.on_metrics(metrics->metrics);
+  } else if (const auto* warning = std::get_if<Warn>(&command)) {
+    runs_.at(warning->run).observer.on_warning(warning->message);
+  } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
+    Run& run = runs_.at(finished->run);
+    check_written(run, run.directory->write_summary(finished->outcome));
+    run.directory->unlink_control_socket();
+    run.observer.on_finished(finished->outcome);
+  }
+}
+
+void CoordinatorShell::reserve_port(const RunId& run) {
+  const int port = free_port(io_);
+  boost::asio::post(io_, [this, run, port] { on_event(core::coordinator_event::PortReserved{run, port}); });
+}
+
+void CoordinatorShell::check_written(Run& run, const Status& status) const {
+  if (status || run.write_failed) return;
+  run.write_failed = true;
+  run.observer.on_warning(status.error().message + "; the run goes on without");
+}
+
+void CoordinatorShell::arm_timer() {
+  const std::optional<TimePoint> next = core_.next_wakeup();
+  if (next == armed_) return;
+  armed_ = next;
+  timer_.cancel();
+  if (!next) return;
+  timer_.expires_at(*next);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    armed_.reset();
+    on_event(core::coordinator_event::Tick{});
+  });
+}
+
+}  // namespace sgd::coordinator

@@ -1,0 +1,125 @@
+#include "launcher/core/agent.hpp"
+
+#include <algorithm>
+
+#include "common/base/assert.hpp"
+
+namespace sgd::core {
+
+Agent::Agent(AgentFacts facts, Random random) : facts_(std::move(facts)), random_(random) {}
+
+void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
+  handle(now, event, out);
+  send_facts(out);
+  forget_gone(out);
+}
+
+void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
+  using namespace agent_event;
+  if (std::holds_alternative<Connected>(event)) {
+    cluster::NodeState state;
+    state.node = facts_.node;
+    state.incarnation = facts_.incarnation;
+    state.address = facts_.address;
+    state.slots = facts_.slots;
+    state.cpus = static_cast<int>(facts_.allowed_cores.size());
+    out.push_back(agent_command::TellCoordinator{state});
+    for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
+    for (auto& [id, run] : runs_) run.on_connected(out);
+  } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
+    on_coordinator(now, told->message, out);
+  } else if (const auto* started = std::get_if<KeeperStarted>(&event)) {
+    if (NodeRun* run = find(started->run)) run->on_keeper_started(now, out);
+  } else if (const auto* from_keeper = std::get_if<FromKeeper>(&event)) {
+    if (NodeRun* run = find(from_keeper->run)) run->on_keeper(now, from_keeper->message, out);
+  } else if (const auto* closed = std::get_if<KeeperClosed>(&event)) {
+    if (NodeRun* run = find(closed->run)) run->on_keeper_closed(now, *closed, out);
+  } else if (const auto* cleared = std::get_if<StraysCleared>(&event)) {
+    if (NodeRun* run = find(cleared->run)) run->on_strays_cleared(now, out);
+  } else if (const auto* from_worker = std::get_if<FromWorker>(&event)) {
+    on_worker(now, *from_worker, out);
+  } else if (const auto* link_closed = std::get_if<LinkClosed>(&event)) {
+    const auto owner = owners_.find(link_closed->connection);
+    if (owner == owners_.end()) return;
+    if (NodeRun* run = find(owner->second)) run->on_link_closed(now, link_closed->connection, out);
+    owners_.erase(owner);
+  } else {
+    for (auto& [id, run] : runs_) run.on_tick(now, out);
+  }
+}
+
+void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out) {
+  if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
+    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, random_);
+    place->second.on_desired(now, *desired, out);
+  } else if (const auto* done = std::get_if<cluster::ExchangeDone>(&message)) {
+    if (NodeRun* run = find(done->run)) run->on_exchange_done(*done, out);
+  } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
+    if (ack->incarnation != facts_.incarnation) return;
+    while (!outbox_.empty() && outbox_.front().sequence <= ack->sequence) outbox_.pop_front();
+  }
+}
+
+void Agent::on_worker(TimePoint now, const agent_event::FromWorker& event, AgentCommands& out) {
+  if (const auto* hello = std::get_if<link::Hello>(&event.message)) {
+    if (hello->protocol != link::kProtocol) {
+      out.push_back(agent_command::DropLink{
+          event.connection, "link protocol " + std::to_string(hello->protocol) + " of the worker, " +
+                                std::to_string(link::kProtocol) + " here: use one version of sgd-launch and sgd-worker"});
+      return;
+    }
+    for (auto& [id, run] : runs_) {
+      if (!run.on_hello(now, event.connection, *hello, out)) continue;
+      owners_[event.connection] = id;
+      return;
+    }
+    out.push_back(agent_command::DropLink{event.connection, "unknown or used token"});
+    return;
+  }
+  const auto owner = owners_.find(event.connection);
+  if (owner == owners_.end()) {
+    out.push_back(agent_command::DropLink{event.connection, "first line is not hello"});
+    return;
+  }
+  if (NodeRun* run = find(owner->second)) run->on_link(now, event.connection, event.message, out);
+}
+
+void Agent::send_facts(AgentCommands& out) {
+  for (auto& [id, run] : runs_) {
+    for (cluster::Fact& fact : run.take_facts()) {
+      SGD_ASSERT(outbox_.size() < kOutboxMax);
+      fact.incarnation = facts_.incarnation;
+      fact.sequence = ++sequence_;
+      outbox_.push_back(fact);
+      out.push_back(agent_command::TellCoordinator{std::move(fact)});
+    }
+  }
+}
+
+void Agent::forget_gone(AgentCommands& out) {
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    if (!run->second.gone()) {
+      ++run;
+      continue;
+    }
+    out.push_back(agent_command::ForgetRun{run->first});
+    std::erase_if(owners_, [&](const auto& owner) { return owner.second == run->first; });
+    run = runs_.erase(run);
+  }
+}
+
+std::optional<TimePoint> Agent::next_wakeup() const {
+  std::optional<TimePoint> next;
+  for (const auto& [id, run] : runs_) {
+    const std::optional<TimePoint> at = run.next_wakeup();
+    if (at) next = next ? std::min(*next, *at) : at;
+  }
+  return next;
+}
+
+NodeRun* Agent::find(const RunId& run) {
+  const auto place = runs_.find(run);
+  return place == runs_.end() ? nullptr : &place->second;
+}
+
+}  // namespace sgd::core

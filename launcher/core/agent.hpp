@@ -1,0 +1,43 @@
+#pragma once
+// An agent's decisions: routes events to its runs, numbers facts and keeps them until they are
+// acknowledged. Policy of one run is in node_run.hpp.
+
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "common/base/time.hpp"
+#include "launcher/core/agent_io.hpp"
+#include "launcher/core/node_run.hpp"
+#include "launcher/core/random.hpp"
+
+namespace sgd::core {
+
+class Agent {
+ public:
+  /// Facts without acknowledgement. Only a coordinator that is gone for long can leave as many.
+  static constexpr std::size_t kOutboxMax = 65536;
+
+  Agent(AgentFacts facts, Random random);
+
+  void on(TimePoint now, const AgentEvent& event, AgentCommands& out);
+  [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
+  [[nodiscard]] std::size_t outbox_size() const { return outbox_.size(); }
+
+ private:
+  void handle(TimePoint now, const AgentEvent& event, AgentCommands& out);
+  void on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out);
+  void on_worker(TimePoint now, const agent_event::FromWorker& event, AgentCommands& out);
+  void forget_gone(AgentCommands& out);
+  void send_facts(AgentCommands& out);
+  [[nodiscard]] NodeRun* find(const RunId& run);
+
+  AgentFacts facts_;
+  Random random_;
+  std::map<RunId, NodeRun> runs_;
+  std::map<ConnectionId, RunId> owners_;  ///< Links that have said hello.
+  std::deque<cluster::Fact> outbox_;
+  std::int64_t sequence_ = 0;
+};
+
+}  // namespace sgd::core

@@ -1,0 +1,67 @@
+#pragma once
+// What an agent's machine is told, and what it asks its shell to do.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/ids.hpp"
+#include "common/messages/cluster.hpp"
+#include "common/messages/keeper.hpp"
+#include "common/messages/link.hpp"
+
+namespace sgd::core {
+
+/// Number of one accepted worker link; never reused by one agent process.
+using ConnectionId = std::uint64_t;
+
+/// What the shell knows of its node and the core needs for decisions.
+struct AgentFacts {
+  NodeId node;
+  std::string address;              ///< Where other nodes reach this one.
+  Incarnation incarnation = 0;
+  int slots = 0;                    ///< Room for workers.
+  std::vector<int> allowed_cores;   ///< Of this process's affinity.
+  std::string worker_program;       ///< Path of sgd-worker.
+  std::string link_path;            ///< The worker links' socket.
+  bool omp_threads_set = false;     ///< The user's environment has OMP_NUM_THREADS.
+};
+
+namespace agent_event {
+struct Connected {};                                                  ///< The coordinator can be reached (again).
+struct FromCoordinator { cluster::ToAgent message; };
+struct KeeperStarted { RunId run; };                                  ///< Its Started message and descriptors are here.
+struct FromKeeper { RunId run; keeper::FromKeeper message; };
+struct KeeperClosed { RunId run; int signal = 0; std::string message; };  ///< Its link closed, its process is reaped.
+struct StraysCleared { RunId run; };                                  ///< Nothing that a lost keeper left runs any more.
+struct FromWorker { ConnectionId connection = 0; int peer_pid = 0; link::FromWorker message; };
+struct LinkClosed { ConnectionId connection = 0; };
+struct Tick {};                                                       ///< next_wakeup() has come.
+}  // namespace agent_event
+
+using AgentEvent =
+    std::variant<agent_event::Connected, agent_event::FromCoordinator, agent_event::KeeperStarted,
+                 agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
+                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::Tick>;
+
+namespace agent_command {
+struct StartKeeper { RunId run; std::string run_dir; };
+struct TellKeeper { RunId run; keeper::ToKeeper message; };
+/// An Assignment goes with the run's two descriptors.
+struct TellWorker { ConnectionId connection = 0; RunId run; link::ToWorker message; };
+struct DropLink { ConnectionId connection = 0; std::string reason; };
+struct TellCoordinator { cluster::FromAgent message; };
+/// The keeper is gone: kill what it left behind, then answer StraysCleared.
+struct ClearStrays { RunId run; };
+/// Nothing of the run is left here.
+struct ForgetRun { RunId run; };
+}  // namespace agent_command
+
+using AgentCommand =
+    std::variant<agent_command::StartKeeper, agent_command::TellKeeper, agent_command::TellWorker,
+                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::ClearStrays,
+                 agent_command::ForgetRun>;
+using AgentCommands = std::vector<AgentCommand>;
+
+}  // namespace sgd::core

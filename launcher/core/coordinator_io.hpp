@@ -1,0 +1,82 @@
+#pragma once
+// What the coordinator's machine is told, and what it asks its shell to do.
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/job/spec.hpp"
+#include "common/messages/cluster.hpp"
+#include "launcher/core/failure.hpp"
+
+namespace sgd::core {
+
+/// One execution of a job, as submitted.
+struct RunDefinition {
+  RunId id;
+  std::optional<RunId> parent;  ///< A trial's search.
+  job::JobSpec job;
+  std::string run_dir;          ///< Absolute.
+  Duration placement_timeout = std::chrono::seconds(100);
+};
+
+/// Why a run is to stop.
+struct StopRequest {
+  enum class Why { kSignal, kCancelled, kTimeout };
+  Why why = Why::kCancelled;
+  int signal = 0;               ///< With kSignal.
+  bool at_once = false;         ///< SIGKILL instead of a checkpoint.
+  std::optional<Duration> grace;  ///< Instead of the job's.
+};
+
+struct RunOutcome {
+  std::string state;            ///< "succeeded", "failed", "interrupted", "cancelled", "timed_out", "not_placed".
+  int exit_code = 0;            ///< Of sgd-launch.
+  std::string error;            ///< One line, cause first; empty after success.
+  std::optional<Failure> cause;
+  Generation generation = 0;    ///< The last one.
+  int epochs = 0;               ///< Finished.
+  std::int64_t steps = 0;
+  int failures = 0;
+  int world_size = 0;
+  double wall_s = 0;
+  nlohmann::ordered_json metrics;   ///< {"train": last line, "validate": last line}.
+  std::string checkpoint;       ///< Newest, relative to the run directory.
+  nlohmann::json results;       ///< Per rank, null where a rank gave none.
+};
+
+namespace coordinator_event {
+struct Submitted { RunDefinition run; };
+struct FromAgent { NodeId node; cluster::FromAgent message; };
+struct PortReserved { RunId run; int port = 0; };
+struct StopRequested { RunId run; StopRequest request; };
+struct Tick {};
+}  // namespace coordinator_event
+
+using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_event::FromAgent,
+                                      coordinator_event::PortReserved, coordinator_event::StopRequested,
+                                      coordinator_event::Tick>;
+
+namespace coordinator_command {
+struct SendToAgent { NodeId node; cluster::ToAgent message; };
+/// A free port for rank 0 on `node`, answered by PortReserved.
+struct ReservePort { RunId run; NodeId node; };
+/// A line of events.jsonl without its time: {"event": ..., "generation": ..., ...}.
+struct RecordEvent { RunId run; nlohmann::ordered_json event; };
+/// A line of metrics.jsonl without `_timestamp`.
+struct RecordMetrics { RunId run; nlohmann::ordered_json metrics; };
+struct Warn { RunId run; std::string message; };
+/// Every process of the run is gone and everything is recorded.
+struct FinishRun { RunId run; RunOutcome outcome; };
+}  // namespace coordinator_command
+
+using CoordinatorCommand =
+    std::variant<coordinator_command::SendToAgent, coordinator_command::ReservePort, coordinator_command::RecordEvent,
+                 coordinator_command::RecordMetrics, coordinator_command::Warn, coordinator_command::FinishRun>;
+using CoordinatorCommands = std::vector<CoordinatorCommand>;
+
+}  // namespace sgd::core

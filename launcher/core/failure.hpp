@@ -1,0 +1,72 @@
+#pragma once
+// What went wrong, in one value, and which of several failures is the cause.
+//
+// A worker whose collective fails exits with 75: secondary, a consequence of somebody else's
+// failure and never the cause. The cause is the first primary failure to arrive; within
+// kSignalOutranks a signal outranks an exit code, because a killed rank makes its peers throw.
+// Exits that the agent caused itself are not failures at all and never come here.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/base/time.hpp"
+
+namespace sgd::core {
+
+enum class FailureKind {
+  kExitCode,       ///< A process ended with a code that is not 0, or could not be started.
+  kSignal,         ///< A process was ended by a signal.
+  kHeartbeatLost,  ///< A worker is alive but silent.
+  kNodeLost,       ///< A node's link was silent for too long, or closed and missed by its peers.
+  kStalled,        ///< Steps stopped although heartbeats go on.
+  kPeerLost,       ///< A collective failed under a rank: a consequence.
+};
+
+/// "exit_code", "signal", ...: the words of events.jsonl.
+[[nodiscard]] const char* name(FailureKind kind);
+
+struct Failure {
+  FailureKind kind = FailureKind::kExitCode;
+  Rank rank = -1;                  ///< -1: no single rank (a node, the keeper, the fork server).
+  std::string subject;             ///< "rank 1", "fork server", "keeper".
+  NodeId node;
+  int pid = 0;
+  int exit_code = -1;
+  int signal = 0;
+  bool core_dumped = false;
+  bool is_final = false;           ///< Never retried: an error of the user's model, data or configuration.
+  std::string message;             ///< What the process said, or why it could not start; may be empty.
+  std::vector<std::string> tail;   ///< Its last lines of output.
+  TimePoint at;
+};
+
+/// "signal 9 (SIGKILL), rank 1" or "exit code 1, rank 0: label 200 of sample 17 is outside 0..9".
+[[nodiscard]] std::string words(const Failure& failure);
+
+/// "9 (SIGKILL)".
+[[nodiscard]] std::string signal_words(int signal);
+
+/// Collects the failures of one generation and names the cause.
+class CauseFinder {
+ public:
+  static constexpr Duration kSignalOutranks = std::chrono::milliseconds(200);
+  static constexpr Duration kPrimaryWait = std::chrono::seconds(1);
+
+  void add(const Failure& failure);
+  /// The cause so far: the primary one, or the first secondary one if there is nothing else.
+  [[nodiscard]] const std::optional<Failure>& cause() const { return cause_; }
+  /// True once it is right to act: a primary failure is known, or kPrimaryWait has passed.
+  [[nodiscard]] bool decided(TimePoint now) const;
+  /// When decided() may change by time alone.
+  [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
+  void reset();
+
+ private:
+  std::optional<Failure> cause_;
+};
+
+}  // namespace sgd::core

@@ -1,0 +1,71 @@
+#include "launcher/core/failure_of.hpp"
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+
+namespace sgd::core {
+namespace {
+
+Failure of_rank(Rank rank, const NodeId& node) {
+  Failure failure;
+  failure.rank = rank;
+  failure.subject = fmt::format("rank {}", rank);
+  failure.node = node;
+  return failure;
+}
+
+Failure of_helper(const char* subject, const NodeId& node, int exit_code, int signal, const std::string& message) {
+  Failure failure;
+  failure.kind = signal != 0 ? FailureKind::kSignal : FailureKind::kExitCode;
+  failure.subject = subject;
+  failure.node = node;
+  failure.exit_code = exit_code;
+  failure.signal = signal;
+  failure.message = message;
+  return failure;
+}
+
+}  // namespace
+
+Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool is_training) {
+  Failure failure = of_rank(exited.rank, node);
+  failure.kind = exited.signal != 0 ? FailureKind::kSignal : FailureKind::kExitCode;
+  if (is_training && exited.exit_code == worker_exit::kPeerLost) failure.kind = FailureKind::kPeerLost;
+  failure.pid = exited.pid;
+  failure.exit_code = exited.exit_code;
+  failure.signal = exited.signal;
+  failure.core_dumped = exited.core_dumped;
+  failure.is_final = is_training && (exited.exit_code == worker_exit::kUserError ||
+                                     exited.exit_code == worker_exit::kConfiguration);
+  failure.message = exited.message;
+  failure.tail = exited.tail;
+  return failure;
+}
+
+Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused) {
+  Failure failure = of_rank(refused.rank, node);
+  failure.is_final = true;
+  failure.message = refused.message;
+  return failure;
+}
+
+Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed) {
+  Failure failure = of_helper("fork server", node, failed.exit_code, failed.signal, failed.message);
+  failure.is_final = failed.exit_code == worker_exit::kConfiguration;
+  return failure;
+}
+
+Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost) {
+  return of_helper("keeper", node, -1, lost.signal, lost.message);
+}
+
+Failure protocol_failure(Rank rank, const NodeId& node, const std::string& message) {
+  Failure failure = of_rank(rank, node);
+  failure.exit_code = worker_exit::kUserError;
+  failure.is_final = true;
+  failure.message = message;
+  return failure;
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,21 @@
+#pragma once
+// Facts that say something went wrong, as Failures: who is to blame, of which kind, and whether
+// it would go wrong again the same way. When it happened is added by the caller.
+
+#include <string>
+
+#include "common/messages/cluster.hpp"
+#include "launcher/core/failure.hpp"
+
+namespace sgd::core {
+
+/// An exit that is a failure. In training the code says whose fault it was (common/exit_codes.hpp); in a command every
+/// code but 0 is alike.
+[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool is_training);
+[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused);
+[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed);
+[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost);
+/// A rank that broke the rules of exchange or report.
+[[nodiscard]] Failure protocol_failure(Rank rank, const NodeId& node, const std::string& message);
+
+}  // namespace sgd::core

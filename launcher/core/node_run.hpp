@@ -1,0 +1,99 @@
+#pragma once
+// One run on one node: closes the difference between the desired state that the coordinator
+// sends and what the keeper and the links report.
+//
+//   keeper:  none --first desire--> starting --Started--> up --Close sent--> closing --link closed--> none
+//                                                          └--link closed unasked--> lost (KeeperLost, strays cleared)
+//   group:   empty --want run, ready to spawn--> alive --Clear sent--> clearing --Cleared--> empty
+//   fork server: none --training--> starting --ready--> ready | --several threads--> unusable (plain spawns, said)
+//
+// An exit is told upwards only after the rank's link has closed too (at most kLinkDrain later), so that
+// what the rank said last comes before it. Anything of an older generation is dropped.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/base/time.hpp"
+#include "launcher/core/agent_io.hpp"
+#include "launcher/core/random.hpp"
+
+namespace sgd::core {
+
+class NodeRun {
+ public:
+  static constexpr Duration kLinkDrain = std::chrono::milliseconds(200);
+
+  NodeRun(RunId id, const AgentFacts& facts, Random& random);
+
+  void on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out);
+  void on_keeper_started(TimePoint now, AgentCommands& out);
+  void on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out);
+  void on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out);
+  void on_strays_cleared(TimePoint now, AgentCommands& out);
+  void on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out);
+  /// True when the token belongs to a live rank of this run.
+  [[nodiscard]] bool on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out);
+  void on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out);
+  void on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out);
+  void on_tick(TimePoint now, AgentCommands& out);
+  void on_connected(AgentCommands& out);
+  [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
+
+  /// True when nothing of the run is here and none is wanted.
+  [[nodiscard]] bool gone() const { return gone_; }
+  /// Facts that wait for a sequence number; the owner takes them after each event.
+  [[nodiscard]] std::vector<cluster::Fact> take_facts();
+
+ private:
+  enum class Keeper { kNone, kStarting, kUp, kClosing, kLost };
+  enum class ForkServer { kNone, kStarting, kReady, kUnusable, kFailed };
+  enum class Group { kEmpty, kAlive, kClearing };
+
+  struct RankRecord {
+    int local_rank = 0;
+    std::string token;
+    int pid = 0;
+    std::optional<ConnectionId> connection;
+    bool assigned = false;
+    bool asked_to_stop = false;
+    bool exit_told = false;
+    std::string failure_message;                 ///< What the rank said in `failed`.
+    std::optional<keeper::Exited> exit;          ///< Held until the link has closed.
+    TimePoint exit_deadline;
+    std::map<std::string, nlohmann::json> unanswered;  ///< Exchange values given and not yet answered.
+  };
+
+  void reconcile(TimePoint now, AgentCommands& out);
+  void start_keeper_if_needed(AgentCommands& out);
+  bool fork_server_settled(AgentCommands& out);
+  void spawn_all(AgentCommands& out);
+  keeper::Spawn spawn_of(Rank rank, RankRecord& record) const;
+  void clear_group(AgentCommands& out);
+  void ask_to_stop(TimePoint now, AgentCommands& out);
+  void assign(Rank rank, RankRecord& record, AgentCommands& out);
+  void tell_exit(Rank rank, RankRecord& record);
+  void group_cleared(int killed);
+  void say(cluster::FactBody body);
+  void tell_keeper(keeper::ToKeeper message, AgentCommands& out);
+  [[nodiscard]] bool is_training() const { return desired_.job.contains("training"); }
+  [[nodiscard]] RankRecord* find(Rank rank);
+
+  RunId id_;
+  const AgentFacts& facts_;
+  Random& random_;
+  cluster::DesiredRun desired_;
+  Keeper keeper_ = Keeper::kNone;
+  ForkServer fork_server_ = ForkServer::kNone;
+  Group group_ = Group::kEmpty;
+  Generation spawned_ = 0;             ///< Generation of the group, alive or last alive.
+  Generation cleared_told_ = 0;        ///< Newest generation for which Cleared was told.
+  bool was_cleared_by_order_ = false;  ///< SIGKILL exits from now on are ours.
+  bool gone_ = false;
+  std::optional<TimePoint> stop_deadline_;
+  std::map<Rank, RankRecord> ranks_;
+  std::map<ConnectionId, Rank> connections_;
+  std::vector<cluster::Fact> facts_out_;
+};
+
+}  // namespace sgd::core

@@ -1,0 +1,124 @@
+#include "launcher/core/report_reducer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace sgd::core {
+namespace {
+
+auto order(const link::ReportKey& key) {
+  return std::make_tuple(key.epoch, key.phase == "train" ? 0 : 1, key.phase, key.batch, key.sequence);
+}
+
+std::string text(const link::ReportKey& key) {
+  return fmt::format("epoch {} {} batch {}", key.epoch, key.phase, key.batch);
+}
+
+/// NaN travels as null.
+std::optional<double> number(const nlohmann::json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return std::nullopt;
+}
+
+bool is_summed(const std::string& key) { return key == "num_samples" || key == "samples_per_s"; }
+
+/// Null (NaN) when a rank lacks the key.
+nlohmann::json sum(const std::vector<nlohmann::json>& per_rank, const std::string& key) {
+  double total = 0;
+  bool whole = true;
+  for (const auto& metrics : per_rank) {
+    const auto value = metrics.find(key);
+    if (value == metrics.end() || !value->is_number()) return nullptr;
+    total += value->get<double>();
+    whole = whole && value->is_number_integer();
+  }
+  if (whole) return static_cast<std::int64_t>(total);
+  return total;
+}
+
+nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::string& key) {
+  double total = 0;
+  int count = 0;
+  for (const auto& metrics : per_rank) {
+    const auto value = metrics.find(key);
+    if (value == metrics.end()) continue;
+    const auto as_number = number(*value);
+    if (!as_number || std::isnan(*as_number)) continue;
+    total += *as_number;
+    ++count;
+  }
+  if (count == 0) return nullptr;
+  return total / count;
+}
+
+/// The keys of `metrics`: RaySGD's in its own order, then the others by name.
+std::vector<std::string> ordered_keys(const nlohmann::json& metrics) {
+  static constexpr std::array kFirst = {"epoch",        "batch_count",   "num_samples",  "train_loss",
+                                        "last_train_loss", "val_loss", "last_val_loss", "val_accuracy",
+                                        "last_val_accuracy"};
+  std::vector<std::string> keys;
+  for (const char* key : kFirst)
+    if (metrics.contains(key)) keys.emplace_back(key);
+  for (const auto& [key, value] : metrics.items())
+    if (std::find(kFirst.begin(), kFirst.end(), key) == kFirst.end()) keys.push_back(key);
+  return keys;
+}
+
+}  // namespace
+
+bool less(const link::ReportKey& left, const link::ReportKey& right) { return order(left) < order(right); }
+
+nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_rank) {
+  SGD_ASSERT(!per_rank.empty());
+  nlohmann::ordered_json reduced = nlohmann::ordered_json::object();
+  if (!per_rank.front().is_object()) return reduced;
+  for (const std::string& key : ordered_keys(per_rank.front())) {
+    const nlohmann::json& value = per_rank.front().at(key);
+    if (is_summed(key)) {
+      reduced[key] = sum(per_rank, key);
+    } else if (number(value)) {
+      reduced[key] = mean(per_rank, key);
+    } else {
+      reduced[key] = value;
+    }
+  }
+  return reduced;
+}
+
+void ReportReducer::reset(int world_size) { pending_.assign(static_cast<std::size_t>(world_size), {}); }
+
+Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::ReportKey& key,
+                                                       const nlohmann::json& metrics) {
+  using Nothing = std::optional<ReducedReport>;
+  if (rank < 0 || rank >= static_cast<int>(pending_.size())) return Error{fmt::format("report of unknown rank {}", rank)};
+  if (!metrics.is_object()) return Error{fmt::format("report of rank {}: its metrics are not an object", rank)};
+  if (written_ && !less(*written_, key)) {
+    if (rank == 0) ++dropped_;
+    return Nothing{};
+  }
+  auto& own = pending_[static_cast<std::size_t>(rank)];
+  if (own.size() >= kPendingMax)
+    return Error{fmt::format("rank {} is {} reports ahead of the slowest rank", rank, kPendingMax)};
+  own.push_back({key, metrics});
+  for (const auto& queue : pending_)
+    if (queue.empty()) return Nothing{};
+  std::vector<nlohmann::json> per_rank;
+  const link::ReportKey expected = pending_.front().front().key;
+  for (std::size_t other = 0; other < pending_.size(); ++other) {
+    const link::ReportKey& given = pending_[other].front().key;
+    if (order(given) != order(expected))
+      return Error{fmt::format("ranks report different keys: rank 0 {}, rank {} {}", text(expected), other, text(given))};
+    per_rank.push_back(std::move(pending_[other].front().metrics));
+    pending_[other].pop_front();
+  }
+  written_ = expected;
+  return Nothing{ReducedReport{expected, reduce_metrics(per_rank)}};
+}
+
+}  // namespace sgd::core

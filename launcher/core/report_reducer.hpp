@@ -1,0 +1,58 @@
+#pragma once
+// Many ranks' reports become one line of metrics. A line is made when all ranks of the live
+// generation have sent the same key, by RaySGD's rules: num_samples is summed, every other
+// number is the unweighted mean over ranks that ignores NaN, anything else is rank 0's value,
+// and the keys are those of rank 0's report. (samples_per_s, which RaySGD has not, is a rate of
+// the whole group and summed too.) A key not greater than the last one written was re-executed
+// after a restart: counted and dropped.
+//
+// Ranks must send the same keys in the same order; a difference is an error that names them.
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+#include "common/messages/link.hpp"
+
+namespace sgd::core {
+
+struct ReducedReport {
+  link::ReportKey key;
+  nlohmann::ordered_json metrics;  ///< RaySGD's keys in RaySGD's order, then others by name.
+};
+
+/// Orders keys by epoch, phase ("train" before anything else), batch and sequence.
+[[nodiscard]] bool less(const link::ReportKey& left, const link::ReportKey& right);
+
+/// The reduction itself. `per_rank` in rank order, at least one.
+[[nodiscard]] nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_rank);
+
+class ReportReducer {
+ public:
+  /// Reports of one rank that wait for the other ranks'.
+  static constexpr std::size_t kPendingMax = 4096;
+
+  /// A new generation: pending reports of the old one are dropped, the last key written stays.
+  void reset(int world_size);
+
+  /// The line once every rank has reported `key`; nothing before, or for a re-executed report.
+  [[nodiscard]] Result<std::optional<ReducedReport>> add(Rank rank, const link::ReportKey& key,
+                                                        const nlohmann::json& metrics);
+  [[nodiscard]] std::int64_t dropped() const { return dropped_; }
+
+ private:
+  struct Pending {
+    link::ReportKey key;
+    nlohmann::json metrics;
+  };
+  std::vector<std::deque<Pending>> pending_;  ///< By rank.
+  std::optional<link::ReportKey> written_;
+  std::int64_t dropped_ = 0;
+};
+
+}  // namespace sgd::core

@@ -1,0 +1,54 @@
+// A run as seen from outside.
+
+#include <algorithm>
+
+#include "launcher/core/run_machine.hpp"
+
+namespace sgd::core {
+
+RunSnapshot RunMachine::snapshot(TimePoint now) const {
+  RunSnapshot shot;
+  shot.run = definition_.id;
+  shot.name = definition_.job.name;
+  shot.phase = phase_;
+  shot.generation = generation_;
+  shot.num_workers = definition_.job.num_workers;
+  shot.world_size = placement_.world_size;
+  shot.epochs = definition_.job.training ? definition_.job.training->epochs : 0;
+  shot.epochs_done = outcome_.epochs;
+  shot.failures = outcome_.failures;
+  shot.wall_s = finished() ? outcome_.wall_s : to_seconds(now - submitted_at_);
+  shot.checkpoint = outcome_.checkpoint;
+  shot.reason = phase_ == RunPhase::kPlacing   ? placement_.reason
+                : phase_ == RunPhase::kStarting ? exchange_.waiting()
+                                                : outcome_.error;
+  bool is_first = true;
+  int with_loss = 0;
+  for (const auto& [number, rank] : ranks_) {
+    RankSnapshot row;
+    row.rank = number;
+    row.node = rank.node;
+    row.pid = rank.pid;
+    row.phase = rank.phase;
+    row.step = rank.heartbeat.step;
+    row.epoch = rank.heartbeat.epoch;
+    row.activity = rank.heartbeat.phase;
+    row.loss = rank.heartbeat.loss;
+    row.samples_per_s = rank.heartbeat.samples_per_s;
+    if (rank.heartbeat_at) row.heartbeat_age_s = to_seconds(now - *rank.heartbeat_at);
+    shot.step = is_first ? row.step : std::min(shot.step, row.step);
+    shot.epoch = std::max(shot.epoch, row.epoch);
+    shot.samples_per_s += row.samples_per_s;
+    if (rank.heartbeat_at) {
+      shot.loss += row.loss;
+      ++with_loss;
+    }
+    if (rank.phase == RankPhase::kReady || rank.phase == RankPhase::kStepping) ++shot.ready;
+    is_first = false;
+    shot.ranks.push_back(std::move(row));
+  }
+  if (with_loss > 0) shot.loss /= with_loss;
+  return shot;
+}
+
+}  // namespace sgd::core

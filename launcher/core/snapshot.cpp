@@ -1,0 +1,65 @@
+#include "launcher/core/snapshot.hpp"
+
+#include <cmath>
+
+namespace sgd::core {
+namespace {
+
+/// JSON has no NaN.
+nlohmann::ordered_json finite(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  return value;
+}
+
+}  // namespace
+
+const char* name(RunPhase phase) {
+  switch (phase) {
+    case RunPhase::kPlacing: return "placing";
+    case RunPhase::kStarting: return "starting";
+    case RunPhase::kRunning: return "running";
+    case RunPhase::kStopping: return "stopping";
+    case RunPhase::kClearing: return "clearing";
+    case RunPhase::kFinished: return "finished";
+  }
+  return "unknown";
+}
+
+const char* name(RankPhase phase) {
+  switch (phase) {
+    case RankPhase::kStarting: return "starting";
+    case RankPhase::kStarted: return "started";
+    case RankPhase::kReady: return "ready";
+    case RankPhase::kStepping: return "stepping";
+    case RankPhase::kExited: return "exited";
+  }
+  return "unknown";
+}
+
+nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
+  nlohmann::ordered_json json = {
+      {"schema_version", 1},          {"run", snapshot.run},
+      {"name", snapshot.name},        {"state", name(snapshot.phase)},
+      {"reason", snapshot.reason},    {"generation", snapshot.generation},
+      {"num_workers", snapshot.num_workers}, {"world_size", snapshot.world_size},
+      {"ready", snapshot.ready},      {"epoch", snapshot.epoch},
+      {"epochs", snapshot.epochs},    {"epochs_done", snapshot.epochs_done},
+      {"step", snapshot.step},        {"loss", finite(snapshot.loss)},
+      {"samples_per_s", finite(snapshot.samples_per_s)}, {"failures", snapshot.failures},
+      {"wall_s", snapshot.wall_s},    {"checkpoint", snapshot.checkpoint},
+      {"ranks", nlohmann::ordered_json::array()},
+  };
+  for (const RankSnapshot& rank : snapshot.ranks) {
+    nlohmann::ordered_json row = {
+        {"rank", rank.rank},   {"node", rank.node},   {"pid", rank.pid},
+        {"state", name(rank.phase)}, {"step", rank.step}, {"epoch", rank.epoch},
+        {"activity", rank.activity}, {"loss", finite(rank.loss)},
+        {"samples_per_s", finite(rank.samples_per_s)},
+    };
+    row["heartbeat_age_s"] = rank.heartbeat_age_s ? nlohmann::ordered_json(*rank.heartbeat_age_s) : nullptr;
+    json["ranks"].push_back(std::move(row));
+  }
+  return json;
+}
+
+}  // namespace sgd::core

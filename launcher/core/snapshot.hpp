@@ -1,0 +1,71 @@
+#pragma once
+// A run as seen from outside, made from the machine's own state, so that what status and the
+// status line show cannot differ from what decisions are made of.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/base/time.hpp"
+
+namespace sgd::core {
+
+enum class RunPhase {
+  kPlacing,   ///< Waits for slots.
+  kStarting,  ///< Ranks start, restore and meet.
+  kRunning,   ///< All ranks are ready.
+  kStopping,  ///< Asked to stop; a checkpoint is being saved.
+  kClearing,  ///< The outcome is known; processes are being ended and reaped.
+  kFinished,  ///< Nothing runs.
+};
+[[nodiscard]] const char* name(RunPhase phase);
+
+enum class RankPhase {
+  kStarting,  ///< Told to start.
+  kStarted,   ///< Its process runs.
+  kReady,     ///< State restored, collectives formed.
+  kStepping,  ///< Its first optimizer step is done.
+  kExited,    ///< Its process is gone.
+};
+[[nodiscard]] const char* name(RankPhase phase);
+
+struct RankSnapshot {
+  Rank rank = 0;
+  NodeId node;
+  int pid = 0;
+  RankPhase phase = RankPhase::kStarting;
+  std::int64_t step = 0;
+  int epoch = 0;
+  std::string activity;                 ///< "train", "validate", ...
+  double loss = 0;
+  double samples_per_s = 0;
+  std::optional<double> heartbeat_age_s;
+};
+
+struct RunSnapshot {
+  RunId run;
+  std::string name;
+  RunPhase phase = RunPhase::kPlacing;
+  std::string reason;                   ///< What it waits for or why it is in this phase.
+  Generation generation = 0;
+  int num_workers = 0;
+  int world_size = 0;
+  int ready = 0;                        ///< Ranks whose phase is ready or later.
+  int epochs_done = 0;
+  int epochs = 0;                       ///< Of the job; 0 for a command.
+  std::int64_t step = 0;                ///< The slowest rank's.
+  int epoch = 0;
+  double loss = 0;                      ///< Mean over ranks.
+  double samples_per_s = 0;             ///< Sum over ranks.
+  int failures = 0;
+  double wall_s = 0;
+  std::string checkpoint;
+  std::vector<RankSnapshot> ranks;
+};
+
+[[nodiscard]] nlohmann::ordered_json to_json(const RunSnapshot& snapshot);
+
+}  // namespace sgd::core

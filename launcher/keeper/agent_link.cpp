@@ -1,0 +1,165 @@
+#include "launcher/keeper/agent_link.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "launcher/process/unix_socket.hpp"
+
+namespace sgd::keeper {
+namespace {
+
+constexpr std::size_t kReceiveBytes = 64 << 10;
+/// Receives per wake-up, so that a talkative agent cannot keep the loop from the pipes.
+constexpr int kReceivesMax = 16;
+constexpr std::size_t kPartsMax = 64;
+
+void put_u32(std::string& out, std::uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+}
+
+/// Frame header and output header for `bytes` console bytes (the layouts of frame.hpp and keeper.hpp).
+std::string output_head(Generation generation, Rank rank, std::size_t bytes) {
+  std::string head;
+  put_u32(head, static_cast<std::uint32_t>(kOutputHeaderBytes + bytes));
+  head.push_back(static_cast<char>(FrameKind::kChunk));
+  put_u32(head, static_cast<std::uint32_t>(generation));
+  put_u32(head, static_cast<std::uint32_t>(rank));
+  return head;
+}
+
+/// Bytes written, 0 when the socket is full, -1 when it is broken.
+ssize_t write_some(int fd, std::span<const iovec> parts) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = parts.size();
+  for (;;) {
+    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return sent;
+    if (errno == EINTR) continue;
+    return errno == EAGAIN ? 0 : -1;
+  }
+}
+
+}  // namespace
+
+Status AgentLink::send_started(const Started& started, std::span<const int> descriptors) {
+  const std::string frame = encode(FromKeeper(started));
+  auto sent = process::send_with_descriptors(socket_.get(), frame, descriptors);
+  if (!sent) return sent.error();
+  if (sent.value() != frame.size())
+    return Error{"the agent's socket took only a part of the first message", EIO};
+  if (!process::set_nonblocking(socket_.get())) return system_error("cannot set up the agent's socket");
+  return {};
+}
+
+void AgentLink::send(const FromKeeper& message) {
+  const std::string frame = encode(message);
+  const std::string_view part = frame;
+  write_parts(std::span(&part, 1));
+}
+
+std::int64_t AgentLink::send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces,
+                                    bool finish_line) {
+  std::string_view parts[kPartsMax];
+  std::size_t count = 1;
+  std::size_t bytes = 0;
+  const auto add = [&](std::string_view part) {
+    SGD_ASSERT(count < kPartsMax);
+    parts[count++] = part;
+    bytes += part.size();
+  };
+  for (const ConsolePiece& piece : pieces) {
+    add(piece.bytes);
+    if (piece.split) add(kSplitMark);
+  }
+  if (finish_line) add("\n");
+  if (bytes == 0) return 0;
+  const std::string head = output_head(generation, rank, bytes);
+  parts[0] = head;
+  write_parts(std::span(parts, count));
+  window_.sent(static_cast<std::int64_t>(bytes));
+  return static_cast<std::int64_t>(bytes);
+}
+
+void AgentLink::write_parts(std::span<const std::string_view> parts) {
+  if (lost_) return;
+  std::size_t written = 0;
+  std::size_t total = 0;
+  for (const std::string_view part : parts) total += part.size();
+  if (queue_.empty()) {
+    iovec vectors[kPartsMax];
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      vectors[i] = {const_cast<char*>(parts[i].data()), parts[i].size()};
+    }
+    const ssize_t sent = write_some(socket_.get(), std::span(vectors, parts.size()));
+    if (sent < 0) {
+      lost_ = true;
+      return;
+    }
+    written = static_cast<std::size_t>(sent);
+  }
+  if (written < total) enqueue(parts, written);
+}
+
+void AgentLink::enqueue(std::span<const std::string_view> parts, std::size_t skip) {
+  std::string rest;
+  for (std::string_view part : parts) {
+    const std::size_t skipped = std::min(skip, part.size());
+    skip -= skipped;
+    part.remove_prefix(skipped);
+    rest.append(part);
+  }
+  queue_bytes_ += rest.size();
+  queue_.push_back(std::move(rest));
+  if (queue_bytes_ > kAgentQueueBytesMax) lost_ = true;
+}
+
+void AgentLink::flush() {
+  while (!queue_.empty() && !lost_) {
+    iovec vectors[kPartsMax];
+    std::size_t count = 0;
+    for (const std::string& entry : queue_) {
+      if (count == kPartsMax) break;
+      const std::size_t begin = count == 0 ? queue_begin_ : 0;
+      vectors[count++] = {const_cast<char*>(entry.data()) + begin, entry.size() - begin};
+    }
+    const ssize_t sent = write_some(socket_.get(), std::span(vectors, count));
+    if (sent < 0) lost_ = true;
+    if (sent <= 0) return;
+    queue_bytes_ -= static_cast<std::size_t>(sent);
+    queue_begin_ += static_cast<std::size_t>(sent);
+    while (!queue_.empty() && queue_begin_ >= queue_.front().size()) {
+      queue_begin_ -= queue_.front().size();
+      queue_.pop_front();
+    }
+  }
+}
+
+Status AgentLink::receive(std::vector<ToKeeper>& out) {
+  char buffer[kReceiveBytes];
+  for (int i = 0; i < kReceivesMax; ++i) {
+    const ssize_t count = ::recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    if (count < 0) return system_error("cannot read from the agent");
+    if (count == 0) return Error{"the agent has closed its link"};
+    reader_.append(std::string_view(buffer, static_cast<std::size_t>(count)));
+    for (;;) {
+      auto frame = reader_.next();
+      if (!frame) return Error{"the agent sent a bad frame: " + frame.error().message};
+      if (!frame.value()) break;
+      if (frame.value()->kind != FrameKind::kJson)
+        return Error{"the agent sent a chunk, which only a keeper may"};
+      auto message = decode_to_keeper(frame.value()->bytes);
+      if (!message) return Error{"the agent sent a bad message: " + message.error().message};
+      out.push_back(std::move(message).value());
+    }
+    if (static_cast<std::size_t>(count) < sizeof buffer) break;
+  }
+  return {};
+}
+
+}  // namespace sgd::keeper

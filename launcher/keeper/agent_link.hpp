@@ -1,0 +1,67 @@
+#pragma once
+// The keeper's end of its socket to the agent: frames in, control messages and console output
+// out. Never blocks. Control messages are queued until they are written, output too, but only
+// as far as the console window allows; a queue over its limit means that the agent is lost.
+// Frames leave in the order in which they were given.
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/messages/frame.hpp"
+#include "common/messages/keeper.hpp"
+#include "launcher/keeper/console_lines.hpp"
+#include "launcher/keeper/console_window.hpp"
+#include "launcher/process/unique_fd.hpp"
+
+namespace sgd::keeper {
+
+/// What one read of a pipe takes at most.
+inline constexpr std::size_t kReadBytes = 256 << 10;
+/// What one read can put into the console window: itself, a held-back line, the marks of split lines.
+inline constexpr std::size_t kConsoleRoom = kReadBytes + kConsoleLineBytesMax + 256;
+/// Bytes waiting for the agent's socket: twice the window (ended ranks may overdraw), and room for control
+/// messages.
+inline constexpr std::size_t kAgentQueueBytesMax = 2 * kOutputWindowBytes + (8 << 20);
+
+class AgentLink {
+ public:
+  explicit AgentLink(process::UniqueFd socket) : socket_(std::move(socket)) {}
+
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] bool wants_write() const { return !queue_.empty(); }
+  /// The agent is gone, or has not read for so long that the queue is over its limit.
+  [[nodiscard]] bool lost() const { return lost_; }
+  [[nodiscard]] ConsoleWindow& window() { return window_; }
+  [[nodiscard]] const ConsoleWindow& window() const { return window_; }
+
+  /// The first message, with its descriptors; makes the socket non-blocking.
+  [[nodiscard]] Status send_started(const Started& started, std::span<const int> descriptors);
+  void send(const FromKeeper& message);
+  /// Sends the pieces of one rank as one chunk. Adds a newline when `finish_line`. Returns the console bytes
+  /// sent.
+  std::int64_t send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces,
+                           bool finish_line);
+  /// Writes what the socket takes.
+  void flush();
+  /// Messages that have arrived; an error when the agent is gone or sends what it must not.
+  [[nodiscard]] Status receive(std::vector<ToKeeper>& out);
+
+ private:
+  /// Writes parts now when nothing waits, and queues what did not go.
+  void write_parts(std::span<const std::string_view> parts);
+  void enqueue(std::span<const std::string_view> parts, std::size_t skip);
+
+  process::UniqueFd socket_;
+  FrameReader reader_;
+  ConsoleWindow window_{kOutputWindowBytes, static_cast<std::int64_t>(kConsoleRoom)};
+  std::deque<std::string> queue_;
+  std::size_t queue_begin_ = 0;  ///< Bytes of the first entry that are written.
+  std::size_t queue_bytes_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace sgd::keeper

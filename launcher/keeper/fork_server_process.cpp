@@ -1,0 +1,114 @@
+#include "launcher/keeper/fork_server_process.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "launcher/keeper/tail.hpp"
+#include "launcher/process/pidfd.hpp"
+#include "launcher/process/spawn.hpp"
+#include "launcher/process/unix_socket.hpp"
+
+namespace sgd::keeper {
+
+Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& request, TimePoint now) {
+  ForkServerProcess server;
+  server.started_at_ = now;
+  server.log_path_ = request.log_path;
+  const std::string log_path = request.log_path.empty() ? "/dev/null" : request.log_path;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(log_path).parent_path(), error);
+  process::UniqueFd log(::open(log_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!log) return system_error("cannot open log file " + log_path);
+  struct stat info {};
+  if (::fstat(log.get(), &info) == 0) server.log_begin_ = static_cast<std::size_t>(info.st_size);
+  auto ends = process::socket_pair(SOCK_SEQPACKET);
+  if (!ends) return ends.error();
+  process::SpawnOptions options;
+  options.argv = request.argv;
+  options.output_fd = log.get();
+  options.control_fd = ends.value().second.get();
+  auto child = process::spawn(options);
+  if (!child) return child.error();
+  server.pid_ = child.value().pid;
+  server.pidfd_ = std::move(child.value().pidfd);
+  server.socket_ = std::move(ends.value().first);
+  if (!process::set_nonblocking(server.socket_.get()))
+    return system_error("cannot set up the fork server's socket");
+  const Status queued =
+      server.enqueue(encode(fork_server::ToForkServer(fork_server::Prepare{request.job})), {});
+  if (!queued) {
+    server.kill();
+    return queued.error();
+  }
+  server.flush();
+  return server;
+}
+
+Status ForkServerProcess::enqueue(std::string message, process::UniqueFd pipe) {
+  if (message.size() > kForkMessageBytesMax)
+    return Error{"the message to the fork server is too long", EMSGSIZE};
+  if (queue_.size() >= kForkRequestsMax) return Error{"too many requests wait for the fork server", EAGAIN};
+  queue_.push_back({std::move(message), std::move(pipe)});
+  return {};
+}
+
+Status ForkServerProcess::request_fork(const fork_server::Fork& fork, process::UniqueFd pipe) {
+  if (!socket_) return Error{"the fork server has closed its link", EPIPE};
+  const Status queued = enqueue(encode(fork_server::ToForkServer(fork)), std::move(pipe));
+  if (queued) flush();
+  return queued;
+}
+
+void ForkServerProcess::flush() {
+  while (wants_write()) {
+    const Request& request = queue_.front();
+    const int pipe = request.pipe.get();
+    const std::span<const int> descriptors(&pipe, request.pipe ? 1 : 0);
+    auto sent = process::send_with_descriptors(socket_.get(), request.message, descriptors);
+    if (!sent && sent.error().code == EAGAIN) return;
+    if (!sent)
+      socket_.reset();  // It is ending; its pidfd tells the rest.
+    else
+      queue_.pop_front();
+  }
+}
+
+Status ForkServerProcess::receive(std::vector<Reply>& out) {
+  std::vector<char> buffer(kForkMessageBytesMax);
+  while (socket_) {
+    auto received = process::receive_with_descriptors(socket_.get(), buffer);
+    if (!received && received.error().code == EAGAIN) return {};
+    if (!received || received.value().bytes == 0) {
+      socket_.reset();
+      return {};
+    }
+    if (received.value().truncated) return Error{"it sent a message of more than 128 KiB"};
+    auto message = fork_server::decode_from_fork_server({buffer.data(), received.value().bytes});
+    if (!message) return Error{"it sent a bad message: " + message.error().message};
+    Reply reply{std::move(message).value(), {}};
+    auto& descriptors = received.value().descriptors;
+    if (!descriptors.empty()) reply.pidfd = std::move(descriptors.front());
+    out.push_back(std::move(reply));
+  }
+  return {};
+}
+
+void ForkServerProcess::kill() {
+  (void)process::pidfd_send_signal(pidfd_.get(), SIGKILL);  // Ignoring: it may have ended.
+}
+
+std::string ForkServerProcess::explain(const std::string& what) const {
+  std::string text = what;
+  if (log_path_.empty()) return text;
+  for (const std::string& line : file_tail(log_path_, log_begin_)) text += "\n" + line;
+  return text;
+}
+
+}  // namespace sgd::keeper

@@ -1,0 +1,166 @@
+#include "launcher/keeper/keeper.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "launcher/keeper/limits.hpp"
+#include "launcher/process/clock.hpp"
+#include "launcher/process/pidfd.hpp"
+
+namespace sgd::keeper {
+namespace {
+/// Wakes up at least this often; deadlines come earlier.
+constexpr Duration kIdleWait = std::chrono::minutes(10);
+}  // namespace
+
+int Keeper::run() {
+  while (!exit_code_) {
+    watch_all();
+    const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms(process::monotonic_now()));
+    SGD_ASSERT(ready >= 0 || errno == EINTR);
+    const TimePoint now = process::monotonic_now();
+    agent_.window().update(now);
+    // In the order of watch_all(): orders and exits before output, so that a flood delays neither.
+    for (std::size_t i = 0; ready > 0 && i < polled_.size(); ++i) {
+      if (polled_[i].revents != 0) dispatch(watched_[i], now);
+    }
+    if (agent_.lost() && lost_agent_.empty()) lost_agent_ = "the agent does not read its link";
+    if (!lost_agent_.empty()) return leave_without_agent();
+    reap();
+    empty_pipes_of_ended();
+    if (agent_.window().state() != ConsoleWindow::State::kStalled) {
+      for (auto& [slot, rank] : ranks_) rank.output.report_console_drops(agent_);
+    }
+    check_fork_deadlines(now);
+    advance_clearing(now);
+  }
+  return *exit_code_;
+}
+
+void Keeper::watch(int fd, short events, Source source, Slot slot) {
+  polled_.push_back({fd, events, 0});
+  watched_.push_back({source, slot});
+}
+
+void Keeper::watch_all() {
+  polled_.clear();
+  watched_.clear();
+  watch(agent_.fd(), static_cast<short>(POLLIN | (agent_.wants_write() ? POLLOUT : 0)), Source::kAgent);
+  watch(child_signals_.get(), POLLIN, Source::kChildSignals);
+  if (fork_server_) {
+    if (fork_server_->socket() >= 0) {
+      const bool writes = fork_server_->wants_write();
+      watch(fork_server_->socket(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), Source::kForkSocket);
+    }
+    watch(fork_server_->pidfd(), POLLIN, Source::kForkExit);
+  }
+  const bool holding = agent_.window().state() == ConsoleWindow::State::kHolding;
+  for (const auto& [slot, rank] : ranks_) {
+    if (rank.state == RankProcess::State::kRunning) watch(rank.pidfd.get(), POLLIN, Source::kRankExit, slot);
+  }
+  for (const auto& [slot, rank] : ranks_) {
+    const bool live = rank.state != RankProcess::State::kEnded;
+    if (live && !holding && rank.output.pipe_fd() >= 0)
+      watch(rank.output.pipe_fd(), POLLIN, Source::kPipe, slot);
+  }
+}
+
+int Keeper::timeout_ms(TimePoint now) const {
+  TimePoint deadline = now + kIdleWait;
+  // The window's own deadline changes what watch_all() asks for.
+  if (const auto stall = agent_.window().deadline()) deadline = std::min(deadline, *stall);
+  if (clearing_) deadline = std::min(deadline, clearing_->next_pass);
+  if (fork_server_ && !fork_server_ready_)
+    deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
+  if (fork_server_ && fork_link_closed_at_)
+    deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
+  for (const auto& [slot, rank] : ranks_) {
+    if (rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
+  }
+  return process::poll_timeout_ms(now, deadline);
+}
+
+void Keeper::dispatch(const Watch& watch, TimePoint now) {
+  switch (watch.source) {
+    case Source::kAgent:
+      agent_.flush();
+      read_agent(now);
+      return;
+    case Source::kChildSignals: {
+      char buffer[1024];
+      while (::read(child_signals_.get(), buffer, sizeof buffer) > 0) {
+      }
+      if (clearing_) clearing_->next_pass = now;
+      return;
+    }
+    case Source::kForkSocket:
+      if (!fork_server_) return;
+      fork_server_->flush();
+      read_fork_server(now);
+      return;
+    case Source::kForkExit:
+      if (fork_server_) fork_server_ended();
+      return;
+    case Source::kRankExit:
+      if (const auto found = ranks_.find(watch.slot); found != ranks_.end()) collect_exit(found->second);
+      return;
+    case Source::kPipe:
+      read_pipe(watch.slot);
+      return;
+  }
+}
+
+void Keeper::read_agent(TimePoint now) {
+  std::vector<ToKeeper> messages;
+  const Status status = agent_.receive(messages);
+  for (const ToKeeper& message : messages) {
+    std::visit([&](const auto& body) { handle(body, now); }, message);
+  }
+  if (!status) lost_agent_ = status.error().message;
+}
+
+void Keeper::handle(const Signal& message, TimePoint) {
+  const auto found = find(message.generation, message.rank);
+  if (found == ranks_.end() || found->second.state != RankProcess::State::kRunning) return;
+  // Ignoring: it may be ending right now.
+  (void)process::pidfd_send_signal(found->second.pidfd.get(), message.signal);
+}
+
+void Keeper::handle(const Clear& message, TimePoint now) {
+  begin_clearing(message.generation, false, now);
+}
+
+void Keeper::handle(const Close&, TimePoint now) {
+  begin_clearing(std::nullopt, true, now);
+}
+
+void Keeper::handle(const OutputAck& message, TimePoint now) {
+  agent_.window().acknowledged(now, message.bytes);
+}
+
+int Keeper::leave_without_agent() {
+  const auto killed = process::kill_descendants({}, kOrphanKillLimit);
+  for (auto& [slot, rank] : ranks_) {
+    std::size_t left = rank.output.waiting();
+    while (left > 0) {
+      const std::size_t count = rank.output.read_once(buffer_, nullptr, left);
+      if (count == 0) break;
+      left -= count;
+    }
+    rank.output.finish(nullptr);
+  }
+  // Last, because a terminal that does not take text would hold us up.
+  if (!killed) {
+    (void)std::fprintf(stderr, "sgd-launch keeper: %s; %s\n", lost_agent_.c_str(),
+                       killed.error().message.c_str());
+  }
+  return 1;
+}
+
+}  // namespace sgd::keeper

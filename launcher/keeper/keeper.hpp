@@ -1,0 +1,134 @@
+#pragma once
+// The parent of everything that one run starts on one node: one thread, one poll loop, no
+// policy. Starts, watches, signals and clears what the agent tells it to, keeps the log files,
+// and reports. Ends when told to close, or with its whole tree when the agent is gone.
+//
+// A rank:  Spawn -> forking (fork server) -> running -> ended -> Exited, forgotten
+//                     '-> SpawnFailed         pidfd^   '- its pipe is read empty first
+// Invariant: an exit status is collected by collect_exit() only. While a fork is unanswered no
+// unknown child is reaped, because it may be the rank whose pid is still on its way.
+
+#include <poll.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "launcher/keeper/agent_link.hpp"
+#include "launcher/keeper/fork_server_process.hpp"
+#include "launcher/keeper/rank_output.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/process/signal_names.hpp"
+
+namespace sgd::keeper {
+
+class Keeper {
+ public:
+  /// `child_signals` is a non-blocking signalfd for SIGCHLD, which is blocked.
+  Keeper(AgentLink agent, process::UniqueFd child_signals)
+      : agent_(std::move(agent)), child_signals_(std::move(child_signals)) {}
+
+  /// Works until closed (0), or until the agent is gone and everything below is dead (1).
+  [[nodiscard]] int run();
+
+ private:
+  using Slot = std::uint32_t;  ///< Number of a rank's process here; never reused.
+
+  struct RankProcess {
+    enum class State {
+      kForking,  ///< Asked of the fork server.
+      kRunning,  ///< Watched by its pidfd.
+      kEnded,    ///< Reaped; its pipe is being read empty.
+    };
+    Generation generation = 0;
+    Rank rank = 0;
+    State state = State::kRunning;
+    RankOutput output;
+    int pid = -1;
+    process::UniqueFd pidfd;
+    TimePoint fork_deadline{};     ///< While forking.
+    process::ExitStatus status;    ///< Once ended.
+    std::int64_t sequence = 0;     ///< Once ended.
+    std::size_t left_in_pipe = 0;  ///< Once ended: what it had written and is not read yet.
+  };
+  using Ranks = std::map<Slot, RankProcess>;
+
+  struct Clearing {
+    std::vector<Generation> generations;  ///< Asked for, each answered by Cleared.
+    bool close = false;
+    process::TreeKiller killer;
+    TimePoint started_at{};
+    TimePoint next_pass{};
+    bool forced = false;  ///< The fork server held it up and has been killed.
+  };
+
+  enum class Source { kAgent, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe };
+  struct Watch {
+    Source source;
+    Slot slot;
+  };
+
+  // The loop (keeper.cpp).
+  void watch_all();
+  void watch(int fd, short events, Source source, Slot slot = 0);
+  [[nodiscard]] int timeout_ms(TimePoint now) const;
+  void dispatch(const Watch& watch, TimePoint now);
+  void read_agent(TimePoint now);
+  void handle(const StartForkServer& message, TimePoint now);
+  void handle(const Spawn& message, TimePoint now);
+  void handle(const Signal& message, TimePoint now);
+  void handle(const Clear& message, TimePoint now);
+  void handle(const Close& message, TimePoint now);
+  void handle(const OutputAck& message, TimePoint now);
+  [[nodiscard]] int leave_without_agent();
+
+  // Ranks (keeper_ranks.cpp).
+  void spawn_by_exec(const Spawn& message, RankProcess rank);
+  void spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now);
+  void fail_spawn(Generation generation, Rank rank, const Error& error);
+  [[nodiscard]] Ranks::iterator find(Generation generation, Rank rank);
+  void collect_exit(RankProcess& rank);
+  void reap();
+  void read_pipe(Slot slot);
+  void empty_pipes_of_ended();
+  void report_exit(const RankProcess& rank);
+  [[nodiscard]] bool fork_pending() const;
+
+  // The fork server (keeper_fork_server.cpp).
+  void read_fork_server(TimePoint now);
+  void take(const fork_server::Prepared& message, process::UniqueFd pidfd, TimePoint now);
+  void take(const fork_server::PrepareFailed& message, process::UniqueFd pidfd, TimePoint now);
+  void take(const fork_server::Forked& message, process::UniqueFd pidfd, TimePoint now);
+  void take(const fork_server::ForkFailed& message, process::UniqueFd pidfd, TimePoint now);
+  void fail_fork_server(int exit_code, int signal, const std::string& message);
+  void kill_fork_server(const std::string& reason);
+  void fork_server_ended();
+  void check_fork_deadlines(TimePoint now);
+
+  // The end of everything (keeper_clear.cpp).
+  void begin_clearing(std::optional<Generation> generation, bool close, TimePoint now);
+  void advance_clearing(TimePoint now);
+  [[nodiscard]] bool nothing_left();
+  void finish_clearing(TimePoint now);
+
+  AgentLink agent_;
+  process::UniqueFd child_signals_;
+  ReadBuffer buffer_;
+  Ranks ranks_;
+  Slot next_slot_ = 1;
+  std::int64_t exits_seen_ = 0;
+  std::optional<ForkServerProcess> fork_server_;
+  bool fork_server_ready_ = false;
+  bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.
+  std::string fork_server_killed_for_;            ///< Why we killed it; empty if we did not.
+  std::optional<TimePoint> fork_link_closed_at_;  ///< It has closed its link; its end should follow.
+  std::optional<Clearing> clearing_;
+  std::optional<int> exit_code_;  ///< Set when the loop is to end.
+  std::string lost_agent_;        ///< Why the agent counts as gone; empty while it is there.
+  std::vector<pollfd> polled_;    ///< Rebuilt for every wait, in step with watched_.
+  std::vector<Watch> watched_;
+};
+
+}  // namespace sgd::keeper

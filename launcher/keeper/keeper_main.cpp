@@ -1,0 +1,75 @@
+#include "launcher/keeper/keeper_main.hpp"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "launcher/keeper/keeper.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/process/spawn.hpp"
+
+namespace sgd::keeper {
+namespace {
+
+int fail(int exit_code, const char* message) {
+  (void)std::fprintf(stderr, "sgd-launch keeper: %s\n", message);
+  return exit_code;
+}
+
+/// Away from the terminal and deaf to its signals: what ends a run is the agent's decision.
+void leave_terminal() {
+  (void)::setsid();  // Ignoring: refused where we lead a session or a group already, which is as good.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTTOU, SIGTTIN, SIGTSTP}) {
+    (void)::signal(signal, SIG_IGN);
+  }
+  // Killing us with the agent would leave the tree without anybody who kills it.
+  (void)::prctl(PR_SET_PDEATHSIG, 0);
+}
+
+process::UniqueFd watch_child_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  (void)::signal(SIGCHLD, SIG_DFL);  // Ignored, it would make the kernel reap our children.
+  if (::sigprocmask(SIG_SETMASK, &signals, nullptr) != 0) return {};
+  return process::UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+}  // namespace
+
+int keeper_main() {
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (::getsockopt(process::kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) {
+    return fail(2, "descriptor 3 is not the agent's socket; this verb is started by sgd-launch itself");
+  }
+  if (::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+    return fail(1, "cannot protect descriptors");
+  }
+  leave_terminal();
+  // Big buffers go back to the system at once: the threshold would grow by itself otherwise.
+  (void)::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  AgentLink agent{process::UniqueFd(process::kControlFd)};
+  process::UniqueFd child_signals = watch_child_signals();
+  if (!child_signals || !process::become_subreaper()) return fail(1, "cannot watch child processes");
+  // Held here, so that they outlive every rank and keep their pages between generations.
+  const process::UniqueFd shared_region(::memfd_create("sgd-shared-region", MFD_CLOEXEC));
+  const process::UniqueFd memory_checkpoint(::memfd_create("sgd-memory-checkpoint", MFD_CLOEXEC));
+  if (!shared_region || !memory_checkpoint) return fail(1, "cannot create shared memory");
+  const int descriptors[] = {shared_region.get(), memory_checkpoint.get()};
+  if (const Status sent = agent.send_started(Started{::getpid()}, descriptors); !sent) {
+    return fail(1, sent.error().message.c_str());
+  }
+  return Keeper(std::move(agent), std::move(child_signals)).run();
+}
+
+}  // namespace sgd::keeper

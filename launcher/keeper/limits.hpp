@@ -1,0 +1,27 @@
+#pragma once
+// Every deadline of the keeper. Each bounds a wait for one named party, far above what a
+// healthy one needs.
+
+#include "common/base/time.hpp"
+
+namespace sgd::keeper {
+
+/// The fork server: from exec to Prepared (a first start may unpack a data set).
+inline constexpr Duration kPrepareLimit = std::chrono::minutes(10);
+/// The fork server: from Fork to its answer.
+inline constexpr Duration kForkLimit = std::chrono::seconds(10);
+/// The fork server: from closing its link to its end.
+inline constexpr Duration kLinkClosedLimit = std::chrono::seconds(1);
+/// Clear: how long unanswered forks, or anything below the fork server, may hold it up before the fork server
+/// is killed.
+inline constexpr Duration kClearPatience = std::chrono::seconds(2);
+/// Clear: processes that SIGKILL does not end; after this the keeper gives up and the run fails.
+inline constexpr Duration kClearLimit = std::chrono::seconds(60);
+/// Clear: between two looks at the process tree when nothing is heard of it.
+inline constexpr Duration kPassInterval = std::chrono::milliseconds(10);
+/// Without an agent: how long the tree is killed before the keeper leaves anyway.
+inline constexpr Duration kOrphanKillLimit = std::chrono::seconds(10);
+/// Close: how long the agent may take to read the last messages.
+inline constexpr Duration kLastWordsLimit = std::chrono::seconds(5);
+
+}  // namespace sgd::keeper

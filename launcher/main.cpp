@@ -1,0 +1,40 @@
+// sgd-launch: picks the verb. No decision about runs is made here.
+
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/keeper/keeper_main.hpp"
+
+int main(int argc, char** argv) {
+  using namespace sgd::cli;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  try {
+    const std::string verb = words.empty() ? "" : words.front();
+    if (verb == "keeper" && words.size() == 1) return sgd::keeper::keeper_main();  // Started by ourselves only.
+    if (words.empty() || verb == "help" || verb == "--help" || verb == "-h") {
+      fmt::print(words.empty() ? stderr : stdout, "{}", run_help());
+      return words.empty() ? sgd::exit_code::kUsage : sgd::exit_code::kSucceeded;
+    }
+    if (verb == "version" || verb == "--version") {
+      fmt::print("sgd-launch {}\n", SGD_VERSION);
+      return sgd::exit_code::kSucceeded;
+    }
+    static const std::map<std::string, int (*)(const std::vector<std::string>&)> kVerbs = {
+        {"run", run_verb}, {"status", status_verb}, {"logs", logs_verb}, {"stop", stop_verb}};
+    const auto known = kVerbs.find(verb);
+    if (known == kVerbs.end()) return run_verb(words);
+    words.erase(words.begin());
+    return known->second(words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "sgd-launch: error: {}\n", error.what());
+    return sgd::exit_code::kFailed;
+  }
+}

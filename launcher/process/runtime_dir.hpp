@@ -1,0 +1,46 @@
+#pragma once
+// Where sockets live: a fresh private folder per run under $XDG_RUNTIME_DIR/sgd-launch or
+// /tmp/sgd-<uid>, since Unix socket paths end at 107 bytes and network file systems refuse
+// them. The parent is refused unless it is a real folder of ours that nobody else can enter.
+// A folder whose owner is dead (its lock is free) is removed by the next start.
+
+#include <string>
+
+#include "common/base/result.hpp"
+#include "launcher/process/unique_fd.hpp"
+
+namespace sgd::process {
+
+/// The private parent of all runs' folders, created when missing. Empty `xdg_runtime_dir`: /tmp.
+[[nodiscard]] Result<std::string> runtime_base(const std::string& xdg_runtime_dir);
+/// With the environment's $XDG_RUNTIME_DIR.
+[[nodiscard]] Result<std::string> runtime_base();
+
+/// Removes the folders of dead owners below `base`. Returns how many.
+int remove_dead_runtime_dirs(const std::string& base);
+
+/// One run's folder; removed with its contents when this goes.
+class RuntimeDir {
+ public:
+  /// A new folder <8 hex> below `base`, locked as long as this process lives.
+  [[nodiscard]] static Result<RuntimeDir> create(const std::string& base);
+
+  RuntimeDir(RuntimeDir&& other) noexcept;
+  RuntimeDir& operator=(RuntimeDir&& other) noexcept;
+  RuntimeDir(const RuntimeDir&) = delete;
+  RuntimeDir& operator=(const RuntimeDir&) = delete;
+  ~RuntimeDir();
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Path of a file in it.
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  RuntimeDir(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  void remove();
+
+  std::string path_;  ///< Empty after a move.
+  UniqueFd lock_;     ///< Holds the lock that says "alive".
+};
+
+}  // namespace sgd::process

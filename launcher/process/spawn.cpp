@@ -1,0 +1,206 @@
+#include "launcher/process/spawn.hpp"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/process/v2/posix/default_launcher.hpp>
+#include <boost/process/v2/process.hpp>
+
+#include "launcher/process/cpu_set.hpp"
+#include "launcher/process/pidfd.hpp"
+
+namespace sgd::process {
+namespace {
+
+namespace bp = boost::process::v2;
+
+/// Everything the child needs, computed before the fork: nothing may be allocated after it.
+struct ChildPlan {
+  std::vector<std::string> strings;  ///< Owns the text behind `env`.
+  std::vector<const char*> env;      ///< Null-terminated.
+  const char* workdir = nullptr;     ///< Null: unchanged.
+  CpuMask cpus;                      ///< Empty: unchanged.
+  int output_fd = -1;
+  int control_fd = -1;
+  int null_fd = -1;
+  ChildGroup group = ChildGroup::kOwnGroup;
+  pid_t parent = 0;
+  bool dies_with_us = true;
+};
+
+/// Blocks every signal around the fork, so that no handler of ours runs in the child, where
+/// it would write into pipes that the parent still uses.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+bool default_signals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal)
+    (void)::sigaction(signal, &action, nullptr);  // KILL and STOP refuse.
+  sigset_t none;
+  sigemptyset(&none);
+  return ::sigprocmask(SIG_SETMASK, &none, nullptr) == 0;
+}
+
+/// Runs in the child; async-signal-safe calls only. Leaves errno of the step that failed.
+bool prepare_child(const ChildPlan& plan) {
+  if (plan.group == ChildGroup::kOwnGroup && ::setpgid(0, 0) != 0) return false;
+  if (plan.group == ChildGroup::kOwnSession && ::setsid() < 0) return false;
+  if (plan.dies_with_us) {
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
+    if (::getppid() != plan.parent) ::_exit(127);  // The parent died before it could be watched.
+  }
+  if (!plan.cpus.empty() && ::sched_setaffinity(0, plan.cpus.bytes(), plan.cpus.data()) != 0) return false;
+  if (plan.workdir != nullptr && ::chdir(plan.workdir) != 0) return false;
+  // Boost's own closing of descriptors has an off-by-one and closes none: they go at exec.
+  if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return false;
+  if (plan.output_fd >= 0 && (::dup2(plan.output_fd, 1) < 0 || ::dup2(plan.output_fd, 2) < 0)) return false;
+  if (::dup2(plan.null_fd, 0) < 0) return false;
+  if (plan.control_fd == kControlFd && ::fcntl(kControlFd, F_SETFD, 0) != 0) return false;
+  if (plan.control_fd >= 0 && plan.control_fd != kControlFd && ::dup2(plan.control_fd, kControlFd) < 0)
+    return false;
+  return default_signals();
+}
+
+/// Our initializer for Boost.Process: environment before the fork, everything else after it.
+struct Initializer {
+  ChildPlan& plan;
+
+  template <class Launcher>
+  boost::system::error_code on_setup(Launcher& launcher, const boost::filesystem::path&,
+                                     const char* const*&) {
+    launcher.env = plan.env.data();
+    if (plan.control_fd >= 0) launcher.fd_whitelist.push_back(kControlFd);
+    return {};
+  }
+  template <class Launcher>
+  boost::system::error_code on_exec_setup(Launcher&, const boost::filesystem::path&, const char* const*&) {
+    if (prepare_child(plan)) return {};
+    return boost::system::error_code(errno, boost::system::system_category());
+  }
+  template <class Launcher>
+  void on_exec_error(Launcher&, const boost::filesystem::path&, const char* const*&,
+                     const boost::system::error_code&) {
+    ::_exit(
+        127);  // The launcher's own exit() would run our exit handlers and flush our streams in the child.
+  }
+};
+
+std::string variable_of(const std::map<std::string, std::string>& env, const char* name) {
+  if (const auto found = env.find(name); found != env.end()) return found->second;
+  const char* value = ::getenv(name);
+  return value != nullptr ? value : "/usr/local/bin:/usr/bin:/bin";
+}
+
+void merge_environment(const std::map<std::string, std::string>& added, ChildPlan& plan) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const char* equals = std::strchr(*entry, '=');
+    if (equals != nullptr && added.contains(std::string(static_cast<const char*>(*entry), equals))) continue;
+    plan.strings.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : added) plan.strings.push_back(name + "=" + value);
+  for (const std::string& text : plan.strings) plan.env.push_back(text.c_str());
+  plan.env.push_back(nullptr);
+}
+
+/// Which step failed is not in errno, so the steps before exec are looked at again.
+Error explain_spawn_failure(const SpawnOptions& options, const std::string& path, int code) {
+  struct stat info {};
+  if (!options.workdir.empty() && (::stat(options.workdir.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+                                   ::access(options.workdir.c_str(), X_OK) != 0)) {
+    return {"working directory " + options.workdir + " cannot be entered: " + std::strerror(code), code};
+  }
+  if (code == EINVAL && !options.cpus.empty())
+    return {"the cores given to " + path + " are not available here", code};
+  if (code == EAGAIN || code == ENOMEM) {
+    return {"cannot start " + path + ": no room for another process: " + std::strerror(code), code};
+  }
+  const bool relative = path.front() != '/' && !options.workdir.empty();
+  return explain_exec_failure(relative ? options.workdir + "/" + path : path, code);
+}
+
+Result<pid_t> launch(const std::string& path, const std::vector<std::string>& argv, ChildPlan& plan,
+                     const SpawnOptions& options) {
+  std::vector<const char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(argument.c_str());
+  arguments.push_back(nullptr);
+  boost::asio::io_context context;
+  bp::posix::default_launcher launcher;
+  boost::system::error_code error;
+  {
+    SignalsBlocked blocked;
+    auto process = launcher(context.get_executor(), error, boost::filesystem::path(path), arguments.data(),
+                            Initializer{plan});
+    // tidy: allow detach: the caller owns the child by its pidfd; this object's destructor would kill it.
+    (void)process.detach();
+  }
+  if (!error) return static_cast<pid_t>(launcher.pid);
+  if (launcher.pid > 0)
+    (void)::waitpid(launcher.pid, nullptr, 0);  // The launcher leaves a failed child as a zombie.
+  return explain_spawn_failure(options, path, error.value());
+}
+
+}  // namespace
+
+Result<Child> spawn(const SpawnOptions& options) {
+  if (options.argv.empty()) return Error{"no program to start", ENOENT};
+  SGD_ASSERT(options.output_fd == -1 || options.output_fd > 2);
+  SGD_ASSERT(options.control_fd == -1 || options.control_fd > 2);
+  auto path = find_program(options.argv.front(), variable_of(options.env, "PATH"));
+  if (!path) return path.error();
+  UniqueFd null_fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null_fd) return system_error("cannot open /dev/null");
+  // Descriptor 3 is overwritten in the child, so it must not be the launcher's own error pipe.
+  UniqueFd reserved;
+  if (::fcntl(kControlFd, F_GETFD) == -1) {
+    reserved.reset(::fcntl(null_fd.get(), F_DUPFD_CLOEXEC, kControlFd));
+    if (!reserved) return system_error("cannot reserve descriptor 3");
+  }
+  ChildPlan plan;
+  merge_environment(options.env, plan);
+  plan.workdir = options.workdir.empty() ? nullptr : options.workdir.c_str();
+  plan.cpus = CpuMask(options.cpus);
+  plan.output_fd = options.output_fd;
+  plan.control_fd = options.control_fd;
+  plan.null_fd = null_fd.get();
+  plan.group = options.group;
+  plan.parent = ::getpid();
+  plan.dies_with_us = options.dies_with_us;
+  auto pid = launch(path.value(), options.argv, plan, options);
+  if (!pid) return pid.error();
+  // Its number cannot be reused before we reap it, so opening the pidfd now is safe.
+  auto pidfd = pidfd_open(pid.value());
+  if (!pidfd) {
+    (void)::kill(pid.value(), SIGKILL);  // Ignoring: it may have ended by itself.
+    (void)::waitpid(pid.value(), nullptr, 0);
+    return pidfd.error();
+  }
+  return Child{pid.value(), std::move(pidfd).value()};
+}
+
+}  // namespace sgd::process

@@ -1,0 +1,57 @@
+#pragma once
+// Starts one program: what lies between fork and exec, and the words when exec fails.
+//   caller --fork--> child: groups, death signal, affinity, signals, folder, descriptors --exec--> program
+//      ^------------------------ errno over a close-on-exec pipe --------------------------'
+// The child gets descriptors 0, 1, 2 and, if asked, 3; nothing else of ours leaks into it.
+// Whoever starts it owns the pid and the pidfd and must reap it: nothing here kills or waits
+// for a program that has started.
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "launcher/process/unique_fd.hpp"
+
+namespace sgd::process {
+
+/// Where the child stands towards the terminal's and our signals.
+enum class ChildGroup {
+  kOwnGroup,    ///< A new process group: a Ctrl-C for us does not reach it.
+  kOwnSession,  ///< A new session as well, away from the terminal.
+  kSame,        ///< Ours.
+};
+
+/// The descriptor number of SpawnOptions::control_fd in the child.
+inline constexpr int kControlFd = 3;
+
+struct SpawnOptions {
+  std::vector<std::string> argv;           ///< The program, by path or looked up in PATH, and its arguments.
+  std::map<std::string, std::string> env;  ///< Added to our own environment.
+  std::string workdir;                     ///< Empty: ours.
+  std::vector<int> cpus;                   ///< Affinity; empty: ours.
+  int output_fd = -1;                      ///< Becomes stdout and stderr; -1: ours.
+  int control_fd = -1;                     ///< Becomes descriptor 3; -1: none.
+  ChildGroup group = ChildGroup::kOwnGroup;
+  bool dies_with_us = true;  ///< SIGKILL when the calling thread ends.
+};
+
+struct Child {
+  pid_t pid = -1;
+  UniqueFd pidfd;
+};
+
+/// Error codes are errno of the step that failed: ENOENT missing, EACCES not executable, ENOEXEC wrong
+/// architecture.
+[[nodiscard]] Result<Child> spawn(const SpawnOptions& options);
+
+/// The file that `program` names: itself when it has a slash, else the first executable one in `search_path`
+/// (as PATH).
+[[nodiscard]] Result<std::string> find_program(const std::string& program, const std::string& search_path);
+
+/// Why exec of `path` failed with `code`, in words that name the file.
+[[nodiscard]] Error explain_exec_failure(const std::string& path, int code);
+
+}  // namespace sgd::process

@@ -1,0 +1,183 @@
+#include "launcher/storage/run_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace sgd::storage {
+namespace fs = std::filesystem;
+namespace {
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string dump(const nlohmann::ordered_json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Status write_all(int fd, const std::string& bytes, const std::string& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return system_error("cannot write " + path);
+    done += static_cast<std::size_t>(count);
+  }
+  return {};
+}
+
+Status write_file(const std::string& path, const std::string& bytes) {
+  const std::string temporary = path + ".tmp";
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return system_error("cannot create " + temporary);
+  const Status written = write_all(fd, bytes, temporary);
+  ::close(fd);
+  if (!written) return written;
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error("cannot rename to " + path);
+  return {};
+}
+
+Result<int> open_lines(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return system_error("cannot create " + path);
+  return fd;
+}
+
+std::string new_id(const std::string& name) {
+  std::string clean;
+  for (const char c : name) clean += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '-';
+  if (clean.size() > 64) clean.resize(64);
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  std::uint16_t noise = 0;
+  if (::getrandom(&noise, sizeof noise, 0) != sizeof noise) noise = static_cast<std::uint16_t>(::getpid());
+  return fmt::format("{}-{}-{:04x}", clean, stamp, noise);
+}
+
+/// The folder itself or the nearest one above it that exists must let us create files.
+Status check_writable(const fs::path& directory) {
+  fs::path existing = directory;
+  std::error_code error;
+  while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
+  if (!fs::is_directory(existing, error))
+    return Error{fmt::format("run directory {}: {} is not a folder", directory.string(), existing.string())};
+  if (::access(existing.c_str(), W_OK | X_OK) != 0)
+    return system_error(fmt::format("run directory {}: cannot write to {}", directory.string(), existing.string()));
+  return {};
+}
+
+/// Best effort: "latest" is a convenience.
+void point_latest(const fs::path& directory) {
+  const fs::path runs = directory.parent_path();
+  if (runs.filename() != "runs") return;
+  const fs::path temporary = runs / fmt::format(".latest-{}", ::getpid());
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_directory_symlink(directory.filename(), temporary, error);
+  if (!error) fs::rename(temporary, runs / "latest", error);
+  if (error) fs::remove(temporary, error);
+}
+
+}  // namespace
+
+Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir) {
+  RunPlace place;
+  place.id = new_id(name);
+  std::error_code error;
+  const fs::path given = given_dir.empty() ? fs::path("runs") / place.id : fs::path(given_dir);
+  fs::path directory = fs::absolute(given, error).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();  // A slash at the end.
+  if (error) return Error{fmt::format("run directory {}: {}", given.string(), error.message())};
+  place.directory = directory.string();
+  if (fs::exists(directory, error)) {
+    if (!fs::is_directory(directory, error)) return Error{fmt::format("run directory {} is not a folder", place.directory)};
+    if (!fs::is_empty(directory, error) || error)
+      return Error{fmt::format("run directory {} is in use (it is not empty): name another one with --run-dir",
+                               place.directory)};
+  }
+  const Status writable = check_writable(directory);
+  if (!writable) return writable.error();
+  if (!given_dir.empty()) place.id = directory.filename().string();
+  return place;
+}
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place, const nlohmann::json& resolved_job) {
+  std::error_code error;
+  for (const char* folder : {"checkpoints", "logs", "errors"}) {
+    fs::create_directories(fs::path(place.directory) / folder, error);
+    if (error) return Error{fmt::format("cannot create {}/{}: {}", place.directory, folder, error.message())};
+  }
+  std::unique_ptr<RunDirectory> run(new RunDirectory(place));
+  const Status job = write_file(place.directory + "/job.json", dump(resolved_job, 2) + "\n");
+  if (!job) return job.error();
+  const Result<int> events = open_lines(place.directory + "/events.jsonl");
+  if (!events) return events.error();
+  run->events_fd_ = events.value();
+  const Result<int> metrics = open_lines(place.directory + "/metrics.jsonl");
+  if (!metrics) return metrics.error();
+  run->metrics_fd_ = metrics.value();
+  point_latest(place.directory);
+  return run;
+}
+
+RunDirectory::~RunDirectory() {
+  if (events_fd_ >= 0) ::close(events_fd_);
+  if (metrics_fd_ >= 0) ::close(metrics_fd_);
+}
+
+Status RunDirectory::append_event(const nlohmann::ordered_json& event) {
+  // Formatted by hand: JSON libraries print 6 decimals of a Unix time differently from run to run.
+  std::string rest = dump(event);
+  rest.erase(0, 1);
+  const std::string line = fmt::format("{{\"time\":{:.6f},{}\n", unix_seconds(), rest);
+  return write_all(events_fd_, line, place_.directory + "/events.jsonl");
+}
+
+Status RunDirectory::append_metrics(const nlohmann::ordered_json& metrics) {
+  nlohmann::ordered_json line = metrics;
+  line["_timestamp"] = static_cast<std::int64_t>(unix_seconds());
+  return write_all(metrics_fd_, dump(line) + "\n", place_.directory + "/metrics.jsonl");
+}
+
+Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
+  nlohmann::ordered_json summary = {
+      {"schema_version", 1},
+      {"run", place_.id},
+      {"state", outcome.state},
+      {"exit_code", outcome.exit_code},
+      {"error", outcome.error.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(outcome.error)},
+      {"epochs", outcome.epochs},
+      {"steps", outcome.steps},
+      {"failures", outcome.failures},
+      {"world_size", outcome.world_size},
+      {"wall_s", outcome.wall_s},
+      {"metrics", outcome.metrics.is_null() ? nlohmann::ordered_json::object() : outcome.metrics},
+      {"checkpoint", outcome.checkpoint.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(outcome.checkpoint)},
+      {"best_checkpoints", nlohmann::ordered_json::array()},
+      {"results", outcome.results},
+  };
+  return write_file(place_.directory + "/summary.json", dump(summary, 2) + "\n");
+}
+
+Status RunDirectory::link_control_socket(const std::string& target) {
+  const std::string path = place_.directory + "/control.sock";
+  if (::symlink(target.c_str(), path.c_str()) != 0) return system_error("cannot create " + path);
+  return {};
+}
+
+void RunDirectory::unlink_control_socket() { (void)::unlink((place_.directory + "/control.sock").c_str()); }
+
+}  // namespace sgd::storage

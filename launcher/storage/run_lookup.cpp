@@ -1,0 +1,57 @@
+#include "launcher/storage/run_lookup.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace sgd::storage {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_run(const fs::path& directory) {
+  std::error_code error;
+  return fs::exists(directory / "job.json", error) && fs::exists(directory / "events.jsonl", error);
+}
+
+std::vector<std::string> run_ids(const fs::path& runs) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(runs, error))
+    if (!entry.is_symlink(error) && is_run(entry.path())) ids.push_back(entry.path().filename().string());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::string list(const std::vector<std::string>& ids) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t index = 0; index < std::min(ids.size(), kShown); ++index)
+    text += fmt::format("{}{}", index == 0 ? "" : ", ", ids[index]);
+  if (ids.size() > kShown) text += fmt::format(" and {} more", ids.size() - kShown);
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> find_run(const std::string& name) {
+  const fs::path runs = fs::absolute("runs");
+  std::error_code error;
+  if (name.empty()) {
+    if (is_run(runs / "latest")) return fs::canonical(runs / "latest", error).string();
+    return Error{fmt::format("no run in {}: name one by its folder", runs.string())};
+  }
+  if (is_run(name)) return fs::canonical(name, error).string();
+  const std::vector<std::string> ids = run_ids(runs);
+  std::vector<std::string> matches;
+  for (const std::string& id : ids) {
+    if (id == name) return (runs / id).string();
+    if (id.starts_with(name)) matches.push_back(id);
+  }
+  if (matches.size() == 1) return (runs / matches.front()).string();
+  if (matches.size() > 1) return Error{fmt::format("\"{}\" is not unique: {}", name, list(matches))};
+  if (ids.empty()) return Error{fmt::format("no run \"{}\": no such folder, and {} has no runs", name, runs.string())};
+  return Error{fmt::format("no run \"{}\" in {}; there is {}", name, runs.string(), list(ids))};
+}
+
+}  // namespace sgd::storage

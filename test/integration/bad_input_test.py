@@ -1,0 +1,200 @@
+"""Bad usage and bad job files: every error at once, with its place, exit code 2, and nothing started or created."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from data import SPLITS, image_job, small_fashion
+from harness import LAUNCHER, MARK, LaunchTest, marked, read_file
+
+LIMIT_S = 20
+
+
+class BadInputTest(LaunchTest):
+    def refused(self, *arguments, words=(), expect=2, run_dir=True):
+        """Runs sgd-launch in an empty folder; it must say the words, create nothing and leave no process."""
+        work = self.path("work")
+        os.makedirs(work, exist_ok=True)
+        before = self.listing()
+        options = ["--run-dir", self.path("run")] if run_dir else []
+        mark = os.path.basename(self.folder)
+        ended = subprocess.run([LAUNCHER, *options, *map(str, arguments)], capture_output=True, text=True, cwd=work,
+                               timeout=LIMIT_S, stdin=subprocess.DEVNULL, env={**os.environ, MARK: mark})
+        self.assertEqual(ended.returncode, expect, f"{arguments}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+        for word in words:
+            self.assertIn(word, ended.stderr)
+        self.assertEqual(ended.stdout, "", "an error is narration, not a result")
+        self.assertEqual(self.listing(), before, "something was created")
+        self.assertEqual(marked(mark), [])
+        return ended.stderr
+
+    def listing(self):
+        return sorted(os.path.join(folder, name) for folder, folders, files in os.walk(self.folder) for name in folders + files)
+
+    def job(self, **changes):
+        data = self.path("data")
+        if not os.path.exists(data):
+            small_fashion(data, 128, 64)
+        job = image_job(data)
+        for path, value in changes.items():
+            *front, last = path.split("__")
+            place = job
+            for part in front:
+                place = place.setdefault(part, {})
+            place[last] = value
+        return job
+
+    def refused_job(self, job, *arguments, words=()):
+        text = job if isinstance(job, (str, bytes)) else json.dumps(job, indent=1)
+        return self.refused(*arguments, self.write("job.json", text), words=words)
+
+    # The file itself.
+    def test_good_job_is_accepted(self):
+        self.run_to_end(self.write("job.json", json.dumps(self.job(training__epochs=1))))
+
+    def test_missing_file(self):
+        self.refused(self.path("absent.json"), words=["absent.json"])
+
+    def test_folder_as_file(self):
+        self.refused(self.folder, words=[os.path.basename(self.folder)])
+
+    def test_not_json(self):
+        self.refused_job("this is no JSON\n", words=["job.json:1:"])
+
+    def test_empty_file(self):
+        self.refused_job("", words=["job.json:", "empty"])
+
+    def test_truncated(self):
+        text = json.dumps(self.job(), indent=1)
+        self.refused_job(text[: len(text) // 2], words=["job.json:", "error:"])
+
+    def test_duplicate_key(self):
+        self.refused_job('{\n "name": "a",\n "name": "b",\n "command": ["true"]\n}', words=["job.json:3:2", '"name"'])
+
+    def test_file_of_100_megabytes(self):
+        path = self.path("big.json")
+        with open(path, "wb") as file:
+            file.write(b'{"name": "')
+            file.truncate(100 << 20)
+        self.refused(path, words=["big.json"])
+
+    def test_nesting_100000_deep(self):
+        self.refused_job("[" * 100_000 + "]" * 100_000, words=["job.json:1:"])
+
+    def test_not_utf8(self):
+        self.refused_job(b'{"name": "\xff\xfe", "command": ["true"]}', words=["job.json:1:"])
+
+    # Its keys and values.
+    def test_unknown_key_with_a_suggestion(self):
+        self.refused_job(self.job(training__optimizer__lrr=0.1), words=['"lrr"', 'did you mean "lr"'])
+
+    def test_names_of_other_launchers(self):
+        self.refused_job(self.job(max_retries=3), words=["max_retries", "recovery.max_failures"])
+
+    def test_wrong_type(self):
+        self.refused_job(self.job(training__epochs="five"), words=["epochs"])
+
+    def test_negative(self):
+        self.refused_job(self.job(training__optimizer__lr=-0.1), words=["lr"])
+        self.refused_job(self.job(recovery__max_failures=-1), words=["max_failures"])
+
+    def test_number_of_workers(self):
+        for number in (0, -1, 1_000_000):
+            with self.subTest(number=number):
+                self.refused_job(self.job(num_workers=number), words=["num_workers"])
+                self.refused_job(self.job(), "--num-workers", number, words=["num"])
+
+    def test_batch_smaller_than_workers(self):
+        self.refused_job(self.job(training__batch_size=1), words=["batch_size"])
+
+    def test_unknown_model_optimizer_and_data_set(self):
+        self.refused_job(self.job(training__model__type="cnnn"), words=["cnnn", "cnn"])
+        self.refused_job(self.job(training__optimizer__type="sdg"), words=["sdg", "sgd"])
+        self.refused_job(self.job(training__dataset__type="idxx"), words=["idxx", "idx"])
+
+    def test_key_that_is_not_built_yet(self):
+        self.refused_job(self.job(placement="pack"), words=["placement", "not supported yet"])
+
+    def test_bad_duration(self):
+        self.refused_job(self.job(stop__grace="thirty"), words=["grace"])
+
+    def test_both_or_neither_of_training_and_command(self):
+        self.refused_job(self.job(command=["true"]), words=["command"])
+        self.refused_job({"name": "empty"}, words=["training", "command"])
+
+    def test_all_errors_at_once(self):
+        said = self.refused_job(self.job(training__optimizer__lrr=0.1, training__epochs="five", num_workers=0, nmae="x"),
+                                words=['"lrr"', "epochs", "num_workers", '"nmae"'])
+        self.assertGreaterEqual(said.count("error:"), 4)
+
+    # Its data.
+    def test_absent_data(self):
+        self.refused_job(self.job(training__dataset__path=self.path("nowhere")), words=["nowhere"])
+
+    def test_truncated_data(self):
+        job = self.job()
+        path = self.path("data", SPLITS["train"][0])
+        content = read_file(path)
+        with open(path, "wb") as file:
+            file.write(content[: len(content) // 2])
+        self.refused_job(job, words=[SPLITS["train"][0]])
+
+    def test_data_that_is_not_idx(self):
+        job = self.job()
+        with open(self.path("data", SPLITS["train"][1]), "wb") as file:
+            file.write(b"certainly not an IDX file, but long enough to have a header")
+        self.refused_job(job, words=[SPLITS["train"][1]])
+
+    def test_images_and_labels_that_do_not_match(self):
+        job = self.job()
+        small_fashion(self.path("other"), 64, 64)
+        os.replace(self.path("other", SPLITS["train"][1]), self.path("data", SPLITS["train"][1]))
+        self.refused_job(job, words=["64", "128"])
+
+    # The run directory.
+    def test_run_directory_in_use(self):
+        self.run_to_end("-n", 1, "--", "true")
+        self.refused("-n", 1, "--", "true", words=[self.path("run")])
+
+    def test_run_directory_not_writable(self):
+        path = self.write("file", "")
+        self.refused("--run-dir", os.path.join(path, "run"), "-n", 1, "--", "true", words=[path], run_dir=False)
+        self.refused("--run-dir", "/proc/run", "-n", 1, "--", "true", words=["/proc/run"], run_dir=False)
+
+    # The command line.
+    def test_unknown_option_with_a_suggestion(self):
+        self.refused("--num-wrkers", 2, "--", "true", words=["--num-wrkers", "--num-workers"])
+
+    def test_no_abbreviations(self):
+        self.refused("--num-worker", 2, "--", "true", words=["--num-worker"])
+
+    def test_missing_value(self):
+        self.refused("--num-workers", words=["--num-workers"])
+
+    def test_value_that_is_no_number(self):
+        self.refused("--num-workers", "two", "--", "true", words=["num", "two"])
+
+    def test_nothing_to_run(self):
+        self.refused(words=["sgd-launch"])
+
+    def test_program_that_is_missing(self):
+        self.refused("-n", 2, "--", "no-such-program-anywhere", words=["no-such-program-anywhere"])
+
+    def test_unknown_verb(self):
+        self.refused("trian", words=["trian"])
+
+    def test_set_of_an_unknown_key(self):
+        self.refused_job(self.job(), "--set", "training.optimizer.lrr=1", words=["lrr", "lr"])
+
+    def test_set_without_value(self):
+        self.refused_job(self.job(), "--set", "training.optimizer.lr", words=["training.optimizer.lr"])
+
+    def test_negative_limit_on_the_command_line(self):
+        self.refused_job(self.job(), "--max-failures", "-2", words=["max"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,112 @@
+"""What the user learns when something fails: the cause first, which rank, its last lines, and no retry of an error
+that would happen again.
+"""
+
+import os
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from data import image_job, small_fashion, write_job
+from harness import LaunchTest, wait_for
+
+SPEAK_AND_FAIL = """
+import os, sys, time
+rank = int(os.environ["RANK"])
+if rank == 1:
+    print("line before the end", flush=True)
+    print("the last words of rank 1", file=sys.stderr, flush=True)
+    sys.exit(23)
+time.sleep(1000)
+"""
+
+
+class FailureTest(LaunchTest):
+    def endless_training(self):
+        data = small_fashion(self.path("data"), 2000, 500)
+        return self.start("--num-workers", 2, write_job(self.path("job.json"), image_job(data, epochs=100_000)))
+
+    def test_killed_rank_is_named(self):
+        launch = self.endless_training()
+        launch.wait_for_event("first_step")
+        os.kill(launch.rank_pids()[1], signal.SIGKILL)
+        self.assertEqual(launch.wait(), 1, launch.said())
+        launch.wait_until_gone()
+        self.assertIn("signal 9 (SIGKILL), rank 1", launch.stderr())
+        failure = launch.events("failure")[0]
+        self.assertEqual((failure["kind"], failure["rank"]), ("signal", 1))
+        exited = [event for event in launch.events("worker_exited") if event["rank"] == 1]
+        self.assertEqual(exited[0]["signal"], 9)
+        self.assertEqual(launch.summary()["state"], "failed")
+        self.assertIn("signal 9 (SIGKILL), rank 1", launch.summary()["error"])
+
+    def test_survivor_is_never_the_cause(self):
+        launch = self.endless_training()
+        launch.wait_for_event("first_step")
+        os.kill(launch.rank_pids()[0], signal.SIGKILL)
+        self.assertEqual(launch.wait(), 1, launch.said())
+        self.assertEqual(launch.events("failure")[0]["rank"], 0)
+        self.assertIn("rank 0", launch.summary()["error"])
+        self.assertNotIn("peer_lost", launch.summary()["error"])
+
+    def test_bad_label_is_one_block_with_the_cause_first(self):
+        data = small_fashion(self.path("data"), 640, 128, bad_label_at=100)
+        job = write_job(self.path("job.json"), image_job(data, shuffle=False, epochs=1))
+        launch = self.run_to_end("--num-workers", 2, job, expect=1)
+        said = launch.stderr()
+        self.assertEqual(said.count("sgd-launch: run failed"), 1)
+        self.assertIn("77", said)
+        self.assertRegex(said, r"rank [01]")
+        self.assertEqual(len(launch.events("run_started")), 1)
+        self.assertEqual(len(launch.events("worker_started")), 2, "an error of the data is not retried")
+        failures = launch.events("failure")
+        self.assertEqual(failures[0]["kind"], "exit_code")
+        self.assertIn("77", failures[0]["message"])
+        block = [line for line in said.splitlines() if line.strip()]
+        cause = next(number for number, line in enumerate(block) if "exit code 1" in line or "77" in line)
+        log = next((number for number, line in enumerate(block) if "rank-000" in line and ".log" in line), None)
+        self.assertIsNotNone(log, said)
+        self.assertLess(cause, log)
+
+    def test_last_lines_of_the_failed_rank_are_shown_and_the_log_named(self):
+        launch = self.run_to_end("-n", 2, "--", *self.script("fail.py", SPEAK_AND_FAIL), expect=1)
+        said = launch.stderr()
+        self.assertIn("exit code 23", said)
+        self.assertIn("rank 1", said)
+        block = said[said.index("exit code 23"):]
+        self.assertIn("line before the end", block)
+        self.assertIn("the last words of rank 1", block)
+        self.assertIn("rank-0001.log", block)
+        self.assertEqual(launch.events("failure")[0]["rank"], 1)
+
+    def test_a_rank_that_ends_first_does_not_end_the_others(self):
+        text = "import os, time\nif os.environ['RANK'] == '0':\n    time.sleep(0.3)\n    print('still here')\n"
+        launch = self.run_to_end("-n", 2, "--", *self.script("late.py", text))
+        self.assertEqual(launch.log(0), b"still here\n")
+
+    def test_segmentation_fault_is_said_in_words(self):
+        text = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+        launch = self.run_to_end("-n", 1, "--", *self.script("crash.py", text), expect=1)
+        self.assertIn("signal 11 (SIGSEGV)", launch.stderr())
+
+    def test_a_descendant_that_left_its_session_is_cleared(self):
+        text = """
+import os, sys, time
+if os.environ["RANK"] == "0":
+    if os.fork() == 0:
+        os.setsid()
+        os.execvp("sleep", ["sleep", "1000"])
+    time.sleep(1000)
+time.sleep(0.5)
+sys.exit(9)
+"""
+        launch = self.start("-n", 2, "--", *self.script("stray.py", text))
+        wait_for(lambda: any("sleep" in " ".join(open(f"/proc/{p}/cmdline").read().split("\0")) for p in launch.pids()),
+                 20, "the stray process")
+        self.assertEqual(launch.wait(), 1, launch.said())
+        launch.wait_until_gone()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,189 @@
+"""Stopping: whoever ends a run, and however roughly, nothing of it is left two seconds later, and what the launcher
+lived to write is right.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from data import image_job, small_fashion, write_job
+from harness import GONE_LIMIT_S, LaunchTest, command_of, parent_of, process_state, read_file, wait_for
+
+STUBBORN = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+if os.environ["RANK"] == "0" and os.fork() == 0:
+    os.setsid()
+    os.execvp("sleep", ["sleep", "1001"])
+print("ignoring", flush=True)
+while True:
+    time.sleep(1000)
+"""
+
+
+class TrainingStopTest(LaunchTest):
+    def training(self):
+        data = small_fashion(self.path("data"), 2000, 500)
+        job = image_job(data, epochs=1_000_000)
+        job["stop"] = {"grace": "10s"}
+        launch = self.start("--num-workers", 2, write_job(self.path("job.json"), job))
+        launch.wait_for_event("first_step")
+        return launch
+
+    def check_readable(self, launch):
+        """Whatever happened, events, metrics and job are whole lines and whole files."""
+        self.assertEqual(launch.events()[0]["event"], "run_started")
+        launch.metrics()
+        json.loads(read_file(os.path.join(launch.run_dir, "job.json")))
+
+    def check_asked_to_stop(self, number, expect):
+        launch = self.training()
+        os.kill(launch.process.pid, number)
+        self.assertEqual(launch.wait(), expect, launch.said())
+        launch.wait_until_gone()
+        self.check_readable(launch)
+        self.assertEqual(launch.events()[-1]["event"], "run_finished")
+        self.assertEqual(launch.summary()["state"], "interrupted")
+        self.assertEqual(launch.summary()["exit_code"], expect)
+        self.assertEqual({e["rank"]: e.get("exit_code") for e in launch.events("worker_exited")}, {0: 76, 1: 76})
+        # One checkpoint of one step: all ranks acted at the same step, or none would be complete.
+        state = json.loads(read_file(os.path.join(launch.checkpoints()[-1], "state.json")))
+        saved = launch.events("checkpoint_saved")[-1]
+        self.assertIn(f"{saved['step']:012}", launch.checkpoints()[-1])
+        self.assertEqual(state["world_size"], 2)
+        self.assertEqual(launch.summary()["steps"], saved["step"])
+
+    def test_interrupt(self):
+        self.check_asked_to_stop(signal.SIGINT, 130)
+
+    def test_terminate(self):
+        self.check_asked_to_stop(signal.SIGTERM, 143)
+
+    def test_hang_up(self):
+        self.check_asked_to_stop(signal.SIGHUP, 129)
+
+    def test_interrupt_from_a_terminal_reaches_the_whole_group(self):
+        launch = self.training()
+        os.killpg(launch.process.pid, signal.SIGINT)
+        self.assertEqual(launch.wait(), 130, launch.said())
+        launch.wait_until_gone()
+        self.assertEqual({e["rank"]: e.get("exit_code") for e in launch.events("worker_exited")}, {0: 76, 1: 76})
+
+    def check_killed(self, victim):
+        launch = self.training()
+        os.kill(victim(launch), signal.SIGKILL)
+        code = launch.wait(20)
+        launch.wait_until_gone()
+        self.check_readable(launch)
+        return launch, code
+
+    def keeper_of(self, launch):
+        return parent_of(launch.rank_pids()[0])
+
+    def fork_server_of(self, launch):
+        return next(pid for pid in launch.pids() if "--fork-server" in command_of(pid)
+                    and pid not in launch.rank_pids().values())
+
+    def test_launcher_is_killed(self):
+        _, code = self.check_killed(lambda launch: launch.process.pid)
+        self.assertEqual(code, -signal.SIGKILL)
+
+    def test_keeper_is_killed(self):
+        launch, code = self.check_killed(self.keeper_of)
+        self.assertEqual(code, 1, launch.said())
+        self.assertIn("keeper", launch.stderr())
+        self.assertEqual(launch.summary()["state"], "failed")
+
+    def test_fork_server_is_killed(self):
+        """Ranks are the keeper's children, so training may go on; the run must end well or be failed, never hang."""
+        launch = self.training()
+        os.kill(self.fork_server_of(launch), signal.SIGKILL)
+        wait_for(lambda: all(process_state(p) for p in launch.rank_pids().values()) or launch.process.poll() is not None,
+                 10, "the launcher's reaction")
+        if launch.process.poll() is None:
+            os.kill(launch.process.pid, signal.SIGTERM)
+        self.assertIn(launch.wait(20), (1, 143), launch.said())
+        launch.wait_until_gone()
+        self.check_readable(launch)
+        self.assertEqual(launch.events()[-1]["event"], "run_finished")
+
+    def test_signal_before_the_first_step(self):
+        data = small_fashion(self.path("data"), 2000, 500)
+        launch = self.start("--num-workers", 2, write_job(self.path("job.json"), image_job(data, epochs=1_000_000)))
+        launch.wait_for_event("run_started")
+        os.kill(launch.process.pid, signal.SIGTERM)
+        self.assertEqual(launch.wait(), 143, launch.said())
+        launch.wait_until_gone()
+        self.assertEqual(launch.summary()["state"], "interrupted")
+
+
+class CommandStopTest(LaunchTest):
+    def stubborn(self, grace="1s"):
+        launch = self.start("-n", 2, "--set", f"stop.grace={grace}", "--", *self.script("stubborn.py", STUBBORN))
+        wait_for(lambda: launch.stdout().count(b"ignoring") == 2, 20, "both ranks")
+        wait_for(lambda: any("1001" in command_of(pid) for pid in launch.pids()), 20, "the grandchild")
+        return launch
+
+    def test_grace_ends_who_ignores_the_request(self):
+        launch = self.stubborn()
+        begin = time.monotonic()
+        os.kill(launch.process.pid, signal.SIGINT)
+        self.assertEqual(launch.wait(20), 130, launch.said())
+        self.assertGreater(time.monotonic() - begin, 0.9)
+        launch.wait_until_gone()
+
+    def test_second_signal_kills_at_once(self):
+        launch = self.stubborn(grace="60s")
+        os.kill(launch.process.pid, signal.SIGINT)
+        wait_for(lambda: "stop" in launch.stderr().lower(), 10, "the answer to the first signal")
+        begin = time.monotonic()
+        os.kill(launch.process.pid, signal.SIGINT)
+        self.assertEqual(launch.wait(10), 130, launch.said())
+        self.assertLess(time.monotonic() - begin, GONE_LIMIT_S)
+        launch.wait_until_gone()
+
+    def test_quit_kills_at_once(self):
+        launch = self.stubborn(grace="60s")
+        os.kill(launch.process.pid, signal.SIGQUIT)
+        self.assertEqual(launch.wait(10), 128 + signal.SIGQUIT, launch.said())
+        launch.wait_until_gone()
+
+    def test_grandchild_dies_with_a_killed_launcher(self):
+        launch = self.stubborn(grace="1s")
+        os.kill(launch.process.pid, signal.SIGKILL)
+        launch.wait(10)
+        launch.wait_until_gone(GONE_LIMIT_S + 1)
+
+    def test_willing_command_ends_within_the_grace(self):
+        text = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n" \
+               "print('up', flush=True)\ntime.sleep(1000)\n"
+        launch = self.start("-n", 2, "--", *self.script("willing.py", text))
+        wait_for(lambda: launch.stdout().count(b"up") == 2, 20, "both ranks")
+        os.kill(launch.process.pid, signal.SIGTERM)
+        self.assertEqual(launch.wait(10), 143, launch.said())
+        self.assertEqual(launch.log(0), b"up\nsaved\n")
+        launch.wait_until_gone()
+
+    def test_timeout_option(self):
+        launch = self.start("-n", 2, "--timeout", "500ms", "--", "sleep", 1000)
+        self.assertEqual(launch.wait(20), 124, launch.said())
+        launch.wait_until_gone()
+
+    def test_a_reader_that_closes_our_output_does_not_change_the_exit_code(self):
+        import subprocess
+
+        from harness import LAUNCHER
+        ended = subprocess.run(f"{LAUNCHER} --run-dir {self.path('run')} -n 1 -- seq 1 200000 2>/dev/null | head -n 1;"
+                               " exit ${PIPESTATUS[0]}", shell=True, executable="/bin/bash", capture_output=True, timeout=60)
+        self.assertEqual(ended.returncode, 0)
+        lines = read_file(self.path("run", "logs", "gen-0001", "rank-0000.log")).splitlines()
+        self.assertEqual(len(lines), 200_000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""An agent and keeper for tests of sgd-worker alone: starts ranks, speaks the link, decides nothing.
+
+Ranks start as processes of their own, or as children of `sgd-worker --fork-server`. Every line
+that a rank sends is kept in `messages` with its rank and arrival time. Standard library only.
+
+    fake_agent.py --worker build/bin/sgd-worker --job resolved.json --ranks 2 --run-dir /tmp/run [--fork-server]
+"""
+import argparse
+import array
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+REGION_BYTES = 64 << 20
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Rank:
+    def __init__(self, rank, token):
+        self.rank, self.token = rank, token
+        self.sock = self.process = self.pidfd = self.pid = self.exit_code = None
+        self.buffer = b""
+        self.started = time.monotonic()
+
+
+class FakeAgent:
+    def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from="", cpus=1, bind=True, quiet=True):
+        self.worker, self.job, self.world_size, self.run_dir = worker, job, ranks, os.path.abspath(run_dir)
+        self.generation, self.resume_from, self.cpus, self.bind, self.quiet = generation, resume_from, cpus, bind, quiet
+        os.makedirs(self.run_dir, exist_ok=True)
+        self.dir = tempfile.TemporaryDirectory(prefix="sgd-agent-")
+        self.path = os.path.join(self.dir.name, "link")
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen(64)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
+        self.region = os.memfd_create("region")
+        os.ftruncate(self.region, REGION_BYTES)
+        self.ranks = [Rank(rank, f"token-{generation}-{rank}") for rank in range(ranks)]
+        self.exchanges, self.messages, self.hooks = {}, [], []
+        self.server = self.control = None
+        self.timings = {}
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    # Starting ------------------------------------------------------------------------------
+
+    def environment(self, rank):
+        return {"SGD_LINK": self.path, "SGD_TOKEN": rank.token}
+
+    def start(self):
+        """One process for each rank."""
+        for rank in self.ranks:
+            rank.started = time.monotonic()
+            rank.process = subprocess.Popen([self.worker], env={**os.environ, **self.environment(rank)},
+                                            stdin=subprocess.DEVNULL)
+            rank.pid = rank.process.pid
+            if self.bind and len(self.cores()) >= self.world_size:
+                os.sched_setaffinity(rank.pid, self.share(rank.rank))
+            self._watch(rank, os.pidfd_open(rank.pid))
+
+    def start_fork_server(self, timeout=60):
+        """The fork server, up to its Prepared; returns the answer."""
+        began = time.monotonic()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def give_control():
+            os.dup2(theirs.fileno(), 3)
+
+        self.server = subprocess.Popen([self.worker, "--fork-server"], preexec_fn=give_control, pass_fds=(3,),
+                                       stdin=subprocess.DEVNULL)
+        theirs.close()
+        self.control.settimeout(timeout)
+        self.control.send(json.dumps({"type": "prepare", "job": self.job}).encode())
+        answer = json.loads(self.control.recv(1 << 17) or b'{"type": "closed"}')
+        self.timings["prepared_s"] = time.monotonic() - began
+        return answer
+
+    def fork(self):
+        """Forks every rank; each answer's pidfd is watched."""
+        self.timings["fork_began"] = time.monotonic()
+        for rank in self.ranks:
+            rank.started = time.monotonic()
+            cores = sorted(self.share(rank.rank)) if self.bind and len(self.cores()) >= self.world_size else []
+            message = {"type": "fork", "generation": self.generation, "rank": rank.rank, "keeper_pid": os.getpid(),
+                       "env": self.environment(rank), "cpus": cores, "threads": self.cpus}
+            self._send_packet(self.control, json.dumps(message).encode(), [sys.stderr.fileno()])
+            data, fds, _, _ = socket.recv_fds(self.control, 1 << 17, 1)
+            answer = json.loads(data)
+            if answer["type"] != "forked":
+                raise RuntimeError(f"fork failed: {answer}")
+            rank.pid = answer["pid"]
+            self._watch(rank, fds[0])
+
+    def cores(self):
+        return sorted(os.sched_getaffinity(0))
+
+    def share(self, rank):
+        cores = self.cores()
+        per = max(1, len(cores) // self.world_size)
+        return set(cores[rank * per:(rank + 1) * per])
+
+    # Running -------------------------------------------------------------------------------
+
+    def run(self, until=None, timeout=60):
+        """Serves until `until(self)` holds, or all ranks have exited; returns the exit codes by rank."""
+        end = time.monotonic() + timeout
+        while not (until(self) if until else self.all_exited()):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"the fake agent waited {timeout} s; ranks: "
+                                   f"{[(rank.rank, rank.pid, rank.exit_code) for rank in self.ranks]}")
+            for key, _ in self.selector.select(left):
+                key.data(key.fileobj)
+        return [rank.exit_code for rank in self.ranks]
+
+    def all_exited(self):
+        return all(rank.exit_code is not None for rank in self.ranks)
+
+    def send(self, rank, message):
+        try:
+            self.ranks[rank].sock.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            pass  # The rank is gone; its exit code says so.
+
+    def send_all(self, message):
+        for rank in self.ranks:
+            if rank.sock:
+                self.send(rank.rank, message)
+
+    def of_type(self, kind, rank=None):
+        return [m for m in self.messages if m["type"] == kind and (rank is None or m["rank"] == rank)]
+
+    def close(self):
+        for rank in self.ranks:
+            if rank.pid and rank.exit_code is None:
+                signal.pidfd_send_signal(rank.pidfd, signal.SIGKILL)
+                rank.process.wait() if rank.process else os.waitpid(rank.pid, 0)
+        if self.control:
+            self.control.close()
+        if self.server:
+            self.server.wait(10)
+        os.close(self.region)
+        self.listener.close()
+        self.dir.cleanup()
+
+    # Inside --------------------------------------------------------------------------------
+
+    def _send_packet(self, sock, data, fds):
+        sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+    def _watch(self, rank, pidfd):
+        rank.pidfd = pidfd
+        self.selector.register(pidfd, selectors.EVENT_READ, lambda _: self._exited(rank))
+
+    def _exited(self, rank):
+        self.selector.unregister(rank.pidfd)
+        if rank.process:
+            rank.exit_code = rank.process.wait()
+        else:
+            _, status = os.waitpid(rank.pid, 0)
+            rank.exit_code = os.waitstatus_to_exitcode(status)
+        if rank.sock:
+            self._read(rank)  # What it wrote before its end.
+
+    def _accept(self, listener):
+        sock, _ = listener.accept()
+        hello = {"rank": None}
+        data = b""
+        while not data.endswith(b"\n"):
+            data += sock.recv(65536)
+        hello = json.loads(data.split(b"\n")[0])
+        rank = next(r for r in self.ranks if r.token == hello["token"])
+        rank.sock = sock
+        self._note(rank, hello)
+        assignment = {"type": "assignment", "run": "test", "generation": self.generation, "rank": rank.rank,
+                      "local_rank": rank.rank, "world_size": self.world_size, "local_world_size": self.world_size,
+                      "node_rank": 0, "node_count": 1, "bind_address": "127.0.0.1", "run_dir": self.run_dir,
+                      "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
+        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region])
+        self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
+
+    def _read(self, rank):
+        try:
+            data = rank.sock.recv(1 << 20, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            self.selector.unregister(rank.sock)
+            rank.sock.close()
+            rank.sock = None
+            return
+        *lines, rank.buffer = (rank.buffer + data).split(b"\n")
+        for line in lines:
+            self._note(rank, json.loads(line))
+
+    def _note(self, rank, message):
+        message["rank"], message["at"] = rank.rank, time.monotonic() - rank.started
+        message["time"] = time.monotonic()
+        self.messages.append(message)
+        if not self.quiet and message["type"] not in ("heartbeat", "hello"):
+            print(json.dumps(message), flush=True)
+        if message["type"] == "exchange":
+            values = self.exchanges.setdefault(message["key"], {})
+            values[rank.rank] = message["value"]
+            if len(values) == self.world_size:
+                for one, value in sorted(values.items()):
+                    self.send_all({"type": "exchange", "key": message["key"], "rank": one, "count": self.world_size,
+                                   "value": value})
+        for hook in self.hooks:
+            hook(self, message)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--job", required=True, help="a resolved job file")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--run-dir", required=True)
+    parser.add_argument("--fork-server", action="store_true")
+    parser.add_argument("--generation", type=int, default=1)
+    parser.add_argument("--resume-from", default="")
+    parser.add_argument("--no-bind", action="store_true")
+    parser.add_argument("--timeout", type=float, default=600)
+    args = parser.parse_args()
+    with open(args.job) as file:
+        job = json.load(file)
+    agent = FakeAgent(args.worker, job, args.ranks, args.run_dir, args.generation, args.resume_from,
+                      bind=not args.no_bind, quiet=False)
+    try:
+        if args.fork_server:
+            print(json.dumps(agent.start_fork_server()))
+            print(f"exec to prepared: {agent.timings['prepared_s']:.3f} s")
+            agent.fork()
+        else:
+            agent.start()
+        codes = agent.run(timeout=args.timeout)
+        firsts = agent.of_type("first_step")
+        if firsts and args.fork_server:
+            print(f"fork to last first step: {max(m['time'] for m in firsts) - agent.timings['fork_began']:.4f} s")
+        print(f"exit codes {codes}")
+        return max(codes)
+    finally:
+        agent.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Runs every test that ctest knows of in the given build folders and counts single tests.
+
+A ctest entry is a whole program, so its own summary is read: Catch2's, or unittest's. A program that crashes,
+runs past its time limit or ends with an error and no summary counts as one failed test, so nothing that went
+wrong can be missing from the count. Output of a program is shown when something in it failed. The last line is
+"N passed, N failed"; the exit code is 0 only when something passed and nothing failed.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+LIMIT_DEFAULT_S = 600.0
+
+
+def count_catch2(output):
+    """(passed, failed) test cases by Catch2's closing lines, or None."""
+    whole = re.search(r"^All tests passed \(.* in (\d+) test cases?\)", output, re.M)
+    if whole:
+        return int(whole.group(1)), 0
+    mixed = re.search(r"^test cases: +(\d+) \|(.*)$", output, re.M)
+    if not mixed:
+        return None
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed)", mixed.group(2))}
+    return counts.get("passed", 0), counts.get("failed", 0)
+
+
+def count_unittest(output):
+    """(passed, failed) tests by unittest's closing lines, or None. Skipped tests are neither."""
+    ran = re.search(r"^Ran (\d+) tests? in ", output, re.M)
+    if not ran:
+        return None
+    verdict = re.search(r"^(OK|FAILED)(?: \((.*)\))?$", output[ran.end():], re.M)
+    counts = dict(re.findall(r"(\w+)=(\d+)", (verdict and verdict.group(2)) or ""))
+    failed = int(counts.get("failures", 0)) + int(counts.get("errors", 0))
+    skipped = int(counts.get("skipped", 0))
+    return max(0, int(ran.group(1)) - failed - skipped), failed
+
+
+def count(output, exit_status):
+    """(passed, failed) of one program; an unexplained end is one failure."""
+    counts = count_catch2(output) or count_unittest(output)
+    if counts is None:
+        return 0, 1
+    passed, failed = counts
+    if exit_status != 0 and failed == 0:
+        failed = 1
+    return passed, failed
+
+
+def tests_of(build):
+    """The ctest entries of a build folder: name, command, environment, time limit."""
+    listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
+                             timeout=60, check=True)
+    for test in json.loads(listing.stdout)["tests"]:
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
+        yield (test["name"], test.get("command", []), environment, properties.get("WORKING_DIRECTORY", build),
+               float(properties.get("TIMEOUT", LIMIT_DEFAULT_S)))
+
+
+def run_one(command, environment, folder, limit_s):
+    """(exit status, output) of one program; past its limit its whole process group is killed."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               cwd=folder, env={**os.environ, **environment}, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        output += f"\nstopped after its limit of {limit_s:g} s\n".encode()
+    return process.returncode, output.decode(errors="replace")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("builds", nargs="+", help="configured build folders")
+    parser.add_argument("--broken", action="append", default=[], help="a step before the tests that failed")
+    parser.add_argument("--time-before", type=float, default=0.0, help="seconds that the steps before took")
+    parser.add_argument("--only", default="", help="regular expression for the names of tests to run")
+    arguments = parser.parse_args()
+    begin = time.monotonic()
+    passed, failures = 0, list(arguments.broken)
+    for build in arguments.builds:
+        try:
+            tests = [test for test in tests_of(build) if re.search(arguments.only, test[0])]
+        except (subprocess.SubprocessError, OSError, ValueError) as error:
+            failures.append(f"{build}: its tests cannot be listed: {error}")
+            continue
+        for name, command, environment, folder, limit_s in tests:
+            label = f"{os.path.basename(os.path.normpath(build))}/{name}"
+            if not command or not os.access(command[0], os.X_OK):
+                failures.append(f"{label}: not built")
+                continue
+            started = time.monotonic()
+            status, output = run_one(command, environment, folder, limit_s)
+            good, bad = count(output, status)
+            passed += good
+            failures += [label] * bad
+            if bad:
+                print(output.rstrip())
+            print(f"{label}: {good} passed, {bad} failed, {time.monotonic() - started:.1f} s", flush=True)
+    for failure in sorted(set(failures)):
+        print(f"FAILED {failure}")
+    print(f"whole time {arguments.time_before + time.monotonic() - begin:.1f} s")
+    print(f"{passed} passed, {len(failures)} failed")
+    return 0 if passed and not failures else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The counting of single tests: every way a program can end is counted, and none as nothing."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import run_all
+
+ENDS = [
+    ("catch2 good", "===\nAll tests passed (57 assertions in 12 test cases)\n", 0, (12, 0)),
+    ("catch2 one", "All tests passed (1 assertion in 1 test case)\n", 0, (1, 0)),
+    ("catch2 mixed", "test cases:  5 |  3 passed | 2 failed\nassertions: 9 | 7 passed | 2 failed\n", 2, (3, 2)),
+    ("catch2 all failed", "test cases: 1 | 1 failed\n", 1, (0, 1)),
+    ("catch2 good, then a crash", "All tests passed (5 assertions in 4 test cases)\n", -11, (4, 1)),
+    ("unittest good", "....\n---\nRan 4 tests in 0.1s\n\nOK\n", 0, (4, 0)),
+    ("unittest mixed", "Ran 9 tests in 0.1s\n\nFAILED (failures=1, errors=2, skipped=1)\n", 1, (5, 3)),
+    ("unittest skipped", "Ran 3 tests in 0.1s\n\nOK (skipped=2)\n", 0, (1, 0)),
+    ("killed without a summary", "half a li", -9, (0, 1)),
+    ("silent success", "", 0, (0, 1)),
+    ("ran none", "Ran 0 tests in 0.0s\n\nOK\n", 0, (0, 0)),
+]
+
+
+class CountTest(unittest.TestCase):
+    def test_every_end(self):
+        for name, output, status, expected in ENDS:
+            with self.subTest(name):
+                self.assertEqual(run_all.count(output, status), expected)
+
+    def test_a_program_past_its_limit_is_ended_with_its_children(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, output = run_all.run_one(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], {}, folder, 0.3)
+        self.assertNotEqual(status, 0)
+        self.assertIn("limit of 0.3 s", output)
+        child = output.split()[0]
+        try:
+            with open(f"/proc/{child}/stat") as file:
+                state = file.read().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            state = "gone"
+        self.assertIn(state, ("gone", "Z"))
+
+
+if __name__ == "__main__":
+    unittest.main()

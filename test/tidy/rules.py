@@ -1,0 +1,205 @@
+"""The source rules that a compiler cannot hold. Each takes a Tree and returns its findings.
+
+A line that must break a rule says so itself: "// tidy: allow RULE: reason" in the same line or the one above it.
+"""
+
+import ast
+import re
+
+from source import Finding, code_only, cpp_files, functions, includes, lines_matching
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+MAIN_LINES_MAX = 80
+
+_SHELLS = ("launcher/net", "launcher/process", "launcher/storage", "launcher/http")
+_DAEMONS = ("launcher/keeper", "launcher/coordinator", "launcher/agent")
+_TOP = ("launcher/cli", "launcher/main.cpp")
+
+# What the files of a folder may include, by the front of the header's path.
+ARROWS = {
+    "common": ("common",),
+    "launcher/core": ("common", "launcher/core"),
+    **{shell: ("common", "launcher/core", shell) for shell in _SHELLS},
+    **{daemon: ("common", "launcher/core", *_SHELLS, daemon) for daemon in _DAEMONS},
+    **{top: ("common", "launcher") for top in _TOP},
+    "worker/core": ("common", "worker/core"),
+    "worker/link": ("common", "worker/core", "worker/link"),
+    "worker/collective": ("common", "worker/core", "worker/link", "worker/collective"),
+    "worker/torch": ("common", "worker"),
+    "worker/include": ("common", "worker/core", "worker/link", "worker/collective", "worker/include"),
+    "worker/main.cpp": ("common", "worker"),
+}
+OUR_FRONTS = ("common/", "launcher/", "worker/", "test/")
+
+# Outside headers that only some folders may see: pattern, folders, why.
+OUTSIDE = (
+    (r"^(torch|ATen|c10)/", ("worker/torch", "worker/include", "worker/main.cpp", "test"),
+     "LibTorch belongs to worker/torch: it costs 12 s a file and 125 MB a process"),
+    (r"^gloo/", ("worker/collective", "test"), "Gloo belongs to its module in worker/collective"),
+    (r"^boost/asio", (*_SHELLS, *_DAEMONS, *_TOP, "test"), "Asio belongs to shells; take time and facts as arguments"),
+    (r"^boost/process", ("launcher/process", *_DAEMONS, "test"), "processes belong to launcher/process and the keeper"),
+)
+IMPURE = (r"^(thread|mutex|condition_variable|future|filesystem|iostream|fstream|unistd\.h|fcntl\.h|"
+          r"ctime|sys/.*|boost/(asio|process|filesystem).*|spdlog/.*)$")
+CORES = ("common", "launcher/core", "worker/core")
+
+
+def _under(path, folders):
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def _allowed(text, line, rule):
+    lines = text.split("\n")
+    return any(re.search(rf"//\s*tidy: allow {rule}: \S", lines[number]) for number in (line - 1, line - 2) if number >= 0)
+
+
+def include_arrows(tree):
+    """Folders include only what lies before them; see "Folders" in the README."""
+    found = []
+    for path, text in cpp_files(tree, "common", "launcher", "worker"):
+        layer = next((front for front in ARROWS if _under(path, (front,))), None)
+        if layer is None:
+            found.append(Finding(path, 1, "this folder has no place in the include arrows; give it one in test/tidy/rules.py"))
+            continue
+        for line, header, angled in includes(text):
+            if header.startswith(OUR_FRONTS):
+                if not _under(header, ARROWS[layer]):
+                    found.append(Finding(path, line, f"{layer} may not include {header}; it may include: {', '.join(ARROWS[layer])}"))
+            elif not angled and not (header.startswith("sgd/") and layer.startswith("worker/")):
+                found.append(Finding(path, line, f'"{header}": name it from the root of the project, as "folder/file.hpp"'))
+    return found
+
+
+def outside_headers(tree):
+    """LibTorch, Gloo, Asio and processes stay in their folders."""
+    found = []
+    for path, text in cpp_files(tree):
+        for line, header, _ in includes(text):
+            for pattern, folders, why in OUTSIDE:
+                if re.search(pattern, header) and not _under(path, folders):
+                    found.append(Finding(path, line, f"<{header}> is not for this folder: {why}"))
+    return found
+
+
+def pure_core(tree):
+    """launcher/core sees no thread, file, clock, random device or stream."""
+    found = []
+    for path, text in cpp_files(tree, "launcher/core"):
+        for line, header, _ in includes(text):
+            if re.search(IMPURE, header):
+                found.append(Finding(path, line, f"<{header}> in the pure core: let a shell do it and bring the result as an event"))
+    return found
+
+
+# Pattern, folders where it is banned (all when empty), file names that are exempt, what to write instead.
+BANNED = (
+    ("clock", r"::now\s*\(|\b(clock_gettime|gettimeofday)\s*\(|\btime\s*\(\s*(nullptr|NULL|0)\s*\)", CORES, r"clock",
+     "take `now` as an argument; only shells and files named clock read clocks"),
+    ("random", r"\brandom_device\b|(?<![\w.>])(?<!at::)(?<!torch::)s?rand\s*\(", (), r"random|main\.cpp$",
+     "draw from the generator that was handed in; seeds are made in main"),
+    ("sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|(?<![\w.>:])sleep\s*\(", (), r"^$",
+     "wait for the condition with a deadline"),
+    ("detach", r"\.detach\s*\(|\basio::detached\b", (), r"^$", "own it: join it, or spawn it through a task scope"),
+    ("co_await", r"co_await\b.*[\[{]|[\[{].*\bco_await\b", (), r"^$",
+     "name the value first: g++ 12 miscompiles lambdas and braces in an expression with co_await"),
+    ("using_namespace", r"\busing\s+namespace\s+(std|boost|asio|torch|at|c10|nlohmann|fmt|gloo)\b(?!(::\w+)*::\w*literals\s*;)", (), r"^$",
+     "name what you use"),
+    ("using_namespace", r"^using\s+namespace\s+(?!(\w+::)*\w*literals\s*;)(?!std\b)", (), r"^test/",
+     "inside a function or a test at most, and only one of ours"),
+    ("using_namespace", r"\busing\s+namespace\s+(?!std\b)", (), r"\.cpp$", "never in a header"),
+    ("thread", r"\bstd::j?thread\b", ("common", "launcher"), r"^launcher/storage/", "use the storage thread, or post to the loop"),
+    ("assert", r"(?<![\w.:])assert\s*\(", (), r"^$", "use SGD_ASSERT, which stays on in every build"),
+    ("shell", r"(?<![\w.>:])(::|std::)?(system|popen)\s*\(", (), r"^$", "spawn with an argument list; nothing reaches a shell"),
+)
+
+
+def banned_calls(tree):
+    """Calls that hide time, chance, waiting or lifetimes."""
+    found = []
+    for path, text in cpp_files(tree):
+        code = code_only(text)
+        for name, pattern, folders, exempt, instead in BANNED:
+            if (folders and not _under(path, folders)) or re.search(exempt, path):
+                continue
+            for line, match in lines_matching(code, pattern):
+                if name == "co_await" and re.fullmatch(r"[^\[{]*\{", match.string.rstrip()):
+                    continue  # Only the brace that opens a block.
+                if not _allowed(text, line, name):
+                    found.append(Finding(path, line, f"{match.group(0).strip()[:40]}: {instead} ({name})"))
+    return found
+
+
+def file_length(tree):
+    """One idea a file."""
+    return [Finding(path, FILE_LINES_MAX + 1, f"{len(text.splitlines())} lines, at most {FILE_LINES_MAX}: split it by idea")
+            for path, text in tree.items()
+            if path.endswith((".cpp", ".hpp", ".py", ".sh")) and len(text.splitlines()) > FILE_LINES_MAX]
+
+
+def function_length(tree):
+    """A function fits a screen."""
+    found = []
+    for path, text in tree.items():
+        for first, last, name in _functions_of(path, text):
+            limit = MAIN_LINES_MAX if re.search(r"\bmain\b", name) else FUNCTION_LINES_MAX
+            if last - first + 1 > limit:
+                found.append(Finding(path, first, f"{last - first + 1} lines, at most {limit}: {name[:60]}"))
+    return found
+
+
+def _functions_of(path, text):
+    if path.endswith((".cpp", ".hpp")):
+        return functions(text)
+    if path.endswith(".py"):
+        return [(node.lineno, node.end_lineno, node.name) for node in ast.walk(ast.parse(text))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return []
+
+
+def unfinished(tree):
+    """No note to oneself stays in the tree."""
+    words = r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b"
+    return [Finding(path, line, f"{match.group(0)}: do it, or write it down where work is planned")
+            for path, text in tree.items() for line, match in lines_matching(text, words)]
+
+
+def machine_paths(tree):
+    """Nothing depends on one machine's folders."""
+    pattern = r"(?<![\w.$}/])/(" + "root|home/[a-z]|work|farm" + r")\b/?"
+    return [Finding(path, line, f"{match.group(0)}: a path of one machine; derive it, or take it as an argument")
+            for path, text in tree.items() for line, match in lines_matching(text, pattern)]
+
+
+def pragma_once(tree):
+    """Headers start with #pragma once."""
+    return [Finding(path, 1, "starts with #pragma once") for path, text in cpp_files(tree)
+            if path.endswith(".hpp") and not text.startswith("#pragma once\n")]
+
+
+def opening_comment(tree):
+    """A header says first what problem it solves, what it does not do, and its invariant."""
+    return [Finding(path, 2, "open with a comment: the problem, what is not done here, the invariant")
+            for path, text in cpp_files(tree)
+            if path.endswith(".hpp") and not re.match(r"#pragma once\n\s*//", text)]
+
+
+def folder_readme(tree):
+    """Each folder says what lives there."""
+    folders = {path.rsplit("/", 1)[0] for path in tree if path.endswith((".cpp", ".hpp", ".py"))}
+    wanted = {folder for folder in folders if folder.count("/") == 1 and folder.startswith(("launcher/", "worker/", "test/"))}
+    wanted |= {folder.split("/")[0] for folder in folders} | {path.split("/")[0] for path in tree if path.startswith("third_party/")}
+    return [Finding(folder + "/README.md", 1, "is missing: what lives there, how data flows, what may not enter")
+            for folder in sorted(wanted) if folder + "/README.md" not in tree]
+
+
+def header_is_used(tree):
+    """A header nobody includes is dead, or its user forgot it."""
+    used = {header for _, text in cpp_files(tree) for _, header, _ in includes(text)}
+    used |= {f"{path.rsplit('/', 1)[0]}/{header}" for path, text in cpp_files(tree, "test") for _, header, _ in includes(text)}
+    return [Finding(path, 1, "no file includes this header: use it or remove it") for path, _ in cpp_files(tree)
+            if path.endswith(".hpp") and path not in used and not path.startswith("worker/include/")]
+
+
+ALL = (include_arrows, outside_headers, pure_core, banned_calls, file_length, function_length, unfinished, machine_paths,
+       pragma_once, opening_comment, folder_readme, header_is_used)

@@ -1,0 +1,58 @@
+// Names and manifests of checkpoints.
+#include <catch2/catch.hpp>
+
+#include "common/checkpoint/manifest.hpp"
+
+namespace sgd::checkpoint {
+
+TEST_CASE("a checkpoint's directory name reads back, and nothing else does") {
+  CHECK(directory_name(1200, 3) == "step-000000001200-gen-0003");
+  const auto parsed = parse_directory_name("step-000000001200-gen-0003");
+  REQUIRE(parsed);
+  CHECK(parsed->step == 1200);
+  CHECK(parsed->generation == 3);
+  CHECK(parse_directory_name(directory_name(9'999'999'999'999, 123456))->generation == 123456);
+  for (const char* name :
+       {"", "step-1200-gen-3", ".step-000000001200-gen-0003.part", "step-000000001200-gen-0003.part",
+        "step--00000001200-gen-0003", "step-000000001200-gen-", "step-000000001200",
+        "step-00000000120x-gen-0003", "step-99999999999999999999-gen-0001", "step-000000001200-gen-00003"})
+    CHECK_FALSE(parse_directory_name(name));
+}
+
+TEST_CASE("a manifest reads back") {
+  Manifest manifest;
+  manifest.step = 7;
+  manifest.epoch = 2;
+  manifest.generation = 4;
+  manifest.files = {{"model.safetensors", 123, 0xe3069283}, {"state.json", 0, 7}};
+  const auto parsed = parse_manifest(encode(manifest));
+  REQUIRE(parsed.ok());
+  CHECK(parsed.value().step == 7);
+  CHECK(parsed.value().epoch == 2);
+  CHECK(parsed.value().generation == 4);
+  REQUIRE(parsed.value().files.size() == 2);
+  CHECK(parsed.value().files[0].name == "model.safetensors");
+  CHECK(parsed.value().files[0].bytes == 123);
+  CHECK(parsed.value().files[0].crc32c == 0xe3069283);
+  CHECK(parsed.value().files[1].crc32c == 7);
+}
+
+TEST_CASE("a manifest that is torn, foreign or dangerous is refused") {
+  Manifest manifest;
+  manifest.files = {{"a", 1, 2}};
+  const std::string good = encode(manifest);
+  const auto with = [&good](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  for (const std::string& text :
+       {good.substr(0, good.size() / 2), std::string("[]"), std::string(), with("\"a\"", "\"../a\""),
+        with("\"a\"", "\"\""), with("\"a\"", "\".a\""), with("\"format\": 1", "\"format\": 2"),
+        with("00000002", "0000000g"), with("00000002", "2"), with("\"step\": 0", "\"step\": -1")})
+    CHECK_FALSE(parse_manifest(text).ok());
+  manifest.files = {{"a", 1, 2}, {"a", 1, 2}};
+  CHECK_FALSE(parse_manifest(encode(manifest)).ok());
+}
+
+}  // namespace sgd::checkpoint

@@ -1,0 +1,296 @@
+// What a user can do wrong in a job file, and the words that come back.
+
+#include <catch2/catch.hpp>
+
+#include "job_support.hpp"
+
+namespace sgd {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+struct Bad {
+  std::string text;
+  Lines lines;
+};
+
+void check_all(const std::vector<Bad>& rows) {
+  for (const Bad& row : rows) {
+    INFO(row.text);
+    const test::Loaded loaded = test::load_text(row.text);
+    CHECK(loaded.lines == row.lines);
+    CHECK_FALSE(loaded.result.job.has_value());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("job: all errors of a file appear at once") {
+  const char* text = R"({
+  "name": "x y",
+  "num_workrs": 2, "num_workers": 1.5,
+  "max_retries": 3,
+  "recovery": {"max_failures": -1, "backoff": {"first": "1 s"}},
+  "checkpoint": {"every": {"steps": 0}, "keep": {"latest": 2}},
+  "heartbeat": {"interval": "5s", "timeout": "5s"},
+  "placement": {"a": 1},
+  "training": {
+    "lr": 0.1, "epochs": "five", "batch_size": 0, "seed": 1, "seed": 2,
+    "model": {"type": "cn"}, "loss": "mes",
+    "dataset": {"type": "idx"},
+    "optimizer": {"type": "adam", "momentum": 0.9, "betas": [0.9, 1]},
+    "backend": "nccl", "gradient_clip": 1
+  },
+  "command": []
+}
+)";
+  CHECK(
+      test::load_text(text, {"training.shuffel=false"}).lines ==
+      Lines{
+          R"(job.json:2:11: error: "name" must be letters, digits, '.', '_' and '-', beginning with a letter or digit, got "x y")",
+          R"(job.json:3:3: error: unknown key "num_workrs"; did you mean "num_workers"?)",
+          R"(job.json:3:35: error: "num_workers" must be an integer, got 1.5)",
+          R"(job.json:4:3: error: unknown key "max_retries"; use "recovery.max_failures")",
+          R"(job.json:5:32: error: "recovery.max_failures" must not be negative; use "unlimited" for no limit)",
+          R"(job.json:5:57: error: "recovery.backoff.first" must be a duration such as "500ms", "10s" or "5m", got "1 s")",
+          R"(job.json:6:37: error: "checkpoint.every.steps" must be at least 1, got 0)",
+          R"(job.json:6:41: error: "checkpoint.keep" as an object is not supported yet)",
+          R"(job.json:7:46: error: "heartbeat.timeout" must be longer than "heartbeat.interval" ("5s"), got "5s")",
+          R"(job.json:8:3: error: "placement" is not supported yet)",
+          R"(job.json:10:5: error: unknown key "lr" in "training"; "lr" belongs in "training.optimizer")",
+          R"(job.json:10:26: error: "training.epochs" must be an integer, got "five")",
+          R"(job.json:10:48: error: "training.batch_size" must be at least 1, got 0)",
+          R"(job.json:10:62: error: duplicate key "seed"; first in line 10)",
+          R"(job.json:11:23: error: "training.model.type" must be "cnn", "linear" or "mlp", got "cn"; did you mean "cnn"?)",
+          R"(job.json:11:38: error: "training.loss" must be "cross_entropy" or "mse", got "mes"; did you mean "mse"?)",
+          R"(job.json:12:16: error: missing key "path" in "training.dataset")",
+          R"(job.json:13:35: error: unknown key "momentum" in "training.optimizer" of type "adam"; type "sgd" has it)",
+          R"(job.json:13:67: error: "training.optimizer.betas[1]" must be below 1, got 1)",
+          R"(job.json:14:16: error: "training.backend" "nccl" is not supported yet)",
+          R"(job.json:14:24: error: "training.gradient_clip" is not supported yet)",
+          R"(job.json:16:3: error: "training" and "command" exclude each other: remove one)",
+          R"(job.json:16:14: error: "command" must have at least 1 items, got 0)",
+          R"(--set training.shuffel: error: unknown key "shuffel" in "training"; did you mean "shuffle"?)",
+      });
+}
+
+TEST_CASE("job: not a job") {
+  check_all({
+      {"", {"job.json: error: the file is empty"}},
+      {"not json", {"job.json:1:1: error: not JSON: invalid literal"}},
+      {R"({"training": {"epochs": 5)",
+       {"job.json:1:26: error: not JSON: the file ends too early (truncated?)"}},
+      {"[]", {"job.json:1:1: error: the job must be an object, got an array"}},
+      {"{}", {R"(job.json:1:1: error: missing key "training" or "command")"}},
+      {std::string(100000, '['), {"job.json:1:65: error: nested deeper than 64 levels"}},
+      {R"({"command": ["true"], "training": 5})",
+       {R"(job.json:1:2: error: "training" and "command" exclude each other: remove one)",
+        R"(job.json:1:35: error: "training" must be an object, got 5)"}},
+  });
+}
+
+TEST_CASE("job: numbers of workers") {
+  const auto line = [](const std::string& workers) {
+    return test::load_text(R"({"command": ["true"], "num_workers": )" + workers + "}").lines;
+  };
+  CHECK(line("1").empty());
+  CHECK(line("65536").empty());
+  CHECK(line("0") == Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got 0)"});
+  CHECK(line("-2") == Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got -2)"});
+  CHECK(line("1000000") ==
+        Lines{R"(job.json:1:38: error: "num_workers" must be at most 65536, got 1000000)"});
+  CHECK(line("99999999999999999999") ==
+        Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1e+20)"});
+  CHECK(line("1.5") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1.5)"});
+  CHECK(line("\"2\"") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got "2")"});
+  CHECK(line("null") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got null)"});
+  CHECK(line("true") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got true)"});
+  CHECK(test::load_text(R"({"command": ["true"], "num_workers": 2, "min_workers": 3})").lines ==
+        Lines{R"(job.json:1:56: error: "min_workers" must be at most "num_workers" (2), got 3)"});
+}
+
+TEST_CASE("job: batch sizes") {
+  const auto load = [](const std::string& batch) {
+    return test::load_text(
+        R"({"num_workers": 2, "training": {"loss": "mse", "model": {"type": "linear"}, "dataset": {"type": "linear"})" +
+        batch + "}}");
+  };
+  CHECK(load(R"(, "batch_size": 2)").lines.empty());
+  CHECK(load(R"(, "batch_size_per_worker": 1)").lines.empty());
+  CHECK(
+      load(R"(, "batch_size": 1)").lines ==
+      Lines{
+          R"(job.json:1:122: error: "training.batch_size" must be at least "num_workers" (2), one sample for each worker; got 1)"});
+  CHECK(
+      load(R"(, "batch_size": 4, "batch_size_per_worker": 2)").lines ==
+      Lines{
+          R"(job.json:1:125: error: "batch_size" and "batch_size_per_worker" exclude each other: remove one)"});
+  CHECK(
+      load("").lines ==
+      Lines{
+          R"(job.json:1:32: error: missing key "batch_size" (of all workers) or "batch_size_per_worker" in "training")"});
+  const test::Loaded uneven = load(R"(, "batch_size": 21)");
+  CHECK(uneven.lines == Lines{"job.json:1:122: warning: Changing batch size from 21 to 20 to evenly "
+                              "distribute batches across 2 workers."});
+  REQUIRE(uneven.result.job.has_value());
+  CHECK(uneven.result.job->training->batch_size == 21);  // A resize divides the job's own value again.
+  CHECK(job::batch_size_per_rank(*uneven.result.job->training, 2) == 10);
+  CHECK(job::batch_size_per_rank(*uneven.result.job->training, 1) == 21);
+}
+
+TEST_CASE("job: unknown types have suggestions") {
+  const auto line = [](const std::string& training) {
+    const test::Loaded loaded = test::load_text(R"({"training": {"batch_size": 8, )" + training + "}}");
+    return loaded.lines;
+  };
+  CHECK(
+      line(R"("model": {"type": "mpl"}, "dataset": {"type": "idx", "path": "/d"})") ==
+      Lines{
+          R"(job.json:1:50: error: "training.model.type" must be "cnn", "linear" or "mlp", got "mpl"; did you mean "mlp"?)"});
+  CHECK(
+      line(R"("model": {"type": "cnn"}, "dataset": {"type": "idxx", "path": "/d"})") ==
+      Lines{
+          R"(job.json:1:78: error: "training.dataset.type" must be "idx" or "linear", got "idxx"; did you mean "idx"?)"});
+  CHECK(
+      line(R"("model": "cnn", "dataset": {"path": "/d"})") ==
+      Lines{R"(job.json:1:41: error: "training.model" must be an object such as {"type": "cnn"}, got "cnn")",
+            R"(job.json:1:59: error: missing key "type" in "training.dataset": "idx" or "linear")"});
+  CHECK(
+      line(
+          R"("model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "/d"}, "optimizer": {"type": "sdg"})") ==
+      Lines{
+          R"(job.json:1:122: error: "training.optimizer.type" must be "adam", "adamw" or "sgd", got "sdg"; did you mean "sgd"?)"});
+  CHECK(line(R"("model": {"type": 5}, "dataset": {"type": "idx", "path": ""})") ==
+        Lines{R"(job.json:1:50: error: "training.model.type" must be "cnn", "linear" or "mlp", got 5)",
+              R"(job.json:1:89: error: "training.dataset.path" must not be empty)"});
+  CHECK(
+      line(R"("dataset": {"type": "linear"}, "model": {"type": "linear"})") ==
+      Lines{
+          R"(job.json:1:14: error: "training.loss" must be "mse" with the data set "linear", whose targets are numbers; got "cross_entropy")"});
+}
+
+TEST_CASE("job: keys of other tools and of other places") {
+  struct Row {
+    const char* top;
+    const char* advice;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"max_restarts", R"(; use "recovery.max_failures")"},
+           {"num_replicas", R"(; use "num_workers")"},
+           {"nproc_per_node", R"(; use "num_workers")"},
+           {"use_gpu", R"(; use "training.device")"},
+           {"*batch_size", R"(; use "training.batch_size")"},
+           {"scheduler_step_freq", R"(; use "training.scheduler.frequency")"},
+           {"batch_size", R"(; "batch_size" belongs in "training")"},
+           {"grace", R"(; "grace" belongs in "stop")"},
+           {"betas", R"(; "betas" belongs in "training.optimizer")"},
+           {"chekpoint", R"(; did you mean "checkpoint"?)"},
+           {"type", ""},
+           {"quite_unknown", ""},
+           {"a\\nb\\u001b[31m", ""},
+       }) {
+    INFO(row.top);
+    const test::Loaded loaded =
+        test::load_text(R"({"command": ["true"], ")" + std::string(row.top) + R"(": 1})");
+    const std::string shown = std::string(row.top) == "a\\nb\\u001b[31m" ? R"(a\nb\u001b[31m)" : row.top;
+    CHECK(loaded.lines == Lines{"job.json:1:23: error: unknown key \"" + shown + "\"" + row.advice});
+  }
+  CHECK(test::load_text(test::training_job("", R"("num_workers": 2)"))
+            .lines.front()
+            .find(R"("num_workers" belongs at the top level)") != std::string::npos);
+}
+
+TEST_CASE("job: keys that are not built yet are refused by name") {
+  for (const char* key :
+       {"env", "workdir", "start", "placement", "placement_timeout", "plugins", "resume_from", "run_dir",
+        "environment", "callbacks", "report", "tune", "profiler"}) {
+    const test::Loaded loaded =
+        test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
+    CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
+  }
+  for (const char* key :
+       {"operator", "function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch", "loader",
+        "data_parallel", "gradient_clip", "gradient_accumulation", "on_nan"}) {
+    INFO(key);
+    const test::Loaded loaded = test::load_text(test::training_job("", "\n\"" + std::string(key) + "\": 1"));
+    CHECK(loaded.lines ==
+          Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});
+  }
+  CHECK(test::load_text(test::training_job("", "\n\"model\": {\"type\": \"cnn\", \"weights\": \"f\"}"))
+            .lines.size() == 2);
+  CHECK(
+      test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"groups\": []}")).lines ==
+      Lines{R"(job.json:2:30: error: "training.optimizer.groups" is not supported yet)"});
+  CHECK(test::load_text(R"({"command": ["true"], "per_worker": {"gpus": 1}})").lines ==
+        Lines{R"(job.json:1:46: error: "per_worker.gpus" is not supported yet above 0)"});
+}
+
+TEST_CASE("job: values of durations, checkpoints and failures") {
+  const auto line = [](const std::string& top) {
+    return test::load_text("{\"command\": [\"true\"],\n" + top + "}").lines;
+  };
+  CHECK(line(R"("checkpoint": {"every": {"steps": 100}, "keep": 1})").empty());
+  CHECK(line(R"("checkpoint": {"every": {"seconds": 0.5}})").empty());
+  CHECK(line(R"("checkpoint": {"every": "never"})").empty());
+  CHECK(
+      line(R"("checkpoint": {"every": "step"})") ==
+      Lines{
+          R"(job.json:2:25: error: "checkpoint.every" must be "epoch", "never", {"steps": N} or {"seconds": N}, got "step")"});
+  CHECK(line(R"("checkpoint": {"every": {"seconds": 0}})") ==
+        Lines{R"(job.json:2:37: error: "checkpoint.every.seconds" must be above 0, got 0)"});
+  CHECK(line(R"("checkpoint": {"every": {"steps": 1, "seconds": 1}})") ==
+        Lines{R"(job.json:2:38: error: unknown key "seconds" in "checkpoint.every")"});
+  CHECK(line(R"("checkpoint": {"keep": 0})") ==
+        Lines{R"(job.json:2:24: error: "checkpoint.keep" must be at least 1, got 0)"});
+  CHECK(line(R"("recovery": {"max_failures": "unlimited"})").empty());
+  CHECK(
+      line(R"("recovery": {"max_failures": "none"})") ==
+      Lines{
+          R"(job.json:2:30: error: "recovery.max_failures" must be an integer from 0, or "unlimited", got "none")"});
+  CHECK(line(R"("stop": {"grace": 30})") ==
+        Lines{R"(job.json:2:19: error: "stop.grace" must be a string, got 30)"});
+  CHECK(
+      line(R"("stop": {"grace": "30"})") ==
+      Lines{
+          R"(job.json:2:19: error: "stop.grace" must be a duration such as "500ms", "10s" or "5m", got "30")"});
+  CHECK(line(R"("stop": {"grace": "99999999h"})") ==
+        Lines{R"(job.json:2:19: error: "stop.grace" must be at most ten years, got "99999999h")"});
+  CHECK(line(R"("heartbeat": {"interval": "0s"})") ==
+        Lines{R"(job.json:2:27: error: "heartbeat.interval" must be above 0, got "0s")"});
+  CHECK(line(R"("stop": {"grace": ")" + std::string(100000, '1') + R"("})") ==
+        Lines{R"(job.json:2:19: error: "stop.grace" must have at most 32 bytes, got 100000)"});
+  CHECK(line(R"("name": "a\u0000b")") ==
+        Lines{R"(job.json:2:9: error: "name" must not contain a NUL character)"});
+}
+
+TEST_CASE("job: files that cannot be read") {
+  const test::TemporaryFolder folder;
+  const auto line = [&](const std::string& path) {
+    const job::LoadResult result = job::load_job_file(path, {});
+    CHECK_FALSE(result.job.has_value());
+    return test::lines_of(result.diagnostics, folder.path(""));
+  };
+  CHECK(line(folder.path("absent.json")) ==
+        Lines{"absent.json: error: cannot open: No such file or directory"});
+  CHECK(line("/") == Lines{"/: error: is a directory; name a job file"});
+  const std::string big = folder.write("big.json", "");
+  std::filesystem::resize_file(big, 100 << 20);
+  CHECK(line(big) == Lines{"big.json: error: the job file is larger than 1024 KiB"});
+  CHECK(line("/dev/zero") ==
+        Lines{"/dev/zero: error: the job file is larger than 1024 KiB"});  // Endless, and no size.
+  const std::string locked = folder.write("locked.json", "{}");
+  std::filesystem::permissions(locked, std::filesystem::perms::none);
+  if (!std::ifstream(locked)) {  // Root reads anything.
+    CHECK(line(locked) == Lines{"locked.json: error: cannot open: Permission denied"});
+  }
+}
+
+TEST_CASE("job: a job that does not fit the worker link is refused") {
+  std::string arguments = "\"true\"";
+  for (int i = 0; i < 500; ++i) arguments += ", \"" + std::string(100, 'x') + "\"";
+  const test::Loaded loaded = test::load_text("{\"command\": [" + arguments + "]}");
+  REQUIRE(loaded.lines.size() == 1);
+  CHECK(loaded.lines[0].find("bytes with its defaults; at most 49152") != std::string::npos);
+}
+
+}  // namespace sgd

@@ -1,0 +1,229 @@
+// From good job files, overrides and resolved jobs to typed values.
+
+#include <catch2/catch.hpp>
+
+#include "job_support.hpp"
+
+namespace sgd {
+namespace {
+
+using Lines = std::vector<std::string>;
+using namespace std::chrono_literals;
+
+/// What a resolved job turns into is itself.
+void check_resolved(const job::JobSpec& spec) {
+  const job::LoadResult again = job::load_resolved(spec.resolved);
+  CHECK(test::lines_of(again.diagnostics, "\n").size() <= 1);  // The batch-size warning at most.
+  REQUIRE(again.job.has_value());
+  CHECK(again.job->resolved == spec.resolved);
+}
+
+}  // namespace
+
+TEST_CASE("job: every file in configs/ is good") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(SGD_SOURCE_DIR "/configs")) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".json" || name == "job.schema.json") continue;
+    INFO(name);
+    ++files;
+    const job::LoadResult loaded = job::load_job_file(entry.path().string(), {});
+    CHECK(test::lines_of(loaded.diagnostics, "\n").empty());
+    REQUIRE(loaded.job.has_value());
+    check_resolved(*loaded.job);
+  }
+  CHECK(files >= 2);
+}
+
+TEST_CASE("job: the main job, typed") {
+  const job::LoadResult loaded = job::load_job_file(SGD_SOURCE_DIR "/configs/fashion_mnist.json", {});
+  REQUIRE(loaded.job.has_value());
+  const job::JobSpec& job = *loaded.job;
+  CHECK(job.name == "fashion-mnist-cnn");
+  CHECK(job.num_workers == 2);
+  CHECK(job.min_workers == 1);
+  CHECK(job.per_worker.cpus == 1);
+  CHECK(job.recovery.max_failures == 3);
+  CHECK(job.recovery.backoff.first == Duration(1s));
+  CHECK(job.recovery.backoff.attempts == 10);
+  CHECK(job.recovery.cooldown == Duration(10s));
+  CHECK(job.heartbeat.interval == Duration(500ms));
+  CHECK(job.heartbeat.stall_timeout == Duration(10min));
+  CHECK(job.stop.grace == Duration(30s));
+  CHECK(job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch);
+  CHECK(job.checkpoint.keep == 3);
+  CHECK(job.fork_server);
+  CHECK(job.command.empty());
+  REQUIRE(job.training.has_value());
+  const job::Training& training = *job.training;
+  CHECK(training.seed == 1);
+  CHECK(training.epochs == 5);
+  CHECK(training.batch_size == 128);
+  CHECK(training.shuffle);
+  CHECK(
+      training.model ==
+      nlohmann::json(
+          {{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}, {"init", "default"}}));
+  CHECK(training.dataset == nlohmann::json({{"type", "idx"}, {"path", "/usr/share/datasets/fashion-mnist"}}));
+  CHECK(training.optimizer.type == "sgd");
+  CHECK(training.optimizer.lr == 0.05);
+  CHECK(training.optimizer.momentum == 0.9);
+  REQUIRE(training.scheduler.has_value());
+  CHECK(training.scheduler->step_size == 2);
+  CHECK(training.scheduler->gamma == 0.5);
+  CHECK(training.scheduler->frequency == "epoch");
+  CHECK(job.dataset_place.line == 12);
+}
+
+TEST_CASE("job: defaults by kind") {
+  const test::Loaded training = test::load_text(test::training_job());
+  REQUIRE(training.result.job.has_value());
+  CHECK(training.result.job->recovery.max_failures == 3);
+  CHECK(training.result.job->name == "job");  // The file's name.
+  CHECK_FALSE(training.result.job->training->scheduler.has_value());
+  CHECK(training.result.job->training->model ==
+        nlohmann::json({{"type", "linear"}, {"inputs", 1}, {"outputs", 1}, {"init", "default"}}));
+  check_resolved(*training.result.job);
+  const test::Loaded command = test::load_text(R"({"command": ["python3", "train.py"]})");
+  REQUIRE(command.result.job.has_value());
+  CHECK(command.result.job->recovery.max_failures == 0);
+  check_resolved(*command.result.job);
+  const test::Loaded unlimited =
+      test::load_text(R"({"command": ["true"], "recovery": {"max_failures": "unlimited"}})");
+  REQUIRE(unlimited.result.job.has_value());
+  CHECK(unlimited.result.job->recovery.max_failures == job::kUnlimited);
+  check_resolved(*unlimited.result.job);
+}
+
+TEST_CASE("job: optimizers have their own defaults") {
+  const auto optimizer = [](const char* text) {
+    const test::Loaded loaded =
+        test::load_text(test::training_job("", R"("optimizer": )" + std::string(text)));
+    REQUIRE(loaded.result.job.has_value());
+    check_resolved(*loaded.result.job);
+    return loaded.result.job->training->optimizer;
+  };
+  CHECK(optimizer(R"({"type": "sgd"})").lr == 0.01);
+  CHECK(optimizer(R"({"type": "adam"})").lr == 0.001);
+  CHECK(optimizer(R"({"type": "adam"})").weight_decay == 0);
+  CHECK(optimizer(R"({"type": "adamw"})").weight_decay == 0.01);
+  const job::Optimizer adam = optimizer(R"({"type": "adam", "betas": [0.5, 0.99], "eps": 1e-6})");
+  CHECK(adam.beta1 == 0.5);
+  CHECK(adam.beta2 == 0.99);
+  CHECK(adam.eps == 1e-6);
+  CHECK(optimizer(R"({"type": "sgd", "nesterov": true, "momentum": 0.9})").nesterov);
+  CHECK(
+      test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"nesterov\": true}"))
+          .lines ==
+      Lines{R"(job.json:2:42: error: "training.optimizer.nesterov" needs momentum above 0 and dampening 0)"});
+}
+
+TEST_CASE("job: overrides have the schema's types") {
+  const auto load = [](const std::vector<std::string>& sets) {
+    const job::LoadResult loaded =
+        job::load_job_file(SGD_SOURCE_DIR "/configs/fashion_mnist.json", test::overrides(sets));
+    REQUIRE(loaded.job.has_value());
+    check_resolved(*loaded.job);
+    return *loaded.job;
+  };
+  CHECK(load({"name=1e3"}).name == "1e3");
+  CHECK(load({"name=\"quoted\""}).name == "quoted");
+  CHECK(load({"training.optimizer.lr=1e-3"}).training->optimizer.lr == 1e-3);
+  CHECK(load({"training.epochs=7", "training.epochs=8"}).training->epochs == 8);
+  CHECK(load({"stop.grace=5m"}).stop.grace == Duration(5min));
+  CHECK(load({"recovery.max_failures=unlimited"}).recovery.max_failures == job::kUnlimited);
+  CHECK(load({"recovery.max_failures=5"}).recovery.max_failures == 5);
+  CHECK(load({"checkpoint.every={\"steps\": 10}"}).checkpoint.steps == 10);
+  CHECK(load({"checkpoint.every=never"}).checkpoint.every == job::CheckpointPolicy::Every::kNever);
+  CHECK(load({"training.model={\"type\":\"mlp\"}"}).training->model["hidden"] == nlohmann::json({256, 128}));
+  CHECK(load({"training.model={\"type\":\"mlp\"}", "training.model.hidden=[32]"}).training->model["hidden"] ==
+        nlohmann::json({32}));
+  CHECK(load({"training.shuffle=false"}).training->shuffle == false);
+  CHECK(load({"training.model.init=zeros"}).training->model["init"] == "zeros");
+  CHECK(load({"per_worker.cpus=2"}).per_worker.cpus == 2);
+}
+
+TEST_CASE("job: an override creates what is not in the file") {
+  const test::Loaded loaded =
+      test::load_text(test::training_job(), {"training.optimizer.lr=0.5", "recovery.backoff.first=2s"});
+  CHECK(loaded.lines.empty());
+  REQUIRE(loaded.result.job.has_value());
+  CHECK(loaded.result.job->training->optimizer.type == "sgd");
+  CHECK(loaded.result.job->training->optimizer.lr == 0.5);
+  CHECK(loaded.result.job->recovery.backoff.first == Duration(2s));
+}
+
+TEST_CASE("job: errors of overrides stand under their own names") {
+  const auto lines = [](const std::vector<std::string>& sets) {
+    return test::load_text("{\"num_workers\": 2, \"command\": [\"true\"]}", sets).lines;
+  };
+  CHECK(lines({"num_workers=0"}) ==
+        Lines{R"(--set num_workers: error: "num_workers" must be at least 1, got 0)"});
+  CHECK(lines({"num_workers="}) ==
+        Lines{R"(--set num_workers: error: "num_workers" must be an integer, got "")"});
+  CHECK(lines({"num_workers=two"}) ==
+        Lines{R"(--set num_workers: error: "num_workers" must be an integer, got "two")"});
+  CHECK(lines({"num_workers.x=1"}) == Lines{R"(--set num_workers.x: error: "num_workers" is not an object)"});
+  CHECK(
+      lines({"stop..grace=1s"}) ==
+      Lines{
+          "--set stop..grace: error: the path must be keys with dots between them, such as training.epochs"});
+  CHECK(lines({"=1"}) ==
+        Lines{"--set : error: the path must be keys with dots between them, such as training.epochs"});
+  CHECK(lines({"stop={\"grace\": \"1s\""}) ==
+        Lines{"--set stop: error: not JSON: the file ends too early (truncated?) (character 15)"});
+  CHECK(
+      lines({"stop={\"grace\": \"1\", \"a\": 1}"}) ==
+      Lines{R"(--set stop: error: unknown key "a" in "stop")",
+            R"(--set stop: error: "stop.grace" must be a duration such as "500ms", "10s" or "5m", got "1")"});
+  CHECK(lines({"name=\xff"}) == Lines{"--set name: error: \"name\" must be UTF-8, got \"\xef\xbf\xbd\""});
+  CHECK(lines({"min_workers=3"}) ==
+        Lines{R"(--set min_workers: error: "min_workers" must be at most "num_workers" (2), got 3)"});
+}
+
+TEST_CASE("job: relative paths start at the job file") {
+  const test::TemporaryFolder folder;
+  const std::string text =
+      R"({"training": {"batch_size": 8, "model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "PATH"}}})";
+  const auto path_of = [&](const std::string& path) {
+    std::string job = text;
+    job.replace(job.find("PATH"), 4, path);
+    const job::LoadResult loaded = job::load_job_file(folder.write("sub/job.json", job), {});
+    REQUIRE(loaded.job.has_value());
+    check_resolved(*loaded.job);
+    return loaded.job->training->dataset["path"].get<std::string>();
+  };
+  CHECK(path_of("data") == folder.path("sub/data"));
+  CHECK(path_of("../data/") == folder.path("data"));
+  CHECK(path_of("./a/../b") == folder.path("sub/b"));
+  CHECK(path_of("/abs/x") == "/abs/x");
+  CHECK(path_of(".") == folder.path("sub"));
+}
+
+TEST_CASE("job: commands from the command line") {
+  job::LoadResult loaded =
+      job::load_command_job({"/usr/bin/my prog.py", "--set", "a b"}, test::overrides({"num_workers=4"}));
+  REQUIRE(loaded.job.has_value());
+  CHECK(loaded.job->command == std::vector<std::string>{"/usr/bin/my prog.py", "--set", "a b"});
+  CHECK(loaded.job->name == "my-prog.py");
+  CHECK(loaded.job->num_workers == 4);
+  CHECK_FALSE(loaded.job->training.has_value());
+  check_resolved(*loaded.job);
+  CHECK(job::load_command_job({"***"}, {}).job->name == "job");
+  CHECK(test::lines_of(job::load_command_job({}, {}).diagnostics, "\n") ==
+        Lines{R"(command line: error: "command" must have at least 1 items, got 0)"});
+  CHECK(test::lines_of(job::load_command_job({"echo", "\xff"}, {}).diagnostics, "\n") ==
+        Lines{"command line: error: \"command[1]\" must be UTF-8, got \"\xef\xbf\xbd\""});
+  CHECK(test::lines_of(job::load_command_job({"true"}, test::overrides({"training={}"})).diagnostics, "\n")
+            .size() >= 1);
+}
+
+TEST_CASE("job: comments and $schema") {
+  const test::Loaded loaded =
+      test::load_text("// A job.\n{\"$schema\": \"job.schema.json\", \"command\": [\"true\"] // Nothing.\n}");
+  CHECK(loaded.lines.empty());
+  REQUIRE(loaded.result.job.has_value());
+  CHECK_FALSE(loaded.result.job->resolved.contains("$schema"));
+}
+
+}  // namespace sgd

@@ -1,0 +1,342 @@
+// Every alternative of every protocol, as it travels: the text is the contract with other
+// programs and other versions, and reading it back must give the same message.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "common/messages/cluster.hpp"
+#include "common/messages/fork_server.hpp"
+#include "common/messages/frame.hpp"
+#include "common/messages/keeper.hpp"
+#include "common/messages/link.hpp"
+
+namespace sgd {
+namespace {
+
+using nlohmann::json;
+
+/// The JSON text of a keeper frame.
+std::string unframed(const std::string& bytes) {
+  FrameReader reader;
+  reader.append(bytes);
+  auto frame = reader.next();
+  REQUIRE(frame.ok());
+  REQUIRE(frame.value().has_value());
+  CHECK(frame.value()->kind == FrameKind::kJson);
+  return frame.value()->bytes;
+}
+
+template <class Variant>
+struct Case {
+  Variant message;
+  const char* text;
+};
+
+/// `text_of` gives the JSON text of an encoded message; `decode` reads that text.
+template <class Variant, class TextOf, class Decode>
+void check_cases(const std::vector<Case<Variant>>& cases, TextOf text_of, Decode decode) {
+  std::vector<bool> seen(std::variant_size_v<Variant>);
+  for (const auto& [message, expected] : cases) {
+    INFO(expected);
+    seen[message.index()] = true;
+    const std::string text = text_of(message);
+    CHECK(json::parse(text) == json::parse(expected));
+    const auto back = decode(text);
+    REQUIRE(back.ok());
+    CHECK(back.value().index() == message.index());
+    CHECK(text_of(back.value()) == text);
+  }
+  CHECK(std::find(seen.begin(), seen.end(), false) == seen.end());
+}
+
+}  // namespace
+
+TEST_CASE("link: worker to agent") {
+  using namespace link;
+  const std::vector<Case<FromWorker>> cases{
+      {Hello{"secret", 7, 2, "0.1"},
+       R"({"type":"hello","token":"secret","pid":7,"protocol":2,"version":"0.1"})"},
+      {Ready{12, 3, "memory"}, R"({"type":"ready","step":12,"epoch":3,"source":"memory"})"},
+      {FirstStep{13}, R"({"type":"first_step","step":13})"},
+      {Heartbeat{5, 1, "train", 0.5, 100.5},
+       R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5})"},
+      {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},
+       R"({"type":"report","key":{"epoch":2,"phase":"validate","batch":4,"sequence":6},"step":9,
+           "metrics":{"val_loss":0.25}})"},
+      {CheckpointSaved{"checkpoints/x", 10, 1, 99, 0.5, 1.5},
+       R"({"type":"checkpoint","path":"checkpoints/x","step":10,"epoch":1,"bytes":99,"stall_s":0.5,"write_s":1.5})"},
+      {ExchangePut{"gloo", {1, 2}}, R"({"type":"exchange","key":"gloo","value":[1,2]})"},
+      {Failed{"bad label", "#0"}, R"({"type":"failed","message":"bad label","backtrace":"#0"})"},
+      {ResultMade{"r"}, R"({"type":"result","value":"r"})"},
+      {Unknown{"novelty"}, R"({"type":"novelty"})"},
+  };
+  check_cases(
+      cases, [](const FromWorker& message) { return encode(message); },
+      [](const std::string& line) { return decode_from_worker(line); });
+}
+
+TEST_CASE("link: agent to worker") {
+  using namespace link;
+  Assignment assignment{"run-1", 3, 1, 1, 2, 2, 4, 5, "10.0.0.1", "/runs/1", "/c", 6, {{"name", "x"}}};
+  const std::vector<Case<ToWorker>> cases{
+      {assignment,
+       R"({"type":"assignment","run":"run-1","generation":3,"rank":1,"local_rank":1,"world_size":2,
+           "local_world_size":2,"node_rank":4,"node_count":5,"bind_address":"10.0.0.1","run_dir":"/runs/1",
+           "resume_from":"/c","cpus":6,"config":{"name":"x"}})"},
+      {ExchangeValue{"k", 1, 2, nullptr}, R"({"type":"exchange","key":"k","rank":1,"count":2,"value":null})"},
+      {Abort{4}, R"({"type":"abort","generation":4})"},
+      {Stop{2.5, false}, R"({"type":"stop","deadline_s":2.5,"checkpoint":false})"},
+      {StopAtEpoch{}, R"({"type":"stop_at_epoch"})"},
+      {Unknown{"novelty"}, R"({"type":"novelty"})"},
+  };
+  check_cases(
+      cases, [](const ToWorker& message) { return encode(message); },
+      [](const std::string& line) { return decode_to_worker(line); });
+  CHECK(encode(ToWorker(StopAtEpoch{})) == "{\"type\":\"stop_at_epoch\"}\n");
+}
+
+TEST_CASE("keeper") {
+  using namespace keeper;
+  const std::vector<Case<ToKeeper>> down{
+      {StartForkServer{{"w", "--x"}, {{"a", 1}}, "/l"},
+       R"({"type":"start_fork_server","argv":["w","--x"],"job":{"a":1},"log_path":"/l"})"},
+      {Spawn{2, 1, true, {"true"}, {{"A", "b"}}, "/w", {0, 3}, 4, "/l"},
+       R"({"type":"spawn","generation":2,"rank":1,"fork_server":true,"argv":["true"],"env":{"A":"b"},
+           "workdir":"/w","cpus":[0,3],"threads":4,"log_path":"/l"})"},
+      {Signal{2, 1, 15}, R"({"type":"signal","generation":2,"rank":1,"signal":15})"},
+      {Clear{2}, R"({"type":"clear","generation":2})"},
+      {Close{}, R"({"type":"close"})"},
+      {OutputAck{4096}, R"({"type":"output_ack","bytes":4096})"},
+  };
+  check_cases(
+      down, [](const ToKeeper& message) { return unframed(encode(message)); },
+      [](const std::string& text) { return decode_to_keeper(text); });
+  const std::vector<Case<FromKeeper>> up{
+      {Started{5}, R"({"type":"started","pid":5})"},
+      {ForkServerReady{5, 0.5, 2, false},
+       R"({"type":"fork_server_ready","pid":5,"start_s":0.5,"threads":2,"can_fork":false})"},
+      {ForkServerFailed{2, 9, "m"},
+       R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
+      {Spawned{1, 2, 3}, R"({"type":"spawned","generation":1,"rank":2,"pid":3})"},
+      {SpawnFailed{1, 2, 13, "m"},
+       R"({"type":"spawn_failed","generation":1,"rank":2,"error":13,"message":"m"})"},
+      {Exited{1, 2, 3, 4, 5, true, 6, {"last"}},
+       R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
+           "sequence":6,"tail":["last"]})"},
+      {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
+      {OutputDropped{1, 2, 3, "slow"},
+       R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
+  };
+  check_cases(
+      up, [](const FromKeeper& message) { return unframed(encode(message)); },
+      [](const std::string& text) { return decode_from_keeper(text); });
+}
+
+TEST_CASE("fork server") {
+  using namespace fork_server;
+  const std::vector<Case<ToForkServer>> down{
+      {Prepare{{{"name", "x"}}}, R"({"type":"prepare","job":{"name":"x"}})"},
+      {Fork{1, 2, 3, {{"SGD_TOKEN", "t"}}, {4}, 5},
+       R"({"type":"fork","generation":1,"rank":2,"keeper_pid":3,"env":{"SGD_TOKEN":"t"},"cpus":[4],"threads":5})"},
+  };
+  check_cases(
+      down, [](const ToForkServer& message) { return encode(message); },
+      [](const std::string& text) { return decode_to_fork_server(text); });
+  const std::vector<Case<FromForkServer>> up{
+      {Prepared{2}, R"({"type":"prepared","threads":2})"},
+      {PrepareFailed{3, "m"}, R"({"type":"prepare_failed","exit_code":3,"message":"m"})"},
+      {Forked{1, 2, 3}, R"({"type":"forked","generation":1,"rank":2,"pid":3})"},
+      {ForkFailed{1, 2, 11, "m"},
+       R"({"type":"fork_failed","generation":1,"rank":2,"error":11,"message":"m"})"},
+  };
+  check_cases(
+      up, [](const FromForkServer& message) { return encode(message); },
+      [](const std::string& text) { return decode_from_fork_server(text); });
+}
+
+TEST_CASE("cluster: coordinator to agent") {
+  using namespace cluster;
+  DesiredRun desired{"r",  2,    Want::kStop, {{0, 0}, {3, 1}}, 4, 1, 2, "host", 29500, 1,
+                     "/c", 30.5, "/d",        {{"a", 1}}};
+  const std::vector<Case<ToAgent>> cases{
+      {desired,
+       R"({"type":"desired_run","run":"r","generation":2,"want":"stop",
+           "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
+           "master_address":"host","master_port":29500,"restart_count":1,"resume_from":"/c","stop_grace_s":30.5,
+           "run_dir":"/d","job":{"a":1}})"},
+      {ExchangeDone{"r", 2, "k", {1, "two"}},
+       R"({"type":"exchange_done","run":"r","generation":2,"key":"k","values":[1,"two"]})"},
+      {FactAck{18446744073709551615u, 9},
+       R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
+  };
+  check_cases(
+      cases, [](const ToAgent& message) { return encode(message); },
+      [](const std::string& text) { return decode_to_agent(text); });
+  for (const Want want : {Want::kRun, Want::kStop, Want::kClear, Want::kGone}) {
+    desired.want = want;
+    const auto back = decode_to_agent(encode(ToAgent(desired)));
+    REQUIRE(back.ok());
+    CHECK(std::get<DesiredRun>(back.value()).want == want);
+  }
+}
+
+TEST_CASE("cluster: agent to coordinator") {
+  using namespace cluster;
+  const std::vector<Case<FromAgent>> cases{
+      {NodeState{"n", 5, "a", 2, 4},
+       R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4})"},
+      {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},
+       R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,
+           "body":{"type":"keeper_lost","signal":9,"message":"m"}})"},
+      {ExchangePut{"r", 1, 2, "k", "v"},
+       R"({"type":"exchange_put","run":"r","generation":1,"rank":2,"key":"k","value":"v"})"},
+      {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5}},
+       R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
+           "phase":"train","loss":0.5,"samples_per_s":2.5}})"},
+  };
+  check_cases(
+      cases, [](const FromAgent& message) { return encode(message); },
+      [](const std::string& text) { return decode_from_agent(text); });
+}
+
+TEST_CASE("cluster: bodies of facts") {
+  using namespace cluster;
+  const std::vector<Case<FactBody>> cases{
+      {WorkerStarted{1, 2}, R"({"type":"worker_started","rank":1,"pid":2})"},
+      {WorkerReady{1, 2, "disk"}, R"({"type":"worker_ready","rank":1,"step":2,"source":"disk"})"},
+      {WorkerFirstStep{1, 2}, R"({"type":"worker_first_step","rank":1,"step":2})"},
+      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}},
+       R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
+           "caused_by_agent":true,"message":"m","tail":["t"]})"},
+      {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},
+      {ForkServerFailed{2, 9, "m"},
+       R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
+      {KeeperLost{9, "m"}, R"({"type":"keeper_lost","signal":9,"message":"m"})"},
+      {Report{1, {{2, "train", 3, 4}, 5, {{"train_loss", 0.5}}}},
+       R"({"type":"report","rank":1,"report":{"type":"report","key":{"epoch":2,"phase":"train","batch":3,"sequence":4},
+           "step":5,"metrics":{"train_loss":0.5}}})"},
+      {CheckpointSaved{{"p", 1, 2, 3, 0.5, 1.5}},
+       R"({"type":"checkpoint_saved","checkpoint":{"type":"checkpoint","path":"p","step":1,"epoch":2,"bytes":3,
+           "stall_s":0.5,"write_s":1.5}})"},
+      {ResultMade{1, 2}, R"({"type":"result_made","rank":1,"value":2})"},
+      {Cleared{3}, R"({"type":"cleared","killed":3})"},
+  };
+  check_cases(
+      cases,
+      [](const FactBody& body) {
+        return json::parse(encode(FromAgent(Fact{1, 2, "r", 3, body})))["body"].dump();
+      },
+      [](const std::string& text) -> Result<FactBody> {
+        json fact{{"type", "fact"}, {"incarnation", 1}, {"sequence", 2}, {"run", "r"}, {"generation", 3}};
+        fact["body"] = json::parse(text);
+        auto decoded = decode_from_agent(fact.dump());
+        if (!decoded.ok()) return decoded.error();
+        return std::get<Fact>(decoded.value()).body;
+      });
+}
+
+TEST_CASE("messages: unknown fields are ignored, missing ones take the default") {
+  const auto decoded =
+      link::decode_from_worker(R"({"type":"hello","token":"t","colour":"red","deep":{"a":[1]}})");
+  REQUIRE(decoded.ok());
+  const auto& hello = std::get<link::Hello>(decoded.value());
+  CHECK(hello.token == "t");
+  CHECK(hello.protocol == link::kProtocol);
+  CHECK(hello.version.empty());
+}
+
+TEST_CASE("messages: errors in words") {
+  struct Bad {
+    const char* line;
+    const char* error;
+  };
+  for (const Bad& bad : std::vector<Bad>{
+           {"", "message is not JSON"},
+           {"{", "message is not JSON"},
+           {"[1]", "message must be an object, got an array"},
+           {"{}", "\"type\" is missing"},
+           {R"({"type":5})", "\"type\" must be a string, got an integer"},
+           {R"({"type":"hello"})", "hello: \"token\" is missing"},
+           {R"({"type":"hello","token":null})", "hello: \"token\" must be a string, got null"},
+           {R"({"type":"hello","token":"t","pid":"7"})", "hello: \"pid\" must be an integer, got a string"},
+           {R"({"type":"hello","token":"t","pid":7.5})", "hello: \"pid\" must be an integer, got a number"},
+           {R"({"type":"hello","token":"t","pid":99999999999})",
+            "hello: \"pid\" is out of range: 99999999999"},
+           {R"({"type":"heartbeat","loss":"low"})", "heartbeat: \"loss\" must be a number, got a string"},
+           {R"({"type":"report","metrics":{}})", "report: \"key\" is missing"},
+           {R"({"type":"report","key":{"epoch":1}})", "report: key: \"phase\" is missing"},
+           {R"({"type":"report","key":{"epoch":1,"phase":"train"},"metrics":3})",
+            "report: \"metrics\" must be an object, got an integer"},
+           {R"({"type":"exchange"})", "exchange: \"key\" is missing"},
+       }) {
+    INFO(bad.line);
+    const auto decoded = link::decode_from_worker(bad.line);
+    REQUIRE_FALSE(decoded.ok());
+    CHECK(decoded.error().message == bad.error);
+  }
+  CHECK(link::decode_to_worker(R"({"type":"assignment","run":"r","generation":-1})").error().message ==
+        "assignment: \"generation\" is out of range: -1");
+  CHECK(keeper::decode_to_keeper(R"({"type":"novelty"})").error().message ==
+        "message: unknown type \"novelty\"");
+  CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"cpus":[0,"x"]})")
+            .error()
+            .message == "message: spawn: \"cpus[1]\" must be an integer, got a string");
+  CHECK(
+      keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"env":{"A":1}})").error().message ==
+      "message: spawn: \"env.A\" must be a string, got an integer");
+  CHECK(cluster::decode_to_agent(R"({"type":"desired_run","run":"r","generation":1,"want":"fly"})")
+            .error()
+            .message == "message: desired_run: \"want\" has the unknown value \"fly\"");
+}
+
+TEST_CASE("messages: what is not finite arrives as NaN") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  link::Report report;
+  report.key = {1, "train", 0, 0};
+  report.metrics = {{"train_loss", nan}, {"last_train_loss", infinity}, {"samples_per_s", 5}};
+  const auto decoded = link::decode_from_worker(encode(link::FromWorker(report)));
+  REQUIRE(decoded.ok());
+  const json& metrics = std::get<link::Report>(decoded.value()).metrics;
+  CHECK(std::isnan(metrics["train_loss"].get<double>()));
+  CHECK(std::isnan(metrics["last_train_loss"].get<double>()));
+  CHECK(metrics["samples_per_s"] == 5);
+  const auto beat =
+      link::decode_from_worker(encode(link::FromWorker(link::Heartbeat{1, 1, "train", nan, 0})));
+  REQUIRE(beat.ok());
+  CHECK(std::isnan(std::get<link::Heartbeat>(beat.value()).loss));
+}
+
+TEST_CASE("messages: bytes that are no UTF-8 do not stop a message") {
+  const std::string line = encode(link::FromWorker(link::Failed{"bad \xff byte", ""}));
+  const auto decoded = link::decode_from_worker(line);
+  REQUIRE(decoded.ok());
+  CHECK(std::get<link::Failed>(decoded.value()).message == "bad \xef\xbf\xbd byte");
+}
+
+TEST_CASE("messages: nesting is bounded before anything is built") {
+  for (const char bracket : {'[', '{'}) {
+    const std::string opening = bracket == '[' ? "[" : "{\"a\":";
+    std::string bomb = R"({"type":"result","value":)";
+    for (int i = 0; i < 10000; ++i) bomb += opening;
+    CHECK(link::decode_from_worker(bomb).error().message == "message is nested deeper than 65 levels");
+  }
+  std::string bomb(100000, '[');
+  CHECK(keeper::decode_to_keeper(bomb).error().message == "message is nested deeper than 80 levels");
+  // Brackets in strings are text.
+  CHECK(link::decode_from_worker(R"({"type":"result","value":"\")" + std::string(1000, '[') + R"("})").ok());
+}
+
+TEST_CASE("link: a line over the limit is refused, a failure is shortened to fit") {
+  const std::string long_text(link::kLineBytesMax, 'x');
+  CHECK_FALSE(link::decode_from_worker(R"({"type":"result","value":")" + long_text + "\"}").ok());
+  const std::string line =
+      encode(link::FromWorker(link::Failed{"cause" + long_text, std::string(100000, '\x01')}));
+  CHECK(line.size() <= link::kLineBytesMax);
+  const auto decoded = link::decode_from_worker(std::string_view(line).substr(0, line.size() - 1));
+  REQUIRE(decoded.ok());
+  CHECK(std::get<link::Failed>(decoded.value()).message.substr(0, 6) == "causex");
+}
+
+}  // namespace sgd

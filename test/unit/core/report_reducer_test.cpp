@@ -1,0 +1,86 @@
+#include "launcher/core/report_reducer.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace sgd;
+using core::ReportReducer;
+using nlohmann::json;
+
+namespace {
+
+link::ReportKey key(int epoch, const char* phase = "train", std::int64_t batch = 0) { return {epoch, phase, batch, 0}; }
+
+}  // namespace
+
+TEST_CASE("reduction: num_samples is summed, other numbers are the unweighted mean that ignores NaN") {
+  const auto reduced = core::reduce_metrics({
+      json{{"epoch", 1}, {"num_samples", 10}, {"train_loss", 1.0}, {"nan_once", nullptr}, {"text", "zero"}, {"only_zero", 4}},
+      json{{"epoch", 1}, {"num_samples", 30}, {"train_loss", 2.0}, {"nan_once", 6.0}, {"text", "one"}, {"only_one", 5}},
+  });
+  CHECK(reduced.at("num_samples") == 40);
+  CHECK(reduced.at("train_loss") == 1.5);
+  CHECK(reduced.at("nan_once") == 6.0);
+  CHECK(reduced.at("text") == "zero");
+  CHECK(reduced.at("only_zero") == 4.0);
+  CHECK_FALSE(reduced.contains("only_one"));
+  CHECK(reduced.at("epoch").is_number_float());
+}
+
+TEST_CASE("reduction: a rank without num_samples makes the sum NaN, all NaN stays NaN") {
+  const auto reduced = core::reduce_metrics({json{{"num_samples", 10}, {"loss", nullptr}}, json{{"loss", nullptr}}});
+  CHECK(reduced.at("num_samples").is_null());
+  CHECK(reduced.at("loss").is_null());
+}
+
+TEST_CASE("reduction: RaySGD's keys come in its order, the others after them by name") {
+  const auto reduced = core::reduce_metrics(
+      {json{{"aaa", 1}, {"val_accuracy", 1}, {"train_loss", 1}, {"num_samples", 1}, {"batch_count", 1}, {"epoch", 1}}});
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : reduced.items()) keys.push_back(name);
+  CHECK(keys == std::vector<std::string>{"epoch", "batch_count", "num_samples", "train_loss", "val_accuracy", "aaa"});
+}
+
+TEST_CASE("a line is made when the last rank has reported") {
+  ReportReducer reducer;
+  reducer.reset(2);
+  CHECK_FALSE(reducer.add(0, key(1), json{{"x", 1}}).value().has_value());
+  CHECK_FALSE(reducer.add(0, key(1, "validate"), json{{"x", 2}}).value().has_value());
+  const auto line = reducer.add(1, key(1), json{{"x", 3}});
+  REQUIRE(line.value().has_value());
+  CHECK(line.value()->metrics.at("x") == 2.0);
+}
+
+TEST_CASE("after a restart a report that was written before is dropped and counted, a newer one is taken") {
+  ReportReducer reducer;
+  reducer.reset(1);
+  REQUIRE(reducer.add(0, key(2), json{{"x", 1}}).value().has_value());
+  reducer.reset(1);
+  CHECK_FALSE(reducer.add(0, key(2), json{{"x", 1}}).value().has_value());
+  CHECK(reducer.dropped() == 1);
+  CHECK(reducer.add(0, key(2, "validate"), json{{"x", 1}}).value().has_value());
+}
+
+TEST_CASE("ranks that report different keys are named") {
+  ReportReducer reducer;
+  reducer.reset(2);
+  (void)reducer.add(0, key(1), json::object());
+  const auto line = reducer.add(1, key(2), json::object());
+  REQUIRE_FALSE(line.ok());
+  CHECK(line.error().message == "ranks report different keys: rank 0 epoch 1 train batch 0, rank 1 epoch 2 train batch 0");
+}
+
+TEST_CASE("a rank that runs far ahead is stopped by a limit") {
+  ReportReducer reducer;
+  reducer.reset(2);
+  for (std::size_t index = 0; index < ReportReducer::kPendingMax; ++index)
+    REQUIRE(reducer.add(0, key(1, "train", static_cast<std::int64_t>(index)), json::object()).ok());
+  CHECK_FALSE(reducer.add(0, key(2), json::object()).ok());
+}
+
+TEST_CASE("reports that are no objects or of no rank are errors") {
+  ReportReducer reducer;
+  reducer.reset(1);
+  CHECK_FALSE(reducer.add(0, key(1), json(3)).ok());
+  CHECK_FALSE(reducer.add(1, key(1), json::object()).ok());
+  CHECK_FALSE(reducer.add(-1, key(1), json::object()).ok());
+}

@@ -1,0 +1,94 @@
+#include "launcher/cli/command_line.hpp"
+
+#include <cstdlib>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/cli/run_options.hpp"
+
+using namespace sgd;
+
+namespace {
+
+struct Parsed {
+  cli::RunOptions options;
+  std::vector<std::string> errors;
+};
+
+Parsed parse(const std::vector<std::string>& words) {
+  Diagnostics diagnostics;
+  Parsed parsed;
+  parsed.options = cli::parse_run_options(words, diagnostics);
+  for (const Diagnostic& item : diagnostics.items) parsed.errors.push_back(item.text());
+  return parsed;
+}
+
+std::vector<std::string> sets_of(const Parsed& parsed) {
+  std::vector<std::string> texts;
+  for (const auto& set : parsed.options.overrides.sets) texts.push_back(set.path + "=" + set.value);
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("options stand before and after a job file, in every spelling") {
+  const Parsed parsed = parse({"-n", "2", "job.json", "--set", "training.lr=0.1", "--run_dir=/r", "-n4"});
+  CHECK(parsed.errors.empty());
+  CHECK(parsed.options.job_file == "job.json");
+  CHECK(parsed.options.run_dir == "/r");
+  CHECK(sets_of(parsed) == std::vector<std::string>{"num_workers=2", "training.lr=0.1", "num_workers=4"});
+}
+
+TEST_CASE("what follows -- belongs to the command, options too") {
+  const Parsed parsed = parse({"-n", "2", "--", "python3", "t.py", "--lr", "0.1", "--", "-n"});
+  CHECK(parsed.errors.empty());
+  CHECK(parsed.options.command == std::vector<std::string>{"python3", "t.py", "--lr", "0.1", "--", "-n"});
+}
+
+TEST_CASE("a torchrun line works as it is") {
+  CHECK(parse({"--nproc_per_node=2", "--nnodes", "1", "--standalone", "--max-restarts", "3", "--tee", "3", "train.py", "--lr",
+               "1"})
+            .options.command == std::vector<std::string>{"python3", "-u", "train.py", "--lr", "1"});
+  CHECK(parse({"--nproc-per-node", "2", "-m", "pkg.train", "-x"}).options.command ==
+        std::vector<std::string>{"python3", "-u", "-m", "pkg.train", "-x"});
+  CHECK(parse({"--no-python", "./prog", "-x"}).options.command == std::vector<std::string>{"./prog", "-x"});
+}
+
+TEST_CASE("errors name the option and the fix, all of them") {
+  struct Row {
+    std::vector<std::string> words;
+    std::vector<std::string> errors;
+  };
+  const Row rows[] = {
+      {{"--num-wrkers", "2", "--", "true"},
+       {"--num-wrkers: error: unknown option; did you mean --num-workers?",
+        "sgd-launch: error: either a job file or a command: both \"2\" and what follows -- are given"}},
+      {{"job.json", "-n"}, {"-n: error: a value is missing: -n N"}},
+      {{"--"}, {"--: error: a command is missing after --"}},
+      {{"--quiet=1", "a.json"}, {"--quiet: error: takes no value, got \"1\""}},
+      {{"--slots", "x", "--timeout", "y", "a.json"},
+       {"--slots: error: expected a number from 0, got \"x\"", "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
+      {{"a.json", "b.json"}, {"sgd-launch: error: one job file at a time: \"b.json\" is too many"}},
+      {{"--set", "novalue", "a.json"}, {"--set: error: expected PATH=VALUE, got \"novalue\""}},
+      {{"--num", "2", "a.json"}, {"--num: error: unknown option; see sgd-launch --help",
+                                  "sgd-launch: error: cannot tell what \"2\" is: a job file ends in .json, a verb is one of run, "
+                                  "status, logs, stop, help, and a command comes after --"}},
+      {{}, {"sgd-launch: error: nothing to run: give a job file, or a command after --; see sgd-launch --help"}},
+  };
+  for (const Row& row : rows) CHECK(parse(row.words).errors == row.errors);
+}
+
+TEST_CASE("torchrun's environment is read, and the command line wins") {
+  ::setenv("PET_NPROC_PER_NODE", "3", 1);
+  CHECK(sets_of(parse({"a.json"})) == std::vector<std::string>{"num_workers=3"});
+  CHECK(sets_of(parse({"-n", "2", "a.json"})) == std::vector<std::string>{"num_workers=2"});
+  ::unsetenv("PET_NPROC_PER_NODE");
+}
+
+TEST_CASE("help shows every option that has a text") {
+  cli::RunOptions unused;
+  const std::string help = cli::run_help();
+  for (const cli::Option& option : cli::run_option_table(unused))
+    CHECK((help.find(option.names.front()) != std::string::npos) == !option.help.empty());
+  CHECK(help.starts_with("Examples:"));
+}

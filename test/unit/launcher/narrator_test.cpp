@@ -1,0 +1,47 @@
+#include "launcher/cli/narrator.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace sgd;
+
+TEST_CASE("an epoch is one line, made when its validation is known") {
+  cli::EpochLines lines(5);
+  CHECK(lines.add({{"phase", "train"}, {"epoch", 1.0}, {"train_loss", 0.61234}, {"samples_per_s", 12400.0}}).empty());
+  CHECK(lines.add({{"phase", "validate"}, {"epoch", 1.0}, {"val_loss", 0.5}, {"val_accuracy", 0.81}}) ==
+        "epoch 1/5  train_loss 0.6123  val_loss 0.5000  val_accuracy 0.8100  12.4k samples/s");
+  CHECK(lines.add({{"phase", "validate"}, {"epoch", 2.0}, {"val_loss", nullptr}}) == "epoch 2/5  val_loss nan");
+}
+
+TEST_CASE("a failed run is one block, the cause first") {
+  core::RunOutcome outcome;
+  outcome.state = "failed";
+  outcome.generation = 1;
+  outcome.wall_s = 1.5;
+  outcome.steps = 40;
+  core::Failure cause;
+  cause.kind = core::FailureKind::kSignal;
+  cause.rank = 1;
+  cause.subject = "rank 1";
+  cause.node = "localhost";
+  cause.pid = 77;
+  cause.signal = 9;
+  cause.tail = {"one", "two"};
+  outcome.cause = cause;
+  outcome.error = core::words(cause);
+  CHECK(cli::failure_block(outcome, "runs/x", false) ==
+        "sgd-launch: run failed: signal 9 (SIGKILL), rank 1\n"
+        "  where:   rank 1, node localhost, pid 77, generation 1\n"
+        "  last lines of rank 1:\n"
+        "    | one\n"
+        "    | two\n"
+        "  retried: no\n"
+        "  after:   0 epochs, 40 steps, 1.50 s, no checkpoint yet\n"
+        "  log:     runs/x/logs/gen-0001/rank-0001.log\n"
+        "  next:    sgd-launch logs --rank 1 runs/x\n");
+}
+
+TEST_CASE("numbers for people") {
+  CHECK(cli::short_number(9.84) == "9.8");
+  CHECK(cli::short_number(12400) == "12.4k");
+  CHECK(cli::short_number(2.5e6) == "2.5M");
+}

@@ -1,0 +1,133 @@
+// Unix sockets and private folders.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <catch2/catch.hpp>
+
+#include "keeper_test_support.hpp"
+#include "launcher/process/runtime_dir.hpp"
+#include "launcher/process/unix_socket.hpp"
+
+using namespace sgd;
+using namespace sgd::process;
+using keeper_test::TemporaryDir;
+using namespace std::chrono_literals;
+
+TEST_CASE("descriptors travel with bytes and arrive close-on-exec", "[process]") {
+  auto ends = std::move(socket_pair(SOCK_STREAM)).value();
+  int pipe_ends[2];
+  REQUIRE(::pipe(pipe_ends) == 0);
+  UniqueFd read_end(pipe_ends[0]);
+  UniqueFd write_end(pipe_ends[1]);
+  const int sent[] = {write_end.get(), read_end.get()};
+  CHECK(send_with_descriptors(ends.first.get(), "hello", sent).value() == 5);
+  char buffer[16];
+  auto received = receive_with_descriptors(ends.second.get(), buffer);
+  REQUIRE(received.ok());
+  CHECK(std::string(buffer, received.value().bytes) == "hello");
+  REQUIRE(received.value().descriptors.size() == 2);
+  CHECK(::fcntl(received.value().descriptors[0].get(), F_GETFD) == FD_CLOEXEC);
+  CHECK(::write(received.value().descriptors[0].get(), "x", 1) == 1);
+  CHECK(::read(read_end.get(), buffer, 1) == 1);
+  ends.first.reset();
+  CHECK(receive_with_descriptors(ends.second.get(), buffer).value().bytes == 0);
+  CHECK(send_with_descriptors(ends.second.get(), "hello", {}).error().code == EPIPE);
+}
+
+TEST_CASE("a message longer than the buffer is said to be cut", "[process]") {
+  auto ends = std::move(socket_pair(SOCK_SEQPACKET)).value();
+  CHECK(send_with_descriptors(ends.first.get(), "0123456789", {}).value() == 10);
+  char buffer[4];
+  auto received = receive_with_descriptors(ends.second.get(), buffer);
+  REQUIRE(received.ok());
+  CHECK(received.value().truncated);
+  REQUIRE(set_nonblocking(ends.second.get()));
+  CHECK(receive_with_descriptors(ends.second.get(), buffer).error().code == EAGAIN);
+}
+
+TEST_CASE("listening, connecting, and who is there", "[process]") {
+  TemporaryDir dir;
+  const std::string path = dir.file("socket");
+  CHECK(connect_unix(path, 1s).error().code == ENOENT);
+  auto listener = listen_unix(path, 0);
+  REQUIRE(listener.ok());
+  struct stat info {};
+  REQUIRE(::stat(path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
+  CHECK(listen_unix(path).error().code == EADDRINUSE);
+  auto client = connect_unix(path, 1s);
+  REQUIRE(client.ok());
+  // Nobody accepts: the backlog is full soon, and connecting ends in time.
+  std::vector<UniqueFd> more;
+  int code = 0;
+  for (int i = 0; i < 10 && code == 0; ++i) {
+    auto next = connect_unix(path, 50ms);
+    if (next.ok())
+      more.push_back(std::move(next).value());
+    else
+      code = next.error().code;
+  }
+  CHECK(code == ETIMEDOUT);
+  const UniqueFd accepted(::accept4(listener.value().get(), nullptr, nullptr, SOCK_CLOEXEC));
+  REQUIRE(accepted);
+  CHECK(peer_credentials(accepted.get()).value().pid == ::getpid());
+  CHECK(peer_credentials(accepted.get()).value().uid == ::geteuid());
+  CHECK(listen_unix(dir.file(std::string(108, 'x'))).error().code == ENAMETOOLONG);
+}
+
+TEST_CASE("the parent of runtime folders is private or refused", "[process]") {
+  TemporaryDir dir;
+  const auto base = runtime_base(dir.file(""));
+  REQUIRE(base.ok());
+  CHECK(std::filesystem::path(base.value()).filename() == "sgd-launch");
+  struct stat info {};
+  REQUIRE(::stat(base.value().c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0700);
+  CHECK(runtime_base(dir.file("")).ok());
+  ::chmod(base.value().c_str(), 0755);
+  CHECK_THAT(runtime_base(dir.file("")).error().message, Catch::Contains("open to others"));
+  std::filesystem::remove_all(base.value());
+  std::filesystem::create_directory_symlink("/tmp", base.value());
+  CHECK_THAT(runtime_base(dir.file("")).error().message, Catch::Contains("symbolic link"));
+  // A runtime directory that does not exist or is too deep for socket paths: /tmp serves.
+  CHECK(runtime_base(dir.file("none")).value() == "/tmp/sgd-" + std::to_string(::geteuid()));
+  CHECK(runtime_base("").value() == "/tmp/sgd-" + std::to_string(::geteuid()));
+}
+
+TEST_CASE("a run's folder goes with it, and a dead owner's with the next start", "[process]") {
+  TemporaryDir dir;
+  const std::string base = runtime_base(dir.file("")).value();
+  std::string path;
+  {
+    auto mine = RuntimeDir::create(base);
+    REQUIRE(mine.ok());
+    path = mine.value().path();
+    CHECK(path.size() == base.size() + 9);
+    CHECK(remove_dead_runtime_dirs(base) == 0);
+    CHECK(std::filesystem::exists(path));
+    RuntimeDir moved = std::move(mine).value();
+    CHECK(std::filesystem::exists(moved.file("owner.lock")));
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto dead = RuntimeDir::create(base);
+    ::raise(SIGKILL);
+  }
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  auto living = RuntimeDir::create(base);
+  REQUIRE(living.ok());
+  std::filesystem::create_directory(base + "/not-a-run");
+  std::filesystem::create_directory(base + "/0123abcd");  // Young, and its lock is not written yet.
+  CHECK(remove_dead_runtime_dirs(base) == 1);
+  CHECK(std::filesystem::exists(living.value().path()));
+  CHECK(std::filesystem::exists(base + "/not-a-run"));
+  CHECK(std::filesystem::exists(base + "/0123abcd"));
+}

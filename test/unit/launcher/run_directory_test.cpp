@@ -1,0 +1,93 @@
+#include "launcher/storage/run_directory.hpp"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/storage/run_lookup.hpp"
+
+using namespace sgd;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// An empty folder that is the working directory while this lives.
+class WorkingDirectory {
+ public:
+  WorkingDirectory() : before_(fs::current_path()) {
+    char name[] = "/tmp/sgd-run-directory-XXXXXX";
+    path_ = ::mkdtemp(name);
+    fs::current_path(path_);
+  }
+  ~WorkingDirectory() {
+    fs::current_path(before_);
+    fs::remove_all(path_);
+  }
+
+ private:
+  fs::path before_;
+  fs::path path_;
+};
+
+std::vector<nlohmann::json> lines_of(const fs::path& path) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a run's folder is chosen, filled and found again") {
+  WorkingDirectory here;
+  const auto place = storage::choose_run_place("my job", "");
+  REQUIRE(place.ok());
+  CHECK(place.value().id.starts_with("my-job-"));
+  CHECK_FALSE(fs::exists(place.value().directory));
+  auto run = storage::RunDirectory::create(place.value(), {{"name", "my job"}});
+  REQUIRE(run.ok());
+  REQUIRE(run.value()->append_event({{"event", "run_started"}, {"num_workers", 2}}).ok());
+  REQUIRE(run.value()->append_metrics({{"phase", "train"}, {"train_loss", 0.5}}).ok());
+  core::RunOutcome outcome;
+  outcome.state = "succeeded";
+  REQUIRE(run.value()->write_summary(outcome).ok());
+
+  const auto events = lines_of(place.value().directory + "/events.jsonl");
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].at("event") == "run_started");
+  CHECK(events[0].at("time").get<double>() > 1e9);
+  CHECK(lines_of(place.value().directory + "/metrics.jsonl")[0].at("_timestamp").is_number_integer());
+  std::ifstream summary(place.value().directory + "/summary.json");
+  CHECK(nlohmann::json::parse(summary).at("state") == "succeeded");
+
+  const std::string canonical = fs::canonical(place.value().directory).string();
+  for (const std::string& name : {std::string(), place.value().id, std::string("my-j"), place.value().directory})
+    CHECK(storage::find_run(name).value() == canonical);
+}
+
+TEST_CASE("names that fit no run or several say what there is") {
+  WorkingDirectory here;
+  CHECK_FALSE(storage::find_run("").ok());
+  for (const char* name : {"aa-1", "aa-2"}) {
+    const auto place = storage::choose_run_place("x", std::string("runs/") + name);
+    REQUIRE(storage::RunDirectory::create(place.value(), {}).ok());
+  }
+  CHECK(storage::find_run("aa").error().message == "\"aa\" is not unique: aa-1, aa-2");
+  CHECK(storage::find_run("bb").error().message.find("there is aa-1, aa-2") != std::string::npos);
+}
+
+TEST_CASE("a run directory that cannot be used is refused before anything is made") {
+  WorkingDirectory here;
+  std::ofstream("file") << "x";
+  fs::create_directory("full");
+  std::ofstream("full/something") << "x";
+  CHECK_FALSE(storage::choose_run_place("x", "file").ok());
+  CHECK_FALSE(storage::choose_run_place("x", "file/below").ok());
+  CHECK(storage::choose_run_place("x", "full").error().message.find("not empty") != std::string::npos);
+  CHECK(storage::choose_run_place("x", "new/deep/run").ok());
+  CHECK_FALSE(fs::exists("new"));
+}

@@ -1,0 +1,14 @@
+#pragma once
+// What every collective must do, whatever moves its bytes: called in each rank's process.
+
+#include "worker/collective/collective.hpp"
+
+namespace sgd::worker::testing {
+
+/// Every operation, several sizes, against expected values; throws a text at the first difference.
+void check_collective(Collective& collective);
+
+/// Some all-reduces whose sums depend on their order; throws when a rank has other bits than rank 0.
+void check_bit_equal(Collective& collective);
+
+}  // namespace sgd::worker::testing

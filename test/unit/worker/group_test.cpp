@@ -1,0 +1,215 @@
+// Groups as the factory forms them: shared memory, Gloo, and both, with ranks of this machine
+// declared to be on several hosts.
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "test/unit/worker/collective_checks.hpp"
+#include "test/unit/worker/rank_processes.hpp"
+#include "worker/collective/factory.hpp"
+#include "worker/collective/gloo_loader.hpp"
+#include "worker/collective/placement.hpp"
+
+namespace sgd::worker {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::expect;
+using testing::Memory;
+using testing::RankContext;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kWithGloo = false;  // Sanitizers refuse RTLD_DEEPBIND, so those builds have no module.
+#else
+constexpr bool kWithGloo = true;
+#endif
+
+// Ranks per host; the ranks of a host are neighbours, or dealt out in turn.
+struct Layout {
+  std::vector<int> host_sizes;
+  bool interleaved = false;
+
+  [[nodiscard]] int size() const {
+    int sum = 0;
+    for (const int host : host_sizes) sum += host;
+    return sum;
+  }
+};
+
+struct Place {
+  int node, local_rank;
+};
+
+std::vector<Place> places(const Layout& layout) {
+  std::vector<Place> result;
+  const auto hosts = static_cast<int>(layout.host_sizes.size());
+  if (!layout.interleaved) {
+    for (int host = 0; host < hosts; ++host) {
+      for (int l = 0; l < layout.host_sizes[static_cast<std::size_t>(host)]; ++l) result.push_back({host, l});
+    }
+    return result;
+  }
+  for (int l = 0; static_cast<int>(result.size()) < layout.size(); ++l) {
+    for (int host = 0; host < hosts; ++host) {
+      if (l < layout.host_sizes[static_cast<std::size_t>(host)]) result.push_back({host, l});
+    }
+  }
+  return result;
+}
+
+CollectiveSetup setup_of(const Layout& layout, const RankContext& context,
+                         const std::vector<Memory>& regions) {
+  const Place place = places(layout)[static_cast<std::size_t>(context.rank)];
+  CollectiveSetup setup;
+  setup.rank = context.rank;
+  setup.world_size = context.size;
+  setup.local_rank = place.local_rank;
+  setup.local_world_size = layout.host_sizes[static_cast<std::size_t>(place.node)];
+  setup.node_rank = place.node;
+  setup.node_count = static_cast<int>(layout.host_sizes.size());
+  setup.generation = 3;
+  setup.region_fd = regions[static_cast<std::size_t>(place.node)].fd();
+  setup.gradient_count = 12'345;
+  setup.stall_timeout = 30s;
+  setup.exchange = context.exchange;
+  return setup;
+}
+
+void check_group(const Layout& layout, const std::string& backend = "auto") {
+  const std::vector<Memory> regions(layout.host_sizes.size());
+  const auto errors = testing::run_ranks({layout.size(), {}, 60s}, [&](const RankContext& context) {
+    CollectiveSetup setup = setup_of(layout, context, regions);
+    setup.backend = backend;
+    const auto collective = make_collective(setup);
+    expect(collective->rank() == context.rank && collective->world_size() == context.size, "rank or size");
+    expect(collective->gradients().size() == setup.gradient_count, "length of the gradients");
+    testing::check_collective(*collective);
+    testing::check_bit_equal(*collective);
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
+TEST_CASE("group: one rank needs nobody") {
+  check_group({{1}});
+}
+
+TEST_CASE("group: one host shares memory") {
+  check_group({{2}});
+  check_group({{3}});
+  check_group({{2}}, "shm");
+}
+
+TEST_CASE("group: Gloo alone") {
+  if (!kWithGloo) return;
+  check_group({{2}}, "gloo");
+  check_group({{3}}, "gloo");
+  check_group({{1, 1}});
+  check_group({{1, 1, 1, 1}});
+}
+
+TEST_CASE("group: shared memory inside hosts and Gloo between them") {
+  if (!kWithGloo) return;
+  check_group({{2, 2}});
+  check_group({{2, 2}, true});
+  check_group({{1, 2}});
+  check_group({{2, 1}});
+  check_group({{1, 3}, true});
+  check_group({{2, 1, 1}});
+}
+
+TEST_CASE("group: abort releases every rank while one is frozen") {
+  if (!kWithGloo) return;
+  const Layout layout = GENERATE(Layout{{1, 1, 1}}, Layout{{2, 2}}, Layout{{1, 2}});
+  const std::vector<Memory> regions(layout.host_sizes.size());
+  const int frozen = layout.size() - 1;
+  const auto errors = testing::run_ranks({layout.size(), {frozen}, 30s}, [&](const RankContext& context) {
+    const auto collective = make_collective(setup_of(layout, context, regions));
+    for (int i = 0; i < 5; ++i) (void)collective->all_reduce(0);
+    (void)context.exchange("warm", "yes");  // Ignoring the values: nobody aborts before all are here.
+    if (context.rank == frozen) ::raise(SIGSTOP);
+    TimePoint aborted_at;
+    const pid_t waiting_thread = ::gettid();
+    std::thread other([&] {
+      testing::wait_until_asleep(waiting_thread);
+      aborted_at = std::chrono::steady_clock::now();
+      collective->abort();
+    });
+    bool released = false;
+    TimePoint released_at;
+    try {
+      for (;;) (void)collective->all_reduce(0);
+    } catch (const CollectiveError&) {
+      released = true;
+      released_at = std::chrono::steady_clock::now();
+    }
+    other.join();
+    expect(released && released_at - aborted_at < 250ms, "the release took too long");
+  });
+  for (int rank = 0; rank < frozen; ++rank) CHECK(errors[static_cast<std::size_t>(rank)] == "");
+}
+
+TEST_CASE("group: a rank killed on another host fails every rank, or the stall time-out does") {
+  if (!kWithGloo) return;
+  const Layout layout{{2, 1}};
+  const std::vector<Memory> regions(layout.host_sizes.size());
+  const auto errors = testing::run_ranks({3, {}, 30s}, [&](const RankContext& context) {
+    const auto collective = make_collective(setup_of(layout, context, regions));
+    collective->barrier();
+    if (context.rank == 2) ::raise(SIGKILL);
+    (void)collective->all_reduce(0);
+  });
+  CHECK_THAT(errors[0], Catch::Contains("all_reduce between hosts failed on host 0 of 2"));
+  CHECK_THAT(errors[1], Catch::Contains("aborted"));
+  CHECK(errors[2] == "rank 2 ended without a word");
+}
+
+TEST_CASE("group: Gloo's waits end at the stall time-out") {
+  if (!kWithGloo) return;
+  const Layout layout{{1, 1}};
+  const std::vector<Memory> regions(2);
+  const auto errors = testing::run_ranks({2, {1}, 30s}, [&](const RankContext& context) {
+    CollectiveSetup setup = setup_of(layout, context, regions);
+    setup.stall_timeout = 300ms;
+    const auto collective = make_collective(setup);
+    collective->barrier();
+    if (context.rank == 1) ::raise(SIGSTOP);
+    (void)collective->all_reduce(0);
+  });
+  CHECK_THAT(errors[0], Catch::Contains("all_reduce between hosts failed"));
+}
+
+TEST_CASE("group: what cannot be formed is said with the fix") {
+  const std::vector<Memory> regions(2);
+  const Exchange nobody = [](const std::string&, const std::string&) { return std::vector<std::string>(); };
+  CollectiveSetup setup = setup_of({{1, 1}}, {0, 2, nobody}, regions);
+  setup.backend = "shm";
+  CHECK_THROWS_WITH(make_collective(setup), Catch::Contains("backend shm") && Catch::Contains("2 nodes"));
+  setup.backend = "mpi";
+  CHECK_THROWS_WITH(make_collective(setup), Catch::Contains("unknown backend 'mpi'"));
+  setup = setup_of({{2}}, {0, 2, nobody}, regions);
+  setup.region_fd = -1;
+  CHECK_THROWS_WITH(make_collective(setup), Catch::Contains("no shared region"));
+
+  const auto errors = testing::run_ranks({1, {}, 30s}, [&](const RankContext&) {
+    ::setenv("SGD_MODULE_DIR", "/nowhere", 1);
+    (void)load_gloo();
+  });
+  CHECK_THAT(errors[0], Catch::Contains("/nowhere/sgd-gloo.so") && Catch::Contains("install libgloo-dev"));
+}
+
+TEST_CASE("group: placements that do not fit are refused") {
+  CHECK(read_placement({"5:0", "2:0", "5:1"}).hosts() == 2);
+  CHECK(read_placement({"5:0", "2:0", "5:1"}).ranks[2].host == 1);
+  CHECK(read_placement({"5:0", "2:0", "5:1"}).rank_at(1, 1) == 2);
+  CHECK_THROWS_WITH(read_placement({"0:0", "0:0"}), Catch::Contains("two ranks are local rank 0 of node 0"));
+  CHECK_THROWS_WITH(read_placement({"0:0", "0:2"}), Catch::Contains("one of them is local rank 2"));
+  CHECK_THROWS_WITH(read_placement({"0:0", "0"}), Catch::Contains("rank 1 gave the placement '0'"));
+}
+
+}  // namespace
+}  // namespace sgd::worker

@@ -1,0 +1,194 @@
+// What the checkpoint writer writes, the reader reads, at any world size; and what it refuses.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "worker/torch/checkpoint_reader.hpp"
+#include "worker/torch/checkpoint_writer.hpp"
+
+namespace sgd::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/sgd-checkpoint-test-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+/// A layer with running statistics: buffers beside parameters.
+struct Net : torch::nn::Module {
+  Net() {
+    register_module("fc", fc);
+    register_module("norm", norm);
+  }
+  torch::nn::Linear fc{3, 2};
+  torch::nn::BatchNorm1d norm{2};
+};
+
+struct Training {
+  explicit Training(double momentum = 0.9) {
+    settings.momentum = momentum;
+    optimizer = make_step_optimizer(settings, flat.size());
+  }
+  void fill(float value) {
+    for (float& one : flat.values()) one = value++;
+    for (const OptimizerBuffer& buffer : optimizer->buffers()) {
+      for (float& one : buffer.values) one = value++;
+    }
+    const at::NoGradGuard no_gradients;
+    net.norm->running_mean.fill_(value);
+    net.norm->num_batches_tracked.fill_(17);
+  }
+  Net net;
+  FlatParameters flat{net};
+  job::Optimizer settings;
+  std::unique_ptr<StepOptimizer> optimizer;
+};
+
+nlohmann::json record(double loss) {
+  MetricsAccumulator metrics;
+  metrics.add(4, {{"train_loss", loss}});
+  return metrics.export_state();
+}
+
+TrainingState state_of(std::int64_t step) {
+  TrainingState state;
+  state.position = {3, "train", 96};
+  state.step = step;
+  state.world_size = 3;
+  state.seed = 5;
+  state.scheduler_count = 2;
+  state.optimizer = "sgd";
+  state.optimizer_steps = step;
+  state.records = {record(1), record(2), record(4)};
+  state.user["answer"] = 42;
+  return state;
+}
+
+link::CheckpointSaved write(const std::string& dir, Training& training, const TrainingState& state, int keep = 3) {
+  CheckpointTarget target{dir, 2, keep, training.flat.places(), training.flat.size()};
+  link::CheckpointSaved saved;
+  CheckpointWriter writer(target, [&saved](const link::CheckpointSaved& message) { saved = message; });
+  writer.save(state, training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
+              std::chrono::steady_clock::now());
+  REQUIRE(writer.wait(10s).ok());
+  return saved;
+}
+
+std::vector<float> all_floats(Training& training) {
+  std::vector<float> all;
+  for (const ParameterPlace& place : training.flat.places()) {
+    const auto values = training.flat.values().subspan(place.offset, place.count);
+    all.insert(all.end(), values.begin(), values.end());
+    for (const OptimizerBuffer& buffer : training.optimizer->buffers()) {
+      const auto part = buffer.values.subspan(place.offset, place.count);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint brings back weights, optimizer, buffers, position and the user's state") {
+  const Folder folder;
+  Training written;
+  written.fill(100);
+  const link::CheckpointSaved saved = write(folder.path, written, state_of(1200));
+  CHECK(saved.path == "checkpoints/step-000000001200-gen-0002");
+  CHECK(saved.step == 1200);
+  CHECK(saved.epoch == 2);
+  const CheckpointReader reader(folder.path + "/" + saved.path);
+  Training read;
+  reader.read_tensors(read.flat, read.net, *read.optimizer, "sgd");
+  CHECK(all_floats(read) == all_floats(written));
+  CHECK(at::equal(read.net.norm->running_mean, written.net.norm->running_mean));
+  CHECK(read.net.norm->num_batches_tracked.item<std::int64_t>() == 17);
+  CHECK(to_json(reader.state()) == to_json(state_of(1200)));
+}
+
+TEST_CASE("records are dealt out among another number of ranks, each once") {
+  const Folder folder;
+  Training training;
+  const link::CheckpointSaved saved = write(folder.path, training, state_of(1));
+  const CheckpointReader reader(folder.path + "/" + saved.path);
+  CHECK(*reader.record(1, 3).mean("train_loss") == 2);
+  CHECK(*reader.record(0, 2).mean("train_loss") == 2.5);  // Of ranks 0 and 2.
+  CHECK(reader.record(0, 2).num_samples() == 8);
+  CHECK(*reader.record(1, 2).mean("train_loss") == 2);
+  CHECK(*reader.record(0, 1).mean("train_loss") == Approx(7.0 / 3));
+  CHECK(reader.record(3, 4).batch_count() == 0);
+}
+
+TEST_CASE("another optimizer, or a model of other shapes, is refused with the file's name") {
+  const Folder folder;
+  Training training;
+  const link::CheckpointSaved saved = write(folder.path, training, state_of(1));
+  const CheckpointReader reader(folder.path + "/" + saved.path);
+  Training plain(0);
+  CHECK_THROWS_WITH(reader.read_tensors(plain.flat, plain.net, *plain.optimizer, "sgd"),
+                    Catch::Contains("optimizer.safetensors"));
+  CHECK_THROWS_WITH(reader.read_tensors(training.flat, training.net, *training.optimizer, "adam"),
+                    Catch::Contains("\"sgd\"") && Catch::Contains("\"adam\""));
+  torch::nn::Linear other(4, 2);
+  FlatParameters flat(*other);
+  const auto optimizer = make_step_optimizer(training.settings, flat.size());
+  CHECK_THROWS_WITH(reader.read_tensors(flat, *other, *optimizer, "sgd"), Catch::Contains("model.safetensors"));
+}
+
+TEST_CASE("the newest are kept, by generation before step, and foreign files stay") {
+  const Folder folder;
+  Training training;
+  fs::create_directories(folder.path + "/checkpoints/step-000000000900-gen-0001");
+  fs::create_directories(folder.path + "/checkpoints/mine");
+  for (const std::int64_t step : {100, 200, 300}) (void)write(folder.path, training, state_of(step), 2);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path + "/checkpoints")) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{"mine", "step-000000000200-gen-0002", "step-000000000300-gen-0002"});
+}
+
+TEST_CASE("the same step saved again replaces the first, whole") {
+  const Folder folder;
+  Training training;
+  (void)write(folder.path, training, state_of(100));
+  TrainingState later = state_of(100);
+  later.position = {3, "validate", 8};
+  const link::CheckpointSaved saved = write(folder.path, training, later);
+  CHECK(CheckpointReader(folder.path + "/" + saved.path).state().position.phase == "validate");
+  CHECK(std::distance(fs::directory_iterator(folder.path + "/checkpoints"), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a checkpoint that cannot be written costs nothing but itself") {
+  const Folder folder;
+  Training training;
+  std::ofstream(folder.path + "/checkpoints") << "in the way";
+  CHECK(write(folder.path, training, state_of(100)).path.empty());
+}
+
+TEST_CASE("state.json is refused field by field") {
+  const nlohmann::json good = to_json(state_of(1));
+  REQUIRE(parse_training_state(good).ok());
+  const std::vector<std::pair<const char*, nlohmann::json>> bad = {
+      {"/format", 2},          {"/position/epoch", 0},       {"/position/phase", "test"}, {"/position/consumed", -1},
+      {"/step", "many"},       {"/world_size", 2},           {"/records", 3},             {"/scheduler", nullptr},
+      {"/optimizer/steps", {}}};
+  for (const auto& [path, value] : bad) {
+    nlohmann::json json = good;
+    json[nlohmann::json::json_pointer(path)] = value;
+    CHECK_FALSE(parse_training_state(json).ok());
+  }
+}
+
+}  // namespace sgd::worker

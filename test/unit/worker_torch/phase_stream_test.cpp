@@ -1,0 +1,86 @@
+// The batches of a phase, its position and what user code may do wrong.
+#include <catch2/catch.hpp>
+
+#include "worker/torch/phase_stream.hpp"
+
+namespace sgd::worker {
+namespace {
+
+/// Ten samples whose feature is their number.
+class Numbers : public Dataset {
+ public:
+  SampleShape shape() const override { return {{1}, 1}; }
+  std::int64_t count(Split) const override { return 10; }
+  Batch gather(Split, std::span<const std::int64_t> indices) const override {
+    const std::vector<std::int64_t> numbers(indices.begin(), indices.end());
+    return {at::tensor(numbers), at::zeros({static_cast<std::int64_t>(indices.size())})};
+  }
+};
+
+struct Fixture {
+  std::vector<std::int64_t> drain(PhaseStream& stream) {
+    std::vector<std::int64_t> seen;
+    while (const auto batch = stream.next()) {
+      for (std::int64_t i = 0; i < batch->features.size(0); ++i) seen.push_back(batch->features[i].item<std::int64_t>());
+      infos.push_back(stream.info());
+      stream.add({batch->features.size(0), {{"train_loss", 2.0}}});
+    }
+    return seen;
+  }
+  PhaseStream stream(int rank, std::int64_t consumed, bool go_on = true) {
+    PhaseSettings settings;
+    settings.epoch = 4;
+    settings.rank = rank;
+    settings.batch_size = 2;
+    settings.consumed = consumed;
+    return PhaseStream(
+        settings, sampler, dataset, metrics, [this] { return steps++; }, [go_on](const BatchMetrics&) { return go_on; });
+  }
+  Numbers dataset;
+  Sampler sampler{1, 4, 10, 2, false};
+  MetricsAccumulator metrics;
+  std::vector<BatchInfo> infos;
+  std::int64_t steps = 100;
+};
+
+}  // namespace
+
+TEST_CASE("the ranks share an epoch, and every batch knows its place") {
+  Fixture fixture;
+  PhaseStream first = fixture.stream(0, 0);
+  CHECK(fixture.drain(first) == std::vector<std::int64_t>{0, 2, 4, 6, 8});
+  CHECK(first.consumed() == 10);
+  REQUIRE(fixture.infos.size() == 3);
+  CHECK(fixture.infos[2].epoch == 4);
+  CHECK(fixture.infos[2].batch_index == 2);
+  CHECK(fixture.infos[2].global_step == 102);
+  CHECK(fixture.metrics.num_samples() == 5);
+  PhaseStream second = fixture.stream(1, 0);
+  CHECK(fixture.drain(second) == std::vector<std::int64_t>{1, 3, 5, 7, 9});
+}
+
+TEST_CASE("a phase goes on where it was left") {
+  Fixture fixture;
+  PhaseStream rest = fixture.stream(1, 4);
+  CHECK(fixture.drain(rest) == std::vector<std::int64_t>{5, 7, 9});
+}
+
+TEST_CASE("an interrupted phase ends after the batch in work, which counts") {
+  Fixture fixture;
+  PhaseStream stream = fixture.stream(0, 0, false);
+  CHECK(fixture.drain(stream) == std::vector<std::int64_t>{0, 2});
+  CHECK(stream.interrupted());
+  CHECK(stream.consumed() == 4);
+}
+
+TEST_CASE("a batch is completed once") {
+  Fixture fixture;
+  PhaseStream stream = fixture.stream(0, 0);
+  CHECK_THROWS_AS(stream.add({1, {}}), std::logic_error);
+  REQUIRE(stream.next());
+  CHECK_THROWS_AS(stream.next(), std::logic_error);
+  stream.add({1, {}});
+  CHECK_THROWS_AS(stream.add({1, {}}), std::logic_error);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,87 @@
+// One optimizer step on one rank.
+#include <catch2/catch.hpp>
+
+#include "worker/collective/factory.hpp"
+#include "worker/torch/models.hpp"
+#include "worker/torch/stepper.hpp"
+
+namespace sgd::worker {
+namespace {
+
+struct Fixture {
+  explicit Fixture(const job::Training& training = {})
+      : model(make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1})), parameters(*model) {
+    CollectiveSetup setup;
+    setup.gradient_count = parameters.size();
+    collective = make_collective(setup);
+    stepper = std::make_unique<Stepper>(parameters, *collective, training);
+  }
+  at::Tensor loss_at(float x, float y) {
+    return at::mse_loss(model->forward(at::full({1, 1}, x)), at::full({1, 1}, y));
+  }
+  float weight() { return model->named_parameters()["linear.weight"].item<float>(); }
+
+  std::shared_ptr<Model> model;
+  FlatParameters parameters;
+  std::unique_ptr<Collective> collective;
+  std::unique_ptr<Stepper> stepper;
+};
+
+job::Training with_rate(double lr) {
+  job::Training training;
+  training.optimizer.lr = lr;
+  return training;
+}
+
+}  // namespace
+
+TEST_CASE("a step follows the gradient and returns the control word") {
+  Fixture fixture(with_rate(0.1));
+  const at::Tensor loss = fixture.loss_at(2, 3);
+  CHECK(fixture.stepper->step(loss, control::kCheckpoint) == control::kCheckpoint);
+  CHECK(fixture.weight() == Approx(0.1 * 2 * 3 * 2));  // -lr * d/dw (w x + b - y)^2 at w = b = 0.
+  CHECK(fixture.stepper->steps() == 1);
+  CHECK(fixture.stepper->last_loss() == 9);
+}
+
+TEST_CASE("gradients do not add up over steps, whatever the user's code does to them") {
+  Fixture plain(with_rate(0.1));
+  Fixture dropped(with_rate(0.1));
+  for (int i = 0; i < 3; ++i) {
+    (void)plain.stepper->step(plain.loss_at(1, 1), 0);
+    dropped.model->zero_grad();  // Drops the views.
+    (void)dropped.stepper->step(dropped.loss_at(1, 1), 0);
+  }
+  CHECK(plain.weight() == dropped.weight());
+}
+
+TEST_CASE("a loss that is not finite changes no weight and names step and rank") {
+  Fixture fixture(with_rate(0.1));
+  (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
+  const float before = fixture.weight();
+  CHECK_THROWS_WITH(fixture.stepper->step(fixture.loss_at(1, NAN), 0), "the loss is not finite at step 2 on rank 0");
+  CHECK(fixture.weight() == before);
+}
+
+TEST_CASE("a loss without history is a step of zeros") {
+  Fixture fixture(with_rate(0.1));
+  CHECK(fixture.stepper->step(at::zeros({}), 0) == 0);
+  CHECK(fixture.weight() == 0);
+}
+
+TEST_CASE("the scheduler counts batches or epochs") {
+  job::Training training = with_rate(1);
+  training.scheduler = job::Scheduler{"step", 2, 0.1, "batch"};
+  Fixture batches(training);
+  batches.stepper->set_steps(5);
+  CHECK(batches.stepper->learning_rate() == Approx(0.01));
+  training.scheduler->frequency = "epoch";
+  Fixture epochs(training);
+  epochs.stepper->set_steps(5);
+  CHECK(epochs.stepper->learning_rate() == Approx(1));
+  epochs.stepper->set_epochs_completed(2);
+  CHECK(epochs.stepper->learning_rate() == Approx(0.1));
+  CHECK(epochs.stepper->scheduler_count() == 2);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,341 @@
+#!/usr/bin/env python3
+"""sgd-worker against a fake agent: real processes, real data, no launcher.
+
+    worker_alone.py build/bin/sgd-worker [unittest arguments]
+"""
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+from fake_agent import FakeAgent  # noqa: E402
+
+WORKER = ""
+FASHION = "/usr/share/datasets/fashion-mnist"
+
+# Epoch 1 and epoch 3 of the straight line: (workers, batch per worker) -> batch count, losses (train, validation).
+LINEAR_TABLE = {
+    (1, 32): (32, (13.30967, 4.36208), (1.64378, 2.89575)),
+    (2, 16): (32, (13.30967, 4.36208), (1.64378, 2.89575)),
+    (2, 32): (16, (22.76095, 5.26804), (2.73219, 4.11989)),
+    (1, 4): (250, (2.64580, 0.98009), (0.07361, 0.18220)),
+}
+
+
+def resolve(job):
+    """The resolved form of a job, as the launcher would send it."""
+    return job
+
+
+def linear_job(workers, batch, epochs=3, **training):
+    return resolve({
+        "name": "linear", "num_workers": workers, "heartbeat": {"interval": "50ms", "stall_timeout": "20s"},
+        "checkpoint": {"every": "epoch", "keep": 2},
+        "training": {"seed": 1, "epochs": epochs, "batch_size_per_worker": batch, "shuffle": False,
+                     "model": {"type": "linear", "init": "zeros"}, "loss": "mse", "dataset": {"type": "linear"},
+                     "optimizer": {"type": "sgd", "lr": 0.01}, **training}})
+
+
+def image_job(workers=2, model="mlp", path=FASHION, epochs=1, batch=128, **top):
+    return resolve({
+        "name": "images", "num_workers": workers, "heartbeat": {"interval": "50ms", "stall_timeout": "20s"},
+        "checkpoint": {"every": "epoch", "keep": 2},
+        "training": {"seed": 7, "epochs": epochs, "batch_size": batch, "model": {"type": model},
+                     "loss": "cross_entropy", "dataset": {"type": "idx", "path": path},
+                     "optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9}}, **top})
+
+
+def read_tensors(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    size, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: (entry["shape"], data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+def write_images(directory, count, bad_sample=None):
+    """A small IDX data set; one label may be out of range."""
+    for prefix, rows in (("train", count), ("t10k", 64)):
+        with open(f"{directory}/{prefix}-images-idx3-ubyte", "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, rows, 28, 28) + os.urandom(rows * 784))
+        labels = bytearray(i % 10 for i in range(rows))
+        if bad_sample is not None and prefix == "train":
+            labels[bad_sample] = 77
+        with open(f"{directory}/{prefix}-labels-idx1-ubyte", "wb") as file:
+            file.write(struct.pack(">II", 0x801, rows) + labels)
+
+
+class WorkerTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="sgd-worker-test-")
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.agents = 0
+
+    def agent(self, job, ranks, **options):
+        self.agents += 1
+        agent = FakeAgent(WORKER, job, ranks, options.pop("run_dir", f"{self.dir}/run-{self.agents}"), **options)
+        self.addCleanup(agent.close)
+        return agent
+
+    def train(self, job, ranks, **options):
+        agent = self.agent(job, ranks, **options)
+        agent.start()
+        self.assertEqual(agent.run(), [0] * ranks, agent.of_type("failed"))
+        return agent
+
+    def checkpoint(self, agent):
+        return os.path.join(agent.run_dir, agent.of_type("checkpoint")[-1]["path"])
+
+    def weights(self, agent):
+        with open(self.checkpoint(agent) + "/model.safetensors", "rb") as model, \
+                open(self.checkpoint(agent) + "/optimizer.safetensors", "rb") as optimizer:
+            return hashlib.sha256(model.read() + optimizer.read()).hexdigest()
+
+    def metric(self, agent, epoch, phase, name):
+        values = [m["metrics"][name] for m in agent.of_type("report")
+                  if m["key"]["epoch"] == epoch and m["key"]["phase"] == phase]
+        self.assertEqual(len(values), agent.world_size)
+        return sum(values) / len(values)
+
+
+class Metrics(WorkerTest):
+    def test_linear_regression_table(self):
+        losses = {}
+        for (workers, batch), (batches, first, third) in LINEAR_TABLE.items():
+            agent = self.train(linear_job(workers, batch), workers)
+            for epoch, (train, validation) in ((1, first), (3, third)):
+                self.assertAlmostEqual(self.metric(agent, epoch, "train", "train_loss"), train, delta=1e-3)
+                self.assertAlmostEqual(self.metric(agent, epoch, "validate", "val_loss"), validation, delta=1e-3)
+                self.assertEqual(self.metric(agent, epoch, "train", "batch_count"), batches)
+                self.assertEqual(self.metric(agent, epoch, "train", "num_samples"), 1000 / workers)
+                self.assertEqual(self.metric(agent, epoch, "validate", "val_accuracy"), 0)
+            losses[(workers, batch)] = [self.metric(agent, epoch, phase, name) for epoch in (1, 2, 3)
+                                        for phase, name in (("train", "train_loss"), ("validate", "val_loss"))]
+        for one, two in zip(losses[(1, 32)], losses[(2, 16)]):
+            self.assertAlmostEqual(one, two, delta=1e-5)
+
+    def test_keys_and_order_of_messages(self):
+        agent = self.train(linear_job(2, 32, epochs=1), 2)
+        train, validate = [m for m in agent.of_type("report") if m["rank"] == 0]
+        self.assertEqual(set(train["metrics"]), {"epoch", "batch_count", "num_samples", "train_loss",
+                                                 "last_train_loss", "samples_per_s", "step_ms"})
+        self.assertEqual(set(validate["metrics"]), {"batch_count", "num_samples", "val_loss", "last_val_loss",
+                                                    "val_accuracy", "last_val_accuracy"})
+        order = [m["type"] for m in agent.messages if m["rank"] == 0 and m["type"] != "heartbeat"]
+        self.assertEqual([kind for kind in order if kind != "exchange"],
+                         ["hello", "ready", "first_step", "report", "report", "checkpoint"])
+        self.assertEqual(agent.of_type("ready", 0)[0]["source"], "fresh")
+        self.assertEqual(agent.of_type("first_step", 1)[0]["step"], 1)
+
+    def test_scheduler_follows_epochs(self):
+        slow = linear_job(1, 32, scheduler={"type": "step", "step_size": 1, "gamma": 1e-12, "frequency": "epoch"})
+        agent = self.train(slow, 1)
+        self.assertAlmostEqual(self.metric(agent, 1, "validate", "val_loss"), 4.36208, delta=1e-3)
+        self.assertAlmostEqual(self.metric(agent, 3, "validate", "val_loss"),
+                               self.metric(agent, 1, "validate", "val_loss"), delta=1e-6)
+
+
+class Repeatability(WorkerTest):
+    def test_two_runs_are_bit_equal(self):
+        for model in ("mlp", "cnn"):
+            os.makedirs(f"{self.dir}/{model}")
+            write_images(f"{self.dir}/{model}", 640)
+            job = image_job(model=model, path=f"{self.dir}/{model}", epochs=2)
+            self.assertEqual(self.weights(self.train(job, 2)), self.weights(self.train(job, 2)))
+
+    def test_a_forked_rank_trains_what_a_spawned_one_does(self):
+        job = image_job()
+        spawned = self.train(job, 2)
+        forked = self.agent(job, 2)
+        self.assertEqual(forked.start_fork_server(), {"type": "prepared", "threads": 1})
+        forked.fork()
+        self.assertEqual(forked.run(), [0, 0])
+        self.assertEqual(self.weights(spawned), self.weights(forked))
+        # The server is ready for the next generation, and ends with its keeper.
+        forked.control.close()
+        self.assertEqual(forked.server.wait(10), 0)
+        forked.control = forked.server = None
+
+    def test_stop_and_resume_is_bit_equal_in_any_phase(self):
+        job = image_job(epochs=2, batch=512)
+        clean = self.train(job, 2)
+
+        def stop_at(kind):
+            def condition(agent, message):
+                if message["type"] == kind:
+                    agent.send_all({"type": "stop", "deadline_s": 10, "checkpoint": True})
+            return condition
+
+        for kind in ("first_step", "report"):  # A stop in the training and, mostly, in the validation phase.
+            stopped = self.agent(job, 2)
+            stopped.hooks.append(stop_at(kind))
+            stopped.start()
+            self.assertEqual(stopped.run(), [76, 76])
+            saved = self.checkpoint(stopped)
+            with open(saved + "/state.json") as file:
+                state = json.load(file)
+            self.assertEqual(len(state["records"]), 2)
+            resumed = self.train(job, 2, run_dir=stopped.run_dir, generation=2, resume_from=saved)
+            self.assertEqual(self.weights(clean), self.weights(resumed))
+            self.assertEqual(resumed.of_type("ready")[0]["source"], "disk")
+            self.assertEqual(resumed.of_type("ready")[0]["step"], state["step"])
+            for last in ("train_loss", "num_samples", "batch_count"):
+                self.assertEqual(self.metric(clean, 2, "train", last), self.metric(resumed, 2, "train", last))
+
+    def test_resume_with_fewer_ranks_uses_each_sample_once(self):
+        job = linear_job(2, 5, epochs=1)
+        job["checkpoint"] = {"every": {"steps": 10}, "keep": 50}
+        whole = self.train(job, 2)
+        paths = [m["path"] for m in whole.of_type("checkpoint")]
+        middle = next(path for path in paths if "step-000000000050" in path)
+        job["num_workers"] = 1
+        resumed = self.train(job, 1, generation=2, resume_from=os.path.join(whole.run_dir, middle))
+        # 50 steps of 2 x 5 are done; 500 samples are left, 100 steps of one rank.
+        self.assertEqual(resumed.of_type("ready")[0]["step"], 50)
+        self.assertEqual(self.metric(resumed, 1, "train", "num_samples"), 1000)
+        self.assertEqual(resumed.of_type("report")[0]["step"], 150)
+
+
+class Checkpoints(WorkerTest):
+    def test_format_names_and_newest_kept(self):
+        agent = self.train(image_job(epochs=3, batch=2048), 2)
+        kept = sorted(os.listdir(agent.run_dir + "/checkpoints"))
+        self.assertEqual(kept, ["step-000000000060-gen-0001", "step-000000000090-gen-0001"])
+        tensors = read_tensors(self.checkpoint(agent) + "/model.safetensors")
+        self.assertEqual({name: shape for name, (shape, _) in tensors.items()},
+                         {"fc1.weight": [256, 784], "fc1.bias": [256], "fc2.weight": [128, 256], "fc2.bias": [128],
+                          "fc3.weight": [10, 128], "fc3.bias": [10]})
+        momenta = read_tensors(self.checkpoint(agent) + "/optimizer.safetensors")
+        self.assertEqual(momenta["fc3.bias.momentum_buffer"][0], [10])
+        message = agent.of_type("checkpoint")[-1]
+        size = sum(entry.stat().st_size for entry in os.scandir(self.checkpoint(agent)))
+        self.assertEqual(message["bytes"], size)
+        self.assertEqual((message["step"], message["epoch"]), (90, 3))
+
+    def test_a_damaged_checkpoint_is_an_error_that_names_the_file(self):
+        whole = self.train(linear_job(1, 32), 1)
+        for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
+            for damage in ("flip", "tear", "remove"):
+                copy = f"{self.dir}/copy-{name}-{damage}"
+                shutil.copytree(self.checkpoint(whole), copy)
+                path = f"{copy}/{name}"
+                with open(path, "rb") as file:
+                    data = bytearray(file.read())
+                data[len(data) // 2] ^= 0x10
+                if damage == "remove":
+                    os.remove(path)
+                else:
+                    with open(path, "wb") as file:
+                        file.write(data if damage == "flip" else data[:len(data) // 2])
+                agent = self.agent(linear_job(1, 32), 1, generation=2, resume_from=copy)
+                agent.start()
+                if agent.run() == [0]:
+                    # Only a flip inside white space or a digit that proves nothing may pass.
+                    self.assertEqual((name, damage), ("manifest.json", "flip"))
+                else:
+                    self.assertEqual(agent.ranks[0].exit_code, 1)
+                    self.assertIn(copy, agent.of_type("failed")[0]["message"])
+
+    def test_a_full_disk_keeps_the_old_checkpoint_and_training_goes_on(self):
+        agent = self.agent(linear_job(1, 4, epochs=4), 1)
+        saved = []
+
+        def fill_disk(agent, message):
+            if message["type"] == "checkpoint" and not saved:
+                saved.append(message["path"])
+                resource.prlimit(agent.ranks[0].pid, resource.RLIMIT_FSIZE, (100, 100))
+
+        agent.hooks.append(fill_disk)
+        agent.start()
+        self.assertEqual(agent.run(), [0])
+        self.assertEqual(len([m for m in agent.of_type("report") if m["key"]["phase"] == "train"]), 4)
+        self.assertIn(os.path.basename(saved[0]), os.listdir(agent.run_dir + "/checkpoints"))
+        self.assertFalse([name for name in os.listdir(agent.run_dir + "/checkpoints") if name.endswith(".part")])
+
+    def test_seconds_and_never(self):
+        job = linear_job(2, 4, epochs=40)
+        job["checkpoint"] = {"every": {"seconds": 0.001}, "keep": 3}
+        often = self.train(job, 2)
+        self.assertGreater(len(often.of_type("checkpoint")), 3)
+        self.assertEqual(len(os.listdir(often.run_dir + "/checkpoints")), 3)
+        job["checkpoint"] = {"every": "never", "keep": 3}
+        self.assertEqual(self.train(job, 2).of_type("checkpoint"), [])
+
+
+class Failures(WorkerTest):
+    def test_a_killed_rank_makes_the_other_leave_with_75(self):
+        agent = self.agent(image_job(epochs=100), 2)
+        agent.start()
+        agent.run(until=lambda a: len(a.of_type("first_step")) == 2)
+        os.kill(agent.ranks[1].pid, signal.SIGKILL)
+        agent.send_all({"type": "abort", "generation": 1})
+        self.assertEqual(agent.run(timeout=10), [75, -9])
+        self.assertEqual(agent.of_type("failed"), [])
+
+    def test_a_closed_link_ends_the_process(self):
+        agent = self.agent(image_job(epochs=100), 2)
+        agent.start()
+        agent.run(until=lambda a: len(a.of_type("first_step")) == 2)
+        for rank in agent.ranks:
+            agent.selector.unregister(rank.sock)
+            rank.sock.close()
+            rank.sock = None
+        self.assertEqual(agent.run(timeout=10), [70, 70])
+
+    def test_a_loss_that_is_not_finite_stops_all_ranks(self):
+        job = linear_job(2, 32, optimizer={"type": "sgd", "lr": 1e30})
+        agent = self.agent(job, 2)
+        agent.start()
+        self.assertEqual(agent.run(), [1, 1])
+        for failed in agent.of_type("failed"):
+            self.assertRegex(failed["message"], r"^the loss is not finite at step \d+ on rank 0, 1$")
+        with open(agent.run_dir + "/errors/rank-0001.json") as file:
+            error = json.load(file)["message"]
+        self.assertIn("not finite", error["message"])
+        self.assertTrue(error["extraInfo"]["timestamp"].isdigit())
+
+    def test_a_bad_label_is_an_error_that_names_the_sample(self):
+        data = f"{self.dir}/data"
+        os.makedirs(data)
+        write_images(data, 640, bad_sample=321)
+        for start in ("spawn", "fork"):
+            agent = self.agent(image_job(path=data), 2)
+            if start == "spawn":
+                agent.start()
+            else:
+                self.assertEqual(agent.start_fork_server()["type"], "prepared")
+                agent.fork()
+            agent.run(until=lambda a: a.of_type("failed") and 1 in [rank.exit_code for rank in a.ranks])
+            self.assertIn("321", agent.of_type("failed")[0]["message"])
+            agent.send_all({"type": "abort", "generation": 1})
+            self.assertEqual(sorted(agent.run(timeout=10)), [1, 75])
+
+    def test_data_that_is_missing_fails_the_preparation(self):
+        agent = self.agent(image_job(path="/nonexistent"), 2)
+        answer = agent.start_fork_server()
+        self.assertEqual(answer["type"], "prepare_failed")
+        self.assertIn("/nonexistent", answer["message"])
+
+    def test_started_by_hand(self):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("SGD_")}
+        alone = subprocess.run([WORKER], env=clean, capture_output=True, text=True, timeout=60)
+        self.assertEqual(alone.returncode, 2)
+        self.assertIn("sgd-launch", alone.stderr)
+        version = subprocess.run([WORKER, "--version"], capture_output=True, text=True, timeout=60)
+        self.assertRegex(version.stdout, r"^sgd-worker \d")
+        self.assertEqual(subprocess.run([WORKER, "--fork"], capture_output=True, timeout=60).returncode, 2)
+
+
+if __name__ == "__main__":
+    WORKER = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

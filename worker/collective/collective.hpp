@@ -1,0 +1,63 @@
+#pragma once
+// The one interface between training and communication. An implementation moves bytes
+// between the ranks of one generation; who is in it was decided by the launcher.
+//
+// All members but abort() are called by the training thread, by every rank, in the same order
+// and with equal sizes. Each is bounded: it ends by completing, or by throwing CollectiveError
+// when a peer is gone, the stall time-out has passed, or abort() was called. After a throw the
+// object can only be destroyed.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace sgd::worker {
+
+/// A collective did not complete. Ends the process with worker_exit::kPeerLost: secondary, never the cause.
+class CollectiveError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Bits of the control word that every gradient collective carries; the result is the OR over ranks.
+namespace control {
+inline constexpr std::uint32_t kStop = 1u << 0;         ///< Stop at this step, with a checkpoint.
+inline constexpr std::uint32_t kCheckpoint = 1u << 1;   ///< Save after this step.
+inline constexpr std::uint32_t kNan = 1u << 2;          ///< The loss of some rank is not finite.
+inline constexpr std::uint32_t kStopAtEpoch = 1u << 3;  ///< Leave at the next epoch boundary.
+}  // namespace control
+
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int world_size() const = 0;
+
+  /// This rank's gradient buffer, `count` floats, 64-byte aligned: the operand of all_reduce. It lies in
+  /// shared memory where the implementation can thereby avoid copies. Sized at construction.
+  [[nodiscard]] virtual std::span<float> gradients() = 0;
+
+  /// Sums gradients() over all ranks in rank order, in place, bit-equal on every rank, and ORs `control_word`.
+  [[nodiscard]] virtual std::uint32_t all_reduce(std::uint32_t control_word) = 0;
+
+  /// ORs the control word without data: validation, and loops without steps, once per batch.
+  [[nodiscard]] virtual std::uint32_t agree(std::uint32_t control_word) = 0;
+
+  /// Copies `bytes` of rank `root` into `bytes` of every other rank.
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+
+  /// Every rank's bytes, in rank order; sizes may differ between ranks.
+  [[nodiscard]] virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
+
+  /// Returns when every rank has called it.
+  virtual void barrier() = 0;
+
+  /// From any thread: every call in progress or later throws within 10 ms. Idempotent.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace sgd::worker

@@ -1,0 +1,126 @@
+#include "worker/collective/composed_collective.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "common/base/assert.hpp"
+
+namespace sgd::worker {
+namespace {
+
+// Messages packed into one: a u64 size before each.
+std::string pack(const std::vector<std::string>& messages) {
+  std::string packed;
+  for (const std::string& message : messages) {
+    const std::uint64_t size = message.size();
+    packed.append(reinterpret_cast<const char*>(&size), sizeof(size));
+    packed += message;
+  }
+  return packed;
+}
+
+std::vector<std::string> unpack(const std::string& packed, std::size_t count) {
+  std::vector<std::string> messages;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t size = 0;
+    if (packed.size() - offset < sizeof(size)) throw CollectiveError("all_gather: a host sent too little");
+    std::memcpy(&size, packed.data() + offset, sizeof(size));
+    offset += sizeof(size);
+    if (packed.size() - offset < size) throw CollectiveError("all_gather: a host sent too little");
+    messages.push_back(packed.substr(offset, size));
+    offset += size;
+  }
+  if (offset != packed.size()) throw CollectiveError("all_gather: a host sent too much");
+  return messages;
+}
+
+std::span<std::byte> bytes_of(std::string& text) {
+  return std::as_writable_bytes(std::span(text));
+}
+
+}  // namespace
+
+ComposedCollective::ComposedCollective(int rank, Placement placement, std::unique_ptr<ShmCollective> local,
+                                       std::unique_ptr<GlooCollective> between)
+    : rank_(rank), placement_(std::move(placement)), local_(std::move(local)), between_(std::move(between)) {
+  SGD_ASSERT(local_ || between_);
+}
+
+template <class Action>
+auto ComposedCollective::between_hosts(Action action) {
+  try {
+    return action();
+  } catch (...) {
+    if (local_) local_->abort();
+    throw;
+  }
+}
+
+std::uint32_t ComposedCollective::all_reduce(std::uint32_t control_word) {
+  if (!local_) return between_->all_reduce(control_word);
+  std::uint32_t word = local_->reduce_to_leader(control_word);
+  if (between_) {
+    word = between_hosts([&] { return between_->sum_with_control(local_->gradients_and_tail(), word); });
+  }
+  return local_->share_from_leader(word);
+}
+
+std::uint32_t ComposedCollective::agree(std::uint32_t control_word) {
+  if (!local_) return between_->agree(control_word);
+  std::uint32_t word = local_->agree(control_word);
+  if (between_) word = between_hosts([&] { return between_->agree(word); });
+  return local_->agree(word);
+}
+
+void ComposedCollective::broadcast(std::span<std::byte> bytes, int root) {
+  SGD_ASSERT(root >= 0 && root < world_size());
+  const RankPlace from = placement_.ranks[static_cast<std::size_t>(root)];
+  const bool on_root_host = placement_.ranks[static_cast<std::size_t>(rank_)].host == from.host;
+  if (local_ && on_root_host) local_->broadcast(bytes, from.local_rank);
+  if (between_) between_hosts([&] { between_->broadcast(bytes, from.host); });
+  if (local_ && !on_root_host) local_->broadcast(bytes, 0);
+}
+
+// On a leader: every rank's message, packed in the order of hosts and local ranks. Else empty.
+std::string ComposedCollective::gather_at_leader(const std::string& bytes) {
+  const std::vector<std::string> host_messages =
+      local_ ? local_->all_gather(bytes) : std::vector<std::string>{bytes};
+  if (!between_) return {};
+  const std::string packed = pack(host_messages);
+  std::string all;
+  for (const std::string& host : between_hosts([&] { return between_->all_gather(packed); })) all += host;
+  return all;
+}
+
+std::vector<std::string> ComposedCollective::all_gather(const std::string& bytes) {
+  std::string all = gather_at_leader(bytes);
+  if (local_) {
+    std::uint64_t size = all.size();
+    local_->broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
+    all.resize(size);
+    local_->broadcast(bytes_of(all), 0);
+  }
+  std::vector<std::string> by_host = unpack(all, placement_.ranks.size());
+  std::vector<std::string> gathered(by_host.size());
+  std::size_t next = 0;
+  for (int host = 0; host < placement_.hosts(); ++host) {
+    for (int local = 0; local < placement_.host_sizes[static_cast<std::size_t>(host)]; ++local) {
+      gathered[static_cast<std::size_t>(placement_.rank_at(host, local))] = std::move(by_host[next++]);
+    }
+  }
+  return gathered;
+}
+
+void ComposedCollective::barrier() {
+  if (local_) local_->barrier();
+  if (between_) between_hosts([&] { between_->barrier(); });
+  if (local_) local_->barrier();
+}
+
+void ComposedCollective::abort() noexcept {
+  if (local_) local_->abort();
+  if (between_) between_->abort();
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,50 @@
+#pragma once
+// The collective of several hosts with several ranks each: shared memory inside a host, Gloo
+// between the hosts' leaders.
+//
+//   all_reduce: host's buffers summed into the leader's -> leaders sum over TCP -> leader's copied to the
+//   host
+//
+// A leader whose part between hosts fails aborts its host's ranks, so nobody waits for it.
+
+#include <memory>
+
+#include "worker/collective/collective.hpp"
+#include "worker/collective/gloo_collective.hpp"
+#include "worker/collective/placement.hpp"
+#include "worker/collective/shm_collective.hpp"
+
+namespace sgd::worker {
+
+class ComposedCollective final : public Collective {
+ public:
+  /// `local` is null on a host with one rank; `between` (size: hosts, rank: this host) is null except on
+  /// leaders.
+  ComposedCollective(int rank, Placement placement, std::unique_ptr<ShmCollective> local,
+                     std::unique_ptr<GlooCollective> between);
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int world_size() const override { return static_cast<int>(placement_.ranks.size()); }
+  [[nodiscard]] std::span<float> gradients() override {
+    return local_ ? local_->gradients() : between_->gradients();
+  }
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override;
+  void broadcast(std::span<std::byte> bytes, int root) override;
+  [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override;
+  void barrier() override;
+  void abort() noexcept override;
+
+ private:
+  /// Does `action` with the other hosts' leaders; a failure releases this host's ranks.
+  template <class Action>
+  auto between_hosts(Action action);
+  [[nodiscard]] std::string gather_at_leader(const std::string& bytes);
+
+  int rank_;
+  Placement placement_;
+  std::unique_ptr<ShmCollective> local_;
+  std::unique_ptr<GlooCollective> between_;
+};
+
+}  // namespace sgd::worker

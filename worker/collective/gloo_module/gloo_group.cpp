@@ -1,0 +1,199 @@
+#include "worker/collective/gloo_module/gloo_group.hpp"
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include <gloo/allgatherv.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/transport/address.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/loop.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include "worker/core/simd.hpp"
+
+namespace sgd::worker {
+namespace {
+
+// A slot that no collective uses: their slots begin at tag << 32 with a small operation number above it.
+constexpr std::uint64_t kAbortSlot = 0x7fff'ffff'ffff'fff0ull;
+
+SGD_CLONES void add(float* __restrict sum, const float* a, const float* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+void add_floats(void* sum, const void* a, const void* b, std::size_t count) {
+  add(static_cast<float*>(sum), static_cast<const float*>(a), static_cast<const float*>(b), count);
+}
+
+std::string to_hex(const std::vector<char>& bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  throw std::invalid_argument("a peer's address is not hexadecimal");
+}
+
+std::vector<char> from_hex(const std::string& text) {
+  if (text.size() % 2 != 0) throw std::invalid_argument("a peer's address has an odd length");
+  std::vector<char> bytes;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    bytes.push_back(static_cast<char>(hex_digit(text[i]) * 16 + hex_digit(text[i + 1])));
+  }
+  return bytes;
+}
+
+// The field of `addresses` that is meant for rank `index`.
+std::string field(const std::string& addresses, int index) {
+  std::size_t begin = 0;
+  for (int i = 0; i < index; ++i) {
+    const std::size_t end = addresses.find('.', begin);
+    if (end == std::string::npos) throw std::invalid_argument("a peer gave too few addresses");
+    begin = end + 1;
+  }
+  return addresses.substr(begin, addresses.find('.', begin) - begin);
+}
+
+// Keeps the device's event loop turning. Closing a pair waits for its next turn, which an idle loop makes
+// every 10 ms only: too slow for an abort that closes one pair after the other. A timer, not a descriptor
+// that is always ready: a spinning loop would take the core from the threads that are to be released.
+class LoopTurner final : public gloo::transport::tcp::Handler {
+ public:
+  explicit LoopTurner(gloo::transport::tcp::Device& device) : device_(device) {
+    constexpr long interval_ns = 100'000;
+    const struct itimerspec every {
+      {0, interval_ns}, { 0, interval_ns }
+    };
+    fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd_ < 0) return;  // Without it the abort is only slower.
+    ::timerfd_settime(fd_, 0, &every, nullptr);
+    device_.registerDescriptor(fd_, EPOLLIN, this);
+  }
+  LoopTurner(const LoopTurner&) = delete;
+  LoopTurner& operator=(const LoopTurner&) = delete;
+  ~LoopTurner() override {
+    if (fd_ < 0) return;
+    device_.unregisterDescriptor(fd_, this);
+    ::close(fd_);
+  }
+  void handleEvents(int) override {
+    std::uint64_t expirations = 0;
+    [[maybe_unused]] const ssize_t got = ::read(fd_, &expirations, sizeof(expirations));  // Arms it again.
+  }
+
+ private:
+  gloo::transport::tcp::Device& device_;
+  int fd_ = -1;
+};
+
+}  // namespace
+
+// Gives the pairs to Gloo's collectives, which want a gloo::Context.
+class GlooGroup::Context final : public gloo::Context {
+ public:
+  Context(int own_rank, int group_size, std::shared_ptr<gloo::transport::Device>& device,
+          std::chrono::milliseconds timeout)
+      : gloo::Context(own_rank, group_size) {
+    setTimeout(timeout);
+    device_ = device;
+    transportContext_ = device->createContext(own_rank, group_size);
+    transportContext_->setTimeout(timeout);
+  }
+  gloo::transport::Pair& make_pair(int peer) {
+    auto& pair = transportContext_->createPair(peer);
+    pair->setLocalRank(0);  // Only used to choose a device per process; there is one.
+    return *pair;
+  }
+};
+
+GlooGroup::GlooGroup(int rank, int size, const std::string& bind_address, std::chrono::milliseconds timeout)
+    : rank_(rank), size_(size), timeout_(timeout) {
+  gloo::transport::tcp::attr attributes;
+  attributes.hostname = bind_address;
+  device_ = gloo::transport::tcp::CreateDevice(attributes);
+  context_ = std::make_shared<Context>(rank, size, device_, timeout);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer > 0) address_ += '.';
+    if (peer != rank) address_ += to_hex(context_->make_pair(peer).address().bytes());
+  }
+}
+
+GlooGroup::~GlooGroup() = default;
+
+void GlooGroup::connect(const std::vector<std::string>& addresses) {
+  // Ends that face each other must be opened in an order without a cycle: every rank goes by peer number.
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    if (aborted_.load()) throw std::runtime_error("aborted");
+    context_->getPair(peer)->connect(from_hex(field(addresses[static_cast<std::size_t>(peer)], rank_)));
+  }
+  connected_.store(true);
+  if (aborted_.load()) throw std::runtime_error("aborted");
+}
+
+void GlooGroup::all_reduce_sum(float* values, std::size_t count) {
+  gloo::AllreduceOptions options(context_);
+  options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);  // Each part is summed once, then copied.
+  options.setOutput(values, count);
+  options.setReduceFunction(add_floats);
+  options.setTag(tag_++ & 0xffff);
+  gloo::allreduce(options);
+}
+
+void GlooGroup::broadcast(void* bytes, std::size_t size, int root) {
+  gloo::BroadcastOptions options(context_);
+  options.setOutput(static_cast<char*>(bytes), size);
+  options.setRoot(root);
+  options.setTag(tag_++ & 0xffff);
+  gloo::broadcast(options);
+}
+
+void GlooGroup::all_gather(const void* bytes, const std::vector<std::size_t>& sizes, void* out) {
+  gloo::AllgathervOptions options(context_);
+  options.setInput(static_cast<char*>(const_cast<void*>(bytes)), sizes[static_cast<std::size_t>(rank_)]);
+  options.setOutput(static_cast<char*>(out), sizes);
+  options.setTag(tag_++ & 0xffff);
+  gloo::allgatherv(options);
+}
+
+void GlooGroup::barrier() {
+  gloo::BarrierOptions options(context_);
+  options.setTag(tag_++ & 0xffff);
+  gloo::barrier(options);
+}
+
+void GlooGroup::abort() noexcept {
+  if (aborted_.exchange(true) || !connected_.load()) return;
+  // A receive that times out makes Gloo close all pairs of the context, whatever they are doing. A pair
+  // that was closed before (its peer aborted first) refuses the receive and closes nothing, so every
+  // peer is tried; once all are closed, the rest are refused at once.
+  char unused = 0;
+  LoopTurner turner(static_cast<gloo::transport::tcp::Device&>(*device_));
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    try {
+      const auto buffer = context_->createUnboundBuffer(&unused, sizeof(unused));
+      buffer->recv(peer, kAbortSlot);
+      buffer->waitRecv(std::chrono::milliseconds(1));
+    } catch (const std::exception&) {
+      // Ignoring: the time-out is what closes the pairs, or this one was closed before.
+    }
+  }
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,29 @@
+#pragma once
+// A whole file mapped read-only. Moves, does not copy; unmaps on destruction.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "common/base/result.hpp"
+
+namespace sgd::worker {
+
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+
+  const std::byte* data_ = nullptr;  // Null for an empty file.
+  std::size_t size_ = 0;
+};
+
+}  // namespace sgd::worker

@@ -1,0 +1,114 @@
+#pragma once
+// The C++ API of sgd-worker: subclass TrainingOperator to train a model of your own. RaySGD's
+// hooks under RaySGD's names; every one has a default that does the common case (one model, one
+// loss, (features, target) batches), so an operator overrides only what differs.
+//
+// What an operator never does: communicate, save, or stop by itself. step() averages gradients
+// over the ranks and applies them; position, metrics and checkpoints follow from BatchStream.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <torch/torch.h>
+
+namespace sgd {
+
+/// A network from one tensor to one tensor. Parameters are found by their registered names.
+class Model : public torch::nn::Module {
+ public:
+  virtual at::Tensor forward(const at::Tensor& features) = 0;
+};
+
+using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
+
+struct Batch {
+  at::Tensor features;
+  at::Tensor target;
+};
+
+struct BatchInfo {
+  int epoch = 0;                 ///< From 1.
+  std::int64_t batch_index = 0;  ///< In this rank's epoch, from 0.
+  std::int64_t global_step = 0;  ///< Optimizer steps done since the run's start.
+};
+
+/// What one batch measured; a phase's report holds the mean weighted by num_samples, and the last value.
+struct BatchMetrics {
+  std::int64_t num_samples = 1;
+  std::vector<std::pair<std::string, double>> values;
+};
+
+/// This rank's batches of one phase.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  /// The next batch; nothing at the phase's end, or when the run stops inside the phase.
+  virtual std::optional<Batch> next() = 0;
+  [[nodiscard]] virtual BatchInfo info() const = 0;
+  /// Completes the batch that next() gave: call it once for each. Saves and stops happen in here.
+  virtual void add(const BatchMetrics& metrics) = 0;
+};
+
+/// What the worker does for an operator.
+class OperatorHost {
+ public:
+  virtual ~OperatorHost() = default;
+  virtual void step(const at::Tensor& loss) = 0;
+  [[nodiscard]] virtual int world_rank() const = 0;
+  [[nodiscard]] virtual int world_size() const = 0;
+  [[nodiscard]] virtual const nlohmann::json& config() const = 0;
+  /// The model and the loss that the job names.
+  [[nodiscard]] virtual std::shared_ptr<Model> make_model() const = 0;
+  [[nodiscard]] virtual Loss make_loss() const = 0;
+};
+
+class TrainingOperator {
+ public:
+  virtual ~TrainingOperator() = default;
+
+  /// Makes model and loss, and calls register_model() and register_loss(). Equal on every rank: the generators
+  /// were seeded alike, and rank 0's weights are broadcast afterwards.
+  virtual void setup();
+
+  /// One pass over this rank's training batches. Returns further keys for the epoch's report, or an empty object.
+  virtual nlohmann::json train_epoch(BatchStream& batches);
+  /// Forward, loss, step().
+  virtual BatchMetrics train_batch(const Batch& batch, const BatchInfo& info);
+
+  /// One pass over this rank's validation batches, without gradients.
+  virtual nlohmann::json validate(BatchStream& batches);
+  /// Loss, and accuracy by the largest output; 0 where the output has no classes.
+  virtual BatchMetrics validate_batch(const Batch& batch, const BatchInfo& info);
+
+  /// State of the operator's own for checkpoints; rank 0's is kept and every rank gets it back.
+  [[nodiscard]] virtual nlohmann::json state() const { return nlohmann::json::object(); }
+  virtual void load_state(const nlohmann::json& state) { (void)state; }
+
+  void attach(OperatorHost& host) { host_ = &host; }
+  [[nodiscard]] const std::shared_ptr<Model>& model() const { return model_; }
+
+ protected:
+  void register_model(std::shared_ptr<Model> model) { model_ = std::move(model); }
+  void register_loss(Loss loss) { loss_ = std::move(loss); }
+
+  /// Backward from `loss`, mean of the gradients over all ranks, one optimizer step. Collective.
+  void step(const at::Tensor& loss) { host_->step(loss); }
+  [[nodiscard]] const Loss& loss() const { return loss_; }
+  [[nodiscard]] int world_rank() const { return host_->world_rank(); }
+  [[nodiscard]] int world_size() const { return host_->world_size(); }
+  /// The job's `training` section.
+  [[nodiscard]] const nlohmann::json& config() const { return host_->config(); }
+
+ private:
+  OperatorHost* host_ = nullptr;
+  std::shared_ptr<Model> model_;
+  Loss loss_;
+};
+
+}  // namespace sgd

@@ -1,0 +1,251 @@
+#include "worker/link/client.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "common/exit_codes.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr Duration kHeartbeatDefault = std::chrono::milliseconds(500);
+constexpr int kNoDescriptor = -1;
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+/// The heartbeat's interval as the resolved job gives it.
+Duration heartbeat_interval(const nlohmann::json& config) {
+  const auto heartbeat = config.find("heartbeat");
+  if (heartbeat == config.end() || !heartbeat->is_object()) return kHeartbeatDefault;
+  const std::string text = heartbeat->value("interval", std::string());
+  const Duration interval = parse_duration(text).value_or(kHeartbeatDefault);
+  return interval > Duration::zero() ? interval : kHeartbeatDefault;
+}
+
+/// The agent is gone or talks nonsense: nothing that this process does can count any more.
+[[noreturn]] void leave(const char* reason) {
+  std::fprintf(stderr, "sgd-worker: %s\n", reason);
+  _exit(worker_exit::kEnvironment);
+}
+
+UniqueFd take(std::vector<UniqueFd>& descriptors, std::size_t index) {
+  return index < descriptors.size() ? std::move(descriptors[index]) : UniqueFd(kNoDescriptor);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LinkClient>> LinkClient::connect(const std::string& path, const std::string& token,
+                                                        Duration deadline) {
+  Result<UniqueFd> socket = connect_unix(path, deadline);
+  if (!socket) return socket.error();
+  std::unique_ptr<LinkClient> client(new LinkClient(std::move(socket).value()));
+  if (client->wake_.get() < 0) return system_error("cannot create an eventfd");
+  link::Hello hello;
+  hello.token = token;
+  hello.pid = static_cast<int>(::getpid());
+  hello.version = SGD_VERSION;
+  if (Status sent = client->send(hello); !sent) return sent.error();
+  client->thread_ = std::thread([raw = client.get()] { raw->run(); });
+  return client;
+}
+
+LinkClient::LinkClient(UniqueFd socket)
+    : socket_(std::move(socket)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      heartbeat_interval_ns_(kHeartbeatDefault.count()),
+      last_beat_(now()) {}
+
+LinkClient::~LinkClient() { finish(Duration::zero()); }
+
+Result<ReceivedAssignment> LinkClient::next_assignment(Duration deadline) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, deadline, [this] { return assignment_.has_value(); }))
+    return Error{"the agent gave no assignment within " + format_duration(deadline)};
+  ReceivedAssignment taken = std::move(*assignment_);
+  assignment_.reset();
+  taken_ = taken.assignment.generation;
+  abort_handler_ = nullptr;
+  stop_ = false;
+  stop_at_epoch_ = false;
+  heartbeat_interval_ns_ = heartbeat_interval(taken.assignment.config).count();
+  return taken;
+}
+
+Status LinkClient::send(const link::FromWorker& message) {
+  const std::string line = link::encode(message);
+  if (line.size() > link::kLineBytesMax) return Error{"a line for the agent is longer than 64 KiB"};
+  const std::lock_guard lock(mutex_);
+  if (outbox_.size() + line.size() > kOutboxBytesMax)
+    return Error{"the agent has read nothing while 4 MiB of messages waited"};
+  outbox_ += line;
+  write_outbox();
+  if (!outbox_.empty()) wake();
+  return {};
+}
+
+Result<std::vector<nlohmann::json>> LinkClient::exchange(const std::string& key, const nlohmann::json& value,
+                                                         Duration deadline) {
+  link::ExchangePut put;
+  put.key = key;
+  put.value = value;
+  if (Status sent = send(put); !sent) return sent.error();
+  std::unique_lock lock(mutex_);
+  const bool complete = changed_.wait_for(lock, deadline, [this, &key] {
+    if (aborted_ >= taken_) return true;
+    const auto found = exchanges_.find(key);
+    return found != exchanges_.end() && found->second.count > 0 &&
+           static_cast<int>(found->second.values.size()) == found->second.count;
+  });
+  if (aborted_ >= taken_) return Error{"exchange \"" + key + "\": the agent aborted this generation"};
+  ExchangeState& state = exchanges_[key];
+  if (!complete)
+    return Error{"exchange \"" + key + "\": no value from " + missing_ranks(state) + " within " +
+                 format_duration(deadline)};
+  std::vector<nlohmann::json> values;
+  for (auto& [rank, one] : state.values) values.push_back(std::move(one));
+  exchanges_.erase(key);
+  return values;
+}
+
+void LinkClient::on_abort(std::function<void()> handler) {
+  const std::lock_guard lock(mutex_);
+  abort_handler_ = std::move(handler);
+  if (abort_handler_ && aborted_ >= taken_) abort_handler_();
+}
+
+void LinkClient::finish(Duration deadline) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, deadline, [this] { return outbox_.empty(); });
+    finishing_ = true;
+    wake();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void LinkClient::run() {
+  for (;;) {
+    bool want_write = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (finishing_) return;
+      want_write = !outbox_.empty();
+    }
+    const Duration interval(heartbeat_interval_ns_.load());
+    const Duration left = std::max(last_beat_ + interval - now(), Duration::zero());
+    pollfd watched[2] = {{socket_.get(), static_cast<short>(POLLIN | (want_write ? POLLOUT : 0)), 0},
+                         {wake_.get(), POLLIN, 0}};
+    (void)::poll(watched, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    if (watched[1].revents != 0) {
+      std::uint64_t count = 0;
+      (void)!::read(wake_.get(), &count, sizeof count);
+    }
+    if ((watched[0].revents & POLLOUT) != 0) {
+      const std::lock_guard lock(mutex_);
+      write_outbox();
+      if (outbox_.empty()) changed_.notify_all();
+    }
+    if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !read_lines()) {
+      const std::lock_guard lock(mutex_);
+      if (finishing_) return;
+      leave("the link to the agent has closed");
+    }
+    if (now() - last_beat_ >= interval) send_heartbeat();
+  }
+}
+
+bool LinkClient::read_lines() {
+  Received received = receive(socket_.get(), input_);
+  if (received.state == Received::State::kEnd) return false;
+  for (UniqueFd& fd : received.descriptors) received_descriptors_.push_back(std::move(fd));
+  std::size_t begin = 0;
+  for (std::size_t end = input_.find('\n'); end != std::string::npos; end = input_.find('\n', begin)) {
+    Result<link::ToWorker> message = link::decode_to_worker(std::string_view(input_).substr(begin, end - begin));
+    if (!message) leave(("the agent sent a bad line: " + message.error().message).c_str());
+    handle(std::move(message).value());
+    begin = end + 1;
+  }
+  input_.erase(0, begin);
+  if (input_.size() > link::kLineBytesMax) leave("the agent sent a line longer than 64 KiB");
+  return true;
+}
+
+void LinkClient::handle(link::ToWorker&& message) {
+  const std::lock_guard lock(mutex_);
+  if (auto* assignment = std::get_if<link::Assignment>(&message)) {
+    ReceivedAssignment received;
+    received.assignment = std::move(*assignment);
+    received.shared_region = take(received_descriptors_, 0);
+    received.memory_checkpoint = take(received_descriptors_, 1);
+    received_descriptors_.clear();
+    exchanges_.clear();
+    assignment_ = std::move(received);
+  } else if (auto* value = std::get_if<link::ExchangeValue>(&message)) {
+    if (exchanges_.size() >= kExchangeKeysMax && exchanges_.count(value->key) == 0)
+      leave("the agent sent values for more than 64 exchanges");
+    ExchangeState& state = exchanges_[value->key];
+    state.count = value->count;
+    state.values[value->rank] = std::move(value->value);
+  } else if (const auto* abort = std::get_if<link::Abort>(&message)) {
+    aborted_ = std::max(aborted_, abort->generation);
+    if (abort_handler_ && aborted_ >= taken_) abort_handler_();
+  } else if (const auto* stop = std::get_if<link::Stop>(&message)) {
+    stop_checkpoint_ = stop->checkpoint;
+    stop_ = true;
+  } else if (std::holds_alternative<link::StopAtEpoch>(message)) {
+    stop_at_epoch_ = true;
+  } else {
+    ++unknown_lines_;
+  }
+  changed_.notify_all();
+}
+
+void LinkClient::write_outbox() {
+  while (!outbox_.empty()) {
+    const ssize_t count = ::send(socket_.get(), outbox_.data(), outbox_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count <= 0) return;  // Full, or broken: the link thread reads the end and leaves.
+    outbox_.erase(0, static_cast<std::size_t>(count));
+  }
+}
+
+void LinkClient::send_heartbeat() {
+  const TimePoint time = now();
+  const std::int64_t samples = progress_.samples.load(std::memory_order_relaxed);
+  link::Heartbeat beat;
+  beat.step = progress_.step.load(std::memory_order_relaxed);
+  beat.epoch = progress_.epoch.load(std::memory_order_relaxed);
+  beat.phase = name_of(progress_.phase.load(std::memory_order_relaxed));
+  beat.loss = progress_.loss.load(std::memory_order_relaxed);
+  beat.samples_per_s = static_cast<double>(samples - samples_at_beat_) / to_seconds(time - last_beat_);
+  samples_at_beat_ = samples;
+  last_beat_ = time;
+  const std::string line = link::encode(link::FromWorker(beat));
+  const std::lock_guard lock(mutex_);
+  if (!outbox_.empty()) return;  // The agent is not reading: the next heartbeat says more than this one.
+  outbox_ = line;
+  write_outbox();
+  // A part of a line is on its way: the rest must follow. A whole one is not worth keeping.
+  if (outbox_.size() == line.size()) outbox_.clear();
+}
+
+void LinkClient::wake() {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+std::string LinkClient::missing_ranks(const ExchangeState& state) const {
+  if (state.count == 0) return "the other ranks";
+  std::string text;
+  for (int rank = 0; rank < state.count; ++rank) {
+    if (state.values.count(rank) == 0) text += (text.empty() ? "rank " : ", ") + std::to_string(rank);
+  }
+  return text;
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,115 @@
+#pragma once
+// A rank's end of the link to its agent. One thread reads lines and sends heartbeats, so that an
+// agent hears of a training thread that stands still; the training thread sends facts and takes
+// assignments. A closed link ends the process at once: whoever lost its agent may not train on.
+//
+// Lines are written whole, in order. A fact is written by its sender when the socket takes it,
+// else it waits in an outbox of bounded size that the link thread empties: a launcher that is
+// stopped for a while never holds training. Heartbeats are dropped instead of queued.
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+#include "common/base/time.hpp"
+#include "common/messages/link.hpp"
+#include "worker/link/progress.hpp"
+#include "worker/link/socket.hpp"
+
+namespace sgd::worker {
+
+/// An assignment and the descriptors that came with it; -1 where none came.
+struct ReceivedAssignment {
+  link::Assignment assignment;
+  UniqueFd shared_region;
+  UniqueFd memory_checkpoint;
+};
+
+class LinkClient {
+ public:
+  static constexpr Duration kConnectDeadline = std::chrono::seconds(10);
+  static constexpr std::size_t kOutboxBytesMax = 4 << 20;
+  static constexpr std::size_t kExchangeKeysMax = 64;
+
+  /// Connects, says hello and starts the link thread. Call in a process that will not fork any more.
+  [[nodiscard]] static Result<std::unique_ptr<LinkClient>> connect(const std::string& path, const std::string& token,
+                                                                   Duration deadline = kConnectDeadline);
+  ~LinkClient();
+  LinkClient(const LinkClient&) = delete;
+  LinkClient& operator=(const LinkClient&) = delete;
+
+  /// The next assignment; a newer one replaces one that nobody has taken. Taking one forgets stop requests,
+  /// exchanges and the abort of earlier generations, and sets the heartbeat's interval from the job.
+  [[nodiscard]] Result<ReceivedAssignment> next_assignment(Duration deadline);
+
+  /// Never blocks. An error means that the agent has read nothing for so long that the outbox is full.
+  [[nodiscard]] Status send(const link::FromWorker& message);
+
+  /// Gives this rank's value and waits for those of all ranks, in rank order.
+  [[nodiscard]] Result<std::vector<nlohmann::json>> exchange(const std::string& key, const nlohmann::json& value,
+                                                             Duration deadline);
+
+  /// Called by the link thread when the taken generation is aborted; at once if it already was. Empty: nobody.
+  void on_abort(std::function<void()> handler);
+
+  [[nodiscard]] bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool stop_wants_checkpoint() const { return stop_checkpoint_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool stop_at_epoch_requested() const { return stop_at_epoch_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Progress& progress() { return progress_; }
+
+  /// Waits until the outbox is empty or `deadline` has passed, then ends the link thread; from here on a closed link
+  /// does not end the process any more. Idempotent.
+  void finish(Duration deadline);
+
+ private:
+  struct ExchangeState {
+    std::map<int, nlohmann::json> values;  // By rank.
+    int count = 0;                         // Ranks in all; 0: no value has come yet.
+  };
+
+  explicit LinkClient(UniqueFd socket);
+  void run();
+  bool read_lines();
+  void handle(link::ToWorker&& message);
+  void write_outbox();          // With mutex_ held.
+  void send_heartbeat();
+  void wake();
+  [[nodiscard]] std::string missing_ranks(const ExchangeState& state) const;
+
+  UniqueFd socket_;
+  UniqueFd wake_;               // An eventfd: something to write, or time to finish.
+  std::string input_;           // Bytes of an unfinished line; the link thread's own.
+  std::vector<UniqueFd> received_descriptors_;  // Waiting for their assignment's line.
+
+  mutable std::mutex mutex_;    // Guards all below up to the atomics.
+  std::condition_variable changed_;
+  std::string outbox_;
+  std::optional<ReceivedAssignment> assignment_;
+  std::map<std::string, ExchangeState> exchanges_;
+  std::function<void()> abort_handler_;
+  Generation taken_ = 0;        // Generation of the assignment in work.
+  Generation aborted_ = 0;      // Newest generation that the agent aborted.
+  bool finishing_ = false;
+
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_checkpoint_{true};
+  std::atomic<bool> stop_at_epoch_{false};
+  std::atomic<std::int64_t> heartbeat_interval_ns_;
+  std::atomic<std::uint64_t> unknown_lines_{0};
+  Progress progress_;
+  std::int64_t samples_at_beat_ = 0;
+  TimePoint last_beat_;
+  std::thread thread_;
+};
+
+}  // namespace sgd::worker

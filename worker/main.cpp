@@ -1,0 +1,49 @@
+// sgd-worker: one rank of a training run, or the fork server that makes ranks. Started by
+// sgd-launch; everything it must know comes over its link (README.md).
+
+#include <cstdio>
+#include <string_view>
+
+#include <unistd.h>
+
+#include "common/exit_codes.hpp"
+#include "worker/torch/fork_server.hpp"
+#include "worker/torch/rank_process.hpp"
+
+namespace {
+
+constexpr int kControlFd = 3;
+
+int usage(int code) {
+  std::fputs("sgd-worker is started by sgd-launch. To train: sgd-launch run job.json\n"
+             "  sgd-worker                one rank; SGD_LINK and SGD_TOKEN name its agent\n"
+             "  sgd-worker --fork-server  serves the keeper at descriptor 3\n"
+             "  sgd-worker --version\n",
+             code == 0 ? stdout : stderr);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  using namespace sgd;
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (argc > 2) return usage(worker_exit::kConfiguration);
+  if (mode == "--version") {
+    std::puts("sgd-worker " SGD_VERSION);
+    return worker_exit::kDone;
+  }
+  if (mode == "--help" || mode == "-h") return usage(worker_exit::kDone);
+  if (!mode.empty() && mode != "--fork-server") {
+    std::fprintf(stderr, "sgd-worker: unknown argument \"%s\"\n", argv[1]);
+    return usage(worker_exit::kConfiguration);
+  }
+  worker::prepare_process();
+  return mode.empty() ? worker::run_rank({}) : worker::run_fork_server(kControlFd);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  std::fflush(nullptr);
+  _exit(code);  // LibTorch's destructors cost more than the whole end of a run and save nothing.
+}

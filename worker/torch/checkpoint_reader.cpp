@@ -1,0 +1,112 @@
+#include "worker/torch/checkpoint_reader.hpp"
+
+#include <cstring>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "common/checkpoint/scan.hpp"
+#include "worker/core/mapped_file.hpp"
+#include "worker/core/safetensors.hpp"
+#include "worker/torch/module_buffers.hpp"
+
+namespace sgd::worker {
+namespace {
+
+MappedFile open_file(const std::string& path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file) throw std::runtime_error(file.error().message);
+  return std::move(file).value();
+}
+
+std::string text_of(const std::string& path) {
+  const MappedFile file = open_file(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+SafetensorsFile open_tensors(const std::string& path) {
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  if (!file) throw std::runtime_error(file.error().message);
+  return std::move(file).value();
+}
+
+const TensorBytes& find(const SafetensorsFile& file, const std::string& path, const std::string& name, TensorType type,
+                        const std::vector<std::int64_t>& shape) {
+  const TensorBytes* tensor = file.find(name);
+  if (tensor == nullptr) throw std::runtime_error(fmt::format("{}: no tensor {}", path, name));
+  if (tensor->type != type || tensor->shape != shape)
+    throw std::runtime_error(fmt::format("{}: tensor {} has another shape or type than the model's", path, name));
+  return *tensor;
+}
+
+void copy_places(const SafetensorsFile& file, const std::string& path, const std::vector<ParameterPlace>& places,
+                 const std::string& suffix, std::span<float> flat) {
+  for (const ParameterPlace& place : places) {
+    const TensorBytes& tensor = find(file, path, place.name + suffix, TensorType::kF32, place.shape);
+    std::memcpy(flat.data() + place.offset, tensor.bytes.data(), tensor.bytes.size());
+  }
+}
+
+void check_count(const SafetensorsFile& file, const std::string& path, std::size_t expected) {
+  if (file.tensors().size() != expected)
+    throw std::runtime_error(
+        fmt::format("{}: has {} tensors where the job needs {}", path, file.tensors().size(), expected));
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(std::string dir) : dir_(std::move(dir)) {
+  check_files();
+  const std::string file = path(kStateFile);
+  const nlohmann::json json = nlohmann::json::parse(text_of(file), nullptr, false);
+  if (json.is_discarded()) throw std::runtime_error(file + ": not JSON");
+  Result<TrainingState> parsed = parse_training_state(json);
+  if (!parsed) throw std::runtime_error(file + ": " + parsed.error().message);
+  state_ = std::move(parsed).value();
+}
+
+void CheckpointReader::check_files() const {
+  Result<checkpoint::Manifest> manifest = checkpoint::verify(dir_, checkpoint::Proof::kChecksums);
+  if (!manifest) throw std::runtime_error(manifest.error().message);
+  for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
+    bool listed = false;
+    for (const checkpoint::ManifestFile& file : manifest.value().files) listed = listed || file.name == needed;
+    if (!listed)
+      throw std::runtime_error(fmt::format("{}: does not list {}", path(checkpoint::kManifestFile), needed));
+  }
+}
+
+void CheckpointReader::read_tensors(FlatParameters& parameters, torch::nn::Module& model, StepOptimizer& optimizer,
+                                    const std::string& optimizer_type) const {
+  const std::string model_path = path(kModelFile);
+  const SafetensorsFile weights = open_tensors(model_path);
+  const std::vector<ModuleBuffer> buffers = module_buffers(model);
+  check_count(weights, model_path, parameters.places().size() + buffers.size());
+  copy_places(weights, model_path, parameters.places(), "", parameters.values());
+  for (const ModuleBuffer& buffer : buffers) {
+    const TensorBytes& tensor = find(weights, model_path, buffer.name, buffer.type, buffer.shape);
+    std::memcpy(buffer.bytes.data(), tensor.bytes.data(), tensor.bytes.size());
+  }
+  if (state_.optimizer != optimizer_type)
+    throw std::runtime_error(fmt::format("{}: was written by optimizer \"{}\", the job has \"{}\"", path(kStateFile),
+                                         state_.optimizer, optimizer_type));
+  const std::string optimizer_path = path(kOptimizerFile);
+  const SafetensorsFile state = open_tensors(optimizer_path);
+  const std::vector<OptimizerBuffer> flat = optimizer.buffers();
+  check_count(state, optimizer_path, parameters.places().size() * flat.size());
+  for (const OptimizerBuffer& buffer : flat)
+    copy_places(state, optimizer_path, parameters.places(), "." + buffer.name, buffer.values);
+}
+
+MetricsAccumulator CheckpointReader::record(int rank, int world_size) const {
+  MetricsAccumulator sums;
+  for (int from = rank; from < state_.world_size; from += world_size) {
+    MetricsAccumulator one;
+    if (Status imported = one.import_state(state_.records[static_cast<std::size_t>(from)]); !imported)
+      throw std::runtime_error(fmt::format("{}: record of rank {}: {}", path(kStateFile), from, imported.error().message));
+    sums.merge(one);
+  }
+  return sums;
+}
+
+}  // namespace sgd::worker

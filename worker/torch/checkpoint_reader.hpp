@@ -1,0 +1,37 @@
+#pragma once
+// Reads a checkpoint back, at any world size. Checks first: the manifest, then size and CRC-32C of
+// every file it lists. Every error is an exception whose text begins with the file's path; nothing
+// is read from a checkpoint that is not whole.
+
+#include <string>
+
+#include "worker/core/metrics.hpp"
+#include "worker/core/step_optimizer.hpp"
+#include "worker/torch/checkpoint_state.hpp"
+#include "worker/torch/flat_parameters.hpp"
+
+namespace sgd::worker {
+
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(std::string dir);
+
+  [[nodiscard]] const TrainingState& state() const { return state_; }
+
+  /// Fills weights, buffers and the optimizer's buffers. Names, shapes and types must be exactly the model's.
+  void read_tensors(FlatParameters& parameters, torch::nn::Module& model, StepOptimizer& optimizer,
+                    const std::string& optimizer_type) const;
+
+  /// Metric sums of the phase in work for one rank of a group of `world_size`. With another size than the
+  /// checkpoint's, the records are dealt out: each is counted by one rank.
+  [[nodiscard]] MetricsAccumulator record(int rank, int world_size) const;
+
+ private:
+  void check_files() const;
+  [[nodiscard]] std::string path(const std::string& file) const { return dir_ + "/" + file; }
+
+  std::string dir_;
+  TrainingState state_;
+};
+
+}  // namespace sgd::worker

@@ -1,0 +1,222 @@
+#include "worker/torch/checkpoint_writer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/checkpoint/crc32c.hpp"
+#include "common/checkpoint/manifest.hpp"
+#include "worker/core/write_all.hpp"
+#include "worker/link/unique_fd.hpp"
+
+namespace sgd::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+Status sync_directory(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || ::fsync(fd.get()) != 0) return system_error("cannot sync " + path);
+  return {};
+}
+
+Result<WrittenFile> write_text(const std::string& path, const std::string& text) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return system_error("cannot create " + path);
+  const auto bytes = std::as_bytes(std::span(text));
+  if (Status written = write_all(fd.get(), bytes, path); !written) return written.error();
+  if (::fsync(fd.get()) != 0) return system_error("cannot sync " + path);
+  return WrittenFile{text.size(), checkpoint::crc32c(0, bytes)};
+}
+
+std::span<const std::byte> slice(std::span<const float> flat, const ParameterPlace& place) {
+  return std::as_bytes(flat.subspan(place.offset, place.count));
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(CheckpointTarget target, Saved saved)
+    : target_(std::move(target)), saved_(std::move(saved)), thread_([this] { run(); }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+bool CheckpointWriter::busy() const {
+  const std::lock_guard lock(mutex_);
+  return busy_;
+}
+
+Status CheckpointWriter::wait(Duration deadline) {
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, deadline, [this] { return !busy_; })) return {};
+  return Error{"the checkpoint writer has not finished within " + format_duration(deadline)};
+}
+
+void CheckpointWriter::save(const TrainingState& state, std::span<const float> parameters,
+                            const std::vector<OptimizerBuffer>& optimizer,
+                            const std::vector<ModuleBuffer>& buffers, TimePoint began) {
+  SGD_ASSERT(!busy() && parameters.size() == target_.floats);
+  const std::size_t floats = target_.floats * (1 + optimizer.size());
+  if (staging_.size() != floats) staging_ = AlignedFloats(floats);
+  float* to = staging_.data();
+  std::memcpy(to, parameters.data(), parameters.size_bytes());
+  job_.optimizer_names.clear();
+  for (const OptimizerBuffer& buffer : optimizer) {
+    to += target_.floats;
+    std::memcpy(to, buffer.values.data(), buffer.values.size_bytes());
+    job_.optimizer_names.push_back(buffer.name);
+  }
+  job_.buffers = buffers;
+  job_.buffer_bytes.clear();
+  for (const ModuleBuffer& buffer : buffers) job_.buffer_bytes.emplace_back(buffer.bytes.begin(), buffer.bytes.end());
+  job_.state_json = to_json(state).dump(1) + "\n";
+  job_.step = state.step;
+  job_.epoch = state.position.epoch - 1;
+  job_.world_size = state.world_size;
+  job_.copied = now();
+  job_.stall_s = to_seconds(job_.copied - began);
+  const std::lock_guard lock(mutex_);
+  busy_ = true;
+  changed_.notify_all();
+}
+
+void CheckpointWriter::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return busy_ || ending_; });
+    if (!busy_) return;
+    lock.unlock();
+    write_job();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void CheckpointWriter::write_job() {
+  const std::string name = checkpoint::directory_name(job_.step, target_.generation);
+  const std::string root = target_.run_dir + "/" + checkpoint::kDirectory;
+  const std::string part = root + "/." + name + ".part";
+  std::error_code ignored;
+  fs::create_directories(root, ignored);
+  fs::remove_all(part, ignored);
+  Result<std::int64_t> bytes = write_files(part);
+  Status published = bytes ? publish(part, root + "/" + name) : Status(bytes.error());
+  if (!published) {
+    std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
+                 static_cast<long long>(job_.step), published.error().message.c_str());
+    fs::remove_all(part, ignored);
+    return;
+  }
+  link::CheckpointSaved saved;
+  saved.path = std::string(checkpoint::kDirectory) + "/" + name;
+  saved.step = job_.step;
+  saved.epoch = job_.epoch;
+  saved.bytes = bytes.value();
+  saved.stall_s = job_.stall_s;
+  saved.write_s = to_seconds(now() - job_.copied);
+  saved_(saved);
+  remove_old();
+}
+
+Result<std::int64_t> CheckpointWriter::write_files(const std::string& dir) {
+  std::error_code error;
+  if (!fs::create_directory(dir, error)) return Error{"cannot create " + dir + ": " + error.message(), error.value()};
+  checkpoint::Manifest manifest;
+  manifest.step = job_.step;
+  manifest.epoch = job_.epoch;
+  manifest.generation = target_.generation;
+  manifest.world_size = job_.world_size;
+  std::int64_t bytes = 0;
+  const auto note = [&manifest, &bytes](const char* file, const WrittenFile& written) {
+    manifest.files.push_back({file, written.bytes, written.crc32c});
+    bytes += static_cast<std::int64_t>(written.bytes);
+  };
+  Result<WrittenFile> model = write_safetensors(dir + "/" + kModelFile, model_tensors(), {{"format", "pt"}});
+  if (!model) return model.error();
+  note(kModelFile, model.value());
+  Result<WrittenFile> optimizer = write_safetensors(dir + "/" + kOptimizerFile, optimizer_tensors());
+  if (!optimizer) return optimizer.error();
+  note(kOptimizerFile, optimizer.value());
+  Result<WrittenFile> state = write_text(dir + "/" + kStateFile, job_.state_json);
+  if (!state) return state.error();
+  note(kStateFile, state.value());
+  Result<WrittenFile> last = write_text(dir + "/" + checkpoint::kManifestFile, checkpoint::encode(manifest));
+  if (!last) return last.error();
+  return bytes + static_cast<std::int64_t>(last.value().bytes);
+}
+
+Status CheckpointWriter::publish(const std::string& part, const std::string& name) {
+  if (Status synced = sync_directory(part); !synced) return synced;
+  // The same step of the same generation can come again, after validation for example: the later one counts,
+  // and there is no moment without one.
+  const bool again = ::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) == 0;
+  if (!again && ::rename(part.c_str(), name.c_str()) != 0) return system_error("cannot rename " + part);
+  std::error_code ignored;
+  fs::remove_all(part, ignored);
+  return sync_directory(fs::path(name).parent_path().string());
+}
+
+void CheckpointWriter::remove_old() {
+  struct Found {
+    checkpoint::DirectoryName name;
+    fs::path path;
+  };
+  std::vector<Found> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(target_.run_dir + "/" + checkpoint::kDirectory, error)) {
+    if (const auto name = checkpoint::parse_directory_name(entry.path().filename().string()))
+      found.push_back({*name, entry.path()});
+  }
+  // Newest first: a later generation has gone on from what counted before it.
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    if (a.name.generation != b.name.generation) return a.name.generation > b.name.generation;
+    return a.name.step > b.name.step;
+  });
+  for (std::size_t i = static_cast<std::size_t>(std::max(target_.keep, 1)); i < found.size(); ++i) {
+    std::error_code ignored;
+    fs::remove_all(found[i].path, ignored);
+  }
+}
+
+std::vector<TensorBytes> CheckpointWriter::model_tensors() {
+  std::vector<TensorBytes> tensors;
+  for (const ParameterPlace& place : target_.places)
+    tensors.push_back({place.name, TensorType::kF32, place.shape, slice(staged(0), place)});
+  for (std::size_t i = 0; i < job_.buffers.size(); ++i)
+    tensors.push_back({job_.buffers[i].name, job_.buffers[i].type, job_.buffers[i].shape, job_.buffer_bytes[i]});
+  return tensors;
+}
+
+std::vector<TensorBytes> CheckpointWriter::optimizer_tensors() {
+  std::vector<TensorBytes> tensors;
+  for (std::size_t i = 0; i < job_.optimizer_names.size(); ++i) {
+    for (const ParameterPlace& place : target_.places)
+      tensors.push_back(
+          {place.name + "." + job_.optimizer_names[i], TensorType::kF32, place.shape, slice(staged(i + 1), place)});
+  }
+  return tensors;
+}
+
+std::span<const float> CheckpointWriter::staged(std::size_t buffer) {
+  return staging_.span().subspan(buffer * target_.floats, target_.floats);
+}
+
+}  // namespace sgd::worker

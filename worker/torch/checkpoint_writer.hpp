@@ -1,0 +1,92 @@
+#pragma once
+// Writes checkpoints behind training. save() copies the flat buffers into a staging buffer and
+// returns; a thread writes the files under a temporary name, waits until they are on disk, renames
+// the directory, removes the oldest ones, and tells. One at a time.
+//
+// A directory that has its final name is whole. A failed write (a full disk) costs one line of
+// warning and nothing else: the checkpoint before stays, and training goes on.
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+#include "common/base/time.hpp"
+#include "common/messages/link.hpp"
+#include "worker/core/aligned_floats.hpp"
+#include "worker/core/safetensors.hpp"
+#include "worker/core/step_optimizer.hpp"
+#include "worker/torch/checkpoint_state.hpp"
+#include "worker/torch/module_buffers.hpp"
+#include "worker/torch/parameter_place.hpp"
+
+namespace sgd::worker {
+
+struct CheckpointTarget {
+  std::string run_dir;                  ///< Its checkpoints/ is made when it is missing.
+  Generation generation = 0;
+  int keep = 1;                         ///< Newest checkpoints kept.
+  std::vector<ParameterPlace> places;   ///< Of all flat buffers.
+  std::size_t floats = 0;               ///< Length of each flat buffer.
+};
+
+class CheckpointWriter {
+ public:
+  /// Called by the writer's thread after each rename.
+  using Saved = std::function<void(const link::CheckpointSaved&)>;
+
+  CheckpointWriter(CheckpointTarget target, Saved saved);
+  /// Waits for a write in progress.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  [[nodiscard]] bool busy() const;
+  /// Waits until nothing is being written.
+  [[nodiscard]] Status wait(Duration deadline);
+
+  /// Must not be busy. `began` is when training was held for this checkpoint.
+  void save(const TrainingState& state, std::span<const float> parameters,
+            const std::vector<OptimizerBuffer>& optimizer, const std::vector<ModuleBuffer>& buffers, TimePoint began);
+
+ private:
+  /// What the thread works on; written by save() while it rests.
+  struct Job {
+    std::string state_json;
+    std::int64_t step = 0;
+    int epoch = 0;                           // Completed epochs.
+    int world_size = 1;
+    double stall_s = 0;
+    TimePoint copied;
+    std::vector<std::string> optimizer_names;
+    std::vector<ModuleBuffer> buffers;       // Their bytes lie in buffer_bytes.
+    std::vector<std::vector<std::byte>> buffer_bytes;
+  };
+
+  void run();
+  void write_job();
+  [[nodiscard]] Result<std::int64_t> write_files(const std::string& dir);
+  [[nodiscard]] Status publish(const std::string& part, const std::string& name);
+  void remove_old();
+  [[nodiscard]] std::vector<TensorBytes> model_tensors();
+  [[nodiscard]] std::vector<TensorBytes> optimizer_tensors();
+  [[nodiscard]] std::span<const float> staged(std::size_t buffer);
+
+  CheckpointTarget target_;
+  Saved saved_;
+  AlignedFloats staging_;   // Parameters, then the optimizer's buffers.
+  Job job_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool busy_ = false;       // The thread owns job_ and staging_.
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sgd::worker

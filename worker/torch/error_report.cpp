@@ -1,0 +1,114 @@
+#include "worker/torch/error_report.hpp"
+
+#include <cxxabi.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <typeinfo>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/exit_codes.hpp"
+#include "worker/collective/factory.hpp"
+#include "worker/link/client.hpp"
+#include "worker/torch/errors.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr std::size_t kMessageBytesMax = 8 << 10;     // A line of the link holds message and backtrace.
+constexpr std::size_t kBacktraceBytesMax = 16 << 10;
+
+std::string type_name(const std::exception& error) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
+  return status == 0 && name ? name.get() : "exception";
+}
+
+std::string shortened(std::string text, std::size_t bytes_max) {
+  if (text.size() > bytes_max) text.resize(bytes_max);
+  return text;
+}
+
+Failure failure_of(int exit_code, const std::exception& error) {
+  return {exit_code, type_name(error), shortened(error.what(), kMessageBytesMax), ""};
+}
+
+void write_error_file(const Failure& failure, const ReportTarget& target) {
+  namespace fs = std::filesystem;
+  const fs::path dir = fs::path(target.run_dir) / "errors";
+  std::error_code ignored;
+  fs::create_directories(dir, ignored);
+  const double now_s =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  nlohmann::json body;
+  nlohmann::json& message = body["message"];
+  message["message"] = failure.type + ": " + failure.message;
+  message["extraInfo"]["py_callstack"] = failure.backtrace;
+  message["extraInfo"]["timestamp"] = std::to_string(static_cast<long long>(now_s));
+  message["errorCode"] = failure.exit_code;
+  // Renamed into place, so that nobody reads half of it.
+  const fs::path path = dir / fmt::format("rank-{:04}.json", target.rank);
+  const fs::path part = path.string() + ".part";
+  {
+    std::ofstream out(part);
+    out << body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  }
+  fs::rename(part, path, ignored);
+}
+
+}  // namespace
+
+Failure describe(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& e) {
+    return failure_of(worker_exit::kPeerLost, e);
+  } catch (const CollectiveSetupError& e) {
+    return failure_of(worker_exit::kConfiguration, e);
+  } catch (const ConfigurationError& e) {
+    return failure_of(worker_exit::kConfiguration, e);
+  } catch (const EnvironmentError& e) {
+    return failure_of(worker_exit::kEnvironment, e);
+  } catch (const std::bad_alloc& e) {
+    return {worker_exit::kEnvironment, type_name(e), "out of memory", ""};
+  } catch (const c10::Error& e) {
+    const bool no_memory = std::string_view(e.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
+    Failure failure = failure_of(no_memory ? worker_exit::kEnvironment : worker_exit::kUserError, e);
+    failure.message = shortened(e.what_without_backtrace(), kMessageBytesMax);
+    failure.backtrace = shortened(e.what(), kBacktraceBytesMax);
+    return failure;
+  } catch (const std::exception& e) {
+    return failure_of(worker_exit::kUserError, e);
+  } catch (...) {
+    return {worker_exit::kUserError, "exception", "an exception that is no std::exception", ""};
+  }
+}
+
+void report(const Failure& failure, const ReportTarget& target) noexcept {
+  try {
+    const std::string who = target.rank >= 0 ? fmt::format("rank {}: ", target.rank) : std::string();
+    std::fprintf(stderr, "sgd-worker: %s%s\n", who.c_str(), failure.message.c_str());
+    if (failure.exit_code == worker_exit::kPeerLost) return;  // Never the cause: its noise would hide the cause.
+    if (target.link != nullptr) {
+      link::Failed failed;
+      failed.message = failure.message;
+      failed.backtrace = failure.backtrace;
+      (void)target.link->send(failed);  // Ignoring: the exit code says it, too.
+    }
+    if (!target.run_dir.empty() && target.rank >= 0) write_error_file(failure, target);
+  } catch (...) {
+    std::fputs("sgd-worker: the report of the error failed\n", stderr);
+  }
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,101 @@
+#include "worker/torch/models.hpp"
+
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "worker/torch/linear_function.hpp"
+
+namespace sgd::worker {
+namespace {
+
+std::int64_t feature_count(const SampleShape& sample) {
+  return std::accumulate(sample.features.begin(), sample.features.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// One affine map.
+class LinearModel : public Model {
+ public:
+  LinearModel(std::int64_t inputs, std::int64_t outputs) : linear_(inputs, outputs) {
+    register_module("linear", linear_);
+  }
+  at::Tensor forward(const at::Tensor& features) override { return linear(features.flatten(1), linear_->weight, linear_->bias, false); }
+
+ private:
+  torch::nn::Linear linear_;
+};
+
+/// Affine maps with ReLU between them: fc1, fc2, ...
+class Mlp : public Model {
+ public:
+  explicit Mlp(const std::vector<std::int64_t>& widths) {
+    for (std::size_t i = 0; i + 1 < widths.size(); ++i)
+      layers_.push_back(
+          register_module("fc" + std::to_string(i + 1), torch::nn::Linear(widths[i], widths[i + 1])));
+  }
+  at::Tensor forward(const at::Tensor& features) override {
+    at::Tensor values = features.flatten(1);
+    for (auto& layer : layers_) values = linear(values, layer->weight, layer->bias, &layer != &layers_.back());
+    return values;
+  }
+
+ private:
+  std::vector<torch::nn::Linear> layers_;
+};
+
+/// The job says how many numbers the model takes; the data must give as many.
+void check_inputs(const nlohmann::json& settings, const SampleShape& sample) {
+  const std::int64_t given = feature_count(sample);
+  const std::int64_t taken = settings.value("inputs", given);
+  if (taken != given)
+    throw ConfigurationError(fmt::format("model \"{}\" takes {} inputs, but a sample of the data set has {}",
+                                         settings.value("type", std::string()), taken, given));
+}
+
+std::shared_ptr<Model> make_linear(const nlohmann::json& settings, const SampleShape& sample) {
+  check_inputs(settings, sample);
+  return std::make_shared<LinearModel>(feature_count(sample), settings.value("outputs", sample.outputs));
+}
+
+std::shared_ptr<Model> make_mlp(const nlohmann::json& settings, const SampleShape& sample) {
+  check_inputs(settings, sample);
+  std::vector<std::int64_t> widths{feature_count(sample)};
+  for (const std::int64_t hidden : settings.value("hidden", std::vector<std::int64_t>{256, 128}))
+    widths.push_back(hidden);
+  widths.push_back(settings.value("outputs", sample.outputs));
+  return std::make_shared<Mlp>(widths);
+}
+
+}  // namespace
+
+Registry<ModelFactory>& model_registry() {
+  static Registry<ModelFactory> registry("model", {{"linear", make_linear}, {"mlp", make_mlp}, {"cnn", make_cnn}});
+  return registry;
+}
+
+std::shared_ptr<Model> make_model(const nlohmann::json& settings, const SampleShape& sample) {
+  std::shared_ptr<Model> model = model_registry().find(settings.value("type", std::string()))(settings, sample);
+  if (settings.value("init", std::string()) == "zeros") {
+    const at::NoGradGuard no_gradients;
+    for (at::Tensor& parameter : model->parameters()) parameter.zero_();
+  }
+  return model;
+}
+
+Registry<LossFactory>& loss_registry() {
+  static Registry<LossFactory> registry(
+      "loss", {{"cross_entropy",
+                [] { return Loss([](const at::Tensor& output, const at::Tensor& target) {
+                  return at::cross_entropy_loss(output, target);
+                }); }},
+               {"mse", [] { return Loss([](const at::Tensor& output, const at::Tensor& target) {
+                  return at::mse_loss(output, target);
+                }); }}});
+  return registry;
+}
+
+Loss make_loss(const std::string& name) { return loss_registry().find(name)(); }
+
+}  // namespace sgd::worker

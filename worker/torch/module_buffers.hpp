@@ -1,0 +1,29 @@
+#pragma once
+// What a model holds besides trainable parameters: running statistics and frozen parameters. They
+// are saved with the weights under PyTorch's names, and equal on all ranks at the start.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/core/safetensors.hpp"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace sgd::worker {
+
+struct ModuleBuffer {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  std::vector<std::int64_t> shape;
+  std::span<std::byte> bytes;  ///< The tensor's own memory, valid as long as the model.
+};
+
+/// Throws on a buffer that is not dense and contiguous, or of a type that files cannot hold.
+[[nodiscard]] std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model);
+
+}  // namespace sgd::worker

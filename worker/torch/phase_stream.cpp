@@ -1,0 +1,56 @@
+#include "worker/torch/phase_stream.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+
+namespace sgd::worker {
+namespace {
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+PhaseStream::PhaseStream(const PhaseSettings& settings, const Sampler& sampler, const Dataset& dataset,
+                         MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after)
+    : settings_(settings),
+      sampler_(sampler),
+      dataset_(dataset),
+      metrics_(metrics),
+      before_(std::move(before)),
+      after_(std::move(after)),
+      consumed_(settings.consumed),
+      started_(now()),
+      batch_started_(started_) {}
+
+std::optional<Batch> PhaseStream::next() {
+  if (pending_) throw std::logic_error("BatchStream::next() was called before add() completed the last batch");
+  if (interrupted_ || sampler_.batch_length(consumed_, settings_.batch_size) == 0) return std::nullopt;
+  info_.epoch = settings_.epoch;
+  info_.batch_index = metrics_.batch_count();
+  info_.global_step = before_();
+  sampler_.batch(consumed_, settings_.rank, settings_.batch_size, indices_);
+  pending_ = true;
+  return dataset_.gather(settings_.split, indices_);
+}
+
+void PhaseStream::add(const BatchMetrics& metrics) {
+  if (!pending_) throw std::logic_error("BatchStream::add() was called without a batch from next()");
+  pending_ = false;
+  values_.clear();
+  for (const auto& [name, value] : metrics.values) values_.push_back({name, value});
+  metrics_.add(metrics.num_samples, values_);
+  consumed_ = sampler_.advance(consumed_, settings_.batch_size);
+  samples_ += metrics.num_samples;
+  const TimePoint time = now();
+  timer_.add(time - batch_started_);
+  batch_started_ = time;
+  interrupted_ = !after_(metrics);
+}
+
+double PhaseStream::samples_per_s() const {
+  const double elapsed_s = to_seconds(batch_started_ - started_);
+  return elapsed_s > 0 ? static_cast<double>(samples_) / elapsed_s : 0;
+}
+
+}  // namespace sgd::worker

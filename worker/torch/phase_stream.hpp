@@ -1,0 +1,67 @@
+#pragma once
+// This rank's batches of one phase of one epoch, from a position to the phase's end, and the
+// metrics of those done. It keeps the position right: a batch counts as consumed when it has been
+// added, and only then may a save or a stop happen.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "sgd/training_operator.hpp"
+#include "worker/core/metrics.hpp"
+#include "worker/core/sampler.hpp"
+#include "worker/core/step_timer.hpp"
+#include "worker/torch/datasets.hpp"
+
+namespace sgd::worker {
+
+struct PhaseSettings {
+  Split split = Split::kTrain;
+  int epoch = 1;
+  int rank = 0;
+  std::int64_t batch_size = 1;  ///< Of one rank.
+  std::int64_t consumed = 0;    ///< Where the phase begins in this process.
+};
+
+class PhaseStream final : public BatchStream {
+ public:
+  /// Called before a batch is gathered; returns the run's step count for BatchInfo.
+  using BeforeBatch = std::function<std::int64_t()>;
+  /// Called after a batch was added; false ends the stream inside the phase.
+  using AfterBatch = std::function<bool(const BatchMetrics&)>;
+
+  PhaseStream(const PhaseSettings& settings, const Sampler& sampler, const Dataset& dataset,
+              MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after);
+
+  std::optional<Batch> next() override;
+  [[nodiscard]] BatchInfo info() const override { return info_; }
+  void add(const BatchMetrics& metrics) override;
+
+  [[nodiscard]] std::int64_t consumed() const { return consumed_; }
+  [[nodiscard]] bool interrupted() const { return interrupted_; }
+  [[nodiscard]] const StepTimer& timer() const { return timer_; }
+  /// Samples of this rank per second, of the batches done in this process.
+  [[nodiscard]] double samples_per_s() const;
+
+ private:
+  PhaseSettings settings_;
+  const Sampler& sampler_;
+  const Dataset& dataset_;
+  MetricsAccumulator& metrics_;
+  BeforeBatch before_;
+  AfterBatch after_;
+
+  std::int64_t consumed_;
+  bool pending_ = false;      // next() gave a batch that add() has not completed.
+  bool interrupted_ = false;
+  BatchInfo info_;
+  std::vector<std::int64_t> indices_;
+  std::vector<MetricValue> values_;
+  StepTimer timer_;
+  std::int64_t samples_ = 0;
+  TimePoint started_;
+  TimePoint batch_started_;
+};
+
+}  // namespace sgd::worker

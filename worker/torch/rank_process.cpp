@@ -1,0 +1,157 @@
+#include "worker/torch/rank_process.hpp"
+
+#include <malloc.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <ATen/Parallel.h>
+
+#include "common/exit_codes.hpp"
+#include "common/job/load.hpp"
+#include "worker/collective/factory.hpp"
+#include "worker/link/client.hpp"
+#include "worker/torch/error_report.hpp"
+#include "worker/torch/errors.hpp"
+#include "worker/torch/trainer.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr Duration kAssignmentDeadline = std::chrono::seconds(60);
+constexpr Duration kFlushDeadline = std::chrono::seconds(5);
+constexpr Duration kExchangeMargin = std::chrono::seconds(5);
+
+job::JobSpec job_of(const link::Assignment& assignment) {
+  job::LoadResult loaded = job::load_resolved(assignment.config);
+  if (!loaded.job)
+    throw ConfigurationError("the assignment holds a job that this worker cannot read: " +
+                             loaded.diagnostics.items.front().message);
+  if (!loaded.job->training) throw ConfigurationError("the assignment's job has no \"training\"");
+  return std::move(*loaded.job);
+}
+
+/// Whether the ranks of this node have a core each. This process sees only its own share; the keeper above it
+/// has the whole set.
+bool has_exclusive_cores(const link::Assignment& assignment) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(::getppid(), sizeof allowed, &allowed) != 0) return false;
+  return CPU_COUNT(&allowed) >= assignment.local_world_size * std::max(assignment.cpus, 1);
+}
+
+std::vector<std::string> exchange_text(LinkClient& link, const std::string& key, const std::string& value,
+                                       Duration deadline) {
+  Result<std::vector<nlohmann::json>> values = link.exchange(key, value, deadline);
+  if (!values) throw CollectiveError(values.error().message);
+  std::vector<std::string> texts;
+  for (const nlohmann::json& one : values.value()) texts.push_back(one.get<std::string>());
+  return texts;
+}
+
+std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignment& received, const job::JobSpec& job,
+                                       std::size_t gradient_count) {
+  const link::Assignment& assignment = received.assignment;
+  CollectiveSetup setup;
+  setup.rank = assignment.rank;
+  setup.world_size = assignment.world_size;
+  setup.local_rank = assignment.local_rank;
+  setup.local_world_size = assignment.local_world_size;
+  setup.node_rank = assignment.node_rank;
+  setup.node_count = assignment.node_count;
+  setup.generation = assignment.generation;
+  setup.region_fd = received.shared_region.get();
+  setup.gradient_count = gradient_count;
+  setup.backend = job.training->backend;
+  if (!assignment.bind_address.empty()) setup.bind_address = assignment.bind_address;
+  setup.stall_timeout = job.heartbeat.stall_timeout;
+  setup.exclusive_cores = has_exclusive_cores(assignment);
+  const Duration deadline = setup.stall_timeout + kExchangeMargin;
+  setup.exchange = [&link, deadline](const std::string& key, const std::string& value) {
+    return exchange_text(link, key, value, deadline);
+  };
+  std::unique_ptr<Collective> collective = make_collective(setup);
+  link.on_abort([raw = collective.get()] { raw->abort(); });
+  return collective;
+}
+
+/// One assignment from group to last barrier; everything it made is gone when it returns.
+int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded& preloaded) {
+  const job::JobSpec job = job_of(received.assignment);
+  at::set_num_threads(std::max(received.assignment.cpus, 1));
+  const bool same_data = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
+                         preloaded.model_settings == job.training->model;
+  const std::shared_ptr<const Dataset> dataset = same_data ? preloaded.dataset : make_dataset(*job.training);
+  TrainingOperator training_operator;
+  const TrainerSetup setup{job, received.assignment, link, *dataset, training_operator,
+                           [&link, &received, &job](std::size_t gradient_count) {
+                             return form_group(link, received, job, gradient_count);
+                           }};
+  Trainer trainer(setup);
+  return trainer.run() == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
+}
+
+int connect_and_train(const Preloaded& preloaded, const char* path, const char* token) {
+  Result<std::unique_ptr<LinkClient>> connected = LinkClient::connect(path, token);
+  if (!connected) {
+    std::fprintf(stderr, "sgd-worker: %s\n", connected.error().message.c_str());
+    return worker_exit::kEnvironment;
+  }
+  const std::unique_ptr<LinkClient> link = std::move(connected).value();
+  ReportTarget target;
+  target.link = link.get();
+  int code = worker_exit::kDone;
+  try {
+    Result<ReceivedAssignment> received = link->next_assignment(kAssignmentDeadline);
+    if (!received) throw EnvironmentError(received.error().message);
+    target.run_dir = received.value().assignment.run_dir;
+    target.rank = received.value().assignment.rank;
+    code = train(*link, received.value(), preloaded);
+  } catch (...) {
+    const Failure failure = describe(std::current_exception());
+    report(failure, target);
+    code = failure.exit_code;
+  }
+  link->finish(kFlushDeadline);
+  return code;
+}
+
+}  // namespace
+
+void ignore_write_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void prepare_process() {
+  // Activations of several megabytes come and go with every batch. By default glibc maps and unmaps each of
+  // them, and every page faults anew: 15 % of a convolutional network's step.
+  constexpr int kNeverMapBelow = 1 << 30;
+  ::mallopt(M_MMAP_THRESHOLD, kNeverMapBelow);
+  ::mallopt(M_TRIM_THRESHOLD, kNeverMapBelow);
+  ::mallopt(M_TOP_PAD, 64 << 20);
+  ignore_write_signals();
+}
+
+int run_rank(const Preloaded& preloaded) {
+  const char* path = std::getenv("SGD_LINK");
+  const char* token = std::getenv("SGD_TOKEN");
+  if (path == nullptr || token == nullptr) {
+    std::fputs("sgd-worker: this program is started by sgd-launch, which sets SGD_LINK and SGD_TOKEN.\n"
+               "To train: sgd-launch run job.json\n",
+               stderr);
+    return worker_exit::kConfiguration;
+  }
+  const int code = connect_and_train(preloaded, path, token);
+  std::fflush(nullptr);
+  return code;
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,29 @@
+#pragma once
+// One rank: from the environment's SGD_LINK and SGD_TOKEN to an exit code. The same code runs in
+// a process of its own and in a child of the fork server.
+
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+namespace sgd::worker {
+
+class Dataset;
+
+/// What the fork server has loaded before the fork; used if the assignment's job names the same model and data.
+struct Preloaded {
+  nlohmann::json model_settings;
+  nlohmann::json dataset_settings;
+  std::shared_ptr<const Dataset> dataset;
+};
+
+/// Takes an assignment, trains, and returns one of worker_exit. Reports its own errors.
+[[nodiscard]] int run_rank(const Preloaded& preloaded);
+
+/// A closed link, a closed pipe, a file over its limit: each is an error code of the write, not a death.
+void ignore_write_signals();
+
+/// Settings of the process that must come before the first tensor: see the definition.
+void prepare_process();
+
+}  // namespace sgd::worker

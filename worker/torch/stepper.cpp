@@ -1,0 +1,50 @@
+#include "worker/torch/stepper.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace sgd::worker {
+
+Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::Training& training)
+    : parameters_(parameters),
+      collective_(collective),
+      optimizer_(make_step_optimizer(training.optimizer, parameters.size())),
+      base_lr_(training.optimizer.lr) {
+  if (training.scheduler) {
+    schedule_.emplace(base_lr_, training.scheduler->step_size, training.scheduler->gamma);
+    schedule_by_batch_ = training.scheduler->frequency == "batch";
+  }
+  parameters_.attach_gradients(collective_.gradients());
+}
+
+std::int64_t Stepper::scheduler_count() const { return schedule_by_batch_ ? steps_ : epochs_completed_; }
+
+double Stepper::learning_rate() const { return schedule_ ? schedule_->lr(scheduler_count()) : base_lr_; }
+
+std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) {
+  last_loss_ = loss.item<double>();
+  parameters_.zero_gradients();
+  // A loss without history (a constant) has no gradients: zeros are right, and the other ranks wait for us.
+  if (loss.requires_grad()) loss.backward();
+  parameters_.collect_gradients();
+  if (!std::isfinite(last_loss_)) control_word |= control::kNan;
+  const std::uint32_t agreed = collective_.all_reduce(control_word);
+  if ((agreed & control::kNan) != 0) report_not_finite();
+  const float scale = 1.0f / static_cast<float>(collective_.world_size());
+  optimizer_->step(parameters_.values(), collective_.gradients(), learning_rate(), scale);
+  ++steps_;
+  return agreed;
+}
+
+void Stepper::report_not_finite() {
+  const std::vector<std::string> finite = collective_.all_gather(std::isfinite(last_loss_) ? "1" : "0");
+  std::string ranks;
+  for (std::size_t rank = 0; rank < finite.size(); ++rank) {
+    if (finite[rank] == "0") ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  throw std::runtime_error("the loss is not finite at step " + std::to_string(steps_ + 1) + " on rank " + ranks);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,281 @@
+#include "worker/torch/trainer.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/torch/checkpoint_reader.hpp"
+#include "worker/torch/errors.hpp"
+#include "worker/torch/models.hpp"
+#include "worker/torch/module_buffers.hpp"
+
+namespace sgd::worker {
+namespace {
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+Trainer::Trainer(const TrainerSetup& setup)
+    : setup_(setup),
+      training_(*setup.job.training),
+      training_config_(setup.job.resolved.value("training", nlohmann::json::object())),
+      last_save_(now()) {
+  at::manual_seed(training_.seed);
+  setup_.training_operator.attach(*this);
+  setup_.training_operator.setup();
+  if (!setup_.training_operator.model()) throw std::logic_error("the operator's setup() registered no model");
+  parameters_ = std::make_unique<FlatParameters>(*setup_.training_operator.model());
+  collective_ = setup_.form_group(parameters_->size());
+  stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, training_);
+  if (world_rank() == 0) {
+    CheckpointTarget target;
+    target.run_dir = setup_.assignment.run_dir;
+    target.generation = setup_.assignment.generation;
+    target.keep = setup_.job.checkpoint.keep;
+    target.places = parameters_->places();
+    target.floats = parameters_->size();
+    writer_ = std::make_unique<CheckpointWriter>(
+        std::move(target), [this](const link::CheckpointSaved& saved) { (void)setup_.link.send(saved); });
+  }
+}
+
+Trainer::~Trainer() { setup_.link.on_abort(nullptr); }
+
+std::shared_ptr<Model> Trainer::make_model() const {
+  return worker::make_model(training_.model, setup_.dataset.shape());
+}
+
+Loss Trainer::make_loss() const { return worker::make_loss(training_.loss); }
+
+Outcome Trainer::run() {
+  restore();
+  After after = After::kGoOn;
+  while (after == After::kGoOn && position_.epoch <= training_.epochs) {
+    if (position_.phase == "train") after = train_phase();
+    if (after == After::kGoOn) after = validate_phase();
+    if (after == After::kGoOn) after = end_epoch();
+  }
+  const bool done = after == After::kGoOn;
+  const bool keeps_checkpoints = setup_.job.checkpoint.every != job::CheckpointPolicy::Every::kNever;
+  if (done && keeps_checkpoints) save();
+  if (writer_) {
+    setup_.link.progress().phase = Progress::Phase::kSaving;
+    if (Status written = writer_->wait(setup_.job.heartbeat.stall_timeout); !written)
+      throw EnvironmentError(written.error().message);
+  }
+  // Nobody leaves while another rank may still need it; after this no collective is used.
+  collective_->barrier();
+  setup_.link.progress().phase = Progress::Phase::kDone;
+  return done ? Outcome::kDone : Outcome::kStopped;
+}
+
+void Trainer::restore() {
+  Model& model = *setup_.training_operator.model();
+  const std::string& from = setup_.assignment.resume_from;
+  if (!from.empty()) {
+    CheckpointReader reader(from);
+    const TrainingState state = reader.state();
+    reader.read_tensors(*parameters_, model, stepper_->optimizer(), training_.optimizer.type);
+    stepper_->set_steps(state.step);
+    stepper_->optimizer().set_steps(state.optimizer_steps);
+    position_ = state.position;
+    metrics_ = reader.record(world_rank(), world_size());
+    setup_.training_operator.load_state(state.user);
+  }
+  collective_->broadcast(std::as_writable_bytes(parameters_->values()), 0);
+  for (const ModuleBuffer& buffer : module_buffers(model)) collective_->broadcast(buffer.bytes, 0);
+  saved_step_ = stepper_->steps();  // The state before the first epoch, or the one just read, counts as saved.
+  saved_position_ = position_;
+  // A rank that is ready has proof that the others are, too.
+  collective_->barrier();
+  announce_ready(from.empty() ? "fresh" : "disk");
+}
+
+void Trainer::announce_ready(const char* source) {
+  setup_.link.progress().step = stepper_->steps();
+  setup_.link.progress().epoch = position_.epoch;
+  link::Ready ready;
+  ready.step = stepper_->steps();
+  ready.epoch = position_.epoch;
+  ready.source = source;
+  send(ready);
+}
+
+std::int64_t Trainer::batch_size() const { return job::batch_size_per_rank(training_, world_size()); }
+
+Trainer::After Trainer::train_phase() {
+  setup_.link.progress().epoch = position_.epoch;
+  setup_.link.progress().phase = Progress::Phase::kTrain;
+  stepper_->set_epochs_completed(position_.epoch - 1);
+  const Sampler sampler(training_.seed, position_.epoch, setup_.dataset.count(Split::kTrain), world_size(),
+                        training_.shuffle);
+  const PhaseSettings settings{Split::kTrain, position_.epoch, world_rank(), batch_size(), position_.consumed};
+  PhaseStream* self = nullptr;
+  PhaseStream stream(
+      settings, sampler, setup_.dataset, metrics_,
+      [this] {
+        at::manual_seed(step_seed(training_.seed, position_.epoch, stepper_->steps(), world_rank()));
+        return stepper_->steps();
+      },
+      [this, &self](const BatchMetrics& metrics) { return after_training_batch(metrics, *self); });
+  self = &stream;
+  const nlohmann::json further = setup_.training_operator.train_epoch(stream);
+  if (stream.interrupted()) return After::kStop;
+  report(stream, further);
+  metrics_.clear();
+  position_.phase = "validate";
+  position_.consumed = 0;
+  return After::kGoOn;
+}
+
+Trainer::After Trainer::validate_phase() {
+  setup_.link.progress().phase = Progress::Phase::kValidate;
+  const Sampler sampler(training_.seed, position_.epoch, setup_.dataset.count(Split::kValidation), world_size(),
+                        false);
+  const PhaseSettings settings{Split::kValidation, position_.epoch, world_rank(), batch_size(), position_.consumed};
+  PhaseStream* self = nullptr;
+  PhaseStream stream(
+      settings, sampler, setup_.dataset, metrics_, [this] { return stepper_->steps(); },
+      [this, &self](const BatchMetrics& metrics) { return after_validation_batch(metrics, *self); });
+  self = &stream;
+  const nlohmann::json further = setup_.training_operator.validate(stream);
+  if (stream.interrupted()) return After::kStop;
+  report(stream, further);
+  metrics_.clear();
+  position_.epoch += 1;
+  position_.phase = "train";
+  position_.consumed = 0;
+  return After::kGoOn;
+}
+
+Trainer::After Trainer::end_epoch() {
+  stepper_->set_epochs_completed(position_.epoch - 1);
+  compare_weights();
+  const bool more = position_.epoch <= training_.epochs;
+  const bool leave = leave_at_epoch_ && more;
+  if (setup_.job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch || leave) save();
+  return leave ? After::kStop : After::kGoOn;
+}
+
+void Trainer::step(const at::Tensor& loss) {
+  agreed_ |= stepper_->step(loss, control_word());
+  agreed_this_batch_ = true;
+  if (first_step_sent_) return;
+  first_step_sent_ = true;
+  link::FirstStep first;
+  first.step = stepper_->steps();
+  send(first);
+}
+
+std::uint32_t Trainer::control_word() const {
+  std::uint32_t word = 0;
+  if (setup_.link.stop_requested())
+    word |= control::kStop | (setup_.link.stop_wants_checkpoint() ? control::kCheckpoint : 0);
+  if (setup_.link.stop_at_epoch_requested()) word |= control::kStopAtEpoch;
+  const job::CheckpointPolicy& policy = setup_.job.checkpoint;
+  if (writer_ && policy.every == job::CheckpointPolicy::Every::kSeconds &&
+      now() - last_save_ >= from_seconds(policy.seconds) && !writer_->busy())
+    word |= control::kCheckpoint;
+  return word;
+}
+
+bool Trainer::steps_due() const {
+  const job::CheckpointPolicy& policy = setup_.job.checkpoint;
+  return policy.every == job::CheckpointPolicy::Every::kSteps && stepper_->steps() % policy.steps == 0;
+}
+
+bool Trainer::after_training_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
+  if (!std::exchange(agreed_this_batch_, false)) agreed_ |= collective_->agree(control_word());
+  const std::uint32_t agreed = std::exchange(agreed_, 0);
+  position_.consumed = stream.consumed();
+  publish(metrics);
+  if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
+  if ((agreed & control::kCheckpoint) != 0 || steps_due()) save();
+  return (agreed & control::kStop) == 0;
+}
+
+bool Trainer::after_validation_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
+  const std::uint32_t agreed = collective_->agree(control_word());
+  position_.consumed = stream.consumed();
+  publish(metrics);
+  if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
+  if ((agreed & control::kCheckpoint) != 0) save();
+  return (agreed & control::kStop) == 0;
+}
+
+void Trainer::publish(const BatchMetrics& metrics) {
+  Progress& progress = setup_.link.progress();
+  progress.step.store(stepper_->steps(), std::memory_order_relaxed);
+  if (position_.phase == "train") progress.loss.store(stepper_->last_loss(), std::memory_order_relaxed);
+  progress.samples.fetch_add(metrics.num_samples, std::memory_order_relaxed);
+}
+
+void Trainer::report(const PhaseStream& stream, const nlohmann::json& further) {
+  const bool training = position_.phase == "train";
+  link::Report message;
+  message.key.epoch = position_.epoch;
+  message.key.phase = position_.phase;
+  message.step = stepper_->steps();
+  message.metrics =
+      nlohmann::json(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
+  if (training) {
+    message.metrics["samples_per_s"] = stream.samples_per_s();
+    message.metrics["step_ms"]["median"] = stream.timer().median_ms();
+    message.metrics["step_ms"]["p95"] = stream.timer().p95_ms();
+  }
+  if (further.is_object()) message.metrics.update(further);
+  send(message);
+}
+
+void Trainer::compare_weights() {
+  const std::vector<std::string> hashes = collective_->all_gather(fmt::format("{:016x}", parameters_->hash()));
+  std::string different;
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    if (hashes[rank] != hashes[0]) different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
+  }
+  if (!different.empty())
+    throw std::runtime_error(fmt::format("after epoch {} the weights of rank {} differ from those of rank 0",
+                                         position_.epoch - 1, different));
+}
+
+void Trainer::save() {
+  const bool already = saved_step_ == stepper_->steps() && saved_position_.epoch == position_.epoch &&
+                       saved_position_.phase == position_.phase && saved_position_.consumed == position_.consumed;
+  if (already) return;
+  const TimePoint began = now();
+  const Progress::Phase phase = setup_.link.progress().phase.exchange(Progress::Phase::kSaving);
+  std::vector<std::string> records = collective_->all_gather(metrics_.export_state().dump());
+  if (writer_) {
+    if (Status free = writer_->wait(setup_.job.heartbeat.stall_timeout); !free)
+      throw EnvironmentError(free.error().message);
+    writer_->save(state(std::move(records)), parameters_->values(), stepper_->optimizer().buffers(),
+                  module_buffers(*setup_.training_operator.model()), began);
+  }
+  saved_step_ = stepper_->steps();
+  saved_position_ = position_;
+  last_save_ = now();
+  setup_.link.progress().phase = phase;
+}
+
+TrainingState Trainer::state(std::vector<std::string> records) const {
+  TrainingState state;
+  state.position = position_;
+  state.step = stepper_->steps();
+  state.world_size = world_size();
+  state.seed = training_.seed;
+  state.scheduler_count = stepper_->scheduler_count();
+  state.optimizer = training_.optimizer.type;
+  state.optimizer_steps = stepper_->optimizer().steps();
+  for (const std::string& record : records) state.records.push_back(nlohmann::json::parse(record));
+  state.user = setup_.training_operator.state();
+  return state;
+}
+
+void Trainer::send(const link::FromWorker& message) {
+  if (Status sent = setup_.link.send(message); !sent) throw EnvironmentError(sent.error().message);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,101 @@
+#pragma once
+// The training run of one rank in one generation: epochs of training and validation from where
+// the checkpoint left off, reports, saves, and the agreed ways to end early.
+//
+//   restore -> ready -> [ train phase -> report -> validate phase -> report -> weights equal? -> save ]* -> barrier
+//
+// Ranks never act alone: a stop, a save by time or a NaN is a bit of the control word, and every
+// rank acts on it after the same batch. Destroying the object tears the group down, so that the
+// process can build another one for its next assignment.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "common/job/spec.hpp"
+#include "common/messages/link.hpp"
+#include "sgd/training_operator.hpp"
+#include "worker/collective/collective.hpp"
+#include "worker/core/metrics.hpp"
+#include "worker/link/client.hpp"
+#include "worker/torch/checkpoint_state.hpp"
+#include "worker/torch/checkpoint_writer.hpp"
+#include "worker/torch/datasets.hpp"
+#include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/phase_stream.hpp"
+#include "worker/torch/stepper.hpp"
+
+namespace sgd::worker {
+
+enum class Outcome {
+  kDone,     ///< All epochs are trained.
+  kStopped,  ///< Asked to stop; state saved if that was wanted.
+};
+
+/// What a trainer needs from its process; all of it outlives the trainer.
+struct TrainerSetup {
+  const job::JobSpec& job;
+  const link::Assignment& assignment;
+  LinkClient& link;
+  const Dataset& dataset;
+  TrainingOperator& training_operator;
+  /// Forms the group once the number of parameters is known.
+  std::function<std::unique_ptr<Collective>(std::size_t gradient_count)> form_group;
+};
+
+class Trainer final : public OperatorHost {
+ public:
+  explicit Trainer(const TrainerSetup& setup);
+  ~Trainer() override;
+
+  [[nodiscard]] Outcome run();
+
+  void step(const at::Tensor& loss) override;
+  [[nodiscard]] int world_rank() const override { return setup_.assignment.rank; }
+  [[nodiscard]] int world_size() const override { return setup_.assignment.world_size; }
+  [[nodiscard]] const nlohmann::json& config() const override { return training_config_; }
+  [[nodiscard]] std::shared_ptr<Model> make_model() const override;
+  [[nodiscard]] Loss make_loss() const override;
+
+ private:
+  enum class After { kGoOn, kStop };
+
+  void restore();
+  void announce_ready(const char* source);
+  After train_phase();
+  After validate_phase();
+  After end_epoch();
+  bool after_training_batch(const BatchMetrics& metrics, const PhaseStream& stream);
+  bool after_validation_batch(const BatchMetrics& metrics, const PhaseStream& stream);
+  void publish(const BatchMetrics& metrics);
+  void report(const PhaseStream& stream, const nlohmann::json& further);
+  void compare_weights();
+  [[nodiscard]] std::uint32_t control_word() const;
+  [[nodiscard]] std::int64_t batch_size() const;
+
+  void save();
+  [[nodiscard]] bool steps_due() const;
+  [[nodiscard]] TrainingState state(std::vector<std::string> records) const;
+  void send(const link::FromWorker& message);
+
+  TrainerSetup setup_;
+  const job::Training& training_;
+  nlohmann::json training_config_;
+  // The gradient views point into the collective's memory: it is destroyed after them.
+  std::unique_ptr<Collective> collective_;
+  std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<CheckpointWriter> writer_;  // On rank 0 only.
+
+  Position position_;
+  MetricsAccumulator metrics_;      // Of the phase in work.
+  std::uint32_t agreed_ = 0;        // Bits seen since the last batch was added.
+  bool agreed_this_batch_ = false;  // The batch had a collective with a control word.
+  bool leave_at_epoch_ = false;     // kStopAtEpoch was agreed.
+  bool first_step_sent_ = false;
+  std::int64_t saved_step_ = -1;    // Step and place of the last save, so that none is made twice.
+  Position saved_position_;
+  TimePoint last_save_;
+};
+
+}  // namespace sgd::worker
