@@ -135,7 +135,8 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
   RunOptions options;
   const ParsedArguments parsed =
       parse_arguments(run_option_table(options), arguments, AfterPositional::kStopScript, diagnostics);
-  if (options.help) return options;
+  // What stands behind a misspelt option is its value as likely as a job file: one error is enough.
+  if (options.help || diagnostics.has_errors()) return options;
   if (parsed.has_dashes) {
     options.command = parsed.after_dashes;
     if (options.command.empty()) diagnostics.error("--", 0, 0, "a command is missing after --");
@@ -144,8 +145,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
                         fmt::format("either a job file or a command: both \"{}\" and what follows -- are given",
                                     parsed.positional.front()));
   } else if (parsed.positional.empty()) {
-    if (!diagnostics.has_errors())
-      diagnostics.error("sgd-launch", 0, 0, "nothing to run: give a job file, or a command after --; see sgd-launch --help");
+    diagnostics.error("sgd-launch", 0, 0, "nothing to run: give a job file, or a command after --; see sgd-launch --help");
   } else if (parsed.positional.front().ends_with(".json") || parsed.positional.front() == "-") {
     options.job_file = parsed.positional.front();
     for (std::size_t index = 1; index < parsed.positional.size(); ++index)

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/assert.hpp"
-#include "worker/core/checksum.hpp"
+#include "common/checkpoint/crc32c.hpp"
 #include "worker/core/safetensors.hpp"
 #include "worker/core/write_all.hpp"
 
@@ -24,7 +24,7 @@ class SummingWriter {
   Status write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const auto piece = bytes.first(bytes.size() < kPieceBytes ? bytes.size() : kPieceBytes);
-      file_.crc32c = crc32c(file_.crc32c, piece);
+      file_.crc32c = checkpoint::crc32c(file_.crc32c, piece);
       Status status = write_all(fd_, piece, subject_);
       if (!status) return status;
       file_.bytes += piece.size();

@@ -61,8 +61,11 @@ TEST_CASE("errors name the option and the fix, all of them") {
   };
   const Row rows[] = {
       {{"--num-wrkers", "2", "--", "true"},
-       {"--num-wrkers: error: unknown option; did you mean --num-workers?",
-        "sgd-launch: error: either a job file or a command: both \"2\" and what follows -- are given"}},
+       {"--num-wrkers: error: unknown option; did you mean --num-workers?"}},
+      {{"a.json", "--", "true"},
+       {"sgd-launch: error: either a job file or a command: both \"a.json\" and what follows -- are given"}},
+      {{"foo"}, {"sgd-launch: error: cannot tell what \"foo\" is: a job file ends in .json, a verb is one of run, status, logs, "
+                 "stop, help, and a command comes after --"}},
       {{"job.json", "-n"}, {"-n: error: a value is missing: -n N"}},
       {{"--"}, {"--: error: a command is missing after --"}},
       {{"--quiet=1", "a.json"}, {"--quiet: error: takes no value, got \"1\""}},
@@ -70,9 +73,7 @@ TEST_CASE("errors name the option and the fix, all of them") {
        {"--slots: error: expected a number from 0, got \"x\"", "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
       {{"a.json", "b.json"}, {"sgd-launch: error: one job file at a time: \"b.json\" is too many"}},
       {{"--set", "novalue", "a.json"}, {"--set: error: expected PATH=VALUE, got \"novalue\""}},
-      {{"--num", "2", "a.json"}, {"--num: error: unknown option; see sgd-launch --help",
-                                  "sgd-launch: error: cannot tell what \"2\" is: a job file ends in .json, a verb is one of run, "
-                                  "status, logs, stop, help, and a command comes after --"}},
+      {{"--num", "2", "a.json"}, {"--num: error: unknown option; see sgd-launch --help"}},
       {{}, {"sgd-launch: error: nothing to run: give a job file, or a command after --; see sgd-launch --help"}},
   };
   for (const Row& row : rows) CHECK(parse(row.words).errors == row.errors);
@@ -89,6 +90,6 @@ TEST_CASE("help shows every option that has a text") {
   cli::RunOptions unused;
   const std::string help = cli::run_help();
   for (const cli::Option& option : cli::run_option_table(unused))
-    CHECK((help.find(option.names.front()) != std::string::npos) == !option.help.empty());
+    if (!option.help.empty()) CHECK(help.find(option.names.front()) != std::string::npos);
   CHECK(help.starts_with("Examples:"));
 }
