@@ -59,7 +59,7 @@ void ShmRegion::prepare(int fd, Generation generation, int local_world_size, std
   const std::size_t header = header_bytes(local_world_size);
   std::byte* base = map_region(fd, header);
   auto* identity = reinterpret_cast<RegionIdentity*>(base);
-  identity->magic = 0;
+  identity->magic.store(0);
   auto* words = new (base + sizeof(RegionIdentity)) BarrierWords;
   words->arrived.store(0);
   words->control.store(0);
@@ -75,8 +75,7 @@ void ShmRegion::prepare(int fd, Generation generation, int local_world_size, std
   identity->generation = generation;
   identity->gradient_count = gradient_count;
   identity->world_size = static_cast<std::uint32_t>(local_world_size);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  identity->magic = kRegionMagic;
+  identity->magic.store(kRegionMagic, std::memory_order_release);
   ::munmap(base, header);
 }
 
@@ -94,7 +93,7 @@ ShmRegion::ShmRegion(int fd, Generation generation, int local_world_size, std::s
   }
   base_ = map_region(fd, mapped_bytes_);
   const auto& identity = *reinterpret_cast<const RegionIdentity*>(base_);
-  if (identity.magic != kRegionMagic || identity.generation != generation ||
+  if (identity.magic.load(std::memory_order_acquire) != kRegionMagic || identity.generation != generation ||
       identity.gradient_count != gradient_count ||
       identity.world_size != static_cast<std::uint32_t>(local_world_size)) {
     const std::string found = fmt::format("generation {}, {} ranks, {} gradients", identity.generation,

@@ -24,10 +24,10 @@ inline constexpr std::size_t kControlFloats = 32;
 
 /// Written by local rank 0 only, before anyone else maps the region.
 struct alignas(64) RegionIdentity {
-  std::uint64_t magic;           ///< kRegionMagic, written last.
-  std::uint64_t generation;      ///< Whose memory this is.
-  std::uint64_t gradient_count;  ///< Floats of each gradient buffer.
-  std::uint32_t world_size;      ///< Ranks of this host.
+  std::atomic<std::uint64_t> magic;  ///< kRegionMagic, written last.
+  std::uint64_t generation;          ///< Whose memory this is.
+  std::uint64_t gradient_count;      ///< Floats of each gradient buffer.
+  std::uint32_t world_size;          ///< Ranks of this host.
 };
 
 /// The barrier's words. `epoch` is what waiters poll and sleep on: bit 0 is "aborted", the rest counts
