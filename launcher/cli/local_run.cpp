@@ -214,7 +214,7 @@ void LocalRun::on_signal(int signal) {
   ++signals_seen_;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
   if (!at_once)
-    console_.narrate(fmt::format("sgd-launch: {}: stopping{}, at most {}; once more to kill", core::signal_words(signal),
+    console_.narrate(fmt::format("sgd-launch: signal {}: stopping{}, at most {}; once more to kill", core::signal_words(signal),
                                  job_.training ? " with a checkpoint" : "", format_duration(job_.stop.grace)));
   coordinator_.request_stop(place_.id, {core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
 }
