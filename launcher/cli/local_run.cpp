@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/cpu_share.hpp"
 #include "launcher/net/embedded_link.hpp"
@@ -43,6 +44,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       place_(std::move(place)),
       shown_dir_(shorten(place_.directory)),
       console_(io_, detect_style(options.no_color, options.quiet)),
+      steps_planned_(planned_steps(job_)),
       epochs_(job_.training ? job_.training->epochs : 0),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
@@ -222,7 +224,7 @@ void LocalRun::on_signal(int signal) {
 void LocalRun::tick_status() {
   const auto shot = coordinator_.snapshot(place_.id);
   if (shot && !outcome_) {
-    const std::string line = status_line(*shot, steps_total());
+    const std::string line = status_line(*shot, steps_planned_);
     console_.status(line);
     const bool is_plain = !console_.style().is_terminal && job_.training;
     if (is_plain && ++status_ticks_ % kTicksPerPlainLine == 0) console_.narrate("sgd-launch: " + line);
@@ -253,8 +255,5 @@ nlohmann::ordered_json LocalRun::answer(const nlohmann::json& request) {
   }
   return {{"ok", false}, {"error", fmt::format("unknown request \"{}\"", what)}};
 }
-
-/// 0 when it cannot be known here.
-std::int64_t LocalRun::steps_total() const { return 0; }
 
 }  // namespace sgd::cli

@@ -48,7 +48,6 @@ class LocalRun {
   void on_signal(int signal);
   void tick_status();
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
-  [[nodiscard]] std::int64_t steps_total() const;
 
   const RunOptions& options_;
   job::JobSpec job_;
@@ -56,6 +55,7 @@ class LocalRun {
   std::string shown_dir_;  ///< The run directory as people would type it.
   boost::asio::io_context io_{1};
   Console console_;
+  std::int64_t steps_planned_;
   EpochLines epochs_;
   std::optional<process::RuntimeDir> runtime_;
   std::unique_ptr<storage::RunDirectory> directory_;
