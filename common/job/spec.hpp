@@ -51,6 +51,7 @@ struct CheckpointPolicy {
   std::int64_t steps = 0;   ///< With kSteps.
   double seconds = 0;       ///< With kSeconds.
   int keep = 3;             ///< Newest complete checkpoints kept; at least 1.
+  bool memory = true;       ///< Between those on disk, copies in memory that outlive a rank.
 };
 
 struct Scheduler {

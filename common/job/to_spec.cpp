@@ -30,6 +30,7 @@ CheckpointPolicy checkpoint(const Json& json) {
   using Every = CheckpointPolicy::Every;
   CheckpointPolicy out;
   out.keep = json["keep"];
+  out.memory = json["memory"];
   const Json& every = json["every"];
   if (every.is_string()) {
     out.every = every == "never" ? Every::kNever : Every::kEpoch;

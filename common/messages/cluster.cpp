@@ -10,8 +10,9 @@
 namespace sgd::codec {
 
 template <>
-inline constexpr std::array<std::pair<cluster::Want, const char*>, 4> kEnumNames<cluster::Want>{{
+inline constexpr std::array<std::pair<cluster::Want, const char*>, 5> kEnumNames<cluster::Want>{{
     {cluster::Want::kRun, "run"},
+    {cluster::Want::kLeave, "leave"},
     {cluster::Want::kStop, "stop"},
     {cluster::Want::kClear, "clear"},
     {cluster::Want::kGone, "gone"},
@@ -52,7 +53,7 @@ inline constexpr auto kMessage<cluster::WorkerStarted> =
 template <>
 inline constexpr auto kMessage<cluster::WorkerReady> =
     message("worker_ready", required("rank", &cluster::WorkerReady::rank),
-            optional("step", &cluster::WorkerReady::step), optional("source", &cluster::WorkerReady::source));
+            required("ready", &cluster::WorkerReady::ready));
 template <>
 inline constexpr auto kMessage<cluster::WorkerFirstStep> =
     message("worker_first_step", required("rank", &cluster::WorkerFirstStep::rank),
@@ -64,7 +65,13 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
     optional("signal", &cluster::WorkerExited::signal),
     optional("core_dumped", &cluster::WorkerExited::core_dumped),
     optional("caused_by_agent", &cluster::WorkerExited::caused_by_agent),
-    optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail));
+    optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail),
+    optional("notice_s", &cluster::WorkerExited::notice_s));
+template <>
+inline constexpr auto kMessage<cluster::WorkerSilent> = message(
+    "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),
+    optional("stalled", &cluster::WorkerSilent::stalled), optional("silent_s", &cluster::WorkerSilent::silent_s),
+    optional("message", &cluster::WorkerSilent::message));
 template <>
 inline constexpr auto kMessage<cluster::SpawnFailed> = message(
     "spawn_failed", required("rank", &cluster::SpawnFailed::rank),
@@ -84,6 +91,9 @@ inline constexpr auto kMessage<cluster::Report> = message("report", required("ra
 template <>
 inline constexpr auto kMessage<cluster::CheckpointSaved> =
     message("checkpoint_saved", required("checkpoint", &cluster::CheckpointSaved::checkpoint));
+template <>
+inline constexpr auto kMessage<cluster::CheckpointRejected> =
+    message("checkpoint_rejected", required("checkpoint", &cluster::CheckpointRejected::checkpoint));
 template <>
 inline constexpr auto kMessage<cluster::ResultMade> = message("result_made",
                                                               required("rank", &cluster::ResultMade::rank),
@@ -110,11 +120,16 @@ inline constexpr auto kMessage<cluster::Progress> =
             required("generation", &cluster::Progress::generation),
             required("rank", &cluster::Progress::rank), required("heartbeat", &cluster::Progress::heartbeat));
 template <>
+inline constexpr auto kMessage<cluster::HeldRun> =
+    message("", required("run", &cluster::HeldRun::run), required("generation", &cluster::HeldRun::generation));
+template <>
+inline constexpr auto kMessage<cluster::Beat> = message("beat");
+template <>
 inline constexpr auto kMessage<cluster::NodeState> =
     message("node_state", required("node", &cluster::NodeState::node),
             required("incarnation", &cluster::NodeState::incarnation),
             optional("address", &cluster::NodeState::address), optional("slots", &cluster::NodeState::slots),
-            optional("cpus", &cluster::NodeState::cpus));
+            optional("cpus", &cluster::NodeState::cpus), optional("runs", &cluster::NodeState::runs));
 
 }  // namespace sgd::codec
 

@@ -22,6 +22,7 @@ namespace sgd::cluster {
 
 enum class Want {
   kRun,    ///< The ranks of `generation` run here.
+  kLeave,  ///< They run, and end by themselves at the next epoch's end (or checkpoint), to be started at another size.
   kStop,   ///< They are asked to stop with a checkpoint, and killed at the deadline.
   kClear,  ///< Nothing of this run or of older generations runs here; the fork server stays.
   kGone,   ///< As kClear, and the run's keeper ends too.
@@ -34,14 +35,14 @@ struct DesiredRun {
   RunId run;
   Generation generation = 0;
   Want want = Want::kClear;
-  std::vector<RankPlace> ranks;      ///< Of this node; empty unless kRun or kStop.
+  std::vector<RankPlace> ranks;      ///< Of this node; empty unless kRun, kLeave or kStop.
   int world_size = 0;
   int node_rank = 0;
   int node_count = 1;
   std::string master_address;        ///< Of rank 0's node.
   int master_port = 0;               ///< Reserved for this generation on rank 0's node; 0 for training.
   int restart_count = 0;             ///< Generations before this one.
-  std::string resume_from;           ///< Checkpoint directory, or empty.
+  std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first.
   double stop_grace_s = 0;           ///< With kStop.
   std::string run_dir;               ///< Absolute.
   nlohmann::json job;                ///< The resolved job.
@@ -55,7 +56,7 @@ using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck>;
 // ---- agent -> coordinator ----
 
 struct WorkerStarted { Rank rank = 0; int pid = 0; };
-struct WorkerReady { Rank rank = 0; std::int64_t step = 0; std::string source; };
+struct WorkerReady { Rank rank = 0; link::Ready ready; };
 struct WorkerFirstStep { Rank rank = 0; std::int64_t step = 0; };
 struct WorkerExited {
   Rank rank = 0;
@@ -66,6 +67,15 @@ struct WorkerExited {
   bool caused_by_agent = false;      ///< Killed or stopped on order: never a cause.
   std::string message;               ///< What the worker said of its failure, else empty.
   std::vector<std::string> tail;     ///< Last lines of its output.
+  double notice_s = 0;               ///< From its end, as the keeper saw it, to this fact.
+};
+/// It runs, and either says nothing any more or does not get on.
+struct WorkerSilent {
+  Rank rank = 0;
+  int pid = 0;
+  bool stalled = false;              ///< Heartbeats come, and say the same for stall_timeout; else no heartbeat.
+  double silent_s = 0;               ///< Since the last heartbeat, or the last one that said something new.
+  std::string message;               ///< Where it stands: "no heartbeat for 5.1 s, in train, step 1200".
 };
 /// It could not be started at all: program missing, not executable, fork failed.
 struct SpawnFailed { Rank rank = 0; int error = 0; std::string message; };
@@ -74,12 +84,14 @@ struct ForkServerFailed { int exit_code = -1; int signal = 0; std::string messag
 struct KeeperLost { int signal = 0; std::string message; };
 struct Report { Rank rank = 0; link::Report report; };
 struct CheckpointSaved { link::CheckpointSaved checkpoint; };
+struct CheckpointRejected { link::CheckpointRejected checkpoint; };
 struct ResultMade { Rank rank = 0; nlohmann::json value; };
 /// Nothing of this generation or older runs here any more.
 struct Cleared { int killed = 0; };
 
-using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, SpawnFailed, ForkServerFailed,
-                              KeeperLost, Report, CheckpointSaved, ResultMade, Cleared>;
+using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed,
+                              ForkServerFailed, KeeperLost, Report, CheckpointSaved, CheckpointRejected, ResultMade,
+                              Cleared>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {
@@ -93,10 +105,21 @@ struct Fact {
 struct ExchangePut { RunId run; Generation generation = 0; Rank rank = 0; std::string key; nlohmann::json value; };
 /// Newest heartbeat of one rank; may be lost.
 struct Progress { RunId run; Generation generation = 0; Rank rank = 0; link::Heartbeat heartbeat; };
-/// Whole state of a node, first message of a connection.
-struct NodeState { NodeId node; Incarnation incarnation = 0; std::string address; int slots = 0; int cpus = 0; };
+/// A run that a node holds, and the newest generation that it was told of.
+struct HeldRun { RunId run; Generation generation = 0; };
+/// Whole state of a node, first message of a connection, and again when its slots change.
+struct NodeState {
+  NodeId node;
+  Incarnation incarnation = 0;
+  std::string address;
+  int slots = 0;
+  int cpus = 0;
+  std::vector<HeldRun> runs;
+};
+/// Nothing new, but alive.
+struct Beat {};
 
-using FromAgent = std::variant<NodeState, Fact, ExchangePut, Progress>;
+using FromAgent = std::variant<NodeState, Fact, ExchangePut, Progress, Beat>;
 
 /// One JSON text; framing is the connection's.
 [[nodiscard]] std::string encode(const ToAgent& message);

@@ -59,7 +59,8 @@ inline constexpr auto kMessage<keeper::Exited> = message(
     "exited", required("generation", &keeper::Exited::generation), required("rank", &keeper::Exited::rank),
     optional("pid", &keeper::Exited::pid), optional("exit_code", &keeper::Exited::exit_code),
     optional("signal", &keeper::Exited::signal), optional("core_dumped", &keeper::Exited::core_dumped),
-    optional("sequence", &keeper::Exited::sequence), optional("tail", &keeper::Exited::tail));
+    optional("sequence", &keeper::Exited::sequence), optional("detected_s", &keeper::Exited::detected_s),
+    optional("tail", &keeper::Exited::tail));
 template <>
 inline constexpr auto kMessage<keeper::Cleared> = message("cleared",
                                                           required("generation",

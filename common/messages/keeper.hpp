@@ -66,6 +66,7 @@ struct Exited {
   int signal = 0;
   bool core_dumped = false;
   std::int64_t sequence = 0;       ///< Order in which the keeper saw exits of the run.
+  double detected_s = 0;           ///< When it saw this one, on the node's monotonic clock.
   std::vector<std::string> tail;   ///< Its last lines, at most 20 of at most 400 bytes.
 };
 struct Cleared { Generation generation = 0; int killed = 0; };

@@ -29,11 +29,26 @@ struct ReportKey {
 };
 
 struct Hello { std::string token; int pid = 0; int protocol = kProtocol; std::string version; };
-/// State restored, collectives formed; `source` is "fresh", "memory" or "disk".
-struct Ready { std::int64_t step = 0; int epoch = 0; std::string source; };
+/// State restored, collectives formed.
+struct Ready {
+  std::int64_t step = 0;
+  int epoch = 0;
+  std::string source;        ///< "fresh", "memory" or "disk".
+  std::string path;          ///< With "disk": the checkpoint's directory.
+  double restore_s = 0;      ///< From the assignment to here.
+  std::int64_t redone = -1;  ///< Steps that the generation before had made beyond `step`; -1: not known.
+};
 /// The generation's first optimizer step is done on this rank; `step` counts from the run's start.
 struct FirstStep { std::int64_t step = 0; };
-struct Heartbeat { std::int64_t step = 0; int epoch = 0; std::string phase; double loss = 0; double samples_per_s = 0; };
+struct Heartbeat {
+  std::int64_t step = 0;
+  int epoch = 0;
+  std::string phase;
+  double loss = 0;
+  double samples_per_s = 0;
+  std::int64_t samples = 0;  ///< This process's so far: with step and phase it tells a thread that stands still.
+  bool waiting = false;      ///< The training thread is inside a collective.
+};
 struct Report { ReportKey key; std::int64_t step = 0; nlohmann::json metrics; };  // step: optimizer steps since the start of the run.
 struct CheckpointSaved {
   std::string path;          ///< Relative to the run directory: "checkpoints/step-...".
@@ -41,13 +56,15 @@ struct CheckpointSaved {
   double stall_s = 0;        ///< Time the training thread was held.
   double write_s = 0;        ///< Time from the copy to the rename.
 };
+/// A checkpoint that was given to resume from and is damaged; the next one is tried.
+struct CheckpointRejected { std::string path; std::string reason; };
 struct ExchangePut { std::string key; nlohmann::json value; };
 struct Failed { std::string message; std::string backtrace; };
 struct ResultMade { nlohmann::json value; };
 struct Unknown { std::string type; };
 
-using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, ExchangePut, Failed,
-                                ResultMade, Unknown>;
+using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointRejected,
+                                ExchangePut, Failed, ResultMade, Unknown>;
 
 struct Assignment {
   RunId run;
@@ -60,7 +77,7 @@ struct Assignment {
   int node_count = 1;
   std::string bind_address;  ///< Address of this node that the other nodes reach.
   std::string run_dir;       ///< Absolute; checkpoints/ and errors/ lie in it.
-  std::string resume_from;   ///< A checkpoint directory, or empty.
+  std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first; empty: begin anew.
   int cpus = 1;              ///< Intra-op threads.
   nlohmann::json config;     ///< The resolved job.
 };
@@ -68,7 +85,8 @@ struct Assignment {
 struct ExchangeValue { std::string key; Rank rank = 0; int count = 0; nlohmann::json value; };
 struct Abort { Generation generation = 0; };
 struct Stop { double deadline_s = 0; bool checkpoint = true; };
-struct StopAtEpoch {};
+/// Leave at the next epoch's end with a checkpoint, or with `at_checkpoint` at the next checkpoint on disk.
+struct StopAtEpoch { bool at_checkpoint = false; };
 
 using ToWorker = std::variant<Assignment, ExchangeValue, Abort, Stop, StopAtEpoch, Unknown>;
 

@@ -21,7 +21,10 @@ inline constexpr auto kMessage<link::Hello> = message("hello", required("token",
 template <>
 inline constexpr auto kMessage<link::Ready> = message("ready", optional("step", &link::Ready::step),
                                                       optional("epoch", &link::Ready::epoch),
-                                                      optional("source", &link::Ready::source));
+                                                      optional("source", &link::Ready::source),
+                                                      optional("path", &link::Ready::path),
+                                                      optional("restore_s", &link::Ready::restore_s),
+                                                      optional("redone", &link::Ready::redone));
 template <>
 inline constexpr auto kMessage<link::FirstStep> = message("first_step",
                                                           optional("step", &link::FirstStep::step));
@@ -29,7 +32,8 @@ template <>
 inline constexpr auto kMessage<link::Heartbeat> =
     message("heartbeat", optional("step", &link::Heartbeat::step), optional("epoch", &link::Heartbeat::epoch),
             optional("phase", &link::Heartbeat::phase), optional("loss", &link::Heartbeat::loss),
-            optional("samples_per_s", &link::Heartbeat::samples_per_s));
+            optional("samples_per_s", &link::Heartbeat::samples_per_s),
+            optional("samples", &link::Heartbeat::samples), optional("waiting", &link::Heartbeat::waiting));
 template <>
 inline constexpr auto kMessage<link::Report> = message("report", required("key", &link::Report::key),
                                                        optional("step", &link::Report::step),
@@ -40,6 +44,10 @@ inline constexpr auto kMessage<link::CheckpointSaved> = message(
     optional("step", &link::CheckpointSaved::step), optional("epoch", &link::CheckpointSaved::epoch),
     optional("bytes", &link::CheckpointSaved::bytes), optional("stall_s", &link::CheckpointSaved::stall_s),
     optional("write_s", &link::CheckpointSaved::write_s));
+template <>
+inline constexpr auto kMessage<link::CheckpointRejected> =
+    message("checkpoint_rejected", required("path", &link::CheckpointRejected::path),
+            optional("reason", &link::CheckpointRejected::reason));
 template <>
 inline constexpr auto kMessage<link::ExchangePut> = message("exchange",
                                                             required("key", &link::ExchangePut::key),
@@ -79,6 +87,8 @@ template <>
 inline constexpr auto kMessage<link::Stop> = message("stop", optional("deadline_s", &link::Stop::deadline_s),
                                                      optional("checkpoint", &link::Stop::checkpoint));
 template <>
-inline constexpr auto kMessage<link::StopAtEpoch> = message("stop_at_epoch");
+inline constexpr auto kMessage<link::StopAtEpoch> = message("stop_at_epoch",
+                                                            optional("at_checkpoint",
+                                                                     &link::StopAtEpoch::at_checkpoint));
 
 }  // namespace sgd::codec

@@ -272,13 +272,16 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     RankRecord& record;
     AgentCommands& out;
     void operator()(const link::Hello&) const {}
-    void operator()(const link::Ready& ready) const { self.say(cluster::WorkerReady{rank, ready.step, ready.source}); }
+    void operator()(const link::Ready& ready) const { self.say(cluster::WorkerReady{rank, ready}); }
     void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
     void operator()(const link::Heartbeat& heartbeat) const {
       out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
     }
     void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
     void operator()(const link::CheckpointSaved& checkpoint) const { self.say(cluster::CheckpointSaved{checkpoint}); }
+    void operator()(const link::CheckpointRejected& rejected) const {
+      self.say(cluster::CheckpointRejected{rejected});
+    }
     void operator()(const link::ExchangePut& put) const {
       record.unanswered[put.key] = put.value;
       out.push_back(TellCoordinator{cluster::ExchangePut{self.id_, self.spawned_, rank, put.key, put.value}});

@@ -14,7 +14,7 @@ std::map<std::string, std::string> rank_environment(const cluster::DesiredRun& r
       {"SGD_GENERATION", number(run.generation)},
       {"SGD_NODE_RANK", number(run.node_rank)},
       {"SGD_CHECKPOINT_DIR", run.run_dir + "/checkpoints"},
-      {"SGD_RESUME_FROM", run.resume_from},
+      {"SGD_RESUME_FROM", run.resume_from.empty() ? "" : run.resume_from.front()},
   };
   if (!run.job.contains("command")) return env;
   const auto max_failures = run.job.at("recovery").at("max_failures");

@@ -33,6 +33,8 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::KeeperLost& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::Report& fact) const { self.on_report(now, fact, out); }
     void operator()(const cluster::CheckpointSaved& fact) const { self.on_checkpoint(fact.checkpoint, out); }
+    void operator()(const cluster::CheckpointRejected&) const {}
+    void operator()(const cluster::WorkerSilent&) const {}
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
     void operator()(const cluster::Cleared&) const { self.nodes_.at(node).cleared = true; }
   };
@@ -70,8 +72,8 @@ void RunMachine::on_ready(const cluster::WorkerReady& ready, CoordinatorCommands
   RankRecord* rank = find(ready.rank);
   if (rank == nullptr || rank->exited) return;
   rank->phase = RankPhase::kReady;
-  rank->heartbeat.step = ready.step;
-  record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.step}}, out);
+  rank->heartbeat.step = ready.ready.step;
+  record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.ready.step}}, out);
   const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& other) {
     return other.second.phase == RankPhase::kReady || other.second.phase == RankPhase::kStepping;
   });

@@ -4,7 +4,7 @@ Same model, data, batch, optimizer and thread count as our worker. Data lie in m
 is an index gather, the fastest loader PyTorch has. Prints a JSON line per epoch: samples/s over the epoch's steps
 of all ranks (in the same window as ours: first to last step of the epoch), and the validation accuracy.
 
-usage: ddp_train.py MODEL EPOCHS BATCH_PER_RANK LR DATA_FOLDER [MAX_STEPS]
+usage: ddp_train.py MODEL EPOCHS BATCH_PER_RANK LR DATA_FOLDER [MAX_STEPS [SEED]]   (MAX_STEPS 0: all)
 """
 
 import gzip
@@ -43,9 +43,9 @@ def make_model(name):
                          nn.Linear(64 * 12 * 12, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-def epoch_indices(count, world, rank, epoch):
+def epoch_indices(count, world, rank, epoch, seed):
     """DistributedSampler's order, without its cost."""
-    generator = torch.Generator().manual_seed(epoch)
+    generator = torch.Generator().manual_seed(1000 * seed + epoch)
     order = torch.randperm(count, generator=generator)
     padded = -(-count // world) * world
     order = torch.cat([order, order[: padded - count]])
@@ -69,16 +69,17 @@ def say(line):
 def main():
     name, epochs, batch, rate, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
     steps_max = int(sys.argv[6]) if len(sys.argv) > 6 else 0
+    seed = int(sys.argv[7]) if len(sys.argv) > 7 else 1
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     model = DistributedDataParallel(make_model(name))
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
     images, labels = load(folder, "train")
     for epoch in range(1, epochs + 1):
-        order = epoch_indices(len(labels), world, rank, epoch)
+        order = epoch_indices(len(labels), world, rank, epoch, seed)
         pieces = order.split(batch)[: steps_max or None]
         dist.barrier()
         begin = time.perf_counter()

@@ -18,9 +18,9 @@ BATCH_PER_RANK = 64
 RATE = 0.01
 
 
-def write_job(folder, model, epochs, workers):
+def write_job(folder, model, epochs, workers, seed):
     job = {"name": f"bench-{model}", "num_workers": workers, "checkpoint": {"every": "never"},
-           "training": {"seed": 1, "epochs": epochs, "batch_size": BATCH_PER_RANK * workers, "model": {"type": model},
+           "training": {"seed": seed, "epochs": epochs, "batch_size": BATCH_PER_RANK * workers, "model": {"type": model},
                         "loss": "cross_entropy", "dataset": {"type": "idx", "path": FASHION},
                         "optimizer": {"type": "sgd", "lr": RATE, "momentum": 0.9}}}
     path = os.path.join(folder, "job.json")
@@ -35,11 +35,11 @@ def steady(lines):
     return statistics.median(rates)
 
 
-def ours(model, epochs, workers=RANKS, affinity=None):
+def ours(model, epochs, workers=RANKS, affinity=None, seed=1):
     """(samples/s, validation accuracy) of one run of sgd-launch."""
     with Folder() as folder:
         directory = os.path.join(folder, "run")
-        run([LAUNCHER, "--run-dir", directory, write_job(folder, model, epochs, workers)], affinity=affinity)
+        run([LAUNCHER, "--run-dir", directory, write_job(folder, model, epochs, workers, seed)], affinity=affinity)
         metrics = read_lines(os.path.join(directory, "metrics.jsonl"))
     accuracy = [line["val_accuracy"] for line in metrics if line["phase"] == "validate"][-1]
     return steady([line for line in metrics if line["phase"] == "train"]), accuracy
@@ -54,9 +54,9 @@ def ours_without_sync(model, epochs):
         return sum(rate for rate, _ in pool.map(lambda core: ours(model, epochs, 1, {core}), cores))
 
 
-def theirs(model, epochs):
+def theirs(model, epochs, seed=1):
     _, output = run([*TORCHRUN, "--standalone", "--nproc-per-node", str(RANKS), os.path.join(HERE, "ddp_train.py"), model,
-                     str(epochs), str(BATCH_PER_RANK), str(RATE), FASHION], env={"OMP_NUM_THREADS": "1"})
+                     str(epochs), str(BATCH_PER_RANK), str(RATE), FASHION, "0", str(seed)], env={"OMP_NUM_THREADS": "1"})
     lines = [line for line in json_lines(output) if "samples_per_s" in line]
     return steady(lines), lines[-1]["accuracy"]
 

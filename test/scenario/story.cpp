@@ -126,7 +126,13 @@ void Story::worker(const Words& words) {
     world_.agent_event(node, core::agent_event::FromWorker{connection, 100 + rank, std::move(message)});
   };
   if (what == "hello") say(link::Hello{value(words, "token", token_of(rank)), 100 + rank, link::kProtocol, "test"});
-  if (what == "ready") say(link::Ready{number(words, "step", 0), 0, "fresh"});
+  if (what == "ready") {
+    link::Ready ready;
+    ready.step = number(words, "step", 0);
+    ready.source = value(words, "source", "fresh");
+    ready.redone = number(words, "redone", -1);
+    say(ready);
+  }
   if (what == "first-step") say(link::FirstStep{number(words, "step", 1)});
   if (what == "exchange") say(link::ExchangePut{words.at(4), words.at(5)});
   if (what == "failed") say(link::Failed{words.at(4), ""});

@@ -32,6 +32,7 @@ std::string describe(const link::ToWorker& message) {
 const char* describe(cluster::Want want) {
   switch (want) {
     case cluster::Want::kRun: return "run";
+    case cluster::Want::kLeave: return "leave";
     case cluster::Want::kStop: return "stop";
     case cluster::Want::kClear: return "clear";
     case cluster::Want::kGone: return "gone";

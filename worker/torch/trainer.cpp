@@ -74,7 +74,7 @@ Outcome Trainer::run() {
 
 void Trainer::restore() {
   Model& model = *setup_.training_operator.model();
-  const std::string& from = setup_.assignment.resume_from;
+  const std::string from = setup_.assignment.resume_from.empty() ? "" : setup_.assignment.resume_from.front();
   if (!from.empty()) {
     CheckpointReader reader(from);
     const TrainingState state = reader.state();

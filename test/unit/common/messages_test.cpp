@@ -57,15 +57,18 @@ TEST_CASE("link: worker to agent") {
   const std::vector<Case<FromWorker>> cases{
       {Hello{"secret", 7, 2, "0.1"},
        R"({"type":"hello","token":"secret","pid":7,"protocol":2,"version":"0.1"})"},
-      {Ready{12, 3, "memory"}, R"({"type":"ready","step":12,"epoch":3,"source":"memory"})"},
+      {Ready{12, 3, "memory", "", 0.5, 4},
+       R"({"type":"ready","step":12,"epoch":3,"source":"memory","path":"","restore_s":0.5,"redone":4})"},
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
-      {Heartbeat{5, 1, "train", 0.5, 100.5},
-       R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5})"},
+      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true},
+       R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5,
+           "samples":64,"waiting":true})"},
       {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},
        R"({"type":"report","key":{"epoch":2,"phase":"validate","batch":4,"sequence":6},"step":9,
            "metrics":{"val_loss":0.25}})"},
       {CheckpointSaved{"checkpoints/x", 10, 1, 99, 0.5, 1.5},
        R"({"type":"checkpoint","path":"checkpoints/x","step":10,"epoch":1,"bytes":99,"stall_s":0.5,"write_s":1.5})"},
+      {CheckpointRejected{"/c", "damaged"}, R"({"type":"checkpoint_rejected","path":"/c","reason":"damaged"})"},
       {ExchangePut{"gloo", {1, 2}}, R"({"type":"exchange","key":"gloo","value":[1,2]})"},
       {Failed{"bad label", "#0"}, R"({"type":"failed","message":"bad label","backtrace":"#0"})"},
       {ResultMade{"r"}, R"({"type":"result","value":"r"})"},
@@ -78,22 +81,22 @@ TEST_CASE("link: worker to agent") {
 
 TEST_CASE("link: agent to worker") {
   using namespace link;
-  Assignment assignment{"run-1", 3, 1, 1, 2, 2, 4, 5, "10.0.0.1", "/runs/1", "/c", 6, {{"name", "x"}}};
+  Assignment assignment{"run-1", 3, 1, 1, 2, 2, 4, 5, "10.0.0.1", "/runs/1", {"/c", "/b"}, 6, {{"name", "x"}}};
   const std::vector<Case<ToWorker>> cases{
       {assignment,
        R"({"type":"assignment","run":"run-1","generation":3,"rank":1,"local_rank":1,"world_size":2,
            "local_world_size":2,"node_rank":4,"node_count":5,"bind_address":"10.0.0.1","run_dir":"/runs/1",
-           "resume_from":"/c","cpus":6,"config":{"name":"x"}})"},
+           "resume_from":["/c","/b"],"cpus":6,"config":{"name":"x"}})"},
       {ExchangeValue{"k", 1, 2, nullptr}, R"({"type":"exchange","key":"k","rank":1,"count":2,"value":null})"},
       {Abort{4}, R"({"type":"abort","generation":4})"},
       {Stop{2.5, false}, R"({"type":"stop","deadline_s":2.5,"checkpoint":false})"},
-      {StopAtEpoch{}, R"({"type":"stop_at_epoch"})"},
+      {StopAtEpoch{true}, R"({"type":"stop_at_epoch","at_checkpoint":true})"},
       {Unknown{"novelty"}, R"({"type":"novelty"})"},
   };
   check_cases(
       cases, [](const ToWorker& message) { return encode(message); },
       [](const std::string& line) { return decode_to_worker(line); });
-  CHECK(encode(ToWorker(StopAtEpoch{})) == "{\"type\":\"stop_at_epoch\"}\n");
+  CHECK(encode(ToWorker(Abort{4})) == "{\"generation\":4,\"type\":\"abort\"}\n");
 }
 
 TEST_CASE("keeper") {
@@ -121,9 +124,9 @@ TEST_CASE("keeper") {
       {Spawned{1, 2, 3}, R"({"type":"spawned","generation":1,"rank":2,"pid":3})"},
       {SpawnFailed{1, 2, 13, "m"},
        R"({"type":"spawn_failed","generation":1,"rank":2,"error":13,"message":"m"})"},
-      {Exited{1, 2, 3, 4, 5, true, 6, {"last"}},
+      {Exited{1, 2, 3, 4, 5, true, 6, 1.5, {"last"}},
        R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
-           "sequence":6,"tail":["last"]})"},
+           "sequence":6,"detected_s":1.5,"tail":["last"]})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
       {OutputDropped{1, 2, 3, "slow"},
        R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
@@ -158,12 +161,12 @@ TEST_CASE("fork server") {
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
   DesiredRun desired{"r",  2,    Want::kStop, {{0, 0}, {3, 1}}, 4, 1, 2, "host", 29500, 1,
-                     "/c", 30.5, "/d",        {{"a", 1}}};
+                     {"/c"}, 30.5, "/d",      {{"a", 1}}};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
-           "master_address":"host","master_port":29500,"restart_count":1,"resume_from":"/c","stop_grace_s":30.5,
+           "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,
            "run_dir":"/d","job":{"a":1}})"},
       {ExchangeDone{"r", 2, "k", {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","values":[1,"two"]})"},
@@ -173,7 +176,7 @@ TEST_CASE("cluster: coordinator to agent") {
   check_cases(
       cases, [](const ToAgent& message) { return encode(message); },
       [](const std::string& text) { return decode_to_agent(text); });
-  for (const Want want : {Want::kRun, Want::kStop, Want::kClear, Want::kGone}) {
+  for (const Want want : {Want::kRun, Want::kLeave, Want::kStop, Want::kClear, Want::kGone}) {
     desired.want = want;
     const auto back = decode_to_agent(encode(ToAgent(desired)));
     REQUIRE(back.ok());
@@ -184,16 +187,18 @@ TEST_CASE("cluster: coordinator to agent") {
 TEST_CASE("cluster: agent to coordinator") {
   using namespace cluster;
   const std::vector<Case<FromAgent>> cases{
-      {NodeState{"n", 5, "a", 2, 4},
-       R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4})"},
+      {NodeState{"n", 5, "a", 2, 4, {{"r", 3}}},
+       R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4,
+           "runs":[{"run":"r","generation":3}]})"},
+      {Beat{}, R"({"type":"beat"})"},
       {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},
        R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,
            "body":{"type":"keeper_lost","signal":9,"message":"m"}})"},
       {ExchangePut{"r", 1, 2, "k", "v"},
        R"({"type":"exchange_put","run":"r","generation":1,"rank":2,"key":"k","value":"v"})"},
-      {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5}},
+      {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
-           "phase":"train","loss":0.5,"samples_per_s":2.5}})"},
+           "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false}})"},
   };
   check_cases(
       cases, [](const FromAgent& message) { return encode(message); },
@@ -204,11 +209,17 @@ TEST_CASE("cluster: bodies of facts") {
   using namespace cluster;
   const std::vector<Case<FactBody>> cases{
       {WorkerStarted{1, 2}, R"({"type":"worker_started","rank":1,"pid":2})"},
-      {WorkerReady{1, 2, "disk"}, R"({"type":"worker_ready","rank":1,"step":2,"source":"disk"})"},
+      {WorkerReady{1, {2, 3, "disk", "/c", 0.5, 1}},
+       R"({"type":"worker_ready","rank":1,"ready":{"type":"ready","step":2,"epoch":3,"source":"disk","path":"/c",
+           "restore_s":0.5,"redone":1}})"},
+      {WorkerSilent{1, 2, true, 1.5, "m"},
+       R"({"type":"worker_silent","rank":1,"pid":2,"stalled":true,"silent_s":1.5,"message":"m"})"},
+      {CheckpointRejected{{"/c", "damaged"}},
+       R"({"type":"checkpoint_rejected","checkpoint":{"type":"checkpoint_rejected","path":"/c","reason":"damaged"}})"},
       {WorkerFirstStep{1, 2}, R"({"type":"worker_first_step","rank":1,"step":2})"},
-      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}},
+      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}, 0.5},
        R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
-           "caused_by_agent":true,"message":"m","tail":["t"]})"},
+           "caused_by_agent":true,"message":"m","tail":["t"],"notice_s":0.5})"},
       {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},
       {ForkServerFailed{2, 9, "m"},
        R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
