@@ -17,13 +17,7 @@ void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
 void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   using namespace agent_event;
   if (std::holds_alternative<Connected>(event)) {
-    cluster::NodeState state;
-    state.node = facts_.node;
-    state.incarnation = facts_.incarnation;
-    state.address = facts_.address;
-    state.slots = facts_.slots;
-    state.cpus = static_cast<int>(facts_.allowed_cores.size());
-    out.push_back(agent_command::TellCoordinator{state});
+    tell_state(out);
     for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
     for (auto& [id, run] : runs_) run.on_connected(out);
   } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
@@ -43,9 +37,23 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     if (owner == owners_.end()) return;
     if (NodeRun* run = find(owner->second)) run->on_link_closed(now, link_closed->connection, out);
     owners_.erase(owner);
+  } else if (const auto* changed = std::get_if<SlotsChanged>(&event)) {
+    facts_.slots = changed->slots;
+    tell_state(out);
   } else {
     for (auto& [id, run] : runs_) run.on_tick(now, out);
   }
+}
+
+void Agent::tell_state(AgentCommands& out) const {
+  cluster::NodeState state;
+  state.node = facts_.node;
+  state.incarnation = facts_.incarnation;
+  state.address = facts_.address;
+  state.slots = facts_.slots;
+  state.cpus = static_cast<int>(facts_.allowed_cores.size());
+  for (const auto& [id, run] : runs_) state.runs.push_back({id, run.generation()});
+  out.push_back(agent_command::TellCoordinator{std::move(state)});
 }
 
 void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out) {

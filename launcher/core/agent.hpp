@@ -29,6 +29,7 @@ class Agent {
   void on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out);
   void on_worker(TimePoint now, const agent_event::FromWorker& event, AgentCommands& out);
   void forget_gone(AgentCommands& out);
+  void tell_state(AgentCommands& out) const;
   void send_facts(AgentCommands& out);
   [[nodiscard]] NodeRun* find(const RunId& run);
 

@@ -37,13 +37,14 @@ struct KeeperClosed { RunId run; int signal = 0; std::string message; };  ///< I
 struct StraysCleared { RunId run; };                                  ///< Nothing that a lost keeper left runs any more.
 struct FromWorker { ConnectionId connection = 0; int peer_pid = 0; link::FromWorker message; };
 struct LinkClosed { ConnectionId connection = 0; };
+struct SlotsChanged { int slots = 0; };                               ///< Room for workers is another from now on.
 struct Tick {};                                                       ///< next_wakeup() has come.
 }  // namespace agent_event
 
 using AgentEvent =
     std::variant<agent_event::Connected, agent_event::FromCoordinator, agent_event::KeeperStarted,
                  agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
-                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::Tick>;
+                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::SlotsChanged, agent_event::Tick>;
 
 namespace agent_command {
 struct StartKeeper { RunId run; std::string run_dir; };

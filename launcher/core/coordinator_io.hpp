@@ -15,12 +15,24 @@
 
 namespace sgd::core {
 
+/// What an earlier life of a run left behind: it goes on from there.
+struct RunPast {
+  Generation generation = 0;               ///< The last one.
+  std::vector<std::string> checkpoints;    ///< Whole ones on disk, absolute, the newest first.
+  std::optional<link::ReportKey> written;  ///< Of the last line of metrics.jsonl.
+  std::int64_t reports = 0;                ///< Lines of metrics.jsonl.
+  int epochs = 0;                          ///< Finished.
+  std::int64_t steps = 0;
+  int failures = 0;
+};
+
 /// One execution of a job, as submitted.
 struct RunDefinition {
   RunId id;
   std::optional<RunId> parent;  ///< A trial's search.
   job::JobSpec job;
   std::string run_dir;          ///< Absolute.
+  std::optional<RunPast> past;  ///< `resume`: this run has run before, in the same directory.
   Duration placement_timeout = std::chrono::seconds(100);
 };
 

@@ -40,6 +40,8 @@ class NodeRun {
   void on_connected(AgentCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
+  /// The newest one it was told of.
+  [[nodiscard]] Generation generation() const { return desired_.generation; }
   /// True when nothing of the run is here and none is wanted.
   [[nodiscard]] bool gone() const { return gone_; }
   /// Facts that wait for a sequence number; the owner takes them after each event.
