@@ -70,7 +70,7 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
 template <>
 inline constexpr auto kMessage<cluster::WorkerSilent> = message(
     "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),
-    optional("stalled", &cluster::WorkerSilent::stalled), optional("silent_s", &cluster::WorkerSilent::silent_s),
+    optional("waiting", &cluster::WorkerSilent::waiting), optional("stalled", &cluster::WorkerSilent::stalled), optional("silent_s", &cluster::WorkerSilent::silent_s),
     optional("message", &cluster::WorkerSilent::message));
 template <>
 inline constexpr auto kMessage<cluster::SpawnFailed> = message(
@@ -129,7 +129,8 @@ inline constexpr auto kMessage<cluster::NodeState> =
     message("node_state", required("node", &cluster::NodeState::node),
             required("incarnation", &cluster::NodeState::incarnation),
             optional("address", &cluster::NodeState::address), optional("slots", &cluster::NodeState::slots),
-            optional("cpus", &cluster::NodeState::cpus), optional("runs", &cluster::NodeState::runs));
+            optional("cpus", &cluster::NodeState::cpus), optional("is_new_link", &cluster::NodeState::is_new_link),
+            optional("runs", &cluster::NodeState::runs));
 
 }  // namespace sgd::codec
 

@@ -73,6 +73,7 @@ struct WorkerExited {
 struct WorkerSilent {
   Rank rank = 0;
   int pid = 0;
+  bool waiting = false;              ///< With stalled: inside a collective, so another rank holds it up.
   bool stalled = false;              ///< Heartbeats come, and say the same for stall_timeout; else no heartbeat.
   double silent_s = 0;               ///< Since the last heartbeat, or the last one that said something new.
   std::string message;               ///< Where it stands: "no heartbeat for 5.1 s, in train, step 1200".
@@ -114,6 +115,7 @@ struct NodeState {
   std::string address;
   int slots = 0;
   int cpus = 0;
+  bool is_new_link = false;          ///< First message of a connection: what is wanted must be told again.
   std::vector<HeldRun> runs;
 };
 /// Nothing new, but alive.

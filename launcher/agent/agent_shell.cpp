@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
+#include "launcher/agent/stacks.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/process_tree.hpp"
 
@@ -78,6 +79,10 @@ void AgentShell::carry_out(core::AgentCommand command) {
     workers_.drop(drop->connection, drop->reason);
   } else if (auto* start = std::get_if<StartKeeper>(&command)) {
     start_keeper(start->run);
+  } else if (auto* stacks = std::get_if<KeepStacks>(&command)) {
+    keep_stacks(stacks->run_dir, stacks->generation, stacks->pids);
+  } else if (auto* warning = std::get_if<Warn>(&command)) {
+    observer_.on_warning(std::move(warning->message));
   } else if (auto* strays = std::get_if<ClearStrays>(&command)) {
     clear_strays(strays->run);
   } else if (auto* forget = std::get_if<ForgetRun>(&command)) {

@@ -35,6 +35,43 @@ std::string log_path(const core::Failure& cause, Generation generation, const st
   return fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", run_dir, generation, cause.rank);
 }
 
+std::string milliseconds(const nlohmann::ordered_json& event, const char* key) {
+  return fmt::format("{:.0f}", event.value(key, 0.0) * 1e3);
+}
+
+/// "recovered from signal 9 (SIGKILL) on rank 1 in 41 ms: notice 1, clear 6, start 14, restore 8, first step 12; ..."
+std::string recovery_line(const nlohmann::ordered_json& event) {
+  const bool is_training = !event.value("source", "").empty();
+  std::string line = fmt::format("recovered from {} on {} in {} ms: notice {}, clear {}", event.value("from", ""),
+                                 event.value("subject", ""), milliseconds(event, "total_s"), milliseconds(event, "notice_s"),
+                                 milliseconds(event, "clear_s"));
+  if (event.value("wait_s", 0.0) >= 1e-3) line += ", wait " + milliseconds(event, "wait_s");
+  line += ", start " + milliseconds(event, "start_s");
+  if (!is_training) return line;
+  line += fmt::format(", restore {}, first step {}; resumed at step {} from {}", milliseconds(event, "restore_s"),
+                      milliseconds(event, "first_step_s"), event.value("step", 0), event.value("source", ""));
+  if (event.contains("redone")) line += fmt::format(", {} steps redone", event.value("redone", 0));
+  if (!event.value("bit_exact", true)) line += fmt::format(", with {} workers now", event.value("world_size", 0));
+  return line;
+}
+
+/// Failures and what was done about them.
+std::string narrate_recovery(const nlohmann::ordered_json& event) {
+  const std::string name = event.value("event", "");
+  if (name == "failure" && event.value("restart", false))
+    return fmt::format("failure: {} (node {}, generation {}): starting again", event.value("message", ""),
+                       event.value("node", ""), event.value("generation", 0));
+  if (name == "recovered") return recovery_line(event);
+  if (name == "backoff")
+    return fmt::format("waiting {:g} s, attempt {}: {}", event.value("delay_s", 0.0), event.value("attempt", 0),
+                       event.value("reason", ""));
+  if (name == "resized")
+    return fmt::format("resized from {} to {} workers: {}", event.value("from", 0), event.value("to", 0),
+                       event.value("reason", ""));
+  if (name == "node_lost") return fmt::format("node {} lost: {}", event.value("node", ""), event.value("reason", ""));
+  return {};
+}
+
 }  // namespace
 
 std::string short_number(double value) {
@@ -68,7 +105,7 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
                        event.value("stall_s", 0.0) * 1e3, event.value("write_s", 0.0) * 1e3);
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", event.value("path", ""), event.value("reason", ""));
-  return {};
+  return narrate_recovery(event);
 }
 
 std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total) {

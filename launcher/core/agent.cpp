@@ -10,14 +10,15 @@ Agent::Agent(AgentFacts facts, Random random) : facts_(std::move(facts)), random
 
 void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   handle(now, event, out);
-  send_facts(out);
+  send_facts(now, out);
   forget_gone(out);
 }
 
 void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   using namespace agent_event;
   if (std::holds_alternative<Connected>(event)) {
-    tell_state(out);
+    tell_state(true, out);
+    if (facts_.beat_interval) beat_at_ = now + *facts_.beat_interval;
     for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
     for (auto& [id, run] : runs_) run.on_connected(out);
   } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
@@ -39,14 +40,27 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     owners_.erase(owner);
   } else if (const auto* changed = std::get_if<SlotsChanged>(&event)) {
     facts_.slots = changed->slots;
-    tell_state(out);
+    tell_state(false, out);
   } else {
-    for (auto& [id, run] : runs_) run.on_tick(now, out);
+    on_tick(now, out);
   }
 }
 
-void Agent::tell_state(AgentCommands& out) const {
+void Agent::on_tick(TimePoint now, AgentCommands& out) {
+  for (auto& [id, run] : runs_) run.on_tick(now, out);
+  if (resend_at_ && now >= *resend_at_) {
+    resend_at_ = now + kResendAfter;
+    for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
+  }
+  if (beat_at_ && now >= *beat_at_) {
+    beat_at_ = now + *facts_.beat_interval;
+    out.push_back(agent_command::TellCoordinator{cluster::Beat{}});
+  }
+}
+
+void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
   cluster::NodeState state;
+  state.is_new_link = is_new_link;
   state.node = facts_.node;
   state.incarnation = facts_.incarnation;
   state.address = facts_.address;
@@ -65,6 +79,7 @@ void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, Agent
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->incarnation != facts_.incarnation) return;
     while (!outbox_.empty() && outbox_.front().sequence <= ack->sequence) outbox_.pop_front();
+    resend_at_ = outbox_.empty() ? std::nullopt : std::optional(now + kResendAfter);
   }
 }
 
@@ -92,13 +107,14 @@ void Agent::on_worker(TimePoint now, const agent_event::FromWorker& event, Agent
   if (NodeRun* run = find(owner->second)) run->on_link(now, event.connection, event.message, out);
 }
 
-void Agent::send_facts(AgentCommands& out) {
+void Agent::send_facts(TimePoint now, AgentCommands& out) {
   for (auto& [id, run] : runs_) {
     for (cluster::Fact& fact : run.take_facts()) {
       SGD_ASSERT(outbox_.size() < kOutboxMax);
       fact.incarnation = facts_.incarnation;
       fact.sequence = ++sequence_;
       outbox_.push_back(fact);
+      if (!resend_at_) resend_at_ = now + kResendAfter;
       out.push_back(agent_command::TellCoordinator{std::move(fact)});
     }
   }
@@ -122,6 +138,8 @@ std::optional<TimePoint> Agent::next_wakeup() const {
     const std::optional<TimePoint> at = run.next_wakeup();
     if (at) next = next ? std::min(*next, *at) : at;
   }
+  for (const auto& at : {resend_at_, beat_at_})
+    if (at) next = next ? std::min(*next, *at) : at;
   return next;
 }
 

@@ -17,6 +17,8 @@ class Agent {
  public:
   /// Facts without acknowledgement. Only a coordinator that is gone for long can leave as many.
   static constexpr std::size_t kOutboxMax = 65536;
+  /// A fact that is not acknowledged for so long is sent again, with all that follow it.
+  static constexpr Duration kResendAfter = std::chrono::seconds(2);
 
   Agent(AgentFacts facts, Random random);
 
@@ -29,8 +31,9 @@ class Agent {
   void on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out);
   void on_worker(TimePoint now, const agent_event::FromWorker& event, AgentCommands& out);
   void forget_gone(AgentCommands& out);
-  void tell_state(AgentCommands& out) const;
-  void send_facts(AgentCommands& out);
+  void tell_state(bool is_new_link, AgentCommands& out) const;
+  void on_tick(TimePoint now, AgentCommands& out);
+  void send_facts(TimePoint now, AgentCommands& out);
   [[nodiscard]] NodeRun* find(const RunId& run);
 
   AgentFacts facts_;
@@ -39,6 +42,8 @@ class Agent {
   std::map<ConnectionId, RunId> owners_;  ///< Links that have said hello.
   std::deque<cluster::Fact> outbox_;
   std::int64_t sequence_ = 0;
+  std::optional<TimePoint> resend_at_;  ///< While the outbox is not empty.
+  std::optional<TimePoint> beat_at_;
 };
 
 }  // namespace sgd::core

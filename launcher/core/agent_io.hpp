@@ -2,11 +2,14 @@
 // What an agent's machine is told, and what it asks its shell to do.
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "common/base/ids.hpp"
+#include "common/base/time.hpp"
 #include "common/messages/cluster.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/link.hpp"
@@ -26,6 +29,8 @@ struct AgentFacts {
   std::string worker_program;       ///< Path of sgd-worker.
   std::string link_path;            ///< The worker links' socket.
   bool omp_threads_set = false;     ///< The user's environment has OMP_NUM_THREADS.
+  /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
+  std::optional<Duration> beat_interval;
 };
 
 namespace agent_event {
@@ -53,6 +58,10 @@ struct TellKeeper { RunId run; keeper::ToKeeper message; };
 struct TellWorker { ConnectionId connection = 0; RunId run; link::ToWorker message; };
 struct DropLink { ConnectionId connection = 0; std::string reason; };
 struct TellCoordinator { cluster::FromAgent message; };
+/// Writes down where the ranks of a generation stand, as far as their node can see it: errors/gen-*-rank-*.stack.
+struct KeepStacks { RunId run; Generation generation = 0; std::string run_dir; std::map<Rank, int> pids; };
+/// For people: something was repaired, or done in a slower way.
+struct Warn { std::string message; };
 /// The keeper is gone: kill what it left behind, then answer StraysCleared.
 struct ClearStrays { RunId run; };
 /// Nothing of the run is left here.
@@ -61,8 +70,8 @@ struct ForgetRun { RunId run; };
 
 using AgentCommand =
     std::variant<agent_command::StartKeeper, agent_command::TellKeeper, agent_command::TellWorker,
-                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::ClearStrays,
-                 agent_command::ForgetRun>;
+                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::KeepStacks,
+                 agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
 using AgentCommands = std::vector<AgentCommand>;
 
 }  // namespace sgd::core

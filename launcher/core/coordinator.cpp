@@ -2,18 +2,34 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "common/base/assert.hpp"
 
 namespace sgd::core {
 
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
+  handle(now, event, out);
+  if (capacity_changed_) take_back_slots(now, out);
+  const bool somebody_waits =
+      std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run.second.wants_capacity(); });
+  if (capacity_changed_ || somebody_waits) offer_capacity(now, out);
+  capacity_changed_ = false;
+}
+
+void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   using namespace coordinator_event;
   if (const auto* submitted = std::get_if<Submitted>(&event)) {
     const bool is_new = runs_.try_emplace(submitted->run.id, submitted->run, now).second;
     SGD_ASSERT(is_new);
-    offer_capacity(now, out);
+    capacity_changed_ = true;
   } else if (const auto* from_agent = std::get_if<FromAgent>(&event)) {
     on_agent(now, from_agent->node, from_agent->message, out);
+  } else if (const auto* closed = std::get_if<AgentClosed>(&event)) {
+    const auto node = nodes_.find(closed->node);
+    if (node == nodes_.end()) return;
+    node->second.is_closed = true;
+    capacity_changed_ = true;
   } else if (const auto* port = std::get_if<PortReserved>(&event)) {
     const auto run = runs_.find(port->run);
     if (run != runs_.end()) run->second.on_port(now, port->port, out);
@@ -21,37 +37,115 @@ void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCo
     const auto run = runs_.find(stop->run);
     if (run != runs_.end()) run->second.on_stop(now, stop->request, out);
   } else {
-    for (auto& [id, run] : runs_) run.on_tick(now, out);
+    on_tick(now, out);
   }
 }
 
 void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
                            CoordinatorCommands& out) {
-  if (const auto* state = std::get_if<cluster::NodeState>(&message)) {
-    Node& known = nodes_[node];
-    if (known.incarnation != state->incarnation) known = Node{state->incarnation, {}, 0, 0};
-    known.address = state->address;
-    known.slots = state->slots;
-    return offer_capacity(now, out);
-  }
+  if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
   const auto known = nodes_.find(node);
   if (known == nodes_.end()) return;  // Its first message must be its state.
+  known->second.heard_at = now;
   if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
-    if (fact->incarnation != known->second.incarnation) return;
-    const bool is_new = fact->sequence > known->second.last_fact;
-    if (is_new) {
-      known->second.last_fact = fact->sequence;
-      const auto run = runs_.find(fact->run);
-      if (run != runs_.end()) run->second.on_fact(now, node, *fact, out);
-    }
-    out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact->incarnation, fact->sequence}});
-    if (is_new && std::holds_alternative<cluster::Cleared>(fact->body)) offer_capacity(now, out);
+    on_fact(now, node, known->second, *fact, out);
   } else if (const auto* put = std::get_if<cluster::ExchangePut>(&message)) {
     const auto run = runs_.find(put->run);
     if (run != runs_.end()) run->second.on_exchange(now, node, *put, out);
   } else if (const auto* progress = std::get_if<cluster::Progress>(&message)) {
     const auto run = runs_.find(progress->run);
     if (run != runs_.end()) run->second.on_progress(now, *progress);
+  }
+}
+
+/// A node is new, is back, or has other slots. What it holds is compared with what is wanted of it.
+void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state,
+                           CoordinatorCommands& out) {
+  const auto place = nodes_.find(node);
+  const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
+  if (is_restarted) lose(now, node, "its agent was started anew", 0, out);
+  Node& known = nodes_[node];
+  const bool is_back = known.is_closed || state.is_new_link || known.incarnation != state.incarnation;
+  if (known.incarnation != state.incarnation) known = Node{state.incarnation, {}, 0, 0, now, false};
+  known.address = state.address;
+  known.slots = state.slots;
+  known.heard_at = now;
+  known.is_closed = false;
+  capacity_changed_ = true;
+  if (!is_back) return;
+  for (const cluster::HeldRun& held : state.runs) {
+    const auto run = runs_.find(held.run);
+    if (run != runs_.end()) {
+      run->second.on_node_back(node, held.generation, out);
+      continue;
+    }
+    cluster::DesiredRun gone;
+    gone.run = held.run;
+    gone.generation = held.generation;
+    gone.want = cluster::Want::kGone;
+    gone.job = nlohmann::json::object();
+    out.push_back(coordinator_command::SendToAgent{node, std::move(gone)});
+  }
+  for (auto& [id, run] : runs_) {
+    const bool is_held = std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
+    if (!is_held && run.slots_used(node) > 0) run.on_node_back(node, 0, out);
+  }
+}
+
+void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
+                          CoordinatorCommands& out) {
+  if (fact.incarnation != known.incarnation) return;
+  // A gap means that an earlier one is still on its way: it will be sent again, and this one after it.
+  if (fact.sequence > known.last_fact + 1) return;
+  const bool is_new = fact.sequence > known.last_fact;
+  if (is_new) {
+    known.last_fact = fact.sequence;
+    const auto run = runs_.find(fact.run);
+    if (run != runs_.end()) run->second.on_fact(now, node, fact, out);
+    if (std::holds_alternative<cluster::Cleared>(fact.body)) capacity_changed_ = true;
+  }
+  out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});
+}
+
+void Coordinator::on_tick(TimePoint now, CoordinatorCommands& out) {
+  if (settings_.node_timeout) {
+    std::vector<NodeId> silent;
+    bool is_late = false;
+    for (auto& [id, node] : nodes_) {
+      const Duration silence = now - node.heard_at;
+      if (silence < *settings_.node_timeout) continue;
+      silent.push_back(id);
+      is_late = is_late || silence >= *settings_.node_timeout + kLateTick;
+    }
+    for (const NodeId& id : silent) {
+      if (is_late) {
+        nodes_.at(id).heard_at = now;
+        continue;
+      }
+      lose(now, id, fmt::format("silent for {}", format_duration(*settings_.node_timeout)),
+           to_seconds(now - nodes_.at(id).heard_at), out);
+    }
+  }
+  for (auto& [id, run] : runs_) run.on_tick(now, out);
+}
+
+void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+                       CoordinatorCommands& out) {
+  nodes_.erase(node);
+  for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
+  capacity_changed_ = true;
+}
+
+/// Fewer slots than are held: the runs with the greatest ids give theirs up first.
+void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
+  for (const auto& [id, node] : nodes_) {
+    int over = used(id) - node.slots;
+    for (auto run = runs_.rbegin(); run != runs_.rend() && over > 0; ++run) {
+      const int held = run->second.slots_used(id);
+      if (held == 0) continue;
+      run->second.on_slots_lost(now, id, out);
+      over -= held;
+    }
   }
 }
 
@@ -62,20 +156,24 @@ void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
 
 std::map<NodeId, NodeView> Coordinator::views() const {
   std::map<NodeId, NodeView> views;
-  for (const auto& [id, node] : nodes_) {
-    int used = 0;
-    for (const auto& [run_id, run] : runs_) used += run.slots_used(id);
-    views[id] = NodeView{node.address, std::max(0, node.slots - used)};
-  }
+  for (const auto& [id, node] : nodes_)
+    views[id] = NodeView{node.address, std::max(0, node.slots - used(id)), node.is_closed};
   return views;
+}
+
+int Coordinator::used(const NodeId& node) const {
+  int used = 0;
+  for (const auto& [id, run] : runs_) used += run.slots_used(node);
+  return used;
 }
 
 std::optional<TimePoint> Coordinator::next_wakeup() const {
   std::optional<TimePoint> next;
-  for (const auto& [id, run] : runs_) {
-    const std::optional<TimePoint> at = run.next_wakeup();
-    if (at) next = next ? std::min(*next, *at) : at;
-  }
+  const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
+  for (const auto& [id, run] : runs_)
+    if (const std::optional<TimePoint> at = run.next_wakeup()) consider(*at);
+  if (settings_.node_timeout)
+    for (const auto& [id, node] : nodes_) consider(node.heard_at + *settings_.node_timeout);
   return next;
 }
 
@@ -83,6 +181,12 @@ std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run
   const auto place = runs_.find(run);
   if (place == runs_.end()) return std::nullopt;
   return place->second.snapshot(now);
+}
+
+std::vector<NodeSnapshot> Coordinator::nodes() const {
+  std::vector<NodeSnapshot> rows;
+  for (const auto& [id, node] : nodes_) rows.push_back({id, node.slots, used(id), node.is_closed});
+  return rows;
 }
 
 }  // namespace sgd::core

@@ -1,9 +1,10 @@
 #pragma once
-// The coordinator's decisions: knows nodes and runs, drops facts that were seen before, and
-// routes the rest. What happens to one run is in run_machine.hpp.
+// The coordinator's decisions: knows nodes and runs, drops facts that were seen before, declares
+// silent nodes lost, and routes the rest. What happens to one run is in run_machine.hpp.
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
@@ -11,12 +12,31 @@
 
 namespace sgd::core {
 
+/// A node as `sgd-launch nodes` shows it.
+struct NodeSnapshot {
+  NodeId node;
+  int slots = 0;
+  int used = 0;
+  bool is_closed = false;
+};
+
+struct CoordinatorSettings {
+  /// A node that says nothing for so long is lost. Nothing: nodes live in this process.
+  std::optional<Duration> node_timeout;
+};
+
 class Coordinator {
  public:
+  /// A tick so much later than it was due says that this process stood still: then nobody else is judged by the clock.
+  static constexpr Duration kLateTick = std::chrono::milliseconds(500);
+
+  explicit Coordinator(CoordinatorSettings settings = {}) : settings_(settings) {}
+
   void on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run) const;
+  [[nodiscard]] std::vector<NodeSnapshot> nodes() const;
 
  private:
   struct Node {
@@ -24,14 +44,25 @@ class Coordinator {
     std::string address;
     int slots = 0;
     std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
+    TimePoint heard_at;
+    bool is_closed = false;      ///< Its link.
   };
 
+  void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
+  void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
+  void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact, CoordinatorCommands& out);
+  void on_tick(TimePoint now, CoordinatorCommands& out);
+  void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
+  void take_back_slots(TimePoint now, CoordinatorCommands& out);
   void offer_capacity(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::map<NodeId, NodeView> views() const;
+  [[nodiscard]] int used(const NodeId& node) const;
 
+  CoordinatorSettings settings_;
   std::map<NodeId, Node> nodes_;
   std::map<RunId, RunMachine> runs_;
+  bool capacity_changed_ = false;  ///< In the event in work.
 };
 
 }  // namespace sgd::core

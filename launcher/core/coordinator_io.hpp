@@ -64,13 +64,15 @@ struct RunOutcome {
 namespace coordinator_event {
 struct Submitted { RunDefinition run; };
 struct FromAgent { NodeId node; cluster::FromAgent message; };
+/// The link to a node is closed; it may come back.
+struct AgentClosed { NodeId node; };
 struct PortReserved { RunId run; int port = 0; };
 struct StopRequested { RunId run; StopRequest request; };
 struct Tick {};
 }  // namespace coordinator_event
 
 using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_event::FromAgent,
-                                      coordinator_event::PortReserved, coordinator_event::StopRequested,
+                                      coordinator_event::AgentClosed, coordinator_event::PortReserved, coordinator_event::StopRequested,
                                       coordinator_event::Tick>;
 
 namespace coordinator_command {

@@ -24,19 +24,22 @@ std::string signal_words(int signal) {
   return fmt::format("{} (SIG{})", signal, abbreviation);
 }
 
-std::string words(const Failure& failure) {
-  std::string text;
+std::string what(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kExitCode:
-      text = failure.exit_code >= 0 ? fmt::format("exit code {}, {}", failure.exit_code, failure.subject)
-                                    : fmt::format("could not start {}", failure.subject);
-      break;
-    case FailureKind::kSignal: text = fmt::format("signal {}, {}", signal_words(failure.signal), failure.subject); break;
-    case FailureKind::kHeartbeatLost: text = fmt::format("heartbeat lost, {}", failure.subject); break;
-    case FailureKind::kNodeLost: text = fmt::format("node lost, {}", failure.subject); break;
-    case FailureKind::kStalled: text = fmt::format("stalled, {}", failure.subject); break;
-    case FailureKind::kPeerLost: text = fmt::format("peer lost, {}", failure.subject); break;
+      return failure.exit_code >= 0 ? fmt::format("exit code {}", failure.exit_code) : "could not start";
+    case FailureKind::kSignal: return fmt::format("signal {}", signal_words(failure.signal));
+    case FailureKind::kHeartbeatLost: return "heartbeat lost";
+    case FailureKind::kNodeLost: return "node lost";
+    case FailureKind::kStalled: return "stalled";
+    case FailureKind::kPeerLost: return "peer lost";
   }
+  return "unknown";
+}
+
+std::string words(const Failure& failure) {
+  const bool unborn = failure.kind == FailureKind::kExitCode && failure.exit_code < 0;
+  std::string text = fmt::format("{}{} {}", what(failure), unborn ? "" : ",", failure.subject);
   if (failure.core_dumped) text += ", core dumped";
   if (!failure.message.empty()) text += ": " + failure.message;
   return text;
@@ -47,7 +50,7 @@ void CauseFinder::add(const Failure& failure) {
     cause_ = failure;
     return;
   }
-  const bool replaces_secondary = cause_->kind == FailureKind::kPeerLost && failure.kind != FailureKind::kPeerLost;
+  const bool replaces_secondary = cause_->is_secondary() && !failure.is_secondary();
   const bool outranks = cause_->kind == FailureKind::kExitCode && failure.kind == FailureKind::kSignal &&
                         failure.at - cause_->at <= kSignalOutranks && !cause_->is_final;
   if (replaces_secondary || outranks) cause_ = failure;
@@ -55,12 +58,18 @@ void CauseFinder::add(const Failure& failure) {
 
 bool CauseFinder::decided(TimePoint now) const {
   if (!cause_) return false;
-  return cause_->kind != FailureKind::kPeerLost || now - cause_->at >= kPrimaryWait;
+  return now - cause_->at >= patience();
+}
+
+/// How long a better explanation may take to arrive.
+Duration CauseFinder::patience() const {
+  if (cause_->is_secondary()) return kPrimaryWait;
+  return cause_->may_follow ? kSignalOutranks : Duration{0};
 }
 
 std::optional<TimePoint> CauseFinder::next_wakeup() const {
-  if (!cause_ || cause_->kind != FailureKind::kPeerLost) return std::nullopt;
-  return cause_->at + kPrimaryWait;
+  if (!cause_ || patience() == Duration{0}) return std::nullopt;
+  return cause_->at + patience();
 }
 
 void CauseFinder::reset() { cause_.reset(); }

@@ -41,8 +41,19 @@ struct Failure {
   bool is_final = false;           ///< Never retried: an error of the user's model, data or configuration.
   std::string message;             ///< What the process said, or why it could not start; may be empty.
   std::vector<std::string> tail;   ///< Its last lines of output.
+  bool may_follow = false;         ///< An exit code that may be a consequence of a signal that is not known yet.
+  bool was_waiting = false;        ///< With kStalled: it waited for another rank.
+  double notice_s = 0;             ///< From its end, or its last sign of life, until it was noticed.
   TimePoint at;
+
+  /// A consequence of another failure that is not known yet.
+  [[nodiscard]] bool is_secondary() const {
+    return kind == FailureKind::kPeerLost || (kind == FailureKind::kStalled && was_waiting);
+  }
 };
+
+/// "signal 9 (SIGKILL)" or "exit code 1": what happened, without whom.
+[[nodiscard]] std::string what(const Failure& failure);
 
 /// "signal 9 (SIGKILL), rank 1" or "exit code 1, rank 0: label 200 of sample 17 is outside 0..9".
 [[nodiscard]] std::string words(const Failure& failure);
@@ -66,6 +77,8 @@ class CauseFinder {
   void reset();
 
  private:
+  [[nodiscard]] Duration patience() const;
+
   std::optional<Failure> cause_;
 };
 

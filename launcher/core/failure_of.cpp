@@ -1,5 +1,7 @@
 #include "launcher/core/failure_of.hpp"
 
+#include <cerrno>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -26,6 +28,12 @@ Failure of_helper(const char* subject, const NodeId& node, int exit_code, int si
   return failure;
 }
 
+/// A program that cannot be executed will not be executable in a second; a lack of memory or processes may pass.
+bool fails_for_ever(int error) {
+  return error == ENOENT || error == EACCES || error == ENOEXEC || error == ENOTDIR || error == EPERM ||
+         error == ELOOP || error == ENAMETOOLONG || error == E2BIG || error == EISDIR;
+}
+
 }  // namespace
 
 Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool is_training) {
@@ -40,12 +48,13 @@ Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool
                                      exited.exit_code == worker_exit::kConfiguration);
   failure.message = exited.message;
   failure.tail = exited.tail;
+  failure.notice_s = exited.notice_s;
   return failure;
 }
 
 Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused) {
   Failure failure = of_rank(refused.rank, node);
-  failure.is_final = true;
+  failure.is_final = fails_for_ever(refused.error);
   failure.message = refused.message;
   return failure;
 }
@@ -58,6 +67,26 @@ Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed) 
 
 Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost) {
   return of_helper("keeper", node, -1, lost.signal, lost.message);
+}
+
+Failure failure_of(const NodeId& node, const cluster::WorkerSilent& silent) {
+  Failure failure = of_rank(silent.rank, node);
+  failure.kind = silent.stalled ? FailureKind::kStalled : FailureKind::kHeartbeatLost;
+  failure.pid = silent.pid;
+  failure.was_waiting = silent.waiting;
+  failure.message = silent.message;
+  failure.notice_s = silent.silent_s;
+  return failure;
+}
+
+Failure node_failure(const NodeId& node, const std::string& reason, double silent_s) {
+  Failure failure;
+  failure.kind = FailureKind::kNodeLost;
+  failure.subject = "node " + node;
+  failure.node = node;
+  failure.message = reason;
+  failure.notice_s = silent_s;
+  return failure;
 }
 
 Failure protocol_failure(Rank rank, const NodeId& node, const std::string& message) {

@@ -15,6 +15,9 @@ namespace sgd::core {
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost);
+[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerSilent& silent);
+/// A node that nobody hears any more.
+[[nodiscard]] Failure node_failure(const NodeId& node, const std::string& reason, double silent_s);
 /// A rank that broke the rules of exchange or report.
 [[nodiscard]] Failure protocol_failure(Rank rank, const NodeId& node, const std::string& message);
 

@@ -20,6 +20,8 @@ NodeRun::NodeRun(RunId id, const AgentFacts& facts, Random& random)
 
 void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out) {
   if (desired.generation < desired_.generation) return;  // An agent never obeys an older generation.
+  // The end of the keeper is told even where the end of its ranks has been.
+  if (desired.want == cluster::Want::kGone && desired_.want != cluster::Want::kGone) cleared_told_ = 0;
   desired_ = desired;
   reconcile(now, out);
 }
@@ -32,7 +34,8 @@ void NodeRun::on_connected(AgentCommands& out) {
 
 /// The one place that compares wanted with actual and decides the next move.
 void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
-  const bool wants_group = desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kStop;
+  const bool wants_group = desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave ||
+                           desired_.want == cluster::Want::kStop;
   const bool group_is_wanted = wants_group && spawned_ == desired_.generation;
   if (keeper_ == Keeper::kLost) return;  // Only strays are left; on_strays_cleared() goes on.
   if (group_ == Group::kAlive && !group_is_wanted && desired_.want != cluster::Want::kGone) return clear_group(out);
@@ -55,6 +58,8 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
     if (keeper_ == Keeper::kUp && fork_server_settled(out)) spawn_all(out);
   } else if (desired_.want == cluster::Want::kStop) {
     ask_to_stop(now, out);
+  } else if (desired_.want == cluster::Want::kLeave) {
+    ask_to_leave(out);
   }
 }
 
@@ -71,15 +76,42 @@ bool NodeRun::fork_server_settled(AgentCommands& out) {
     if (!desired_.job.value("fork_server", true)) {
       fork_server_ = ForkServer::kUnusable;
     } else {
-      fork_server_ = ForkServer::kStarting;
-      keeper::StartForkServer start;
-      start.argv = {facts_.worker_program, "--fork-server"};
-      start.job = desired_.job;
-      start.log_path = desired_.run_dir + "/logs/fork-server.log";
-      tell_keeper(std::move(start), out);
+      start_fork_server(out);
     }
   }
   return fork_server_ == ForkServer::kReady || fork_server_ == ForkServer::kUnusable;
+}
+
+void NodeRun::start_fork_server(AgentCommands& out) {
+  fork_server_ = ForkServer::kStarting;
+  keeper::StartForkServer start;
+  start.argv = {facts_.worker_program, "--fork-server"};
+  start.job = desired_.job;
+  start.log_path = desired_.run_dir + "/logs/fork-server.log";
+  tell_keeper(std::move(start), out);
+}
+
+/// Ranks do not need it: while they go on, another one is started for the next generation.
+void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, AgentCommands& out) {
+  const bool was_ready = fork_server_ == ForkServer::kReady;
+  fork_server_ = ForkServer::kNone;
+  if (was_cleared_by_order_ && desired_.want == cluster::Want::kGone) return;
+  ++fork_servers_lost_;
+  const bool may_exec = failed.signal != 0 && fork_servers_lost_ >= kForkServersMax;
+  if (may_exec) fork_server_ = ForkServer::kUnusable;
+  if (was_ready && group_ == Group::kAlive) {
+    out.push_back(agent_command::Warn{failed.message + (may_exec ? "; ranks will be started by exec" : "; started anew")});
+    if (!may_exec) start_fork_server(out);
+    return;
+  }
+  if (group_ != Group::kAlive && group_ != Group::kClearing)
+    say(cluster::ForkServerFailed{failed.exit_code, failed.signal, failed.message});
+}
+
+Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {
+  const auto heartbeat = desired_.job.find("heartbeat");
+  if (heartbeat == desired_.job.end() || !heartbeat->is_object()) return otherwise;
+  return parse_duration(heartbeat->value(key, std::string())).value_or(otherwise);
 }
 
 void NodeRun::spawn_all(AgentCommands& out) {
@@ -89,6 +121,9 @@ void NodeRun::spawn_all(AgentCommands& out) {
   stop_deadline_.reset();
   ranks_.clear();
   connections_.clear();
+  silent_.clear();
+  watchdog_.reset(heartbeat_setting("timeout", std::chrono::seconds(5)),
+                  heartbeat_setting("stall_timeout", std::chrono::minutes(10)));
   for (const cluster::RankPlace& place : desired_.ranks) {
     RankRecord& record = ranks_[place.rank];
     record.local_rank = place.local_rank;
@@ -127,7 +162,20 @@ void NodeRun::clear_group(AgentCommands& out) {
   group_ = Group::kClearing;
   was_cleared_by_order_ = true;
   stop_deadline_.reset();
+  watchdog_.reset({}, {});
+  silent_.clear();
   tell_keeper(keeper::Clear{spawned_}, out);
+}
+
+void NodeRun::ask_to_leave(AgentCommands& out) {
+  const auto recovery = desired_.job.find("recovery");
+  const bool at_checkpoint =
+      recovery != desired_.job.end() && recovery->is_object() && recovery->value("scale_up", "epoch") == "checkpoint";
+  for (auto& [rank, record] : ranks_) {
+    if (record.asked_to_leave || !record.assigned) continue;
+    record.asked_to_leave = true;
+    out.push_back(TellWorker{*record.connection, id_, link::StopAtEpoch{at_checkpoint}});
+  }
 }
 
 /// Training ranks are asked over the link and agree on the step; commands get SIGTERM. The deadline kills both.
@@ -144,201 +192,6 @@ void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
     }
     record.asked_to_stop = true;
   }
-}
-
-void NodeRun::on_keeper_started(TimePoint now, AgentCommands& out) {
-  if (keeper_ != Keeper::kStarting) return;
-  keeper_ = Keeper::kUp;
-  reconcile(now, out);
-}
-
-void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
-  if (std::get_if<keeper::ForkServerReady>(&message) != nullptr) {
-    fork_server_ = std::get<keeper::ForkServerReady>(message).can_fork ? ForkServer::kReady : ForkServer::kUnusable;
-    return reconcile(now, out);
-  }
-  if (const auto* failed = std::get_if<keeper::ForkServerFailed>(&message)) {
-    fork_server_ = ForkServer::kFailed;
-    if (!was_cleared_by_order_)
-      say(cluster::ForkServerFailed{failed->exit_code, failed->signal, failed->message});
-    return;
-  }
-  if (const auto* spawned = std::get_if<keeper::Spawned>(&message)) {
-    RankRecord* record = spawned->generation == spawned_ ? find(spawned->rank) : nullptr;
-    if (record == nullptr) return;
-    record->pid = spawned->pid;
-    say(cluster::WorkerStarted{spawned->rank, spawned->pid});
-    if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
-    return;
-  }
-  if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
-    if (failed->generation == spawned_ && find(failed->rank) != nullptr)
-      say(cluster::SpawnFailed{failed->rank, failed->error, failed->message});
-    return;
-  }
-  if (const auto* exited = std::get_if<keeper::Exited>(&message)) {
-    RankRecord* record = exited->generation == spawned_ ? find(exited->rank) : nullptr;
-    if (record == nullptr || record->exit) return;
-    record->exit = *exited;
-    record->exit_deadline = now + kLinkDrain;
-    if (!record->connection) tell_exit(exited->rank, *record);
-    return;
-  }
-  if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
-    for (auto& [rank, record] : ranks_)
-      if (record.exit && !record.exit_told) tell_exit(rank, record);
-    group_ = Group::kEmpty;
-    group_cleared(cleared->killed);
-    if (keeper_ == Keeper::kUp) reconcile(now, out);
-  }
-}
-
-void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out) {
-  if (keeper_ == Keeper::kClosing) {
-    keeper_ = Keeper::kNone;
-    fork_server_ = ForkServer::kNone;
-    group_ = Group::kEmpty;
-    return reconcile(now, out);
-  }
-  say(cluster::KeeperLost{closed.signal, closed.message});
-  keeper_ = Keeper::kLost;
-  out.push_back(agent_command::ClearStrays{id_});
-}
-
-void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
-  if (keeper_ != Keeper::kLost) return;
-  keeper_ = Keeper::kNone;
-  fork_server_ = ForkServer::kNone;
-  group_ = Group::kEmpty;
-  ranks_.clear();
-  connections_.clear();
-  stop_deadline_.reset();
-  group_cleared(0);
-  // A group that was wanted is not started again here: a new start is a new generation.
-  if (desired_.want == cluster::Want::kGone) reconcile(now, out);
-}
-
-void NodeRun::on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out) {
-  if (done.generation != spawned_) return;
-  const int count = static_cast<int>(done.values.size());
-  for (auto& [rank, record] : ranks_) {
-    if (record.unanswered.erase(done.key) == 0 || !record.connection) continue;
-    for (int from = 0; from < count; ++from)
-      out.push_back(TellWorker{*record.connection, id_,
-                               link::ExchangeValue{done.key, from, count, done.values[static_cast<std::size_t>(from)]}});
-  }
-}
-
-bool NodeRun::on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out) {
-  for (auto& [rank, record] : ranks_) {
-    if (record.token != hello.token || record.connection || record.exit) continue;
-    record.connection = connection;
-    connections_[connection] = rank;
-    assign(rank, record, out);
-    if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
-    return true;
-  }
-  return false;
-}
-
-void NodeRun::assign(Rank rank, RankRecord& record, AgentCommands& out) {
-  link::Assignment assignment;
-  assignment.run = id_;
-  assignment.generation = spawned_;
-  assignment.rank = rank;
-  assignment.local_rank = record.local_rank;
-  assignment.world_size = desired_.world_size;
-  assignment.local_world_size = static_cast<int>(desired_.ranks.size());
-  assignment.node_rank = desired_.node_rank;
-  assignment.node_count = desired_.node_count;
-  assignment.bind_address = facts_.address;
-  assignment.run_dir = desired_.run_dir;
-  assignment.resume_from = desired_.resume_from;
-  assignment.cpus = desired_.job.at("per_worker").at("cpus").get<int>();
-  assignment.config = desired_.job;
-  record.assigned = true;
-  out.push_back(TellWorker{*record.connection, id_, std::move(assignment)});
-}
-
-void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out) {
-  const auto place = connections_.find(connection);
-  if (place == connections_.end()) return;
-  const Rank rank = place->second;
-  RankRecord& record = ranks_.at(rank);
-  (void)now;
-  struct Visitor {
-    NodeRun& self;
-    Rank rank;
-    RankRecord& record;
-    AgentCommands& out;
-    void operator()(const link::Hello&) const {}
-    void operator()(const link::Ready& ready) const { self.say(cluster::WorkerReady{rank, ready}); }
-    void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
-    void operator()(const link::Heartbeat& heartbeat) const {
-      out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
-    }
-    void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
-    void operator()(const link::CheckpointSaved& checkpoint) const { self.say(cluster::CheckpointSaved{checkpoint}); }
-    void operator()(const link::CheckpointRejected& rejected) const {
-      self.say(cluster::CheckpointRejected{rejected});
-    }
-    void operator()(const link::ExchangePut& put) const {
-      record.unanswered[put.key] = put.value;
-      out.push_back(TellCoordinator{cluster::ExchangePut{self.id_, self.spawned_, rank, put.key, put.value}});
-    }
-    void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
-    void operator()(const link::ResultMade& result) const { self.say(cluster::ResultMade{rank, result.value}); }
-    void operator()(const link::Unknown&) const {}
-  };
-  std::visit(Visitor{*this, rank, record, out}, message);
-}
-
-void NodeRun::on_link_closed(TimePoint, ConnectionId connection, AgentCommands&) {
-  const auto place = connections_.find(connection);
-  if (place == connections_.end()) return;
-  const Rank rank = place->second;
-  connections_.erase(place);
-  RankRecord& record = ranks_.at(rank);
-  record.connection.reset();
-  record.assigned = false;
-  if (record.exit && !record.exit_told) tell_exit(rank, record);
-}
-
-void NodeRun::on_tick(TimePoint now, AgentCommands& out) {
-  for (auto& [rank, record] : ranks_)
-    if (record.exit && !record.exit_told && now >= record.exit_deadline) tell_exit(rank, record);
-  if (stop_deadline_ && now >= *stop_deadline_ && group_ == Group::kAlive) clear_group(out);
-}
-
-std::optional<TimePoint> NodeRun::next_wakeup() const {
-  std::optional<TimePoint> next;
-  const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
-  for (const auto& [rank, record] : ranks_)
-    if (record.exit && !record.exit_told) consider(record.exit_deadline);
-  if (stop_deadline_ && group_ == Group::kAlive) consider(*stop_deadline_);
-  return next;
-}
-
-void NodeRun::tell_exit(Rank rank, RankRecord& record) {
-  const keeper::Exited& exit = *record.exit;
-  cluster::WorkerExited told;
-  told.rank = rank;
-  told.pid = exit.pid;
-  told.exit_code = exit.exit_code;
-  told.signal = exit.signal;
-  told.core_dumped = exit.core_dumped;
-  const bool is_our_kill = was_cleared_by_order_ && exit.signal == SIGKILL;
-  told.caused_by_agent = is_our_kill || record.asked_to_stop;
-  told.message = record.failure_message;
-  told.tail = exit.tail;
-  record.exit_told = true;
-  say(std::move(told));
-}
-
-void NodeRun::group_cleared(int killed) {
-  if (cleared_told_ >= desired_.generation && killed == 0) return;
-  cleared_told_ = desired_.generation;
-  say(cluster::Cleared{killed});
 }
 
 void NodeRun::say(cluster::FactBody body) {

@@ -4,9 +4,11 @@
 //
 //   keeper:  none --first desire--> starting --Started--> up --Close sent--> closing --link closed--> none
 //                                                          └--link closed unasked--> lost (KeeperLost, strays cleared)
-//   group:   empty --want run, ready to spawn--> alive --Clear sent--> clearing --Cleared--> empty
+//   group:   empty --want run, ready to spawn--> alive --Clear sent--> clearing --Cleared, links closed--> empty
 //   fork server: none --training--> starting --ready--> ready | --several threads--> unusable (plain spawns, said)
+//                 ^--- died under ranks that go on without it: started anew, at most kForkServersMax times
 //
+// A group counts as cleared when its links have closed, too: what its ranks said last comes before it.
 // An exit is told upwards only after the rank's link has closed too (at most kLinkDrain later), so that
 // what the rank said last comes before it. Anything of an older generation is dropped.
 
@@ -17,12 +19,17 @@
 #include "common/base/time.hpp"
 #include "launcher/core/agent_io.hpp"
 #include "launcher/core/random.hpp"
+#include "launcher/core/watchdog.hpp"
 
 namespace sgd::core {
 
 class NodeRun {
  public:
   static constexpr Duration kLinkDrain = std::chrono::milliseconds(200);
+  /// Between the request for stacks and the report of who is silent.
+  static constexpr Duration kStackTime = std::chrono::milliseconds(200);
+  /// Fork servers that may die in one run before ranks are started by exec.
+  static constexpr int kForkServersMax = 3;
 
   NodeRun(RunId id, const AgentFacts& facts, Random& random);
 
@@ -49,7 +56,7 @@ class NodeRun {
 
  private:
   enum class Keeper { kNone, kStarting, kUp, kClosing, kLost };
-  enum class ForkServer { kNone, kStarting, kReady, kUnusable, kFailed };
+  enum class ForkServer { kNone, kStarting, kReady, kUnusable };
   enum class Group { kEmpty, kAlive, kClearing };
 
   struct RankRecord {
@@ -58,7 +65,9 @@ class NodeRun {
     int pid = 0;
     std::optional<ConnectionId> connection;
     bool assigned = false;
+    bool is_ready = false;                       ///< Its state is restored; it can be asked for its stack.
     bool asked_to_stop = false;
+    bool asked_to_leave = false;
     bool exit_told = false;
     std::string failure_message;                 ///< What the rank said in `failed`.
     std::optional<keeper::Exited> exit;          ///< Held until the link has closed.
@@ -71,13 +80,20 @@ class NodeRun {
   bool fork_server_settled(AgentCommands& out);
   void spawn_all(AgentCommands& out);
   keeper::Spawn spawn_of(Rank rank, RankRecord& record) const;
+  void on_fork_server_failed(const keeper::ForkServerFailed& failed, AgentCommands& out);
+  void start_fork_server(AgentCommands& out);
   void clear_group(AgentCommands& out);
+  void ask_to_leave(AgentCommands& out);
+  void end_clearing(TimePoint now, AgentCommands& out);
+  void check_silence(TimePoint now, AgentCommands& out);
+  void keep_stacks(AgentCommands& out);
   void ask_to_stop(TimePoint now, AgentCommands& out);
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
-  void tell_exit(Rank rank, RankRecord& record);
+  void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);
   void say(cluster::FactBody body);
   void tell_keeper(keeper::ToKeeper message, AgentCommands& out);
+  [[nodiscard]] Duration heartbeat_setting(const char* key, Duration otherwise) const;
   [[nodiscard]] bool is_training() const { return desired_.job.contains("training"); }
   [[nodiscard]] RankRecord* find(Rank rank);
 
@@ -93,6 +109,12 @@ class NodeRun {
   bool was_cleared_by_order_ = false;  ///< SIGKILL exits from now on are ours.
   bool gone_ = false;
   std::optional<TimePoint> stop_deadline_;
+  std::optional<keeper::Cleared> cleared_;   ///< The keeper is done; links are still open.
+  TimePoint links_deadline_;
+  int fork_servers_lost_ = 0;
+  Watchdog watchdog_;
+  std::vector<Silence> silent_;              ///< To be told at silence_deadline_.
+  TimePoint silence_deadline_;
   std::map<Rank, RankRecord> ranks_;
   std::map<ConnectionId, Rank> connections_;
   std::vector<cluster::Fact> facts_out_;

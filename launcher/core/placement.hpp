@@ -21,8 +21,10 @@ struct Placement {
   std::string reason;            ///< Why not, in words: "2 slots wanted, 1 available".
 };
 
-/// world_size = min(num_workers, free slots), nodes in the order of their names; not placed below
-/// `min_workers`. `free_slots` counts workers, not cores.
-[[nodiscard]] Placement place(const std::map<NodeId, int>& free_slots, int num_workers, int min_workers);
+/// world_size = min(num_workers, free slots); not placed below `min_workers`. `free_slots` counts workers, not
+/// cores. A node of `before` keeps its place in the order and, as far as slots allow, its number of ranks; other
+/// nodes follow in the order of their names.
+[[nodiscard]] Placement place(const std::map<NodeId, int>& free_slots, int num_workers, int min_workers,
+                              const Placement& before = {});
 
 }  // namespace sgd::core

@@ -7,6 +7,7 @@
 
 #include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
+#include "launcher/core/stop_request.hpp"
 
 namespace sgd::core {
 
@@ -17,73 +18,155 @@ using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
 RunMachine::RunMachine(RunDefinition definition, TimePoint now)
-    : definition_(std::move(definition)), submitted_at_(now) {}
+    : definition_(std::move(definition)), submitted_at_(now), budget_(definition_.job) {
+  if (!definition_.past) return;
+  const RunPast& past = *definition_.past;
+  generation_ = past.generation;
+  first_generation_ = past.generation + 1;
+  checkpoints_.assign(past.checkpoints.rbegin(), past.checkpoints.rend());
+  reports_written_ = past.reports;
+  outcome_.epochs = past.epochs;
+  outcome_.steps = past.steps;
+  outcome_.failures = past.failures;
+  if (past.written) reducer_.set_written(*past.written);
+  if (past.checkpoints.empty()) return;
+  const std::string& newest = past.checkpoints.front();
+  const bool is_inside = newest.starts_with(definition_.run_dir + "/");
+  outcome_.checkpoint = is_inside ? newest.substr(definition_.run_dir.size() + 1) : newest;
+}
 
 // ---- placing and starting ----
 
 void RunMachine::on_capacity(TimePoint now, const std::map<NodeId, NodeView>& nodes, CoordinatorCommands& out) {
-  if (phase_ != RunPhase::kPlacing) return;
-  std::map<NodeId, int> free_slots;
-  for (const auto& [node, view] : nodes) {
-    free_slots[node] = view.free_slots;
-    addresses_[node] = view.address;
-  }
-  const int wanted = definition_.job.num_workers;  // The first start is strict.
-  placement_ = place(free_slots, wanted, wanted);
-  if (placement_.world_size == 0) return;
-  start_generation(now, out);
+  if (finished()) return;
+  offered_ = nodes;
+  for (const auto& [node, view] : nodes) addresses_[node] = view.address;
+  if (phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_)) place_now(now, out);
+  if (wants_capacity()) wait_for_slots(now, out);
+  if (phase_ == RunPhase::kRunning) consider_growth(now, out);
 }
 
-void RunMachine::start_generation(TimePoint, CoordinatorCommands& out) {
-  ++generation_;
+/// Starts a generation if there is room for one; else `placement_.reason` says what is missing.
+void RunMachine::place_now(TimePoint now, CoordinatorCommands& out) {
+  std::map<NodeId, int> free_slots;
+  for (const auto& [node, view] : offered_)
+    if (!view.is_closed) free_slots[node] = view.free_slots;
+  const job::JobSpec& job = definition_.job;
+  const bool is_strict = generation_ + 1 == first_generation_ && !job.elastic_start;
+  Placement placement = place(free_slots, job.num_workers, is_strict ? job.num_workers : job.min_workers, before_);
+  const bool is_placed = placement.world_size > 0;
+  placement_ = std::move(placement);
+  if (is_placed) start_generation(now, out);
+}
+
+void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
+  desired_generation_ = ++generation_;
   phase_ = RunPhase::kStarting;
+  wait_until_.reset();
+  first_exit_at_.reset();
+  leave_ = Leave::kNo;
+  was_started_ = false;
+  master_port_ = 0;
   causes_.reset();
   exchange_.reset(placement_.world_size);
   reducer_.reset(placement_.world_size);
+  // A node that is no part of the run any more ends its keeper.
+  for (const auto& [node, record] : nodes_) {
+    const auto same = [&](const NodePlace& place) { return place.node == node; };
+    if (std::none_of(placement_.nodes.begin(), placement_.nodes.end(), same))
+      send_desired(node, record, cluster::Want::kGone, out);
+  }
   nodes_.clear();
   ranks_.clear();
   for (std::size_t index = 0; index < placement_.nodes.size(); ++index) {
     const NodePlace& place = placement_.nodes[index];
-    nodes_[place.node] = NodeRecord{static_cast<int>(index), place.ranks, false};
+    nodes_[place.node] = NodeRecord{static_cast<int>(index), place.ranks, false, false};
     for (const Rank rank : place.ranks) ranks_[rank].node = place.node;
   }
   outcome_.world_size = placement_.world_size;
+  recovery_.started(now);
   if (generation_ == 1)
     record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
-  if (definition_.job.training) {
+  note_resize(now, before_, out);
+  if (is_training()) {
     send_desired(cluster::Want::kRun, out);
   } else {
     out.push_back(ReservePort{definition_.id, placement_.nodes.front().node});
   }
 }
 
+void RunMachine::note_resize(TimePoint now, const Placement& before, CoordinatorCommands& out) {
+  if (before.world_size == 0 || before.world_size == placement_.world_size) return;
+  grow_at_ = now + definition_.job.recovery.cooldown;
+  record({{"event", "resized"}, {"generation", generation_}, {"from", before.world_size},
+          {"to", placement_.world_size}, {"reason", resize_reason_}}, out);
+}
+
 void RunMachine::on_port(TimePoint, int port, CoordinatorCommands& out) {
-  if (phase_ != RunPhase::kStarting || master_port_ == port) return;
+  if (phase_ != RunPhase::kStarting || master_port_ != 0) return;
   master_port_ = port;
   send_desired(cluster::Want::kRun, out);
 }
 
-/// The whole desired state, to every node of the generation.
-void RunMachine::send_desired(cluster::Want want, CoordinatorCommands& out) {
-  for (const auto& [node, record] : nodes_) {
-    cluster::DesiredRun desired;
-    desired.run = definition_.id;
-    desired.generation = generation_;
-    desired.want = want;
-    if (want == cluster::Want::kRun || want == cluster::Want::kStop)
-      for (std::size_t local = 0; local < record.ranks.size(); ++local)
-        desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
-    desired.world_size = placement_.world_size;
-    desired.node_rank = record.node_rank;
-    desired.node_count = static_cast<int>(nodes_.size());
-    desired.master_address = addresses_[placement_.nodes.front().node];
-    desired.master_port = master_port_;
-    desired.restart_count = static_cast<int>(generation_) - 1;
-    if (stop_) desired.stop_grace_s = to_seconds(stop_->grace.value_or(definition_.job.stop.grace));
-    desired.run_dir = definition_.run_dir;
-    desired.job = definition_.job.resolved;
-    out.push_back(SendToAgent{node, std::move(desired)});
+/// The whole desired state, to every node that the run touches.
+void RunMachine::send_desired(cluster::Want want, CoordinatorCommands& out) const {
+  for (const auto& [node, record] : nodes_)
+    if (!record.lost) send_desired(node, record, want, out);
+}
+
+void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want,
+                              CoordinatorCommands& out) const {
+  cluster::DesiredRun desired;
+  desired.run = definition_.id;
+  desired.generation = desired_generation_;
+  desired.want = want;
+  if (want != cluster::Want::kClear && want != cluster::Want::kGone)
+    for (std::size_t local = 0; local < record.ranks.size(); ++local)
+      desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
+  desired.world_size = placement_.world_size;
+  desired.node_rank = record.node_rank;
+  desired.node_count = static_cast<int>(nodes_.size());
+  if (!placement_.nodes.empty()) {
+    const auto address = addresses_.find(placement_.nodes.front().node);
+    if (address != addresses_.end()) desired.master_address = address->second;
   }
+  desired.master_port = master_port_;
+  desired.restart_count = static_cast<int>(generation_ - first_generation_);
+  desired.resume_from = checkpoints_to_try();
+  const bool has_grace = stop_ && stop_->grace;
+  desired.stop_grace_s = to_seconds(has_grace ? *stop_->grace : definition_.job.stop.grace);
+  desired.run_dir = definition_.run_dir;
+  desired.job = definition_.job.resolved;
+  out.push_back(SendToAgent{node, std::move(desired)});
+}
+
+void RunMachine::on_node_back(const NodeId& node, Generation generation, CoordinatorCommands& out) {
+  const auto place = nodes_.find(node);
+  if (place == nodes_.end() || place->second.lost || finished()) {
+    cluster::DesiredRun gone;
+    gone.run = definition_.id;
+    gone.generation = std::max(generation, generation_);
+    gone.want = cluster::Want::kGone;
+    gone.run_dir = definition_.run_dir;
+    gone.job = definition_.job.resolved;
+    out.push_back(SendToAgent{node, std::move(gone)});
+    return;
+  }
+  cluster::Want want = cluster::Want::kRun;
+  switch (phase_) {
+    case RunPhase::kPlacing:
+    case RunPhase::kFinished: return;
+    case RunPhase::kStarting:
+      if (!is_training() && master_port_ == 0) return;
+      break;
+    case RunPhase::kRunning: want = leave_ == Leave::kAtBoundary ? cluster::Want::kLeave : want; break;
+    case RunPhase::kLeaving:
+    case RunPhase::kStopping: want = cluster::Want::kStop; break;
+    case RunPhase::kRecovering:
+    case RunPhase::kWaiting: want = cluster::Want::kClear; break;
+    case RunPhase::kClearing: want = cluster::Want::kGone; break;
+  }
+  send_desired(node, place->second, want, out);
 }
 
 // ---- stopping and the end ----
@@ -96,78 +179,57 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
   if (is_first) {
     outcome_.state = state_of(request);
     outcome_.exit_code = exit_code_of(request);
-    outcome_.error = request.why == StopRequest::Why::kSignal ? "stopped by signal " + signal_words(request.signal)
-                     : request.why == StopRequest::Why::kTimeout ? "stopped by --timeout"
-                                                                 : "stopped by request";
+    outcome_.error = words(request);
   }
   if (nodes_.empty()) return finish(now, out);
-  if (request.at_once) return begin_clearing(out);
+  if (request.at_once || !is_live()) return begin_clearing(out);
   if (!is_first) return;
   phase_ = RunPhase::kStopping;
   send_desired(cluster::Want::kStop, out);
   decide(now, out);
 }
 
-std::string RunMachine::state_of(const StopRequest& request) {
-  switch (request.why) {
-    case StopRequest::Why::kSignal: return "interrupted";
-    case StopRequest::Why::kCancelled: return "cancelled";
-    case StopRequest::Why::kTimeout: return "timed_out";
-  }
-  return "cancelled";
-}
-
-int RunMachine::exit_code_of(const StopRequest& request) {
-  switch (request.why) {
-    case StopRequest::Why::kSignal: return exit_code::kSignalBase + request.signal;
-    case StopRequest::Why::kCancelled: return exit_code::kCancelled;
-    case StopRequest::Why::kTimeout: return exit_code::kTimeout;
-  }
-  return exit_code::kCancelled;
-}
-
-/// After every fact and tick: is the outcome known, and is everything gone?
+/// After every fact and tick: is something decided, and is everything gone?
 void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
-  const bool is_live =
-      phase_ == RunPhase::kStarting || phase_ == RunPhase::kRunning || phase_ == RunPhase::kStopping;
-  const bool all_cleared = !nodes_.empty() && std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
-    return node.second.cleared;
-  });
-  if (is_live && stop_ && (all_exited() || all_cleared)) {
-    begin_clearing(out);
-  } else if (is_live && !stop_ && causes_.decided(now)) {
-    outcome_.state = "failed";
-    outcome_.exit_code = exit_code::kFailed;
-    ++outcome_.failures;
-    outcome_.cause = causes_.cause();
-    const Failure& cause = *outcome_.cause;
-    if (cause.subject == "fork server" && cause.exit_code == worker_exit::kConfiguration)
-      outcome_.exit_code = exit_code::kUsage;
-    begin_clearing(out);
-  } else if (is_live && !stop_ && all_exited() && !causes_.cause()) {
-    outcome_.state = "succeeded";
-    outcome_.exit_code = exit_code::kSucceeded;
-    begin_clearing(out);
+  if (is_live()) {
+    check_early_exit(now);
+    note_peer_loss(now, out);
+    if (stop_ && (all_exited() || all_cleared())) {
+      begin_clearing(out);
+    } else if (!stop_ && decided(now)) {
+      judge(now, out);
+    } else if (!stop_ && phase_ == RunPhase::kLeaving && (all_exited() || all_cleared())) {
+      begin_recovery(now, out);
+    } else if (!stop_ && all_exited() && !causes_.cause()) {
+      const bool any_left = std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.left; });
+      if (any_left) {
+        begin_recovery(now, out);
+      } else {
+        complete_recovery(now, out);
+        end_run(now, "succeeded", exit_code::kSucceeded, "", out);
+      }
+    }
   }
-  if (phase_ == RunPhase::kClearing && all_cleared) finish(now, out);
+  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now);
+  if (phase_ == RunPhase::kClearing && all_cleared()) finish(now, out);
+}
+
+void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out) {
+  outcome_.state = state;
+  outcome_.exit_code = exit_code;
+  outcome_.error = std::move(error);
+  if (nodes_.empty()) return finish(now, out);
+  begin_clearing(out);
 }
 
 void RunMachine::begin_clearing(CoordinatorCommands& out) {
   phase_ = RunPhase::kClearing;
+  for (auto& [node, record] : nodes_) record.cleared = record.lost;
   send_desired(cluster::Want::kGone, out);
 }
 
 void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kFinished;
-  if (outcome_.state == "failed" && outcome_.cause) {
-    const Failure& cause = *outcome_.cause;
-    outcome_.error = words(cause);
-    Event event = {{"event", "failure"}, {"generation", generation_}, {"kind", name(cause.kind)}};
-    event["rank"] = cause.rank >= 0 ? Event(cause.rank) : Event(nullptr);
-    event["node"] = cause.node;
-    event["message"] = words(cause);
-    record(std::move(event), out);
-  }
   outcome_.generation = generation_;
   outcome_.wall_s = to_seconds(now - submitted_at_);
   record({{"event", "run_finished"}, {"generation", generation_}, {"state", outcome_.state},
@@ -177,19 +239,34 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
 
 void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
   if (phase_ == RunPhase::kPlacing && now >= submitted_at_ + definition_.placement_timeout) {
-    outcome_.state = "not_placed";
-    outcome_.exit_code = exit_code::kNotPlaced;
-    outcome_.error = fmt::format("could not be placed within {}: {}", format_duration(definition_.placement_timeout),
-                                 placement_.reason);
-    return finish(now, out);
+    return end_run(now, "not_placed", exit_code::kNotPlaced,
+                   fmt::format("could not be placed within {}: {}", format_duration(definition_.placement_timeout),
+                               placement_.reason),
+                   out);
+  }
+  if (phase_ == RunPhase::kWaiting && wait_until_ && now >= *wait_until_) {
+    wait_until_.reset();  // The owner offers what is free after this event.
+    start_at_capacity_ = true;
+  }
+  if (grow_at_ && now >= *grow_at_) {
+    grow_at_.reset();
+    if (phase_ == RunPhase::kRunning) consider_growth(now, out);
   }
   decide(now, out);
 }
 
 std::optional<TimePoint> RunMachine::next_wakeup() const {
   if (phase_ == RunPhase::kPlacing) return submitted_at_ + definition_.placement_timeout;
-  const bool is_live = phase_ == RunPhase::kStarting || phase_ == RunPhase::kRunning;
-  return is_live ? causes_.next_wakeup() : std::nullopt;
+  if (finished()) return std::nullopt;
+  if (phase_ == RunPhase::kWaiting) return wait_until_;
+  std::optional<TimePoint> next;
+  const auto consider = [&next](std::optional<TimePoint> at) {
+    if (at) next = next ? std::min(*next, *at) : *at;
+  };
+  if (is_live() && !stop_) consider(causes_.next_wakeup());
+  if (is_live() && !stop_ && first_exit_at_ && is_training()) consider(*first_exit_at_ + kEarlyExitGrace);
+  consider(grow_at_);
+  return next;
 }
 
 // ---- small views ----
@@ -198,8 +275,26 @@ void RunMachine::record(nlohmann::ordered_json event, CoordinatorCommands& out) 
   out.push_back(RecordEvent{definition_.id, std::move(event)});
 }
 
+/// When nobody is left to say more, the cause is what is known.
+bool RunMachine::decided(TimePoint now) const {
+  return causes_.decided(now) || (causes_.cause() && all_exited());
+}
+
+bool RunMachine::is_live() const {
+  return phase_ == RunPhase::kStarting || phase_ == RunPhase::kRunning || phase_ == RunPhase::kLeaving ||
+         phase_ == RunPhase::kStopping;
+}
+
 bool RunMachine::all_exited() const {
   return !ranks_.empty() && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.exited; });
+}
+
+bool RunMachine::all_cleared() const {
+  return !nodes_.empty() && std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.cleared; });
+}
+
+bool RunMachine::all_started() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.pid != 0; });
 }
 
 RunMachine::RankRecord* RunMachine::find(Rank rank) {
@@ -209,7 +304,8 @@ RunMachine::RankRecord* RunMachine::find(Rank rank) {
 
 int RunMachine::slots_used(const NodeId& node) const {
   const auto place = nodes_.find(node);
-  return finished() || place == nodes_.end() ? 0 : static_cast<int>(place->second.ranks.size());
+  if (finished() || place == nodes_.end() || phase_ == RunPhase::kWaiting) return 0;
+  return static_cast<int>(place->second.ranks.size());
 }
 
 }  // namespace sgd::core

@@ -1,15 +1,20 @@
 #pragma once
 // The life of one run, as the coordinator decides it.
 //
-//   placing --slots--> starting --all ranks ready--> running --all ranks exited 0--> clearing --all nodes cleared--> finished
-//      |                  |                             |
-//      |                  └──── primary failure ────────┴──> clearing (outcome failed)
-//      |                  └──── stop request ───────────┴──> stopping --all exited, or deadline--> clearing
-//      └── placement_timeout, stop request ──────────────────────────────────────────────────────> finished
+//   placing --slots--> starting --all ranks ready--> running --all ranks exited 0--> clearing --> finished
+//      |                  |  ^                          |
+//      |                  |  └── slots ── waiting <──┐  ├── leave (slots lost, or more slots) ──> leaving
+//      |                  └── failure ──> recovering ┴──┴── failure                                 |
+//      |                                     ^   └── no restart ──> clearing (outcome failed)       |
+//      |                                     └────────────────────── all ranks left ────────────────┘
+//      |                  any of them ── stop request ──> stopping --all exited, or deadline--> clearing
+//      └── placement_timeout, stop request ─────────────────────────────────────────────> finished
 //
 // Every start of the worker group is a generation; a fact of another generation is dropped (reports and
-// exits of the past never count twice). What to do with the outcome is decided before anything is cleared,
-// so that consequences of clearing never become causes.
+// exits of the past never count twice). While recovering, nodes are told to clear on behalf of the next
+// generation, and facts of the ended one still count: what its ranks had said before they died is not lost.
+// What to do with the outcome is decided before anything is cleared, so that consequences of clearing
+// never become causes.
 
 #include <map>
 #include <optional>
@@ -21,7 +26,9 @@
 #include "launcher/core/exchange.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/core/placement.hpp"
+#include "launcher/core/recovery_record.hpp"
 #include "launcher/core/report_reducer.hpp"
+#include "launcher/core/retry_budget.hpp"
 #include "launcher/core/snapshot.hpp"
 
 namespace sgd::core {
@@ -29,15 +36,27 @@ namespace sgd::core {
 /// What the coordinator knows of a node and a run needs.
 struct NodeView {
   std::string address;
-  int free_slots = 0;
+  int free_slots = 0;   ///< Not held by any run.
+  bool is_closed = false;  ///< Its link is closed; it may come back.
 };
 
 class RunMachine {
  public:
+  /// Checkpoints that a restart may try, the newest first.
+  static constexpr std::size_t kCheckpointsMax = 8;
+  /// After one rank has ended with 0, the others' time to end too.
+  static constexpr Duration kEarlyExitGrace = std::chrono::seconds(30);
+
   RunMachine(RunDefinition definition, TimePoint now);
 
-  /// Tries to place the run; call it when it is new and whenever slots may have changed.
+  /// What is free now; call it after every event that may have changed slots, and after those of this run.
   void on_capacity(TimePoint now, const std::map<NodeId, NodeView>& nodes, CoordinatorCommands& out);
+  /// `node` has fewer slots than its runs hold, and this run is to give some up.
+  void on_slots_lost(TimePoint now, const NodeId& node, CoordinatorCommands& out);
+  void on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+                    CoordinatorCommands& out);
+  /// `node` (re)connected and holds this run at `generation`: told again what is wanted.
+  void on_node_back(const NodeId& node, Generation generation, CoordinatorCommands& out);
   void on_port(TimePoint now, int port, CoordinatorCommands& out);
   void on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
   void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
@@ -47,6 +66,10 @@ class RunMachine {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }
+  /// Cleared and ready to count: call on_capacity() at once.
+  [[nodiscard]] bool wants_capacity() const {
+    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_;
+  }
   /// Slots that the run holds on `node`.
   [[nodiscard]] int slots_used(const NodeId& node) const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
@@ -56,6 +79,7 @@ class RunMachine {
     int node_rank = 0;
     std::vector<Rank> ranks;
     bool cleared = false;      ///< Nothing of the live generation runs there.
+    bool lost = false;         ///< Not heard of any more: nobody waits for it.
   };
   struct RankRecord {
     NodeId node;
@@ -65,41 +89,85 @@ class RunMachine {
     link::Heartbeat heartbeat;
     std::optional<TimePoint> heartbeat_at;
     bool exited = false;
-    bool done = false;         ///< Exited with 0, or with 76 when asked to stop.
+    bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
+    bool left = false;         ///< Exited because it was asked to leave.
   };
+  /// Why the ranks are asked to end although nobody wants the run to end.
+  enum class Leave { kNo, kAtBoundary, kNow };
 
+  // run_machine.cpp: placing, starting, stopping, the end
+  void place_now(TimePoint now, CoordinatorCommands& out);
   void start_generation(TimePoint now, CoordinatorCommands& out);
-  void send_desired(cluster::Want want, CoordinatorCommands& out);
-  void on_body(TimePoint now, const NodeId& node, const cluster::FactBody& body, CoordinatorCommands& out);
-  void on_exited(TimePoint now, const NodeId& node, const cluster::WorkerExited& exited, CoordinatorCommands& out);
-  void on_started(const NodeId& node, const cluster::WorkerStarted& started, CoordinatorCommands& out);
-  void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
-  void on_result(const cluster::ResultMade& result);
-  void on_ready(const cluster::WorkerReady& ready, CoordinatorCommands& out);
-  void on_first_step(const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
-  void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
-  void add_failure(TimePoint now, Failure failure);
+  void note_resize(TimePoint now, const Placement& before, CoordinatorCommands& out);
+  void send_desired(cluster::Want want, CoordinatorCommands& out) const;
+  void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out) const;
   void decide(TimePoint now, CoordinatorCommands& out);
   void begin_clearing(CoordinatorCommands& out);
+  void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
+
+  // run_machine_recovery.cpp: failures, waits, changes of size
+  void judge(TimePoint now, CoordinatorCommands& out);
+  void begin_recovery(TimePoint now, CoordinatorCommands& out);
+  void on_recovery_cleared(TimePoint now);
+  void wait_for_slots(TimePoint now, CoordinatorCommands& out);
+  void consider_growth(TimePoint now, CoordinatorCommands& out);
+  void complete_recovery(TimePoint now, CoordinatorCommands& out);
+  void check_early_exit(TimePoint now);
+  void note_peer_loss(TimePoint now, CoordinatorCommands& out);
+  void lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
+  [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
+  [[nodiscard]] bool is_same_shape() const;
+
+  // run_machine_facts.cpp
+  void on_body(TimePoint now, const NodeId& node, const cluster::FactBody& body, CoordinatorCommands& out);
+  void on_exited(TimePoint now, const NodeId& node, const cluster::WorkerExited& exited, CoordinatorCommands& out);
+  void on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started, CoordinatorCommands& out);
+  void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
+  void on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out);
+  void on_result(const cluster::ResultMade& result);
+  void on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out);
+  void on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
+  void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
+  void add_failure(TimePoint now, Failure failure);
+
+  [[nodiscard]] bool decided(TimePoint now) const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
+  [[nodiscard]] bool is_live() const;
   [[nodiscard]] bool all_exited() const;
+  [[nodiscard]] bool all_cleared() const;
+  [[nodiscard]] bool all_started() const;
+  [[nodiscard]] bool is_training() const { return definition_.job.training.has_value(); }
   [[nodiscard]] RankRecord* find(Rank rank);
-  [[nodiscard]] static std::string state_of(const StopRequest& request);
-  [[nodiscard]] static int exit_code_of(const StopRequest& request);
 
   RunDefinition definition_;
   TimePoint submitted_at_;
   RunPhase phase_ = RunPhase::kPlacing;
   Generation generation_ = 0;
+  Generation desired_generation_ = 0;  ///< What nodes are told: one more while recovering.
+  Generation first_generation_ = 1;
   Placement placement_;
+  Placement before_;             ///< Of the generation before.
   int master_port_ = 0;
+  std::map<NodeId, NodeView> offered_;  ///< Newest capacity.
   std::map<NodeId, std::string> addresses_;
   std::map<NodeId, NodeRecord> nodes_;
   std::map<Rank, RankRecord> ranks_;
   ExchangeTable exchange_;
   ReportReducer reducer_;
   CauseFinder causes_;
+
+  RetryBudget budget_;
+  RecoveryRecord recovery_;
+  bool was_started_ = false;     ///< All ranks of this generation have made their first step.
+  Leave leave_ = Leave::kNo;
+  std::string resize_reason_;    ///< Why the next generation may have another size.
+  bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
+  std::optional<TimePoint> wait_until_;
+  std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
+  std::optional<TimePoint> first_exit_at_;
+  std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
+
   std::optional<StopRequest> stop_;
   RunOutcome outcome_;
   std::optional<TimePoint> last_report_at_;

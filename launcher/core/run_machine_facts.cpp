@@ -13,7 +13,9 @@ using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
 void RunMachine::on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out) {
-  if (finished() || fact.generation != generation_ || !nodes_.contains(node)) return;
+  if (finished() || !nodes_.contains(node) || nodes_.at(node).lost) return;
+  const bool is_cleared = std::holds_alternative<cluster::Cleared>(fact.body);
+  if (fact.generation != (is_cleared ? desired_generation_ : generation_)) return;
   on_body(now, node, fact.body, out);
   decide(now, out);
 }
@@ -24,41 +26,55 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     TimePoint now;
     const NodeId& node;
     CoordinatorCommands& out;
-    void operator()(const cluster::WorkerStarted& fact) const { self.on_started(node, fact, out); }
-    void operator()(const cluster::WorkerReady& fact) const { self.on_ready(fact, out); }
-    void operator()(const cluster::WorkerFirstStep& fact) const { self.on_first_step(fact, out); }
+    void operator()(const cluster::WorkerStarted& fact) const { self.on_started(now, node, fact, out); }
+    void operator()(const cluster::WorkerReady& fact) const { self.on_ready(now, fact, out); }
+    void operator()(const cluster::WorkerFirstStep& fact) const { self.on_first_step(now, fact, out); }
     void operator()(const cluster::WorkerExited& fact) const { self.on_exited(now, node, fact, out); }
     void operator()(const cluster::SpawnFailed& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ForkServerFailed& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::KeeperLost& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::Report& fact) const { self.on_report(now, fact, out); }
     void operator()(const cluster::CheckpointSaved& fact) const { self.on_checkpoint(fact.checkpoint, out); }
-    void operator()(const cluster::CheckpointRejected&) const {}
-    void operator()(const cluster::WorkerSilent&) const {}
+    void operator()(const cluster::CheckpointRejected& fact) const { self.on_rejected(fact.checkpoint, out); }
+    void operator()(const cluster::WorkerSilent& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
     void operator()(const cluster::Cleared&) const { self.nodes_.at(node).cleared = true; }
   };
   std::visit(Visitor{*this, now, node, out}, body);
 }
 
-void RunMachine::on_started(const NodeId& node, const cluster::WorkerStarted& started, CoordinatorCommands& out) {
+void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started,
+                            CoordinatorCommands& out) {
   RankRecord* rank = find(started.rank);
   if (rank == nullptr) return;
   rank->pid = started.pid;
   rank->phase = RankPhase::kStarted;
   record({{"event", "worker_started"}, {"generation", generation_}, {"rank", started.rank}, {"pid", started.pid},
           {"node", node}}, out);
-  const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& other) { return other.second.pid != 0; });
+  if (is_training() || phase_ != RunPhase::kStarting || !all_started()) return;
   // A command that never says hello counts as started at exec.
-  if (!definition_.job.training && phase_ == RunPhase::kStarting && all) phase_ = RunPhase::kRunning;
+  phase_ = RunPhase::kRunning;
+  was_started_ = true;
+  budget_.on_first_step();
+  recovery_.ready(now, {});
+  complete_recovery(now, out);
 }
 
 void RunMachine::on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
   outcome_.checkpoint = checkpoint.path;
+  std::erase(checkpoints_, checkpoint.path);
+  checkpoints_.push_back(checkpoint.path);
+  if (checkpoints_.size() > kCheckpointsMax) checkpoints_.erase(checkpoints_.begin());
   outcome_.steps = std::max(outcome_.steps, checkpoint.step);
   record({{"event", "checkpoint_saved"}, {"generation", generation_}, {"step", checkpoint.step},
           {"epoch", checkpoint.epoch}, {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
           {"write_s", checkpoint.write_s}, {"path", checkpoint.path}}, out);
+}
+
+void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {
+  std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
+  record({{"event", "checkpoint_rejected"}, {"generation", generation_}, {"path", rejected.path},
+          {"reason", rejected.reason}}, out);
 }
 
 void RunMachine::on_result(const cluster::ResultMade& result) {
@@ -68,28 +84,39 @@ void RunMachine::on_result(const cluster::ResultMade& result) {
   outcome_.results[static_cast<std::size_t>(result.rank)] = result.value;
 }
 
-void RunMachine::on_ready(const cluster::WorkerReady& ready, CoordinatorCommands& out) {
+void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out) {
   RankRecord* rank = find(ready.rank);
-  if (rank == nullptr || rank->exited) return;
+  if (rank == nullptr || rank->exited || rank->phase == RankPhase::kReady) return;
   rank->phase = RankPhase::kReady;
   rank->heartbeat.step = ready.ready.step;
   record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.ready.step}}, out);
+  recovery_.ready(now, ready.ready);
   const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& other) {
     return other.second.phase == RankPhase::kReady || other.second.phase == RankPhase::kStepping;
   });
-  if (all && phase_ == RunPhase::kStarting) phase_ = RunPhase::kRunning;
+  if (!all || phase_ != RunPhase::kStarting) return;
+  phase_ = RunPhase::kRunning;
+  if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
+  const bool bit_exact = before_.world_size == 0 || is_same_shape();
+  record({{"event", "restored"}, {"generation", generation_}, {"step", ready.ready.step},
+          {"epoch", ready.ready.epoch}, {"source", ready.ready.source}, {"bit_exact", bit_exact}}, out);
 }
 
-void RunMachine::on_first_step(const cluster::WorkerFirstStep& step, CoordinatorCommands& out) {
+void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out) {
   RankRecord* rank = find(step.rank);
-  if (rank == nullptr || rank->exited) return;
+  if (rank == nullptr || rank->exited || rank->first_step >= 0) return;
   rank->phase = RankPhase::kStepping;
   rank->first_step = step.step;
   rank->heartbeat.step = std::max(rank->heartbeat.step, step.step);
+  outcome_.steps = std::max(outcome_.steps, step.step);
   for (const auto& [other, record] : ranks_)
     if (record.first_step < 0) return;
   record({{"event", "first_step"}, {"generation", generation_}, {"step", step.step},
           {"world_size", placement_.world_size}}, out);
+  if (!is_live()) return;
+  was_started_ = true;
+  budget_.on_first_step();
+  complete_recovery(now, out);
 }
 
 void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::WorkerExited& exited,
@@ -103,18 +130,21 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   if (exited.signal != 0) event["signal"] = exited.signal;
   if (exited.signal == 0) event["exit_code"] = exited.exit_code;
   record(std::move(event), out);
-  const bool is_stop = stop_.has_value() && exited.exit_code == worker_exit::kStopped;
+  const bool was_asked = stop_.has_value() || leave_ != Leave::kNo;
+  const bool is_stop = was_asked && is_training() && exited.exit_code == worker_exit::kStopped;
+  rank->left = leave_ != Leave::kNo && (is_stop || exited.caused_by_agent);
   rank->done = exited.exit_code == 0 || is_stop;
+  if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
-
-  add_failure(now, failure_of(node, exited, definition_.job.training.has_value()));
+  Failure failure = failure_of(node, exited, is_training());
+  failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
+  add_failure(now, std::move(failure));
 }
 
 void RunMachine::add_failure(TimePoint now, Failure failure) {
   failure.at = now;
   if (stop_) return;  // What breaks while a stop is under way is its consequence.
-  causes_.add(failure);
-  if (phase_ == RunPhase::kClearing && outcome_.state == "failed") outcome_.cause = causes_.cause();
+  if (is_live()) causes_.add(failure);
 }
 
 void RunMachine::on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out) {
@@ -136,9 +166,11 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   outcome_.metrics[line.key.phase] = metrics;
   outcome_.steps = std::max(outcome_.steps, report.report.step);
   out.push_back(RecordMetrics{definition_.id, std::move(metrics)});
+  if (is_live()) complete_recovery(now, out);  // A generation that resumed in validation is at work, too.
   const bool is_end_of_epoch = line.key.phase == "validate" && line.key.batch == 0;
   if (!is_end_of_epoch) return;
   outcome_.epochs = line.key.epoch;
+  budget_.on_epoch_finished();
   record({{"event", "epoch_finished"}, {"generation", generation_}, {"epoch", line.key.epoch}}, out);
 }
 

@@ -19,7 +19,7 @@ RunSnapshot RunMachine::snapshot(TimePoint now) const {
   shot.failures = outcome_.failures;
   shot.wall_s = finished() ? outcome_.wall_s : to_seconds(now - submitted_at_);
   shot.checkpoint = outcome_.checkpoint;
-  shot.reason = phase_ == RunPhase::kPlacing   ? placement_.reason
+  shot.reason = phase_ == RunPhase::kPlacing || phase_ == RunPhase::kWaiting ? placement_.reason
                 : phase_ == RunPhase::kStarting ? exchange_.waiting()
                                                 : outcome_.error;
   bool is_first = true;

@@ -18,6 +18,9 @@ const char* name(RunPhase phase) {
     case RunPhase::kPlacing: return "placing";
     case RunPhase::kStarting: return "starting";
     case RunPhase::kRunning: return "running";
+    case RunPhase::kLeaving: return "leaving";
+    case RunPhase::kRecovering: return "recovering";
+    case RunPhase::kWaiting: return "waiting";
     case RunPhase::kStopping: return "stopping";
     case RunPhase::kClearing: return "clearing";
     case RunPhase::kFinished: return "finished";

@@ -17,6 +17,9 @@ enum class RunPhase {
   kPlacing,   ///< Waits for slots.
   kStarting,  ///< Ranks start, restore and meet.
   kRunning,   ///< All ranks are ready.
+  kLeaving,   ///< The ranks were asked to end, to be started again at another size.
+  kRecovering,  ///< The generation has ended; what is left of it is being killed and reaped.
+  kWaiting,   ///< For slots, or for the delay before the next start.
   kStopping,  ///< Asked to stop; a checkpoint is being saved.
   kClearing,  ///< The outcome is known; processes are being ended and reaped.
   kFinished,  ///< Nothing runs.

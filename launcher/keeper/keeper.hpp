@@ -51,6 +51,7 @@ class Keeper {
     TimePoint fork_deadline{};     ///< While forking.
     process::ExitStatus status;    ///< Once ended.
     std::int64_t sequence = 0;     ///< Once ended.
+    TimePoint ended_at;            ///< When that was seen.
     std::size_t left_in_pipe = 0;  ///< Once ended: what it had written and is not read yet.
   };
   using Ranks = std::map<Slot, RankProcess>;

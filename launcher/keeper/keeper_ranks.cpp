@@ -9,6 +9,7 @@
 
 #include "launcher/keeper/keeper.hpp"
 #include "launcher/keeper/limits.hpp"
+#include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 
@@ -104,6 +105,7 @@ void Keeper::collect_exit(RankProcess& rank) {
   if (status.ok()) rank.status = *status.value();
   rank.state = RankProcess::State::kEnded;
   rank.sequence = ++exits_seen_;
+  rank.ended_at = process::monotonic_now();
   rank.pidfd.reset();
   // What it wrote is in the pipe by now. A grandchild may go on writing, so neither EOF nor an empty pipe is
   // awaited.
@@ -169,6 +171,7 @@ void Keeper::report_exit(const RankProcess& rank) {
   exited.signal = rank.status.signal;
   exited.core_dumped = rank.status.core_dumped;
   exited.sequence = rank.sequence;
+  exited.detected_s = to_seconds(rank.ended_at.time_since_epoch());
   exited.tail = rank.output.tail();
   agent_.send(exited);
 }

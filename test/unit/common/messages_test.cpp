@@ -187,8 +187,8 @@ TEST_CASE("cluster: coordinator to agent") {
 TEST_CASE("cluster: agent to coordinator") {
   using namespace cluster;
   const std::vector<Case<FromAgent>> cases{
-      {NodeState{"n", 5, "a", 2, 4, {{"r", 3}}},
-       R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4,
+      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3}}},
+       R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4,"is_new_link":true,
            "runs":[{"run":"r","generation":3}]})"},
       {Beat{}, R"({"type":"beat"})"},
       {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},
@@ -212,8 +212,8 @@ TEST_CASE("cluster: bodies of facts") {
       {WorkerReady{1, {2, 3, "disk", "/c", 0.5, 1}},
        R"({"type":"worker_ready","rank":1,"ready":{"type":"ready","step":2,"epoch":3,"source":"disk","path":"/c",
            "restore_s":0.5,"redone":1}})"},
-      {WorkerSilent{1, 2, true, 1.5, "m"},
-       R"({"type":"worker_silent","rank":1,"pid":2,"stalled":true,"silent_s":1.5,"message":"m"})"},
+      {WorkerSilent{1, 2, true, true, 1.5, "m"},
+       R"({"type":"worker_silent","rank":1,"pid":2,"waiting":true,"stalled":true,"silent_s":1.5,"message":"m"})"},
       {CheckpointRejected{{"/c", "damaged"}},
        R"({"type":"checkpoint_rejected","checkpoint":{"type":"checkpoint_rejected","path":"/c","reason":"damaged"}})"},
       {WorkerFirstStep{1, 2}, R"({"type":"worker_first_step","rank":1,"step":2})"},

@@ -1,0 +1,266 @@
+// What NodeRun does with what keeper, links and clock say.
+
+#include <algorithm>
+#include <csignal>
+
+#include "common/base/assert.hpp"
+#include "launcher/core/node_run.hpp"
+
+namespace sgd::core {
+
+using agent_command::TellCoordinator;
+using agent_command::TellWorker;
+
+void NodeRun::on_keeper_started(TimePoint now, AgentCommands& out) {
+  if (keeper_ != Keeper::kStarting) return;
+  keeper_ = Keeper::kUp;
+  reconcile(now, out);
+}
+
+void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
+  if (std::get_if<keeper::ForkServerReady>(&message) != nullptr) {
+    fork_server_ = std::get<keeper::ForkServerReady>(message).can_fork ? ForkServer::kReady : ForkServer::kUnusable;
+    return reconcile(now, out);
+  }
+  if (const auto* failed = std::get_if<keeper::ForkServerFailed>(&message)) {
+    return on_fork_server_failed(*failed, out);
+  }
+  if (const auto* spawned = std::get_if<keeper::Spawned>(&message)) {
+    RankRecord* record = spawned->generation == spawned_ ? find(spawned->rank) : nullptr;
+    if (record == nullptr) return;
+    record->pid = spawned->pid;
+    if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned->rank);
+    say(cluster::WorkerStarted{spawned->rank, spawned->pid});
+    if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
+    return;
+  }
+  if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
+    if (failed->generation == spawned_ && find(failed->rank) != nullptr)
+      say(cluster::SpawnFailed{failed->rank, failed->error, failed->message});
+    return;
+  }
+  if (const auto* exited = std::get_if<keeper::Exited>(&message)) {
+    RankRecord* record = exited->generation == spawned_ ? find(exited->rank) : nullptr;
+    if (record == nullptr || record->exit) return;
+    record->exit = *exited;
+    record->exit_deadline = now + kLinkDrain;
+    watchdog_.forget(exited->rank);
+    if (!record->connection) tell_exit(now, exited->rank, *record);
+    return;
+  }
+  if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
+    cleared_ = *cleared;
+    links_deadline_ = now + kLinkDrain;
+    if (connections_.empty()) end_clearing(now, out);
+  }
+}
+
+/// Processes are gone and links are closed: nothing more of this group can come.
+void NodeRun::end_clearing(TimePoint now, AgentCommands& out) {
+  const int killed = cleared_->killed;
+  cleared_.reset();
+  for (auto& [rank, record] : ranks_)
+    if (record.exit && !record.exit_told) tell_exit(now, rank, record);
+  connections_.clear();
+  group_ = Group::kEmpty;
+  group_cleared(killed);
+  if (keeper_ == Keeper::kUp) reconcile(now, out);
+}
+
+void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out) {
+  cleared_.reset();
+  if (keeper_ == Keeper::kClosing) {
+    for (auto& [rank, record] : ranks_)
+      if (record.exit && !record.exit_told) tell_exit(now, rank, record);
+    keeper_ = Keeper::kNone;
+    fork_server_ = ForkServer::kNone;
+    group_ = Group::kEmpty;
+    return reconcile(now, out);
+  }
+  say(cluster::KeeperLost{closed.signal, closed.message});
+  keeper_ = Keeper::kLost;
+  out.push_back(agent_command::ClearStrays{id_});
+}
+
+void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
+  if (keeper_ != Keeper::kLost) return;
+  keeper_ = Keeper::kNone;
+  fork_server_ = ForkServer::kNone;
+  group_ = Group::kEmpty;
+  ranks_.clear();
+  connections_.clear();
+  stop_deadline_.reset();
+  group_cleared(0);
+  watchdog_.reset({}, {});
+  silent_.clear();
+  // A group that was wanted is not started again here: a new start is a new generation.
+  const bool is_newer = desired_.generation > spawned_;
+  if (desired_.want == cluster::Want::kGone || is_newer) reconcile(now, out);
+}
+
+void NodeRun::on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out) {
+  if (done.generation != spawned_) return;
+  const int count = static_cast<int>(done.values.size());
+  for (auto& [rank, record] : ranks_) {
+    if (record.unanswered.erase(done.key) == 0 || !record.connection) continue;
+    for (int from = 0; from < count; ++from)
+      out.push_back(TellWorker{*record.connection, id_,
+                               link::ExchangeValue{done.key, from, count, done.values[static_cast<std::size_t>(from)]}});
+  }
+}
+
+bool NodeRun::on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out) {
+  for (auto& [rank, record] : ranks_) {
+    if (record.token != hello.token || record.connection || record.exit) continue;
+    record.connection = connection;
+    connections_[connection] = rank;
+    if (is_training()) watchdog_.on_hello(now, rank);
+    assign(rank, record, out);
+    if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
+    if (desired_.want == cluster::Want::kLeave) ask_to_leave(out);
+    return true;
+  }
+  return false;
+}
+
+void NodeRun::assign(Rank rank, RankRecord& record, AgentCommands& out) {
+  link::Assignment assignment;
+  assignment.run = id_;
+  assignment.generation = spawned_;
+  assignment.rank = rank;
+  assignment.local_rank = record.local_rank;
+  assignment.world_size = desired_.world_size;
+  assignment.local_world_size = static_cast<int>(desired_.ranks.size());
+  assignment.node_rank = desired_.node_rank;
+  assignment.node_count = desired_.node_count;
+  assignment.bind_address = facts_.address;
+  assignment.run_dir = desired_.run_dir;
+  assignment.resume_from = desired_.resume_from;
+  assignment.cpus = desired_.job.at("per_worker").at("cpus").get<int>();
+  assignment.config = desired_.job;
+  record.assigned = true;
+  out.push_back(TellWorker{*record.connection, id_, std::move(assignment)});
+}
+
+void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out) {
+  const auto place = connections_.find(connection);
+  if (place == connections_.end()) return;
+  const Rank rank = place->second;
+  RankRecord& record = ranks_.at(rank);
+  struct Visitor {
+    NodeRun& self;
+    TimePoint now;
+    Rank rank;
+    RankRecord& record;
+    AgentCommands& out;
+    void operator()(const link::Hello&) const {}
+    void operator()(const link::Ready& ready) const {
+      record.is_ready = true;
+      self.say(cluster::WorkerReady{rank, ready});
+    }
+    void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
+    void operator()(const link::Heartbeat& heartbeat) const {
+      self.watchdog_.on_heartbeat(now, rank, heartbeat);
+      out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
+    }
+    void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
+    void operator()(const link::CheckpointSaved& checkpoint) const { self.say(cluster::CheckpointSaved{checkpoint}); }
+    void operator()(const link::CheckpointRejected& rejected) const {
+      self.say(cluster::CheckpointRejected{rejected});
+    }
+    void operator()(const link::ExchangePut& put) const {
+      record.unanswered[put.key] = put.value;
+      out.push_back(TellCoordinator{cluster::ExchangePut{self.id_, self.spawned_, rank, put.key, put.value}});
+    }
+    void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
+    void operator()(const link::ResultMade& result) const { self.say(cluster::ResultMade{rank, result.value}); }
+    void operator()(const link::Unknown&) const {}
+  };
+  std::visit(Visitor{*this, now, rank, record, out}, message);
+}
+
+void NodeRun::on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out) {
+  const auto place = connections_.find(connection);
+  if (place == connections_.end()) return;
+  const Rank rank = place->second;
+  connections_.erase(place);
+  RankRecord& record = ranks_.at(rank);
+  record.connection.reset();
+  record.assigned = false;
+  if (record.exit && !record.exit_told) tell_exit(now, rank, record);
+  if (cleared_ && connections_.empty()) end_clearing(now, out);
+}
+
+void NodeRun::on_tick(TimePoint now, AgentCommands& out) {
+  for (auto& [rank, record] : ranks_)
+    if (record.exit && !record.exit_told && now >= record.exit_deadline) tell_exit(now, rank, record);
+  if (cleared_ && now >= links_deadline_) end_clearing(now, out);
+  check_silence(now, out);
+  if (stop_deadline_ && now >= *stop_deadline_ && group_ == Group::kAlive) clear_group(out);
+}
+
+std::optional<TimePoint> NodeRun::next_wakeup() const {
+  std::optional<TimePoint> next;
+  const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
+  for (const auto& [rank, record] : ranks_)
+    if (record.exit && !record.exit_told) consider(record.exit_deadline);
+  if (stop_deadline_ && group_ == Group::kAlive) consider(*stop_deadline_);
+  if (cleared_) consider(links_deadline_);
+  if (!silent_.empty()) consider(silence_deadline_);
+  if (const auto look = watchdog_.next_look()) consider(*look);
+  return next;
+}
+
+/// Who is silent is told a moment after everybody was asked where it stands: stacks need the processes alive.
+void NodeRun::check_silence(TimePoint now, AgentCommands& out) {
+  std::vector<Silence> found = watchdog_.look(now);
+  if (!found.empty() && silent_.empty()) {
+    silence_deadline_ = now + kStackTime;
+    keep_stacks(out);
+  }
+  silent_.insert(silent_.end(), found.begin(), found.end());
+  if (silent_.empty() || now < silence_deadline_) return;
+  for (const Silence& silence : std::exchange(silent_, {})) {
+    const RankRecord& record = ranks_.at(silence.rank);
+    if (record.exit) continue;
+    say(cluster::WorkerSilent{silence.rank, record.pid, silence.is_waiting, silence.is_stalled, silence.silent_s,
+                              silence.words});
+  }
+}
+
+void NodeRun::keep_stacks(AgentCommands& out) {
+  agent_command::KeepStacks keep{id_, spawned_, desired_.run_dir, {}};
+  for (const auto& [rank, record] : ranks_) {
+    if (record.pid == 0 || record.exit) continue;
+    keep.pids[rank] = record.pid;
+    // Our worker answers with its own stack; before it is ready the signal would end it.
+    if (is_training() && record.is_ready) tell_keeper(keeper::Signal{spawned_, rank, SIGUSR2}, out);
+  }
+  out.push_back(std::move(keep));
+}
+
+void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
+  const keeper::Exited& exit = *record.exit;
+  cluster::WorkerExited told;
+  told.rank = rank;
+  told.pid = exit.pid;
+  told.exit_code = exit.exit_code;
+  told.signal = exit.signal;
+  told.core_dumped = exit.core_dumped;
+  const bool is_our_kill = was_cleared_by_order_ && exit.signal == SIGKILL;
+  told.caused_by_agent = is_our_kill || record.asked_to_stop;
+  told.message = record.failure_message;
+  told.tail = exit.tail;
+  const double now_s = to_seconds(now.time_since_epoch());
+  if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);
+  record.exit_told = true;
+  say(std::move(told));
+}
+
+void NodeRun::group_cleared(int killed) {
+  if (cleared_told_ >= desired_.generation && killed == 0) return;
+  cleared_told_ = desired_.generation;
+  say(cluster::Cleared{killed});
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,45 @@
+#pragma once
+// The time line of one recovery, from the end that was noticed to the first step of all ranks:
+//
+//   end --notice--> decided --clear--> nothing left --wait--> new start --start--> ranks assigned
+//       --restore--> all ready --first step--> recovered
+//
+// Phases are differences of the coordinator's clock, except `notice` and `restore`, which node and rank
+// measured themselves.
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/base/time.hpp"
+#include "common/messages/link.hpp"
+#include "launcher/core/failure.hpp"
+
+namespace sgd::core {
+
+class RecoveryRecord {
+ public:
+  void begin(TimePoint now, const Failure& cause);
+  void cleared(TimePoint now);
+  void started(TimePoint now);
+  /// Once per rank; the slowest restore counts.
+  void ready(TimePoint now, const link::Ready& ready);
+
+  [[nodiscard]] bool pending() const { return cause_.has_value(); }
+  /// Ends the record: {"event":"recovered", ...}, times in seconds.
+  [[nodiscard]] nlohmann::ordered_json finish(TimePoint now, Generation generation, int world_size, bool bit_exact);
+  void drop() { cause_.reset(); }
+
+ private:
+  std::optional<Failure> cause_;
+  TimePoint decided_at_;
+  TimePoint cleared_at_;
+  TimePoint started_at_;
+  TimePoint ready_at_;
+  double restore_s_ = 0;
+  link::Ready ready_;
+};
+
+}  // namespace sgd::core

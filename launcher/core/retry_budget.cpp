@@ -1,0 +1,88 @@
+#include "launcher/core/retry_budget.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+
+namespace sgd::core {
+namespace {
+
+RetryVerdict end(int exit_code, std::string why) { return {false, Duration{0}, std::move(why), exit_code}; }
+
+/// Signals that a program brings upon itself.
+bool is_crash(const Failure& cause) {
+  if (cause.kind == FailureKind::kExitCode) return cause.rank >= 0;
+  if (cause.kind != FailureKind::kSignal) return false;
+  return cause.signal == SIGSEGV || cause.signal == SIGABRT || cause.signal == SIGFPE || cause.signal == SIGILL ||
+         cause.signal == SIGBUS;
+}
+
+}  // namespace
+
+RetryBudget::RetryBudget(const job::JobSpec& job)
+    : backoff_(job.recovery.backoff),
+      max_failures_(job.recovery.max_failures),
+      is_training_(job.training.has_value()) {}
+
+RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration& ended) {
+  if (cause.is_final) {
+    const bool refused = cause.subject == "fork server" && cause.exit_code == worker_exit::kConfiguration;
+    return end(refused ? exit_code::kUsage : exit_code::kFailed, "");
+  }
+  if (!ended.was_started) return on_failed_start(cause, ended);
+  if (cause.kind == FailureKind::kNodeLost) return {true, Duration{0}, "", 0};
+  ++failures_;
+  if (max_failures_ == 0) return end(exit_code::kFailed, "no restart is allowed (max_failures 0)");
+  if (max_failures_ != job::kUnlimited && failures_ > max_failures_)
+    return end(exit_code::kExhausted, fmt::format("restarts used up: {} failures{}, max_failures {}", failures_,
+                                                  is_training_ ? " since the last finished epoch" : "", max_failures_));
+  if (crashes_in_place(cause, ended.step))
+    return end(exit_code::kExhausted, fmt::format("rank {} has failed {} times without getting beyond step {}", cause.rank,
+                                                  crashes_, crashed_step_));
+  return {true, Duration{0}, "", 0};
+}
+
+RetryVerdict RetryBudget::on_failed_start(const Failure& cause, const EndedGeneration& ended) {
+  if (ended.is_first && cause.kind == FailureKind::kExitCode)
+    return end(exit_code::kFailed, "worker start-up failed");
+  if (attempts_ >= backoff_.attempts)
+    return end(exit_code::kExhausted, fmt::format("start failed after {} attempts", attempts_));
+  ++attempts_;
+  ++failed_starts_;
+  return {true, failed_starts_ == 1 ? Duration{0} : delay(failed_starts_ - 2), "", 0};
+}
+
+std::optional<Duration> RetryBudget::on_no_capacity() {
+  if (attempts_ >= backoff_.attempts) return std::nullopt;
+  ++attempts_;
+  return delay(waits_++);
+}
+
+void RetryBudget::on_first_step() {
+  attempts_ = 0;
+  waits_ = 0;
+  failed_starts_ = 0;
+}
+
+void RetryBudget::on_epoch_finished() {
+  if (is_training_) failures_ = 0;
+}
+
+bool RetryBudget::crashes_in_place(const Failure& cause, std::int64_t step) {
+  const bool same = is_training_ && is_crash(cause) && cause.rank == crashed_rank_ && step <= crashed_step_;
+  crashes_ = same ? crashes_ + 1 : 1;
+  crashed_rank_ = is_crash(cause) ? cause.rank : -1;
+  crashed_step_ = std::max(same ? crashed_step_ : 0, step);
+  return is_training_ && crashes_ >= kCrashesInPlace;
+}
+
+Duration RetryBudget::delay(int doublings) const {
+  const double seconds = to_seconds(backoff_.first) * std::pow(backoff_.factor, doublings);
+  return seconds >= to_seconds(kDelayMax) ? kDelayMax : from_seconds(seconds);
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,66 @@
+#pragma once
+// Which failures of a run are followed by a restart, after which delay, and when it is enough.
+//
+// Two budgets. Failures: a generation whose ranks had all made their first step; training counts them
+// since the last finished epoch, a command over the whole run; lost nodes are not counted. Attempts: waits
+// for slots, and generations that never came to their first step; a first step gives all attempts back.
+
+#include <optional>
+#include <string>
+
+#include "common/base/time.hpp"
+#include "common/job/spec.hpp"
+#include "launcher/core/failure.hpp"
+
+namespace sgd::core {
+
+/// What ended, for the judgement.
+struct EndedGeneration {
+  bool was_started = false;  ///< All ranks had made their first step (a command: were executed).
+  bool is_first = false;     ///< The run's first one.
+  std::int64_t step = 0;     ///< Highest step known.
+};
+
+struct RetryVerdict {
+  bool restart = false;
+  Duration delay{0};  ///< Before the restart.
+  std::string why;    ///< Without restart: the reason in words, behind the cause.
+  int exit_code = 0;  ///< Without restart.
+};
+
+class RetryBudget {
+ public:
+  /// The longest delay, however many attempts a job allows.
+  static constexpr Duration kDelayMax = std::chrono::hours(1);
+  /// So many crashes of one rank at one step are an error of the program, whatever max_failures says.
+  static constexpr int kCrashesInPlace = 3;
+
+  explicit RetryBudget(const job::JobSpec& job);
+
+  [[nodiscard]] RetryVerdict on_failure(const Failure& cause, const EndedGeneration& ended);
+  /// Too few slots: how long to wait for more; nothing when the attempts are used up.
+  [[nodiscard]] std::optional<Duration> on_no_capacity();
+  void on_first_step();
+  void on_epoch_finished();
+
+  [[nodiscard]] int attempts() const { return attempts_; }
+  [[nodiscard]] int attempts_max() const { return backoff_.attempts; }
+
+ private:
+  [[nodiscard]] RetryVerdict on_failed_start(const Failure& cause, const EndedGeneration& ended);
+  [[nodiscard]] bool crashes_in_place(const Failure& cause, std::int64_t step);
+  [[nodiscard]] Duration delay(int doublings) const;
+
+  job::Backoff backoff_;
+  std::int64_t max_failures_;
+  bool is_training_;
+  std::int64_t failures_ = 0;   // Since the last finished epoch.
+  int attempts_ = 0;            // Since the last first step.
+  int waits_ = 0;               // Of them: for slots.
+  int failed_starts_ = 0;       // Of them: generations.
+  Rank crashed_rank_ = -1;
+  std::int64_t crashed_step_ = -1;
+  int crashes_ = 0;             // Of that rank, without a step beyond that one.
+};
+
+}  // namespace sgd::core

@@ -1,0 +1,164 @@
+// What RunMachine does when something has failed or the size is to change: judge, clear, count, wait, start again.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/core/failure_of.hpp"
+#include "launcher/core/run_machine.hpp"
+
+namespace sgd::core {
+
+using Event = nlohmann::ordered_json;
+
+/// The cause is known: is there to be another generation?
+void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
+  const Failure cause = *causes_.cause();
+  ++outcome_.failures;
+  outcome_.cause = cause;
+  outcome_.generation = generation_;
+  Event event = {{"event", "failure"}, {"generation", generation_}, {"kind", name(cause.kind)}};
+  event["rank"] = cause.rank >= 0 ? Event(cause.rank) : Event(nullptr);
+  event["node"] = cause.node;
+  event["message"] = words(cause);
+  EndedGeneration ended;
+  ended.was_started = was_started_;
+  ended.is_first = generation_ == first_generation_;
+  ended.step = outcome_.steps;
+  const RetryVerdict verdict = budget_.on_failure(cause, ended);
+  event["restart"] = verdict.restart;
+  record(std::move(event), out);
+  if (!verdict.restart) {
+    const std::string why = verdict.why.empty() ? "" : "; " + verdict.why;
+    return end_run(now, "failed", verdict.exit_code, words(cause) + why, out);
+  }
+  if (verdict.delay > Duration::zero()) {
+    wait_until_ = now + verdict.delay;
+    start_at_capacity_ = false;
+    record({{"event", "backoff"}, {"generation", generation_}, {"attempt", budget_.attempts()},
+            {"delay_s", to_seconds(verdict.delay)}, {"reason", "start failed"}}, out);
+  }
+  resize_reason_ = "failure: " + words(cause);
+  recovery_.begin(now, cause);
+  begin_recovery(now, out);
+}
+
+/// All that is left of the generation is killed and reaped, on behalf of the next one.
+void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
+  phase_ = RunPhase::kRecovering;
+  desired_generation_ = generation_ + 1;
+  for (auto& [node, record] : nodes_) record.cleared = record.lost;
+  before_ = placement_;
+  send_desired(cluster::Want::kClear, out);
+  if (all_cleared()) on_recovery_cleared(now);
+}
+
+/// Nothing runs: slots of the killed ranks count as free from here. What is free the coordinator knows, which
+/// offers it after this event.
+void RunMachine::on_recovery_cleared(TimePoint now) {
+  recovery_.cleared(now);
+  phase_ = RunPhase::kWaiting;
+  start_at_capacity_ = !wait_until_;
+}
+
+void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
+  const std::optional<Duration> delay = budget_.on_no_capacity();
+  if (!delay) {
+    return end_run(now, "failed", exit_code::kExhausted,
+                   fmt::format("no capacity after {} attempts: {}", budget_.attempts(), placement_.reason), out);
+  }
+  wait_until_ = now + *delay;
+  record({{"event", "backoff"}, {"generation", generation_}, {"attempt", budget_.attempts()},
+          {"delay_s", to_seconds(*delay)}, {"reason", placement_.reason}}, out);
+}
+
+/// Below num_workers and with room for more: the ranks are asked to leave at the next boundary.
+void RunMachine::consider_growth(TimePoint now, CoordinatorCommands& out) {
+  const job::JobSpec& job = definition_.job;
+  if (!is_training() || stop_ || leave_ != Leave::kNo || placement_.world_size >= job.num_workers) return;
+  if (grow_at_ && now < *grow_at_) return;
+  int free_slots = 0;
+  for (const auto& [node, view] : offered_)
+    if (!view.is_closed) free_slots += view.free_slots;
+  if (free_slots < 1) return;
+  leave_ = Leave::kAtBoundary;
+  resize_reason_ = "capacity is back";
+  send_desired(cluster::Want::kLeave, out);
+}
+
+void RunMachine::on_slots_lost(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
+  if (!nodes_.contains(node) || stop_ || (phase_ != RunPhase::kStarting && phase_ != RunPhase::kRunning)) return;
+  resize_reason_ = "slots lost on " + node;
+  leave_ = Leave::kNow;
+  if (phase_ == RunPhase::kStarting) return begin_recovery(now, out);
+  phase_ = RunPhase::kLeaving;
+  send_desired(cluster::Want::kStop, out);
+}
+
+void RunMachine::on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+                              CoordinatorCommands& out) {
+  const auto place = nodes_.find(node);
+  if (finished() || place == nodes_.end() || place->second.lost) return;
+  lose_node(now, node, reason, silent_s, out);
+  decide(now, out);
+}
+
+void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+                           CoordinatorCommands& out) {
+  NodeRecord& lost = nodes_.at(node);
+  lost.lost = true;
+  lost.cleared = true;
+  record({{"event", "node_lost"}, {"generation", generation_}, {"node", node}, {"reason", reason}}, out);
+  if (!is_live()) return;
+  for (const Rank rank : lost.ranks) ranks_.at(rank).exited = true;
+  add_failure(now, node_failure(node, reason, silent_s));
+}
+
+/// Survivors miss a peer, and a node's link is closed: that node is gone, and nobody waits for its silence.
+void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
+  if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
+  for (const auto& [node, record] : nodes_) {
+    const auto view = offered_.find(node);
+    if (record.lost || view == offered_.end() || !view->second.is_closed) continue;
+    return lose_node(now, node, "its link is closed, and its ranks are missed by their peers", 0, out);
+  }
+}
+
+/// One rank of a training group has ended as if all were done, and the others go on: never a silent success.
+void RunMachine::check_early_exit(TimePoint now) {
+  if (!is_training() || stop_ || !first_exit_at_ || all_exited() || now < *first_exit_at_ + kEarlyExitGrace) return;
+  for (const auto& [number, rank] : ranks_) {
+    if (!rank.done) continue;
+    cluster::WorkerExited exited;
+    exited.rank = number;
+    exited.pid = rank.pid;
+    exited.exit_code = 0;
+    exited.message = fmt::format("ended {} ago while other ranks go on", format_duration(kEarlyExitGrace));
+    Failure failure = failure_of(rank.node, exited, true);
+    return add_failure(now, std::move(failure));
+  }
+}
+
+/// The new generation trains: one line says what the recovery cost and what was lost.
+void RunMachine::complete_recovery(TimePoint now, CoordinatorCommands& out) {
+  if (!recovery_.pending()) return;
+  record(recovery_.finish(now, generation_, placement_.world_size, is_same_shape()), out);
+}
+
+/// Equal world size and ranks per node: then the arithmetic of every step is the same, bit for bit.
+bool RunMachine::is_same_shape() const {
+  if (before_.world_size != placement_.world_size || before_.nodes.size() != placement_.nodes.size()) return false;
+  for (std::size_t index = 0; index < before_.nodes.size(); ++index)
+    if (before_.nodes[index].ranks != placement_.nodes[index].ranks) return false;
+  return true;
+}
+
+std::vector<std::string> RunMachine::checkpoints_to_try() const {
+  std::vector<std::string> paths;
+  for (auto path = checkpoints_.rbegin(); path != checkpoints_.rend() && paths.size() < kCheckpointsMax; ++path)
+    paths.push_back(path->starts_with('/') ? *path : definition_.run_dir + "/" + *path);
+  return paths;
+}
+
+}  // namespace sgd::core

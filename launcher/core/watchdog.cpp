@@ -1,0 +1,101 @@
+#include "launcher/core/watchdog.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sgd::core {
+namespace {
+
+bool says_the_same(const link::Heartbeat& left, const link::Heartbeat& right) {
+  return left.step == right.step && left.epoch == right.epoch && left.phase == right.phase &&
+         left.samples == right.samples;
+}
+
+}  // namespace
+
+void Watchdog::reset(Duration timeout, Duration stall_timeout) {
+  timeout_ = timeout;
+  stall_timeout_ = stall_timeout;
+  ranks_.clear();
+}
+
+void Watchdog::on_spawned(TimePoint now, Rank rank) {
+  Watched& watched = ranks_[rank];
+  watched.heard_at = watched.advanced_at = now;
+}
+
+void Watchdog::on_hello(TimePoint now, Rank rank) {
+  Watched& watched = ranks_[rank];
+  watched.has_said_hello = true;
+  watched.heard_at = watched.advanced_at = now;
+  watched.suspect_until.reset();
+}
+
+void Watchdog::on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& beat) {
+  const auto [place, is_new] = ranks_.try_emplace(rank);
+  Watched& watched = place->second;
+  if (is_new || !says_the_same(watched.beat, beat)) watched.advanced_at = now;
+  watched.has_said_hello = true;
+  watched.heard_at = now;
+  watched.beat = beat;
+  watched.suspect_until.reset();
+}
+
+TimePoint Watchdog::deadline(const Watched& rank) const {
+  if (!rank.has_said_hello) return rank.heard_at + std::max(kHelloTimeout, timeout_);
+  return std::min(rank.heard_at + timeout_, rank.advanced_at + stall_timeout_);
+}
+
+std::vector<Silence> Watchdog::look(TimePoint now) {
+  std::vector<Silence> silent;
+  const bool is_late = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
+    const TimePoint due = rank.second.suspect_until.value_or(deadline(rank.second));
+    return !rank.second.is_told && now >= due + kLateLook;
+  });
+  for (auto& [number, rank] : ranks_) {
+    if (rank.is_told) continue;
+    if (is_late) {
+      rank.heard_at = rank.advanced_at = now;
+      rank.suspect_until.reset();
+    } else if (now >= deadline(rank) && !rank.suspect_until) {
+      rank.suspect_until = now + kSecondLook;
+    } else if (rank.suspect_until && now >= *rank.suspect_until) {
+      rank.is_told = true;
+      silent.push_back(describe(now, number, rank));
+    }
+  }
+  return silent;
+}
+
+Silence Watchdog::describe(TimePoint now, Rank number, const Watched& rank) const {
+  Silence silence;
+  silence.rank = number;
+  silence.is_stalled = rank.has_said_hello && now < rank.heard_at + timeout_;
+  silence.is_waiting = silence.is_stalled && rank.beat.waiting;
+  silence.silent_s = to_seconds(now - (silence.is_stalled ? rank.advanced_at : rank.heard_at));
+  const std::string place =
+      rank.has_said_hello ? fmt::format(", in {}, step {}", rank.beat.phase.empty() ? "start" : rank.beat.phase, rank.beat.step)
+                          : "";
+  if (!rank.has_said_hello) {
+    silence.words = fmt::format("no word for {:.1f} s since its start", silence.silent_s);
+  } else if (silence.is_stalled) {
+    silence.words = fmt::format("no progress for {:.1f} s{}{}", silence.silent_s, place,
+                                silence.is_waiting ? ", waiting for another rank" : "");
+  } else {
+    silence.words = fmt::format("no heartbeat for {:.1f} s{}", silence.silent_s, place);
+  }
+  return silence;
+}
+
+std::optional<TimePoint> Watchdog::next_look() const {
+  std::optional<TimePoint> next;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.is_told) continue;
+    const TimePoint at = rank.suspect_until.value_or(deadline(rank));
+    next = next ? std::min(*next, at) : at;
+  }
+  return next;
+}
+
+}  // namespace sgd::core
