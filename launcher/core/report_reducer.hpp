@@ -39,6 +39,8 @@ class ReportReducer {
 
   /// A new generation: pending reports of the old one are dropped, the last key written stays.
   void reset(int world_size);
+  /// An earlier life of the run wrote up to `key`.
+  void set_written(const link::ReportKey& key) { written_ = key; }
 
   /// The line once every rank has reported `key`; nothing before, or for a re-executed report.
   [[nodiscard]] Result<std::optional<ReducedReport>> add(Rank rank, const link::ReportKey& key,

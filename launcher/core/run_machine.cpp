@@ -17,7 +17,18 @@ using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
 RunMachine::RunMachine(RunDefinition definition, TimePoint now)
-    : definition_(std::move(definition)), submitted_at_(now) {}
+    : definition_(std::move(definition)), submitted_at_(now) {
+  if (!definition_.past) return;
+  const RunPast& past = *definition_.past;
+  generation_ = past.generation;
+  reports_written_ = past.reports;
+  if (past.written) reducer_.set_written(*past.written);
+  outcome_.epochs = past.epochs;
+  outcome_.steps = past.steps;
+  outcome_.failures = past.failures;
+  // The worker names checkpoints relative to the run directory; so does the outcome.
+  if (!past.checkpoints.empty()) outcome_.checkpoint = past.checkpoints.front().substr(definition_.run_dir.size() + 1);
+}
 
 // ---- placing and starting ----
 
@@ -79,6 +90,7 @@ void RunMachine::send_desired(cluster::Want want, CoordinatorCommands& out) {
     desired.master_address = addresses_[placement_.nodes.front().node];
     desired.master_port = master_port_;
     desired.restart_count = static_cast<int>(generation_) - 1;
+    if (definition_.past) desired.resume_from = definition_.past->checkpoints;
     if (stop_) desired.stop_grace_s = to_seconds(stop_->grace.value_or(definition_.job.stop.grace));
     desired.run_dir = definition_.run_dir;
     desired.job = definition_.job.resolved;
