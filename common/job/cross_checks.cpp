@@ -82,6 +82,7 @@ void check_durations(const Sound& sound, Reporter& report) {
   check_duration(sound, "heartbeat.timeout", false, report);
   check_duration(sound, "heartbeat.stall_timeout", false, report);
   check_duration(sound, "stop.grace", true, report);
+  check_duration(sound, "placement_timeout", false, report);
   const nlohmann::json* interval = sound.at("heartbeat.interval");
   const nlohmann::json* timeout = sound.at("heartbeat.timeout");
   if (interval == nullptr || timeout == nullptr) return;

@@ -114,11 +114,14 @@ LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
   return result;
 }
 
-}  // namespace
+LoadResult unreadable_folder(const std::string& path, const std::error_code& error) {
+  LoadResult failed;
+  failed.diagnostics.error(path, 0, 0, "the current folder cannot be read: " + error.message());
+  return failed;
+}
 
-LoadResult load_job_file(const std::string& path, const Overrides& overrides) {
-  const bool from_stdin = path == "-";
-  const std::string source = from_stdin ? "<stdin>" : path;
+LoadResult load_file(const std::string& path, const fs::path& folder, std::string name, const Overrides& overrides) {
+  const std::string source = path == "-" ? "<stdin>" : path;
   LoadResult failed;
   const Result<std::string> text = read_file(path, kJobFileBytesMax);
   if (!text.ok()) {
@@ -126,12 +129,25 @@ LoadResult load_job_file(const std::string& path, const Overrides& overrides) {
     return failed;
   }
   std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);
+  if (!document) return failed;
+  return load({std::move(*document), source, folder, std::move(name)}, overrides, std::move(failed.diagnostics));
+}
+
+}  // namespace
+
+LoadResult load_job_file(const std::string& path, const Overrides& overrides) {
+  const bool from_stdin = path == "-";
   std::error_code error;
   const fs::path whole = fs::absolute(from_stdin ? fs::path("-") : fs::path(path), error);
-  if (error) failed.diagnostics.error(source, 0, 0, "the current folder cannot be read: " + error.message());
-  if (!document || error) return failed;
-  return load({std::move(*document), source, whole.parent_path(), from_stdin ? "job" : whole.stem().string()},
-              overrides, std::move(failed.diagnostics));
+  if (error) return unreadable_folder(path, error);
+  return load_file(path, whole.parent_path(), from_stdin ? "job" : whole.stem().string(), overrides);
+}
+
+LoadResult load_run_job(const std::string& path, const Overrides& overrides) {
+  std::error_code error;
+  const fs::path folder = fs::current_path(error);
+  if (error) return unreadable_folder(path, error);
+  return load_file(path, folder, "job", overrides);
 }
 
 LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides) {

@@ -39,7 +39,11 @@ struct LoadResult {
 /// A job from `-- command...`, with defaults for everything else.
 [[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides);
 
-/// A JobSpec from a resolved job (job.json of a run, or `config` of an assignment).
+/// Reads job.json of a run again. Relative paths in the overrides start in the working directory: that is where
+/// they were typed, and the file itself has none.
+[[nodiscard]] LoadResult load_run_job(const std::string& path, const Overrides& overrides);
+
+/// A JobSpec from a resolved job (`config` of an assignment).
 [[nodiscard]] LoadResult load_resolved(const nlohmann::json& resolved);
 
 /// What only the file system can tell, for the launcher before it creates anything: data paths exist,

@@ -102,7 +102,8 @@ struct JobSpec {
   std::optional<Training> training;        ///< Exactly one of training and command is set.
   std::vector<std::string> command;
   bool fork_server = true;
-  bool elastic_start = false;              ///< `"start": "elastic"`: begin with any size from min_workers.
+  Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
+  bool elastic_start = false;              ///< `"start": "elastic"`: the first start takes any size from min_workers.
   /// Where the path of the data set was given, for check_data(); empty when that is not known.
   struct Place { std::string source; int line = 0; int column = 0; } dataset_place;
   nlohmann::json resolved;                 ///< The whole job with defaults and absolute paths, as job.json keeps it.

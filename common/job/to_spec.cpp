@@ -101,6 +101,8 @@ JobSpec to_spec(Json resolved) {
   if (json.contains("training")) out.training = training(json["training"]);
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
   out.fork_server = json["fork_server"];
+  out.placement_timeout = duration(json["placement_timeout"]);
+  out.elastic_start = json["start"] == "elastic";
   out.resolved = std::move(resolved);
   return out;
 }

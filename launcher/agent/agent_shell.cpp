@@ -49,6 +49,8 @@ Status AgentShell::start() {
   return {};
 }
 
+void AgentShell::set_slots(int slots) { on_event(core::agent_event::SlotsChanged{slots}); }
+
 void AgentShell::stop() {
   workers_.stop();
   timer_.cancel();

@@ -37,6 +37,8 @@ class AgentShell {
 
   /// Opens the workers' socket and tells the coordinator what this node has.
   [[nodiscard]] Status start();
+  /// Room for workers from now on.
+  void set_slots(int slots);
   void acknowledge_output(const RunId& run, std::size_t bytes);
   void stop();
 

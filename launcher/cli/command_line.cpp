@@ -1,6 +1,7 @@
 #include "launcher/cli/command_line.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <set>
 
@@ -118,6 +119,28 @@ class Parser {
 };
 
 }  // namespace
+
+Option flag(std::vector<std::string> names, std::string help, bool& target, bool value, std::string env) {
+  return {std::move(names), "", std::move(help), std::move(env), [&target, value](const std::string&) {
+            target = value;
+            return std::string();
+          }};
+}
+
+Option whole_number_option(std::vector<std::string> names, std::string help, std::optional<int>& target, int least) {
+  return {std::move(names), "N", std::move(help), "", [&target, least](const std::string& text) {
+            target = whole_number(text);
+            return !target || *target < least ? fmt::format("expected a number from {}, got \"{}\"", least, text)
+                                              : std::string();
+          }};
+}
+
+std::optional<int> whole_number(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
 
 ParsedArguments parse_arguments(const std::vector<Option>& options, const std::vector<std::string>& arguments,
                                 AfterPositional after, Diagnostics& diagnostics) {

@@ -4,6 +4,7 @@
 // command line are reported together.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,15 @@ struct Option {
   /// Takes the value ("" for a flag); the text that comes back is an error, empty when all is well.
   std::function<std::string(const std::string& value)> apply;
 };
+
+/// An option without a value that sets `target` to `value`.
+[[nodiscard]] Option flag(std::vector<std::string> names, std::string help, bool& target, bool value = true,
+                          std::string env = {});
+/// An option whose value is a whole number from `least`.
+[[nodiscard]] Option whole_number_option(std::vector<std::string> names, std::string help, std::optional<int>& target,
+                                         int least = 0);
+/// The number that `text` is, and nothing else.
+[[nodiscard]] std::optional<int> whole_number(const std::string& text);
 
 struct ParsedArguments {
   std::vector<std::string> positional;

@@ -38,14 +38,16 @@ Incarnation new_incarnation() {
 
 }  // namespace
 
-LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place)
+LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place,
+                   std::optional<storage::RunHistory> history)
     : options_(options),
       job_(std::move(job)),
       place_(std::move(place)),
+      history_(std::move(history)),
       shown_dir_(shorten(place_.directory)),
       console_(io_, detect_style(options.no_color, options.quiet)),
       steps_planned_(planned_steps(job_)),
-      epochs_(job_.training ? job_.training->epochs : 0),
+      epochs_(job_.training ? job_.training->epochs : 0, history_ ? history_->open_train : nlohmann::ordered_json()),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
@@ -61,12 +63,7 @@ int LocalRun::run() {
     console_.complain("error", prepared.error().message);
     return exit_code::kUsage;
   }
-  console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on this machine, files in {}", place_.id, job_.num_workers,
-                               job_.num_workers == 1 ? "" : "s", shown_dir_));
-  const int cores = static_cast<int>(process::allowed_cores().size());
-  if (job_.num_workers * job_.per_worker.cpus > cores)
-    console_.complain("warning", fmt::format("{} workers of {} cpu on {} cores: their shares overlap", job_.num_workers,
-                                             job_.per_worker.cpus, cores));
+  say_beginning();
   wait_signal();
   tick_status();
   if (options_.timeout) {
@@ -75,13 +72,35 @@ int LocalRun::run() {
       if (!error) coordinator_.request_stop(place_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
     });
   }
+  submit();
+  io_.run();
+  return outcome_ ? outcome_->exit_code : exit_code::kFailed;
+}
+
+void LocalRun::say_beginning() {
+  std::string from;
+  if (history_ && job_.training && history_->past.checkpoints.empty())
+    from = "no checkpoint to go on from, training begins anew; ";
+  else if (history_ && job_.training)
+    from = fmt::format("goes on from step {}; ", history_->newest.step);
+  else if (history_)
+    from = "started again; ";
+  console_.narrate(fmt::format("sgd-launch: run {}: {}{} worker{} on this machine, files in {}", place_.id, from,
+                               job_.num_workers, job_.num_workers == 1 ? "" : "s", shown_dir_));
+  const int cores = static_cast<int>(process::allowed_cores().size());
+  if (job_.num_workers * job_.per_worker.cpus > cores)
+    console_.complain("warning", fmt::format("{} workers of {} cpu on {} cores: their shares overlap", job_.num_workers,
+                                             job_.per_worker.cpus, cores));
+}
+
+void LocalRun::submit() {
   core::RunDefinition definition;
   definition.id = place_.id;
   definition.job = job_;
   definition.run_dir = place_.directory;
+  definition.placement_timeout = job_.placement_timeout;
+  if (history_) definition.past = history_->past;
   coordinator_.submit(std::move(definition), std::move(directory_), observer());
-  io_.run();
-  return outcome_ ? outcome_->exit_code : exit_code::kFailed;
 }
 
 /// Everything that can fail before a process is started.
@@ -96,16 +115,48 @@ Status LocalRun::prepare() {
   runtime_.emplace(std::move(runtime).value());
   const Status control = control_.listen(runtime_->file("control.sock"));
   if (!control) return control;
-  auto directory = storage::RunDirectory::create(place_, job_.resolved);
-  if (!directory) return directory.error();
-  directory_ = std::move(directory).value();
-  const Status linked = directory_->link_control_socket(runtime_->file("control.sock"));
-  if (!linked) console_.complain("warning", linked.error().message + "; status and stop will not find this run");
+  const Status opened = open_directory();
+  if (!opened) return opened;
   for (int index = 0; index < options_.local_nodes; ++index) {
     const Status started = start_node(index);
     if (!started) return started;
   }
   return {};
+}
+
+Status LocalRun::open_directory() {
+  auto directory = history_ ? storage::RunDirectory::reopen(place_, job_.resolved, *history_)
+                            : storage::RunDirectory::create(place_, job_.resolved);
+  if (!directory) return directory.error();
+  directory_ = std::move(directory).value();
+  const Status linked = directory_->link_control_socket(runtime_->file("control.sock"));
+  if (!linked) console_.complain("warning", linked.error().message + "; status and stop will not find this run");
+  return history_ ? record_resumption() : Status{};
+}
+
+/// What was found in the folder: the first lines of the run's new life, and warnings.
+Status LocalRun::record_resumption() {
+  using Json = nlohmann::ordered_json;
+  const core::RunPast& past = history_->past;
+  for (const storage::LinesEnd* end : {&history_->events_end, &history_->metrics_end})
+    if (end->whole_bytes != end->bytes)
+      console_.complain("warning", fmt::format("{}/{}: its last line was cut short; {} bytes are removed", shown_dir_, end->file,
+                                               end->bytes - end->whole_bytes));
+  for (const std::string& path : history_->ahead)
+    console_.complain("warning", fmt::format("checkpoint {}/{} is of an epoch that metrics.jsonl has no line of; going on "
+                                             "from before it",
+                                             shown_dir_, path));
+  const bool has_checkpoint = !past.checkpoints.empty();
+  Json resumed = {{"event", "run_resumed"}, {"run", place_.id}, {"from_generation", past.generation}};
+  resumed["checkpoint"] = has_checkpoint ? Json(past.checkpoints.front().substr(place_.directory.size() + 1)) : Json();
+  resumed["step"] = history_->newest.step;
+  Status written = directory_->append_event(resumed);
+  for (const storage::DamagedCheckpoint& damaged : history_->damaged) {
+    if (!written) return written;
+    written = directory_->append_event({{"event", "checkpoint_rejected"}, {"path", damaged.path}, {"reason", damaged.reason}});
+    console_.complain("warning", fmt::format("checkpoint {}/{} is left out: {}", shown_dir_, damaged.path, damaged.reason));
+  }
+  return written;
 }
 
 Status LocalRun::start_node(int index) {
@@ -130,10 +181,12 @@ Status LocalRun::start_node(int index) {
   watcher.on_output = [this, place](agent::Output output) { on_output(place, std::move(output)); };
   watcher.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
   watcher.on_run_gone = [this](const RunId&) { on_run_gone(); };
-  agents_.push_back(std::make_unique<agent::AgentShell>(io_, std::move(facts), own_program(), std::move(link.agent),
-                                                        std::move(watcher)));
+  LocalNode node{facts.node, facts.slots, nullptr};
+  node.agent = std::make_unique<agent::AgentShell>(io_, std::move(facts), own_program(), std::move(link.agent),
+                                                   std::move(watcher));
+  nodes_.push_back(std::move(node));
   ++agents_with_run_;
-  return agents_.back()->start();
+  return nodes_.back().agent->start();
 }
 
 coordinator::RunObserver LocalRun::observer() {
@@ -168,13 +221,13 @@ void LocalRun::on_output(std::size_t node, agent::Output output) {
   }
   const std::size_t size = output.bytes.empty() ? lines.size() : output.bytes.size();
   console_.output(std::move(lines),
-                  [this, node, run = output.run, size] { agents_[node]->acknowledge_output(run, size); });
+                  [this, node, run = output.run, size] { nodes_[node].agent->acknowledge_output(run, size); });
 }
 
 void LocalRun::on_finished(const core::RunOutcome& outcome) {
   outcome_ = outcome;
   // An agent that was never told of the run has nothing to forget.
-  if (outcome.generation == 0) agents_with_run_ = 0;
+  if (outcome.generation == (history_ ? history_->past.generation : 0)) agents_with_run_ = 0;
   end_if_done();
 }
 
@@ -194,7 +247,7 @@ void LocalRun::end_if_done() {
     } else {
       console_.block(failure_block(*outcome_, shown_dir_, console_.style().color));
     }
-    for (auto& agent : agents_) agent->stop();
+    for (LocalNode& node : nodes_) node.agent->stop();
     coordinator_.stop();
     control_.stop();
     signals_.cancel();
@@ -224,7 +277,7 @@ void LocalRun::on_signal(int signal) {
 void LocalRun::tick_status() {
   const auto shot = coordinator_.snapshot(place_.id);
   if (shot && !outcome_) {
-    const std::string line = status_line(*shot, steps_planned_);
+    const std::string line = status_line(*shot, steps_planned_, history_ ? history_->newest.step : 0);
     console_.status(line);
     const bool is_plain = !console_.style().is_terminal && job_.training;
     if (is_plain && ++status_ticks_ % kTicksPerPlainLine == 0) console_.narrate("sgd-launch: " + line);
@@ -235,25 +288,6 @@ void LocalRun::tick_status() {
   status_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick_status();
   });
-}
-
-nlohmann::ordered_json LocalRun::answer(const nlohmann::json& request) {
-  const std::string what = request.value("request", "");
-  if (what == "status") {
-    const auto shot = coordinator_.snapshot(place_.id);
-    if (!shot) return {{"ok", false}, {"error", "the run has not begun"}};
-    nlohmann::ordered_json status = core::to_json(*shot);
-    status["run_dir"] = place_.directory;
-    return {{"ok", true}, {"status", std::move(status)}};
-  }
-  if (what == "stop") {
-    core::StopRequest stop;
-    stop.at_once = request.value("at_once", false);
-    if (request.contains("grace_s")) stop.grace = from_seconds(request.at("grace_s").get<double>());
-    coordinator_.request_stop(place_.id, stop);
-    return {{"ok", true}};
-  }
-  return {{"ok", false}, {"error", fmt::format("unknown request \"{}\"", what)}};
 }
 
 }  // namespace sgd::cli

@@ -26,18 +26,31 @@
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/storage/run_directory.hpp"
+#include "launcher/storage/run_history.hpp"
 
 namespace sgd::cli {
 
 class LocalRun {
  public:
-  LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place);
+  /// With a history the run goes on in its folder, else it is a new one.
+  LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place,
+           std::optional<storage::RunHistory> history = std::nullopt);
 
   /// The exit code of sgd-launch.
   [[nodiscard]] int run();
 
  private:
+  struct LocalNode {
+    NodeId id;
+    int slots = 0;
+    std::unique_ptr<agent::AgentShell> agent;
+  };
+
   [[nodiscard]] Status prepare();
+  [[nodiscard]] Status open_directory();
+  [[nodiscard]] Status record_resumption();
+  void say_beginning();
+  void submit();
   [[nodiscard]] Status start_node(int index);
   [[nodiscard]] coordinator::RunObserver observer();
   void on_output(std::size_t node, agent::Output output);
@@ -48,10 +61,15 @@ class LocalRun {
   void on_signal(int signal);
   void tick_status();
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
+  [[nodiscard]] nlohmann::ordered_json answer_status() const;
+  [[nodiscard]] nlohmann::ordered_json answer_stop(const nlohmann::json& request);
+  [[nodiscard]] nlohmann::ordered_json answer_nodes() const;
+  [[nodiscard]] nlohmann::ordered_json answer_set_slots(const nlohmann::json& request);
 
   const RunOptions& options_;
   job::JobSpec job_;
   storage::RunPlace place_;
+  std::optional<storage::RunHistory> history_;
   std::string shown_dir_;  ///< The run directory as people would type it.
   boost::asio::io_context io_{1};
   Console console_;
@@ -61,7 +79,7 @@ class LocalRun {
   std::unique_ptr<storage::RunDirectory> directory_;
   coordinator::CoordinatorShell coordinator_;
   coordinator::ControlServer control_;
-  std::vector<std::unique_ptr<agent::AgentShell>> agents_;
+  std::vector<LocalNode> nodes_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer timeout_;

@@ -13,11 +13,10 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "launcher/cli/command_line.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/unique_fd.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -27,11 +26,10 @@ constexpr int kFollowPollMs = 50;
 constexpr std::size_t kReadBytes = 256 << 10;
 
 struct LogsOptions {
-  int rank = -1;        ///< -1: all.
-  int generation = -1;  ///< -1: all.
+  std::optional<int> rank;        ///< Absent: all.
+  std::optional<int> generation;  ///< Absent: all.
   bool follow = false;
   bool prefix = true;
-  bool help = false;
 };
 
 /// One log file that is being read: what has been printed, and the piece of a line after it.
@@ -45,6 +43,11 @@ int number_in(const std::string& name, const std::string& before) {
   int number = -1;
   if (name.starts_with(before)) std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
   return number;
+}
+
+bool answers(const std::string& run_dir) {
+  const auto answer = ask_run(run_dir, {{"request", "status"}});
+  return answer && answer.value();
 }
 
 class LogPrinter {
@@ -74,10 +77,10 @@ class LogPrinter {
     std::error_code error;
     for (const auto& folder : fs::directory_iterator(logs_, error)) {
       const int generation = number_in(folder.path().filename().string(), "gen-");
-      if (generation < 0 || (options_.generation >= 0 && generation != options_.generation)) continue;
+      if (generation < 0 || generation != options_.generation.value_or(generation)) continue;
       for (const auto& file : fs::directory_iterator(folder.path(), error)) {
         const int rank = number_in(file.path().filename().string(), "rank-");
-        if (rank >= 0 && (options_.rank < 0 || rank == options_.rank)) found.push_back(file.path().string());
+        if (rank >= 0 && rank == options_.rank.value_or(rank)) found.push_back(file.path().string());
       }
     }
     std::sort(found.begin(), found.end());
@@ -120,51 +123,22 @@ class LogPrinter {
   std::map<std::string, OpenLog> open_;
 };
 
-std::vector<Option> logs_table(LogsOptions& options) {
-  const auto number = [](int& target) {
-    return [&target](const std::string& text) {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), target);
-      const bool ok = error == std::errc{} && end == text.data() + text.size() && target >= 0;
-      return ok ? std::string() : fmt::format("expected a number from 0, got \"{}\"", text);
-    };
-  };
-  const auto set = [](bool& target, bool value) {
-    return [&target, value](const std::string&) {
-      target = value;
-      return std::string();
-    };
-  };
-  return {{{"--rank"}, "N", "only this rank", "", number(options.rank)},
-          {{"--generation"}, "N", "only this start of the workers", "", number(options.generation)},
-          {{"--follow", "-f"}, "", "go on until the run ends", "", set(options.follow, true)},
-          {{"--no-prefix"}, "", "lines without \"rank: \" in front", "", set(options.prefix, false)},
-          {{"--help", "-h"}, "", "this text", "", set(options.help, true)}};
-}
-
 }  // namespace
 
 int logs_verb(const std::vector<std::string>& arguments) {
   LogsOptions options;
-  const std::vector<Option> table = logs_table(options);
-  Diagnostics diagnostics;
-  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
-  if (parsed.positional.size() > 1) diagnostics.error("logs", 0, 0, "name one run");
-  if (options.help) {
-    fmt::print("Example: sgd-launch logs --rank 1 -f\nUsage: sgd-launch logs [options] [RUN]\n{}", describe(table));
-    return exit_code::kSucceeded;
-  }
-  print(diagnostics);
-  if (diagnostics.has_errors()) return exit_code::kUsage;
-  const auto run_dir = storage::find_run(parsed.positional.empty() ? "" : parsed.positional.front());
-  if (!run_dir) {
-    fmt::print(stderr, "sgd-launch: {}\n", run_dir.error().message);
-    return exit_code::kNotFound;
-  }
-  LogPrinter printer(run_dir.value(), options);
+  const NamedRun run = name_run({"logs", "[options] [RUN]", "sgd-launch logs --rank 1 -f",
+                                 {whole_number_option({"--rank"}, "only this rank", options.rank),
+                                  whole_number_option({"--generation"}, "only this start of the workers", options.generation),
+                                  flag({"--follow", "-f"}, "go on until the run ends", options.follow),
+                                  flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
+                                 {}},
+                                arguments);
+  if (run.directory.empty()) return run.exit_code;
+  LogPrinter printer(run.directory, options);
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.
-    const auto answer = options.follow ? ask_run(run_dir.value(), {{"request", "status"}}) : Result<std::optional<nlohmann::ordered_json>>(std::nullopt);
-    const bool is_live = answer && answer.value();
+    const bool is_live = options.follow && answers(run.directory);
     if (!printer.print_new()) return exit_code::kSucceeded;
     if (!is_live) break;
     (void)::poll(nullptr, 0, kFollowPollMs);

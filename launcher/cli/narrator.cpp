@@ -108,7 +108,7 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
   return narrate_recovery(event);
 }
 
-std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total) {
+std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total, std::int64_t steps_before) {
   std::string line;
   if (shot.epochs == 0) {
     return fmt::format("{}  {} workers  {}", core::name(shot.phase), shot.world_size, clock_text(shot.wall_s));
@@ -122,8 +122,9 @@ std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total)
   line += fmt::format("  epoch {}/{}  loss {:.3f}  {} samples/s  {}/{} workers", shot.epoch, shot.epochs, shot.loss,
                       short_number(shot.samples_per_s), shot.ready, shot.num_workers);
   if (shot.failures > 0) line += fmt::format("  failures {}", shot.failures);
-  if (shot.step > 0 && steps_total > shot.step)
-    line += "  eta " + clock_text(shot.wall_s * static_cast<double>(steps_total - shot.step) / static_cast<double>(shot.step));
+  const std::int64_t made = shot.step - steps_before;
+  if (made > 0 && steps_total > shot.step)
+    line += "  eta " + clock_text(shot.wall_s * static_cast<double>(steps_total - shot.step) / static_cast<double>(made));
   return line;
 }
 

@@ -15,7 +15,9 @@ namespace sgd::cli {
 /// the train line is kept until the validation line of its epoch comes.
 class EpochLines {
  public:
-  explicit EpochLines(int epochs) : epochs_(epochs) {}
+  /// `open_train`: the train line of an epoch whose validation an earlier life of the run did not reach, or null.
+  explicit EpochLines(int epochs, nlohmann::ordered_json open_train = {})
+      : epochs_(epochs), train_(std::move(open_train)) {}
   [[nodiscard]] std::string add(const nlohmann::ordered_json& metrics);
 
  private:
@@ -27,7 +29,9 @@ class EpochLines {
 [[nodiscard]] std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir);
 
 /// "step 1200/6250  loss 0.412  12.4k samples/s  2/2 workers  eta 03:12".
-[[nodiscard]] std::string status_line(const core::RunSnapshot& snapshot, std::int64_t steps_total);
+/// `steps_before` were made before this life of the run and took none of its time.
+[[nodiscard]] std::string status_line(const core::RunSnapshot& snapshot, std::int64_t steps_total,
+                                      std::int64_t steps_before = 0);
 
 /// Last line of a run that did not fail.
 [[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir);

@@ -1,20 +1,11 @@
 #include "launcher/cli/run_options.hpp"
 
-#include <charconv>
-
 #include <fmt/format.h>
 
 #include "launcher/process/cpu_set.hpp"
 
 namespace sgd::cli {
 namespace {
-
-std::optional<int> whole_number(const std::string& text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 /// An option that overrides a key of the job.
 Option override_option(RunOptions& options, std::vector<std::string> names, std::string value, std::string help,
@@ -26,13 +17,6 @@ Option override_option(RunOptions& options, std::vector<std::string> names, std:
             if (path == "num_workers" && (text == "auto" || text == "cpu" || text == "gpu"))
               given = fmt::format("{}", process::allowed_cores().size());
             options.overrides.sets.push_back({path, given, source});
-            return std::string();
-          }};
-}
-
-Option flag(std::vector<std::string> names, std::string help, bool& target, std::string env = {}) {
-  return {std::move(names), "", std::move(help), std::move(env), [&target](const std::string&) {
-            target = true;
             return std::string();
           }};
 }
@@ -49,6 +33,37 @@ Option set_option(RunOptions& options) {
           }};
 }
 
+void add_job_options(std::vector<Option>& table, RunOptions& options) {
+  table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node"}, "N",
+                                  "how many workers; auto: one per core", "num_workers", "PET_NPROC_PER_NODE"));
+  table.push_back(override_option(options, {"--min-workers"}, "N", "go on with as few as this", "min_workers"));
+  table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
+                                  "failures that are followed by a restart, or unlimited", "recovery.max_failures",
+                                  "PET_MAX_RESTARTS"));
+  table.push_back(set_option(options));
+}
+
+/// How this launcher carries a run out; nothing of it is kept in job.json.
+void add_run_options(std::vector<Option>& table, RunOptions& options) {
+  table.push_back(whole_number_option({"--slots"}, "room for workers on this machine (default: what the job wants)",
+                                      options.slots));
+  table.push_back({{"--timeout"}, "TIME", "stop after this time, for example 90s or 2h; exit code 124", "",
+                   [&options](const std::string& text) {
+                     options.timeout = parse_duration(text);
+                     return options.timeout ? std::string() : fmt::format("expected a time as 90s or 2h, got \"{}\"", text);
+                   }});
+  table.push_back({{"--local-nodes"}, "N", "treat this machine as N nodes, to try what crosses nodes", "",
+                   [&options](const std::string& text) {
+                     const auto number = whole_number(text);
+                     options.local_nodes = number.value_or(0);
+                     return !number || *number < 1 || *number > 16 ? fmt::format("expected 1 to 16, got \"{}\"", text)
+                                                                   : std::string();
+                   }});
+  table.push_back(flag({"--no-prefix"}, "workers' lines without \"rank: \" in front", options.show_prefix, false));
+  table.push_back(flag({"--quiet", "-q"}, "only workers' output, results and failures", options.quiet));
+  table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
+}
+
 /// torchrun's options that need nothing here: accepted, so that s/torchrun/sgd-launch/ works.
 void add_torchrun(std::vector<Option>& table, RunOptions& options) {
   const auto ignore = [](const std::string&) { return std::string(); };
@@ -56,8 +71,8 @@ void add_torchrun(std::vector<Option>& table, RunOptions& options) {
                      if (text == "1" || text == "1:1") return std::string();
                      return fmt::format("{} nodes need a coordinator and agents; here is one machine", text);
                    }});
-  table.push_back(flag({"--module", "-m"}, "", options.is_module, "PET_MODULE"));
-  table.push_back(flag({"--no-python"}, "", options.no_python, "PET_NO_PYTHON"));
+  table.push_back(flag({"--module", "-m"}, "", options.is_module, true, "PET_MODULE"));
+  table.push_back(flag({"--no-python"}, "", options.no_python, true, "PET_NO_PYTHON"));
   for (const char* name : {"--standalone", "--run-path", "--virtual-local-rank"})
     table.push_back({{name}, "", "", "", ignore});
   for (const char* name :
@@ -77,7 +92,7 @@ void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostic
   } else if (!options.no_python && !first.ends_with(".py")) {
     return diagnostics.error("sgd-launch", 0, 0,
                              fmt::format("cannot tell what \"{}\" is: a job file ends in .json, a verb is one of run, "
-                                         "status, logs, stop, help, and a command comes after --",
+                                         "resume, status, logs, stop, checkpoints, nodes, help, and a command comes after --",
                                          first));
   } else if (!options.no_python) {
     options.command = {"python3", "-u"};
@@ -89,45 +104,23 @@ void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostic
 
 std::vector<Option> run_option_table(RunOptions& options) {
   std::vector<Option> table;
-  table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node"}, "N",
-                                  "how many workers; auto: one per core", "num_workers", "PET_NPROC_PER_NODE"));
-  table.push_back(override_option(options, {"--min-workers"}, "N", "go on with as few as this", "min_workers"));
-  table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
-                                  "failures that are followed by a restart, or unlimited", "recovery.max_failures",
-                                  "PET_MAX_RESTARTS"));
-  table.push_back({{"--slots"}, "N", "room for workers on this machine (default: what the job wants)", "",
-                   [&options](const std::string& text) {
-                     options.slots = whole_number(text);
-                     return !options.slots || *options.slots < 0 ? fmt::format("expected a number from 0, got \"{}\"", text)
-                                                                 : std::string();
-                   }});
+  add_job_options(table, options);
   table.push_back({{"--run-dir"}, "DIR", "folder of the run (default: runs/<name>-<time>-<hex>)", "",
                    [&options](const std::string& text) {
                      options.run_dir = text;
                      return text.empty() ? std::string("expected a folder") : std::string();
                    }});
-  table.push_back(set_option(options));
-  table.push_back({{"--timeout"}, "TIME", "stop after this time, for example 90s or 2h; exit code 124", "",
-                   [&options](const std::string& text) {
-                     options.timeout = parse_duration(text);
-                     return options.timeout ? std::string() : fmt::format("expected a time as 90s or 2h, got \"{}\"", text);
-                   }});
-  table.push_back({{"--local-nodes"}, "N", "treat this machine as N nodes, to try what crosses nodes", "",
-                   [&options](const std::string& text) {
-                     const auto number = whole_number(text);
-                     options.local_nodes = number.value_or(0);
-                     return !number || *number < 1 || *number > 16 ? fmt::format("expected 1 to 16, got \"{}\"", text)
-                                                                   : std::string();
-                   }});
-  table.push_back({{"--no-prefix"}, "", "workers' lines without \"rank: \" in front", "",
-                   [&options](const std::string&) {
-                     options.show_prefix = false;
-                     return std::string();
-                   }});
-  table.push_back(flag({"--quiet", "-q"}, "only workers' output, results and failures", options.quiet));
-  table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
+  add_run_options(table, options);
   table.push_back(flag({"--help", "-h"}, "this text", options.help));
   add_torchrun(table, options);
+  return table;
+}
+
+std::vector<Option> resume_option_table(RunOptions& options) {
+  std::vector<Option> table;
+  add_job_options(table, options);
+  add_run_options(table, options);
+  for (Option& option : table) option.env.clear();
   return table;
 }
 
@@ -164,10 +157,13 @@ std::string run_help() {
          "  sgd-launch job.json --set training.optimizer.lr=0.1        with one value changed\n"
          "  sgd-launch -n 4 -- python3 train.py --lr 0.1               any command, torchrun's environment\n"
          "  sgd-launch status | logs --rank 1 -f | stop                the latest run, from another terminal\n"
+         "  sgd-launch resume --set training.epochs=8                  go on with it where it ended\n"
          "\n"
          "Usage:\n"
          "  sgd-launch [run] [options] (job.json | -- command...)\n"
-         "  sgd-launch (status | logs | stop) [options] [RUN]          RUN: an id, a unique prefix, a folder\n"
+         "  sgd-launch resume [options] [RUN]                          RUN: an id, a unique prefix, a folder\n"
+         "  sgd-launch (status | logs | stop | checkpoints) [options] [RUN]\n"
+         "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
          "  sgd-launch (help | version)\n"
          "\n"
          "Options of run:\n" +
@@ -175,8 +171,8 @@ std::string run_help() {
          "\n"
          "torchrun's options and PET_* variables are understood, so that a torchrun line works as it is.\n"
          "\n"
-         "Exit codes: 0 succeeded, 1 failed, 2 bad usage or job file, 4 no such run, 5 could not be placed,\n"
-         "6 cancelled, 7 restarts used up, 124 --timeout, 130 and 143 interrupted.\n";
+         "Exit codes: 0 succeeded, 1 failed, 2 bad usage or job file, 3 not running, 4 no such run or node,\n"
+         "5 could not be placed, 6 cancelled, 7 restarts used up, 124 --timeout, 130 and 143 interrupted.\n";
 }
 
 }  // namespace sgd::cli

@@ -1,5 +1,5 @@
 #pragma once
-// `sgd-launch [run] ...`: from words to what is to be run. Reads no file.
+// `sgd-launch [run] ...` and `sgd-launch resume ...`: from words to what is to be run. Reads no file.
 
 #include <optional>
 #include <string>
@@ -33,6 +33,9 @@ struct RunOptions {
 
 /// The table that parses into `options`, which must outlive it.
 [[nodiscard]] std::vector<Option> run_option_table(RunOptions& options);
+/// Those of `resume`: without a run directory and torchrun's names, and no variable of the environment changes a job
+/// that is fixed already.
+[[nodiscard]] std::vector<Option> resume_option_table(RunOptions& options);
 [[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics);
 [[nodiscard]] std::string run_help();
 

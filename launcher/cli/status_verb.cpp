@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "launcher/cli/command_line.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/narrator.hpp"
+#include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -63,39 +62,16 @@ Json read_ended(const std::string& run_dir) {
 
 int status_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  bool help = false;
-  const auto set = [](bool& flag) {
-    return [&flag](const std::string&) {
-      flag = true;
-      return std::string();
-    };
-  };
-  const std::vector<Option> table = {{{"--json"}, "", "one JSON object", "", set(as_json)},
-                                     {{"--help", "-h"}, "", "this text", "", set(help)}};
-  Diagnostics diagnostics;
-  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
-  if (parsed.positional.size() > 1) diagnostics.error("status", 0, 0, "name one run");
-  if (help) {
-    fmt::print("Example: sgd-launch status\nUsage: sgd-launch status [--json] [RUN]\n{}", describe(table));
-    return exit_code::kSucceeded;
-  }
-  print(diagnostics);
-  if (diagnostics.has_errors()) return exit_code::kUsage;
-  const auto run_dir = storage::find_run(parsed.positional.empty() ? "" : parsed.positional.front());
-  if (!run_dir) {
-    fmt::print(stderr, "sgd-launch: {}\n", run_dir.error().message);
-    return exit_code::kNotFound;
-  }
-  const auto answer = ask_run(run_dir.value(), {{"request", "status"}});
-  if (!answer) {
-    fmt::print(stderr, "sgd-launch: {}\n", answer.error().message);
-    return exit_code::kUnreachable;
-  }
+  const NamedRun run = name_run(
+      {"status", "[--json] [RUN]", "sgd-launch status", {flag({"--json"}, "one JSON object", as_json)}, {}}, arguments);
+  if (run.directory.empty()) return run.exit_code;
+  const auto answer = ask_run(run.directory, {{"request", "status"}});
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   const bool is_live = answer.value() && answer.value()->value("ok", false);
-  const Json status = is_live ? answer.value()->at("status") : read_ended(run_dir.value());
+  const Json status = is_live ? answer.value()->at("status") : read_ended(run.directory);
   if (as_json) fmt::print("{}\n", status.dump(2));
   else if (is_live) print_live(status);
-  else print_ended(run_dir.value(), status);
+  else print_ended(run.directory, status);
   return exit_code::kSucceeded;
 }
 

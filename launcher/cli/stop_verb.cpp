@@ -8,11 +8,10 @@
 
 #include "common/base/time.hpp"
 #include "common/exit_codes.hpp"
-#include "launcher/cli/command_line.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/clock.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -33,51 +32,28 @@ bool wait_gone(const std::string& run_dir, TimePoint deadline) {
 
 int stop_verb(const std::vector<std::string>& arguments) {
   bool at_once = false;
-  bool help = false;
   std::optional<Duration> grace;
-  const std::vector<Option> table = {
-      {{"--now"}, "", "kill at once, without a checkpoint", "",
-       [&](const std::string&) {
-         at_once = true;
-         return std::string();
-       }},
-      {{"--grace"}, "TIME", "time for the checkpoint instead of the job's stop.grace", "",
-       [&](const std::string& text) {
-         grace = parse_duration(text);
-         return grace ? std::string() : fmt::format("expected a time as 30s, got \"{}\"", text);
-       }},
-      {{"--help", "-h"}, "", "this text", "", [&](const std::string&) {
-         help = true;
-         return std::string();
-       }}};
-  Diagnostics diagnostics;
-  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
-  if (parsed.positional.size() > 1) diagnostics.error("stop", 0, 0, "name one run");
-  if (help) {
-    fmt::print("Example: sgd-launch stop\nUsage: sgd-launch stop [options] [RUN]\n{}", describe(table));
-    return exit_code::kSucceeded;
-  }
-  print(diagnostics);
-  if (diagnostics.has_errors()) return exit_code::kUsage;
-  const auto run_dir = storage::find_run(parsed.positional.empty() ? "" : parsed.positional.front());
-  if (!run_dir) {
-    fmt::print(stderr, "sgd-launch: {}\n", run_dir.error().message);
-    return exit_code::kNotFound;
-  }
+  const NamedRun run = name_run({"stop", "[options] [RUN]", "sgd-launch stop",
+                                 {flag({"--now"}, "kill at once, without a checkpoint", at_once),
+                                  {{"--grace"}, "TIME", "time for the checkpoint instead of the job's stop.grace", "",
+                                   [&](const std::string& text) {
+                                     grace = parse_duration(text);
+                                     return grace ? std::string() : fmt::format("expected a time as 30s, got \"{}\"", text);
+                                   }}},
+                                 {}},
+                                arguments);
+  if (run.directory.empty()) return run.exit_code;
   nlohmann::json request = {{"request", "stop"}, {"at_once", at_once}};
   if (grace) request["grace_s"] = to_seconds(*grace);
-  const auto answer = ask_run(run_dir.value(), request);
-  if (!answer) {
-    fmt::print(stderr, "sgd-launch: {}\n", answer.error().message);
-    return exit_code::kUnreachable;
-  }
+  const auto answer = ask_run(run.directory, request);
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value()) {
-    fmt::print("{}: not running\n", run_dir.value());
+    fmt::print("{}: not running\n", run.directory);
     return exit_code::kSucceeded;
   }
   constexpr Duration kLongest = std::chrono::hours(1);
-  const bool gone = wait_gone(run_dir.value(), process::monotonic_now() + grace.value_or(kLongest) + std::chrono::minutes(1));
-  fmt::print("{}: {}\n", run_dir.value(), gone ? "stopped" : "still stopping");
+  const bool gone = wait_gone(run.directory, process::monotonic_now() + grace.value_or(kLongest) + std::chrono::minutes(1));
+  fmt::print("{}: {}\n", run.directory, gone ? "stopped" : "still stopping");
   return gone ? exit_code::kSucceeded : exit_code::kFailed;
 }
 

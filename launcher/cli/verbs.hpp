@@ -9,9 +9,12 @@
 namespace sgd::cli {
 
 [[nodiscard]] int run_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int resume_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int status_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int logs_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int stop_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int checkpoints_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int nodes_verb(const std::vector<std::string>& arguments);
 
 /// All of them on stderr, and how to get help if there is an error.
 void print(const Diagnostics& diagnostics);

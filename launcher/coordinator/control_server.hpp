@@ -5,7 +5,10 @@
 //
 //   {"request":"status"}                              -> {"ok":true,"status":{...}}
 //   {"request":"stop","grace_s":30,"at_once":false}   -> {"ok":true}
-//   anything else                                     -> {"ok":false,"error":"..."}
+//   {"request":"nodes"}                               -> {"ok":true,"nodes":[{"node":"localhost","slots":4,"used":2}]}
+//   {"request":"set_slots","slots":4,"node":"..."}    -> as nodes; without "node": the only one
+//   anything else                                     -> {"ok":false,"kind":"request","error":"..."}
+// `kind` says what is wrong: "request", "value", "node" (no such one), "state".
 
 #include <functional>
 #include <string>

@@ -1,6 +1,7 @@
 #include "launcher/storage/run_directory.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -51,6 +53,35 @@ Result<int> open_lines(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return system_error("cannot create " + path);
   return fd;
+}
+
+/// A descriptor that holds the folder's lock; it needs no file, and a killed process has let go of it.
+Result<int> lock_folder(const std::string& directory) {
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return system_error("cannot open " + directory);
+  // File systems without locks have none to offer: then the control socket alone tells that a run is live.
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+  ::close(fd);
+  return Error{"run directory " + directory + " is in use by another sgd-launch", EWOULDBLOCK};
+}
+
+/// `file` keeps its first whole lines. An error if somebody wrote since they were counted.
+Status cut_off(const std::string& directory, const LinesEnd& end) {
+  const std::string path = directory + "/" + end.file;
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory && end.bytes == 0) return {};
+  if (error) return Error{fmt::format("{}: {}", path, error.message())};
+  if (bytes != end.bytes) return Error{path + " has changed meanwhile: is the run still going on?"};
+  if (end.whole_bytes == end.bytes) return {};
+  fs::resize_file(path, end.whole_bytes, error);
+  if (error) return Error{fmt::format("cannot cut off the torn end of {}: {}", path, error.message())};
+  return {};
+}
+
+bool is_same_job(const std::string& path, const nlohmann::json& job) {
+  std::ifstream file(path);
+  return nlohmann::json::parse(file, nullptr, false, true) == job;
 }
 
 std::string new_id(const std::string& name) {
@@ -116,26 +147,61 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place, const nlohmann::json& resolved_job) {
   std::error_code error;
-  for (const char* folder : {"checkpoints", "logs", "errors"}) {
-    fs::create_directories(fs::path(place.directory) / folder, error);
-    if (error) return Error{fmt::format("cannot create {}/{}: {}", place.directory, folder, error.message())};
-  }
+  fs::create_directories(place.directory, error);
+  if (error) return Error{fmt::format("cannot create {}: {}", place.directory, error.message())};
   std::unique_ptr<RunDirectory> run(new RunDirectory(place));
+  const Result<int> lock = lock_folder(place.directory);
+  if (!lock) return lock.error();
+  run->lock_fd_ = lock.value();
   const Status job = write_file(place.directory + "/job.json", dump(resolved_job, 2) + "\n");
   if (!job) return job.error();
-  const Result<int> events = open_lines(place.directory + "/events.jsonl");
-  if (!events) return events.error();
-  run->events_fd_ = events.value();
-  const Result<int> metrics = open_lines(place.directory + "/metrics.jsonl");
-  if (!metrics) return metrics.error();
-  run->metrics_fd_ = metrics.value();
-  point_latest(place.directory);
+  const Status opened = run->open_files();
+  if (!opened) return opened.error();
   return run;
+}
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place, const nlohmann::json& resolved_job,
+                                                           const RunHistory& history) {
+  std::unique_ptr<RunDirectory> run(new RunDirectory(place));
+  const Result<int> lock = lock_folder(place.directory);
+  if (!lock) return lock.error();
+  run->lock_fd_ = lock.value();
+  for (const LinesEnd* end : {&history.events_end, &history.metrics_end}) {
+    const Status cut = cut_off(place.directory, *end);
+    if (!cut) return cut.error();
+  }
+  const std::string job_file = place.directory + "/job.json";
+  if (!is_same_job(job_file, resolved_job)) {
+    const Status job = write_file(job_file, dump(resolved_job, 2) + "\n");
+    if (!job) return job.error();
+  }
+  const Status opened = run->open_files();
+  if (!opened) return opened.error();
+  // It tells of the life before: should this one be killed, the run must not look as if it had ended that way.
+  (void)::unlink((place.directory + "/summary.json").c_str());
+  return run;
+}
+
+Status RunDirectory::open_files() {
+  std::error_code error;
+  for (const char* folder : {"checkpoints", "logs", "errors"}) {
+    fs::create_directories(fs::path(place_.directory) / folder, error);
+    if (error) return Error{fmt::format("cannot create {}/{}: {}", place_.directory, folder, error.message())};
+  }
+  const Result<int> events = open_lines(place_.directory + "/events.jsonl");
+  if (!events) return events.error();
+  events_fd_ = events.value();
+  const Result<int> metrics = open_lines(place_.directory + "/metrics.jsonl");
+  if (!metrics) return metrics.error();
+  metrics_fd_ = metrics.value();
+  point_latest(place_.directory);
+  return {};
 }
 
 RunDirectory::~RunDirectory() {
   if (events_fd_ >= 0) ::close(events_fd_);
   if (metrics_fd_ >= 0) ::close(metrics_fd_);
+  if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
 Status RunDirectory::append_event(const nlohmann::ordered_json& event) {
@@ -174,6 +240,7 @@ Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
 
 Status RunDirectory::link_control_socket(const std::string& target) {
   const std::string path = place_.directory + "/control.sock";
+  (void)::unlink(path.c_str());
   if (::symlink(target.c_str(), path.c_str()) != 0) return system_error("cannot create " + path);
   return {};
 }

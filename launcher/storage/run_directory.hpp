@@ -1,7 +1,8 @@
 #pragma once
 // The folder of one run. Every line is one write(2) to a file opened for appending, so that a
 // reader sees whole lines and a killed launcher leaves a readable folder. summary.json is
-// replaced by rename. Nothing here decides what is written.
+// replaced by rename. The folder is locked as long as this process writes to it, so that no two
+// launchers ever do. Nothing here decides what is written.
 
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "launcher/core/coordinator_io.hpp"
+#include "launcher/storage/run_history.hpp"
 
 namespace sgd::storage {
 
@@ -29,6 +31,11 @@ class RunDirectory {
   /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in runs/.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> create(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job);
+  /// Opens the folder of a run that has ended to go on in it: cuts off what a killed launcher left half written,
+  /// replaces job.json if `resolved_job` differs, and takes the old summary away. `history` has just been read from it.
+  [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> reopen(const RunPlace& place,
+                                                                    const nlohmann::json& resolved_job,
+                                                                    const RunHistory& history);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -38,7 +45,7 @@ class RunDirectory {
   /// Adds "_timestamp" and appends the line.
   [[nodiscard]] Status append_metrics(const nlohmann::ordered_json& metrics);
   [[nodiscard]] Status write_summary(const core::RunOutcome& outcome);
-  /// control.sock in the folder leads to `target`.
+  /// control.sock in the folder leads to `target`, whatever a killed launcher left in its place.
   [[nodiscard]] Status link_control_socket(const std::string& target);
   void unlink_control_socket();
 
@@ -47,8 +54,10 @@ class RunDirectory {
 
  private:
   explicit RunDirectory(RunPlace place) : place_(std::move(place)) {}
+  [[nodiscard]] Status open_files();
 
   RunPlace place_;
+  int lock_fd_ = -1;
   int events_fd_ = -1;
   int metrics_fd_ = -1;
 };

@@ -11,7 +11,7 @@ namespace {
 
 bool is_run(const fs::path& directory) {
   std::error_code error;
-  return fs::exists(directory / "job.json", error) && fs::exists(directory / "events.jsonl", error);
+  return fs::exists(directory / "events.jsonl", error);
 }
 
 std::vector<std::string> run_ids(const fs::path& runs) {

@@ -180,6 +180,9 @@ TEST_CASE("job: keys of other tools and of other places") {
            {"nproc_per_node", R"(; use "num_workers")"},
            {"use_gpu", R"(; use "training.device")"},
            {"*batch_size", R"(; use "training.batch_size")"},
+           {"placement_group_timeout_s", R"(; use "placement_timeout")"},
+           {"join_timeout", R"(; use "placement_timeout")"},
+           {"placement_timeot", R"(; did you mean "placement_timeout"?)"},
            {"scheduler_step_freq", R"(; use "training.scheduler.frequency")"},
            {"batch_size", R"(; "batch_size" belongs in "training")"},
            {"grace", R"(; "grace" belongs in "stop")"},
@@ -202,8 +205,8 @@ TEST_CASE("job: keys of other tools and of other places") {
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
   for (const char* key :
-       {"env", "workdir", "start", "placement", "placement_timeout", "plugins", "resume_from", "run_dir",
-        "environment", "callbacks", "report", "tune", "profiler"}) {
+       {"env", "workdir", "placement", "plugins", "resume_from", "run_dir", "environment", "callbacks", "report",
+        "tune", "profiler"}) {
     const test::Loaded loaded =
         test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
@@ -257,6 +260,13 @@ TEST_CASE("job: values of durations, checkpoints and failures") {
         Lines{R"(job.json:2:19: error: "stop.grace" must be at most ten years, got "99999999h")"});
   CHECK(line(R"("heartbeat": {"interval": "0s"})") ==
         Lines{R"(job.json:2:27: error: "heartbeat.interval" must be above 0, got "0s")"});
+  CHECK(line(R"("placement_timeout": "5m", "start": "elastic")").empty());
+  CHECK(line(R"("placement_timeout": "0s")") ==
+        Lines{R"(job.json:2:22: error: "placement_timeout" must be above 0, got "0s")"});
+  CHECK(line(R"("placement_timeout": 100)") ==
+        Lines{R"(job.json:2:22: error: "placement_timeout" must be a string, got 100)"});
+  CHECK(line(R"("start": "elastc")") ==
+        Lines{R"(job.json:2:10: error: "start" must be "strict" or "elastic", got "elastc"; did you mean "elastic"?)"});
   CHECK(line(R"("stop": {"grace": ")" + std::string(100000, '1') + R"("})") ==
         Lines{R"(job.json:2:19: error: "stop.grace" must have at most 32 bytes, got 100000)"});
   CHECK(line(R"("name": "a\u0000b")") ==

@@ -53,6 +53,8 @@ TEST_CASE("job: the main job, typed") {
   CHECK(job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch);
   CHECK(job.checkpoint.keep == 3);
   CHECK(job.fork_server);
+  CHECK(job.placement_timeout == Duration(100s));
+  CHECK_FALSE(job.elastic_start);
   CHECK(job.command.empty());
   REQUIRE(job.training.has_value());
   const job::Training& training = *job.training;
@@ -131,6 +133,8 @@ TEST_CASE("job: overrides have the schema's types") {
   CHECK(load({"training.optimizer.lr=1e-3"}).training->optimizer.lr == 1e-3);
   CHECK(load({"training.epochs=7", "training.epochs=8"}).training->epochs == 8);
   CHECK(load({"stop.grace=5m"}).stop.grace == Duration(5min));
+  CHECK(load({"placement_timeout=1m"}).placement_timeout == Duration(1min));
+  CHECK(load({"start=elastic"}).elastic_start);
   CHECK(load({"recovery.max_failures=unlimited"}).recovery.max_failures == job::kUnlimited);
   CHECK(load({"recovery.max_failures=5"}).recovery.max_failures == 5);
   CHECK(load({"checkpoint.every={\"steps\": 10}"}).checkpoint.steps == 10);
@@ -198,6 +202,20 @@ TEST_CASE("job: relative paths start at the job file") {
   CHECK(path_of("./a/../b") == folder.path("sub/b"));
   CHECK(path_of("/abs/x") == "/abs/x");
   CHECK(path_of(".") == folder.path("sub"));
+}
+
+TEST_CASE("job: a run's own job is read again, with paths from where overrides are typed") {
+  const test::TemporaryFolder folder;
+  const job::LoadResult first = job::load_job_file(folder.write("a/first.json", test::training_job()), {});
+  REQUIRE(first.job.has_value());
+  const std::string file = folder.write("run/job.json", first.job->resolved.dump());
+  CHECK(job::load_run_job(file, {}).job->resolved == first.job->resolved);
+  const auto changed = job::load_run_job(file, test::overrides({"training.dataset.path=data", "training.epochs=9"}));
+  REQUIRE(changed.job.has_value());
+  CHECK(changed.job->name == first.job->name);
+  CHECK(changed.job->training->epochs == 9);
+  CHECK(changed.job->training->dataset["path"] == (std::filesystem::current_path() / "data").string());
+  CHECK_FALSE(job::load_run_job(folder.path("run/none.json"), {}).job.has_value());
 }
 
 TEST_CASE("job: commands from the command line") {

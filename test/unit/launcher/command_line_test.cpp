@@ -64,8 +64,8 @@ TEST_CASE("errors name the option and the fix, all of them") {
        {"--num-wrkers: error: unknown option; did you mean --num-workers?"}},
       {{"a.json", "--", "true"},
        {"sgd-launch: error: either a job file or a command: both \"a.json\" and what follows -- are given"}},
-      {{"foo"}, {"sgd-launch: error: cannot tell what \"foo\" is: a job file ends in .json, a verb is one of run, status, logs, "
-                 "stop, help, and a command comes after --"}},
+      {{"foo"}, {"sgd-launch: error: cannot tell what \"foo\" is: a job file ends in .json, a verb is one of run, resume, "
+                 "status, logs, stop, checkpoints, nodes, help, and a command comes after --"}},
       {{"job.json", "-n"}, {"-n: error: a value is missing: -n N"}},
       {{"--"}, {"--: error: a command is missing after --"}},
       {{"--quiet=1", "a.json"}, {"--quiet: error: takes no value, got \"1\""}},

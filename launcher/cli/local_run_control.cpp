@@ -1,0 +1,80 @@
+// What a run on this machine answers on its control socket.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "launcher/cli/local_run.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSlotsMax = 1 << 20;
+
+Json refused(const char* kind, std::string error) { return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}}; }
+
+}  // namespace
+
+Json LocalRun::answer(const nlohmann::json& request) {
+  // Anybody may write to a socket of theirs: a value of a wrong type must not end the run.
+  try {
+    const std::string what = request.value("request", "");
+    if (what == "status") return answer_status();
+    if (what == "stop") return answer_stop(request);
+    if (what == "nodes") return answer_nodes();
+    if (what == "set_slots") return answer_set_slots(request);
+    return refused("request", fmt::format("unknown request \"{}\"", what));
+  } catch (const nlohmann::json::exception& error) {
+    return refused("request", fmt::format("bad request: {}", error.what()));
+  }
+}
+
+Json LocalRun::answer_status() const {
+  const auto shot = coordinator_.snapshot(place_.id);
+  if (!shot) return refused("state", "the run has not begun");
+  Json status = core::to_json(*shot);
+  status["run_dir"] = place_.directory;
+  return {{"ok", true}, {"status", std::move(status)}};
+}
+
+Json LocalRun::answer_stop(const nlohmann::json& request) {
+  core::StopRequest stop;
+  stop.at_once = request.value("at_once", false);
+  if (request.contains("grace_s")) stop.grace = from_seconds(request.at("grace_s").get<double>());
+  coordinator_.request_stop(place_.id, stop);
+  return {{"ok", true}};
+}
+
+Json LocalRun::answer_nodes() const {
+  const auto shot = coordinator_.snapshot(place_.id);
+  Json nodes = Json::array();
+  for (const LocalNode& node : nodes_) {
+    const auto is_here = [&](const core::RankSnapshot& rank) {
+      return rank.node == node.id && rank.phase != core::RankPhase::kExited;
+    };
+    const auto used = shot ? std::count_if(shot->ranks.begin(), shot->ranks.end(), is_here) : 0;
+    nodes.push_back({{"node", node.id}, {"slots", node.slots}, {"used", used}});
+  }
+  return {{"ok", true}, {"run", place_.id}, {"nodes", std::move(nodes)}};
+}
+
+Json LocalRun::answer_set_slots(const nlohmann::json& request) {
+  std::string names;
+  for (const LocalNode& node : nodes_) names += (names.empty() ? "" : ", ") + node.id;
+  const int slots = request.at("slots").get<int>();
+  if (slots < 0 || slots > kSlotsMax)
+    return refused("value", fmt::format("slots must be from 0 to {}, got {}", kSlotsMax, slots));
+  const std::string wanted = request.value("node", "");
+  if (wanted.empty() && nodes_.size() > 1)
+    return refused("value", fmt::format("this run has several nodes: name one with --node ({})", names));
+  const auto node = std::find_if(nodes_.begin(), nodes_.end(),
+                                 [&](const LocalNode& one) { return wanted.empty() || one.id == wanted; });
+  if (node == nodes_.end()) return refused("node", fmt::format("no node \"{}\"; there is {}", wanted, names));
+  node->slots = slots;
+  node->agent->set_slots(slots);
+  return answer_nodes();
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,28 @@
+#include "launcher/cli/nothing_left.hpp"
+
+#include <fmt/format.h>
+
+namespace sgd::cli {
+namespace {
+
+constexpr int kEpochsSuggested = 3;  // Beyond those that are trained.
+
+/// Epochs whose outcome is on disk: without a checkpoint of the last one its weights are still to be made.
+int epochs_kept(const job::JobSpec& job, const storage::RunHistory& history) {
+  const bool keeps_checkpoints = job.checkpoint.every != job::CheckpointPolicy::Every::kNever;
+  return keeps_checkpoints || !history.past.checkpoints.empty() ? history.newest.epoch : history.past.epochs;
+}
+
+}  // namespace
+
+std::string nothing_left(const job::JobSpec& job, const storage::RunHistory& history) {
+  if (!job.training) return {};
+  const int kept = epochs_kept(job, history);
+  const int wanted = job.training->epochs;
+  if (kept < wanted) return {};
+  const std::string trained = kept == wanted ? fmt::format("all {} epochs are trained", kept)
+                                             : fmt::format("{} epochs are trained, the job wants {}", kept, wanted);
+  return fmt::format("nothing to train: {}; --set training.epochs={} trains more", trained, kept + kEpochsSuggested);
+}
+
+}  // namespace sgd::cli

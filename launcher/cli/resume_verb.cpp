@@ -1,0 +1,48 @@
+// `sgd-launch resume [RUN]`: goes on with a run that has ended, in its own folder. All checks come
+// first; the folder is not touched before they have passed.
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/control_client.hpp"
+#include "launcher/cli/local_run.hpp"
+#include "launcher/cli/nothing_left.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/start_checks.hpp"
+#include "launcher/cli/verbs.hpp"
+
+namespace sgd::cli {
+
+int resume_verb(const std::vector<std::string>& arguments) {
+  RunOptions options;
+  const NamedRun run = name_run({"resume", "[options] [RUN]", "sgd-launch resume --set training.epochs=8",
+                                 resume_option_table(options), {}},
+                                arguments);
+  if (run.directory.empty()) return run.exit_code;
+  const auto answer = ask_run(run.directory, {{"request", "status"}});
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
+  if (answer.value())
+    return refuse(exit_code::kUsage,
+                  fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", run.directory));
+
+  const std::string file = run.directory + "/job.json";
+  job::LoadResult loaded = job::load_run_job(file, options.overrides);
+  Diagnostics& diagnostics = loaded.diagnostics;
+  if (loaded.job) check_start(*loaded.job, file, diagnostics);
+  if (::access(run.directory.c_str(), W_OK | X_OK) != 0)
+    diagnostics.error(run.directory, 0, 0, system_error("cannot write to it").message);
+  auto history = storage::read_history(run.directory);
+  if (!history) diagnostics.error(run.directory, 0, 0, history.error().message);
+  if (loaded.job && history) {
+    const std::string nothing = nothing_left(*loaded.job, history.value());
+    if (!nothing.empty()) diagnostics.error("sgd-launch", 0, 0, nothing);
+  }
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  storage::RunPlace place{history.value().id, run.directory};
+  return LocalRun(options, std::move(*loaded.job), std::move(place), std::move(history).value()).run();
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,44 @@
+#include "launcher/cli/start_checks.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "common/job/load.hpp"
+#include "launcher/cli/program_files.hpp"
+#include "launcher/process/spawn.hpp"
+
+namespace sgd::cli {
+namespace {
+
+void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
+  if (!job.training) return;
+  const std::string path = worker_program();
+  if (::access(path.c_str(), X_OK) == 0) return;
+  diagnostics.error("sgd-launch", 0, 0,
+                    fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER",
+                                path));
+}
+
+/// The same search that starting it will do: better now than after a run directory exists.
+void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
+  if (job.command.empty()) return;
+  const char* search_path = std::getenv("PATH");
+  const auto found = process::find_program(job.command.front(), search_path == nullptr ? "" : search_path);
+  if (!found) return diagnostics.error("command", 0, 0, found.error().message);
+  if (::access(found.value().c_str(), X_OK) != 0)
+    diagnostics.error("command", 0, 0, process::explain_exec_failure(found.value(), errno).message);
+}
+
+}  // namespace
+
+void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
+  job::check_data(job, source, diagnostics);
+  check_worker_program(job, diagnostics);
+  check_command(job, diagnostics);
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,139 @@
+#include "launcher/storage/run_history.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "common/checkpoint/scan.hpp"
+
+namespace sgd::storage {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Hands every line that is a JSON object to `take`, in order.
+Result<LinesEnd> read_lines(const std::string& directory, const std::string& name,
+                            const std::function<void(const Json&)>& take) {
+  LinesEnd end{name, 0, 0};
+  const std::string path = directory + "/" + name;
+  std::ifstream file(path, std::ios::binary);
+  std::error_code missing;
+  if (!file && !fs::exists(path, missing)) return end;
+  if (!file) return system_error("cannot read " + path);
+  for (std::string line; std::getline(file, line);) {
+    const bool has_newline = !file.eof();
+    end.bytes += line.size() + (has_newline ? 1 : 0);
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !has_newline) continue;
+    end.whole_bytes = end.bytes;
+    take(json);
+  }
+  if (file.bad()) return system_error("cannot read " + path);
+  return end;
+}
+
+template <class Number>
+Number number(const Json& line, const char* key) {
+  const auto value = line.find(key);
+  return value != line.end() && value->is_number() ? value->get<Number>() : Number{0};
+}
+
+std::string text(const Json& line, const char* key) {
+  const auto value = line.find(key);
+  return value != line.end() && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+void add_event(RunHistory& history, const Json& event) {
+  const std::string name = text(event, "event");
+  if (name == "run_started" && history.id.empty()) history.id = text(event, "run");
+  if (name == "failure") ++history.past.failures;
+  history.past.generation = std::max(history.past.generation, number<Generation>(event, "generation"));
+}
+
+void add_metrics(RunHistory& history, const Json& line) {
+  core::RunPast& past = history.past;
+  link::ReportKey key;
+  key.epoch = number<int>(line, "epoch");
+  key.phase = text(line, "phase");
+  key.batch = number<std::int64_t>(line, "batch");
+  key.sequence = number<std::int64_t>(line, "sequence");
+  const bool ends_phase = key.batch == 0;
+  if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
+  history.open_train = ends_phase && key.phase == "train" ? line : Json();
+  past.steps = std::max(past.steps, number<std::int64_t>(line, "step"));
+  past.generation = std::max(past.generation, number<Generation>(line, "generation"));
+  ++past.reports;
+  past.written = std::move(key);
+}
+
+/// The highest N of the folders logs/gen-N.
+Generation newest_log(const std::string& directory) {
+  constexpr std::string_view kFront = "gen-";
+  Generation newest = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory + "/logs", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kFront)) continue;
+    Generation generation = 0;
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kFront.size(), end, generation);
+    if (parsed.ec == std::errc() && parsed.ptr == end) newest = std::max(newest, generation);
+  }
+  return newest;
+}
+
+Status add_checkpoints(RunHistory& history, const std::string& directory) {
+  const std::string folder = directory + "/" + checkpoint::kDirectory;
+  const auto found = checkpoint::list_checkpoints(folder, checkpoint::Proof::kChecksums);
+  if (!found) return found.error();
+  core::RunPast& past = history.past;
+  std::vector<checkpoint::Manifest> manifests;
+  for (const checkpoint::Found& one : found.value()) {
+    past.generation = std::max(past.generation, one.name.generation);
+    // Judged again by sizes only: who reads the manifest need not read the weights twice.
+    const auto manifest = checkpoint::verify(one.path, checkpoint::Proof::kSizes);
+    if (one.damage.empty() && manifest) {
+      past.checkpoints.push_back(one.path);
+      manifests.push_back(manifest.value());
+      continue;
+    }
+    std::string reason = one.damage.empty() ? manifest.error().message : one.damage;
+    if (reason.starts_with(one.path + "/")) reason.erase(0, one.path.size() + 1);
+    history.damaged.push_back({one.path.substr(directory.size() + 1), std::move(reason)});
+  }
+  // Workers save by themselves, and their reports go through the launcher: if it is killed, a checkpoint may be
+  // there whose epoch has no line. From the one before it the epoch is trained again and gets its line.
+  const auto covered = std::find_if(manifests.begin(), manifests.end(),
+                                    [&](const checkpoint::Manifest& one) { return one.epoch <= past.epochs; });
+  const auto ahead = covered == manifests.end() ? 0 : covered - manifests.begin();
+  for (auto path = past.checkpoints.begin(); path != past.checkpoints.begin() + ahead; ++path)
+    history.ahead.push_back(path->substr(directory.size() + 1));
+  past.checkpoints.erase(past.checkpoints.begin(), past.checkpoints.begin() + ahead);
+  if (!past.checkpoints.empty()) history.newest = manifests[static_cast<std::size_t>(ahead)];
+  past.steps = std::max(past.steps, history.newest.step);
+  return {};
+}
+
+}  // namespace
+
+Result<RunHistory> read_history(const std::string& directory) {
+  RunHistory history;
+  auto events = read_lines(directory, "events.jsonl", [&](const Json& event) { add_event(history, event); });
+  if (!events) return events.error();
+  history.events_end = std::move(events).value();
+  auto metrics = read_lines(directory, "metrics.jsonl", [&](const Json& line) { add_metrics(history, line); });
+  if (!metrics) return metrics.error();
+  history.metrics_end = std::move(metrics).value();
+  if (history.id.empty()) history.id = fs::path(directory).filename().string();
+  history.past.generation = std::max(history.past.generation, newest_log(directory));
+  const Status scanned = add_checkpoints(history, directory);
+  if (!scanned) return scanned.error();
+  return history;
+}
+
+}  // namespace sgd::storage

@@ -1,0 +1,44 @@
+#pragma once
+// What a run left behind in its folder, for a launcher that goes on with it. Reads only. What a
+// killed launcher left half written is measured here and cut off by RunDirectory::reopen.
+//
+// The folder may have been moved: everything is found relative to it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+#include "common/checkpoint/manifest.hpp"
+#include "launcher/core/coordinator_io.hpp"
+
+namespace sgd::storage {
+
+/// Where the last whole line of a file of lines ends.
+struct LinesEnd {
+  std::string file;               ///< "events.jsonl"
+  std::uint64_t whole_bytes = 0;
+  std::uint64_t bytes = 0;        ///< More than `whole_bytes`: the end is torn.
+};
+
+struct DamagedCheckpoint {
+  std::string path;    ///< Relative to the run directory.
+  std::string reason;
+};
+
+struct RunHistory {
+  RunId id;                                ///< As first recorded; without a record the folder's name.
+  core::RunPast past;
+  checkpoint::Manifest newest;             ///< Of past.checkpoints.front(), if there is one.
+  std::vector<DamagedCheckpoint> damaged;  ///< The newest first.
+  std::vector<std::string> ahead;          ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
+  nlohmann::ordered_json open_train;       ///< Last line of metrics.jsonl, if it ends a training phase; else null.
+  LinesEnd events_end;
+  LinesEnd metrics_end;
+};
+
+[[nodiscard]] Result<RunHistory> read_history(const std::string& directory);
+
+}  // namespace sgd::storage
