@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kManifestBytesMax = 1 << 20;
 
-Result<std::string> read_manifest(const std::string& path) {
+Result<std::string> manifest_text(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error == std::errc::no_such_file_or_directory)
@@ -64,12 +64,18 @@ Status verify_file(const std::string& dir, const ManifestFile& file, Proof proof
 
 }  // namespace
 
-Result<Manifest> verify(const std::string& dir, Proof proof) {
+Result<Manifest> read_manifest(const std::string& dir) {
   const std::string path = (fs::path(dir) / kManifestFile).string();
-  const Result<std::string> text = read_manifest(path);
+  const Result<std::string> text = manifest_text(path);
   if (!text.ok()) return text.error();
   Result<Manifest> manifest = parse_manifest(text.value());
   if (!manifest.ok()) return Error{fmt::format("{}: {}", path, manifest.error().message)};
+  return manifest;
+}
+
+Result<Manifest> verify(const std::string& dir, Proof proof) {
+  Result<Manifest> manifest = read_manifest(dir);
+  if (!manifest.ok()) return manifest;
   for (const ManifestFile& file : manifest.value().files) {
     const Status status = verify_file(dir, file, proof);
     if (!status.ok()) return status.error();

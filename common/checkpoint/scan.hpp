@@ -16,6 +16,9 @@ enum class Proof {
   kChecksums,  ///< And every file's CRC-32C equal.
 };
 
+/// The manifest in `dir`, without a look at the files it lists.
+[[nodiscard]] Result<Manifest> read_manifest(const std::string& dir);
+
 /// The manifest of a whole checkpoint, or the reason why it is none, with the file it is about.
 [[nodiscard]] Result<Manifest> verify(const std::string& dir, Proof proof);
 

@@ -32,9 +32,12 @@ class Rank:
 
 
 class FakeAgent:
-    def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from="", cpus=1, bind=True, quiet=True):
+    def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from=(), cpus=1, bind=True, quiet=True,
+                 memory=None):
+        """`memory`: the memory checkpoint of an earlier generation (its agent's `memory`), -1 for none; else a new one."""
         self.worker, self.job, self.world_size, self.run_dir = worker, job, ranks, os.path.abspath(run_dir)
-        self.generation, self.resume_from, self.cpus, self.bind, self.quiet = generation, resume_from, cpus, bind, quiet
+        self.generation, self.cpus, self.bind, self.quiet = generation, cpus, bind, quiet
+        self.resume_from = [resume_from] if isinstance(resume_from, str) else list(resume_from)
         os.makedirs(self.run_dir, exist_ok=True)
         self.dir = tempfile.TemporaryDirectory(prefix="sgd-agent-")
         self.path = os.path.join(self.dir.name, "link")
@@ -45,6 +48,7 @@ class FakeAgent:
         self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
         self.region = os.memfd_create("region")
         os.ftruncate(self.region, REGION_BYTES)
+        self.memory = os.memfd_create("memory") if memory is None else memory if memory < 0 else os.dup(memory)
         self.ranks = [Rank(rank, f"token-{generation}-{rank}") for rank in range(ranks)]
         self.exchanges, self.messages, self.hooks = {}, [], []
         self.server = self.control = None
@@ -149,6 +153,8 @@ class FakeAgent:
         if self.server:
             self.server.wait(10)
         os.close(self.region)
+        if self.memory >= 0:
+            os.close(self.memory)
         self.listener.close()
         self.dir.cleanup()
 
@@ -185,7 +191,7 @@ class FakeAgent:
                       "local_rank": rank.rank, "world_size": self.world_size, "local_world_size": self.world_size,
                       "node_rank": 0, "node_count": 1, "bind_address": "127.0.0.1", "run_dir": self.run_dir,
                       "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
-        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region])
+        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region] + [self.memory] * (self.memory >= 0))
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
 
     def _read(self, rank):
@@ -229,7 +235,7 @@ def main():
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--fork-server", action="store_true")
     parser.add_argument("--generation", type=int, default=1)
-    parser.add_argument("--resume-from", default="")
+    parser.add_argument("--resume-from", default=[], nargs="*")
     parser.add_argument("--no-bind", action="store_true")
     parser.add_argument("--timeout", type=float, default=600)
     args = parser.parse_args()

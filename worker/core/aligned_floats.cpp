@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -35,6 +36,19 @@ AlignedFloats& AlignedFloats::operator=(AlignedFloats&& other) noexcept {
   std::swap(count_, other.count_);
   std::swap(mapped_bytes_, other.mapped_bytes_);
   return *this;
+}
+
+void AlignedFloats::populate() {
+  if (data_ == nullptr) return;
+  while (::madvise(data_, mapped_bytes_, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    // Linux before 5.14: one write a page that changes nothing.
+    for (std::size_t at = 0; at < mapped_bytes_; at += kPageBytes) {
+      auto* word = reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(data_) + at);
+      (void)__atomic_fetch_or(word, 0u, __ATOMIC_RELAXED);
+    }
+    return;
+  }
 }
 
 AlignedFloats::~AlignedFloats() {

@@ -16,6 +16,9 @@ class AlignedFloats {
   AlignedFloats& operator=(AlignedFloats&& other) noexcept;
   ~AlignedFloats();
 
+  /// Has the system give all pages now, so that the first write to each costs nothing more. Keeps what is there.
+  void populate();
+
   [[nodiscard]] float* data() { return data_; }
   [[nodiscard]] std::size_t size() const { return count_; }
   [[nodiscard]] std::span<float> span() { return {data_, count_}; }

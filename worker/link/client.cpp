@@ -10,22 +10,28 @@
 #include <utility>
 
 #include "common/exit_codes.hpp"
+#include "worker/link/stack_signal.hpp"
 
 namespace sgd::worker {
 namespace {
 
 constexpr Duration kHeartbeatDefault = std::chrono::milliseconds(500);
+constexpr int kBeatsPerTimeout = 4;
 constexpr int kNoDescriptor = -1;
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-/// The heartbeat's interval as the resolved job gives it.
+/// The heartbeat's interval as the resolved job gives it: short enough that a few may be late before the time-out.
 Duration heartbeat_interval(const nlohmann::json& config) {
   const auto heartbeat = config.find("heartbeat");
   if (heartbeat == config.end() || !heartbeat->is_object()) return kHeartbeatDefault;
-  const std::string text = heartbeat->value("interval", std::string());
-  const Duration interval = parse_duration(text).value_or(kHeartbeatDefault);
-  return interval > Duration::zero() ? interval : kHeartbeatDefault;
+  const auto given = [&heartbeat](const char* key) {
+    return parse_duration(heartbeat->value(key, std::string())).value_or(Duration::zero());
+  };
+  Duration interval = given("interval");
+  if (interval <= Duration::zero()) interval = kHeartbeatDefault;
+  const Duration longest = given("timeout") / kBeatsPerTimeout;
+  return longest > Duration::zero() ? std::min(interval, longest) : interval;
 }
 
 /// The agent is gone or talks nonsense: nothing that this process does can count any more.
@@ -51,6 +57,7 @@ Result<std::unique_ptr<LinkClient>> LinkClient::connect(const std::string& path,
   hello.pid = static_cast<int>(::getpid());
   hello.version = SGD_VERSION;
   if (Status sent = client->send(hello); !sent) return sent.error();
+  const StackSignalBlock no_stack_signal;  // The thread inherits it: stacks are the training thread's.
   client->thread_ = std::thread([raw = client.get()] { raw->run(); });
   return client;
 }
@@ -73,6 +80,7 @@ Result<ReceivedAssignment> LinkClient::next_assignment(Duration deadline) {
   abort_handler_ = nullptr;
   stop_ = false;
   stop_at_epoch_ = false;
+  stop_at_checkpoint_ = false;
   heartbeat_interval_ns_ = heartbeat_interval(taken.assignment.config).count();
   return taken;
 }
@@ -198,8 +206,8 @@ void LinkClient::handle(link::ToWorker&& message) {
   } else if (const auto* stop = std::get_if<link::Stop>(&message)) {
     stop_checkpoint_ = stop->checkpoint;
     stop_ = true;
-  } else if (std::holds_alternative<link::StopAtEpoch>(message)) {
-    stop_at_epoch_ = true;
+  } else if (const auto* leave = std::get_if<link::StopAtEpoch>(&message)) {
+    (leave->at_checkpoint ? stop_at_checkpoint_ : stop_at_epoch_) = true;
   } else {
     ++unknown_lines_;
   }
@@ -222,6 +230,8 @@ void LinkClient::send_heartbeat() {
   beat.epoch = progress_.epoch.load(std::memory_order_relaxed);
   beat.phase = name_of(progress_.phase.load(std::memory_order_relaxed));
   beat.loss = progress_.loss.load(std::memory_order_relaxed);
+  beat.samples = samples;
+  beat.waiting = progress_.waiting.load(std::memory_order_relaxed);
   beat.samples_per_s = static_cast<double>(samples - samples_at_beat_) / to_seconds(time - last_beat_);
   samples_at_beat_ = samples;
   last_beat_ = time;

@@ -65,6 +65,9 @@ class LinkClient {
   [[nodiscard]] bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool stop_wants_checkpoint() const { return stop_checkpoint_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool stop_at_epoch_requested() const { return stop_at_epoch_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool stop_at_checkpoint_requested() const {
+    return stop_at_checkpoint_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] Progress& progress() { return progress_; }
 
   /// Waits until the outbox is empty or `deadline` has passed, then ends the link thread; from here on a closed link
@@ -104,6 +107,7 @@ class LinkClient {
   std::atomic<bool> stop_{false};
   std::atomic<bool> stop_checkpoint_{true};
   std::atomic<bool> stop_at_epoch_{false};
+  std::atomic<bool> stop_at_checkpoint_{false};
   std::atomic<std::int64_t> heartbeat_interval_ns_;
   std::atomic<std::uint64_t> unknown_lines_{0};
   Progress progress_;

@@ -16,6 +16,7 @@ struct Progress {
   std::atomic<Phase> phase{Phase::kStarting};  ///< What the training thread does.
   std::atomic<double> loss{0};                 ///< Of this rank's last batch.
   std::atomic<std::int64_t> samples{0};        ///< This rank's samples so far; the link thread derives the rate.
+  std::atomic<bool> waiting{false};            ///< The training thread is inside a collective.
 };
 
 [[nodiscard]] constexpr const char* name_of(Progress::Phase phase) {

@@ -99,14 +99,9 @@ void CheckpointReader::read_tensors(FlatParameters& parameters, torch::nn::Modul
 }
 
 MetricsAccumulator CheckpointReader::record(int rank, int world_size) const {
-  MetricsAccumulator sums;
-  for (int from = rank; from < state_.world_size; from += world_size) {
-    MetricsAccumulator one;
-    if (Status imported = one.import_state(state_.records[static_cast<std::size_t>(from)]); !imported)
-      throw std::runtime_error(fmt::format("{}: record of rank {}: {}", path(kStateFile), from, imported.error().message));
-    sums.merge(one);
-  }
-  return sums;
+  Result<MetricsAccumulator> sums = record_of(state_, rank, world_size);
+  if (!sums) throw std::runtime_error(path(kStateFile) + ": " + sums.error().message);
+  return std::move(sums).value();
 }
 
 }  // namespace sgd::worker

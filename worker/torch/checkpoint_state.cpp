@@ -54,4 +54,15 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
   return state;
 }
 
+Result<MetricsAccumulator> record_of(const TrainingState& state, int rank, int world_size) {
+  MetricsAccumulator sums;
+  for (int from = rank; from < state.world_size; from += world_size) {
+    MetricsAccumulator one;
+    if (Status imported = one.import_state(state.records[static_cast<std::size_t>(from)]); !imported)
+      return Error{"record of rank " + std::to_string(from) + ": " + imported.error().message};
+    sums.merge(one);
+  }
+  return sums;
+}
+
 }  // namespace sgd::worker

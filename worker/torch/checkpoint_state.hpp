@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/result.hpp"
+#include "worker/core/metrics.hpp"
 
 namespace sgd::worker {
 
@@ -22,6 +23,8 @@ struct Position {
   int epoch = 1;                ///< From 1; one more than the job's epochs when the run is done.
   std::string phase = "train";  ///< "train" or "validate".
   std::int64_t consumed = 0;    ///< Leading entries of the phase's padded order that completed batches used.
+
+  bool operator==(const Position&) const = default;
 };
 
 struct TrainingState {
@@ -39,5 +42,9 @@ struct TrainingState {
 [[nodiscard]] nlohmann::json to_json(const TrainingState& state);
 /// Errors name the field.
 [[nodiscard]] Result<TrainingState> parse_training_state(const nlohmann::json& json);
+
+/// Metric sums of the phase in work for one rank of a group of `world_size`. With another size than the state's,
+/// the records are dealt out: each is counted by one rank. Errors name the record.
+[[nodiscard]] Result<MetricsAccumulator> record_of(const TrainingState& state, int rank, int world_size);
 
 }  // namespace sgd::worker

@@ -15,6 +15,7 @@
 #include "common/checkpoint/crc32c.hpp"
 #include "common/checkpoint/manifest.hpp"
 #include "worker/core/write_all.hpp"
+#include "worker/link/stack_signal.hpp"
 #include "worker/link/unique_fd.hpp"
 
 namespace sgd::worker {
@@ -46,7 +47,10 @@ std::span<const std::byte> slice(std::span<const float> flat, const ParameterPla
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(CheckpointTarget target, Saved saved)
-    : target_(std::move(target)), saved_(std::move(saved)), thread_([this] { run(); }) {}
+    : target_(std::move(target)), saved_(std::move(saved)) {
+  const StackSignalBlock no_stack_signal;
+  thread_ = std::thread([this] { run(); });
+}
 
 CheckpointWriter::~CheckpointWriter() {
   {
@@ -66,6 +70,19 @@ Status CheckpointWriter::wait(Duration deadline) {
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, deadline, [this] { return !busy_; })) return {};
   return Error{"the checkpoint writer has not finished within " + format_duration(deadline)};
+}
+
+bool CheckpointWriter::last_is_on_disk() const {
+  const std::lock_guard lock(mutex_);
+  return last_on_disk_;
+}
+
+void CheckpointWriter::prepare(std::size_t optimizer_buffers) {
+  const std::lock_guard lock(mutex_);
+  SGD_ASSERT(!busy_);
+  prepare_floats_ = target_.floats * (1 + optimizer_buffers);
+  busy_ = true;
+  changed_.notify_all();
 }
 
 void CheckpointWriter::save(const TrainingState& state, std::span<const float> parameters,
@@ -101,15 +118,23 @@ void CheckpointWriter::run() {
   for (;;) {
     changed_.wait(lock, [this] { return busy_ || ending_; });
     if (!busy_) return;
+    const std::size_t prepare_floats = std::exchange(prepare_floats_, 0);
     lock.unlock();
-    write_job();
+    bool on_disk = false;
+    if (prepare_floats != 0) {
+      staging_ = AlignedFloats(prepare_floats);
+      staging_.populate();
+    } else {
+      on_disk = write_job();
+    }
     lock.lock();
+    if (prepare_floats == 0) last_on_disk_ = on_disk;
     busy_ = false;
     changed_.notify_all();
   }
 }
 
-void CheckpointWriter::write_job() {
+bool CheckpointWriter::write_job() {
   const std::string name = checkpoint::directory_name(job_.step, target_.generation);
   const std::string root = target_.run_dir + "/" + checkpoint::kDirectory;
   const std::string part = root + "/." + name + ".part";
@@ -122,7 +147,7 @@ void CheckpointWriter::write_job() {
     std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
                  static_cast<long long>(job_.step), published.error().message.c_str());
     fs::remove_all(part, ignored);
-    return;
+    return false;
   }
   link::CheckpointSaved saved;
   saved.path = std::string(checkpoint::kDirectory) + "/" + name;
@@ -133,6 +158,7 @@ void CheckpointWriter::write_job() {
   saved.write_s = to_seconds(now() - job_.copied);
   saved_(saved);
   remove_old();
+  return true;
 }
 
 Result<std::int64_t> CheckpointWriter::write_files(const std::string& dir) {

@@ -46,9 +46,15 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  /// Has the thread make the staging buffer for checkpoints with this many optimizer buffers, all its pages there,
+  /// so that the first save is as short as every other. Busy until then.
+  void prepare(std::size_t optimizer_buffers);
+
   [[nodiscard]] bool busy() const;
   /// Waits until nothing is being written.
   [[nodiscard]] Status wait(Duration deadline);
+  /// Whether the last save that has ended is on disk. False before the first.
+  [[nodiscard]] bool last_is_on_disk() const;
 
   /// Must not be busy. `began` is when training was held for this checkpoint.
   void save(const TrainingState& state, std::span<const float> parameters,
@@ -69,7 +75,7 @@ class CheckpointWriter {
   };
 
   void run();
-  void write_job();
+  [[nodiscard]] bool write_job();
   [[nodiscard]] Result<std::int64_t> write_files(const std::string& dir);
   [[nodiscard]] Status publish(const std::string& part, const std::string& name);
   void remove_old();
@@ -85,6 +91,8 @@ class CheckpointWriter {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool busy_ = false;       // The thread owns job_ and staging_.
+  std::size_t prepare_floats_ = 0;  // The staging buffer to make; 0: none.
+  bool last_on_disk_ = false;
   bool ending_ = false;
   std::thread thread_;
 };

@@ -76,7 +76,7 @@ void adopt_keeper(pid_t middle_pid, pid_t keeper_pid) {
 
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  ignore_write_signals();
+  ignore_signals();
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,9 +18,11 @@
 #include "common/exit_codes.hpp"
 #include "common/job/load.hpp"
 #include "worker/collective/factory.hpp"
+#include "worker/collective/watched_collective.hpp"
 #include "worker/link/client.hpp"
 #include "worker/torch/error_report.hpp"
 #include "worker/torch/errors.hpp"
+#include "worker/torch/stack_trace.hpp"
 #include "worker/torch/trainer.hpp"
 
 namespace sgd::worker {
@@ -77,13 +80,16 @@ std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignmen
   setup.exchange = [&link, deadline](const std::string& key, const std::string& value) {
     return exchange_text(link, key, value, deadline);
   };
-  std::unique_ptr<Collective> collective = make_collective(setup);
+  std::unique_ptr<Collective> collective =
+      std::make_unique<WatchedCollective>(make_collective(setup), link.progress());
   link.on_abort([raw = collective.get()] { raw->abort(); });
   return collective;
 }
 
 /// One assignment from group to last barrier; everything it made is gone when it returns.
-int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded& preloaded) {
+int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded& preloaded, TimePoint assigned) {
+  const StackTracing stack_tracing(received.assignment.run_dir, received.assignment.generation,
+                                   received.assignment.rank, link.progress());
   const job::JobSpec job = job_of(received.assignment);
   at::set_num_threads(std::max(received.assignment.cpus, 1));
   const bool same_data = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
@@ -93,7 +99,8 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   const TrainerSetup setup{job, received.assignment, link, *dataset, training_operator,
                            [&link, &received, &job](std::size_t gradient_count) {
                              return form_group(link, received, job, gradient_count);
-                           }};
+                           },
+                           received.memory_checkpoint.get(), assigned};
   Trainer trainer(setup);
   return trainer.run() == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
 }
@@ -111,9 +118,10 @@ int connect_and_train(const Preloaded& preloaded, const char* path, const char* 
   try {
     Result<ReceivedAssignment> received = link->next_assignment(kAssignmentDeadline);
     if (!received) throw EnvironmentError(received.error().message);
+    const TimePoint assigned = std::chrono::steady_clock::now();
     target.run_dir = received.value().assignment.run_dir;
     target.rank = received.value().assignment.rank;
-    code = train(*link, received.value(), preloaded);
+    code = train(*link, received.value(), preloaded, assigned);
   } catch (...) {
     const Failure failure = describe(std::current_exception());
     report(failure, target);
@@ -125,7 +133,8 @@ int connect_and_train(const Preloaded& preloaded, const char* path, const char* 
 
 }  // namespace
 
-void ignore_write_signals() {
+void ignore_signals() {
+  ignore_stack_signal();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
@@ -137,7 +146,7 @@ void prepare_process() {
   ::mallopt(M_MMAP_THRESHOLD, kNeverMapBelow);
   ::mallopt(M_TRIM_THRESHOLD, kNeverMapBelow);
   ::mallopt(M_TOP_PAD, 64 << 20);
-  ignore_write_signals();
+  ignore_signals();
 }
 
 int run_rank(const Preloaded& preloaded) {

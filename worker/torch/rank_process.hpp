@@ -20,8 +20,9 @@ struct Preloaded {
 /// Takes an assignment, trains, and returns one of worker_exit. Reports its own errors.
 [[nodiscard]] int run_rank(const Preloaded& preloaded);
 
-/// A closed link, a closed pipe, a file over its limit: each is an error code of the write, not a death.
-void ignore_write_signals();
+/// A closed link, a closed pipe, a file over its limit: each is an error code of the write, not a death. A request
+/// for a stack is nothing before training.
+void ignore_signals();
 
 /// Settings of the process that must come before the first tensor: see the definition.
 void prepare_process();

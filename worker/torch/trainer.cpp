@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "worker/torch/checkpoint_reader.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/module_buffers.hpp"
+#include "worker/torch/restorer.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -42,6 +42,8 @@ Trainer::Trainer(const TrainerSetup& setup)
   }
 }
 
+int Trainer::memory_fd() const { return setup_.job.checkpoint.memory ? setup_.memory_fd : -1; }
+
 Trainer::~Trainer() { setup_.link.on_abort(nullptr); }
 
 std::shared_ptr<Model> Trainer::make_model() const {
@@ -59,8 +61,7 @@ Outcome Trainer::run() {
     if (after == After::kGoOn) after = end_epoch();
   }
   const bool done = after == After::kGoOn;
-  const bool keeps_checkpoints = setup_.job.checkpoint.every != job::CheckpointPolicy::Every::kNever;
-  if (done && keeps_checkpoints) save();
+  if (done && saves_by_itself()) save(kDisk);
   if (writer_) {
     setup_.link.progress().phase = Progress::Phase::kSaving;
     if (Status written = writer_->wait(setup_.job.heartbeat.stall_timeout); !written)
@@ -74,33 +75,42 @@ Outcome Trainer::run() {
 
 void Trainer::restore() {
   Model& model = *setup_.training_operator.model();
-  const std::string from = setup_.assignment.resume_from.empty() ? "" : setup_.assignment.resume_from.front();
-  if (!from.empty()) {
-    CheckpointReader reader(from);
-    const TrainingState state = reader.state();
-    reader.read_tensors(*parameters_, model, stepper_->optimizer(), training_.optimizer.type);
+  Restored restored = Restorer({setup_.assignment, setup_.link, *collective_, *parameters_, model,
+                                stepper_->optimizer(), training_.optimizer.type, memory_fd()})
+                          .run();
+  if (restored.state) {
+    const TrainingState& state = *restored.state;
     stepper_->set_steps(state.step);
     stepper_->optimizer().set_steps(state.optimizer_steps);
     position_ = state.position;
-    metrics_ = reader.record(world_rank(), world_size());
+    Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
+    if (!sums) throw std::runtime_error(sums.error().message);
+    metrics_ = std::move(sums).value();
     setup_.training_operator.load_state(state.user);
   }
-  collective_->broadcast(std::as_writable_bytes(parameters_->values()), 0);
-  for (const ModuleBuffer& buffer : module_buffers(model)) collective_->broadcast(buffer.bytes, 0);
-  saved_step_ = stepper_->steps();  // The state before the first epoch, or the one just read, counts as saved.
-  saved_position_ = position_;
-  // A rank that is ready has proof that the others are, too.
-  collective_->barrier();
-  announce_ready(from.empty() ? "fresh" : "disk");
+  if (memory_fd() >= 0 && setup_.assignment.local_rank == 0) {
+    memory_ = MemorySaver::make(memory_fd(), setup_.assignment.generation, parts().layout, std::move(restored.region));
+    if (memory_ && restored.slot) memory_->adopt(*restored.slot);
+    if (memory_) memory_->set_live_step(stepper_->steps());
+  }
+  // The state before the first epoch, or the one just read from disk, counts as saved; one from memory does not.
+  if (restored.source != RestoreSource::kMemory) {
+    saved_step_ = stepper_->steps();
+    saved_position_ = position_;
+  }
+  announce_ready(restored);
 }
 
-void Trainer::announce_ready(const char* source) {
+void Trainer::announce_ready(const Restored& restored) {
   setup_.link.progress().step = stepper_->steps();
   setup_.link.progress().epoch = position_.epoch;
   link::Ready ready;
   ready.step = stepper_->steps();
   ready.epoch = position_.epoch;
-  ready.source = source;
+  ready.source = name_of(restored.source);
+  ready.path = restored.path;
+  ready.restore_s = to_seconds(now() - setup_.assigned);
+  ready.redone = restored.redone;
   send(ready);
 }
 
@@ -154,20 +164,30 @@ Trainer::After Trainer::validate_phase() {
 Trainer::After Trainer::end_epoch() {
   stepper_->set_epochs_completed(position_.epoch - 1);
   compare_weights();
-  const bool more = position_.epoch <= training_.epochs;
-  const bool leave = leave_at_epoch_ && more;
-  if (setup_.job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch || leave) save();
-  return leave ? After::kStop : After::kGoOn;
+  std::uint32_t agreed = collective_->agree(control_word());
+  if (position_.epoch > training_.epochs) return After::kGoOn;
+  if (setup_.job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch) agreed |= control::kCheckpoint;
+  // Without checkpoints of its own a run has no other place to leave at.
+  const bool leave = leave_at_epoch_ || (leave_at_checkpoint_ && !saves_by_itself());
+  return act_on(agreed, leave) ? After::kGoOn : After::kStop;
 }
 
 void Trainer::step(const at::Tensor& loss) {
   agreed_ |= stepper_->step(loss, control_word());
   agreed_this_batch_ = true;
+  if (memory_) memory_->set_live_step(stepper_->steps());
   if (first_step_sent_) return;
   first_step_sent_ = true;
   link::FirstStep first;
   first.step = stepper_->steps();
   send(first);
+  // Both take their memory behind training; before the first step they would only delay it.
+  if (writer_ && saves_by_itself()) writer_->prepare(stepper_->optimizer().buffers().size());
+  if (memory_) memory_->start();
+}
+
+bool Trainer::saves_by_itself() const {
+  return setup_.job.checkpoint.every != job::CheckpointPolicy::Every::kNever;
 }
 
 std::uint32_t Trainer::control_word() const {
@@ -175,10 +195,14 @@ std::uint32_t Trainer::control_word() const {
   if (setup_.link.stop_requested())
     word |= control::kStop | (setup_.link.stop_wants_checkpoint() ? control::kCheckpoint : 0);
   if (setup_.link.stop_at_epoch_requested()) word |= control::kStopAtEpoch;
+  if (setup_.link.stop_at_checkpoint_requested()) word |= control::kStopAtCheckpoint;
+  if (world_rank() != 0) return word;
+  const TimePoint time = now();
   const job::CheckpointPolicy& policy = setup_.job.checkpoint;
-  if (writer_ && policy.every == job::CheckpointPolicy::Every::kSeconds &&
-      now() - last_save_ >= from_seconds(policy.seconds) && !writer_->busy())
+  if (policy.every == job::CheckpointPolicy::Every::kSeconds && time - last_save_ >= from_seconds(policy.seconds) &&
+      !writer_->busy())
     word |= control::kCheckpoint;
+  if (memory_ && memory_->due(time)) word |= control::kMemory;
   return word;
 }
 
@@ -189,21 +213,32 @@ bool Trainer::steps_due() const {
 
 bool Trainer::after_training_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
   if (!std::exchange(agreed_this_batch_, false)) agreed_ |= collective_->agree(control_word());
-  const std::uint32_t agreed = std::exchange(agreed_, 0);
+  std::uint32_t agreed = std::exchange(agreed_, 0);
   position_.consumed = stream.consumed();
   publish(metrics);
-  if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
-  if ((agreed & control::kCheckpoint) != 0 || steps_due()) save();
-  return (agreed & control::kStop) == 0;
+  if (steps_due()) agreed |= control::kCheckpoint;
+  return act_on(agreed, false);
 }
 
 bool Trainer::after_validation_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
   const std::uint32_t agreed = collective_->agree(control_word());
   position_.consumed = stream.consumed();
   publish(metrics);
+  return act_on(agreed, false);
+}
+
+bool Trainer::act_on(std::uint32_t agreed, bool leave) {
   if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
-  if ((agreed & control::kCheckpoint) != 0) save();
-  return (agreed & control::kStop) == 0;
+  if ((agreed & control::kStopAtCheckpoint) != 0) leave_at_checkpoint_ = true;
+  const bool stop = (agreed & control::kStop) != 0;
+  const bool checkpoint = leave || (agreed & control::kCheckpoint) != 0;
+  leave = leave || (leave_at_checkpoint_ && checkpoint);
+  unsigned targets = checkpoint ? kDisk : 0u;
+  // The next generation finds what was left behind in memory, without reading the disk.
+  if ((agreed & control::kMemory) != 0 || (checkpoint && (leave || stop))) targets |= kMemory;
+  if (targets != 0) save(targets);
+  if (stop) return false;
+  return !(leave && on_disk());
 }
 
 void Trainer::publish(const BatchMetrics& metrics) {
@@ -241,26 +276,56 @@ void Trainer::compare_weights() {
                                          position_.epoch - 1, different));
 }
 
-void Trainer::save() {
-  const bool already = saved_step_ == stepper_->steps() && saved_position_.epoch == position_.epoch &&
-                       saved_position_.phase == position_.phase && saved_position_.consumed == position_.consumed;
-  if (already) return;
+void Trainer::save(unsigned targets) {
+  const bool already = saved_step_ == stepper_->steps() && saved_position_ == position_;
+  if (already) targets &= ~kDisk;
+  if (targets == 0) return;
   const TimePoint began = now();
   const Progress::Phase phase = setup_.link.progress().phase.exchange(Progress::Phase::kSaving);
-  std::vector<std::string> records = collective_->all_gather(metrics_.export_state().dump());
-  if (writer_) {
-    if (Status free = writer_->wait(setup_.job.heartbeat.stall_timeout); !free)
-      throw EnvironmentError(free.error().message);
-    writer_->save(state(std::move(records)), parameters_->values(), stepper_->optimizer().buffers(),
-                  module_buffers(*setup_.training_operator.model()), began);
+  nlohmann::json own;
+  own["sums"] = metrics_.export_state();
+  if (world_rank() == 0) own["user"] = setup_.training_operator.state();
+  const std::vector<std::string> told = collective_->all_gather(own.dump());
+  const bool writes = writer_ && (targets & kDisk) != 0;
+  const bool copies = memory_ && (targets & kMemory) != 0;
+  if (writes || copies) {
+    const TrainingState current = state(told);
+    if (copies) memory_->commit(point(), to_json(current).dump(), parts(), began);
+    if (writes) {
+      if (Status free = writer_->wait(setup_.job.heartbeat.stall_timeout); !free)
+        throw EnvironmentError(free.error().message);
+      writer_->save(current, parameters_->values(), stepper_->optimizer().buffers(),
+                    module_buffers(*setup_.training_operator.model()), began);
+    }
   }
-  saved_step_ = stepper_->steps();
-  saved_position_ = position_;
-  last_save_ = now();
+  if ((targets & kDisk) != 0) {
+    saved_step_ = stepper_->steps();
+    saved_position_ = position_;
+    last_save_ = now();
+  }
   setup_.link.progress().phase = phase;
 }
 
-TrainingState Trainer::state(std::vector<std::string> records) const {
+bool Trainer::on_disk() {
+  std::uint32_t failed = 0;
+  if (writer_) {
+    if (Status written = writer_->wait(setup_.job.heartbeat.stall_timeout); !written)
+      throw EnvironmentError(written.error().message);
+    if (!writer_->last_is_on_disk()) failed = control::kCheckpoint;
+  }
+  return collective_->agree(failed) == 0;
+}
+
+MemoryPoint Trainer::point() const {
+  return {stepper_->steps(), position_.epoch, position_.phase == "validate", position_.consumed};
+}
+
+StateParts Trainer::parts() {
+  return state_parts(parameters_->values(), parameters_->places(), training_.optimizer.type,
+                     stepper_->optimizer().buffers(), module_buffers(*setup_.training_operator.model()));
+}
+
+TrainingState Trainer::state(const std::vector<std::string>& told) const {
   TrainingState state;
   state.position = position_;
   state.step = stepper_->steps();
@@ -269,8 +334,11 @@ TrainingState Trainer::state(std::vector<std::string> records) const {
   state.scheduler_count = stepper_->scheduler_count();
   state.optimizer = training_.optimizer.type;
   state.optimizer_steps = stepper_->optimizer().steps();
-  for (const std::string& record : records) state.records.push_back(nlohmann::json::parse(record));
-  state.user = setup_.training_operator.state();
+  for (const std::string& one : told) {
+    nlohmann::json json = nlohmann::json::parse(one);
+    state.records.push_back(std::move(json["sums"]));
+    if (json.contains("user")) state.user = std::move(json["user"]);
+  }
   return state;
 }
 

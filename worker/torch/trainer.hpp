@@ -3,8 +3,9 @@
 // the checkpoint left off, reports, saves, and the agreed ways to end early.
 //
 //   restore -> ready -> [ train phase -> report -> validate phase -> report -> weights equal? -> save ]* -> barrier
+//                               └ copies in memory after batches, as often as they cost little
 //
-// Ranks never act alone: a stop, a save by time or a NaN is a bit of the control word, and every
+// Ranks never act alone: a stop, a save by time, a copy or a NaN is a bit of the control word, and every
 // rank acts on it after the same batch. Destroying the object tears the group down, so that the
 // process can build another one for its next assignment.
 
@@ -22,7 +23,10 @@
 #include "worker/torch/checkpoint_writer.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/memory_saver.hpp"
 #include "worker/torch/phase_stream.hpp"
+#include "worker/torch/restorer.hpp"
+#include "worker/torch/state_parts.hpp"
 #include "worker/torch/stepper.hpp"
 
 namespace sgd::worker {
@@ -41,6 +45,8 @@ struct TrainerSetup {
   TrainingOperator& training_operator;
   /// Forms the group once the number of parameters is known.
   std::function<std::unique_ptr<Collective>(std::size_t gradient_count)> form_group;
+  int memory_fd = -1;   ///< The node's memory checkpoint; -1: there is none.
+  TimePoint assigned;   ///< When the assignment came.
 };
 
 class Trainer final : public OperatorHost {
@@ -59,9 +65,11 @@ class Trainer final : public OperatorHost {
 
  private:
   enum class After { kGoOn, kStop };
+  /// Where a save goes; bits.
+  enum Target : unsigned { kDisk = 1, kMemory = 2 };
 
   void restore();
-  void announce_ready(const char* source);
+  void announce_ready(const Restored& restored);
   After train_phase();
   After validate_phase();
   After end_epoch();
@@ -73,9 +81,17 @@ class Trainer final : public OperatorHost {
   [[nodiscard]] std::uint32_t control_word() const;
   [[nodiscard]] std::int64_t batch_size() const;
 
-  void save();
+  /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
+  bool act_on(std::uint32_t agreed, bool leave);
+  void save(unsigned targets);
+  /// Waits for the write of the last save; whether it is on disk, as all ranks agree.
+  bool on_disk();
+  [[nodiscard]] bool saves_by_itself() const;
   [[nodiscard]] bool steps_due() const;
-  [[nodiscard]] TrainingState state(std::vector<std::string> records) const;
+  [[nodiscard]] TrainingState state(const std::vector<std::string>& told) const;
+  [[nodiscard]] MemoryPoint point() const;
+  [[nodiscard]] StateParts parts();
+  [[nodiscard]] int memory_fd() const;
   void send(const link::FromWorker& message);
 
   TrainerSetup setup_;
@@ -86,12 +102,14 @@ class Trainer final : public OperatorHost {
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<CheckpointWriter> writer_;  // On rank 0 only.
+  std::unique_ptr<MemorySaver> memory_;       // On local rank 0, where there are memory checkpoints.
 
   Position position_;
   MetricsAccumulator metrics_;      // Of the phase in work.
   std::uint32_t agreed_ = 0;        // Bits seen since the last batch was added.
   bool agreed_this_batch_ = false;  // The batch had a collective with a control word.
   bool leave_at_epoch_ = false;     // kStopAtEpoch was agreed.
+  bool leave_at_checkpoint_ = false;  // kStopAtCheckpoint was agreed.
   bool first_step_sent_ = false;
   std::int64_t saved_step_ = -1;    // Step and place of the last save, so that none is made twice.
   Position saved_position_;

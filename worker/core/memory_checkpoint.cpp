@@ -1,0 +1,293 @@
+#include "worker/core/memory_checkpoint.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "common/base/assert.hpp"
+#include "common/checkpoint/crc32c.hpp"
+
+namespace sgd::worker {
+
+struct MemoryRegionHeader {
+  std::atomic<std::uint64_t> magic;  // Written last.
+  std::uint64_t format;
+  std::uint64_t slot_bytes;
+  std::uint64_t layout_digest;
+  std::uint64_t layout_parts;
+  alignas(64) std::atomic<std::int64_t> live_step;
+};
+
+struct MemorySlotHeader {
+  std::atomic<std::uint64_t> stamp;  // Generation in the upper half, sequence in the lower; 0: empty.
+  std::int64_t step;
+  std::int64_t consumed;
+  std::int32_t epoch;
+  std::uint32_t validating;
+  std::uint64_t text_bytes;
+  std::uint64_t part_bytes;
+  std::uint32_t data_crc;            // Of the text, then the parts.
+  std::uint32_t header_crc;          // Of the fields above but the stamp, which changes alone.
+};
+
+namespace {
+
+constexpr std::uint64_t kMagic = 0x6d656d31'73676430ull;
+constexpr std::uint64_t kFormat = 1;
+constexpr std::int64_t kNeverLive = -1;
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kPartAlignment = 64;
+constexpr std::size_t kPieceBytes = std::size_t{128} << 10;     // Summed while it is in the cache, then copied.
+constexpr std::size_t kPopulateBytes = std::size_t{8} << 20;    // Between two looks at the cancel flag.
+constexpr int kSlots = 2;
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "A stamp is one store.");
+static_assert(sizeof(MemoryRegionHeader) <= kPageBytes && sizeof(MemorySlotHeader) <= kPageBytes);
+
+std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::size_t slot_bytes_of(const MemoryLayout& layout) {
+  std::size_t bytes = kPageBytes + MemoryCheckpoint::kTextBytesMax;
+  for (const std::size_t part : layout.part_bytes) {
+    SGD_ASSERT(part < std::numeric_limits<std::size_t>::max() / 8 - bytes);
+    bytes += rounded(part, kPartAlignment);
+  }
+  return rounded(bytes, kPageBytes);
+}
+
+std::size_t region_bytes_of(const MemoryLayout& layout) { return kPageBytes + kSlots * slot_bytes_of(layout); }
+
+std::uint64_t sizes_digest(const MemoryLayout& layout) {
+  const auto bytes = std::as_bytes(std::span(layout.part_bytes));
+  return (std::uint64_t{checkpoint::crc32c(0, bytes)} << 32) | layout.part_bytes.size();
+}
+
+std::uint32_t header_crc_of(const MemorySlotHeader& header) {
+  const auto* begin = reinterpret_cast<const std::byte*>(&header.step);
+  const auto* end = reinterpret_cast<const std::byte*>(&header.header_crc);
+  return checkpoint::crc32c(0, {begin, end});
+}
+
+std::uint64_t stamp_of(Generation generation, std::uint32_t sequence) {
+  SGD_ASSERT(generation <= std::numeric_limits<std::uint32_t>::max());
+  return generation << 32 | sequence;
+}
+
+/// Copies, and returns the sum of what `crc` was the sum of, followed by these bytes: one pass over memory.
+std::uint32_t copy_and_sum(std::byte* to, std::span<const std::byte> from, std::uint32_t crc) {
+  while (!from.empty()) {
+    const auto piece = from.first(std::min(from.size(), kPieceBytes));
+    crc = checkpoint::crc32c(crc, piece);
+    std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+    from = from.subspan(piece.size());
+  }
+  return crc;
+}
+
+Result<std::byte*> map_region(int fd, std::size_t bytes) {
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED) return system_error("cannot map the memory checkpoint");
+  return static_cast<std::byte*>(address);
+}
+
+/// Without MADV_POPULATE_WRITE (Linux before 5.14): one write a page that changes nothing.
+void touch(std::byte* begin, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += kPageBytes) {
+    auto* word = reinterpret_cast<std::uint32_t*>(begin + at);
+    (void)__atomic_fetch_or(word, 0u, __ATOMIC_RELAXED);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::attach(int fd, const MemoryLayout& layout) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return system_error("memory checkpoint");
+  const std::size_t bytes = region_bytes_of(layout);
+  if (static_cast<std::size_t>(info.st_size) != bytes) return std::unique_ptr<MemoryCheckpoint>();
+  Result<std::byte*> base = map_region(fd, bytes);
+  if (!base) return base.error();
+  std::unique_ptr<MemoryCheckpoint> region(new MemoryCheckpoint(base.value(), layout));
+  const MemoryRegionHeader& header = region->header();
+  const bool same = header.magic.load(std::memory_order_acquire) == kMagic && header.format == kFormat &&
+                    header.slot_bytes == slot_bytes_of(layout) && header.layout_digest == layout.digest &&
+                    header.layout_parts == sizes_digest(layout);
+  if (!same) region.reset();
+  return region;
+}
+
+Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::create(int fd, const MemoryLayout& layout) {
+  const std::size_t bytes = region_bytes_of(layout);
+  // Through zero, so that no stamp of another layout is left anywhere.
+  if (::ftruncate(fd, 0) != 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return system_error(fmt::format("cannot give the memory checkpoint {} bytes", bytes));
+  Result<std::byte*> base = map_region(fd, bytes);
+  if (!base) return base.error();
+  std::unique_ptr<MemoryCheckpoint> region(new MemoryCheckpoint(base.value(), layout));
+  MemoryRegionHeader& header = region->header();
+  header.format = kFormat;
+  header.slot_bytes = slot_bytes_of(layout);
+  header.layout_digest = layout.digest;
+  header.layout_parts = sizes_digest(layout);
+  header.live_step.store(kNeverLive);
+  header.magic.store(kMagic, std::memory_order_release);
+  return region;
+}
+
+MemoryCheckpoint::MemoryCheckpoint(std::byte* base, MemoryLayout layout)
+    : base_(base), layout_(std::move(layout)), bytes_(region_bytes_of(layout_)) {}
+
+MemoryCheckpoint::~MemoryCheckpoint() { ::munmap(base_, bytes_); }
+
+MemoryRegionHeader& MemoryCheckpoint::header() const { return *reinterpret_cast<MemoryRegionHeader*>(base_); }
+
+MemorySlotHeader& MemoryCheckpoint::slot_header(int index) const {
+  SGD_ASSERT(index >= 0 && index < kSlots);
+  const std::size_t offset = kPageBytes + static_cast<std::size_t>(index) * slot_bytes_of(layout_);
+  return *reinterpret_cast<MemorySlotHeader*>(base_ + offset);
+}
+
+std::byte* MemoryCheckpoint::text_begin(int index) const {
+  return reinterpret_cast<std::byte*>(&slot_header(index)) + kPageBytes;
+}
+
+std::byte* MemoryCheckpoint::parts_begin(int index) const { return text_begin(index) + kTextBytesMax; }
+
+std::size_t MemoryCheckpoint::part_bytes() const {
+  std::size_t bytes = 0;
+  for (const std::size_t part : layout_.part_bytes) bytes += part;
+  return bytes;
+}
+
+std::optional<std::string> MemoryCheckpoint::damage_of(int index) const {
+  const MemorySlotHeader& slot = slot_header(index);
+  if (slot.header_crc != header_crc_of(slot) || slot.text_bytes > kTextBytesMax || slot.part_bytes != part_bytes())
+    return "its header is damaged";
+  std::uint32_t crc = checkpoint::crc32c(0, {text_begin(index), slot.text_bytes});
+  const std::byte* at = parts_begin(index);
+  for (const std::size_t bytes : layout_.part_bytes) {
+    crc = checkpoint::crc32c(crc, {at, bytes});
+    at += rounded(bytes, kPartAlignment);
+  }
+  if (crc == slot.data_crc) return std::nullopt;
+  return fmt::format("its CRC-32C is {:08x}, its header says {:08x}", crc, slot.data_crc);
+}
+
+std::optional<MemorySlot> MemoryCheckpoint::slot(int index) const {
+  const MemorySlotHeader& slot = slot_header(index);
+  const std::uint64_t stamp = slot.stamp.load(std::memory_order_acquire);
+  if (stamp == 0) return std::nullopt;
+  MemorySlot found;
+  found.index = index;
+  found.generation = stamp >> 32;
+  found.sequence = static_cast<std::uint32_t>(stamp);
+  found.point = {slot.step, slot.epoch, slot.validating != 0, slot.consumed};
+  return found;
+}
+
+std::optional<MemorySlot> MemoryCheckpoint::newest_whole(std::vector<std::string>& damage) {
+  const bool second_first = slot_header(1).stamp.load() > slot_header(0).stamp.load();
+  for (const int index : {second_first ? 1 : 0, second_first ? 0 : 1}) {
+    const std::optional<MemorySlot> found = slot(index);
+    if (!found) continue;
+    const std::optional<std::string> reason = damage_of(index);
+    if (!reason) return found;
+    damage.push_back(fmt::format("the memory checkpoint of generation {}, sequence {} is damaged: {}",
+                                 found->generation, found->sequence, *reason));
+    slot_header(index).stamp.store(0);
+  }
+  return std::nullopt;
+}
+
+std::string_view MemoryCheckpoint::text(int index) const {
+  const std::size_t bytes = std::min<std::size_t>(slot_header(index).text_bytes, kTextBytesMax);
+  return {reinterpret_cast<const char*>(text_begin(index)), bytes};
+}
+
+void MemoryCheckpoint::read(int index, std::span<const std::span<std::byte>> parts) const {
+  SGD_ASSERT(parts.size() == layout_.part_bytes.size());
+  const std::byte* at = parts_begin(index);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    SGD_ASSERT(parts[i].size() == layout_.part_bytes[i]);
+    if (!parts[i].empty()) std::memcpy(parts[i].data(), at, parts[i].size());
+    at += rounded(parts[i].size(), kPartAlignment);
+  }
+}
+
+Status MemoryCheckpoint::commit(Generation generation, const MemoryPoint& point, std::string_view text,
+                                std::span<const std::span<const std::byte>> parts) {
+  const auto fits = [](std::span<const std::byte> part, std::size_t bytes) { return part.size() == bytes; };
+  if (!std::equal(parts.begin(), parts.end(), layout_.part_bytes.begin(), layout_.part_bytes.end(), fits))
+    return Error{"the model's buffers have changed their sizes"};
+  if (text.size() > kTextBytesMax)
+    return Error{fmt::format("the state beside the tensors has {} bytes, a memory checkpoint takes {}", text.size(),
+                             kTextBytesMax)};
+  const std::uint64_t stamps[kSlots] = {slot_header(0).stamp.load(), slot_header(1).stamp.load()};
+  const int index = stamps[1] < stamps[0] ? 1 : 0;
+  const auto sequence =
+      std::max(static_cast<std::uint32_t>(stamps[0]), static_cast<std::uint32_t>(stamps[1])) + 1;
+  MemorySlotHeader& slot = slot_header(index);
+  slot.stamp.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // Nothing below is written before the stamp is gone.
+  std::uint32_t crc = copy_and_sum(text_begin(index), std::as_bytes(std::span(text)), 0);
+  std::byte* at = parts_begin(index);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    crc = copy_and_sum(at, parts[i], crc);
+    at += rounded(parts[i].size(), kPartAlignment);
+  }
+  slot.step = point.step;
+  slot.consumed = point.consumed;
+  slot.epoch = point.epoch;
+  slot.validating = point.validating ? 1 : 0;
+  slot.text_bytes = text.size();
+  slot.part_bytes = part_bytes();
+  slot.data_crc = crc;
+  slot.header_crc = header_crc_of(slot);
+  slot.stamp.store(stamp_of(generation, sequence), std::memory_order_release);
+  return {};
+}
+
+void MemoryCheckpoint::restamp(int index, Generation generation) {
+  std::atomic<std::uint64_t>& stamp = slot_header(index).stamp;
+  SGD_ASSERT(stamp.load() != 0);
+  stamp.store(stamp_of(generation, static_cast<std::uint32_t>(stamp.load())), std::memory_order_release);
+}
+
+Status MemoryCheckpoint::populate(int fd, const std::atomic<bool>& cancelled) {
+  for (std::size_t at = 0; at < bytes_ && !cancelled.load(); at += kPopulateBytes) {
+    const std::size_t bytes = std::min(kPopulateBytes, bytes_ - at);
+    // Reserving comes first: a page that cannot be had is an error here, and a SIGBUS at a write.
+    int reserved = 0;
+    do {
+      reserved = ::fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(bytes));
+    } while (reserved != 0 && errno == EINTR);
+    if (reserved != 0) return system_error(fmt::format("cannot reserve {} bytes of memory", bytes_));
+    while (::madvise(base_ + at, bytes, MADV_POPULATE_WRITE) != 0) {
+      if (errno == EINTR || errno == EAGAIN) continue;
+      touch(base_ + at, bytes);
+      break;
+    }
+  }
+  return {};
+}
+
+std::optional<std::int64_t> MemoryCheckpoint::live_step() const {
+  const std::int64_t step = header().live_step.load(std::memory_order_relaxed);
+  if (step == kNeverLive) return std::nullopt;
+  return step;
+}
+
+void MemoryCheckpoint::set_live_step(std::int64_t step) {
+  header().live_step.store(step, std::memory_order_relaxed);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,113 @@
+#pragma once
+// Checkpoints in memory that outlives ranks: a memfd of the keeper, one per node, with two slots.
+// Local rank 0 writes it between optimizer steps; the next generation reads it back. Knows nothing
+// of tensors: a checkpoint is a text (state.json) and parts of fixed sizes.
+//
+//   page 0       identity, size of a slot, the step that training has reached
+//   slot 0, 1    page: stamp, step, position, sizes, checksums · the text · the parts, each on 64 bytes
+//
+// The invariant: at any instruction at least one slot that was whole stays whole. A commit takes the
+// slot with the older stamp, clears that stamp, writes, and sets the new stamp last. The stamp is
+// one word (generation, sequence), so giving a slot to a later generation is one store, too.
+//
+// One process writes at a time: local rank 0 of the live generation. No locks, no threads, no clock.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+
+namespace sgd::worker {
+
+/// What a slot has room for. A region of another layout holds another model and is ignored.
+struct MemoryLayout {
+  std::vector<std::size_t> part_bytes;
+  std::uint64_t digest = 0;  ///< Of names, shapes and types: sizes alone may agree by chance.
+
+  bool operator==(const MemoryLayout&) const = default;
+};
+
+/// Where training stood; compared before anything of a text is read.
+struct MemoryPoint {
+  std::int64_t step = 0;      ///< Optimizer steps since the run's start.
+  int epoch = 1;
+  bool validating = false;    ///< After the training part of the epoch.
+  std::int64_t consumed = 0;  ///< In that phase.
+
+  auto operator<=>(const MemoryPoint&) const = default;
+};
+
+/// A slot that holds a checkpoint.
+struct MemorySlot {
+  int index = 0;
+  Generation generation = 0;
+  std::uint32_t sequence = 0;  ///< Counts the region's commits.
+  MemoryPoint point;
+};
+
+struct MemoryRegionHeader;
+struct MemorySlotHeader;
+
+class MemoryCheckpoint {
+ public:
+  /// The longest text.
+  static constexpr std::size_t kTextBytesMax = std::size_t{1} << 20;
+
+  /// Maps the region in `fd` when it was made for this layout; null when it was not, or is empty.
+  [[nodiscard]] static Result<std::unique_ptr<MemoryCheckpoint>> attach(int fd, const MemoryLayout& layout);
+  /// Makes the region anew; what it held is gone. No other process may be reading it.
+  [[nodiscard]] static Result<std::unique_ptr<MemoryCheckpoint>> create(int fd, const MemoryLayout& layout);
+  MemoryCheckpoint(const MemoryCheckpoint&) = delete;
+  MemoryCheckpoint& operator=(const MemoryCheckpoint&) = delete;
+  ~MemoryCheckpoint();
+
+  /// The newest slot whose checksum is right. For the writer: a damaged one is cleared, so that no commit spares
+  /// it, and described in `damage`.
+  [[nodiscard]] std::optional<MemorySlot> newest_whole(std::vector<std::string>& damage);
+  /// The slot as it is stamped now, without its checksum; nothing when it is empty.
+  [[nodiscard]] std::optional<MemorySlot> slot(int index) const;
+
+  [[nodiscard]] std::string_view text(int index) const;
+  /// Copies the parts out. The spans have the layout's sizes.
+  void read(int index, std::span<const std::span<std::byte>> parts) const;
+
+  /// Replaces the older slot. An error when the text is too long or a part has another size; nothing is
+  /// changed then.
+  Status commit(Generation generation, const MemoryPoint& point, std::string_view text,
+                std::span<const std::span<const std::byte>> parts);
+  /// The slot belongs to `generation` from here on: it wins over all that earlier ones left anywhere.
+  void restamp(int index, Generation generation);
+
+  /// Gives the region all its memory and maps it here, so that no commit waits for pages; takes long. May run
+  /// beside everything but commit(). Ends early, without an error, when `cancelled`.
+  [[nodiscard]] Status populate(int fd, const std::atomic<bool>& cancelled);
+
+  /// The last step that training finished, newer than any slot; nothing before the first set_live_step().
+  [[nodiscard]] std::optional<std::int64_t> live_step() const;
+  void set_live_step(std::int64_t step);
+
+  /// Bytes of a slot's parts.
+  [[nodiscard]] std::size_t part_bytes() const;
+
+ private:
+  MemoryCheckpoint(std::byte* base, MemoryLayout layout);
+  [[nodiscard]] MemoryRegionHeader& header() const;
+  [[nodiscard]] MemorySlotHeader& slot_header(int index) const;
+  [[nodiscard]] std::byte* text_begin(int index) const;
+  [[nodiscard]] std::byte* parts_begin(int index) const;
+  [[nodiscard]] std::optional<std::string> damage_of(int index) const;
+
+  std::byte* base_;
+  MemoryLayout layout_;
+  std::size_t bytes_;
+};
+
+}  // namespace sgd::worker

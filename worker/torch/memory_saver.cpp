@@ -1,0 +1,68 @@
+#include "worker/torch/memory_saver.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "worker/link/stack_signal.hpp"
+
+namespace sgd::worker {
+namespace {
+
+void warn(const std::string& reason) {
+  std::fprintf(stderr, "sgd-worker: warning: no memory checkpoints: %s; restarts use those on disk\n", reason.c_str());
+}
+
+}  // namespace
+
+void CopyPace::add(TimePoint began, TimePoint ended) {
+  costs_[count_++ % kCosts] = ended - began;
+  const Duration cost = *std::max_element(std::begin(costs_), std::end(costs_));
+  next_ = began + std::max(kIntervalMin, cost * kCostFraction);
+}
+
+std::unique_ptr<MemorySaver> MemorySaver::make(int fd, Generation generation, const MemoryLayout& layout,
+                                               std::unique_ptr<MemoryCheckpoint> region) {
+  if (!region) {
+    Result<std::unique_ptr<MemoryCheckpoint>> created = MemoryCheckpoint::create(fd, layout);
+    if (!created) {
+      warn(created.error().message);
+      return nullptr;
+    }
+    region = std::move(created).value();
+  }
+  return std::unique_ptr<MemorySaver>(new MemorySaver(fd, generation, std::move(region)));
+}
+
+MemorySaver::MemorySaver(int fd, Generation generation, std::unique_ptr<MemoryCheckpoint> region)
+    : fd_(fd), generation_(generation), region_(std::move(region)) {}
+
+MemorySaver::~MemorySaver() {
+  cancelled_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void MemorySaver::start() {
+  if (thread_.joinable()) return;
+  const StackSignalBlock no_stack_signal;
+  thread_ = std::thread([this] { populate(); });
+}
+
+void MemorySaver::populate() {
+  if (Status populated = region_->populate(fd_, cancelled_); !populated) {
+    warn(populated.error().message);
+  } else if (!cancelled_) {
+    ready_.store(true, std::memory_order_release);
+  }
+}
+
+void MemorySaver::commit(const MemoryPoint& point, const std::string& text, const StateParts& state, TimePoint began) {
+  if (!ready()) return;
+  if (Status committed = region_->commit(generation_, point, text, state.readable()); !committed) {
+    warn(committed.error().message);
+    ready_ = false;
+  }
+  pace_.add(began, std::chrono::steady_clock::now());
+}
+
+}  // namespace sgd::worker

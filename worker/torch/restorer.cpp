@@ -1,0 +1,197 @@
+#include "worker/torch/restorer.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "common/checkpoint/scan.hpp"
+#include "worker/torch/checkpoint_reader.hpp"
+#include "worker/torch/errors.hpp"
+
+namespace sgd::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What one rank tells all; a leader's `slot` and `live_step` are its node's.
+nlohmann::json to_json(int node, const std::optional<MemorySlot>& slot, const std::optional<std::int64_t>& live_step) {
+  nlohmann::json out;
+  out["node"] = node;
+  if (live_step) out["live_step"] = *live_step;
+  if (!slot) return out;
+  nlohmann::json& told = out["slot"];
+  told["index"] = slot->index;
+  told["generation"] = slot->generation;
+  told["sequence"] = slot->sequence;
+  told["step"] = slot->point.step;
+  told["epoch"] = slot->point.epoch;
+  told["validating"] = slot->point.validating;
+  told["consumed"] = slot->point.consumed;
+  return out;
+}
+
+MemoryOffer offer_of(Rank rank, const nlohmann::json& json) {
+  MemoryOffer offer;
+  offer.rank = rank;
+  offer.node = json.at("node");
+  const nlohmann::json& told = json.at("slot");
+  offer.slot.index = told.at("index");
+  offer.slot.generation = told.at("generation");
+  offer.slot.sequence = told.at("sequence");
+  offer.slot.point = {told.at("step"), told.at("epoch"), told.at("validating"), told.at("consumed")};
+  return offer;
+}
+
+TrainingState parse_state(const std::string& text) {
+  Result<TrainingState> parsed = parse_training_state(nlohmann::json::parse(text, nullptr, false));
+  if (!parsed) throw std::runtime_error("the state to resume from: " + parsed.error().message);
+  return std::move(parsed).value();
+}
+
+/// The generations of another run are counted from its own start: against this run's they are nothing.
+Generation generation_here(const std::string& path, const std::string& run_dir, Generation written) {
+  std::error_code ignored;
+  const fs::path own = fs::path(run_dir) / checkpoint::kDirectory;
+  return fs::equivalent(fs::path(path).lexically_normal().parent_path(), own, ignored) ? written : 0;
+}
+
+}  // namespace
+
+Restorer::Restorer(const RestoreSetup& setup)
+    : setup_(setup),
+      state_(state_parts(setup.parameters.values(), setup.parameters.places(), setup.optimizer_type,
+                         setup.optimizer.buffers(), module_buffers(setup.model))) {
+  if (setup_.memory_fd < 0) return;
+  Result<std::unique_ptr<MemoryCheckpoint>> region = MemoryCheckpoint::attach(setup_.memory_fd, state_.layout);
+  if (!region) throw EnvironmentError(region.error().message);
+  region_ = std::move(region).value();
+}
+
+Restorer::~Restorer() = default;
+
+Restored Restorer::run() {
+  offer_and_gather();
+  const Decision decision = agree_on_decision();
+  Restored restored;
+  restored.source = decision.source;
+  restored.path = decision.path;
+  switch (decision.source) {
+    case RestoreSource::kMemory:
+      read_memory(restored);
+      break;
+    case RestoreSource::kDisk:
+      if (reader_)
+        reader_->read_tensors(setup_.parameters, setup_.model, setup_.optimizer, setup_.optimizer_type);
+      share(0, reader_ ? worker::to_json(reader_->state()).dump() : "", restored);
+      break;
+    case RestoreSource::kFresh:
+      share(0, "", restored);
+      break;
+  }
+  const std::int64_t step = restored.state ? restored.state->step : 0;
+  if (live_step_) restored.redone = std::max<std::int64_t>(*live_step_ - step, 0);
+  restored.region = std::move(region_);
+  // A rank that goes on has proof that the others have read: slots and regions may change from here.
+  setup_.collective.barrier();
+  return restored;
+}
+
+void Restorer::offer_and_gather() {
+  std::optional<MemorySlot> slot;
+  std::optional<std::int64_t> live_step;
+  if (region_ && leads_node()) {
+    std::vector<std::string> damage;
+    slot = region_->newest_whole(damage);
+    live_step = region_->live_step();
+    for (const std::string& reason : damage) std::fprintf(stderr, "sgd-worker: warning: %s\n", reason.c_str());
+  }
+  const std::vector<std::string> told =
+      setup_.collective.all_gather(to_json(setup_.assignment.node_rank, slot, live_step).dump());
+  for (std::size_t rank = 0; rank < told.size(); ++rank) {
+    const nlohmann::json json = nlohmann::json::parse(told[rank]);
+    if (json.contains("slot")) offers_.push_back(offer_of(static_cast<Rank>(rank), json));
+    if (json.contains("live_step")) live_step_ = std::max(live_step_.value_or(0), json["live_step"].get<std::int64_t>());
+  }
+}
+
+Restorer::Decision Restorer::decide() {
+  const std::optional<MemoryOffer> memory = newest(offers_);
+  for (const std::string& path : setup_.assignment.resume_from) {
+    Result<checkpoint::Manifest> manifest = checkpoint::read_manifest(path);
+    if (!manifest) {
+      reject(path, manifest.error().message);
+      continue;
+    }
+    const Generation generation = generation_here(path, setup_.assignment.run_dir, manifest.value().generation);
+    if (choose(memory, DiskOffer{generation, manifest.value().step}) == RestoreSource::kMemory) break;
+    try {
+      reader_ = std::make_unique<CheckpointReader>(path);
+      return {RestoreSource::kDisk, path};
+    } catch (const std::runtime_error& error) {
+      reject(path, error.what());
+    }
+  }
+  return {choose(memory, std::nullopt), ""};
+}
+
+Restorer::Decision Restorer::agree_on_decision() {
+  std::string text;
+  if (setup_.assignment.rank == 0) {
+    const Decision own = decide();
+    nlohmann::json json;
+    json["source"] = own.source;
+    json["path"] = own.path;
+    text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  const nlohmann::json told = nlohmann::json::parse(setup_.collective.all_gather(text).front());
+  return {told.at("source").get<RestoreSource>(), told.at("path").get<std::string>()};
+}
+
+void Restorer::read_memory(Restored& restored) {
+  const MemoryOffer winner = newest(offers_).value();
+  std::optional<MemoryOffer> own;
+  for (const MemoryOffer& offer : offers_) {
+    if (offer.node == setup_.assignment.node_rank && same_state(offer, winner)) own = offer;
+  }
+  if (own) restored.slot = own->slot.index;
+  std::vector<MemoryOffer> holders;
+  std::copy_if(offers_.begin(), offers_.end(), std::back_inserter(holders),
+               [&winner](const MemoryOffer& offer) { return same_state(offer, winner); });
+  const bool everywhere = static_cast<int>(holders.size()) == setup_.assignment.node_count;
+  const bool reads = everywhere || setup_.assignment.rank == winner.rank;
+  std::string text;
+  if (reads) {
+    if (!region_ || !own) throw EnvironmentError("this rank was not given its node's memory checkpoint");
+    text = region_->text(own->slot.index);
+    region_->read(own->slot.index, state_.parts);
+  }
+  if (everywhere) {
+    restored.state = parse_state(text);
+  } else {
+    share(winner.rank, std::move(text), restored);
+  }
+}
+
+void Restorer::share(Rank root, std::string text, Restored& restored) {
+  text = setup_.collective.all_gather(text)[static_cast<std::size_t>(root)];
+  if (!text.empty()) restored.state = parse_state(text);
+  // A fresh optimizer has zeros everywhere.
+  const std::size_t parts = state_.parts.size();
+  const std::size_t buffers = setup_.optimizer.buffers().size();
+  for (std::size_t i = 0; i < parts; ++i) {
+    const bool of_optimizer = i >= 1 && i < 1 + buffers;
+    if (!text.empty() || !of_optimizer) setup_.collective.broadcast(state_.parts[i], root);
+  }
+}
+
+void Restorer::reject(const std::string& path, const std::string& reason) {
+  std::fprintf(stderr, "sgd-worker: warning: %s is not used: %s\n", path.c_str(), reason.c_str());
+  link::CheckpointRejected rejected;
+  rejected.path = path;
+  rejected.reason = reason;
+  if (Status sent = setup_.link.send(rejected); !sent) throw EnvironmentError(sent.error().message);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,82 @@
+#pragma once
+// What a generation goes on from: the newest memory checkpoint of any node, else the newest whole
+// checkpoint on disk, else nothing. All ranks call it together and end with the same tensors.
+//
+//   leaders offer (checksum proven) ─┐
+//   rank 0: newest offer, or disk ───┴─► decision ─► memory: every node that holds it reads its own,
+//                                                    or its lowest rank broadcasts it to all
+//                                                 ─► disk: rank 0 reads and broadcasts
+//                                                 ─► fresh: rank 0 broadcasts what it initialized
+//
+// A damaged checkpoint is reported and the next one is tried; a whole one of another model is the
+// user's error. Changes nothing of the trainer but the tensors.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/messages/link.hpp"
+#include "worker/collective/collective.hpp"
+#include "worker/core/restore_choice.hpp"
+#include "worker/link/client.hpp"
+#include "worker/torch/checkpoint_state.hpp"
+#include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/state_parts.hpp"
+
+namespace sgd::worker {
+
+class CheckpointReader;
+
+/// What a restore works on; all of it outlives the restorer.
+struct RestoreSetup {
+  const link::Assignment& assignment;
+  LinkClient& link;
+  Collective& collective;
+  FlatParameters& parameters;
+  torch::nn::Module& model;
+  StepOptimizer& optimizer;
+  std::string optimizer_type;
+  int memory_fd = -1;  ///< Of the node's memory checkpoint; -1: none is read.
+};
+
+struct Restored {
+  RestoreSource source = RestoreSource::kFresh;
+  std::string path;                    ///< With kDisk: the checkpoint's directory.
+  std::optional<TrainingState> state;  ///< Nothing with kFresh.
+  std::int64_t redone = -1;            ///< As in link::Ready.
+  std::unique_ptr<MemoryCheckpoint> region;  ///< This node's, when it was made for this model.
+  std::optional<int> slot;             ///< Of it, where it holds the restored state.
+};
+
+class Restorer {
+ public:
+  explicit Restorer(const RestoreSetup& setup);
+  ~Restorer();
+
+  /// Ends with all ranks restored.
+  [[nodiscard]] Restored run();
+
+ private:
+  /// What rank 0 tells all.
+  struct Decision {
+    RestoreSource source = RestoreSource::kFresh;
+    std::string path;
+  };
+
+  void offer_and_gather();
+  [[nodiscard]] Decision decide();
+  [[nodiscard]] Decision agree_on_decision();
+  void read_memory(Restored& restored);
+  void share(Rank root, std::string text, Restored& restored);
+  void reject(const std::string& path, const std::string& reason);
+  [[nodiscard]] bool leads_node() const { return setup_.assignment.local_rank == 0; }
+
+  RestoreSetup setup_;
+  StateParts state_;
+  std::unique_ptr<MemoryCheckpoint> region_;
+  std::vector<MemoryOffer> offers_;        // Of all nodes.
+  std::optional<std::int64_t> live_step_;  // The furthest of all nodes.
+  std::unique_ptr<CheckpointReader> reader_;  // On rank 0, of the chosen checkpoint.
+};
+
+}  // namespace sgd::worker
