@@ -33,8 +33,8 @@ class Rank:
 
 class FakeAgent:
     def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from=(), cpus=1, bind=True, quiet=True,
-                 memory=None):
-        """`memory`: the memory checkpoint of an earlier generation (its agent's `memory`), -1 for none; else a new one."""
+                 after=None, with_memory=True):
+        """`after`: the agent of the generation before, all exited; its keeper's memory and fork server are taken over."""
         self.worker, self.job, self.world_size, self.run_dir = worker, job, ranks, os.path.abspath(run_dir)
         self.generation, self.cpus, self.bind, self.quiet = generation, cpus, bind, quiet
         self.resume_from = [resume_from] if isinstance(resume_from, str) else list(resume_from)
@@ -46,12 +46,16 @@ class FakeAgent:
         self.listener.listen(64)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
-        self.region = os.memfd_create("region")
-        os.ftruncate(self.region, REGION_BYTES)
-        self.memory = os.memfd_create("memory") if memory is None else memory if memory < 0 else os.dup(memory)
+        self.region = os.dup(after.region) if after else os.memfd_create("region")
+        if not after:
+            os.ftruncate(self.region, REGION_BYTES)
+        self.memory = os.dup(after.memory) if after else os.memfd_create("memory")
+        self.with_memory = with_memory
         self.ranks = [Rank(rank, f"token-{generation}-{rank}") for rank in range(ranks)]
         self.exchanges, self.messages, self.hooks = {}, [], []
         self.server = self.control = None
+        if after:
+            self.server, self.control, after.server, after.control = after.server, after.control, None, None
         self.timings = {}
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -153,8 +157,7 @@ class FakeAgent:
         if self.server:
             self.server.wait(10)
         os.close(self.region)
-        if self.memory >= 0:
-            os.close(self.memory)
+        os.close(self.memory)
         self.listener.close()
         self.dir.cleanup()
 
@@ -191,7 +194,7 @@ class FakeAgent:
                       "local_rank": rank.rank, "world_size": self.world_size, "local_world_size": self.world_size,
                       "node_rank": 0, "node_count": 1, "bind_address": "127.0.0.1", "run_dir": self.run_dir,
                       "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
-        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region] + [self.memory] * (self.memory >= 0))
+        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region] + [self.memory] * self.with_memory)
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
 
     def _read(self, rank):

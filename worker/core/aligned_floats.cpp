@@ -14,6 +14,19 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 }  // namespace
 
+void populate_pages(std::span<std::byte> bytes) {
+  const std::size_t length = (bytes.size() + kPageBytes - 1) / kPageBytes * kPageBytes;
+  while (length != 0 && ::madvise(bytes.data(), length, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    // Linux before 5.14: one write a page that changes nothing.
+    for (std::size_t at = 0; at < bytes.size(); at += kPageBytes) {
+      auto* word = reinterpret_cast<std::uint32_t*>(bytes.data() + at);
+      (void)__atomic_fetch_or(word, 0u, __ATOMIC_RELAXED);
+    }
+    return;
+  }
+}
+
 AlignedFloats::AlignedFloats(std::size_t count) : count_(count) {
   if (count == 0) return;
   if (count > std::numeric_limits<std::size_t>::max() / 8) throw std::bad_alloc();
@@ -36,19 +49,6 @@ AlignedFloats& AlignedFloats::operator=(AlignedFloats&& other) noexcept {
   std::swap(count_, other.count_);
   std::swap(mapped_bytes_, other.mapped_bytes_);
   return *this;
-}
-
-void AlignedFloats::populate() {
-  if (data_ == nullptr) return;
-  while (::madvise(data_, mapped_bytes_, MADV_POPULATE_WRITE) != 0) {
-    if (errno == EINTR || errno == EAGAIN) continue;
-    // Linux before 5.14: one write a page that changes nothing.
-    for (std::size_t at = 0; at < mapped_bytes_; at += kPageBytes) {
-      auto* word = reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(data_) + at);
-      (void)__atomic_fetch_or(word, 0u, __ATOMIC_RELAXED);
-    }
-    return;
-  }
 }
 
 AlignedFloats::~AlignedFloats() {

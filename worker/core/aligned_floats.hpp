@@ -7,6 +7,10 @@
 
 namespace sgd::worker {
 
+/// Has the system give and map all pages of `bytes` (whole pages) now, so that no later write waits for one. Keeps what is
+/// there.
+void populate_pages(std::span<std::byte> bytes);
+
 class AlignedFloats {
  public:
   AlignedFloats() = default;
@@ -15,9 +19,6 @@ class AlignedFloats {
   AlignedFloats(AlignedFloats&& other) noexcept;
   AlignedFloats& operator=(AlignedFloats&& other) noexcept;
   ~AlignedFloats();
-
-  /// Has the system give all pages now, so that the first write to each costs nothing more. Keeps what is there.
-  void populate();
 
   [[nodiscard]] float* data() { return data_; }
   [[nodiscard]] std::size_t size() const { return count_; }

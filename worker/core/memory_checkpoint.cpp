@@ -14,6 +14,7 @@
 
 #include "common/base/assert.hpp"
 #include "common/checkpoint/crc32c.hpp"
+#include "worker/core/aligned_floats.hpp"
 
 namespace sgd::worker {
 
@@ -23,6 +24,7 @@ struct MemoryRegionHeader {
   std::uint64_t slot_bytes;
   std::uint64_t layout_digest;
   std::uint64_t layout_parts;
+  std::atomic<std::uint64_t> reserved;  // 1: the memfd has all its pages.
   alignas(64) std::atomic<std::int64_t> live_step;
 };
 
@@ -99,14 +101,6 @@ Result<std::byte*> map_region(int fd, std::size_t bytes) {
   return static_cast<std::byte*>(address);
 }
 
-/// Without MADV_POPULATE_WRITE (Linux before 5.14): one write a page that changes nothing.
-void touch(std::byte* begin, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += kPageBytes) {
-    auto* word = reinterpret_cast<std::uint32_t*>(begin + at);
-    (void)__atomic_fetch_or(word, 0u, __ATOMIC_RELAXED);
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::attach(int fd, const MemoryLayout& layout) {
@@ -138,6 +132,7 @@ Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::create(int fd, const
   header.slot_bytes = slot_bytes_of(layout);
   header.layout_digest = layout.digest;
   header.layout_parts = sizes_digest(layout);
+  header.reserved.store(0);
   header.live_step.store(kNeverLive);
   header.magic.store(kMagic, std::memory_order_release);
   return region;
@@ -263,21 +258,25 @@ void MemoryCheckpoint::restamp(int index, Generation generation) {
 }
 
 Status MemoryCheckpoint::populate(int fd, const std::atomic<bool>& cancelled) {
-  for (std::size_t at = 0; at < bytes_ && !cancelled.load(); at += kPopulateBytes) {
+  const bool reserved = header().reserved.load() != 0;
+  for (std::size_t at = 0; at < bytes_; at += kPopulateBytes) {
+    if (cancelled.load()) return {};
     const std::size_t bytes = std::min(kPopulateBytes, bytes_ - at);
-    // Reserving comes first: a page that cannot be had is an error here, and a SIGBUS at a write.
-    int reserved = 0;
-    do {
-      reserved = ::fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(bytes));
-    } while (reserved != 0 && errno == EINTR);
-    if (reserved != 0) return system_error(fmt::format("cannot reserve {} bytes of memory", bytes_));
-    while (::madvise(base_ + at, bytes, MADV_POPULATE_WRITE) != 0) {
-      if (errno == EINTR || errno == EAGAIN) continue;
-      touch(base_ + at, bytes);
-      break;
+    // A page that cannot be had is an error here; at a write it would be a SIGBUS.
+    while (!reserved && ::fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(bytes)) != 0) {
+      if (errno != EINTR) return system_error(fmt::format("cannot reserve {} bytes of memory", bytes_));
     }
+    populate_pages({base_ + at, bytes});
   }
+  header().reserved.store(1);
   return {};
+}
+
+void MemoryCheckpoint::map_newest() const {
+  const int index = slot_header(1).stamp.load() > slot_header(0).stamp.load() ? 1 : 0;
+  if (!slot(index)) return;
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ; older headers lack it.
+  (void)::madvise(&slot_header(index), slot_bytes_of(layout_), kPopulateRead);  // Ignoring: only faster.
 }
 
 std::optional<std::int64_t> MemoryCheckpoint::live_step() const {

@@ -75,6 +75,8 @@ class MemoryCheckpoint {
   /// The slot as it is stamped now, without its checksum; nothing when it is empty.
   [[nodiscard]] std::optional<MemorySlot> slot(int index) const;
 
+  /// Maps the pages of the newest slot at once, for a read() to come.
+  void map_newest() const;
   [[nodiscard]] std::string_view text(int index) const;
   /// Copies the parts out. The spans have the layout's sizes.
   void read(int index, std::span<const std::span<std::byte>> parts) const;

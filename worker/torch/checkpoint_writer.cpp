@@ -123,7 +123,7 @@ void CheckpointWriter::run() {
     bool on_disk = false;
     if (prepare_floats != 0) {
       staging_ = AlignedFloats(prepare_floats);
-      staging_.populate();
+      populate_pages(std::as_writable_bytes(staging_.span()));
     } else {
       on_disk = write_job();
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "worker/link/stack_signal.hpp"
@@ -17,8 +19,8 @@ void warn(const std::string& reason) {
 
 void CopyPace::add(TimePoint began, TimePoint ended) {
   costs_[count_++ % kCosts] = ended - began;
-  const Duration cost = *std::max_element(std::begin(costs_), std::end(costs_));
-  next_ = began + std::max(kIntervalMin, cost * kCostFraction);
+  const Duration sum = std::accumulate(std::begin(costs_), std::end(costs_), Duration::zero());
+  next_ = began + std::max(kIntervalMin, sum / std::min(count_, kCosts) * kCostFraction);
 }
 
 std::unique_ptr<MemorySaver> MemorySaver::make(int fd, Generation generation, const MemoryLayout& layout,

@@ -30,7 +30,7 @@ class CopyPace {
   void add(TimePoint began, TimePoint ended);
 
  private:
-  static constexpr int kCosts = 3;  // One fast copy after slow ones proves nothing.
+  static constexpr int kCosts = 4;  // Their mean counts: one that met a busy machine does not hold up the next.
 
   Duration costs_[kCosts] = {};
   int count_ = 0;

@@ -94,13 +94,14 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   at::set_num_threads(std::max(received.assignment.cpus, 1));
   const bool same_data = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
                          preloaded.model_settings == job.training->model;
+  const bool same_model = same_data && preloaded.seed == job.training->seed;
   const std::shared_ptr<const Dataset> dataset = same_data ? preloaded.dataset : make_dataset(*job.training);
   TrainingOperator training_operator;
   const TrainerSetup setup{job, received.assignment, link, *dataset, training_operator,
                            [&link, &received, &job](std::size_t gradient_count) {
                              return form_group(link, received, job, gradient_count);
                            },
-                           received.memory_checkpoint.get(), assigned};
+                           same_model ? preloaded.model : nullptr, received.memory_checkpoint.get(), assigned};
   Trainer trainer(setup);
   return trainer.run() == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
 }

@@ -2,9 +2,14 @@
 // One rank: from the environment's SGD_LINK and SGD_TOKEN to an exit code. The same code runs in
 // a process of its own and in a child of the fork server.
 
+#include <cstdint>
 #include <memory>
 
 #include <nlohmann/json.hpp>
+
+namespace sgd {
+class Model;
+}
 
 namespace sgd::worker {
 
@@ -15,6 +20,8 @@ struct Preloaded {
   nlohmann::json model_settings;
   nlohmann::json dataset_settings;
   std::shared_ptr<const Dataset> dataset;
+  std::uint64_t seed = 0;
+  std::shared_ptr<Model> model;  ///< As that seed initializes it. A fork gets it for nothing; good for one training.
 };
 
 /// Takes an assignment, trains, and returns one of worker_exit. Reports its own errors.

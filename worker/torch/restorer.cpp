@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/checkpoint/scan.hpp"
+#include "worker/core/aligned_floats.hpp"
 #include "worker/torch/checkpoint_reader.hpp"
 #include "worker/torch/errors.hpp"
 
@@ -106,6 +107,11 @@ void Restorer::offer_and_gather() {
     slot = region_->newest_whole(damage);
     live_step = region_->live_step();
     for (const std::string& reason : damage) std::fprintf(stderr, "sgd-worker: warning: %s\n", reason.c_str());
+  } else if (region_) {
+    // While the leader proves the checksum.
+    region_->map_newest();
+    for (const OptimizerBuffer& buffer : setup_.optimizer.buffers())
+      populate_pages(std::as_writable_bytes(buffer.values));
   }
   const std::vector<std::string> told =
       setup_.collective.all_gather(to_json(setup_.assignment.node_rank, slot, live_step).dump());

@@ -22,6 +22,7 @@ Trainer::Trainer(const TrainerSetup& setup)
     : setup_(setup),
       training_(*setup.job.training),
       training_config_(setup.job.resolved.value("training", nlohmann::json::object())),
+      initialized_model_(setup.initialized_model),
       last_save_(now()) {
   at::manual_seed(training_.seed);
   setup_.training_operator.attach(*this);
@@ -47,6 +48,7 @@ int Trainer::memory_fd() const { return setup_.job.checkpoint.memory ? setup_.me
 Trainer::~Trainer() { setup_.link.on_abort(nullptr); }
 
 std::shared_ptr<Model> Trainer::make_model() const {
+  if (initialized_model_) return std::exchange(initialized_model_, nullptr);
   return worker::make_model(training_.model, setup_.dataset.shape());
 }
 

@@ -45,6 +45,7 @@ struct TrainerSetup {
   TrainingOperator& training_operator;
   /// Forms the group once the number of parameters is known.
   std::function<std::unique_ptr<Collective>(std::size_t gradient_count)> form_group;
+  std::shared_ptr<Model> initialized_model;  ///< As make_model() would make it, or null.
   int memory_fd = -1;   ///< The node's memory checkpoint; -1: there is none.
   TimePoint assigned;   ///< When the assignment came.
 };
@@ -97,6 +98,7 @@ class Trainer final : public OperatorHost {
   TrainerSetup setup_;
   const job::Training& training_;
   nlohmann::json training_config_;
+  mutable std::shared_ptr<Model> initialized_model_;  // Given out once.
   // The gradient views point into the collective's memory: it is destroyed after them.
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<FlatParameters> parameters_;

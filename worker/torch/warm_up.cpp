@@ -49,6 +49,10 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   preloaded.dataset_settings = training.dataset;
   preloaded.dataset = make_dataset(training);
   run_one_batch(*loaded.job, *preloaded.dataset);
+  // The warm-up has changed its own model; the ranks begin with this one, and need not draw it again.
+  preloaded.seed = training.seed;
+  at::manual_seed(training.seed);
+  preloaded.model = make_model(training.model, preloaded.dataset->shape());
   return preloaded;
 }
 
