@@ -26,6 +26,7 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now)
   outcome_.epochs = past.epochs;
   outcome_.steps = past.steps;
   outcome_.failures = past.failures;
+  outcome_.metrics = past.metrics;
   // The worker names checkpoints relative to the run directory; so does the outcome.
   if (!past.checkpoints.empty()) outcome_.checkpoint = past.checkpoints.front().substr(definition_.run_dir.size() + 1);
 }
