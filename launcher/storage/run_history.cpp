@@ -51,6 +51,8 @@ std::string text(const Json& line, const char* key) {
 void add_event(RunHistory& history, const Json& event) {
   const std::string name = text(event, "event");
   if (name == "run_started" && history.id.empty()) history.id = text(event, "run");
+  if (name == "run_resumed") history.succeeded = false;
+  if (name == "run_finished") history.succeeded = text(event, "state") == "succeeded";
   if (name == "failure") ++history.past.failures;
   history.past.generation = std::max(history.past.generation, number<Generation>(event, "generation"));
 }
@@ -65,6 +67,8 @@ void add_metrics(RunHistory& history, const Json& line) {
   const bool ends_phase = key.batch == 0;
   if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
   history.open_train = ends_phase && key.phase == "train" ? line : Json();
+  past.metrics[key.phase] = line;
+  past.metrics[key.phase].erase("_timestamp");
   past.steps = std::max(past.steps, number<std::int64_t>(line, "step"));
   past.generation = std::max(past.generation, number<Generation>(line, "generation"));
   ++past.reports;

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,20 +9,21 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import LAUNCHER, LaunchTest, read_file, read_lines, wait_for
+from harness import LAUNCHER, LaunchTest, read_file, wait_for
 
 EXACT = ("phase", "epoch", "step", "batch_count", "num_samples", "train_loss", "last_train_loss", "val_loss",
          "last_val_loss", "val_accuracy", "last_val_accuracy", "_training_iteration")
 EVERY = 50
-EPOCHS = 3
-STEPS = EPOCHS * 63  # 4000 images, 64 at a step.
+EPOCHS = 4
+LONG = 16000   # Images: 250 steps an epoch, so that a signal surely comes before the end.
+SHORT = 4000   # 63 steps an epoch.
 
 
 class ResumeCase(LaunchTest):
-    def job(self, name="job.json", every=EVERY, epochs=EPOCHS, **changes):
-        data = self.path("data")
+    def job(self, name="job.json", every=EVERY, epochs=EPOCHS, images=LONG, **changes):
+        data = self.path(f"data-{images}")
         if not os.path.isdir(data):
-            small_fashion(data, 4000, 500)
+            small_fashion(data, images, 500)
         job = image_job(data, epochs=epochs, **changes)
         job["checkpoint"] = {"every": every if isinstance(every, str) else {"steps": every}, "keep": 10}
         return write_job(self.path(name), job)
@@ -54,16 +54,16 @@ class ResumeCase(LaunchTest):
         launch.wait_until_gone()
         return launch
 
-    def wait_for_step(self, launch, step):
+    def wait_for_step(self, launch, step, generation=1):
         def saved():
             self.assertIsNone(launch.process.poll(), launch.said())
-            return [event for event in launch.events("checkpoint_saved") if event["step"] >= step]
+            return [e for e in launch.events("checkpoint_saved") if e["step"] >= step and e["generation"] == generation]
 
         wait_for(saved, 60, f"a checkpoint of step {step}")
 
     def finished(self):
         """A run of one epoch that succeeded, with a checkpoint at its end and some before."""
-        return self.run_to_end("--num-workers", 2, self.job(every=20, epochs=1))
+        return self.run_to_end("--num-workers", 2, self.job(every=20, epochs=1, images=SHORT))
 
     def weights(self, launch):
         return read_file(os.path.join(launch.checkpoints()[-1], "model.safetensors"))
@@ -105,7 +105,7 @@ class ExactTest(ResumeCase):
 
     def test_killed_launcher(self):
         straight = self.undisturbed()
-        self.interrupted(signal.SIGKILL, after=2 * EVERY, code=-signal.SIGKILL)
+        self.interrupted(signal.SIGKILL, after=300, code=-signal.SIGKILL)
         self.assertFalse(os.path.exists(self.path("run", "summary.json")))
         self.check_equal(self.resume(), straight)
 
@@ -114,7 +114,7 @@ class ExactTest(ResumeCase):
         self.interrupted()
         second = self.start("resume", self.path("run"), run_dir=None)
         second.run_dir = self.path("run")
-        self.wait_for_step(second, 2 * EVERY)
+        self.wait_for_step(second, EVERY, generation=2)
         os.kill(second.process.pid, signal.SIGTERM)
         self.assertEqual(second.wait(), 143, second.said())
         second.wait_until_gone()
@@ -131,7 +131,7 @@ class ExactTest(ResumeCase):
         self.assertEqual(resumed.events("run_resumed")[0]["run"], "run")
 
     def test_finished_run_with_more_epochs(self):
-        straight = self.run_to_end("--num-workers", 2, self.job("straight.json", epochs=2), run_dir="straight")
+        straight = self.run_to_end("--num-workers", 2, self.job("straight.json", epochs=2, images=SHORT), run_dir="straight")
         self.finished()
         resumed = self.resume("--set", "training.epochs=2")
         self.assertEqual(self.facts(resumed), self.facts(straight))
@@ -140,8 +140,20 @@ class ExactTest(ResumeCase):
         self.assertEqual(json.loads(read_file(self.path("run", "job.json")))["training"]["epochs"], 2)
         self.assertIn("epoch 2/2  train_loss", resumed.stdout().decode())
 
+    def test_end_that_was_not_recorded(self):
+        finished = self.finished()
+        before = finished.summary()
+        events = read_file(self.path("run", "events.jsonl")).splitlines(keepends=True)
+        with open(self.path("run", "events.jsonl"), "wb") as file:
+            file.write(b"".join(line for line in events if b"run_finished" not in line))
+        os.remove(self.path("run", "summary.json"))
+        resumed = self.resume()
+        for key in ("state", "exit_code", "epochs", "steps", "metrics"):
+            self.assertEqual(resumed.summary()[key], before[key])
+        self.assertEqual(len(resumed.metrics()), 2)
+
     def test_damaged_newest_checkpoint(self):
-        straight = self.run_to_end("--num-workers", 2, self.job("straight.json", epochs=2), run_dir="straight")
+        straight = self.run_to_end("--num-workers", 2, self.job("straight.json", epochs=2, images=SHORT), run_dir="straight")
         finished = self.finished()
         damaged = self.newest(finished)
         weights = os.path.join(damaged, "model.safetensors")
@@ -161,7 +173,7 @@ class ExactTest(ResumeCase):
 
     def test_torn_last_lines(self):
         straight = self.undisturbed()
-        self.interrupted(signal.SIGKILL, after=2 * EVERY, code=-signal.SIGKILL)
+        self.interrupted(signal.SIGKILL, after=300, code=-signal.SIGKILL)
         for name in ("events.jsonl", "metrics.jsonl"):
             with open(self.path("run", name), "ab") as file:
                 file.write(b'{"time":17000')
@@ -172,7 +184,7 @@ class ExactTest(ResumeCase):
 
     def test_lost_lines_of_metrics_are_made_again(self):
         straight = self.undisturbed()
-        self.interrupted(signal.SIGKILL, after=2 * EVERY, code=-signal.SIGKILL)
+        self.interrupted(signal.SIGKILL, after=300, code=-signal.SIGKILL)
         lines = read_file(self.path("run", "metrics.jsonl")).splitlines(keepends=True)
         self.assertGreaterEqual(len(lines), 2)
         with open(self.path("run", "metrics.jsonl"), "wb") as file:

@@ -86,8 +86,21 @@ TEST_CASE("history: counts, last key and the open epoch come from the lines") {
   CHECK(history.past.written->epoch == 2);
   CHECK(history.past.written->phase == "train");
   CHECK(history.open_train.at("train_loss") == 0.4);
+  CHECK(history.past.metrics.at("train").at("step") == 64);
+  CHECK(history.past.metrics.at("validate").at("step") == 32);
   CHECK(history.past.checkpoints.empty());
   CHECK(history.newest.step == 0);
+}
+
+TEST_CASE("history: a success counts until the run is resumed") {
+  const RunFolder run;
+  const std::string finished = "{\"event\":\"run_finished\",\"state\":\"succeeded\"}\n";
+  const std::string resumed = "{\"event\":\"run_resumed\"}\n";
+  CHECK_FALSE(run.history().succeeded);
+  run.write("events.jsonl", kEvents + finished);
+  CHECK(run.history().succeeded);
+  run.write("events.jsonl", kEvents + finished + resumed);
+  CHECK_FALSE(run.history().succeeded);
 }
 
 TEST_CASE("history: the last generation is the highest of lines, logs and checkpoints") {
@@ -201,6 +214,8 @@ TEST_CASE("nothing left: all epochs are trained and kept") {
   history.newest.epoch = 4;
   CHECK(cli::nothing_left(job, history).empty());
   history.newest.epoch = 5;
+  CHECK(cli::nothing_left(job, history).empty());  // Its end is not recorded.
+  history.succeeded = true;
   CHECK(cli::nothing_left(job, history) ==
         "nothing to train: all 5 epochs are trained; --set training.epochs=8 trains more");
   job.training->epochs = 3;
