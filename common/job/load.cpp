@@ -120,7 +120,8 @@ LoadResult unreadable_folder(const std::string& path, const std::error_code& err
   return failed;
 }
 
-LoadResult load_file(const std::string& path, const fs::path& folder, std::string name, const Overrides& overrides) {
+LoadResult load_file(const std::string& path, const fs::path& folder, std::string name,
+                     const Overrides& overrides) {
   const std::string source = path == "-" ? "<stdin>" : path;
   LoadResult failed;
   const Result<std::string> text = read_file(path, kJobFileBytesMax);
@@ -130,7 +131,8 @@ LoadResult load_file(const std::string& path, const fs::path& folder, std::strin
   }
   std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);
   if (!document) return failed;
-  return load({std::move(*document), source, folder, std::move(name)}, overrides, std::move(failed.diagnostics));
+  return load({std::move(*document), source, folder, std::move(name)}, overrides,
+              std::move(failed.diagnostics));
 }
 
 }  // namespace

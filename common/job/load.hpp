@@ -37,17 +37,19 @@ struct LoadResult {
 [[nodiscard]] LoadResult load_job_file(const std::string& path, const Overrides& overrides);
 
 /// A job from `-- command...`, with defaults for everything else.
-[[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides);
+[[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command,
+                                          const Overrides& overrides);
 
-/// Reads job.json of a run again. Relative paths in the overrides start in the working directory: that is where
-/// they were typed, and the file itself has none.
+/// Reads job.json of a run again. Relative paths in the overrides start in the working directory: that is
+/// where they were typed, and the file itself has none.
 [[nodiscard]] LoadResult load_run_job(const std::string& path, const Overrides& overrides);
 
 /// A JobSpec from a resolved job (`config` of an assignment).
 [[nodiscard]] LoadResult load_resolved(const nlohmann::json& resolved);
 
 /// What only the file system can tell, for the launcher before it creates anything: data paths exist,
-/// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys where known.
+/// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys
+/// where known.
 void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics);
 
 /// The text of configs/job.schema.json as built in.

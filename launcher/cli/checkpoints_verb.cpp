@@ -38,7 +38,8 @@ Json age_of(const std::string& directory) {
 }
 
 Json describe_one(const checkpoint::Found& found, const std::string& run_dir) {
-  // What the manifest says is worth a look when only another file is damaged; sizes are judged again, weights not read.
+  // What the manifest says is worth a look when only another file is damaged; sizes are judged again, weights
+  // not read.
   const auto manifest = checkpoint::verify(found.path, checkpoint::Proof::kSizes);
   std::string damage = found.damage;
   if (damage.starts_with(found.path + "/")) damage.erase(0, found.path.size() + 1);
@@ -62,17 +63,24 @@ std::string age_text(const Json& age) {
   return fmt::format("{:.0f}d", seconds / 86400);
 }
 
-std::string count_text(const Json& count) { return count.is_null() ? "-" : count.dump(); }
+std::string bytes_text(double bytes) {
+  return bytes < 1000 ? fmt::format("{:.0f}", bytes) : short_number(bytes);
+}
+
+std::string count_text(const Json& count) {
+  return count.is_null() ? "-" : count.dump();
+}
 
 void print_table(const std::string& run_dir, const Json& checkpoints) {
   fmt::print("folder     {}\n", run_dir);
   if (checkpoints.empty()) return fmt::print("no checkpoints\n");
-  fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", "checkpoint", "step", "epoch", "generation", "world size",
-             "bytes", "age", "state");
+  fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", "checkpoint", "step", "epoch",
+             "generation", "world size", "bytes", "age", "state");
   for (const Json& one : checkpoints)
     fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", one.at("path").get<std::string>(),
                count_text(one.at("step")), count_text(one.at("epoch")), count_text(one.at("generation")),
-               count_text(one.at("world_size")), short_number(one.at("bytes").get<double>()), age_text(one.at("age_s")),
+               count_text(one.at("world_size")), bytes_text(one.at("bytes").get<double>()),
+               age_text(one.at("age_s")),
                one.at("whole").get<bool>() ? "whole" : one.at("damage").get<std::string>());
 }
 
@@ -81,22 +89,28 @@ void print_table(const std::string& run_dir, const Json& checkpoints) {
 int checkpoints_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   bool quick = false;
-  const NamedRun run = name_run({"checkpoints", "[--quick] [--json] [RUN]", "sgd-launch checkpoints",
+  const NamedRun run = name_run({"checkpoints",
+                                 "[--quick] [--json] [RUN]",
+                                 "sgd-launch checkpoints",
                                  {flag({"--quick"}, "compare sizes only, not checksums", quick),
                                   flag({"--json"}, "one JSON object", as_json)},
                                  {}},
                                 arguments);
   if (run.directory.empty()) return run.exit_code;
-  const auto found = checkpoint::list_checkpoints(run.directory + "/" + checkpoint::kDirectory,
-                                                  quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);
+  const auto found =
+      checkpoint::list_checkpoints(run.directory + "/" + checkpoint::kDirectory,
+                                   quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);
   if (!found) return refuse(exit_code::kFailed, found.error().message);
   Json checkpoints = Json::array();
   std::error_code error;
   for (const checkpoint::Found& one : found.value())
     // A living run removes old ones: what went away while it was read is not damaged.
-    if (one.damage.empty() || fs::exists(one.path, error)) checkpoints.push_back(describe_one(one, run.directory));
+    if (one.damage.empty() || fs::exists(one.path, error))
+      checkpoints.push_back(describe_one(one, run.directory));
   if (as_json) {
-    const Json all = {{"schema_version", 1}, {"run_dir", run.directory}, {"checked", quick ? "sizes" : "checksums"},
+    const Json all = {{"schema_version", 1},
+                      {"run_dir", run.directory},
+                      {"checked", quick ? "sizes" : "checksums"},
                       {"checkpoints", checkpoints}};
     fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {

@@ -244,6 +244,8 @@ void LocalRun::end_if_done() {
     if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
         outcome_->state == "timed_out") {
       console_.narrate("sgd-launch: " + success_line(*outcome_, shown_dir_));
+      if (outcome_->state != "succeeded" && !outcome_->checkpoint.empty())
+        console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch resume {}", shown_dir_));
     } else {
       console_.block(failure_block(*outcome_, shown_dir_, console_.style().color));
     }

@@ -13,12 +13,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSlotsMax = 1 << 20;
 
-Json refused(const char* kind, std::string error) { return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}}; }
+Json refused(const char* kind, std::string error) {
+  return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}};
+}
 
 }  // namespace
 
 Json LocalRun::answer(const nlohmann::json& request) {
-  // Anybody may write to a socket of theirs: a value of a wrong type must not end the run.
+  // Whatever its owner writes to the socket: a value of a wrong type must not end the run.
   try {
     const std::string what = request.value("request", "");
     if (what == "status") return answer_status();
@@ -63,17 +65,17 @@ Json LocalRun::answer_nodes() const {
 Json LocalRun::answer_set_slots(const nlohmann::json& request) {
   std::string names;
   for (const LocalNode& node : nodes_) names += (names.empty() ? "" : ", ") + node.id;
-  const int slots = request.at("slots").get<int>();
-  if (slots < 0 || slots > kSlotsMax)
-    return refused("value", fmt::format("slots must be from 0 to {}, got {}", kSlotsMax, slots));
+  const nlohmann::json& given = request.at("slots");
+  if (!given.is_number_integer() || given < 0 || given > kSlotsMax)
+    return refused("value", fmt::format("slots must be a number from 0 to {}, got {}", kSlotsMax, given.dump()));
   const std::string wanted = request.value("node", "");
   if (wanted.empty() && nodes_.size() > 1)
     return refused("value", fmt::format("this run has several nodes: name one with --node ({})", names));
   const auto node = std::find_if(nodes_.begin(), nodes_.end(),
                                  [&](const LocalNode& one) { return wanted.empty() || one.id == wanted; });
   if (node == nodes_.end()) return refused("node", fmt::format("no node \"{}\"; there is {}", wanted, names));
-  node->slots = slots;
-  node->agent->set_slots(slots);
+  node->slots = given.get<int>();
+  node->agent->set_slots(node->slots);
   return answer_nodes();
 }
 

@@ -25,9 +25,11 @@ void take_set_slots(std::vector<std::string>& words, std::optional<int>& slots, 
   const std::vector<std::string> given(verb + 1, words.end());
   words.erase(verb, words.end());
   if (given.size() != 1) {
-    diagnostics.error("set-slots", 0, 0,
-                      given.empty() ? "a number is missing: set-slots N"
-                                    : fmt::format("takes one number, and RUN stands before it: \"{}\" is too many", given[1]));
+    diagnostics.error(
+        "set-slots", 0, 0,
+        given.empty()
+            ? "a number is missing: set-slots N"
+            : fmt::format("takes one number, and RUN stands before it: \"{}\" is too many", given[1]));
     return;
   }
   slots = whole_number(given.front());
@@ -47,12 +49,14 @@ int nodes_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   std::optional<int> slots;
   std::string node;
-  const Option node_option = {{"--node"}, "NODE", "of set-slots: which one, if there are several", "",
-                              [&](const std::string& text) {
-                                node = text;
-                                return text.empty() ? std::string("expected the name of a node") : std::string();
-                              }};
-  const NamedRun run = name_run({"nodes", "[--json] [RUN] [set-slots N [--node NODE]]", "sgd-launch nodes set-slots 4",
+  const Option node_option = {
+      {"--node"}, "NODE", "of set-slots: which one, if there are several", "", [&](const std::string& text) {
+        node = text;
+        return text.empty() ? std::string("expected the name of a node") : std::string();
+      }};
+  const NamedRun run = name_run({"nodes",
+                                 "[--json] [RUN] [set-slots N [--node NODE]]",
+                                 "sgd-launch nodes set-slots 4",
                                  {flag({"--json"}, "one JSON object", as_json), node_option},
                                  [&](std::vector<std::string>& words, Diagnostics& diagnostics) {
                                    take_set_slots(words, slots, node, diagnostics);

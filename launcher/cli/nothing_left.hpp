@@ -8,7 +8,8 @@
 
 namespace sgd::cli {
 
-/// Why there is nothing to train, with what would train more; empty when there is. A command can always be started again.
+/// Why there is nothing to train, with what would train more; empty when there is. A command can always be
+/// started again.
 [[nodiscard]] std::string nothing_left(const job::JobSpec& job, const storage::RunHistory& history);
 
 }  // namespace sgd::cli

@@ -17,15 +17,19 @@ namespace sgd::cli {
 
 int resume_verb(const std::vector<std::string>& arguments) {
   RunOptions options;
-  const NamedRun run = name_run({"resume", "[options] [RUN]", "sgd-launch resume --set training.epochs=8",
-                                 resume_option_table(options), {}},
+  const NamedRun run = name_run({"resume",
+                                 "[options] [RUN]",
+                                 "sgd-launch resume --set training.epochs=8",
+                                 resume_option_table(options),
+                                 {}},
                                 arguments);
   if (run.directory.empty()) return run.exit_code;
   const auto answer = ask_run(run.directory, {{"request", "status"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (answer.value())
     return refuse(exit_code::kUsage,
-                  fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", run.directory));
+                  fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
+                              run.directory));
 
   const std::string file = run.directory + "/job.json";
   job::LoadResult loaded = job::load_run_job(file, options.overrides);

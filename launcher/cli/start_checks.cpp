@@ -18,9 +18,10 @@ void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (!job.training) return;
   const std::string path = worker_program();
   if (::access(path.c_str(), X_OK) == 0) return;
-  diagnostics.error("sgd-launch", 0, 0,
-                    fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER",
-                                path));
+  diagnostics.error(
+      "sgd-launch", 0, 0,
+      fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER",
+                  path));
 }
 
 /// The same search that starting it will do: better now than after a run directory exists.

@@ -24,6 +24,7 @@ struct RunPast {
   int epochs = 0;                          ///< Finished.
   std::int64_t steps = 0;
   int failures = 0;
+  nlohmann::ordered_json metrics;          ///< {"train": last line, "validate": last line}, or null.
 };
 
 /// One execution of a job, as submitted.

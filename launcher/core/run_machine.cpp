@@ -28,6 +28,7 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now)
   outcome_.epochs = past.epochs;
   outcome_.steps = past.steps;
   outcome_.failures = past.failures;
+  outcome_.metrics = past.metrics;
   if (past.written) reducer_.set_written(*past.written);
   if (past.checkpoints.empty()) return;
   const std::string& newest = past.checkpoints.front();

@@ -51,6 +51,8 @@ std::string text(const Json& line, const char* key) {
 void add_event(RunHistory& history, const Json& event) {
   const std::string name = text(event, "event");
   if (name == "run_started" && history.id.empty()) history.id = text(event, "run");
+  if (name == "run_resumed") history.succeeded = false;
+  if (name == "run_finished") history.succeeded = text(event, "state") == "succeeded";
   if (name == "failure") ++history.past.failures;
   history.past.generation = std::max(history.past.generation, number<Generation>(event, "generation"));
 }
@@ -65,6 +67,8 @@ void add_metrics(RunHistory& history, const Json& line) {
   const bool ends_phase = key.batch == 0;
   if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
   history.open_train = ends_phase && key.phase == "train" ? line : Json();
+  past.metrics[key.phase] = line;
+  past.metrics[key.phase].erase("_timestamp");
   past.steps = std::max(past.steps, number<std::int64_t>(line, "step"));
   past.generation = std::max(past.generation, number<Generation>(line, "generation"));
   ++past.reports;
@@ -106,10 +110,11 @@ Status add_checkpoints(RunHistory& history, const std::string& directory) {
     if (reason.starts_with(one.path + "/")) reason.erase(0, one.path.size() + 1);
     history.damaged.push_back({one.path.substr(directory.size() + 1), std::move(reason)});
   }
-  // Workers save by themselves, and their reports go through the launcher: if it is killed, a checkpoint may be
-  // there whose epoch has no line. From the one before it the epoch is trained again and gets its line.
-  const auto covered = std::find_if(manifests.begin(), manifests.end(),
-                                    [&](const checkpoint::Manifest& one) { return one.epoch <= past.epochs; });
+  // Workers save by themselves, and their reports go through the launcher: if it is killed, a checkpoint may
+  // be there whose epoch has no line. From the one before it the epoch is trained again and gets its line.
+  const auto covered = std::find_if(manifests.begin(), manifests.end(), [&](const checkpoint::Manifest& one) {
+    return one.epoch <= past.epochs;
+  });
   const auto ahead = covered == manifests.end() ? 0 : covered - manifests.begin();
   for (auto path = past.checkpoints.begin(); path != past.checkpoints.begin() + ahead; ++path)
     history.ahead.push_back(path->substr(directory.size() + 1));
@@ -126,7 +131,8 @@ Result<RunHistory> read_history(const std::string& directory) {
   auto events = read_lines(directory, "events.jsonl", [&](const Json& event) { add_event(history, event); });
   if (!events) return events.error();
   history.events_end = std::move(events).value();
-  auto metrics = read_lines(directory, "metrics.jsonl", [&](const Json& line) { add_metrics(history, line); });
+  auto metrics =
+      read_lines(directory, "metrics.jsonl", [&](const Json& line) { add_metrics(history, line); });
   if (!metrics) return metrics.error();
   history.metrics_end = std::move(metrics).value();
   if (history.id.empty()) history.id = fs::path(directory).filename().string();

@@ -18,23 +18,24 @@ namespace sgd::storage {
 
 /// Where the last whole line of a file of lines ends.
 struct LinesEnd {
-  std::string file;               ///< "events.jsonl"
+  std::string file;  ///< "events.jsonl"
   std::uint64_t whole_bytes = 0;
-  std::uint64_t bytes = 0;        ///< More than `whole_bytes`: the end is torn.
+  std::uint64_t bytes = 0;  ///< More than `whole_bytes`: the end is torn.
 };
 
 struct DamagedCheckpoint {
-  std::string path;    ///< Relative to the run directory.
+  std::string path;  ///< Relative to the run directory.
   std::string reason;
 };
 
 struct RunHistory {
-  RunId id;                                ///< As first recorded; without a record the folder's name.
+  RunId id;  ///< As first recorded; without a record the folder's name.
   core::RunPast past;
   checkpoint::Manifest newest;             ///< Of past.checkpoints.front(), if there is one.
   std::vector<DamagedCheckpoint> damaged;  ///< The newest first.
-  std::vector<std::string> ahead;          ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
-  nlohmann::ordered_json open_train;       ///< Last line of metrics.jsonl, if it ends a training phase; else null.
+  std::vector<std::string> ahead;  ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
+  bool succeeded = false;          ///< The end was recorded, and it was a success.
+  nlohmann::ordered_json open_train;  ///< Last line of metrics.jsonl, if it ends a training phase; else null.
   LinesEnd events_end;
   LinesEnd metrics_end;
 };

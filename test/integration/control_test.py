@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import unittest
@@ -74,9 +75,26 @@ class ControlTest(LaunchTest):
 
     def test_socket_is_the_owners_alone(self):
         self.speaking()
-        socket = os.path.realpath(self.path("run", "control.sock"))
-        self.assertEqual(os.stat(socket).st_uid, os.getuid())
-        self.assertEqual(os.stat(os.path.dirname(socket)).st_mode & 0o077, 0)
+        path = os.path.realpath(self.path("run", "control.sock"))
+        self.assertEqual(os.stat(path).st_uid, os.getuid())
+        self.assertEqual(os.stat(os.path.dirname(path)).st_mode & 0o077, 0)
+
+    def test_requests_that_make_no_sense_are_answered_and_harm_nothing(self):
+        launch = self.speaking()
+        path = os.path.realpath(self.path("run", "control.sock"))
+        for request in ('{"request":5}', '{"request":"stop","grace_s":"long"}', '{"request":"stop","at_once":[1]}',
+                        '{"request":"set_slots"}', '{"request":"set_slots","slots":1.5}', '{"request":"fly"}', "5", "{",
+                        '{"request":"set_slots","slots":99999999999999999999}', '{"request":"set_slots","slots":1,"node":7}'):
+            with self.subTest(request=request), socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(20)
+                client.connect(path)
+                client.sendall(request.encode() + b"\n")
+                with client.makefile() as answers:
+                    answer = json.loads(answers.readline())
+                self.assertFalse(answer["ok"])
+                self.assertTrue(answer["error"])
+        self.assertEqual(len(json.loads(self.ask("status", "--json", self.path("run")))["ranks"]), 2)
+        self.assertIsNone(launch.process.poll())
 
     def test_latest_points_to_the_newest(self):
         self.run_to_end("-n", 1, "--", "true", run_dir=None)

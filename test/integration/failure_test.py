@@ -25,7 +25,8 @@ time.sleep(1000)
 class FailureTest(LaunchTest):
     def endless_training(self):
         data = small_fashion(self.path("data"), 2000, 500)
-        return self.start("--num-workers", 2, write_job(self.path("job.json"), image_job(data, epochs=100_000)))
+        return self.start("--num-workers", 2, "--max-failures", 0,
+                          write_job(self.path("job.json"), image_job(data, epochs=100_000)))
 
     def test_killed_rank_is_named(self):
         launch = self.endless_training()

@@ -33,8 +33,9 @@ class Rank:
 
 class FakeAgent:
     def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from=(), cpus=1, bind=True, quiet=True,
-                 after=None, with_memory=True):
-        """`after`: the agent of the generation before, all exited; its keeper's memory and fork server are taken over."""
+                 after=None, with_memory=True, nodes=1):
+        """`after`: the agent of the generation before, all exited; its keepers' memory and fork server are taken
+        over. `nodes`: 1, or as many as ranks, each then on a node of its own with memory of its own."""
         self.worker, self.job, self.world_size, self.run_dir = worker, job, ranks, os.path.abspath(run_dir)
         self.generation, self.cpus, self.bind, self.quiet = generation, cpus, bind, quiet
         self.resume_from = [resume_from] if isinstance(resume_from, str) else list(resume_from)
@@ -49,8 +50,9 @@ class FakeAgent:
         self.region = os.dup(after.region) if after else os.memfd_create("region")
         if not after:
             os.ftruncate(self.region, REGION_BYTES)
-        self.memory = os.dup(after.memory) if after else os.memfd_create("memory")
-        self.with_memory = with_memory
+        self.nodes, self.with_memory = nodes, with_memory
+        self.memories = [os.dup(after.memories[node]) if after else os.memfd_create("memory") for node in range(nodes)]
+        self.memory = self.memories[0]
         self.ranks = [Rank(rank, f"token-{generation}-{rank}") for rank in range(ranks)]
         self.exchanges, self.messages, self.hooks = {}, [], []
         self.server = self.control = None
@@ -157,7 +159,8 @@ class FakeAgent:
         if self.server:
             self.server.wait(10)
         os.close(self.region)
-        os.close(self.memory)
+        for memory in self.memories:
+            os.close(memory)
         self.listener.close()
         self.dir.cleanup()
 
@@ -190,11 +193,13 @@ class FakeAgent:
         rank = next(r for r in self.ranks if r.token == hello["token"])
         rank.sock = sock
         self._note(rank, hello)
+        node = rank.rank if self.nodes > 1 else 0
         assignment = {"type": "assignment", "run": "test", "generation": self.generation, "rank": rank.rank,
-                      "local_rank": rank.rank, "world_size": self.world_size, "local_world_size": self.world_size,
-                      "node_rank": 0, "node_count": 1, "bind_address": "127.0.0.1", "run_dir": self.run_dir,
+                      "local_rank": rank.rank if self.nodes == 1 else 0, "world_size": self.world_size,
+                      "local_world_size": self.world_size // self.nodes, "node_rank": node, "node_count": self.nodes,
+                      "bind_address": "127.0.0.1", "run_dir": self.run_dir,
                       "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
-        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region] + [self.memory] * self.with_memory)
+        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region] + [self.memories[node]] * self.with_memory)
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
 
     def _read(self, rank):

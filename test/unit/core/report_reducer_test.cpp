@@ -50,6 +50,14 @@ TEST_CASE("a line is made when the last rank has reported") {
   CHECK(line.value()->metrics.at("x") == 2.0);
 }
 
+TEST_CASE("what an earlier life of the run has written is not written again") {
+  ReportReducer reducer;
+  reducer.set_written(key(2, "train"));
+  reducer.reset(1);
+  CHECK_FALSE(reducer.add(0, key(2, "train"), json{{"x", 1}}).value().has_value());
+  CHECK(reducer.add(0, key(2, "validate"), json{{"x", 1}}).value().has_value());
+}
+
 TEST_CASE("after a restart a report that was written before is dropped and counted, a newer one is taken") {
   ReportReducer reducer;
   reducer.reset(1);

@@ -86,6 +86,22 @@ TEST_CASE("torchrun's environment is read, and the command line wins") {
   ::unsetenv("PET_NPROC_PER_NODE");
 }
 
+TEST_CASE("resume takes what can change, and no variable of the environment") {
+  ::setenv("PET_NPROC_PER_NODE", "3", 1);
+  cli::RunOptions options;
+  Diagnostics diagnostics;
+  const auto parsed = cli::parse_arguments(cli::resume_option_table(options),
+                                           {"my-run", "-n", "4", "--set", "a.b=1", "--quiet", "--run-dir", "x"},
+                                           cli::AfterPositional::kContinue, diagnostics);
+  ::unsetenv("PET_NPROC_PER_NODE");
+  CHECK(parsed.positional == std::vector<std::string>{"my-run", "x"});
+  REQUIRE(diagnostics.items.size() == 1);
+  CHECK(diagnostics.items[0].text().starts_with("--run-dir: error: unknown option"));
+  CHECK(options.quiet);
+  REQUIRE(options.overrides.sets.size() == 2);
+  CHECK(options.overrides.sets[0].value == "4");
+}
+
 TEST_CASE("help shows every option that has a text") {
   cli::RunOptions unused;
   const std::string help = cli::run_help();

@@ -12,6 +12,21 @@ TEST_CASE("an epoch is one line, made when its validation is known") {
   CHECK(lines.add({{"phase", "validate"}, {"epoch", 2.0}, {"val_loss", nullptr}}) == "epoch 2/5  val_loss nan");
 }
 
+TEST_CASE("the first epoch line of a resumed run has the training that was reported before") {
+  cli::EpochLines lines(5, {{"phase", "train"}, {"epoch", 3.0}, {"train_loss", 0.25}});
+  CHECK(lines.add({{"phase", "validate"}, {"epoch", 3}, {"val_loss", 0.5}}) == "epoch 3/5  train_loss 0.2500  val_loss 0.5000");
+}
+
+TEST_CASE("the remaining time of a resumed run counts only the steps that took its time") {
+  core::RunSnapshot shot;
+  shot.phase = core::RunPhase::kRunning;
+  shot.epochs = 5;
+  shot.step = 110;
+  shot.wall_s = 1;
+  CHECK(cli::status_line(shot, 200, 100).ends_with("eta 00:09"));
+  CHECK(cli::status_line(shot, 200, 110).find("eta") == std::string::npos);
+}
+
 TEST_CASE("a failed run is one block, the cause first") {
   core::RunOutcome outcome;
   outcome.state = "failed";

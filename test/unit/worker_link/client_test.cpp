@@ -11,11 +11,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "worker/link/stack_signal.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -100,13 +102,15 @@ class Agent {
     REQUIRE(::sendmsg(socket_.get(), &header, MSG_NOSIGNAL) == static_cast<ssize_t>(line.size()));
   }
 
-  void assign(Generation generation, const std::vector<int>& descriptors = {}, const char* interval = "10s") {
+  void assign(Generation generation, const std::vector<int>& descriptors = {}, const char* interval = "10s",
+              const char* timeout = "60s") {
     link::Assignment assignment;
     assignment.run = "run";
     assignment.generation = generation;
     assignment.rank = 1;
     assignment.world_size = 2;
     assignment.config["heartbeat"]["interval"] = interval;
+    assignment.config["heartbeat"]["timeout"] = timeout;
     send(assignment, descriptors);
   }
 
@@ -179,6 +183,49 @@ TEST_CASE("a process takes a second assignment, which forgets the first one's st
   CHECK_FALSE(client->stop_at_epoch_requested());
 }
 
+TEST_CASE("a request to leave at a checkpoint is none to leave at an epoch, and ends with its generation") {
+  Agent agent;
+  auto client = agent.connect();
+  agent.assign(1);
+  REQUIRE(client->next_assignment(10s).ok());
+  agent.send(link::StopAtEpoch{true});
+  wait_until_handled(agent, *client);
+  CHECK(client->stop_at_checkpoint_requested());
+  CHECK_FALSE(client->stop_at_epoch_requested());
+  agent.assign(2);
+  REQUIRE(client->next_assignment(10s).ok());
+  CHECK_FALSE(client->stop_at_checkpoint_requested());
+}
+
+TEST_CASE("heartbeats come at least four times within the time-out") {
+  Agent agent;
+  auto client = agent.connect();
+  agent.assign(1, {}, "1h", "40ms");
+  REQUIRE(client->next_assignment(10s).ok());
+  (void)agent.next_of<link::Heartbeat>();
+  const auto began = std::chrono::steady_clock::now();
+  (void)agent.next_of<link::Heartbeat>();
+  CHECK(std::chrono::steady_clock::now() - began < 5s);
+}
+
+TEST_CASE("threads started under the guard do not take the stack signal, and the guard ends") {
+  sigset_t before;
+  REQUIRE(::pthread_sigmask(SIG_BLOCK, nullptr, &before) == 0);
+  REQUIRE(::sigismember(&before, kStackSignal) == 0);
+  bool blocked = false;
+  {
+    const StackSignalBlock guard;
+    std::thread([&blocked] {
+      sigset_t own;
+      blocked = ::pthread_sigmask(SIG_BLOCK, nullptr, &own) == 0 && ::sigismember(&own, kStackSignal) == 1;
+    }).join();
+  }
+  CHECK(blocked);
+  sigset_t after;
+  REQUIRE(::pthread_sigmask(SIG_BLOCK, nullptr, &after) == 0);
+  CHECK(::sigismember(&after, kStackSignal) == 0);
+}
+
 TEST_CASE("no assignment within the deadline is an error that says so") {
   Agent agent;
   auto client = agent.connect();
@@ -241,6 +288,8 @@ TEST_CASE("heartbeats carry what the training thread has published") {
   client->progress().epoch = 3;
   client->progress().phase = Progress::Phase::kTrain;
   client->progress().loss = 0.25;
+  client->progress().samples = 6400;
+  client->progress().waiting = true;
   agent.assign(1, {}, "10ms");
   REQUIRE(client->next_assignment(10s).ok());
   const auto beat = agent.next_of<link::Heartbeat>();
@@ -248,6 +297,8 @@ TEST_CASE("heartbeats carry what the training thread has published") {
   CHECK(beat.epoch == 3);
   CHECK(beat.phase == "train");
   CHECK(beat.loss == 0.25);
+  CHECK(beat.samples == 6400);
+  CHECK(beat.waiting);
 }
 
 TEST_CASE("an agent that does not read holds nobody, and loses nothing up to the outbox's limit") {

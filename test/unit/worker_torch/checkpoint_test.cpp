@@ -177,6 +177,33 @@ TEST_CASE("a checkpoint that cannot be written costs nothing but itself") {
   CHECK(write(folder.path, training, state_of(100)).path.empty());
 }
 
+TEST_CASE("a writer says whether its last save is on disk, and can have its memory before the first") {
+  const Folder folder;
+  Training training;
+  training.fill(3);
+  CheckpointTarget target{folder.path, 2, 3, training.flat.places(), training.flat.size()};
+  CheckpointWriter writer(target, [](const link::CheckpointSaved&) {});
+  writer.prepare(training.optimizer->buffers().size());
+  REQUIRE(writer.wait(10s).ok());
+  CHECK_FALSE(writer.last_is_on_disk());
+  const auto save = [&](std::int64_t step) {
+    writer.save(state_of(step), training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
+                std::chrono::steady_clock::now());
+    REQUIRE(writer.wait(10s).ok());
+  };
+  save(100);
+  CHECK(writer.last_is_on_disk());
+  fs::rename(folder.path + "/checkpoints", folder.path + "/kept");
+  std::ofstream(folder.path + "/checkpoints") << "in the way";
+  save(200);
+  CHECK_FALSE(writer.last_is_on_disk());
+  fs::remove(folder.path + "/checkpoints");
+  fs::rename(folder.path + "/kept", folder.path + "/checkpoints");
+  save(300);
+  CHECK(writer.last_is_on_disk());
+  CHECK(std::distance(fs::directory_iterator(folder.path + "/checkpoints"), fs::directory_iterator()) == 2);
+}
+
 TEST_CASE("state.json is refused field by field") {
   const nlohmann::json good = to_json(state_of(1));
   REQUIRE(parse_training_state(good).ok());

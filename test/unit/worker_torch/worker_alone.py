@@ -222,12 +222,13 @@ class Checkpoints(WorkerTest):
         self.assertEqual(message["bytes"], size)
         self.assertEqual((message["step"], message["epoch"]), (90, 3))
 
-    def test_a_damaged_checkpoint_is_an_error_that_names_the_file(self):
+    def test_a_damaged_checkpoint_is_reported_and_the_next_one_is_used(self):
         whole = self.train(linear_job(1, 32), 1)
+        older, newer = [os.path.join(whole.run_dir, m["path"]) for m in whole.of_type("checkpoint")[-2:]]
         for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
             for damage in ("flip", "tear", "remove"):
                 copy = f"{self.dir}/copy-{name}-{damage}"
-                shutil.copytree(self.checkpoint(whole), copy)
+                shutil.copytree(newer, copy)
                 path = f"{copy}/{name}"
                 with open(path, "rb") as file:
                     data = bytearray(file.read())
@@ -237,14 +238,26 @@ class Checkpoints(WorkerTest):
                 else:
                     with open(path, "wb") as file:
                         file.write(data if damage == "flip" else data[:len(data) // 2])
-                agent = self.agent(linear_job(1, 32), 1, generation=2, resume_from=copy)
-                agent.start()
-                if agent.run() == [0]:
-                    # Only a flip inside white space or a digit that proves nothing may pass.
+                agent = self.train(linear_job(1, 32), 1, generation=2, resume_from=[copy, older])
+                rejected = agent.of_type("checkpoint_rejected")
+                if not rejected:  # Only a flip inside white space or a digit that proves nothing may pass.
                     self.assertEqual((name, damage), ("manifest.json", "flip"))
-                else:
-                    self.assertEqual(agent.ranks[0].exit_code, 1)
-                    self.assertIn(copy, agent.of_type("failed")[0]["message"])
+                    continue
+                self.assertEqual([m["path"] for m in rejected], [copy])
+                self.assertIn(copy, rejected[0]["reason"])
+                ready, = agent.of_type("ready")
+                self.assertEqual((ready["source"], ready["path"], ready["step"]), ("disk", older, 64))
+
+    def test_nothing_usable_begins_anew_and_another_model_is_an_error(self):
+        agent = self.train(linear_job(2, 32, epochs=1), 2, resume_from=[f"{self.dir}/none", f"{self.dir}/nothing"])
+        self.assertEqual(len(agent.of_type("checkpoint_rejected", 0)), 2)
+        self.assertEqual(agent.of_type("checkpoint_rejected", 1), [])
+        self.assertEqual(agent.of_type("ready", 1)[0]["source"], "fresh")
+        other = self.agent(linear_job(1, 32, optimizer={"type": "sgd", "lr": 0.01, "momentum": 0.9}), 1,
+                           resume_from=self.checkpoint(agent))
+        other.start()
+        self.assertEqual(other.run(), [1])
+        self.assertIn("optimizer.safetensors", other.of_type("failed")[0]["message"])
 
     def test_a_full_disk_keeps_the_old_checkpoint_and_training_goes_on(self):
         agent = self.agent(linear_job(1, 4, epochs=4), 1)
@@ -270,6 +283,16 @@ class Checkpoints(WorkerTest):
         self.assertEqual(len(os.listdir(often.run_dir + "/checkpoints")), 3)
         job["checkpoint"] = {"every": "never", "keep": 3}
         self.assertEqual(self.train(job, 2).of_type("checkpoint"), [])
+
+    def test_steps_are_never_written_two_at_once(self):
+        job = linear_job(2, 4, epochs=3)
+        job["checkpoint"] = {"every": {"steps": 7}, "keep": 2}
+        agent = self.train(job, 2)
+        steps = [m["step"] for m in agent.of_type("checkpoint")]
+        self.assertEqual(steps, [*range(7, 375, 7), 375])
+        for before, after in zip(agent.of_type("checkpoint"), agent.of_type("checkpoint")[1:]):
+            self.assertLess(before["time"], after["time"])
+        self.assertEqual(len(os.listdir(agent.run_dir + "/checkpoints")), 2)
 
 
 class Failures(WorkerTest):

@@ -1,0 +1,230 @@
+// What a run left behind, and how its folder is opened again.
+
+#include "launcher/storage/run_history.hpp"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+#include "common/checkpoint/crc32c.hpp"
+#include "launcher/cli/nothing_left.hpp"
+#include "launcher/storage/run_directory.hpp"
+
+using namespace sgd;
+namespace fs = std::filesystem;
+
+namespace {
+
+const char* const kMetrics =
+    "{\"phase\":\"train\",\"epoch\":1.0,\"step\":32,\"generation\":1,\"train_loss\":0.5}\n"
+    "{\"phase\":\"validate\",\"epoch\":1,\"step\":32,\"generation\":1}\n"
+    "{\"phase\":\"train\",\"epoch\":2.0,\"step\":64,\"generation\":2,\"train_loss\":0.4}\n";
+const char* const kEvents =
+    "{\"time\":1.000000,\"event\":\"run_started\",\"run\":\"r-1\"}\n"
+    "{\"time\":2.000000,\"event\":\"failure\",\"generation\":1}\n"
+    "{\"time\":3.000000,\"event\":\"worker_started\",\"generation\":2}\n";
+
+/// A run's folder that goes with this.
+class RunFolder {
+ public:
+  RunFolder() {
+    char name[] = "/tmp/sgd-run-history-XXXXXX";
+    path_ = ::mkdtemp(name);
+    write("job.json", "{\"name\": \"j\"}");
+    write("events.jsonl", kEvents);
+    write("metrics.jsonl", kMetrics);
+  }
+  ~RunFolder() { fs::remove_all(path_); }
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories(fs::path(path_ + "/" + name).parent_path());
+    std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+  }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path_ + "/" + name, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  /// Returns its path relative to the run.
+  std::string checkpoint(std::int64_t step, int epoch, Generation generation) const {
+    const std::string name = "checkpoints/" + checkpoint::directory_name(step, generation);
+    const std::string weights = "weights of " + name;
+    const auto crc = checkpoint::crc32c(0, std::as_bytes(std::span(weights.data(), weights.size())));
+    write(name + "/model.safetensors", weights);
+    write(name + "/manifest.json",
+          checkpoint::encode({step, epoch, generation, 2, {{"model.safetensors", weights.size(), crc}}}));
+    return name;
+  }
+  [[nodiscard]] storage::RunHistory history() const {
+    auto history = storage::read_history(path_);
+    REQUIRE(history.ok());
+    return history.value();
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("history: counts, last key and the open epoch come from the lines") {
+  const RunFolder run;
+  const storage::RunHistory history = run.history();
+  CHECK(history.id == "r-1");
+  CHECK(history.past.generation == 2);
+  CHECK(history.past.failures == 1);
+  CHECK(history.past.reports == 3);
+  CHECK(history.past.epochs == 1);
+  CHECK(history.past.steps == 64);
+  REQUIRE(history.past.written.has_value());
+  CHECK(history.past.written->epoch == 2);
+  CHECK(history.past.written->phase == "train");
+  CHECK(history.open_train.at("train_loss") == 0.4);
+  CHECK(history.past.metrics.at("train").at("step") == 64);
+  CHECK(history.past.metrics.at("validate").at("step") == 32);
+  CHECK(history.past.checkpoints.empty());
+  CHECK(history.newest.step == 0);
+}
+
+TEST_CASE("history: a success counts until the run is resumed") {
+  const RunFolder run;
+  const std::string finished = "{\"event\":\"run_finished\",\"state\":\"succeeded\"}\n";
+  const std::string resumed = "{\"event\":\"run_resumed\"}\n";
+  CHECK_FALSE(run.history().succeeded);
+  run.write("events.jsonl", kEvents + finished);
+  CHECK(run.history().succeeded);
+  run.write("events.jsonl", kEvents + finished + resumed);
+  CHECK_FALSE(run.history().succeeded);
+}
+
+TEST_CASE("history: the last generation is the highest of lines, logs and checkpoints") {
+  const RunFolder run;
+  fs::create_directories(run.path() + "/logs/gen-0005");
+  fs::create_directories(run.path() + "/logs/gen-none");
+  CHECK(run.history().past.generation == 5);
+  (void)run.checkpoint(10, 0, 7);
+  CHECK(run.history().past.generation == 7);
+}
+
+TEST_CASE("history: an empty folder has no past") {
+  const RunFolder run;
+  run.write("events.jsonl", "");
+  fs::remove(run.path() + "/metrics.jsonl");
+  const storage::RunHistory history = run.history();
+  CHECK(history.id == fs::path(run.path()).filename().string());
+  CHECK(history.past.generation == 0);
+  CHECK_FALSE(history.past.written.has_value());
+  CHECK(history.open_train.is_null());
+}
+
+TEST_CASE("history: whole checkpoints newest first, damaged ones by name and reason") {
+  const RunFolder run;
+  const std::string old = run.checkpoint(32, 1, 1);
+  const std::string newer = run.checkpoint(40, 1, 2);
+  const std::string damaged = run.checkpoint(64, 1, 2);
+  run.write(damaged + "/model.safetensors", "other");
+  run.write("checkpoints/.step-tmp/model.safetensors", "");
+  const storage::RunHistory history = run.history();
+  CHECK(history.past.checkpoints ==
+        std::vector<std::string>{run.path() + "/" + newer, run.path() + "/" + old});
+  CHECK(history.newest.step == 40);
+  REQUIRE(history.damaged.size() == 1);
+  CHECK(history.damaged[0].path == damaged);
+  CHECK(history.damaged[0].reason.starts_with("model.safetensors has 5 bytes"));
+}
+
+TEST_CASE("history: a checkpoint of an epoch without a line is not gone on from, unless there is no other") {
+  const RunFolder run;
+  const std::string covered = run.checkpoint(32, 1, 1);
+  const std::string ahead = run.checkpoint(96, 2, 2);
+  storage::RunHistory history = run.history();
+  CHECK(history.ahead == std::vector<std::string>{ahead});
+  CHECK(history.past.checkpoints == std::vector<std::string>{run.path() + "/" + covered});
+  CHECK(history.newest.step == 32);
+  fs::remove_all(run.path() + "/" + covered);
+  history = run.history();
+  CHECK(history.ahead.empty());
+  CHECK(history.newest.step == 96);
+}
+
+TEST_CASE("reopen: torn ends are cut off, every whole line stays") {
+  for (const std::string& torn :
+       {std::string("{\"phase\":\"tr"), std::string("{\"phase\":\"train\"}"), std::string(10, '\0'),
+        std::string("\0\0\n", 3), std::string("not json\nmore\n")}) {
+    INFO(torn);
+    const RunFolder run;
+    run.write("metrics.jsonl", kMetrics + torn);
+    const storage::RunHistory history = run.history();
+    CHECK(history.past.reports == 3);
+    CHECK(history.metrics_end.bytes - history.metrics_end.whole_bytes == torn.size());
+    auto again = storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "j"}}, history);
+    REQUIRE(again.ok());
+    REQUIRE(again.value()->append_event({{"event", "run_resumed"}}).ok());
+    CHECK(run.read("metrics.jsonl") == kMetrics);
+    CHECK(run.read("events.jsonl").starts_with(std::string(kEvents) + "{\"time\":"));
+  }
+}
+
+TEST_CASE(
+    "reopen: job.json is written only when it differs, the old summary goes, a dead socket is replaced") {
+  const RunFolder run;
+  run.write("summary.json", "{}");
+  fs::create_symlink("/nowhere/control.sock", run.path() + "/control.sock");
+  {
+    auto again = storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "j"}}, run.history());
+    REQUIRE(again.ok());
+    CHECK(run.read("job.json") == "{\"name\": \"j\"}");
+    CHECK_FALSE(fs::exists(run.path() + "/summary.json"));
+    CHECK(again.value()->link_control_socket("/tmp/other.sock").ok());
+    CHECK(fs::read_symlink(run.path() + "/control.sock") == "/tmp/other.sock");
+  }
+  REQUIRE(storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "k"}}, run.history()).ok());
+  CHECK(nlohmann::json::parse(run.read("job.json")).at("name") == "k");
+}
+
+TEST_CASE("reopen: two launchers never share a folder, and lines that came since are never cut") {
+  const RunFolder run;
+  const storage::RunHistory history = run.history();
+  {
+    const auto first = storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "j"}}, history);
+    REQUIRE(first.ok());
+    const auto second = storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "k"}}, history);
+    REQUIRE_FALSE(second.ok());
+    CHECK(second.error().message.find("in use by another sgd-launch") != std::string::npos);
+    CHECK(run.read("job.json") == "{\"name\": \"j\"}");
+  }
+  run.write("events.jsonl", std::string(kEvents) + "{}\n");
+  const auto late = storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "j"}}, history);
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().message.find("has changed meanwhile") != std::string::npos);
+}
+
+TEST_CASE("nothing left: all epochs are trained and kept") {
+  job::JobSpec job;
+  storage::RunHistory history;
+  CHECK(cli::nothing_left(job, history).empty());  // A command.
+  job.training.emplace();
+  job.training->epochs = 5;
+  history.past.epochs = 5;
+  CHECK(cli::nothing_left(job, history).empty());  // Its last weights are not on disk.
+  history.past.checkpoints = {"/r/checkpoints/c"};
+  history.newest.epoch = 4;
+  CHECK(cli::nothing_left(job, history).empty());
+  history.newest.epoch = 5;
+  CHECK(cli::nothing_left(job, history).empty());  // Its end is not recorded.
+  history.succeeded = true;
+  CHECK(cli::nothing_left(job, history) ==
+        "nothing to train: all 5 epochs are trained; --set training.epochs=8 trains more");
+  job.training->epochs = 3;
+  CHECK(cli::nothing_left(job, history) ==
+        "nothing to train: 5 epochs are trained, the job wants 3; --set training.epochs=8 trains more");
+  history.past.checkpoints.clear();
+  job.checkpoint.every = job::CheckpointPolicy::Every::kNever;
+  CHECK_FALSE(cli::nothing_left(job, history).empty());
+}
