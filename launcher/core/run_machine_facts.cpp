@@ -157,6 +157,8 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   Event metrics = {{"phase", line.key.phase}};
   if (!line.metrics.contains("epoch")) metrics["epoch"] = line.key.epoch;
   metrics.update(line.metrics);
+  if (line.key.batch != 0) metrics["batch"] = line.key.batch;
+  if (line.key.sequence != 0) metrics["sequence"] = line.key.sequence;
   metrics["step"] = report.report.step;
   metrics["generation"] = generation_;
   metrics["world_size"] = placement_.world_size;

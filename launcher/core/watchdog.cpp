@@ -39,7 +39,7 @@ void Watchdog::on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& bea
   watched.has_said_hello = true;
   watched.heard_at = now;
   watched.beat = beat;
-  watched.suspect_until.reset();
+  if (now < deadline(watched)) watched.suspect_until.reset();
 }
 
 TimePoint Watchdog::deadline(const Watched& rank) const {

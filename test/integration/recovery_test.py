@@ -1,0 +1,270 @@
+"""Failures of a training run: what is killed, frozen or lost costs milliseconds and changes nothing in the result.
+
+Each test compares with one undisturbed run of the same job: weights and optimizer state bit for bit, and every line of
+metrics. Names in brackets are rows of the list of failure modes.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from data import image_job, small_fashion, write_job
+from harness import LaunchTest, Launch, read_file, wait_for
+
+EPOCHS = 30
+SAMPLES = 12_800
+KILLS = 10
+
+
+def comparable(metrics):
+    """What must not depend on failures: all but times and rates."""
+    free = ("_timestamp", "_time_this_iter_s", "samples_per_s", "step_ms", "generation")
+    return [{key: value for key, value in line.items() if key not in free} for line in metrics]
+
+
+class RecoveryTest(LaunchTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.mkdtemp(prefix="sgd-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        cls.data = small_fashion(os.path.join(cls.shared, "data"), SAMPLES, 2000)
+        launch = Launch(["--run-dir", os.path.join(cls.shared, "run"), cls.job_file(cls.shared)], cls.shared,
+                        os.path.join(cls.shared, "run"))
+        if launch.wait() != 0:
+            raise AssertionError(launch.said())
+        cls.undisturbed = launch
+
+    @classmethod
+    def job_file(cls, folder, epochs=EPOCHS, **parts):
+        job = image_job(cls.data, epochs=epochs)
+        job["recovery"] = {"max_failures": "unlimited"}
+        for key, value in parts.items():
+            job[key] = value
+        return write_job(os.path.join(folder, "job.json"), job)
+
+    def train(self, *options, epochs=EPOCHS, **parts):
+        return self.start(*options, self.job_file(self.folder, epochs, **parts))
+
+    def live_pids(self, launch):
+        """Pids by rank of the newest generation that made its first step."""
+        steps = launch.events("first_step")
+        if not steps:
+            return {}
+        generation = steps[-1]["generation"]
+        started = [event for event in launch.events("worker_started") if event["generation"] == generation]
+        return {event["rank"]: event["pid"] for event in started}
+
+    def kill(self, launch, rank, number=signal.SIGKILL):
+        """Kills a rank of the newest generation; False when the run is over."""
+        before = len(launch.events("first_step"))
+        if launch.process.poll() is not None:
+            return False
+        try:
+            os.kill(self.live_pids(launch)[rank], number)
+        except ProcessLookupError:
+            return False
+        wait_for(lambda: len(launch.events("first_step")) > before or launch.process.poll() is not None, 30,
+                 "the first step after a kill")
+        return True
+
+    def check_same(self, launch):
+        """The run has ended as if nothing had happened."""
+        self.assertEqual(launch.wait(), 0, launch.said())
+        launch.wait_until_gone()
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            self.assertEqual(read_file(os.path.join(launch.checkpoints()[-1], name)),
+                             read_file(os.path.join(self.undisturbed.checkpoints()[-1], name)), f"{name} differs")
+        self.assertEqual(comparable(launch.metrics()), comparable(self.undisturbed.metrics()))
+        self.check_epochs(launch, EPOCHS)
+        self.assertTrue(all(event["bit_exact"] for event in launch.events("recovered")))
+
+    def check_epochs(self, launch, epochs):
+        self.assertEqual([event["epoch"] for event in launch.events("epoch_finished")], list(range(1, epochs + 1)))
+
+    def test_ranks_killed_at_random(self):
+        """[1] Forward, backward, all-reduce: wherever it hits."""
+        launch = self.train()
+        launch.wait_for_event("first_step")
+        chance = random.Random(3)
+        kills = 0
+        while kills < KILLS:
+            time.sleep(chance.uniform(0.02, 0.3))
+            if not self.kill(launch, chance.choice((0, 1))):
+                break
+            kills += 1
+        self.check_same(launch)
+        self.assertGreater(kills, 2)
+        for event in launch.events("recovered"):
+            self.assertEqual((event["from"], event["source"]), ("signal 9 (SIGKILL)", "memory"))
+            self.assertGreaterEqual(event["redone"], 0)
+
+    def test_all_ranks_killed_at_once(self):
+        """[1]"""
+        launch = self.train()
+        launch.wait_for_event("epoch_finished", count=2)
+        for pid in self.live_pids(launch).values():
+            os.kill(pid, signal.SIGKILL)
+        self.check_same(launch)
+        self.assertEqual(len(launch.events("failure")), 1)
+
+    def test_crashes_are_named(self):
+        """[2] Signals that a program brings upon itself."""
+        launch = self.train()
+        launch.wait_for_event("first_step")
+        for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE):
+            launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 1)
+            self.assertTrue(self.kill(launch, 1, number))
+        self.check_same(launch)
+        messages = " ".join(event["message"] for event in launch.events("failure"))
+        for words in ("signal 11 (SIGSEGV), rank 1", "signal 6 (SIGABRT), rank 1", "signal 8 (SIGFPE), rank 1"):
+            self.assertIn(words, messages)
+
+    def test_killed_in_validation(self):
+        launch = self.train()
+        for count in (1, 3, 6):
+            wait_for(lambda n=count: len(launch.metrics("train")) >= n, 30, "the end of a training phase")
+            if not self.kill(launch, count % 2):
+                break
+        self.check_same(launch)
+
+    def test_killed_in_saves(self):
+        """[45] With a save every other step one is always being written."""
+        launch = self.train(checkpoint={"every": {"steps": 2}, "keep": 2})
+        launch.wait_for_event("first_step")
+        chance = random.Random(5)
+        for _ in range(5):
+            time.sleep(chance.uniform(0.05, 0.3))
+            if not self.kill(launch, 0):
+                break
+        self.check_same(launch)
+
+    def test_checkpoints_on_disk_alone(self):
+        launch = self.train(checkpoint={"every": {"steps": 50}, "memory": False})
+        launch.wait_for_event("checkpoint_saved", count=2)
+        for rank in (1, 0, 1):
+            time.sleep(0.1)
+            if not self.kill(launch, rank):
+                break
+        self.check_same(launch)
+        self.assertEqual({event["source"] for event in launch.events("recovered")}, {"disk"})
+
+    def test_killed_during_start(self):
+        """[7] A generation that dies before its first step uses an attempt, no failure; the run goes on."""
+        launch = self.train(recovery={"max_failures": 3, "backoff": {"first": "100ms"}})
+        launch.wait_for_event("epoch_finished")
+        os.kill(self.live_pids(launch)[0], signal.SIGKILL)
+        for generation in (2, 3):
+            started = wait_for(lambda g=generation: [event for event in launch.events("worker_started")
+                                                     if event["generation"] == g], 30, "the next start")
+            try:
+                os.kill(started[0]["pid"], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.check_same(launch)
+
+    def test_without_fork_server(self):
+        launch = self.train(fork_server=False)
+        launch.wait_for_event("first_step")
+        self.kill(launch, 1)
+        self.check_same(launch)
+
+    def test_fork_server_killed(self):
+        """Ranks go on without it; the next recovery has a new one."""
+        launch = self.train()
+        launch.wait_for_event("first_step")
+        ranks = set(self.live_pids(launch).values())
+        servers = [pid for pid in launch.pids() if b"--fork-server" in read_file(f"/proc/{pid}/cmdline") and pid not in ranks]
+        os.kill(servers[0], signal.SIGKILL)
+        launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 2)
+        self.assertEqual(launch.events("failure"), [])
+        self.kill(launch, 0)
+        self.check_same(launch)
+
+    def test_keeper_killed(self):
+        """[10] All its processes die with it; a new one goes on from disk."""
+        launch = self.train(checkpoint={"every": {"steps": 50}})
+        launch.wait_for_event("checkpoint_saved", count=2)
+        keeper = next(pid for pid in launch.pids() if read_file(f"/proc/{pid}/cmdline").split(b"\0")[1:2] == [b"keeper"])
+        os.kill(keeper, signal.SIGKILL)
+        self.check_same(launch)
+        self.assertIn("keeper", launch.events("failure")[0]["message"])
+
+    def test_frozen_rank(self):
+        """[8] SIGSTOP: seen by missing heartbeats, its stack and those of its peers are kept."""
+        launch = self.train(heartbeat={"interval": "100ms", "timeout": "1s"})
+        launch.wait_for_event("first_step")
+        began = time.monotonic()
+        os.kill(self.live_pids(launch)[1], signal.SIGSTOP)
+        launch.wait_for_event("recovered")
+        self.assertLess(time.monotonic() - began, 10)
+        self.check_same(launch)
+        failure = launch.events("failure")[0]
+        self.assertEqual((failure["kind"], failure["rank"]), ("heartbeat_lost", 1))
+        self.assertIn(b"T (stopped)", read_file(os.path.join(launch.run_dir, "errors", "gen-0001-rank-0001.stack")))
+        self.assertIn(b"sgd-worker", read_file(os.path.join(launch.run_dir, "errors", "gen-0001-rank-0000.stack")))
+
+    def test_stopped_launcher_judges_nobody(self):
+        """[50] After SIGCONT everybody has a new deadline."""
+        launch = self.train(heartbeat={"interval": "100ms", "timeout": "1s"})
+        launch.wait_for_event("first_step")
+        os.kill(launch.process.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(launch.process.pid, signal.SIGCONT)
+        self.check_same(launch)
+        self.assertEqual(launch.events("failure"), [])
+
+    def test_interrupted_while_recovering(self):
+        """[59] [62]"""
+        launch = self.train(recovery={"max_failures": "unlimited", "backoff": {"first": "20s"}})
+        launch.wait_for_event("first_step")
+        os.kill(self.live_pids(launch)[0], signal.SIGKILL)
+        launch.wait_for_event("failure")
+        os.kill(launch.process.pid, signal.SIGTERM)
+        self.assertEqual(launch.wait(), 143, launch.said())
+        launch.wait_until_gone()
+
+    def test_damaged_checkpoint_is_passed_over(self):
+        """[43] [44] The newest on disk is bit-flipped while the run goes on without copies in memory."""
+        launch = self.train(checkpoint={"every": {"steps": 500}, "memory": False, "keep": 5})
+        launch.wait_for_event("checkpoint_saved", count=3)
+        newest = os.path.join(launch.run_dir, launch.events("checkpoint_saved")[-1]["path"])
+        with open(os.path.join(newest, "model.safetensors"), "r+b") as file:
+            file.seek(5000)
+            byte = file.read(1)
+            file.seek(5000)
+            file.write(bytes([byte[0] ^ 1]))
+        os.kill(self.live_pids(launch)[0], signal.SIGKILL)
+        self.check_same(launch)
+        rejected = launch.events("checkpoint_rejected")
+        self.assertEqual([event["path"] for event in rejected], [newest])
+        self.assertIn("CRC-32C", rejected[0]["reason"])
+
+    def test_max_failures_is_counted_since_the_last_epoch(self):
+        launch = self.train(recovery={"max_failures": 1})
+        for _ in range(3):
+            launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 1)
+            if not self.kill(launch, 1):
+                break
+        self.check_same(launch)
+
+    def test_max_failures_used_up(self):
+        """[4]"""
+        launch = self.train(epochs=100_000, recovery={"max_failures": 1}, checkpoint={"every": {"steps": 1000}},
+                            training={**image_job(self.data)["training"], "epochs": 100_000,
+                                      "dataset": {"type": "idx", "path": "/usr/share/datasets/fashion-mnist"}})
+        launch.wait_for_event("first_step")
+        self.kill(launch, 0)
+        os.kill(self.live_pids(launch)[1], signal.SIGKILL)
+        self.assertIn(launch.wait(), (0, 7), launch.said())
+        self.assertEqual(launch.summary()["exit_code"], 7)
+        self.assertIn("restarts used up: 2 failures since the last finished epoch, max_failures 1", launch.stderr())
+
+
+if __name__ == "__main__":
+    unittest.main()
