@@ -199,7 +199,8 @@ class FakeAgent:
                       "local_world_size": self.world_size // self.nodes, "node_rank": node, "node_count": self.nodes,
                       "bind_address": "127.0.0.1", "run_dir": self.run_dir,
                       "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
-        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", [self.region] + [self.memories[node]] * self.with_memory)
+        descriptors = [self.region] + [self.memories[node]] * self.with_memory
+        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", descriptors)
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
 
     def _read(self, rank):

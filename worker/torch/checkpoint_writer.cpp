@@ -79,7 +79,7 @@ bool CheckpointWriter::last_is_on_disk() const {
 
 void CheckpointWriter::prepare(std::size_t optimizer_buffers) {
   const std::lock_guard lock(mutex_);
-  if (busy_) return;  // A save is being written: the buffer is there.
+  if (busy_ || staging_.size() != 0) return;  // A save before the first step has made it.
   prepare_floats_ = target_.floats * (1 + optimizer_buffers);
   busy_ = true;
   changed_.notify_all();

@@ -47,7 +47,7 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   /// Has the thread make the staging buffer for checkpoints with this many optimizer buffers, all its pages there,
-  /// so that the first save is as short as every other. Busy until then.
+  /// so that the first save is as short as every other. Busy until then; nothing to do once a save has been made.
   void prepare(std::size_t optimizer_buffers);
 
   [[nodiscard]] bool busy() const;

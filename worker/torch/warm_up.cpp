@@ -1,5 +1,7 @@
 #include "worker/torch/warm_up.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <exception>
 #include <numeric>
@@ -53,6 +55,8 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   preloaded.seed = training.seed;
   at::manual_seed(training.seed);
   preloaded.model = make_model(training.model, preloaded.dataset->shape());
+  // What the warm-up has freed is copied page by page by whoever writes there after a fork; a new page costs less.
+  (void)::malloc_trim(0);
   return preloaded;
 }
 

@@ -189,10 +189,13 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
   const auto save = [&](std::int64_t step) {
     writer.save(state_of(step), training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
                 std::chrono::steady_clock::now());
+    writer.prepare(training.optimizer->buffers().size());  // Too late: the write goes on.
     REQUIRE(writer.wait(10s).ok());
   };
   save(100);
   CHECK(writer.last_is_on_disk());
+  writer.prepare(training.optimizer->buffers().size());  // There already.
+  CHECK_FALSE(writer.busy());
   fs::rename(folder.path + "/checkpoints", folder.path + "/kept");
   std::ofstream(folder.path + "/checkpoints") << "in the way";
   save(200);

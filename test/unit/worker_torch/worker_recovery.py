@@ -152,11 +152,16 @@ class Nodes(RecoveryTest):
         second = self.next_generation(job, agent, nodes=2)
         os.ftruncate(second.memories[0], 0)  # As on a node that has just joined.
         second.start()
-        self.assertEqual(second.run(), [0, 0])
+        kill_at_step(second, 350)
         self.assertEqual({m["source"] for m in second.of_type("ready")}, {"memory"})
-        self.assertEqual(self.weights(clean), self.weights(second))
-        self.assertEqual(self.metric(second, 1, "train", "num_samples"), 30000)
+        self.assertGreater(second.of_type("ready")[0]["step"], 0)
         self.assertGreater(os.fstat(second.memories[0]).st_size, 0)
+        third = self.next_generation(job, second, nodes=2)  # Now each node reads its own.
+        third.start()
+        self.assertEqual(third.run(), [0, 0])
+        self.assertEqual({m["source"] for m in third.of_type("ready")}, {"memory"})
+        self.assertEqual(self.weights(clean), self.weights(third))
+        self.assertEqual(self.metric(third, 1, "train", "num_samples"), 30000)
 
 
 class Leaving(RecoveryTest):
@@ -244,7 +249,8 @@ class Watching(RecoveryTest):
         self.assertEqual(agent.run(), [0, 0])
         with open(path) as file:
             text = file.read()
-        self.assertRegex(text.splitlines()[0], r"^time \d+\.\d{6} step \d+ phase (train|validate|saving)( in a collective)?$")
+        self.assertRegex(text.splitlines()[0],
+                         r"^time \d+\.\d{6} step \d+ phase (train|validate|saving)( in a collective)?$")
         self.assertIn("sgd-worker", text)
         self.assertGreater(text.count("\n\n"), 5)
         self.assertEqual(self.weights(clean), self.weights(agent))
