@@ -183,7 +183,7 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
     outcome_.error = words(request);
   }
   if (nodes_.empty()) return finish(now, out);
-  if (request.at_once || !is_live()) return begin_clearing(out);
+  if (request.at_once || !is_live()) return begin_clearing(now, out);
   if (!is_first) return;
   phase_ = RunPhase::kStopping;
   send_desired(cluster::Want::kStop, out);
@@ -196,7 +196,7 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
     check_early_exit(now);
     note_peer_loss(now, out);
     if (stop_ && (all_exited() || all_cleared())) {
-      begin_clearing(out);
+      begin_clearing(now, out);
     } else if (!stop_ && decided(now)) {
       judge(now, out);
     } else if (!stop_ && phase_ == RunPhase::kLeaving && (all_exited() || all_cleared())) {
@@ -220,13 +220,14 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
   outcome_.exit_code = exit_code;
   outcome_.error = std::move(error);
   if (nodes_.empty()) return finish(now, out);
-  begin_clearing(out);
+  begin_clearing(now, out);
 }
 
-void RunMachine::begin_clearing(CoordinatorCommands& out) {
+void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kClearing;
   for (auto& [node, record] : nodes_) record.cleared = record.lost;
   send_desired(cluster::Want::kGone, out);
+  if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
 }
 
 void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {

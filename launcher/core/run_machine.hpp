@@ -102,7 +102,7 @@ class RunMachine {
   void send_desired(cluster::Want want, CoordinatorCommands& out) const;
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out) const;
   void decide(TimePoint now, CoordinatorCommands& out);
-  void begin_clearing(CoordinatorCommands& out);
+  void begin_clearing(TimePoint now, CoordinatorCommands& out);
   void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
 
