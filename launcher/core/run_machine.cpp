@@ -41,9 +41,10 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now)
 void RunMachine::on_capacity(TimePoint now, const std::map<NodeId, NodeView>& nodes, CoordinatorCommands& out) {
   if (finished()) return;
   offered_ = nodes;
+  looks_for_room_ = false;
   for (const auto& [node, view] : nodes) addresses_[node] = view.address;
   if (phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_)) place_now(now, out);
-  if (wants_capacity()) wait_for_slots(now, out);
+  if (is_ready_to_count()) wait_for_slots(now, out);
   if (phase_ == RunPhase::kRunning) consider_growth(now, out);
 }
 
@@ -66,6 +67,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   wait_until_.reset();
   first_exit_at_.reset();
   leave_ = Leave::kNo;
+  looks_for_room_ = false;
   was_started_ = false;
   master_port_ = 0;
   causes_.reset();
@@ -252,7 +254,7 @@ void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
   }
   if (grow_at_ && now >= *grow_at_) {
     grow_at_.reset();
-    if (phase_ == RunPhase::kRunning) consider_growth(now, out);
+    looks_for_room_ = phase_ == RunPhase::kRunning;
   }
   decide(now, out);
 }

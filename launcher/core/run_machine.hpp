@@ -66,10 +66,8 @@ class RunMachine {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }
-  /// Cleared and ready to count: call on_capacity() at once.
-  [[nodiscard]] bool wants_capacity() const {
-    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_;
-  }
+  /// It has to know what is free by now: call on_capacity() at once.
+  [[nodiscard]] bool wants_capacity() const { return is_ready_to_count() || looks_for_room_; }
   /// Slots that the run holds on `node`.
   [[nodiscard]] int slots_used(const NodeId& node) const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
@@ -134,6 +132,9 @@ class RunMachine {
   [[nodiscard]] bool decided(TimePoint now) const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
   [[nodiscard]] bool is_live() const;
+  [[nodiscard]] bool is_ready_to_count() const {
+    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_;
+  }
   [[nodiscard]] bool all_exited() const;
   [[nodiscard]] bool all_cleared() const;
   [[nodiscard]] bool all_started() const;
@@ -165,6 +166,7 @@ class RunMachine {
   bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
   std::optional<TimePoint> wait_until_;
   std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
+  bool looks_for_room_ = false;  ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
 

@@ -96,6 +96,7 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   });
   if (!all || phase_ != RunPhase::kStarting) return;
   phase_ = RunPhase::kRunning;
+  looks_for_room_ = true;  // Slots may have come back while it started.
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
   const bool bit_exact = before_.world_size == 0 || is_same_shape();
   record({{"event", "restored"}, {"generation", generation_}, {"step", ready.ready.step},
