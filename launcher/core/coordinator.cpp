@@ -1,6 +1,7 @@
 #include "launcher/core/coordinator.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,10 +12,9 @@ namespace sgd::core {
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   handle(now, event, out);
   if (capacity_changed_) take_back_slots(now, out);
-  const bool somebody_waits =
-      std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run.second.wants_capacity(); });
-  if (capacity_changed_ || somebody_waits) offer_capacity(now, out);
-  capacity_changed_ = false;
+  const auto wants_capacity = [](const auto& run) { return run.second.wants_capacity(); };
+  while (std::exchange(capacity_changed_, false) || std::any_of(runs_.begin(), runs_.end(), wants_capacity))
+    offer_capacity(now, out);
 }
 
 void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {

@@ -46,6 +46,7 @@ void RunMachine::on_capacity(TimePoint now, const std::map<NodeId, NodeView>& no
   if (phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_)) place_now(now, out);
   if (is_ready_to_count()) wait_for_slots(now, out);
   if (phase_ == RunPhase::kRunning) consider_growth(now, out);
+  if (is_live()) decide(now, out);  // A link may have closed behind which missed ranks are.
 }
 
 /// Starts a generation if there is room for one; else `placement_.reason` says what is missing.

@@ -89,6 +89,7 @@ class RunMachine {
     bool exited = false;
     bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
     bool left = false;         ///< Exited because it was asked to leave.
+    bool missed_peer = false;  ///< Exited because a collective failed under it.
   };
   /// Why the ranks are asked to end although nobody wants the run to end.
   enum class Leave { kNo, kAtBoundary, kNow };
@@ -113,6 +114,7 @@ class RunMachine {
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] bool is_missed(const NodeId& node) const;
   void lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;

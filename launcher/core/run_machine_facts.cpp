@@ -138,6 +138,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
   Failure failure = failure_of(node, exited, is_training());
+  rank->missed_peer = failure.kind == FailureKind::kPeerLost;
   failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
   add_failure(now, std::move(failure));
 }

@@ -120,9 +120,15 @@ void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
   if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
   for (const auto& [node, record] : nodes_) {
     const auto view = offered_.find(node);
-    if (record.lost || view == offered_.end() || !view->second.is_closed) continue;
+    if (record.lost || view == offered_.end() || !view->second.is_closed || !is_missed(node)) continue;
     return lose_node(now, node, "its link is closed, and its ranks are missed by their peers", 0, out);
   }
+}
+
+/// By a rank of another node; its own ranks may miss somebody else.
+bool RunMachine::is_missed(const NodeId& node) const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [&](const auto& rank) { return rank.second.missed_peer && rank.second.node != node; });
 }
 
 /// One rank of a training group has ended as if all were done, and the others go on: never a silent success.
