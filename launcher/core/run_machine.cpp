@@ -149,7 +149,7 @@ void RunMachine::on_node_back(const NodeId& node, Generation generation, Coordin
   if (place == nodes_.end() || place->second.lost || finished()) {
     cluster::DesiredRun gone;
     gone.run = definition_.id;
-    gone.generation = std::max(generation, generation_);
+    gone.generation = std::max(generation, desired_generation_);
     gone.want = cluster::Want::kGone;
     gone.run_dir = definition_.run_dir;
     gone.job = definition_.job.resolved;
@@ -309,7 +309,7 @@ RunMachine::RankRecord* RunMachine::find(Rank rank) {
 
 int RunMachine::slots_used(const NodeId& node) const {
   const auto place = nodes_.find(node);
-  if (finished() || place == nodes_.end() || phase_ == RunPhase::kWaiting) return 0;
+  if (finished() || place == nodes_.end() || place->second.lost || phase_ == RunPhase::kWaiting) return 0;
   return static_cast<int>(place->second.ranks.size());
 }
 
