@@ -202,7 +202,7 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
       begin_clearing(now, out);
     } else if (!stop_ && decided(now)) {
       judge(now, out);
-    } else if (!stop_ && phase_ == RunPhase::kLeaving && (all_exited() || all_cleared())) {
+    } else if (!stop_ && phase_ == RunPhase::kLeaving && all_cleared()) {
       begin_recovery(now, out);
     } else if (!stop_ && all_exited() && !causes_.cause()) {
       const bool any_left = std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.left; });

@@ -133,7 +133,8 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   record(std::move(event), out);
   const bool was_asked = stop_.has_value() || leave_ != Leave::kNo;
   const bool is_stop = was_asked && is_training() && exited.exit_code == worker_exit::kStopped;
-  rank->left = leave_ != Leave::kNo && (is_stop || exited.caused_by_agent);
+  const bool is_finished = is_training() && exited.exit_code == worker_exit::kDone;
+  rank->left = leave_ != Leave::kNo && !is_finished && (is_stop || exited.caused_by_agent);
   rank->done = exited.exit_code == 0 || is_stop;
   if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
