@@ -151,6 +151,7 @@ class RunMachine {
   Generation first_generation_ = 1;
   Placement placement_;
   Placement before_;             ///< Of the generation before.
+  Placement trained_;            ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
   std::map<NodeId, NodeView> offered_;  ///< Newest capacity.
   std::map<NodeId, std::string> addresses_;

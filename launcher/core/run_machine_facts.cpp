@@ -98,7 +98,7 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   phase_ = RunPhase::kRunning;
   looks_for_room_ = true;  // Slots may have come back while it started.
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
-  const bool bit_exact = before_.world_size == 0 || is_same_shape();
+  const bool bit_exact = trained_.world_size == 0 || is_same_shape();
   record({{"event", "restored"}, {"generation", generation_}, {"step", ready.ready.step},
           {"epoch", ready.ready.epoch}, {"source", ready.ready.source}, {"bit_exact", bit_exact}}, out);
 }

@@ -50,6 +50,7 @@ void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
   desired_generation_ = generation_ + 1;
   for (auto& [node, record] : nodes_) record.cleared = record.lost;
   before_ = placement_;
+  if (was_started_ || trained_.world_size == 0) trained_ = placement_;
   send_desired(cluster::Want::kClear, out);
   if (all_cleared()) on_recovery_cleared(now);
 }
@@ -154,9 +155,9 @@ void RunMachine::complete_recovery(TimePoint now, CoordinatorCommands& out) {
 
 /// Equal world size and ranks per node: then the arithmetic of every step is the same, bit for bit.
 bool RunMachine::is_same_shape() const {
-  if (before_.world_size != placement_.world_size || before_.nodes.size() != placement_.nodes.size()) return false;
-  for (std::size_t index = 0; index < before_.nodes.size(); ++index)
-    if (before_.nodes[index].ranks != placement_.nodes[index].ranks) return false;
+  if (trained_.world_size != placement_.world_size || trained_.nodes.size() != placement_.nodes.size()) return false;
+  for (std::size_t index = 0; index < trained_.nodes.size(); ++index)
+    if (trained_.nodes[index].ranks != placement_.nodes[index].ranks) return false;
   return true;
 }
 
