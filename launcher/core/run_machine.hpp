@@ -132,6 +132,7 @@ class RunMachine {
   void add_failure(TimePoint now, Failure failure);
 
   [[nodiscard]] bool decided(TimePoint now) const;
+  [[nodiscard]] std::string reason() const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
   [[nodiscard]] bool is_live() const;
   [[nodiscard]] bool is_ready_to_count() const {
