@@ -1,6 +1,7 @@
 #include "launcher/core/coordinator.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,10 +12,9 @@ namespace sgd::core {
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   handle(now, event, out);
   if (capacity_changed_) take_back_slots(now, out);
-  const bool somebody_waits =
-      std::any_of(runs_.begin(), runs_.end(), [](const auto& run) { return run.second.wants_capacity(); });
-  if (capacity_changed_ || somebody_waits) offer_capacity(now, out);
-  capacity_changed_ = false;
+  const auto wants_capacity = [](const auto& run) { return run.second.wants_capacity(); };
+  while (std::exchange(capacity_changed_, false) || std::any_of(runs_.begin(), runs_.end(), wants_capacity))
+    offer_capacity(now, out);
 }
 
 void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
@@ -44,11 +44,12 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
 void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
                            CoordinatorCommands& out) {
   if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
-  const auto known = nodes_.find(node);
-  if (known == nodes_.end()) return;  // Its first message must be its state.
-  known->second.heard_at = now;
+  Node* known = find_speaker(now, node, out);
+  if (known == nullptr) return;  // Its first message must be its state.
+  known->heard_at = now;
+  known->suspect_until.reset();
   if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
-    on_fact(now, node, known->second, *fact, out);
+    on_fact(now, node, *known, *fact, out);
   } else if (const auto* put = std::get_if<cluster::ExchangePut>(&message)) {
     const auto run = runs_.find(put->run);
     if (run != runs_.end()) run->second.on_exchange(now, node, *put, out);
@@ -56,6 +57,20 @@ void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::Fro
     const auto run = runs_.find(progress->run);
     if (run != runs_.end()) run->second.on_progress(now, *progress);
   }
+}
+
+/// A node that was lost and goes on talking over the same link was cut off without noticing: it is told what is wanted.
+Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
+  const auto known = nodes_.find(node);
+  if (known != nodes_.end()) return &known->second;
+  auto lost = lost_.extract(node);
+  if (lost.empty()) return nullptr;
+  Node& back = nodes_.insert(std::move(lost)).position->second;
+  back.heard_at = now;
+  back.is_closed = false;
+  capacity_changed_ = true;
+  for (auto& [id, run] : runs_) run.on_node_back(node, 0, out);
+  return &back;
 }
 
 /// A node is new, is back, or has other slots. What it holds is compared with what is wanted of it.
@@ -66,10 +81,13 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   if (is_restarted) lose(now, node, "its agent was started anew", 0, out);
   Node& known = nodes_[node];
   const bool is_back = known.is_closed || state.is_new_link || known.incarnation != state.incarnation;
-  if (known.incarnation != state.incarnation) known = Node{state.incarnation, {}, 0, 0, now, false};
+  if (known.incarnation != state.incarnation) known = Node{state.incarnation, {}, 0, 0, now, false, {}};
+  if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation)
+    known.last_fact = lost.mapped().last_fact;  // Numbers of one incarnation go on.
   known.address = state.address;
   known.slots = state.slots;
   known.heard_at = now;
+  known.suspect_until.reset();
   known.is_closed = false;
   capacity_changed_ = true;
   if (!is_back) return;
@@ -108,30 +126,42 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
 }
 
 void Coordinator::on_tick(TimePoint now, CoordinatorCommands& out) {
-  if (settings_.node_timeout) {
-    std::vector<NodeId> silent;
-    bool is_late = false;
-    for (auto& [id, node] : nodes_) {
-      const Duration silence = now - node.heard_at;
-      if (silence < *settings_.node_timeout) continue;
+  if (settings_.node_timeout) look_for_silence(now, out);
+  for (auto& [id, run] : runs_) run.on_tick(now, out);
+}
+
+/// As the watchdog looks for ranks: nobody is judged by a late clock, nor before a second look.
+void Coordinator::look_for_silence(TimePoint now, CoordinatorCommands& out) {
+  const bool is_late = std::any_of(nodes_.begin(), nodes_.end(),
+                                   [&](const auto& node) { return now >= next_look(node.second) + kLateTick; });
+  std::vector<NodeId> silent;
+  for (auto& [id, node] : nodes_) {
+    if (now < next_look(node)) continue;
+    if (is_late) {
+      node.heard_at = now;
+      node.suspect_until.reset();
+    } else if (!node.suspect_until) {
+      node.suspect_until = now + kSecondLook;
+    } else {
       silent.push_back(id);
-      is_late = is_late || silence >= *settings_.node_timeout + kLateTick;
-    }
-    for (const NodeId& id : silent) {
-      if (is_late) {
-        nodes_.at(id).heard_at = now;
-        continue;
-      }
-      lose(now, id, fmt::format("silent for {}", format_duration(*settings_.node_timeout)),
-           to_seconds(now - nodes_.at(id).heard_at), out);
     }
   }
-  for (auto& [id, run] : runs_) run.on_tick(now, out);
+  for (const NodeId& id : silent)
+    lose(now, id, fmt::format("silent for {}", format_duration(*settings_.node_timeout)),
+         to_seconds(now - nodes_.at(id).heard_at), out);
+}
+
+TimePoint Coordinator::next_look(const Node& node) const {
+  return node.suspect_until.value_or(node.heard_at + *settings_.node_timeout);
 }
 
 void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
                        CoordinatorCommands& out) {
-  nodes_.erase(node);
+  auto lost = nodes_.extract(node);
+  if (!lost.empty()) {
+    lost.mapped().suspect_until.reset();
+    lost_.insert_or_assign(node, lost.mapped());
+  }
   for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
   capacity_changed_ = true;
 }
@@ -173,7 +203,7 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   for (const auto& [id, run] : runs_)
     if (const std::optional<TimePoint> at = run.next_wakeup()) consider(*at);
   if (settings_.node_timeout)
-    for (const auto& [id, node] : nodes_) consider(node.heard_at + *settings_.node_timeout);
+    for (const auto& [id, node] : nodes_) consider(next_look(node));
   return next;
 }
 

@@ -29,6 +29,8 @@ class Coordinator {
  public:
   /// A tick so much later than it was due says that this process stood still: then nobody else is judged by the clock.
   static constexpr Duration kLateTick = std::chrono::milliseconds(500);
+  /// A silent node is looked at once more after this, when what lay unread in its link has been read.
+  static constexpr Duration kSecondLook = std::chrono::milliseconds(100);
 
   explicit Coordinator(CoordinatorSettings settings = {}) : settings_(settings) {}
 
@@ -46,6 +48,7 @@ class Coordinator {
     std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
     TimePoint heard_at;
     bool is_closed = false;      ///< Its link.
+    std::optional<TimePoint> suspect_until;
   };
 
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
@@ -53,6 +56,9 @@ class Coordinator {
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
+  void look_for_silence(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] Node* find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out);
+  [[nodiscard]] TimePoint next_look(const Node& node) const;
   void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
   void take_back_slots(TimePoint now, CoordinatorCommands& out);
   void offer_capacity(TimePoint now, CoordinatorCommands& out);
@@ -61,6 +67,7 @@ class Coordinator {
 
   CoordinatorSettings settings_;
   std::map<NodeId, Node> nodes_;
+  std::map<NodeId, Node> lost_;    ///< As they were: a node may be heard again, and its facts go on counting.
   std::map<RunId, RunMachine> runs_;
   bool capacity_changed_ = false;  ///< In the event in work.
 };

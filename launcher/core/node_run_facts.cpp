@@ -49,6 +49,8 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     return;
   }
   if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
+    // A clearing that crossed the order to close: the keeper and its fork server are still there.
+    if (keeper_ == Keeper::kClosing && cleared->generation != 0) return;
     cleared_ = *cleared;
     links_deadline_ = now + kLinkDrain;
     if (connections_.empty()) end_clearing(now, out);

@@ -41,10 +41,12 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now)
 void RunMachine::on_capacity(TimePoint now, const std::map<NodeId, NodeView>& nodes, CoordinatorCommands& out) {
   if (finished()) return;
   offered_ = nodes;
+  looks_for_room_ = false;
   for (const auto& [node, view] : nodes) addresses_[node] = view.address;
   if (phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_)) place_now(now, out);
-  if (wants_capacity()) wait_for_slots(now, out);
+  if (is_ready_to_count()) wait_for_slots(now, out);
   if (phase_ == RunPhase::kRunning) consider_growth(now, out);
+  if (is_live()) decide(now, out);  // A link may have closed behind which missed ranks are.
 }
 
 /// Starts a generation if there is room for one; else `placement_.reason` says what is missing.
@@ -66,6 +68,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   wait_until_.reset();
   first_exit_at_.reset();
   leave_ = Leave::kNo;
+  looks_for_room_ = false;
   was_started_ = false;
   master_port_ = 0;
   causes_.reset();
@@ -146,7 +149,7 @@ void RunMachine::on_node_back(const NodeId& node, Generation generation, Coordin
   if (place == nodes_.end() || place->second.lost || finished()) {
     cluster::DesiredRun gone;
     gone.run = definition_.id;
-    gone.generation = std::max(generation, generation_);
+    gone.generation = std::max(generation, desired_generation_);
     gone.want = cluster::Want::kGone;
     gone.run_dir = definition_.run_dir;
     gone.job = definition_.job.resolved;
@@ -183,7 +186,7 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
     outcome_.error = words(request);
   }
   if (nodes_.empty()) return finish(now, out);
-  if (request.at_once || !is_live()) return begin_clearing(out);
+  if (request.at_once || !is_live()) return begin_clearing(now, out);
   if (!is_first) return;
   phase_ = RunPhase::kStopping;
   send_desired(cluster::Want::kStop, out);
@@ -196,10 +199,10 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
     check_early_exit(now);
     note_peer_loss(now, out);
     if (stop_ && (all_exited() || all_cleared())) {
-      begin_clearing(out);
+      begin_clearing(now, out);
     } else if (!stop_ && decided(now)) {
       judge(now, out);
-    } else if (!stop_ && phase_ == RunPhase::kLeaving && (all_exited() || all_cleared())) {
+    } else if (!stop_ && phase_ == RunPhase::kLeaving && all_cleared()) {
       begin_recovery(now, out);
     } else if (!stop_ && all_exited() && !causes_.cause()) {
       const bool any_left = std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.left; });
@@ -220,13 +223,14 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
   outcome_.exit_code = exit_code;
   outcome_.error = std::move(error);
   if (nodes_.empty()) return finish(now, out);
-  begin_clearing(out);
+  begin_clearing(now, out);
 }
 
-void RunMachine::begin_clearing(CoordinatorCommands& out) {
+void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kClearing;
   for (auto& [node, record] : nodes_) record.cleared = record.lost;
   send_desired(cluster::Want::kGone, out);
+  if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
 }
 
 void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
@@ -251,7 +255,7 @@ void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
   }
   if (grow_at_ && now >= *grow_at_) {
     grow_at_.reset();
-    if (phase_ == RunPhase::kRunning) consider_growth(now, out);
+    looks_for_room_ = phase_ == RunPhase::kRunning;
   }
   decide(now, out);
 }
@@ -305,7 +309,7 @@ RunMachine::RankRecord* RunMachine::find(Rank rank) {
 
 int RunMachine::slots_used(const NodeId& node) const {
   const auto place = nodes_.find(node);
-  if (finished() || place == nodes_.end() || phase_ == RunPhase::kWaiting) return 0;
+  if (finished() || place == nodes_.end() || place->second.lost || phase_ == RunPhase::kWaiting) return 0;
   return static_cast<int>(place->second.ranks.size());
 }
 

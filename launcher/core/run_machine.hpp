@@ -66,10 +66,8 @@ class RunMachine {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }
-  /// Cleared and ready to count: call on_capacity() at once.
-  [[nodiscard]] bool wants_capacity() const {
-    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_;
-  }
+  /// It has to know what is free by now: call on_capacity() at once.
+  [[nodiscard]] bool wants_capacity() const { return is_ready_to_count() || looks_for_room_; }
   /// Slots that the run holds on `node`.
   [[nodiscard]] int slots_used(const NodeId& node) const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
@@ -91,6 +89,7 @@ class RunMachine {
     bool exited = false;
     bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
     bool left = false;         ///< Exited because it was asked to leave.
+    bool missed_peer = false;  ///< Exited because a collective failed under it.
   };
   /// Why the ranks are asked to end although nobody wants the run to end.
   enum class Leave { kNo, kAtBoundary, kNow };
@@ -102,7 +101,7 @@ class RunMachine {
   void send_desired(cluster::Want want, CoordinatorCommands& out) const;
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out) const;
   void decide(TimePoint now, CoordinatorCommands& out);
-  void begin_clearing(CoordinatorCommands& out);
+  void begin_clearing(TimePoint now, CoordinatorCommands& out);
   void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
 
@@ -115,6 +114,7 @@ class RunMachine {
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] bool is_missed(const NodeId& node) const;
   void lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
@@ -132,8 +132,12 @@ class RunMachine {
   void add_failure(TimePoint now, Failure failure);
 
   [[nodiscard]] bool decided(TimePoint now) const;
+  [[nodiscard]] std::string reason() const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
   [[nodiscard]] bool is_live() const;
+  [[nodiscard]] bool is_ready_to_count() const {
+    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_;
+  }
   [[nodiscard]] bool all_exited() const;
   [[nodiscard]] bool all_cleared() const;
   [[nodiscard]] bool all_started() const;
@@ -148,6 +152,7 @@ class RunMachine {
   Generation first_generation_ = 1;
   Placement placement_;
   Placement before_;             ///< Of the generation before.
+  Placement trained_;            ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
   std::map<NodeId, NodeView> offered_;  ///< Newest capacity.
   std::map<NodeId, std::string> addresses_;
@@ -165,6 +170,7 @@ class RunMachine {
   bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
   std::optional<TimePoint> wait_until_;
   std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
+  bool looks_for_room_ = false;  ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
 

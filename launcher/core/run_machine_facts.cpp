@@ -98,8 +98,9 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   });
   if (!all || phase_ != RunPhase::kStarting) return;
   phase_ = RunPhase::kRunning;
+  looks_for_room_ = true;  // Slots may have come back while it started.
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
-  const bool bit_exact = before_.world_size == 0 || is_same_shape();
+  const bool bit_exact = trained_.world_size == 0 || is_same_shape();
   record({{"event", "restored"}, {"generation", generation_}, {"step", ready.ready.step},
           {"epoch", ready.ready.epoch}, {"source", ready.ready.source}, {"bit_exact", bit_exact}}, out);
 }
@@ -134,11 +135,13 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   record(std::move(event), out);
   const bool was_asked = stop_.has_value() || leave_ != Leave::kNo;
   const bool is_stop = was_asked && is_training() && exited.exit_code == worker_exit::kStopped;
-  rank->left = leave_ != Leave::kNo && (is_stop || exited.caused_by_agent);
+  const bool is_finished = is_training() && exited.exit_code == worker_exit::kDone;
+  rank->left = leave_ != Leave::kNo && !is_finished && (is_stop || exited.caused_by_agent);
   rank->done = exited.exit_code == 0 || is_stop;
   if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
   Failure failure = failure_of(node, exited, is_training());
+  rank->missed_peer = failure.kind == FailureKind::kPeerLost;
   failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
   add_failure(now, std::move(failure));
 }

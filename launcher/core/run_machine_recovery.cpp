@@ -50,6 +50,7 @@ void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
   desired_generation_ = generation_ + 1;
   for (auto& [node, record] : nodes_) record.cleared = record.lost;
   before_ = placement_;
+  if (was_started_ || trained_.world_size == 0) trained_ = placement_;
   send_desired(cluster::Want::kClear, out);
   if (all_cleared()) on_recovery_cleared(now);
 }
@@ -120,9 +121,15 @@ void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
   if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
   for (const auto& [node, record] : nodes_) {
     const auto view = offered_.find(node);
-    if (record.lost || view == offered_.end() || !view->second.is_closed) continue;
+    if (record.lost || view == offered_.end() || !view->second.is_closed || !is_missed(node)) continue;
     return lose_node(now, node, "its link is closed, and its ranks are missed by their peers", 0, out);
   }
+}
+
+/// By a rank of another node; its own ranks may miss somebody else.
+bool RunMachine::is_missed(const NodeId& node) const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [&](const auto& rank) { return rank.second.missed_peer && rank.second.node != node; });
 }
 
 /// One rank of a training group has ended as if all were done, and the others go on: never a silent success.
@@ -148,9 +155,9 @@ void RunMachine::complete_recovery(TimePoint now, CoordinatorCommands& out) {
 
 /// Equal world size and ranks per node: then the arithmetic of every step is the same, bit for bit.
 bool RunMachine::is_same_shape() const {
-  if (before_.world_size != placement_.world_size || before_.nodes.size() != placement_.nodes.size()) return false;
-  for (std::size_t index = 0; index < before_.nodes.size(); ++index)
-    if (before_.nodes[index].ranks != placement_.nodes[index].ranks) return false;
+  if (trained_.world_size != placement_.world_size || trained_.nodes.size() != placement_.nodes.size()) return false;
+  for (std::size_t index = 0; index < trained_.nodes.size(); ++index)
+    if (trained_.nodes[index].ranks != placement_.nodes[index].ranks) return false;
   return true;
 }
 

@@ -6,6 +6,22 @@
 
 namespace sgd::core {
 
+/// What the run waits for, or why it is in its phase.
+std::string RunMachine::reason() const {
+  switch (phase_) {
+    case RunPhase::kPlacing: return placement_.reason;
+    case RunPhase::kWaiting: return start_at_capacity_ ? placement_.reason : "start failed; " + resize_reason_;
+    case RunPhase::kStarting: return exchange_.waiting();
+    case RunPhase::kLeaving:
+    case RunPhase::kRecovering: return resize_reason_;
+    case RunPhase::kRunning: return leave_ == Leave::kNo ? "" : resize_reason_;
+    case RunPhase::kStopping:
+    case RunPhase::kClearing:
+    case RunPhase::kFinished: break;
+  }
+  return outcome_.error;
+}
+
 RunSnapshot RunMachine::snapshot(TimePoint now) const {
   RunSnapshot shot;
   shot.run = definition_.id;
@@ -19,9 +35,7 @@ RunSnapshot RunMachine::snapshot(TimePoint now) const {
   shot.failures = outcome_.failures;
   shot.wall_s = finished() ? outcome_.wall_s : to_seconds(now - submitted_at_);
   shot.checkpoint = outcome_.checkpoint;
-  shot.reason = phase_ == RunPhase::kPlacing || phase_ == RunPhase::kWaiting ? placement_.reason
-                : phase_ == RunPhase::kStarting ? exchange_.waiting()
-                                                : outcome_.error;
+  shot.reason = reason();
   bool is_first = true;
   int with_loss = 0;
   for (const auto& [number, rank] : ranks_) {

@@ -33,9 +33,10 @@ void Watchdog::on_hello(TimePoint now, Rank rank) {
 }
 
 void Watchdog::on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& beat) {
-  const auto [place, is_new] = ranks_.try_emplace(rank);
+  const auto place = ranks_.find(rank);
+  if (place == ranks_.end()) return;  // The last one of a rank that has ended, or is being cleared.
   Watched& watched = place->second;
-  if (is_new || !says_the_same(watched.beat, beat)) watched.advanced_at = now;
+  if (!says_the_same(watched.beat, beat)) watched.advanced_at = now;
   watched.has_said_hello = true;
   watched.heard_at = now;
   watched.beat = beat;

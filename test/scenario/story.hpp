@@ -1,11 +1,9 @@
 #pragma once
-// Plays the commands of a transcript in a World. The words of a command are in story.cpp's table.
+// Plays the commands of a transcript. README.md lists them.
 
-#include <map>
 #include <string>
-#include <vector>
 
-#include "test/scenario/world.hpp"
+#include "test/scenario/crew.hpp"
 
 namespace sgd::test {
 
@@ -15,14 +13,12 @@ class Story {
   [[nodiscard]] std::string play(const std::string& line);
 
  private:
-  using Words = std::vector<std::string>;
-  void submit(const Words& words);
-  void keeper(const Words& words);
-  void worker(const Words& words);
-  [[nodiscard]] std::string token_of(int rank) const;
+  bool play_nodes(const std::string& verb, const Words& words);
+  bool play_ranks(const std::string& verb, const Words& words);
+  [[nodiscard]] std::string status();
+  void stop(const Words& words);
 
-  World world_;
-  std::map<int, std::string> tokens_;  ///< By rank, of the newest generation.
+  Crew crew_;
 };
 
 /// Replays the commands of a transcript and returns the text with the outputs of now.

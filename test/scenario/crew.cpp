@@ -1,0 +1,146 @@
+#include "test/scenario/crew.hpp"
+
+#include <algorithm>
+
+#include "common/base/assert.hpp"
+
+namespace sgd::test {
+
+core::ConnectionId Crew::link_of(Generation generation, Rank rank) {
+  return static_cast<core::ConnectionId>(10 * (generation - 1) + rank + 1);
+}
+
+int Crew::pid_of(Generation generation, Rank rank) { return static_cast<int>(100 * generation + rank); }
+
+Crew::Process* Crew::newest(Rank rank, const NodeId& node) {
+  for (auto place = processes_.rbegin(); place != processes_.rend(); ++place)
+    if (place->first.second == rank && (node.empty() || place->second.node == node)) return &place->second;
+  return nullptr;
+}
+
+std::vector<Rank> Crew::live_ranks() const {
+  std::vector<Rank> ranks;
+  if (processes_.empty()) return ranks;
+  const Generation last = processes_.rbegin()->first.first;
+  for (const auto& [key, process] : processes_)
+    if (key.first == last) ranks.push_back(key.second);
+  return ranks;
+}
+
+// ---- what keepers are told, and do ----
+
+void Crew::on_command(const NodeId& node, const core::AgentCommand& command) {
+  using namespace core::agent_command;
+  if (std::holds_alternative<StartKeeper>(command)) {
+    tasks_.push_back({node, "started"});
+  } else if (std::holds_alternative<ClearStrays>(command)) {
+    tasks_.push_back({node, "strays-cleared"});
+  } else if (const auto* tell = std::get_if<TellKeeper>(&command)) {
+    on_told(node, tell->message);
+  } else if (const auto* worker = std::get_if<TellWorker>(&command)) {
+    if (const auto* assignment = std::get_if<link::Assignment>(&worker->message))
+      processes_.at({assignment->generation, assignment->rank}).is_assigned = true;
+  }
+}
+
+void Crew::on_told(const NodeId& node, const keeper::ToKeeper& message) {
+  if (std::holds_alternative<keeper::StartForkServer>(message)) tasks_.push_back({node, "fork-server-ready"});
+  if (const auto* spawn = std::get_if<keeper::Spawn>(&message)) {
+    tasks_.push_back({node, "spawned", spawn->generation, spawn->rank});
+    processes_[{spawn->generation, spawn->rank}] =
+        Process{node, spawn->generation, spawn->rank, spawn->env.at("SGD_TOKEN"), false, false, false, {}};
+  }
+  if (const auto* clear = std::get_if<keeper::Clear>(&message))
+    tasks_.push_back({node, "cleared", clear->generation});
+  if (std::holds_alternative<keeper::Close>(message)) {
+    tasks_.push_back({node, "cleared"});
+    tasks_.push_back({node, "closed"});
+  }
+}
+
+void Crew::obey(const NodeId& node) {
+  const auto is_meant = [&](const Task& task) { return node.empty() || task.node == node; };
+  for (;;) {
+    const auto next = std::find_if(tasks_.begin(), tasks_.end(), is_meant);
+    if (next == tasks_.end()) return;
+    const Task task = *next;
+    tasks_.erase(next);
+    perform(task);
+  }
+}
+
+void Crew::perform(const Task& task) {
+  if (task.what == "started") world_.agent_event(task.node, core::agent_event::KeeperStarted{"run"});
+  if (task.what == "fork-server-ready") from_keeper(task.node, keeper::ForkServerReady{});
+  if (task.what == "strays-cleared") world_.agent_event(task.node, core::agent_event::StraysCleared{"run"});
+  if (task.what == "closed") world_.agent_event(task.node, core::agent_event::KeeperClosed{"run", 0, "gone"});
+  if (task.what == "spawned" && processes_.contains({task.generation, task.rank}))
+    from_keeper(task.node, keeper::Spawned{task.generation, task.rank, pid_of(task.generation, task.rank)});
+  if (task.what != "cleared") return;
+  std::vector<std::pair<Generation, Rank>> killed;
+  for (const auto& [key, process] : processes_)
+    if (process.node == task.node) killed.push_back(key);
+  for (const auto& [generation, rank] : killed) {
+    say_exit(task.node, generation, rank, -1, 9);
+    world_.agent_event(task.node, core::agent_event::LinkClosed{link_of(generation, rank)});
+  }
+  from_keeper(task.node, keeper::Cleared{task.generation, static_cast<int>(killed.size())});
+}
+
+void Crew::keeper(const Words& words) {
+  const NodeId node = words.at(1);
+  const std::string what = words.at(2);
+  const Rank rank = words.number("rank", 0);
+  const auto told = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& task) {
+    return task.node == node && task.what == what && (what != "spawned" || task.rank == rank);
+  });
+  Process* process = newest(rank, node);
+  Generation generation = process != nullptr ? process->generation : 1;
+  if (told != tasks_.end()) {
+    generation = told->generation;
+    tasks_.erase(told);
+  }
+  generation = static_cast<Generation>(words.number("generation", static_cast<int>(generation)));
+  const int signal = words.number("signal", 0);
+  if (what == "started" || what == "strays-cleared") perform({node, what});
+  if (what == "spawned")
+    from_keeper(node, keeper::Spawned{generation, rank, words.number("pid", pid_of(generation, rank))});
+  if (what == "fork-server-ready") {
+    keeper::ForkServerReady ready;
+    ready.can_fork = words.number("threads", 1) == 1;
+    from_keeper(node, ready);
+  }
+  if (what == "fork-server-failed")
+    from_keeper(node, keeper::ForkServerFailed{words.number("code", -1), signal, words.value("message", "")});
+  if (what == "spawn-failed")
+    from_keeper(node, keeper::SpawnFailed{generation, rank, words.number("errno", 2), "cannot run prog: no such file"});
+  if (what == "exited") say_exit(node, generation, rank, words.number("code", 0), signal);
+  if (what == "cleared") from_keeper(node, keeper::Cleared{generation, words.number("killed", 0)});
+  if (what == "closed") {
+    std::erase_if(processes_, [&](const auto& entry) { return entry.second.node == node; });
+    world_.agent_event(node, core::agent_event::KeeperClosed{"run", signal, "gone"});
+  }
+}
+
+void Crew::say_exit(const NodeId& node, Generation generation, Rank rank, int exit_code, int signal) {
+  processes_.erase({generation, rank});
+  keeper::Exited exited;
+  exited.generation = generation;
+  exited.rank = rank;
+  exited.pid = pid_of(generation, rank);
+  exited.signal = signal;
+  exited.exit_code = signal != 0 ? -1 : exit_code;
+  exited.tail = {"last line"};
+  from_keeper(node, exited);
+}
+
+void Crew::from_keeper(const NodeId& node, keeper::FromKeeper message) {
+  world_.agent_event(node, core::agent_event::FromKeeper{"run", std::move(message)});
+}
+
+void Crew::node_dies(const NodeId& node) {
+  std::erase_if(processes_, [&](const auto& entry) { return entry.second.node == node; });
+  std::erase_if(tasks_, [&](const Task& task) { return task.node == node; });
+}
+
+}  // namespace sgd::test
