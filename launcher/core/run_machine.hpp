@@ -132,6 +132,7 @@ class RunMachine {
   void on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out);
   void on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
   void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
+  void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
   void add_failure(TimePoint now, Failure failure);
 
   [[nodiscard]] bool decided(TimePoint now) const;

@@ -32,7 +32,7 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::WorkerExited& fact) const { self.on_exited(now, node, fact, out); }
     void operator()(const cluster::SpawnFailed& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ForkServerFailed& fact) const { self.add_failure(now, failure_of(node, fact)); }
-    void operator()(const cluster::KeeperLost& fact) const { self.add_failure(now, failure_of(node, fact)); }
+    void operator()(const cluster::KeeperLost& fact) const { self.on_keeper_lost(now, node, fact); }
     void operator()(const cluster::Report& fact) const { self.on_report(now, fact, out); }
     void operator()(const cluster::CheckpointSaved& fact) const { self.on_checkpoint(fact.checkpoint, out); }
     void operator()(const cluster::CheckpointRejected& fact) const { self.on_rejected(fact.checkpoint, out); }
@@ -93,6 +93,13 @@ void RunMachine::on_rejected(const link::CheckpointRejected& rejected, Coordinat
   std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
   record({{"event", "checkpoint_rejected"}, {"generation", generation_}, {"path", rejected.path},
           {"reason", rejected.reason}}, out);
+}
+
+/// Its ranks die with it, and nobody is left to tell how.
+void RunMachine::on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost) {
+  if (is_live())
+    for (const Rank rank : nodes_.at(node).ranks) ranks_.at(rank).exited = true;
+  add_failure(now, failure_of(node, lost));
 }
 
 void RunMachine::on_result(const cluster::ResultMade& result) {
