@@ -37,8 +37,10 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event) {
   const std::string kind = event.at("kind");
   const std::string message = event.at("message");
   const int rank = event.at("rank").is_null() ? -1 : event.at("rank").get<int>();
-  same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
-  last_rank_ = rank;
+  if (was_started_) {
+    same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
+    last_rank_ = rank;
+  }
   if (message.find("exchange \"") != std::string::npos || message.find("ranks report") != std::string::npos)
     violated("{}: a rule of exchange or report was broken: {}", job_.name, message);
   const bool is_final = job_.training && (message.starts_with("exit code 1,") || message.starts_with("exit code 2,"));
