@@ -94,7 +94,11 @@ TEST_CASE("a restart that fails on its way is one recovery, with the later cause
   CHECK(event["notice_s"] == Approx(0.5));
   CHECK(event["total_s"] == Approx(7.5));
   CHECK(sum_of_phases(event) == Approx(7.5));
+  CHECK(event["clear_s"] == Approx(2.0));
+  CHECK(event["wait_s"] == Approx(1.0));
+  CHECK(event["start_s"] == Approx(2.75));
   CHECK(event["restore_s"] == Approx(0.25));
+  CHECK(event["first_step_s"] == Approx(1.0));
   CHECK(event["redone"] == 3);
 }
 
