@@ -55,6 +55,7 @@ struct CheckpointSaved {
   std::int64_t step = 0; int epoch = 0; std::int64_t bytes = 0;
   double stall_s = 0;        ///< Time the training thread was held.
   double write_s = 0;        ///< Time from the copy to the rename.
+  std::int64_t skipped = 0;  ///< Saves since the one before that were left out because it was still being written.
 };
 /// A checkpoint that was given to resume from and is damaged; the next one is tried.
 struct CheckpointRejected { std::string path; std::string reason; };

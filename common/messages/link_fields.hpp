@@ -43,7 +43,7 @@ inline constexpr auto kMessage<link::CheckpointSaved> = message(
     "checkpoint", required("path", &link::CheckpointSaved::path),
     optional("step", &link::CheckpointSaved::step), optional("epoch", &link::CheckpointSaved::epoch),
     optional("bytes", &link::CheckpointSaved::bytes), optional("stall_s", &link::CheckpointSaved::stall_s),
-    optional("write_s", &link::CheckpointSaved::write_s));
+    optional("write_s", &link::CheckpointSaved::write_s), optional("skipped", &link::CheckpointSaved::skipped));
 template <>
 inline constexpr auto kMessage<link::CheckpointRejected> =
     message("checkpoint_rejected", required("path", &link::CheckpointRejected::path),

@@ -100,9 +100,10 @@ std::string EpochLines::add(const nlohmann::ordered_json& metrics) {
 std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir) {
   const std::string name = event.value("event", "");
   if (name == "checkpoint_saved")
-    return fmt::format("checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms)", run_dir,
+    return fmt::format("checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms{})", run_dir,
                        event.value("path", ""), short_number(event.value("bytes", 0.0)),
-                       event.value("stall_s", 0.0) * 1e3, event.value("write_s", 0.0) * 1e3);
+                       event.value("stall_s", 0.0) * 1e3, event.value("write_s", 0.0) * 1e3,
+                       event.contains("skipped") ? fmt::format(", {} due meanwhile left out", event.value("skipped", 0)) : "");
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", event.value("path", ""), event.value("reason", ""));
   return narrate_recovery(event);

@@ -70,9 +70,11 @@ void RunMachine::on_checkpoint(const link::CheckpointSaved& checkpoint, Coordina
   checkpoints_.push_back(checkpoint.path);
   if (checkpoints_.size() > kCheckpointsMax) checkpoints_.erase(checkpoints_.begin());
   outcome_.steps = std::max(outcome_.steps, checkpoint.step);
-  record({{"event", "checkpoint_saved"}, {"generation", generation_}, {"step", checkpoint.step},
-          {"epoch", checkpoint.epoch}, {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
-          {"write_s", checkpoint.write_s}, {"path", checkpoint.path}}, out);
+  Event event = {{"event", "checkpoint_saved"}, {"generation", generation_}, {"step", checkpoint.step},
+                 {"epoch", checkpoint.epoch}, {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
+                 {"write_s", checkpoint.write_s}, {"path", checkpoint.path}};
+  if (checkpoint.skipped > 0) event["skipped"] = checkpoint.skipped;
+  record(std::move(event), out);
 }
 
 void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {

@@ -136,7 +136,7 @@ class RecoveryTest(LaunchTest):
     def test_killed_in_saves(self):
         """[45] With a save every other step one is always being written."""
         launch = self.train(checkpoint={"every": {"steps": 2}, "keep": 2})
-        launch.wait_for_event("first_step")
+        launch.wait_for_event("checkpoint_saved")
         chance = random.Random(5)
         for _ in range(5):
             time.sleep(chance.uniform(0.05, 0.3))

@@ -97,6 +97,11 @@ Status LinkClient::send(const link::FromWorker& message) {
   return {};
 }
 
+bool LinkClient::has_unsent() const {
+  const std::lock_guard lock(mutex_);
+  return !outbox_.empty();
+}
+
 Result<std::vector<nlohmann::json>> LinkClient::exchange(const std::string& key, const nlohmann::json& value,
                                                          Duration deadline) {
   link::ExchangePut put;

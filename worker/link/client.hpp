@@ -68,6 +68,8 @@ class LinkClient {
   [[nodiscard]] bool stop_at_checkpoint_requested() const {
     return stop_at_checkpoint_.load(std::memory_order_relaxed);
   }
+  /// Something that was sent has not reached the agent's socket yet.
+  [[nodiscard]] bool has_unsent() const;
   [[nodiscard]] Progress& progress() { return progress_; }
 
   /// Waits until the outbox is empty or `deadline` has passed, then ends the link thread; from here on a closed link

@@ -106,6 +106,7 @@ void CheckpointWriter::save(const TrainingState& state, std::span<const float> p
   job_.step = state.step;
   job_.epoch = state.position.epoch - 1;
   job_.world_size = state.world_size;
+  job_.skipped = std::exchange(skipped_, 0);
   job_.copied = now();
   job_.stall_s = to_seconds(job_.copied - began);
   const std::lock_guard lock(mutex_);
@@ -155,6 +156,7 @@ bool CheckpointWriter::write_job() {
   saved.epoch = job_.epoch;
   saved.bytes = bytes.value();
   saved.stall_s = job_.stall_s;
+  saved.skipped = job_.skipped;
   saved.write_s = to_seconds(now() - job_.copied);
   saved_(saved);
   remove_old();

@@ -56,6 +56,9 @@ class CheckpointWriter {
   /// Whether the last save that has ended is on disk. False before the first.
   [[nodiscard]] bool last_is_on_disk() const;
 
+  /// A save was left out because the one before was still being written: counted in the next one's message.
+  void note_skipped() { ++skipped_; }
+
   /// Must not be busy. `began` is when training was held for this checkpoint.
   void save(const TrainingState& state, std::span<const float> parameters,
             const std::vector<OptimizerBuffer>& optimizer, const std::vector<ModuleBuffer>& buffers, TimePoint began);
@@ -68,6 +71,7 @@ class CheckpointWriter {
     int epoch = 0;                           // Completed epochs.
     int world_size = 1;
     double stall_s = 0;
+    std::int64_t skipped = 0;
     TimePoint copied;
     std::vector<std::string> optimizer_names;
     std::vector<ModuleBuffer> buffers;       // Their bytes lie in buffer_bytes.
@@ -87,6 +91,7 @@ class CheckpointWriter {
   Saved saved_;
   AlignedFloats staging_;   // Parameters, then the optimizer's buffers.
   Job job_;
+  std::int64_t skipped_ = 0;  // Since the last save; the training thread's.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

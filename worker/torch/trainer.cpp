@@ -218,8 +218,7 @@ bool Trainer::after_training_batch(const BatchMetrics& metrics, const PhaseStrea
   std::uint32_t agreed = std::exchange(agreed_, 0);
   position_.consumed = stream.consumed();
   publish(metrics);
-  if (steps_due()) agreed |= control::kCheckpoint;
-  return act_on(agreed, false);
+  return act_on(agreed, false, steps_due());
 }
 
 bool Trainer::after_validation_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
@@ -229,16 +228,18 @@ bool Trainer::after_validation_batch(const BatchMetrics& metrics, const PhaseStr
   return act_on(agreed, false);
 }
 
-bool Trainer::act_on(std::uint32_t agreed, bool leave) {
+bool Trainer::act_on(std::uint32_t agreed, bool leave, bool is_due) {
   if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
   if ((agreed & control::kStopAtCheckpoint) != 0) leave_at_checkpoint_ = true;
   const bool stop = (agreed & control::kStop) != 0;
-  const bool checkpoint = leave || (agreed & control::kCheckpoint) != 0;
+  const bool is_asked = leave || (agreed & control::kCheckpoint) != 0;
+  const bool checkpoint = is_asked || is_due;
   leave = leave || (leave_at_checkpoint_ && checkpoint);
   unsigned targets = checkpoint ? kDisk : 0u;
+  if (!is_asked && !leave) targets |= kIfFree;
   // The next generation finds what was left behind in memory, without reading the disk.
   if ((agreed & control::kMemory) != 0 || (checkpoint && (leave || stop))) targets |= kMemory;
-  if (targets != 0) save(targets);
+  if ((targets & (kDisk | kMemory)) != 0) save(targets);
   if (stop) return false;
   return !(leave && on_disk());
 }
@@ -281,13 +282,16 @@ void Trainer::compare_weights() {
 void Trainer::save(unsigned targets) {
   const bool already = saved_step_ == stepper_->steps() && saved_position_ == position_;
   if (already) targets &= ~kDisk;
-  if (targets == 0) return;
+  if ((targets & (kDisk | kMemory)) == 0) return;
   const TimePoint began = now();
   const Progress::Phase phase = setup_.link.progress().phase.exchange(Progress::Phase::kSaving);
   nlohmann::json own;
   own["sums"] = metrics_.export_state();
   if (world_rank() == 0) own["user"] = setup_.training_operator.state();
+  if (setup_.link.has_unsent()) own["unsent"] = true;
+  if (writer_ && (targets & kIfFree) != 0 && writer_->busy()) own["busy"] = true;
   const std::vector<std::string> told = collective_->all_gather(own.dump());
+  targets = possible(targets, told);
   const bool writes = writer_ && (targets & kDisk) != 0;
   const bool copies = memory_ && (targets & kMemory) != 0;
   if (writes || copies) {
@@ -306,6 +310,23 @@ void Trainer::save(unsigned targets) {
     last_save_ = now();
   }
   setup_.link.progress().phase = phase;
+}
+
+/// What of `targets` is done: all ranks decide alike from what all have told. A copy may only be ahead of reports that
+/// have reached the agent, since a report that dies with its rank would be missed for ever.
+unsigned Trainer::possible(unsigned targets, const std::vector<std::string>& told) {
+  bool is_busy = false;
+  bool has_unsent = false;
+  for (const std::string& one : told) {
+    const nlohmann::json json = nlohmann::json::parse(one);
+    is_busy = is_busy || json.contains("busy");
+    has_unsent = has_unsent || json.contains("unsent");
+  }
+  if (has_unsent) targets &= ~kMemory;
+  const bool is_skipped = (targets & kDisk) != 0 && (targets & kIfFree) != 0 && (is_busy || has_unsent);
+  if (is_skipped) targets &= ~kDisk;
+  if (is_skipped && writer_) writer_->note_skipped();
+  return targets;
 }
 
 bool Trainer::on_disk() {

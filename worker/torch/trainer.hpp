@@ -67,7 +67,8 @@ class Trainer final : public OperatorHost {
  private:
   enum class After { kGoOn, kStop };
   /// Where a save goes; bits.
-  enum Target : unsigned { kDisk = 1, kMemory = 2 };
+  /// kIfFree: not on disk when the save before is still being written (a slow disk never holds training).
+  enum Target : unsigned { kDisk = 1, kMemory = 2, kIfFree = 4 };
 
   void restore();
   void announce_ready(const Restored& restored);
@@ -83,8 +84,9 @@ class Trainer final : public OperatorHost {
   [[nodiscard]] std::int64_t batch_size() const;
 
   /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
-  bool act_on(std::uint32_t agreed, bool leave);
+  bool act_on(std::uint32_t agreed, bool leave, bool is_due = false);
   void save(unsigned targets);
+  [[nodiscard]] unsigned possible(unsigned targets, const std::vector<std::string>& told);
   /// Waits for the write of the last save; whether it is on disk, as all ranks agree.
   bool on_disk();
   [[nodiscard]] bool saves_by_itself() const;

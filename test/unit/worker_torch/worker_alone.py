@@ -194,7 +194,7 @@ class Repeatability(WorkerTest):
 
     def test_resume_with_fewer_ranks_uses_each_sample_once(self):
         job = linear_job(2, 5, epochs=1)
-        job["checkpoint"] = {"every": {"steps": 10}, "keep": 50}
+        job["checkpoint"] = {"every": {"steps": 50}, "keep": 50}
         whole = self.train(job, 2)
         paths = [m["path"] for m in whole.of_type("checkpoint")]
         middle = next(path for path in paths if "step-000000000050" in path)
@@ -289,7 +289,11 @@ class Checkpoints(WorkerTest):
         job["checkpoint"] = {"every": {"steps": 7}, "keep": 2}
         agent = self.train(job, 2)
         steps = [m["step"] for m in agent.of_type("checkpoint")]
-        self.assertEqual(steps, [*range(7, 375, 7), 375])
+        self.assertEqual((steps[0], steps[-1]), (7, 375))
+        self.assertTrue(all(step % 7 == 0 for step in steps[:-1]), steps)
+        # What a slow disk has no time for is left out and counted.
+        left_out = sum(m.get("skipped", 0) for m in agent.of_type("checkpoint"))
+        self.assertEqual(len(steps) + left_out, len([*range(7, 375, 7), 375]))
         for before, after in zip(agent.of_type("checkpoint"), agent.of_type("checkpoint")[1:]):
             self.assertLess(before["time"], after["time"])
         self.assertEqual(len(os.listdir(agent.run_dir + "/checkpoints")), 2)

@@ -1,0 +1,74 @@
+#include "test/sim/budget_check.hpp"
+
+#include "test/sim/world.hpp"
+
+namespace sgd::sim {
+namespace {
+
+constexpr int kCrashesInPlace = 3;
+
+}  // namespace
+
+void BudgetCheck::on_start(int world_size) {
+  live_ = true;
+  was_started_ = false;
+  world_size_ = world_size;
+  executed_ = 0;
+}
+
+void BudgetCheck::on_event(const nlohmann::ordered_json& event) {
+  const std::string& what = event.at("event").get_ref<const std::string&>();
+  if (what == "failure") return on_failure(event);
+  if (what == "epoch_finished" && job_.training) failures_ = 0;
+  if (what == "backoff" && event.at("reason") != "start failed") use_attempt();
+  if (!live_) return;
+  const bool all_executed = what == "worker_started" && !job_.training && ++executed_ == world_size_;
+  if (what != "first_step" && !all_executed) return;
+  was_started_ = true;
+  attempts_ = 0;
+}
+
+void BudgetCheck::use_attempt() {
+  if (++attempts_ > job_.recovery.backoff.attempts)
+    violated("{}: attempt {} of {}", job_.name, attempts_, job_.recovery.backoff.attempts);
+}
+
+void BudgetCheck::on_failure(const nlohmann::ordered_json& event) {
+  const std::string kind = event.at("kind");
+  const std::string message = event.at("message");
+  const int rank = event.at("rank").is_null() ? -1 : event.at("rank").get<int>();
+  same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
+  last_rank_ = rank;
+  if (message.find("exchange \"") != std::string::npos || message.find("ranks report") != std::string::npos)
+    violated("{}: a rule of exchange or report was broken: {}", job_.name, message);
+  const bool is_final = job_.training && (message.starts_with("exit code 1,") || message.starts_with("exit code 2,"));
+  const bool is_first = event.at("generation") == 1;
+  if (event.at("restart") == true) return on_restart(kind, is_first, is_final);
+  if (!is_final) on_refusal(kind, is_first);
+}
+
+void BudgetCheck::on_restart(const std::string& kind, bool is_first, bool is_final) {
+  if (is_final) violated("{}: a restart after an error of the user", job_.name);
+  if (!was_started_) {
+    if (is_first && kind == "exit_code") violated("{}: a restart of a first start that failed", job_.name);
+    return use_attempt();
+  }
+  if (kind == "node_lost") return;
+  ++failures_;
+  if (job_.recovery.max_failures != job::kUnlimited && failures_ > job_.recovery.max_failures)
+    violated("{}: a restart after {} failures, {} are allowed", job_.name, failures_, job_.recovery.max_failures);
+}
+
+void BudgetCheck::on_refusal(const std::string& kind, bool is_first) {
+  if (!was_started_) {
+    if ((is_first && kind == "exit_code") || attempts_ >= job_.recovery.backoff.attempts) return;
+    violated("{}: no restart of a failed start after {} of {} attempts", job_.name, attempts_,
+             job_.recovery.backoff.attempts);
+  }
+  const std::int64_t allowed = job_.recovery.max_failures;
+  const bool used_up = allowed != job::kUnlimited && failures_ + 1 > allowed;
+  if (kind == "node_lost" || (!used_up && same_rank_ < kCrashesInPlace))
+    violated("{}: no restart after {} ({} failures before, {} allowed)", job_.name, kind, failures_, allowed);
+}
+
+}  // namespace sgd::sim

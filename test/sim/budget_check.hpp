@@ -1,0 +1,41 @@
+#pragma once
+// Counts failures and attempts of one run a second time, from its events alone, and holds every restart,
+// and every refusal of one, against what the job allows.
+
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.hpp"
+#include "common/job/spec.hpp"
+
+namespace sgd::sim {
+
+class BudgetCheck {
+ public:
+  explicit BudgetCheck(const job::JobSpec& job) : job_(job) {}
+
+  void on_start(int world_size);
+  /// Its nodes are told to clear: what its ranks still say changes no count.
+  void on_end() { live_ = false; }
+  void on_event(const nlohmann::ordered_json& event);
+
+ private:
+  void on_failure(const nlohmann::ordered_json& event);
+  void on_restart(const std::string& kind, bool is_first, bool is_final);
+  void on_refusal(const std::string& kind, bool is_first);
+  void use_attempt();
+
+  const job::JobSpec& job_;
+  bool live_ = false;
+  bool was_started_ = false;
+  int world_size_ = 0;
+  int executed_ = 0;      // Ranks of this generation.
+  std::int64_t failures_ = 0;
+  int attempts_ = 0;
+  int same_rank_ = 0;     // Failures of one rank in a row.
+  int last_rank_ = -1;
+};
+
+}  // namespace sgd::sim

@@ -1,0 +1,155 @@
+#include "test/sim/cluster.hpp"
+
+#include <algorithm>
+
+namespace sgd::sim {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Cluster::Cluster(World& world)
+    : world_(world),
+      coordinator_(world, [this](const core::CoordinatorEvent& event) { observe(event); },
+                   [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }) {
+  coordinator_.start(core::CoordinatorSettings{kNodeTimeout});
+  int number = 0;
+  for (const int slots : world.plan.slots) {
+    nodes_.emplace_back(world, *this, fmt::format("node{}", ++number), slots);
+    world.queue.after(world.chance.between(Duration{0}, seconds(2)), [this, &node = nodes_.back()] { node.boot(); });
+  }
+  for (const RunPlan& plan : world.plan.runs) {
+    runs_.try_emplace(plan.definition.id, world, plan);
+    world.queue.after(plan.submit_after, [this, &plan] { tell(core::coordinator_event::Submitted{plan.definition}); });
+  }
+}
+
+void Cluster::pause_coordinator(Duration duration) {
+  late_until_ = std::max(late_until_, world_.queue.now() + duration);
+  coordinator_.pause(duration);
+}
+
+void Cluster::stop_run(RunState& run, const core::StopRequest& request) {
+  run.check.on_stop_requested();
+  tell(core::coordinator_event::StopRequested{run.plan.definition.id, request});
+}
+
+Node& Cluster::node(const NodeId& id) {
+  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& one) { return one.id() == id; });
+  if (found == nodes_.end()) violated("a message for {}, which does not exist", id);
+  return *found;
+}
+
+Keeper& Cluster::add_keeper(Node& node, const RunId& run) { return keepers_.emplace_back(world_, node, runs_.at(run)); }
+
+/// Before a process of a generation starts on a node, everything older of its run there is reaped.
+Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity identity) {
+  for (Worker* other : run.alive) {
+    if (&other->node() != &keeper.node()) continue;
+    if (other->generation() != identity.generation || other->rank() == identity.rank)
+      violated("{}: rank {} of generation {} starts on {} beside rank {} of generation {}", run.plan.definition.id,
+               identity.rank, identity.generation, keeper.node().id(), other->rank(), other->generation());
+  }
+  Worker& worker = workers_.emplace_back(world_, run, keeper, std::move(identity));
+  run.alive.push_back(&worker);
+  return worker;
+}
+
+void Cluster::observe(const core::CoordinatorEvent& event) {
+  const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
+  if (arrived == nullptr) return;
+  if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message)) {
+    std::int64_t& taken = facts_taken_[fact->incarnation];
+    if (fact->sequence == taken + 1) ++taken;
+  } else if (const auto* state = std::get_if<cluster::NodeState>(&arrived->message)) {
+    known_slots_[arrived->node] = state->slots;
+  }
+}
+
+void Cluster::carry_out(core::CoordinatorCommand&& command) {
+  using namespace core::coordinator_command;
+  if (auto* send_command = std::get_if<SendToAgent>(&command)) {
+    send(send_command->node, std::move(send_command->message));
+  } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
+    world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(50)), [this, run = reserve->run] {
+      tell(core::coordinator_event::PortReserved{run, 29500});
+    });
+  } else if (const auto* event = std::get_if<RecordEvent>(&command)) {
+    runs_.at(event->run).check.on_event(event->event);
+    if (event->event.at("event") == "node_lost") check_loss(event->event);
+  } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
+    runs_.at(metrics->run).check.on_metrics(metrics->metrics);
+  } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
+    runs_.at(finished->run).check.on_finish(finished->outcome);
+    check_end(finished->run);
+  }
+}
+
+void Cluster::send(const NodeId& id, cluster::ToAgent message) {
+  if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
+    static constexpr const char* kWants[] = {"run", "leave", "stop", "clear", "gone"};
+    world_.say("coordinator -> {}: {} {} generation {}, {} of {} ranks", id, desired->run,
+               kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(), desired->world_size);
+    if (runs_.at(desired->run).check.on_desired(id, *desired)) check_start(desired->run, *desired);
+  } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
+    if (ack->sequence > facts_taken_[ack->incarnation])
+      violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
+  }
+  node(id).wire().send_down(std::move(message));
+}
+
+/// Nothing older runs on a node that still counts, and when all nodes are told, ranks and slots are right.
+void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
+  RunState& run = runs_.at(id);
+  for (Worker* worker : run.alive)
+    if (!run.check.was_lost(worker->node().id(), worker->generation()))
+      violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation, worker->rank(),
+               worker->generation(), worker->node().id());
+  world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
+    const RunState& told = runs_.at(id);
+    if (told.check.generation() != generation) return;
+    told.check.check_ranks();
+    check_slots(id);
+  });
+}
+
+void Cluster::check_slots(const RunId& starting) {
+  for (Node& one : nodes_) {
+    const int placed = runs_.at(starting).check.wanted_on(one.id()).value_or(0);
+    if (placed == 0) continue;
+    int held = 0;
+    for (auto& [id, run] : runs_) {
+      const auto wanted = run.check.wanted_on(one.id());
+      // Told to go, and not gone: its processes count.
+      const Generation newest = run.check.generation();
+      held += wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
+                return &worker->node() == &one && worker->generation() == newest;
+              }));
+    }
+    if (held > known_slots_[one.id()])
+      violated("{}: {} ranks on {}, which has {} slots", starting, held, one.id(), known_slots_[one.id()]);
+  }
+}
+
+/// A node whose agent and link are well, and have been for longer than any delay, must not be given up.
+void Cluster::check_loss(const nlohmann::ordered_json& event) {
+  if (!event.at("reason").get_ref<const std::string&>().starts_with("silent")) return;
+  Node& lost = node(event.at("node"));
+  const TimePoint well = world_.queue.now() - kNodeTimeout - seconds(2);
+  if (lost.is_up() && lost.wire().is_healthy() && lost.healthy_since() < well)
+    violated("{} is declared lost, and is well", lost.id());
+}
+
+void Cluster::check_end(const RunId& id) {
+  RunState& run = runs_.at(id);
+  for (Worker* worker : run.alive)
+    if (!run.check.was_lost(worker->node().id(), worker->generation()))
+      violated("{}: finished, and rank {} of generation {} lives on {}", id, worker->rank(), worker->generation(),
+               worker->node().id());
+  for (Node& one : nodes_) {
+    const auto keeper = one.keepers().find(id);
+    if (keeper == one.keepers().end() || !keeper->second->alive() || run.check.was_lost(one.id(), 0)) continue;
+    violated("{}: finished, and its keeper on {} lives", id, one.id());
+  }
+}
+
+}  // namespace sgd::sim

@@ -1,0 +1,165 @@
+#include "test/sim/faults.hpp"
+
+#include <array>
+#include <csignal>
+
+#include "common/exit_codes.hpp"
+
+namespace sgd::sim {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+void Faults::begin() {
+  for (std::size_t fault = 0; fault < kFaults; ++fault)
+    if (world_.plan.per_minute[fault] > 0) plan_next(static_cast<Fault>(fault));
+  world_.queue.after(world_.plan.trouble, [this] {
+    world_.calm = true;
+    world_.say("-- calm --");
+  });
+}
+
+void Faults::plan_next(Fault fault) {
+  const double rate = world_.plan.per_minute[static_cast<std::size_t>(fault)];
+  world_.queue.after(world_.chance.until_next(rate), [this, fault] {
+    if (world_.calm) return;
+    if (inject(fault)) world_.count(fault);
+    plan_next(fault);
+  });
+}
+
+bool Faults::inject(Fault fault) {
+  switch (fault) {
+    case Fault::kKillRank:
+    case Fault::kKillNodeRanks:
+    case Fault::kFreezeRank:
+    case Fault::kStallRank:
+    case Fault::kExitUserError:
+    case Fault::kExitEnvironment:
+    case Fault::kExitPeerLost:
+    case Fault::kExitOther: return to_rank(fault);
+    case Fault::kBreakLink:
+    case Fault::kPartition: return to_link(fault);
+    case Fault::kNodeCrash:
+    case Fault::kAgentRestart:
+    case Fault::kLateAgent: return to_node(fault);
+    case Fault::kKeeperDeath:
+    case Fault::kForkServerDeath: return to_keeper(fault);
+    case Fault::kSlots: return change_slots();
+    case Fault::kDamageCheckpoint: {
+      auto run = cluster_.runs().begin();
+      std::advance(run, world_.chance.between(0, static_cast<int>(cluster_.runs().size()) - 1));
+      return run->second.disk.damage_newest();
+    }
+    case Fault::kLateCoordinator:
+      if (cluster_.coordinator_paused()) return false;
+      world_.say("coordinator stands still");
+      cluster_.pause_coordinator(world_.chance.spread_between(milliseconds(50), seconds(15)));
+      return true;
+    case Fault::kUserStop: return stop_a_run();
+    case Fault::kSlowStart:
+    case Fault::kCrashAtStart:
+    case Fault::kFailWrite: return false;  // Happen to what starts or writes.
+  }
+  return false;
+}
+
+Worker* Faults::any_worker() {
+  std::vector<Worker*> alive;
+  for (auto& [id, run] : cluster_.runs()) alive.insert(alive.end(), run.alive.begin(), run.alive.end());
+  return alive.empty() ? nullptr : world_.chance.pick(alive);
+}
+
+bool Faults::to_rank(Fault fault) {
+  Worker* worker = any_worker();
+  if (worker == nullptr) return false;
+  world_.say("{}: {}, pid {}", worker->node().id(), name(fault), worker->identity().pid);
+  switch (fault) {
+    case Fault::kKillNodeRanks: {
+      const std::vector<Worker*> alive = worker->run().alive;
+      for (Worker* other : alive)
+        if (&other->node() == &worker->node()) other->end(-1, SIGKILL, false);
+      return true;
+    }
+    case Fault::kFreezeRank: worker->freeze(); return true;
+    case Fault::kStallRank: worker->stall(); return true;
+    case Fault::kExitUserError: worker->end(worker_exit::kUserError, 0, false); return true;
+    case Fault::kExitEnvironment: worker->end(worker_exit::kEnvironment, 0, false); return true;
+    case Fault::kExitPeerLost: worker->end(worker_exit::kPeerLost, 0, false); return true;
+    case Fault::kExitOther: worker->end(3, 0, false); return true;
+    default: break;
+  }
+  static constexpr std::array kSignals = {SIGKILL, SIGKILL, SIGKILL, SIGSEGV, SIGABRT};
+  worker->end(-1, world_.chance.pick(kSignals), false);
+  return true;
+}
+
+bool Faults::to_link(Fault fault) {
+  Node& node = world_.chance.pick(cluster_.nodes());
+  if (!node.is_up() || !node.wire().is_healthy()) return false;
+  if (fault == Fault::kBreakLink) {
+    node.wire().break_now();
+    return true;
+  }
+  const auto direction = world_.chance.with(0.5) ? Wire::Direction::kUp : Wire::Direction::kDown;
+  node.wire().partition(direction, world_.chance.spread_between(milliseconds(100), kHealing));
+  return true;
+}
+
+bool Faults::to_node(Fault fault) {
+  Node& node = world_.chance.pick(cluster_.nodes());
+  if (!node.is_up() || node.paused()) return false;
+  if (fault == Fault::kLateAgent) {
+    world_.say("{}: agent stands still", node.id());
+    node.pause(world_.chance.spread_between(milliseconds(50), seconds(15)));
+    return true;
+  }
+  if (fault == Fault::kNodeCrash) {
+    node.crash();
+    world_.queue.after(world_.chance.spread_between(seconds(1), kHealing), [&node] { node.boot(); });
+  } else {
+    node.end_agent();
+    world_.queue.after(world_.chance.between(milliseconds(500), seconds(3)), [&node] { node.boot(); });
+  }
+  return true;
+}
+
+bool Faults::to_keeper(Fault fault) {
+  Node& node = world_.chance.pick(cluster_.nodes());
+  if (node.keepers().empty()) return false;
+  Keeper* keeper = node.keepers().begin()->second;
+  if (!keeper->alive()) return false;
+  world_.say("{}: {}", node.id(), name(fault));
+  if (fault == Fault::kForkServerDeath) return keeper->kill_fork_server();
+  keeper->die(milliseconds(5));
+  return true;
+}
+
+bool Faults::stop_a_run() {
+  auto run = cluster_.runs().begin();
+  std::advance(run, world_.chance.between(0, static_cast<int>(cluster_.runs().size()) - 1));
+  if (run->second.check.finished()) return false;
+  core::StopRequest request;
+  request.why = world_.chance.with(0.5) ? core::StopRequest::Why::kCancelled : core::StopRequest::Why::kSignal;
+  request.signal = request.why == core::StopRequest::Why::kSignal ? SIGINT : 0;
+  request.at_once = world_.chance.with(0.3);
+  world_.say("{}: stop requested{}", run->first, request.at_once ? ", at once" : "");
+  cluster_.stop_run(run->second, request);
+  return true;
+}
+
+bool Faults::change_slots() {
+  Node& node = world_.chance.pick(cluster_.nodes());
+  const int number = static_cast<int>(&node - &cluster_.nodes().front());
+  (void)number;
+  if (!node.is_up() || node.slots() == 0) return false;
+  const int before = node.slots();
+  const int fewer = world_.chance.between(0, before - 1);
+  node.set_slots(fewer);
+  world_.queue.after(world_.chance.spread_between(milliseconds(100), kHealing), [&node, lost = before - fewer] {
+    node.set_slots(node.slots() + lost);
+  });
+  return true;
+}
+
+}  // namespace sgd::sim

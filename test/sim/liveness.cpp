@@ -1,0 +1,75 @@
+#include "test/sim/liveness.hpp"
+
+#include <cmath>
+
+#include "test/sim/faults.hpp"
+
+namespace sgd::sim {
+
+using std::chrono::seconds;
+
+/// With one rank, and a checkpoint that holds every step.
+Duration Liveness::longest_epoch(const RunPlan& plan) {
+  if (!plan.definition.job.training) return plan.command_time;
+  const std::int64_t batch = plan.definition.job.training->batch_size / plan.definition.job.num_workers;
+  const std::int64_t steps = (plan.train_samples + plan.validation_samples) / std::max<std::int64_t>(batch, 1) + 2;
+  return (plan.step_time * 3 / 2 + plan.write_time) * steps;
+}
+
+Duration Liveness::bound(const RunPlan& plan, int) {
+  const job::JobSpec& job = plan.definition.job;
+  const double longest_wait = to_seconds(job.recovery.backoff.first) *
+                              std::pow(job.recovery.backoff.factor, job.recovery.backoff.attempts);
+  const Duration start = seconds(60) + job.heartbeat.timeout + job.heartbeat.stall_timeout;
+  return Faults::kHealing + plan.definition.placement_timeout + from_seconds(longest_wait) + start * 3 + job.stop.grace +
+         job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
+}
+
+int Liveness::free_slots() const {
+  int free = 0;
+  for (const core::NodeSnapshot& node : cluster_.coordinator().nodes())
+    if (!node.is_closed) free += std::max(0, node.slots - node.used);
+  return free;
+}
+
+std::string Liveness::trouble_of(const RunId& id, RunState& run) {
+  if (run.check.finished()) return "";
+  const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), id);
+  if (!shot) return "it is not known";
+  const job::JobSpec& job = run.plan.definition.job;
+  const int free = free_slots();
+  const int wanted = shot->generation == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
+  const bool waits = shot->phase == core::RunPhase::kPlacing || shot->phase == core::RunPhase::kWaiting;
+  if (waits && free < wanted && cluster_.runs().size() > 1) return "";
+  if (shot->phase != core::RunPhase::kRunning)
+    return fmt::format("is {} in generation {}: {}", core::name(shot->phase), shot->generation, shot->reason);
+  if (!job.training) return "";
+  if (shot->world_size < job.num_workers && free > 0)
+    return fmt::format("has {} of {} workers, and {} slots are free", shot->world_size, job.num_workers, free);
+  const auto group = run.groups.find(shot->generation);
+  const std::int64_t steps = group == run.groups.end() ? 0 : group->second->steps() + run.check.lines();
+  const std::int64_t before = steps_at_calm_.try_emplace(id, steps).first->second;
+  if (steps == before) return "does not get on";
+  return "";
+}
+
+bool Liveness::all_well() {
+  bool well = true;
+  for (auto& [id, run] : cluster_.runs()) {
+    const std::string trouble = trouble_of(id, run);
+    if (trouble.empty()) continue;
+    well = false;
+    const Duration limit = bound(run.plan, 0);
+    if (world_.queue.now() > world_.begin + world_.plan.trouble + run.plan.submit_after + limit)
+      violated("{} s after the last fault, {} {}", to_seconds(limit), id, trouble);
+  }
+  return well;
+}
+
+bool Liveness::all_finished() const {
+  for (const auto& [id, run] : cluster_.runs())
+    if (!run.check.finished()) return false;
+  return true;
+}
+
+}  // namespace sgd::sim

@@ -1,0 +1,33 @@
+#pragma once
+// When faults have stopped and everything has healed, every run must be finished, or at work at full size
+// and getting on, within a bound that follows from its job's own timeouts.
+
+#include <map>
+#include <string>
+
+#include "test/sim/cluster.hpp"
+
+namespace sgd::sim {
+
+class Liveness {
+ public:
+  Liveness(World& world, Cluster& cluster) : world_(world), cluster_(cluster) {}
+
+  /// After the calm, now and then: true once all runs are well. Throws when one takes too long.
+  [[nodiscard]] bool all_well();
+  /// All runs are finished.
+  [[nodiscard]] bool all_finished() const;
+  /// From the calm on.
+  [[nodiscard]] static Duration bound(const RunPlan& plan, int slots);
+  [[nodiscard]] static Duration longest_epoch(const RunPlan& plan);
+
+ private:
+  [[nodiscard]] std::string trouble_of(const RunId& id, RunState& run);
+  [[nodiscard]] int free_slots() const;
+
+  World& world_;
+  Cluster& cluster_;
+  std::map<RunId, std::int64_t> steps_at_calm_;
+};
+
+}  // namespace sgd::sim

@@ -1,0 +1,166 @@
+#include "test/sim/node.hpp"
+
+#include <algorithm>
+
+#include "test/sim/cluster.hpp"
+#include "test/sim/keeper.hpp"
+#include "test/sim/run_state.hpp"
+#include "test/sim/worker.hpp"
+
+namespace sgd::sim {
+
+using std::chrono::milliseconds;
+
+Node::Node(World& world, Cluster& cluster, NodeId id, int slots)
+    : world_(world),
+      cluster_(cluster),
+      id_(std::move(id)),
+      slots_(slots),
+      agent_(world, [this](const core::AgentEvent& event) { observe(event); },
+             [this](core::AgentCommand&& command) { carry_out(std::move(command)); }),
+      wire_(world, *this, cluster) {}
+
+void Node::boot() {
+  if (is_up()) return;
+  incarnation_ = world_.chance.next() >> 1;
+  core::AgentFacts facts;
+  facts.node = id_;
+  facts.address = "10." + id_;
+  facts.incarnation = incarnation_;
+  facts.slots = slots_;
+  for (int core = 0; core < slots_; ++core) facts.allowed_cores.push_back(core);
+  facts.worker_program = "sgd-worker";
+  facts.link_path = "link";
+  facts.beat_interval = kBeatInterval;
+  world_.say("{}: agent starts with {} slots", id_, slots_);
+  agent_.start(std::move(facts), world_.chance.split());
+  wire_.connect_soon();
+}
+
+void Node::crash() {
+  if (!is_up()) return;
+  world_.say("{}: crashes", id_);
+  agent_.end();
+  ++incarnation_;  // What its keepers still have to say reaches nobody.
+  for (auto* keepers : {&keepers_, &lost_}) {
+    for (auto& [run, keeper] : *keepers) {
+      keeper->lose_agent();
+      keeper->kill_strays();
+    }
+    keepers->clear();
+  }
+  workers_.clear();
+  told_.clear();
+  wire_.lose_agent(false);
+}
+
+void Node::end_agent() {
+  if (!is_up()) return;
+  world_.say("{}: agent ends", id_);
+  agent_.end();
+  ++incarnation_;
+  for (auto* keepers : {&keepers_, &lost_}) {
+    for (auto& [run, keeper] : *keepers) keeper->lose_agent();
+    keepers->clear();
+  }
+  workers_.clear();
+  told_.clear();
+  wire_.lose_agent(true);
+}
+
+void Node::set_slots(int slots) {
+  slots_ = slots;
+  world_.say("{}: {} slots", id_, slots);
+  tell(core::agent_event::SlotsChanged{slots});
+}
+
+void Node::pause(Duration duration) {
+  if (!is_up() || paused()) return;
+  trouble_until_ = std::max(trouble_until_, world_.queue.now() + duration);
+  agent_.pause(duration);
+}
+
+TimePoint Node::healthy_since() const { return std::max(trouble_until_, wire_.healthy_since()); }
+
+core::ConnectionId Node::connect(Worker& worker) {
+  if (!is_up() || worker.keeper().node().incarnation() != incarnation_) return 0;
+  workers_[next_connection_] = &worker;
+  return next_connection_++;
+}
+
+Generation Node::told(const RunId& run) const {
+  const auto place = told_.find(run);
+  return place == told_.end() ? 0 : place->second;
+}
+
+void Node::observe(const core::AgentEvent& event) {
+  const auto* message = std::get_if<core::agent_event::FromCoordinator>(&event);
+  const auto* desired = message == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&message->message);
+  if (desired == nullptr) return;
+  Generation& newest = told_[desired->run];
+  newest = std::max(newest, desired->generation);
+}
+
+void Node::carry_out(core::AgentCommand&& command) {
+  using namespace core::agent_command;
+  if (auto* up = std::get_if<TellCoordinator>(&command)) {
+    wire_.send_up(std::move(up->message));
+  } else if (auto* to_keeper = std::get_if<TellKeeper>(&command)) {
+    tell_keeper(to_keeper->run, std::move(to_keeper->message));
+  } else if (auto* to_worker = std::get_if<TellWorker>(&command)) {
+    tell_worker(to_worker->connection, std::move(to_worker->message));
+  } else if (const auto* drop = std::get_if<DropLink>(&command)) {
+    world_.say("{}: drops link {}: {}", id_, drop->connection, drop->reason);
+    const auto worker = workers_.find(drop->connection);
+    if (worker != workers_.end()) worker->second->lose_link();
+  } else if (const auto* start = std::get_if<StartKeeper>(&command)) {
+    start_keeper(start->run);
+  } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
+    clear_strays(strays->run);
+  } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
+    world_.say("{}: nothing of {} is left", id_, forget->run);
+    const auto keeper = keepers_.find(forget->run);
+    if (keeper != keepers_.end() && keeper->second->alive())
+      violated("{} forgets {}, whose keeper is alive", id_, forget->run);
+  } else if (const auto* warning = std::get_if<Warn>(&command)) {
+    world_.say("{}: warning: {}", id_, warning->message);
+  }
+}
+
+void Node::start_keeper(const RunId& run) {
+  const auto old = keepers_.find(run);
+  if (old != keepers_.end() && old->second->alive()) violated("{}: a second keeper for {}", id_, run);
+  Keeper& keeper = cluster_.add_keeper(*this, run);
+  keepers_[run] = &keeper;
+  keeper.begin();
+}
+
+void Node::tell_keeper(const RunId& run, keeper::ToKeeper message) {
+  if (const auto* spawn = std::get_if<keeper::Spawn>(&message)) {
+    if (spawn->generation != told(run))
+      violated("{}: {} spawns a rank of generation {}, and was told {}", id_, run, spawn->generation, told(run));
+  }
+  const auto keeper = keepers_.find(run);
+  if (keeper != keepers_.end()) keeper->second->order(std::move(message));
+}
+
+void Node::tell_worker(core::ConnectionId connection, link::ToWorker message) {
+  const auto worker = workers_.find(connection);
+  if (worker != workers_.end()) worker->second->tell(std::move(message));
+}
+
+void Node::clear_strays(const RunId& run) {
+  const auto keeper = keepers_.find(run);
+  if (keeper == keepers_.end()) return;
+  Keeper* dead = keeper->second;
+  lost_[run] = dead;
+  keepers_.erase(keeper);
+  world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(100)), [this, run, dead, life = incarnation_] {
+    if (life != incarnation_) return;
+    dead->kill_strays();
+    lost_.erase(run);
+    tell(core::agent_event::StraysCleared{run});
+  });
+}
+
+}  // namespace sgd::sim

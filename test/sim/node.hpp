@@ -1,0 +1,73 @@
+#pragma once
+// One node: its agent, the keepers that the agent has started, and its link to the coordinator. A node
+// that crashes or whose agent ends comes back as a new incarnation.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/core/agent.hpp"
+#include "test/sim/host.hpp"
+#include "test/sim/wire.hpp"
+#include "test/sim/world.hpp"
+
+namespace sgd::sim {
+
+class Cluster;
+class Keeper;
+class Worker;
+
+class Node {
+ public:
+  Node(World& world, Cluster& cluster, NodeId id, int slots);
+
+  void boot();
+  /// Everything on it is gone at once, and nobody says goodbye.
+  void crash();
+  /// The agent's process ends; its keepers follow within moments.
+  void end_agent();
+  void set_slots(int slots);
+  void pause(Duration duration);
+
+  void tell(core::AgentEvent event) { agent_.tell(std::move(event)); }
+  /// 0: there is no agent to connect to.
+  [[nodiscard]] core::ConnectionId connect(Worker& worker);
+  void disconnect(core::ConnectionId connection) { workers_.erase(connection); }
+
+  [[nodiscard]] const NodeId& id() const { return id_; }
+  [[nodiscard]] Cluster& cluster() { return cluster_; }
+  [[nodiscard]] Wire& wire() { return wire_; }
+  [[nodiscard]] bool is_up() const { return agent_.alive(); }
+  [[nodiscard]] bool paused() const { return agent_.paused(); }
+  [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
+  [[nodiscard]] int slots() const { return slots_; }
+  [[nodiscard]] const std::map<RunId, Keeper*>& keepers() const { return keepers_; }
+  /// Newest generation of a run that this incarnation of the agent was told.
+  [[nodiscard]] Generation told(const RunId& run) const;
+  /// Since when neither the agent nor its link has been in trouble.
+  [[nodiscard]] TimePoint healthy_since() const;
+
+ private:
+  void observe(const core::AgentEvent& event);
+  void carry_out(core::AgentCommand&& command);
+  void start_keeper(const RunId& run);
+  void tell_keeper(const RunId& run, keeper::ToKeeper message);
+  void tell_worker(core::ConnectionId connection, link::ToWorker message);
+  void clear_strays(const RunId& run);
+
+  World& world_;
+  Cluster& cluster_;
+  NodeId id_;
+  int slots_;
+  Incarnation incarnation_ = 0;
+  Host<core::Agent, core::AgentEvent, core::agent_event::Tick, core::AgentCommand> agent_;
+  Wire wire_;
+  std::map<RunId, Keeper*> keepers_;
+  std::map<RunId, Keeper*> lost_;  ///< Dead, and their strays are not cleared yet.
+  std::map<core::ConnectionId, Worker*> workers_;
+  std::map<RunId, Generation> told_;
+  core::ConnectionId next_connection_ = 1;
+  TimePoint trouble_until_{};
+};
+
+}  // namespace sgd::sim

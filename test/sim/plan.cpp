@@ -1,0 +1,176 @@
+#include "test/sim/plan.hpp"
+
+#include <fmt/format.h>
+
+#include "test/sim/chance.hpp"
+
+namespace sgd::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+struct Kind {
+  Fault fault;
+  const char* name;
+  double most;  ///< A minute, when a seed has much of it.
+};
+constexpr Kind kKinds[] = {
+    {Fault::kKillRank, "kill rank", 8},
+    {Fault::kKillNodeRanks, "kill ranks of a node", 4},
+    {Fault::kFreezeRank, "freeze rank", 3},
+    {Fault::kStallRank, "stall rank", 2},
+    {Fault::kExitUserError, "exit 1", 0.5},
+    {Fault::kExitEnvironment, "exit 70", 4},
+    {Fault::kExitPeerLost, "exit 75", 4},
+    {Fault::kExitOther, "exit 3", 2},
+    {Fault::kSlowStart, "slow start", 0},
+    {Fault::kCrashAtStart, "crash at start", 0},
+    {Fault::kBreakLink, "break link", 8},
+    {Fault::kPartition, "one-way partition", 4},
+    {Fault::kNodeCrash, "node crash", 3},
+    {Fault::kAgentRestart, "agent restart", 3},
+    {Fault::kKeeperDeath, "keeper death", 3},
+    {Fault::kForkServerDeath, "fork server death", 4},
+    {Fault::kSlots, "slots", 4},
+    {Fault::kDamageCheckpoint, "damaged checkpoint", 6},
+    {Fault::kFailWrite, "failed write", 0},
+    {Fault::kLateCoordinator, "late coordinator", 3},
+    {Fault::kLateAgent, "late agent", 4},
+    {Fault::kUserStop, "user stop", 0.3},
+};
+static_assert(std::size(kKinds) == kFaults);
+
+void draw_training(Chance& chance, RunPlan& run) {
+  job::JobSpec& job = run.definition.job;
+  job::Training& training = job.training.emplace();
+  training.seed = chance.next() % 1000;
+  training.epochs = chance.between(1, 8);
+  training.batch_size = chance.between(job.num_workers, 16);
+  training.shuffle = chance.with(0.5);
+  run.train_samples = chance.between(8, 120);
+  run.validation_samples = chance.between(4, 24);
+  run.step_time = chance.spread_between(milliseconds(40), milliseconds(1500));
+  run.write_time = chance.spread_between(milliseconds(5), milliseconds(1500));
+  job.recovery.max_failures = chance.with(0.2) ? job::kUnlimited : chance.between(0, 5);
+  job.recovery.scale_up = chance.with(0.5) ? "epoch" : "checkpoint";
+  job.recovery.cooldown = chance.between(seconds(1), seconds(15));
+  job.heartbeat.interval = chance.spread_between(milliseconds(500), seconds(4));
+  job.heartbeat.timeout = job.heartbeat.interval * chance.between(3, 8);
+  job.heartbeat.stall_timeout = chance.between(seconds(10), seconds(60));
+  job.fork_server = chance.with(0.7);
+  using Every = job::CheckpointPolicy::Every;
+  job.checkpoint.every = chance.with(0.6) ? Every::kEpoch : static_cast<Every>(chance.between(0, 3));
+  job.checkpoint.steps = chance.between(2, 10);
+  job.checkpoint.seconds = chance.between(1, 10);
+  job.checkpoint.keep = chance.between(1, 4);
+  job.checkpoint.memory = chance.with(0.6);
+}
+
+void draw_command(Chance& chance, RunPlan& run) {
+  job::JobSpec& job = run.definition.job;
+  job.command = {"prog"};
+  job.recovery.max_failures = chance.with(0.5) ? 0 : chance.between(1, 4);
+  run.command_time = chance.spread_between(seconds(1), minutes(2));
+  run.ignores_stop = chance.with(0.3);
+}
+
+/// What agents and workers read of the job.
+nlohmann::json resolved(const job::JobSpec& job) {
+  nlohmann::json json = {{"per_worker", {{"cpus", 1}}}, {"fork_server", job.fork_server}};
+  json["recovery"] = {{"scale_up", job.recovery.scale_up}, {"max_failures", job.recovery.max_failures}};
+  if (!job.training) {
+    json["command"] = job.command;
+    return json;
+  }
+  json["training"] = nlohmann::json::object();
+  json["heartbeat"] = {{"timeout", format_duration(job.heartbeat.timeout)},
+                       {"stall_timeout", format_duration(job.heartbeat.stall_timeout)}};
+  return json;
+}
+
+RunPlan draw_run(Chance& chance, int number, int slots) {
+  RunPlan run;
+  core::RunDefinition& definition = run.definition;
+  definition.id = fmt::format("run{}", number);
+  definition.run_dir = "/runs/" + definition.id;
+  definition.placement_timeout = chance.between(seconds(20), seconds(100));
+  run.submit_after = number == 1 ? Duration{0} : chance.between(Duration{0}, seconds(30));
+  job::JobSpec& job = definition.job;
+  job.name = definition.id;
+  job.num_workers = chance.with(0.9) ? chance.between(1, std::min(slots, 8)) : chance.between(1, 8);
+  job.min_workers = chance.between(1, job.num_workers);
+  job.elastic_start = chance.with(0.4);
+  job.recovery.backoff.first = chance.spread_between(milliseconds(200), seconds(3));
+  job.recovery.backoff.factor = chance.with(0.7) ? 2 : 1.3;
+  job.recovery.backoff.attempts = chance.with(0.7) ? 10 : chance.between(1, 9);
+  job.stop.grace = chance.between(seconds(1), seconds(20));
+  if (chance.with(0.8)) {
+    draw_training(chance, run);
+  } else {
+    draw_command(chance, run);
+  }
+  job.resolved = resolved(job);
+  return run;
+}
+
+}  // namespace
+
+const char* name(Fault fault) { return kKinds[static_cast<std::size_t>(fault)].name; }
+
+Plan make_plan(std::uint64_t seed) {
+  Chance chance(seed);
+  Plan plan;
+  plan.seed = seed;
+  const int nodes = chance.with(0.25) ? 1 : chance.between(2, 5);
+  int slots = 0;
+  for (int node = 0; node < nodes; ++node) {
+    plan.slots.push_back(chance.between(1, 4));
+    slots += plan.slots.back();
+  }
+  const int runs = chance.with(0.6) ? 1 : chance.between(2, 3);
+  for (int number = 1; number <= runs; ++number) plan.runs.push_back(draw_run(chance, number, slots));
+  plan.latency = chance.spread_between(std::chrono::microseconds(200), milliseconds(100));
+  // One seed in ten has no fault at all: nothing may fail then.
+  if (chance.with(0.1)) return plan;
+  plan.trouble = chance.between(seconds(10), seconds(120));
+  const double share = chance.with(0.2) ? 0.6 : 0.2;
+  for (const Kind& kind : kKinds)
+    if (chance.with(share)) plan.per_minute[static_cast<std::size_t>(kind.fault)] = kind.most * chance.fraction();
+  if (chance.with(share)) plan.crash_at_start = 0.2 * chance.fraction();
+  if (chance.with(share)) plan.slow_start = 0.1 * chance.fraction();
+  if (chance.with(share)) plan.fail_write = 0.5 * chance.fraction();
+  return plan;
+}
+
+std::string describe(const Plan& plan) {
+  std::string text = fmt::format("seed {}: nodes with {} slots, latency {:.1f} ms, faults for {:.0f} s\n", plan.seed,
+                                 fmt::join(plan.slots, ", "), to_seconds(plan.latency) * 1000, to_seconds(plan.trouble));
+  for (const RunPlan& run : plan.runs) {
+    const job::JobSpec& job = run.definition.job;
+    text += fmt::format("  {}: {} to {} workers{}, max_failures {}, backoff {} x {} ({} times)", job.name,
+                        job.min_workers, job.num_workers, job.elastic_start ? ", elastic" : "",
+                        job.recovery.max_failures, format_duration(job.recovery.backoff.first),
+                        job.recovery.backoff.factor, job.recovery.backoff.attempts);
+    if (job.training) {
+      text += fmt::format(", {} epochs of {} + {} samples, batch {}, step {:.0f} ms, write {:.0f} ms", job.training->epochs,
+                          run.train_samples, run.validation_samples, job.training->batch_size,
+                          to_seconds(run.step_time) * 1000, to_seconds(run.write_time) * 1000);
+      text += fmt::format(", scale-up at {}, cooldown {:.1f} s, heartbeat {:.1f} s, stall {:.0f} s{}{}", job.recovery.scale_up,
+                          to_seconds(job.recovery.cooldown), to_seconds(job.heartbeat.timeout),
+                          to_seconds(job.heartbeat.stall_timeout), job.fork_server ? ", fork server" : "",
+                          job.checkpoint.memory ? ", memory" : "");
+    } else {
+      text += fmt::format(", a command of {:.0f} s", to_seconds(run.command_time));
+    }
+    text += "\n";
+  }
+  for (std::size_t fault = 0; fault < kFaults; ++fault)
+    if (plan.per_minute[fault] > 0)
+      text += fmt::format("  {} {:.1f} a minute\n", name(static_cast<Fault>(fault)), plan.per_minute[fault]);
+  return text + fmt::format("  crash at start {:.2f}, slow start {:.2f}, failed write {:.2f}\n", plan.crash_at_start,
+                            plan.slow_start, plan.fail_write);
+}
+
+}  // namespace sgd::sim

@@ -1,0 +1,72 @@
+#pragma once
+// What one seed stands for: a cluster, its jobs, and how often which fault happens. Everything is drawn
+// here, before anything runs, so that a plan can be printed and a seed understood without a replay.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/time.hpp"
+#include "launcher/core/coordinator_io.hpp"
+
+namespace sgd::sim {
+
+enum class Fault {
+  kKillRank,
+  kKillNodeRanks,
+  kFreezeRank,       ///< No heartbeats, and no end until SIGKILL.
+  kStallRank,        ///< Heartbeats, and no step.
+  kExitUserError,    ///< 1
+  kExitEnvironment,  ///< 70
+  kExitPeerLost,     ///< 75, and nobody else has failed.
+  kExitOther,        ///< 3
+  kSlowStart,
+  kCrashAtStart,
+  kBreakLink,
+  kPartition,  ///< One direction of a node's link.
+  kNodeCrash,
+  kAgentRestart,
+  kKeeperDeath,
+  kForkServerDeath,
+  kSlots,             ///< Fewer, and more again.
+  kDamageCheckpoint,  ///< The newest on disk.
+  kFailWrite,         ///< A checkpoint that cannot be written.
+  kLateCoordinator,   ///< The process stands still for seconds.
+  kLateAgent,
+  kUserStop,
+};
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kUserStop) + 1;
+[[nodiscard]] const char* name(Fault fault);
+
+struct RunPlan {
+  core::RunDefinition definition;
+  Duration submit_after{0};
+  int train_samples = 0;
+  int validation_samples = 0;
+  Duration step_time{0};
+  Duration write_time{0};    ///< Of a checkpoint on disk.
+  Duration command_time{0};  ///< Of a rank of a command.
+  bool ignores_stop = false;  ///< A command that does not end on SIGTERM.
+};
+
+struct Plan {
+  std::uint64_t seed = 0;
+  std::vector<int> slots;  ///< Of each node.
+  std::vector<RunPlan> runs;
+  Duration latency{0};  ///< Typical, between coordinator and agent.
+  Duration trouble{0};  ///< Faults happen for so long.
+  std::array<double, kFaults> per_minute{};
+  double crash_at_start = 0;  ///< Of each start of a rank.
+  double slow_start = 0;
+  double fail_write = 0;      ///< Of each checkpoint.
+};
+
+inline constexpr Duration kNodeTimeout = std::chrono::seconds(5);
+inline constexpr Duration kBeatInterval = std::chrono::seconds(1);
+
+[[nodiscard]] Plan make_plan(std::uint64_t seed);
+/// Several lines for people.
+[[nodiscard]] std::string describe(const Plan& plan);
+
+}  // namespace sgd::sim

@@ -1,0 +1,201 @@
+#include "test/sim/run_check.hpp"
+
+#include <algorithm>
+
+#include "common/exit_codes.hpp"
+#include "worker/core/sampler.hpp"
+
+namespace sgd::sim {
+
+using cluster::Want;
+
+// ---- generations and places ----
+
+bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired) {
+  const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
+  if (is_end) {
+    // A node that comes back with something old is told apart from the run itself.
+    if (desired.generation > generation_ + 1)
+      violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation, generation_);
+    if (places_.contains(node)) wants_[node] = desired.want;
+    if (desired.want == Want::kClear || desired.generation >= generation_) budget_.on_end();
+    return false;
+  }
+  if (finished_) violated("{}: {} is told to run something after the end", job().name, node);
+  const bool is_new = desired.generation != generation_;
+  if (is_new) start(desired);
+  const auto [place, is_first] = places_.try_emplace(node, desired.ranks);
+  const auto same = [](const cluster::RankPlace& a, const cluster::RankPlace& b) {
+    return a.rank == b.rank && a.local_rank == b.local_rank;
+  };
+  if (!is_first && !std::equal(place->second.begin(), place->second.end(), desired.ranks.begin(), desired.ranks.end(), same))
+    violated("{}: {} is told two sets of ranks in generation {}", job().name, node, generation_);
+  if (desired.world_size != world_size_) violated("{}: two world sizes in generation {}", job().name, generation_);
+  if (desired.want == Want::kLeave && !is_leaving_) {
+    is_leaving_ = true;
+    if (resized_at_ && world_.queue.now() < *resized_at_ + job().recovery.cooldown)
+      violated("{}: scale-up {} s after a resize", job().name, to_seconds(world_.queue.now() - *resized_at_));
+  }
+  wants_[node] = desired.want;
+  return is_new;
+}
+
+void RunCheck::start(const cluster::DesiredRun& desired) {
+  if (desired.generation != generation_ + 1)
+    violated("{}: generation {} after {}", job().name, desired.generation, generation_);
+  generation_ = desired.generation;
+  const int size = desired.world_size;
+  const bool is_strict = generation_ == 1 && !job().elastic_start;
+  if (size > job().num_workers || size < (is_strict ? job().num_workers : job().min_workers))
+    violated("{}: world size {} in generation {}", job().name, size, generation_);
+  if (world_size_ != 0 && size != world_size_) resized_at_ = world_.queue.now();
+  world_size_ = world_sizes_[generation_] = size;
+  is_leaving_ = false;
+  places_.clear();
+  wants_.clear();
+  check_resume(desired);
+  budget_.on_start(size);
+}
+
+void RunCheck::check_resume(const cluster::DesiredRun& desired) const {
+  if (checkpoints_.empty()) return;
+  if (desired.resume_from.empty() || !desired.resume_from.front().ends_with(checkpoints_.back()))
+    violated("{}: generation {} is not given the newest checkpoint {}", job().name, generation_, checkpoints_.back());
+}
+
+void RunCheck::check_ranks() const {
+  std::vector<int> seen(static_cast<std::size_t>(world_size_), 0);
+  for (const auto& [node, ranks] : places_) {
+    int local = 0;
+    for (const cluster::RankPlace& place : ranks) {
+      if (place.rank < 0 || place.rank >= world_size_ || seen[static_cast<std::size_t>(place.rank)]++ != 0 ||
+          place.local_rank != local++)
+        violated("{}: rank {} of generation {} on {} is not dense", job().name, place.rank, generation_, node);
+    }
+  }
+  if (std::count(seen.begin(), seen.end(), 1) != world_size_)
+    violated("{}: generation {} lacks ranks", job().name, generation_);
+}
+
+bool RunCheck::was_lost(const NodeId& node, Generation generation) const {
+  const auto place = lost_.lower_bound({node, generation});
+  return place != lost_.end() && place->first == node;
+}
+
+std::optional<int> RunCheck::wanted_on(const NodeId& node) const {
+  const auto place = places_.find(node);
+  if (finished_ || place == places_.end() || was_lost(node, generation_)) return 0;
+  const Want want = wants_.at(node);
+  if (want == Want::kClear || want == Want::kGone) return std::nullopt;
+  return static_cast<int>(place->second.size());
+}
+
+// ---- events ----
+
+void RunCheck::on_event(const nlohmann::ordered_json& event) {
+  const std::string& what = event.at("event").get_ref<const std::string&>();
+  if (finished_) violated("{}: {} after the end", job().name, what);
+  world_.say("{}: {}", job().name, world_.verbose ? event.dump() : "");
+  if (what == "node_lost") lost_.emplace(event.at("node").get<NodeId>(), event.at("generation").get<Generation>());
+  if (what == "failure") check_cause(event);
+  if (what == "checkpoint_saved") {
+    const std::string& path = event.at("path").get_ref<const std::string&>();
+    std::erase(checkpoints_, path);
+    checkpoints_.push_back(path);
+  }
+  if (what == "checkpoint_rejected") on_rejected(event.at("path"));
+  if (what == "epoch_finished" && event.at("epoch") != lines_ / 2)
+    violated("{}: epoch {} is finished after {} lines of metrics", job().name, event.at("epoch").dump(), lines_);
+  budget_.on_event(event);
+}
+
+void RunCheck::on_rejected(const std::string& path) {
+  std::erase_if(checkpoints_, [&](const std::string& known) { return path.ends_with(known); });
+}
+
+/// Whoever is blamed must have ended by himself.
+void RunCheck::check_cause(const nlohmann::ordered_json& event) const {
+  if (world_.plan.trouble == Duration{0}) violated("{}: failure without a fault: {}", job().name, event.dump());
+  const std::string kind = event.at("kind");
+  const std::string message = event.at("message");
+  if (event.at("rank").is_null() || message.starts_with("could not start")) return;
+  if (kind != "signal" && kind != "exit_code") return;
+  const auto end = ends_.find({event.at("generation").get<Generation>(), event.at("rank").get<Rank>()});
+  if (end == ends_.end()) {
+    if (message.find("while other ranks go on") != std::string::npos) return;
+    violated("{}: blamed, and alive: {}", job().name, event.dump());
+  }
+  if (end->second.is_order) violated("{}: blamed, and killed by us: {}", job().name, event.dump());
+}
+
+// ---- metrics and samples ----
+
+/// The history that led to this report has consumed each sample once, but for the padding of its end.
+void RunCheck::on_phase_done(Generation generation, const Point& point) {
+  const std::int64_t samples = point.validating ? plan_.validation_samples : plan_.train_samples;
+  std::vector<int> used(static_cast<std::size_t>(samples), 0);
+  std::int64_t position = 0;
+  std::int64_t total = 0;
+  for (const Stretch& stretch : point.stretches) {
+    const worker::Sampler order(job().training->seed, point.epoch, samples, stretch.world_size, job().training->shuffle);
+    if (stretch.from != position) violated("{}: samples {} to {} are missing or twice", job().name, position, stretch.from);
+    for (; position < stretch.to; ++position)
+      if (position < samples) ++used[static_cast<std::size_t>(order.at(position))];
+    total += stretch.to - stretch.from;
+    if (stretch.to - samples >= stretch.world_size) violated("{}: more padding than ranks", job().name);
+  }
+  if (std::count(used.begin(), used.end(), 1) != samples) violated("{}: not every sample was used once", job().name);
+  samples_[{generation, point.epoch, point.validating}] = total;
+}
+
+void RunCheck::on_metrics(const nlohmann::ordered_json& line) {
+  if (finished_) violated("{}: metrics after the end", job().name);
+  const int epoch = line.at("epoch");
+  const bool validating = line.at("phase") == "validate";
+  if (epoch != lines_ / 2 + 1 || validating != (lines_ % 2 == 1))
+    violated("{}: line {} of metrics is epoch {} {}", job().name, lines_ + 1, epoch, line.at("phase").dump());
+  ++lines_;
+  if (line.at("_training_iteration") != lines_) violated("{}: iteration {}", job().name, line.dump());
+  const Generation generation = line.at("generation");
+  if (line.at("train_loss") != static_cast<double>(generation))
+    violated("{}: reports of several generations in one line: {}", job().name, line.dump());
+  if (line.at("world_size") != world_sizes_.at(generation)) violated("{}: wrong world size: {}", job().name, line.dump());
+  const auto samples = samples_.find({generation, epoch, validating});
+  if (samples == samples_.end()) violated("{}: a line that nobody has reported: {}", job().name, line.dump());
+  if (line.at("num_samples") != samples->second)
+    violated("{}: {} samples, counted {}", job().name, samples->second, line.dump());
+}
+
+// ---- the end ----
+
+void RunCheck::on_finish(const core::RunOutcome& outcome) {
+  if (finished_) violated("{}: finished twice", job().name);
+  finished_ = true;
+  world_.say("{}: {} with {}: {}", job().name, outcome.state, outcome.exit_code, outcome.error);
+  const int code = outcome.exit_code;
+  if (outcome.state == "succeeded") {
+    if (code != exit_code::kSucceeded) violated("{}: succeeded with exit code {}", job().name, code);
+    return check_success();
+  }
+  if (outcome.state == "failed") {
+    if (code == exit_code::kFailed || code == exit_code::kUsage || code == exit_code::kExhausted) return;
+  } else if (outcome.state == "not_placed") {
+    if (code == exit_code::kNotPlaced && generation_ == 0) return;
+  } else if (is_stop_requested_) {
+    if (outcome.state == "cancelled" && code == exit_code::kCancelled) return;
+    if (outcome.state == "interrupted" && code > exit_code::kSignalBase) return;
+  }
+  violated("{}: state {} with exit code {} in generation {}", job().name, outcome.state, code, generation_);
+}
+
+void RunCheck::check_success() const {
+  if (job().training && lines_ != 2 * job().training->epochs)
+    violated("{}: succeeded after {} lines of metrics", job().name, lines_);
+  for (Rank rank = 0; rank < world_size_; ++rank) {
+    const auto end = ends_.find({generation_, rank});
+    if (end == ends_.end() || end->second.exit_code != 0)
+      violated("{}: succeeded, and rank {} has not", job().name, rank);
+  }
+}
+
+}  // namespace sgd::sim

@@ -1,0 +1,79 @@
+#pragma once
+// The ledger of one run: everything that its coordinator orders and records is entered here, beside what
+// really happened to its processes and samples, and must agree with it after every entry.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/messages/cluster.hpp"
+#include "launcher/core/coordinator_io.hpp"
+#include "test/sim/budget_check.hpp"
+#include "test/sim/point.hpp"
+#include "test/sim/world.hpp"
+
+namespace sgd::sim {
+
+struct ProcessEnd {
+  Generation generation = 0;
+  Rank rank = 0;
+  int exit_code = 0;
+  int signal = 0;
+  bool is_order = false;  ///< Killed because its keeper was told so, or with its keeper.
+};
+
+class RunCheck {
+ public:
+  RunCheck(World& world, const RunPlan& plan) : world_(world), plan_(plan), budget_(job()) {}
+
+  /// True: this starts a new generation.
+  bool on_desired(const NodeId& node, const cluster::DesiredRun& desired);
+  /// All nodes of a generation have been told.
+  void check_ranks() const;
+  void on_event(const nlohmann::ordered_json& event);
+  void on_metrics(const nlohmann::ordered_json& line);
+  void on_phase_done(Generation generation, const Point& point);
+  void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
+  void on_stop_requested() { is_stop_requested_ = true; }
+  void on_finish(const core::RunOutcome& outcome);
+
+  [[nodiscard]] Generation generation() const { return generation_; }
+  [[nodiscard]] bool finished() const { return finished_; }
+  [[nodiscard]] int lines() const { return lines_; }
+  /// The coordinator has given `node` up while `generation`, or a later one, was there.
+  [[nodiscard]] bool was_lost(const NodeId& node, Generation generation) const;
+  /// Ranks that the newest generation may have on `node`; nothing when they were told to go.
+  [[nodiscard]] std::optional<int> wanted_on(const NodeId& node) const;
+
+ private:
+  void start(const cluster::DesiredRun& desired);
+  void check_resume(const cluster::DesiredRun& desired) const;
+  void check_cause(const nlohmann::ordered_json& event) const;
+  void on_rejected(const std::string& path);
+  void check_success() const;
+  [[nodiscard]] const job::JobSpec& job() const { return plan_.definition.job; }
+
+  World& world_;
+  const RunPlan& plan_;
+  BudgetCheck budget_;
+  Generation generation_ = 0;
+  int world_size_ = 0;
+  std::optional<TimePoint> resized_at_;
+  bool is_leaving_ = false;
+  std::map<NodeId, std::vector<cluster::RankPlace>> places_;  ///< Of the newest generation.
+  std::map<NodeId, cluster::Want> wants_;
+  std::set<std::pair<NodeId, Generation>> lost_;
+  std::vector<std::string> checkpoints_;  ///< Accepted, the newest last.
+  std::map<std::pair<Generation, Rank>, ProcessEnd> ends_;
+  std::map<std::tuple<Generation, int, bool>, std::int64_t> samples_;  ///< Of finished phases.
+  std::map<Generation, int> world_sizes_;
+  int lines_ = 0;
+  bool finished_ = false;
+  bool is_stop_requested_ = false;
+};
+
+}  // namespace sgd::sim
