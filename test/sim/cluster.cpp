@@ -70,9 +70,7 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
   if (auto* send_command = std::get_if<SendToAgent>(&command)) {
     send(send_command->node, std::move(send_command->message));
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
-    world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(50)), [this, run = reserve->run] {
-      tell(core::coordinator_event::PortReserved{run, 29500});
-    });
+    reserve_port(*reserve);
   } else if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
@@ -82,6 +80,14 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
     runs_.at(finished->run).check.on_finish(finished->outcome);
     check_end(finished->run);
   }
+}
+
+void Cluster::reserve_port(const core::coordinator_command::ReservePort& wanted) {
+  const int port = 1024 + static_cast<int>(ports_.size());
+  ports_[port] = wanted.node;
+  world_.queue.after(world_.chance.spread_between(milliseconds(1), milliseconds(500)), [this, wanted, port] {
+    tell(core::coordinator_event::PortReserved{wanted.run, port});
+  });
 }
 
 void Cluster::send(const NodeId& id, cluster::ToAgent message) {
@@ -100,6 +106,9 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
 /// Nothing older runs on a node that still counts, and when all nodes are told, ranks and slots are right.
 void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
   RunState& run = runs_.at(id);
+  if (!run.plan.definition.job.training && "10." + ports_[desired.master_port] != desired.master_address)
+    violated("{}: generation {} is given the port {}, which was reserved on {}", id, desired.generation,
+             desired.master_port, ports_[desired.master_port]);
   for (Worker* worker : run.alive)
     if (!run.check.was_lost(worker->node().id(), worker->generation()))
       violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation, worker->rank(),
@@ -145,11 +154,6 @@ void Cluster::check_end(const RunId& id) {
     if (!run.check.was_lost(worker->node().id(), worker->generation()))
       violated("{}: finished, and rank {} of generation {} lives on {}", id, worker->rank(), worker->generation(),
                worker->node().id());
-  for (Node& one : nodes_) {
-    const auto keeper = one.keepers().find(id);
-    if (keeper == one.keepers().end() || !keeper->second->alive() || run.check.was_lost(one.id(), 0)) continue;
-    violated("{}: finished, and its keeper on {} lives", id, one.id());
-  }
 }
 
 }  // namespace sgd::sim

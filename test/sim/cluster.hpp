@@ -37,6 +37,7 @@ class Cluster {
   void observe(const core::CoordinatorEvent& event);
   void carry_out(core::CoordinatorCommand&& command);
   void send(const NodeId& node, cluster::ToAgent message);
+  void reserve_port(const core::coordinator_command::ReservePort& wanted);
   void check_start(const RunId& id, const cluster::DesiredRun& desired);
   void check_slots(const RunId& starting);
   void check_loss(const nlohmann::ordered_json& event);
@@ -51,6 +52,7 @@ class Cluster {
   std::deque<Worker> workers_;
   std::map<NodeId, int> known_slots_;                ///< As the coordinator was told.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< Without a gap.
+  std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
   TimePoint late_until_{};                           ///< The coordinator has stood still.
 };
 

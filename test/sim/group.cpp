@@ -157,7 +157,9 @@ void Group::step() {
       later(world_.chance.between(milliseconds(20), milliseconds(500)), [this] { memory_ready_ = true; });
     has_stepped_ = true;
   }
-  const bool steps_due = !point_.validating && job.checkpoint.every == Every::kSteps && point_.step % job.checkpoint.steps == 0;
+  // A save by steps is left out while the one before it is being written.
+  const bool steps_due = !point_.validating && job.checkpoint.every == Every::kSteps && !writing_ &&
+                         point_.step % job.checkpoint.steps == 0;
   const bool time_due = job.checkpoint.every == Every::kSeconds && !writing_ &&
                         world_.queue.now() - last_save_ >= from_seconds(job.checkpoint.seconds);
   if (!act(steps_due || time_due, false)) return;

@@ -25,15 +25,23 @@ Duration Liveness::bound(const RunPlan& plan, int) {
          job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
 }
 
-int Liveness::free_slots() const {
+/// In truth, whatever the coordinator knows.
+int Liveness::free_slots() {
   int free = 0;
-  for (const core::NodeSnapshot& node : cluster_.coordinator().nodes())
-    if (!node.is_closed) free += std::max(0, node.slots - node.used);
+  for (const Node& node : cluster_.nodes())
+    if (node.is_up()) free += node.slots();
+  for (const auto& [id, run] : cluster_.runs()) free -= static_cast<int>(run.alive.size());
   return free;
 }
 
 std::string Liveness::trouble_of(const RunId& id, RunState& run) {
-  if (run.check.finished()) return "";
+  if (run.check.finished()) {
+    for (const Node& node : cluster_.nodes()) {
+      const auto keeper = node.keepers().find(id);
+      if (keeper != node.keepers().end() && keeper->second->alive()) return fmt::format("has a keeper on {}", node.id());
+    }
+    return run.alive.empty() ? "" : "has finished, and processes are left";
+  }
   const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), id);
   if (!shot) return "it is not known";
   const job::JobSpec& job = run.plan.definition.job;

@@ -23,7 +23,7 @@ class Liveness {
 
  private:
   [[nodiscard]] std::string trouble_of(const RunId& id, RunState& run);
-  [[nodiscard]] int free_slots() const;
+  [[nodiscard]] int free_slots();
 
   World& world_;
   Cluster& cluster_;

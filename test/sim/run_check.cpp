@@ -13,12 +13,13 @@ using cluster::Want;
 
 bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired) {
   const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
+  if (!job().training && desired.generation > generation_ + 1) skip_to(desired.generation - 1);
   if (is_end) {
     // A node that comes back with something old is told apart from the run itself.
     if (desired.generation > generation_ + 1)
       violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation, generation_);
     if (places_.contains(node)) wants_[node] = desired.want;
-    if (desired.want == Want::kClear || desired.generation >= generation_) budget_.on_end();
+    if (desired.want == Want::kClear) budget_.on_end();
     return false;
   }
   if (finished_) violated("{}: {} is told to run something after the end", job().name, node);
@@ -38,6 +39,13 @@ bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired
   }
   wants_[node] = desired.want;
   return is_new;
+}
+
+/// A generation of a command whose port had not been reserved when it ended: no node has been told of it.
+void RunCheck::skip_to(Generation generation) {
+  generation_ = generation;
+  places_.clear();
+  wants_.clear();
 }
 
 void RunCheck::start(const cluster::DesiredRun& desired) {

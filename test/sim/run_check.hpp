@@ -51,6 +51,7 @@ class RunCheck {
 
  private:
   void start(const cluster::DesiredRun& desired);
+  void skip_to(Generation generation);
   void check_resume(const cluster::DesiredRun& desired) const;
   void check_cause(const nlohmann::ordered_json& event) const;
   void on_rejected(const std::string& path);

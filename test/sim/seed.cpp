@@ -33,9 +33,8 @@ void play(World& world) {
     if (world.queue.now() < look) continue;
     look = world.queue.now() + seconds(1);
     is_well = is_well || liveness.all_well();
-    if (liveness.all_finished()) return;
     if (!is_well) continue;
-    if (!plays_to_the_end(world.plan)) return;
+    if (liveness.all_finished() || !plays_to_the_end(world.plan)) return;
     if (world.queue.now() > world.begin + world.plan.trouble + longest_run(world.plan))
       violated("not all runs have ended after {} s", world.elapsed_s());
   }
