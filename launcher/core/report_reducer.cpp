@@ -121,4 +121,14 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
   return Nothing{ReducedReport{expected, reduce_metrics(per_rank)}};
 }
 
+std::optional<link::ReportKey> ReportReducer::newest_pending(Rank rank) const {
+  const auto& own = pending_[static_cast<std::size_t>(rank)];
+  if (own.empty()) return std::nullopt;
+  return own.back().key;
+}
+
+bool ReportReducer::has_pending() const {
+  return std::any_of(pending_.begin(), pending_.end(), [](const auto& own) { return !own.empty(); });
+}
+
 }  // namespace sgd::core

@@ -45,6 +45,11 @@ class ReportReducer {
   /// The line once every rank has reported `key`; nothing before, or for a re-executed report.
   [[nodiscard]] Result<std::optional<ReducedReport>> add(Rank rank, const link::ReportKey& key,
                                                         const nlohmann::json& metrics);
+  /// The newest key that `rank` has reported and that is no line yet: another rank has not reported it.
+  [[nodiscard]] std::optional<link::ReportKey> newest_pending(Rank rank) const;
+  [[nodiscard]] bool has_pending() const;
+  /// Whether the line of `key` is written.
+  [[nodiscard]] bool is_written(const link::ReportKey& key) const { return written_ && !less(*written_, key); }
   [[nodiscard]] std::int64_t dropped() const { return dropped_; }
 
  private:

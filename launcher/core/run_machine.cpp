@@ -70,6 +70,8 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   leave_ = Leave::kNo;
   looks_for_room_ = false;
   was_started_ = false;
+  is_forgetting_ = false;
+  held_checkpoints_.clear();
   master_port_ = 0;
   causes_.reset();
   exchange_.reset(placement_.world_size);
@@ -167,7 +169,7 @@ void RunMachine::on_node_back(const NodeId& node, Generation generation, Coordin
     case RunPhase::kLeaving:
     case RunPhase::kStopping: want = cluster::Want::kStop; break;
     case RunPhase::kRecovering:
-    case RunPhase::kWaiting: want = cluster::Want::kClear; break;
+    case RunPhase::kWaiting: want = is_forgetting_ ? cluster::Want::kGone : cluster::Want::kClear; break;
     case RunPhase::kClearing: want = cluster::Want::kGone; break;
   }
   send_desired(node, place->second, want, out);
@@ -214,7 +216,7 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
       }
     }
   }
-  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now);
+  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now, out);
   if (phase_ == RunPhase::kClearing && all_cleared()) finish(now, out);
 }
 

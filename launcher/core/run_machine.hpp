@@ -108,7 +108,8 @@ class RunMachine {
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
-  void on_recovery_cleared(TimePoint now);
+  void on_recovery_cleared(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] bool copies_are_ahead() const;
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
   void consider_growth(TimePoint now, CoordinatorCommands& out);
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
@@ -124,6 +125,8 @@ class RunMachine {
   void on_exited(TimePoint now, const NodeId& node, const cluster::WorkerExited& exited, CoordinatorCommands& out);
   void on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started, CoordinatorCommands& out);
   void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
+  void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
+  void accept_reported(CoordinatorCommands& out);
   void on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out);
   void on_result(const cluster::ResultMade& result);
   void on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out);
@@ -172,6 +175,14 @@ class RunMachine {
   std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
   bool looks_for_room_ = false;  ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
+  /// A checkpoint, and the last report of rank 0 before it. It counts when that is a line: a restart from a state
+  /// whose reports were lost with a node would leave a gap in the metrics.
+  struct HeldCheckpoint {
+    link::ReportKey after;
+    link::CheckpointSaved checkpoint;
+  };
+  std::vector<HeldCheckpoint> held_checkpoints_;
+  bool is_forgetting_ = false;  ///< While recovering: keepers end, and the copies in their memory with them.
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
 
   std::optional<StopRequest> stop_;

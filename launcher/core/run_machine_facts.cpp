@@ -65,6 +65,22 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
 }
 
 void RunMachine::on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
+  // Rank 0 saves, and speaks in order: what it has reported by now it had reported before.
+  if (const auto after = reducer_.newest_pending(0)) {
+    held_checkpoints_.push_back({*after, checkpoint});
+  } else {
+    accept(checkpoint, out);
+  }
+}
+
+void RunMachine::accept_reported(CoordinatorCommands& out) {
+  while (!held_checkpoints_.empty() && reducer_.is_written(held_checkpoints_.front().after)) {
+    accept(held_checkpoints_.front().checkpoint, out);
+    held_checkpoints_.erase(held_checkpoints_.begin());
+  }
+}
+
+void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
   outcome_.checkpoint = checkpoint.path;
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
@@ -179,10 +195,12 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   out.push_back(RecordMetrics{definition_.id, std::move(metrics)});
   if (is_live()) complete_recovery(now, out);  // A generation that resumed in validation is at work, too.
   const bool is_end_of_epoch = line.key.phase == "validate" && line.key.batch == 0;
-  if (!is_end_of_epoch) return;
-  outcome_.epochs = line.key.epoch;
-  budget_.on_epoch_finished();
-  record({{"event", "epoch_finished"}, {"generation", generation_}, {"epoch", line.key.epoch}}, out);
+  if (is_end_of_epoch) {
+    outcome_.epochs = line.key.epoch;
+    budget_.on_epoch_finished();
+    record({{"event", "epoch_finished"}, {"generation", generation_}, {"epoch", line.key.epoch}}, out);
+  }
+  accept_reported(out);
 }
 
 void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put,

@@ -52,15 +52,28 @@ void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
   before_ = placement_;
   if (was_started_ || trained_.world_size == 0) trained_ = placement_;
   send_desired(cluster::Want::kClear, out);
-  if (all_cleared()) on_recovery_cleared(now);
+  if (all_cleared()) on_recovery_cleared(now, out);
 }
 
 /// Nothing runs: slots of the killed ranks count as free from here. What is free the coordinator knows, which
 /// offers it after this event.
-void RunMachine::on_recovery_cleared(TimePoint now) {
+void RunMachine::on_recovery_cleared(TimePoint now, CoordinatorCommands& out) {
+  if (!is_forgetting_ && copies_are_ahead()) {
+    is_forgetting_ = true;
+    for (auto& [node, record] : nodes_) record.cleared = record.lost;
+    send_desired(cluster::Want::kGone, out);
+    if (!all_cleared()) return;
+  }
   recovery_.cleared(now);
   phase_ = RunPhase::kWaiting;
   start_at_capacity_ = !wait_until_;
+}
+
+/// A lost node has taken a report along that all other ranks have made: what they hold in memory may be of a time
+/// after it, and its line of metrics would be missing for ever.
+bool RunMachine::copies_are_ahead() const {
+  const bool any_lost = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.lost; });
+  return is_training() && any_lost && reducer_.has_pending();
 }
 
 void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {

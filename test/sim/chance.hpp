@@ -25,11 +25,11 @@ class Chance {
     return low + static_cast<int>(next() % static_cast<std::uint64_t>(high - low + 1));
   }
   Duration between(Duration low, Duration high) {
-    return low + Duration(static_cast<Duration::rep>(fraction() * static_cast<double>((high - low).count())));
+    return whole(low + Duration(static_cast<Duration::rep>(fraction() * static_cast<double>((high - low).count()))));
   }
   /// Between the two with equal chance for each order of magnitude.
   Duration spread_between(Duration low, Duration high) {
-    return from_seconds(to_seconds(low) * std::pow(to_seconds(high) / to_seconds(low), fraction()));
+    return whole(from_seconds(to_seconds(low) * std::pow(to_seconds(high) / to_seconds(low), fraction())));
   }
   /// Until the next event of a kind that comes so many times a minute.
   Duration until_next(double per_minute) { return from_seconds(-std::log(1 - fraction()) * 60 / per_minute); }
@@ -39,6 +39,11 @@ class Chance {
   }
 
  private:
+  /// In milliseconds where it is long enough, so that it can be read.
+  static Duration whole(Duration time) {
+    if (time < std::chrono::milliseconds(20)) return time;
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time);
+  }
   static std::array<std::uint64_t, 4> spread(std::uint64_t seed) {
     std::array<std::uint64_t, 4> words{};
     for (std::uint64_t& word : words) {  // splitmix64

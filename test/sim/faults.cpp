@@ -73,6 +73,9 @@ Worker* Faults::any_worker() {
 bool Faults::to_rank(Fault fault) {
   Worker* worker = any_worker();
   if (worker == nullptr) return false;
+  // Nothing could tell a command that stands still from one that works.
+  const bool is_command = !worker->run().plan.definition.job.training;
+  if (is_command && (fault == Fault::kFreezeRank || fault == Fault::kStallRank)) return false;
   world_.say("{}: {}, pid {}", worker->node().id(), name(fault), worker->identity().pid);
   switch (fault) {
     case Fault::kKillNodeRanks: {
@@ -150,8 +153,6 @@ bool Faults::stop_a_run() {
 
 bool Faults::change_slots() {
   Node& node = world_.chance.pick(cluster_.nodes());
-  const int number = static_cast<int>(&node - &cluster_.nodes().front());
-  (void)number;
   if (!node.is_up() || node.slots() == 0) return false;
   const int before = node.slots();
   const int fewer = world_.chance.between(0, before - 1);

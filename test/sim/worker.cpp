@@ -64,7 +64,7 @@ void Worker::say_hello() {
 
 void Worker::say(link::FromWorker message) {
   if (!alive_ || frozen_ || connection_ == 0) return;
-  const Duration delay = world_.chance.with(0.01) ? world_.chance.between(milliseconds(1), milliseconds(400))
+  const Duration delay = world_.chance.with(0.01) ? world_.chance.between(milliseconds(1), milliseconds(120))
                                                   : world_.chance.between(microseconds(20), milliseconds(2));
   to_agent_.send(core::agent_event::FromWorker{connection_, identity_.pid, std::move(message)}, delay);
 }

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Shows that the simulator finds bugs: plants each patch of planted/ into a copy of launcher/core and plays seeds.
+
+planted.py BUILD [--seeds N] [--only-apply] [NAME...]: BUILD is a folder in which `sim` is built. Only the changed file
+is compiled again, with the commands of the real build. A planted bug that N seeds do not find is a failure.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CORE = "launcher/core"
+
+
+def plant(name, folder):
+    """A copy of the core with the patch in it; the changed files, from the root of the project."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(os.path.join(ROOT, CORE), os.path.join(folder, CORE))
+    with open(os.path.join(HERE, "planted", name + ".patch"), encoding="utf-8") as file:
+        text = file.read()
+    done = subprocess.run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", "-s"], input=text, text=True, cwd=folder,
+                          capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{name}: the patch does not apply any more:\n{done.stdout}")
+    return re.findall(r"^\+\+\+ b/(\S+)", text, re.M)
+
+
+def commands_of(build):
+    """How `sim` compiles each source, and how it is linked."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        entries = json.load(file)
+    compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in entries
+                if "test/sim/CMakeFiles/sim.dir" in entry["command"]}
+    lines = subprocess.run(["ninja", "-C", build, "-t", "commands", "bin/sim"], capture_output=True, text=True, check=True)
+    return compiles, lines.stdout.strip().split("\n")[-1]
+
+
+def build_planted(name, build, compiles, link):
+    """A sim of its own with the planted bug; its path."""
+    folder = os.path.join(build, "test", "sim", "planted", name)
+    program = os.path.join(folder, "sim")
+    for source in plant(name, folder):
+        words = shlex.split(compiles[source])
+        old_object = words[words.index("-o") + 1]
+        new_object = os.path.join(folder, os.path.basename(source) + ".o")
+        words[words.index("-o") + 1] = new_object
+        words[-1] = os.path.join(folder, source)
+        subprocess.run(words, cwd=build, check=True)
+        link = link.replace(old_object, new_object)
+    link = re.sub(r"-o bin/sim\b", "-o " + program, link)
+    subprocess.run(link, shell=True, cwd=build, check=True)
+    return program
+
+
+def hunt(program, seeds):
+    """What the first failing seed says, or nothing."""
+    done = subprocess.run([program, "--seeds", str(seeds)], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    said = re.search(r"^seed .*", done.stdout, re.M)
+    if said:
+        return said.group(0)
+    replay = re.search(r"--seed (\d+)", done.stderr)
+    return f"seed {replay.group(1) if replay else '?'}: {done.stderr.strip().splitlines()[0]}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--only-apply", action="store_true")
+    options = parser.parse_args()
+    build = os.path.abspath(options.build)
+    names = options.names or sorted(file[:-6] for file in os.listdir(os.path.join(HERE, "planted")))
+    missed = []
+    compiles, link = ({}, "") if options.only_apply else commands_of(build)
+    for name in names:
+        if options.only_apply:
+            plant(name, os.path.join(build, "test", "sim", "planted", name))
+            continue
+        found = hunt(build_planted(name, build, compiles, link), options.seeds)
+        print(f"{name}: {found or f'not found in {options.seeds} seeds'}", flush=True)
+        if not found:
+            missed.append(name)
+    print(f"{len(names)} planted bugs, {len(missed)} not found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
