@@ -10,16 +10,22 @@ void RecoveryRecord::begin(TimePoint now, const Failure& cause) {
     const double notice_s = cause_->notice_s;
     cause_ = cause;
     cause_->notice_s = notice_s;
-    return;
+    start_ += now - mark_;
+  } else {
+    cause_ = cause;
+    clear_ = wait_ = start_ = Duration{0};
   }
-  cause_ = cause;
-  decided_at_ = cleared_at_ = started_at_ = ready_at_ = now;
+  mark_ = ready_at_ = now;
 }
 
-void RecoveryRecord::cleared(TimePoint now) { cleared_at_ = started_at_ = ready_at_ = now; }
+void RecoveryRecord::cleared(TimePoint now) {
+  clear_ += now - mark_;
+  mark_ = ready_at_ = now;
+}
 
 void RecoveryRecord::started(TimePoint now) {
-  started_at_ = ready_at_ = now;
+  wait_ += now - mark_;
+  mark_ = ready_at_ = now;
   restore_s_ = 0;
   ready_ = {};
 }
@@ -35,15 +41,15 @@ void RecoveryRecord::ready(TimePoint now, const link::Ready& ready) {
 nlohmann::ordered_json RecoveryRecord::finish(TimePoint now, Generation generation, int world_size, bool bit_exact) {
   const Failure cause = *cause_;
   cause_.reset();
-  const double begun_s = to_seconds(ready_at_ - started_at_);
-  const double restore_s = std::min(restore_s_, begun_s);
+  const Duration begun = ready_at_ - mark_;
+  const double restore_s = std::min(restore_s_, to_seconds(begun));
   nlohmann::ordered_json event = {{"event", "recovered"}, {"generation", generation}, {"from", what(cause)}};
   event["subject"] = cause.subject;
-  event["total_s"] = cause.notice_s + to_seconds(now - decided_at_);
+  event["total_s"] = cause.notice_s + to_seconds(clear_ + wait_ + start_ + (now - mark_));
   event["notice_s"] = cause.notice_s;
-  event["clear_s"] = to_seconds(cleared_at_ - decided_at_);
-  event["wait_s"] = to_seconds(started_at_ - cleared_at_);
-  event["start_s"] = begun_s - restore_s;
+  event["clear_s"] = to_seconds(clear_);
+  event["wait_s"] = to_seconds(wait_);
+  event["start_s"] = to_seconds(start_ + begun) - restore_s;
   event["restore_s"] = restore_s;
   event["first_step_s"] = to_seconds(now - ready_at_);
   event["step"] = ready_.step;

@@ -34,9 +34,10 @@ class RecoveryRecord {
 
  private:
   std::optional<Failure> cause_;
-  TimePoint decided_at_;
-  TimePoint cleared_at_;
-  TimePoint started_at_;
+  Duration clear_{0};   ///< Of all attempts.
+  Duration wait_{0};
+  Duration start_{0};   ///< Of those that failed on their way.
+  TimePoint mark_;      ///< The phase in work began.
   TimePoint ready_at_;
   double restore_s_ = 0;
   link::Ready ready_;

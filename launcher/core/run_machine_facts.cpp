@@ -38,7 +38,11 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::CheckpointRejected& fact) const { self.on_rejected(fact.checkpoint, out); }
     void operator()(const cluster::WorkerSilent& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
-    void operator()(const cluster::Cleared&) const { self.nodes_.at(node).cleared = true; }
+    void operator()(const cluster::Cleared&) const {
+      // Of what an earlier generation left there, before this one could start.
+      if (self.phase_ == RunPhase::kStarting || self.phase_ == RunPhase::kRunning) return;
+      self.nodes_.at(node).cleared = true;
+    }
   };
   std::visit(Visitor{*this, now, node, out}, body);
 }

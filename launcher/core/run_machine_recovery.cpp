@@ -125,7 +125,10 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
   lost.cleared = true;
   record({{"event", "node_lost"}, {"generation", generation_}, {"node", node}, {"reason", reason}}, out);
   if (!is_live()) return;
-  for (const Rank rank : lost.ranks) ranks_.at(rank).exited = true;
+  for (const Rank rank : lost.ranks) {
+    ranks_.at(rank).exited = true;
+    ranks_.at(rank).phase = RankPhase::kExited;
+  }
   add_failure(now, node_failure(node, reason, silent_s));
 }
 

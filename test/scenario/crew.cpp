@@ -73,7 +73,10 @@ void Crew::perform(const Task& task) {
   if (task.what == "started") world_.agent_event(task.node, core::agent_event::KeeperStarted{"run"});
   if (task.what == "fork-server-ready") from_keeper(task.node, keeper::ForkServerReady{});
   if (task.what == "strays-cleared") world_.agent_event(task.node, core::agent_event::StraysCleared{"run"});
-  if (task.what == "closed") world_.agent_event(task.node, core::agent_event::KeeperClosed{"run", 0, "gone"});
+  if (task.what == "closed") {
+    std::erase_if(tasks_, [&](const Task& other) { return other.node == task.node; });  // Nobody reads them any more.
+    world_.agent_event(task.node, core::agent_event::KeeperClosed{"run", 0, "gone"});
+  }
   if (task.what == "spawned" && processes_.contains({task.generation, task.rank}))
     from_keeper(task.node, keeper::Spawned{task.generation, task.rank, pid_of(task.generation, task.rank)});
   if (task.what != "cleared") return;

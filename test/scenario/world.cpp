@@ -101,6 +101,7 @@ void World::advance(Duration duration) {
 
 void World::stand_still(Duration duration) {
   now_ += duration;
+  coordinator_event(core::coordinator_event::Tick{});  // The worst order: the clock first, what lay unread last.
   tick();
   processes_.on_time(now_);
 }

@@ -228,9 +228,9 @@ TEST_CASE("cluster: bodies of facts") {
       {Report{1, {{2, "train", 3, 4}, 5, {{"train_loss", 0.5}}}},
        R"({"type":"report","rank":1,"report":{"type":"report","key":{"epoch":2,"phase":"train","batch":3,"sequence":4},
            "step":5,"metrics":{"train_loss":0.5}}})"},
-      {CheckpointSaved{{"p", 1, 2, 3, 0.5, 1.5}},
+      {CheckpointSaved{{"p", 1, 2, 3, 0.5, 1.5, 4}},
        R"({"type":"checkpoint_saved","checkpoint":{"type":"checkpoint","path":"p","step":1,"epoch":2,"bytes":3,
-           "stall_s":0.5,"write_s":1.5}})"},
+           "stall_s":0.5,"write_s":1.5,"skipped":4}})"},
       {ResultMade{1, 2}, R"({"type":"result_made","rank":1,"value":2})"},
       {Cleared{3}, R"({"type":"cleared","killed":3})"},
   };

@@ -77,3 +77,36 @@ TEST_CASE("failures in words") {
   user.message = "cannot run prog";
   CHECK(core::words(user) == "could not start rank 0: cannot run prog");
 }
+
+TEST_CASE("a rank that waits for another one is secondary, also against one that stands still alone") {
+  CauseFinder finder;
+  Failure waits = failure(FailureKind::kStalled, 0, 0ms);
+  waits.was_waiting = true;
+  finder.add(waits);
+  CHECK(finder.next_wakeup() == TimePoint(CauseFinder::kPrimaryWait));
+  finder.add(failure(FailureKind::kStalled, 1, 100ms));
+  CHECK(finder.cause()->rank == 1);
+  CHECK(finder.decided(TimePoint(100ms)));
+}
+
+TEST_CASE("an exit code of a group may be a consequence: a signal has 200 ms to arrive") {
+  CauseFinder finder;
+  Failure follows = failure(FailureKind::kExitCode, 0, 0ms);
+  follows.may_follow = true;
+  finder.add(follows);
+  CHECK_FALSE(finder.decided(TimePoint(199ms)));
+  CHECK(finder.next_wakeup() == TimePoint(200ms));
+  CHECK(finder.decided(TimePoint(200ms)));
+  finder.add(failure(FailureKind::kSignal, 1, 150ms));
+  CHECK(finder.cause()->rank == 1);
+  CHECK(finder.decided(TimePoint(150ms)));
+}
+
+TEST_CASE("no failure, no cause; a reset forgets") {
+  CauseFinder finder;
+  CHECK_FALSE(finder.decided(TimePoint(1h)));
+  CHECK_FALSE(finder.next_wakeup().has_value());
+  finder.add(failure(FailureKind::kSignal, 1, 0ms));
+  finder.reset();
+  CHECK_FALSE(finder.cause().has_value());
+}

@@ -31,6 +31,35 @@ TEST_CASE("ranks are dense, in node order, and never more than wanted or free") 
   CHECK(core::place({{"a", 1}}, 2, 2).reason == "2 slots wanted, 1 available");
 }
 
+TEST_CASE("a new placement keeps the order of the nodes and their numbers of ranks as far as slots allow") {
+  struct Row {
+    const char* what;
+    std::map<NodeId, int> slots;
+    int wanted;
+    std::vector<core::NodePlace> expected;
+  };
+  const core::Placement before{3, {{"b", {0, 1}}, {"a", {2}}}, 3, ""};
+  const Row rows[] = {
+      {"nothing changed", {{"a", 1}, {"b", 2}}, 3, {{"b", {0, 1}}, {"a", {2}}}},
+      {"more room elsewhere", {{"a", 4}, {"b", 4}, {"c", 4}}, 3, {{"b", {0, 1}}, {"a", {2}}}},
+      {"a slot lost on the first", {{"a", 1}, {"b", 1}}, 3, {{"b", {0}}, {"a", {1}}}},
+      {"a slot lost, room on the other", {{"a", 2}, {"b", 1}}, 3, {{"b", {0}}, {"a", {1, 2}}}},
+      {"the first node is gone", {{"a", 1}, {"c", 2}}, 3, {{"a", {0}}, {"c", {1, 2}}}},
+      {"a node without room", {{"a", 1}, {"b", 0}}, 3, {{"a", {0}}}},
+      {"grown", {{"a", 1}, {"b", 2}, {"c", 1}}, 4, {{"b", {0, 1}}, {"a", {2}}, {"c", {3}}}},
+      {"all are new", {{"c", 1}, {"d", 1}}, 3, {{"c", {0}}, {"d", {1}}}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    const core::Placement now = core::place(row.slots, row.wanted, 1, before);
+    REQUIRE(now.nodes.size() == row.expected.size());
+    for (std::size_t index = 0; index < now.nodes.size(); ++index) {
+      CHECK(now.nodes[index].node == row.expected[index].node);
+      CHECK(now.nodes[index].ranks == row.expected[index].ranks);
+    }
+  }
+}
+
 TEST_CASE("each local rank has its own share of the cores, or nobody is bound") {
   CHECK(core::cpu_share({0, 1}, 0, 2, 1).cores == std::vector<int>{0});
   CHECK(core::cpu_share({0, 1}, 1, 2, 1).cores == std::vector<int>{1});

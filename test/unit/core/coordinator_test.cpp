@@ -1,0 +1,264 @@
+#include "launcher/core/coordinator.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using core::Coordinator;
+using core::CoordinatorCommands;
+using core::RunPhase;
+
+namespace {
+
+/// A coordinator, its commands of the last event, and agents that number their facts.
+class Bench {
+ public:
+  explicit Bench(std::optional<Duration> node_timeout = std::nullopt) : coordinator_({node_timeout}) {}
+
+  void node(const NodeId& node, int slots, Incarnation incarnation = 1, bool is_new_link = true) {
+    cluster::NodeState state;
+    state.node = node;
+    state.incarnation = incarnation;
+    state.slots = slots;
+    state.is_new_link = is_new_link;
+    from(node, state);
+  }
+  void submit(const RunId& id, int workers) {
+    core::RunDefinition run;
+    run.id = id;
+    run.run_dir = "/" + id;
+    run.job.num_workers = workers;
+    run.job.training.emplace();
+    run.job.resolved = {{"training", nlohmann::json::object()}};
+    on(core::coordinator_event::Submitted{std::move(run)});
+  }
+  void fact(const NodeId& node, const RunId& run, std::int64_t sequence, cluster::FactBody body,
+            Generation generation = 1, Incarnation incarnation = 1) {
+    from(node, cluster::Fact{incarnation, sequence, run, generation, std::move(body)});
+  }
+  void from(const NodeId& node, cluster::FromAgent message) { on(core::coordinator_event::FromAgent{node, std::move(message)}); }
+  void on(const core::CoordinatorEvent& event) {
+    commands_.clear();
+    coordinator_.on(now_, event, commands_);
+  }
+  /// Moves the clock on, with a tick at every wake-up.
+  void wait(Duration duration) {
+    const TimePoint end = now_ + duration;
+    for (auto next = coordinator_.next_wakeup(); next && *next <= end; next = coordinator_.next_wakeup()) {
+      now_ = *next;
+      on(core::coordinator_event::Tick{});
+    }
+    now_ = end;
+  }
+  /// Moves the clock on and ticks only then.
+  void wait_late(Duration duration) {
+    now_ += duration;
+    on(core::coordinator_event::Tick{});
+  }
+
+  /// What the last event wants of `run` on `node`; nothing: it said nothing.
+  [[nodiscard]] std::optional<cluster::DesiredRun> wanted(const NodeId& node, const RunId& run) const {
+    std::optional<cluster::DesiredRun> found;
+    for (const auto& command : commands_) {
+      const auto* send = std::get_if<core::coordinator_command::SendToAgent>(&command);
+      if (send == nullptr || send->node != node) continue;
+      const auto* desired = std::get_if<cluster::DesiredRun>(&send->message);
+      if (desired != nullptr && desired->run == run) found = *desired;
+    }
+    return found;
+  }
+  /// Sequence that the last event acknowledged; -1: none.
+  [[nodiscard]] std::int64_t acknowledged() const {
+    std::int64_t sequence = -1;
+    for (const auto& command : commands_) {
+      const auto* send = std::get_if<core::coordinator_command::SendToAgent>(&command);
+      const auto* ack = send == nullptr ? nullptr : std::get_if<cluster::FactAck>(&send->message);
+      if (ack != nullptr) sequence = ack->sequence;
+    }
+    return sequence;
+  }
+  [[nodiscard]] int events() const {
+    int count = 0;
+    for (const auto& command : commands_) count += std::holds_alternative<core::coordinator_command::RecordEvent>(command);
+    return count;
+  }
+  [[nodiscard]] RunPhase phase(const RunId& run) const { return coordinator_.snapshot(now_, run)->phase; }
+  [[nodiscard]] bool knows(const NodeId& node) const {
+    for (const core::NodeSnapshot& row : coordinator_.nodes())
+      if (row.node == node) return true;
+    return false;
+  }
+  [[nodiscard]] const Coordinator& coordinator() const { return coordinator_; }
+
+ private:
+  Coordinator coordinator_;
+  TimePoint now_{};
+  CoordinatorCommands commands_;
+};
+
+}  // namespace
+
+TEST_CASE("facts count once and in order, and are acknowledged as far as they are known") {
+  Bench bench;
+  bench.node("a", 2);
+  bench.submit("run", 2);
+  bench.fact("a", "run", 1, cluster::WorkerStarted{0, 100});
+  CHECK(bench.acknowledged() == 1);
+  CHECK(bench.events() == 1);
+  bench.fact("a", "run", 1, cluster::WorkerStarted{0, 100});
+  CHECK(bench.acknowledged() == 1);
+  CHECK(bench.events() == 0);
+  bench.fact("a", "run", 3, cluster::WorkerReady{0, {}});  // The second is still on its way.
+  CHECK(bench.acknowledged() == -1);
+  CHECK(bench.events() == 0);
+  bench.fact("a", "run", 2, cluster::WorkerStarted{1, 101});
+  CHECK(bench.acknowledged() == 2);
+  bench.fact("a", "run", 3, cluster::WorkerReady{0, {}});
+  CHECK(bench.acknowledged() == 3);
+  CHECK(bench.events() == 1);
+}
+
+TEST_CASE("facts of another generation, of an unknown run and of an unknown node change nothing") {
+  Bench bench;
+  bench.node("a", 2);
+  bench.submit("run", 2);
+  bench.fact("a", "run", 1, cluster::WorkerStarted{0, 100}, 2);
+  CHECK(bench.acknowledged() == 1);
+  CHECK(bench.events() == 0);
+  bench.fact("a", "other", 2, cluster::WorkerStarted{0, 100});
+  CHECK(bench.acknowledged() == 2);
+  CHECK(bench.events() == 0);
+  bench.fact("b", "run", 1, cluster::WorkerStarted{0, 100});
+  CHECK(bench.acknowledged() == -1);
+  bench.fact("a", "run", 3, cluster::WorkerStarted{0, 100}, 1, 7);  // Of an agent that is no more.
+  CHECK(bench.acknowledged() == -1);
+  CHECK(bench.events() == 0);
+}
+
+TEST_CASE("a silent node is lost after node_timeout and a second look; any word counts") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.node("b", 1);
+  bench.submit("run", 2);
+  for (int second = 0; second < 20; ++second) {
+    bench.wait(1s);
+    bench.from("a", cluster::Beat{});
+    bench.from("b", cluster::Beat{});
+  }
+  CHECK(bench.knows("b"));
+  bench.wait(4s);
+  bench.from("a", cluster::Beat{});
+  bench.wait(1s);
+  CHECK(bench.knows("b"));
+  bench.from("b", cluster::Beat{});  // It lay unread.
+  bench.wait(100ms);
+  CHECK(bench.knows("b"));
+  bench.from("a", cluster::Beat{});
+  bench.wait(4900ms);
+  bench.from("a", cluster::Beat{});
+  bench.wait(100ms);
+  CHECK_FALSE(bench.knows("b"));
+  CHECK(bench.phase("run") == RunPhase::kRecovering);
+}
+
+TEST_CASE("a tick that comes late loses nobody") {
+  for (const Duration late : {Duration(5500ms), Duration(1min), Duration(24h)}) {
+    Bench bench(5s);
+    bench.node("a", 1);
+    bench.submit("run", 1);
+    bench.wait_late(late);
+    CHECK(bench.knows("a"));
+    bench.wait(5s);
+    CHECK(bench.knows("a"));
+    bench.wait(100ms);
+    CHECK_FALSE(bench.knows("a"));
+  }
+}
+
+TEST_CASE("nodes in the coordinator's own process have no timeout") {
+  Bench bench;
+  bench.node("a", 1);
+  CHECK_FALSE(bench.coordinator().next_wakeup().has_value());
+  bench.wait_late(24h);
+  CHECK(bench.knows("a"));
+}
+
+TEST_CASE("an agent that was started anew is another one: its ranks are lost at once, its facts count from 1") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.node("b", 1);
+  bench.submit("run", 2);
+  bench.fact("b", "run", 1, cluster::WorkerStarted{1, 101});
+  bench.node("b", 1, 2);
+  CHECK(bench.phase("run") == RunPhase::kRecovering);
+  CHECK(bench.wanted("a", "run")->want == cluster::Want::kClear);
+  CHECK_FALSE(bench.wanted("b", "run").has_value());
+  bench.fact("a", "run", 1, cluster::Cleared{1}, 2);
+  CHECK(bench.phase("run") == RunPhase::kStarting);
+  CHECK(bench.wanted("b", "run")->ranks.size() == 1);
+  bench.fact("b", "run", 1, cluster::WorkerStarted{1, 201}, 2, 2);
+  CHECK(bench.acknowledged() == 1);
+  CHECK(bench.events() == 1);
+}
+
+TEST_CASE("a node that was lost and comes back as the same agent counts its facts on") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.submit("run", 1);
+  for (int sequence = 1; sequence <= 3; ++sequence) bench.fact("a", "run", sequence, cluster::Report{0, {}});
+  for (const bool is_new_link : {true, false}) {
+    bench.wait(6s);
+    CHECK_FALSE(bench.knows("a"));
+    if (is_new_link) bench.node("a", 1);
+    if (!is_new_link) bench.from("a", cluster::Beat{});
+    CHECK(bench.knows("a"));
+    bench.fact("a", "run", is_new_link ? 4 : 5, cluster::Report{0, {}});
+    CHECK(bench.acknowledged() == (is_new_link ? 4 : 5));
+  }
+}
+
+TEST_CASE("slots are taken back from the newest run first, and only as many as are missing") {
+  Bench bench;
+  bench.node("a", 4);
+  bench.submit("first", 2);
+  bench.submit("second", 2);
+  bench.node("a", 3, 1, false);
+  CHECK_FALSE(bench.wanted("a", "first").has_value());
+  CHECK(bench.wanted("a", "second")->want == cluster::Want::kClear);
+  CHECK(bench.phase("first") == RunPhase::kStarting);
+  bench.fact("a", "second", 1, cluster::Cleared{}, 2);
+  CHECK(bench.wanted("a", "second")->ranks.size() == 1);
+  bench.node("a", 1, 1, false);
+  CHECK(bench.wanted("a", "first")->want == cluster::Want::kClear);
+  CHECK(bench.wanted("a", "second")->want == cluster::Want::kClear);
+}
+
+TEST_CASE("what one run gives back another that waits takes, in the order of their names") {
+  Bench bench;
+  bench.node("a", 2);
+  bench.submit("first", 2);
+  bench.submit("second", 2);
+  bench.submit("third", 2);
+  CHECK(bench.phase("second") == RunPhase::kPlacing);
+  bench.on(core::coordinator_event::StopRequested{"first", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  CHECK(bench.phase("first") == RunPhase::kClearing);
+  CHECK(bench.phase("second") == RunPhase::kPlacing);
+  bench.fact("a", "first", 1, cluster::Cleared{});
+  CHECK(bench.phase("first") == RunPhase::kFinished);
+  CHECK(bench.phase("second") == RunPhase::kStarting);
+  CHECK(bench.phase("third") == RunPhase::kPlacing);
+}
+
+TEST_CASE("an agent that holds a run nobody knows gives it up") {
+  Bench bench;
+  cluster::NodeState state;
+  state.node = "a";
+  state.incarnation = 1;
+  state.is_new_link = true;
+  state.runs = {{"old", 7}};
+  bench.from("a", state);
+  const auto wanted = bench.wanted("a", "old");
+  REQUIRE(wanted.has_value());
+  CHECK(wanted->want == cluster::Want::kGone);
+  CHECK(wanted->generation == 7);
+}

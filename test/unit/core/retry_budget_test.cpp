@@ -1,0 +1,177 @@
+#include "launcher/core/retry_budget.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "common/exit_codes.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using core::EndedGeneration;
+using core::Failure;
+using core::FailureKind;
+using core::RetryBudget;
+
+namespace {
+
+constexpr bool kTrained = true;
+constexpr bool kFailedStart = false;
+
+job::JobSpec job_with(std::int64_t max_failures, bool is_training = true) {
+  job::JobSpec job;
+  job.recovery.max_failures = max_failures;
+  if (is_training) job.training.emplace();
+  return job;
+}
+
+Failure failure(FailureKind kind, int number = 9, Rank rank = 1) {
+  Failure made;
+  made.kind = kind;
+  made.rank = rank;
+  if (kind == FailureKind::kSignal) made.signal = number;
+  if (kind == FailureKind::kExitCode) made.exit_code = number;
+  return made;
+}
+
+EndedGeneration ended(bool was_started, bool is_first = false, std::int64_t step = 0) {
+  return {was_started, is_first, step};
+}
+
+}  // namespace
+
+TEST_CASE("max_failures N allows N restarts, and what it does not count") {
+  struct Row {
+    std::int64_t max_failures;
+    FailureKind kind;
+    int restarts;  // Of five failures.
+    int exit_code;
+  };
+  const Row rows[] = {
+      {0, FailureKind::kSignal, 0, exit_code::kFailed},
+      {1, FailureKind::kSignal, 1, exit_code::kExhausted},
+      {3, FailureKind::kHeartbeatLost, 3, exit_code::kExhausted},
+      {3, FailureKind::kStalled, 3, exit_code::kExhausted},
+      {3, FailureKind::kPeerLost, 3, exit_code::kExhausted},
+      {job::kUnlimited, FailureKind::kSignal, 5, 0},
+      {0, FailureKind::kNodeLost, 5, 0},
+  };
+  for (const Row& row : rows) {
+    RetryBudget budget(job_with(row.max_failures));
+    int restarts = 0;
+    int exit_code = 0;
+    for (int count = 0; count < 5 && exit_code == 0; ++count) {
+      const auto verdict = budget.on_failure(failure(row.kind), ended(kTrained, count == 0, count));
+      restarts += verdict.restart ? 1 : 0;
+      exit_code = verdict.exit_code;
+      CHECK(verdict.delay == 0s);
+    }
+    CAPTURE(row.max_failures, name(row.kind));
+    CHECK(restarts == row.restarts);
+    CHECK(exit_code == row.exit_code);
+  }
+}
+
+TEST_CASE("training counts failures since the last finished epoch, a command over the run") {
+  for (const bool is_training : {true, false}) {
+    RetryBudget budget(job_with(1, is_training));
+    CHECK(budget.on_failure(failure(FailureKind::kSignal), ended(kTrained)).restart);
+    budget.on_epoch_finished();
+    CHECK(budget.on_failure(failure(FailureKind::kSignal), ended(kTrained)).restart == is_training);
+  }
+}
+
+TEST_CASE("a final cause ends the run whatever is left") {
+  RetryBudget budget(job_with(job::kUnlimited));
+  Failure user = failure(FailureKind::kExitCode, worker_exit::kUserError);
+  user.is_final = true;
+  CHECK(budget.on_failure(user, ended(kTrained)).exit_code == exit_code::kFailed);
+  CHECK(budget.on_failure(user, ended(kFailedStart)).exit_code == exit_code::kFailed);
+  Failure refused = failure(FailureKind::kExitCode, worker_exit::kConfiguration, -1);
+  refused.is_final = true;
+  refused.subject = "fork server";
+  CHECK(budget.on_failure(refused, ended(kFailedStart, true)).exit_code == exit_code::kUsage);
+}
+
+TEST_CASE("a first start that fails by an exit code is final, by anything else it is repeated") {
+  const auto first = [](FailureKind kind) {
+    return RetryBudget(job_with(0)).on_failure(failure(kind, 9), ended(kFailedStart, true));
+  };
+  CHECK(first(FailureKind::kExitCode).why == "worker start-up failed");
+  CHECK(first(FailureKind::kExitCode).exit_code == exit_code::kFailed);
+  for (const FailureKind kind : {FailureKind::kSignal, FailureKind::kNodeLost, FailureKind::kHeartbeatLost})
+    CHECK(first(kind).restart);
+}
+
+TEST_CASE("failed starts use attempts: the first is repeated at once, then the delays double") {
+  job::JobSpec job = job_with(0);
+  job.recovery.backoff.attempts = 4;
+  RetryBudget budget(job);
+  for (const Duration delay : {Duration(0s), Duration(1s), Duration(2s), Duration(4s)}) {
+    const auto verdict = budget.on_failure(failure(FailureKind::kExitCode, 70), ended(kFailedStart));
+    CHECK(verdict.restart);
+    CHECK(verdict.delay == delay);
+  }
+  CHECK(budget.attempts() == 4);
+  const auto last = budget.on_failure(failure(FailureKind::kExitCode, 70), ended(kFailedStart));
+  CHECK(last.exit_code == exit_code::kExhausted);
+  CHECK(last.why == "start failed after 4 attempts");
+  budget.on_first_step();
+  CHECK(budget.attempts() == 0);
+  CHECK(budget.on_failure(failure(FailureKind::kExitCode, 70), ended(kFailedStart)).delay == 0s);
+}
+
+TEST_CASE("waits for slots take attempts from the same store, with delays of their own") {
+  job::JobSpec job = job_with(3);
+  job.recovery.backoff = {500ms, 3, 4};
+  RetryBudget budget(job);
+  CHECK(budget.on_no_capacity() == Duration(500ms));
+  CHECK(budget.on_failure(failure(FailureKind::kSignal), ended(kFailedStart)).delay == 0s);
+  CHECK(budget.on_no_capacity() == Duration(1500ms));
+  CHECK(budget.on_no_capacity() == Duration(4500ms));
+  CHECK_FALSE(budget.on_no_capacity().has_value());
+  budget.on_first_step();
+  CHECK(budget.on_no_capacity() == Duration(500ms));
+}
+
+TEST_CASE("a delay has a limit, however many attempts are allowed") {
+  job::JobSpec job = job_with(3);
+  job.recovery.backoff.attempts = 2000;
+  RetryBudget budget(job);
+  std::optional<Duration> delay;
+  for (int count = 0; count < 1999; ++count) delay = budget.on_no_capacity();
+  CHECK(delay == RetryBudget::kDelayMax);
+}
+
+TEST_CASE("three crashes of one rank at one step are an error of the program") {
+  struct Crash {
+    FailureKind kind;
+    int number;
+    Rank rank;
+    std::int64_t step;
+  };
+  struct Row {
+    const char* what;
+    std::vector<Crash> crashes;
+    bool ends;
+  };
+  const auto kSignal = FailureKind::kSignal;
+  const Row rows[] = {
+      {"in place", {{kSignal, 11, 1, 5}, {kSignal, 11, 1, 5}, {kSignal, 6, 1, 5}}, true},
+      {"an exit code, too", {{FailureKind::kExitCode, 3, 1, 5}, {kSignal, 11, 1, 5}, {kSignal, 11, 1, 5}}, true},
+      {"gets on", {{kSignal, 11, 1, 5}, {kSignal, 11, 1, 6}, {kSignal, 11, 1, 7}}, false},
+      {"another rank between", {{kSignal, 11, 1, 5}, {kSignal, 11, 0, 5}, {kSignal, 11, 1, 5}}, false},
+      {"killed from outside", {{kSignal, 9, 1, 5}, {kSignal, 9, 1, 5}, {kSignal, 9, 1, 5}}, false},
+      {"frozen", {{FailureKind::kHeartbeatLost, 0, 1, 5}, {FailureKind::kHeartbeatLost, 0, 1, 5},
+                  {FailureKind::kHeartbeatLost, 0, 1, 5}}, false},
+  };
+  for (const Row& row : rows) {
+    RetryBudget budget(job_with(job::kUnlimited));
+    bool has_ended = false;
+    for (const Crash& crash : row.crashes)
+      has_ended = !budget.on_failure(failure(crash.kind, crash.number, crash.rank), ended(kTrained, false, crash.step)).restart;
+    CAPTURE(row.what);
+    CHECK(has_ended == row.ends);
+  }
+  RetryBudget command(job_with(job::kUnlimited, false));
+  for (int count = 0; count < 5; ++count)
+    CHECK(command.on_failure(failure(kSignal, 11), ended(kTrained)).restart);
+}
