@@ -66,7 +66,7 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
     optional("core_dumped", &cluster::WorkerExited::core_dumped),
     optional("caused_by_agent", &cluster::WorkerExited::caused_by_agent),
     optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail),
-    optional("notice_s", &cluster::WorkerExited::notice_s));
+    optional("step", &cluster::WorkerExited::step), optional("notice_s", &cluster::WorkerExited::notice_s));
 template <>
 inline constexpr auto kMessage<cluster::WorkerSilent> = message(
     "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),

@@ -67,6 +67,7 @@ struct WorkerExited {
   bool caused_by_agent = false;      ///< Killed or stopped on order: never a cause.
   std::string message;               ///< What the worker said of its failure, else empty.
   std::vector<std::string> tail;     ///< Last lines of its output.
+  std::int64_t step = 0;             ///< Of its last heartbeat.
   double notice_s = 0;               ///< From its end, as the keeper saw it, to this fact.
 };
 /// It runs, and either says nothing any more or does not get on.

@@ -10,6 +10,26 @@
 namespace sgd::core {
 
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
+  if (std::holds_alternative<coordinator_event::Tick>(event))
+    for (const NodeId& node : silent_nodes(now))
+      on(now, coordinator_event::NodeSilent{node, to_seconds(now - nodes_.at(node).heard_at)}, out);
+  if (is_stored(event)) out.push_back(coordinator_command::Store{now, event});
+  apply(now, event, out);
+}
+
+/// All but signs of life, and facts that have been taken or come too early.
+bool Coordinator::is_stored(const CoordinatorEvent& event) const {
+  const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
+  if (arrived == nullptr) return true;
+  const auto known = nodes_.find(arrived->node);
+  if (known == nodes_.end()) return true;
+  if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message))
+    return fact->incarnation == known->second.incarnation && fact->sequence == known->second.last_fact + 1;
+  return !std::holds_alternative<cluster::Progress>(arrived->message) &&
+         !std::holds_alternative<cluster::Beat>(arrived->message);
+}
+
+void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   handle(now, event, out);
   if (capacity_changed_) take_back_slots(now, out);
   const auto wants_capacity = [](const auto& run) { return run.second.wants_capacity(); };
@@ -36,9 +56,23 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
   } else if (const auto* stop = std::get_if<StopRequested>(&event)) {
     const auto run = runs_.find(stop->run);
     if (run != runs_.end()) run->second.on_stop(now, stop->request, out);
+  } else if (const auto* silent = std::get_if<NodeSilent>(&event)) {
+    lose(now, silent->node, fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
+         silent->silent_s, out);
+  } else if (std::holds_alternative<Restarted>(event)) {
+    on_restarted(now, out);
   } else {
-    on_tick(now, out);
+    for (auto& [id, run] : runs_) run.on_tick(now, out);
   }
+}
+
+/// Nobody was listened to for a while: silence counts from here.
+void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
+  for (auto& [id, node] : nodes_) {
+    node.heard_at = now;
+    node.suspect_until.reset();
+  }
+  for (auto& [id, run] : runs_) run.on_restarted(out);
 }
 
 void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
@@ -125,16 +159,12 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
   out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});
 }
 
-void Coordinator::on_tick(TimePoint now, CoordinatorCommands& out) {
-  if (settings_.node_timeout) look_for_silence(now, out);
-  for (auto& [id, run] : runs_) run.on_tick(now, out);
-}
-
 /// As the watchdog looks for ranks: nobody is judged by a late clock, nor before a second look.
-void Coordinator::look_for_silence(TimePoint now, CoordinatorCommands& out) {
+std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
+  std::vector<NodeId> silent;
+  if (!settings_.node_timeout) return silent;
   const bool is_late = std::any_of(nodes_.begin(), nodes_.end(),
                                    [&](const auto& node) { return now >= next_look(node.second) + kLateTick; });
-  std::vector<NodeId> silent;
   for (auto& [id, node] : nodes_) {
     if (now < next_look(node)) continue;
     if (is_late) {
@@ -146,9 +176,7 @@ void Coordinator::look_for_silence(TimePoint now, CoordinatorCommands& out) {
       silent.push_back(id);
     }
   }
-  for (const NodeId& id : silent)
-    lose(now, id, fmt::format("silent for {}", format_duration(*settings_.node_timeout)),
-         to_seconds(now - nodes_.at(id).heard_at), out);
+  return silent;
 }
 
 TimePoint Coordinator::next_look(const Node& node) const {

@@ -35,6 +35,9 @@ class Coordinator {
   explicit Coordinator(CoordinatorSettings settings = {}) : settings_(settings) {}
 
   void on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
+  /// An event that was stored, at the time it was stored with. The records among the commands are those that were given
+  /// then, in the same order; everything sent is told again when nodes connect. Ends with coordinator_event::Restarted.
+  void replay(TimePoint at, const CoordinatorEvent& event, CoordinatorCommands& out) { apply(at, event, out); }
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run) const;
@@ -51,12 +54,14 @@ class Coordinator {
     std::optional<TimePoint> suspect_until;
   };
 
+  void apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
+  [[nodiscard]] bool is_stored(const CoordinatorEvent& event) const;
+  void on_restarted(TimePoint now, CoordinatorCommands& out);
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact, CoordinatorCommands& out);
-  void on_tick(TimePoint now, CoordinatorCommands& out);
-  void look_for_silence(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] std::vector<NodeId> silent_nodes(TimePoint now);
   [[nodiscard]] Node* find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out);
   [[nodiscard]] TimePoint next_look(const Node& node) const;
   void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);

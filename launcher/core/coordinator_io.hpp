@@ -69,14 +69,22 @@ struct FromAgent { NodeId node; cluster::FromAgent message; };
 struct AgentClosed { NodeId node; };
 struct PortReserved { RunId run; int port = 0; };
 struct StopRequested { RunId run; StopRequest request; };
+/// The machine's own judgement of a tick, as an event, so that a replay needs no clock of nodes.
+struct NodeSilent { NodeId node; double silent_s = 0; };
+/// A coordinator has been built again from what was stored; first event after the replay.
+struct Restarted {};
 struct Tick {};
 }  // namespace coordinator_event
 
 using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_event::FromAgent,
                                       coordinator_event::AgentClosed, coordinator_event::PortReserved, coordinator_event::StopRequested,
+                                      coordinator_event::NodeSilent, coordinator_event::Restarted,
                                       coordinator_event::Tick>;
 
 namespace coordinator_command {
+/// A barrier: the commands behind it wait until this event is committed to what outlives the process. Replaying all
+/// stored events in order gives the same machine, and the same records in the same order.
+struct Store { TimePoint at; CoordinatorEvent event; };
 struct SendToAgent { NodeId node; cluster::ToAgent message; };
 /// A free port for rank 0 on `node`, answered by PortReserved.
 struct ReservePort { RunId run; NodeId node; };
@@ -90,8 +98,8 @@ struct FinishRun { RunId run; RunOutcome outcome; };
 }  // namespace coordinator_command
 
 using CoordinatorCommand =
-    std::variant<coordinator_command::SendToAgent, coordinator_command::ReservePort, coordinator_command::RecordEvent,
-                 coordinator_command::RecordMetrics, coordinator_command::Warn, coordinator_command::FinishRun>;
+    std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::ReservePort,
+                 coordinator_command::RecordEvent, coordinator_command::RecordMetrics, coordinator_command::Warn, coordinator_command::FinishRun>;
 using CoordinatorCommands = std::vector<CoordinatorCommand>;
 
 }  // namespace sgd::core

@@ -65,6 +65,7 @@ class NodeRun {
     int pid = 0;
     std::optional<ConnectionId> connection;
     bool assigned = false;
+    std::int64_t step = 0;                       ///< Of its last heartbeat.
     bool is_ready = false;                       ///< Its state is restored; it can be asked for its stack.
     bool asked_to_stop = false;
     bool asked_to_leave = false;

@@ -162,7 +162,11 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     }
     void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
     void operator()(const link::Heartbeat& heartbeat) const {
+      // A command is under watch from its first heartbeat on, since it need not send any.
+      const bool begins = !self.is_training() && self.group_ == Group::kAlive && !record.exit;
+      if (begins && !self.watchdog_.watches(rank)) self.watchdog_.on_hello(now, rank);
       self.watchdog_.on_heartbeat(now, rank, heartbeat);
+      record.step = std::max(record.step, heartbeat.step);
       out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
     }
     void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
@@ -253,6 +257,7 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.caused_by_agent = is_our_kill || record.asked_to_stop;
   told.message = record.failure_message;
   told.tail = exit.tail;
+  told.step = record.step;
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);
   record.exit_told = true;

@@ -137,7 +137,7 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
     if (address != addresses_.end()) desired.master_address = address->second;
   }
   desired.master_port = master_port_;
-  desired.restart_count = static_cast<int>(generation_ - first_generation_);
+  desired.restart_count = static_cast<int>(generation_) - 1;
   desired.resume_from = checkpoints_to_try();
   const bool has_grace = stop_ && stop_->grace;
   desired.stop_grace_s = to_seconds(has_grace ? *stop_->grace : definition_.job.stop.grace);
@@ -260,6 +260,10 @@ void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
     looks_for_room_ = phase_ == RunPhase::kRunning;
   }
   decide(now, out);
+}
+
+void RunMachine::on_restarted(CoordinatorCommands& out) const {
+  if (!finished()) record({{"event", "coordinator_restarted"}, {"generation", generation_}}, out);
 }
 
 std::optional<TimePoint> RunMachine::next_wakeup() const {

@@ -63,6 +63,7 @@ class RunMachine {
   void on_progress(TimePoint now, const cluster::Progress& progress);
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
+  void on_restarted(CoordinatorCommands& out) const;
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }
@@ -128,6 +129,7 @@ class RunMachine {
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
   void on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out);
+  void note_step(std::int64_t step);
   void on_result(const cluster::ResultMade& result);
   void on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out);
   void on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
@@ -188,6 +190,7 @@ class RunMachine {
 
   std::optional<StopRequest> stop_;
   RunOutcome outcome_;
+  std::int64_t steps_told_ = 0;  ///< By facts: heartbeats are not stored, so nothing may depend on them.
   std::optional<TimePoint> last_report_at_;
   std::int64_t reports_written_ = 0;
 };

@@ -85,7 +85,7 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
   if (checkpoints_.size() > kCheckpointsMax) checkpoints_.erase(checkpoints_.begin());
-  outcome_.steps = std::max(outcome_.steps, checkpoint.step);
+  note_step(checkpoint.step);
   Event event = {{"event", "checkpoint_saved"}, {"generation", generation_}, {"step", checkpoint.step},
                  {"epoch", checkpoint.epoch}, {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
                  {"write_s", checkpoint.write_s}, {"path", checkpoint.path}};
@@ -104,6 +104,11 @@ void RunMachine::on_keeper_lost(TimePoint now, const NodeId& node, const cluster
   if (is_live())
     for (const Rank rank : nodes_.at(node).ranks) ranks_.at(rank).exited = true;
   add_failure(now, failure_of(node, lost));
+}
+
+void RunMachine::note_step(std::int64_t step) {
+  steps_told_ = std::max(steps_told_, step);
+  outcome_.steps = std::max(outcome_.steps, step);
 }
 
 void RunMachine::on_result(const cluster::ResultMade& result) {
@@ -138,7 +143,7 @@ void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& st
   rank->phase = RankPhase::kStepping;
   rank->first_step = step.step;
   rank->heartbeat.step = std::max(rank->heartbeat.step, step.step);
-  outcome_.steps = std::max(outcome_.steps, step.step);
+  note_step(step.step);
   for (const auto& [other, record] : ranks_)
     if (record.first_step < 0) return;
   record({{"event", "first_step"}, {"generation", generation_}, {"step", step.step},
@@ -155,6 +160,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   if (rank == nullptr || rank->exited) return;
   rank->exited = true;
   rank->phase = RankPhase::kExited;
+  note_step(exited.step);
   Event event = {{"event", "worker_exited"}, {"generation", generation_}, {"rank", exited.rank},
                  {"pid", exited.pid}, {"node", node}};
   if (exited.signal != 0) event["signal"] = exited.signal;
@@ -198,7 +204,7 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   metrics["_training_iteration"] = ++reports_written_;
   last_report_at_ = now;
   outcome_.metrics[line.key.phase] = metrics;
-  outcome_.steps = std::max(outcome_.steps, report.report.step);
+  note_step(report.report.step);
   out.push_back(RecordMetrics{definition_.id, std::move(metrics)});
   if (is_live()) complete_recovery(now, out);  // A generation that resumed in validation is at work, too.
   const bool is_end_of_epoch = line.key.phase == "validate" && line.key.batch == 0;

@@ -25,7 +25,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   EndedGeneration ended;
   ended.was_started = was_started_;
   ended.is_first = generation_ == first_generation_;
-  ended.step = outcome_.steps;
+  ended.step = steps_told_;
   const RetryVerdict verdict = budget_.on_failure(cause, ended);
   event["restart"] = verdict.restart;
   record(std::move(event), out);

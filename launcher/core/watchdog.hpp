@@ -38,6 +38,7 @@ class Watchdog {
   void on_spawned(TimePoint now, Rank rank);
   void on_hello(TimePoint now, Rank rank);
   void on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& beat);
+  [[nodiscard]] bool watches(Rank rank) const { return ranks_.contains(rank); }
   void forget(Rank rank) { ranks_.erase(rank); }
 
   /// Ranks that are silent; each is told once.

@@ -19,8 +19,19 @@ Cluster::Cluster(World& world)
   }
   for (const RunPlan& plan : world.plan.runs) {
     runs_.try_emplace(plan.definition.id, world, plan);
-    world.queue.after(plan.submit_after, [this, &plan] { tell(core::coordinator_event::Submitted{plan.definition}); });
+    world.queue.after(plan.submit_after, [this, &plan] { submit(plan); });
   }
+}
+
+/// As a client does it: again, until it is stored.
+void Cluster::submit(const RunPlan& plan) {
+  const auto is_it = [&](const core::coordinator_command::Store& store) {
+    const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store.event);
+    return submitted != nullptr && submitted->run.id == plan.definition.id;
+  };
+  if (std::any_of(stored_.begin(), stored_.end(), is_it)) return;
+  if (coordinator_alive() && !coordinator_.paused()) tell(core::coordinator_event::Submitted{plan.definition});
+  world_.queue.after(milliseconds(500), [this, &plan] { submit(plan); });
 }
 
 void Cluster::pause_coordinator(Duration duration) {
@@ -65,13 +76,57 @@ void Cluster::observe(const core::CoordinatorEvent& event) {
   }
 }
 
-void Cluster::carry_out(core::CoordinatorCommand&& command) {
+/// Between any two commands: what was not carried out is lost, what was stored is not.
+bool Cluster::crash_coordinator() {
+  if (!coordinator_alive() || crash_in_ > 0) return false;
+  crash_in_ = world_.chance.between(1, 12);
+  return true;
+}
+
+void Cluster::die_now() {
+  is_crashed_ = true;
+  world_.say("coordinator dies");
+  world_.queue.after(Duration{0}, [this] { coordinator_.end(); });
+  for (Node& one : nodes_) one.wire().lose_coordinator();
+  world_.queue.after(world_.chance.spread_between(milliseconds(100), seconds(4)), [this] { restart_coordinator(); });
+}
+
+/// The same machine by replay; its records are those of its former life, and what is missing at their end is made up for.
+void Cluster::restart_coordinator() {
   using namespace core::coordinator_command;
-  if (auto* send_command = std::get_if<SendToAgent>(&command)) {
-    send(send_command->node, std::move(send_command->message));
-  } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
-    reserve_port(*reserve);
-  } else if (const auto* event = std::get_if<RecordEvent>(&command)) {
+  is_crashed_ = false;
+  coordinator_.start(core::CoordinatorSettings{kNodeTimeout});
+  std::map<RunId, ReservePort> unanswered;
+  std::size_t number = 0;
+  for (const Store& store : stored_) {
+    core::CoordinatorCommands commands;
+    coordinator_.machine().replay(store.at, store.event, commands);
+    if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store.event)) unanswered.erase(port->run);
+    for (const core::CoordinatorCommand& command : commands) {
+      if (const auto* reserve = std::get_if<ReservePort>(&command)) unanswered.insert_or_assign(reserve->run, *reserve);
+      const bool is_record = std::holds_alternative<RecordEvent>(command) || std::holds_alternative<RecordMetrics>(command) ||
+                             std::holds_alternative<FinishRun>(command);
+      if (is_record && ++number > recorded_) record(command);
+    }
+  }
+  // Nodes of a generation that was being started hear of it one by one, as they connect.
+  for (auto& [id, run] : runs_) {
+    const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
+    if (!shot || shot->generation == 0) continue;
+    interrupted_[id] = shot->generation;
+    const bool is_live = shot->phase == core::RunPhase::kStarting || shot->phase == core::RunPhase::kRunning ||
+                         shot->phase == core::RunPhase::kLeaving || shot->phase == core::RunPhase::kStopping;
+    run.check.skip_to(shot->generation - (is_live ? 1 : 0));
+  }
+  world_.say("coordinator is back after {} stored events", stored_.size());
+  coordinator_.tell(core::coordinator_event::Restarted{});
+  for (const auto& [run, reserve] : unanswered) reserve_port(reserve);
+}
+
+void Cluster::record(const core::CoordinatorCommand& command) {
+  using namespace core::coordinator_command;
+  ++recorded_;
+  if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
@@ -79,6 +134,21 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
     runs_.at(finished->run).check.on_finish(finished->outcome);
     check_end(finished->run);
+  }
+}
+
+void Cluster::carry_out(core::CoordinatorCommand&& command) {
+  using namespace core::coordinator_command;
+  if (is_crashed_) return;
+  if (crash_in_ > 0 && --crash_in_ == 0) return die_now();
+  if (auto* store = std::get_if<Store>(&command)) {
+    stored_.push_back(std::move(*store));
+  } else if (auto* send_command = std::get_if<SendToAgent>(&command)) {
+    send(send_command->node, std::move(send_command->message));
+  } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
+    reserve_port(*reserve);
+  } else {
+    record(command);
   }
 }
 
@@ -115,7 +185,7 @@ void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
                worker->generation(), worker->node().id());
   world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
     const RunState& told = runs_.at(id);
-    if (told.check.generation() != generation) return;
+    if (is_crashed_ || told.check.generation() != generation || interrupted_[id] == generation) return;
     told.check.check_ranks();
     check_slots(id);
   });

@@ -23,6 +23,9 @@ class Cluster {
 
   void tell(core::CoordinatorEvent event) { coordinator_.tell(std::move(event)); }
   void pause_coordinator(Duration duration);
+  /// Dies after some of the commands that come next, and is built again later; false when it is dying already.
+  bool crash_coordinator();
+  [[nodiscard]] bool coordinator_alive() const { return coordinator_.alive() && !is_crashed_; }
   void stop_run(RunState& run, const core::StopRequest& request);
 
   [[nodiscard]] Keeper& add_keeper(Node& node, const RunId& run);
@@ -34,6 +37,10 @@ class Cluster {
   [[nodiscard]] std::map<RunId, RunState>& runs() { return runs_; }
 
  private:
+  void submit(const RunPlan& plan);
+  void die_now();
+  void restart_coordinator();
+  void record(const core::CoordinatorCommand& command);
   void observe(const core::CoordinatorEvent& event);
   void carry_out(core::CoordinatorCommand&& command);
   void send(const NodeId& node, cluster::ToAgent message);
@@ -53,6 +60,11 @@ class Cluster {
   std::map<NodeId, int> known_slots_;                ///< As the coordinator was told.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< Without a gap.
   std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
+  std::vector<core::coordinator_command::Store> stored_;  ///< What outlives the coordinator's process.
+  std::size_t recorded_ = 0;                         ///< Events, lines and ends of runs that were carried out.
+  int crash_in_ = 0;                                 ///< Commands until it dies; 0: it lives.
+  bool is_crashed_ = false;
+  std::map<RunId, Generation> interrupted_;          ///< Newest at the last restart.
   TimePoint late_until_{};                           ///< The coordinator has stood still.
 };
 

@@ -56,6 +56,7 @@ bool Faults::inject(Fault fault) {
       world_.say("coordinator stands still");
       cluster_.pause_coordinator(world_.chance.spread_between(milliseconds(50), seconds(15)));
       return true;
+    case Fault::kCoordinatorCrash: return cluster_.crash_coordinator();
     case Fault::kUserStop: return stop_a_run();
     case Fault::kSlowStart:
     case Fault::kCrashAtStart:

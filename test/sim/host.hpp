@@ -36,6 +36,8 @@ class Host {
   }
   [[nodiscard]] bool alive() const { return core_ != nullptr; }
   [[nodiscard]] const Core& core() const { return *core_; }
+  /// For a replay before the first event.
+  [[nodiscard]] Core& machine() { return *core_; }
   [[nodiscard]] bool paused() const { return paused_until_.has_value(); }
 
   void tell(Event event) {

@@ -42,6 +42,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
     }
     return run.alive.empty() ? "" : "has finished, and processes are left";
   }
+  if (!cluster_.coordinator_alive()) return "has no coordinator";
   const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), id);
   if (!shot) return "it is not known";
   const job::JobSpec& job = run.plan.definition.job;

@@ -96,5 +96,7 @@ int main(int argc, char** argv) {
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   print_summary(played, sum, wall.count());
+  // In the words that the test runner counts.
+  if (failed == 0) fmt::print("All tests passed ({} assertions in {} test cases)\n", sum.events, played);
   return failed == 0 ? 0 : 1;
 }

@@ -38,6 +38,7 @@ constexpr Kind kKinds[] = {
     {Fault::kFailWrite, "failed write", 0},
     {Fault::kLateCoordinator, "late coordinator", 3},
     {Fault::kLateAgent, "late agent", 4},
+    {Fault::kCoordinatorCrash, "coordinator crash", 3},
     {Fault::kUserStop, "user stop", 0.3},
 };
 static_assert(std::size(kKinds) == kFaults);

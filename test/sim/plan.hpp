@@ -34,6 +34,7 @@ enum class Fault {
   kFailWrite,         ///< A checkpoint that cannot be written.
   kLateCoordinator,   ///< The process stands still for seconds.
   kLateAgent,
+  kCoordinatorCrash,  ///< Between any two commands; started again from what it had stored.
   kUserStop,
 };
 inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kUserStop) + 1;

@@ -43,6 +43,7 @@ bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired
 
 /// A generation of a command whose port had not been reserved when it ended: no node has been told of it.
 void RunCheck::skip_to(Generation generation) {
+  if (generation <= generation_) return;
   generation_ = generation;
   places_.clear();
   wants_.clear();

@@ -28,6 +28,8 @@ struct ProcessEnd {
 
 class RunCheck {
  public:
+  /// The coordinator died: what it was about to tell of generations up to `generation` may never have been told.
+  void skip_to(Generation generation);
   RunCheck(World& world, const RunPlan& plan) : world_(world), plan_(plan), budget_(job()) {}
 
   /// True: this starts a new generation.
@@ -51,7 +53,6 @@ class RunCheck {
 
  private:
   void start(const cluster::DesiredRun& desired);
-  void skip_to(Generation generation);
   void check_resume(const cluster::DesiredRun& desired) const;
   void check_cause(const nlohmann::ordered_json& event) const;
   void on_rejected(const std::string& path);

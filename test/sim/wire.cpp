@@ -32,7 +32,7 @@ void Wire::connect_soon() {
 
 void Wire::connect() {
   if (!node_.is_up() || agent_open_) return;
-  if (blocked() || node_.paused()) return connect_soon();
+  if (blocked() || node_.paused() || !cluster_.coordinator_alive()) return connect_soon();
   up_.cut();
   down_.cut();
   // The coordinator's shell learns of the old connection's end now at the latest, and may say so or not.
@@ -62,6 +62,13 @@ void Wire::receive_down(cluster::ToAgent&& message) {
 }
 
 // ---- ends ----
+
+void Wire::lose_coordinator() {
+  if (!coordinator_open_) return;
+  coordinator_open_ = false;
+  die();
+  agent_notices(world_.chance.spread_between(milliseconds(1), seconds(3)));
+}
 
 void Wire::die() {
   dead_ = true;

@@ -26,6 +26,8 @@ class Wire {
   void connect_soon();
   /// The agent's process has ended; `says_so`: the coordinator's end is closed.
   void lose_agent(bool says_so);
+  /// The coordinator's process has ended; the agent notices at its own time.
+  void lose_coordinator();
   void send_up(cluster::FromAgent message);
   void send_down(cluster::ToAgent message);
   /// The coordinator closes its end.
