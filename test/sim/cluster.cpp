@@ -117,6 +117,7 @@ void Cluster::restart_coordinator() {
     const bool is_live = shot->phase == core::RunPhase::kStarting || shot->phase == core::RunPhase::kRunning ||
                          shot->phase == core::RunPhase::kLeaving || shot->phase == core::RunPhase::kStopping;
     run.check.skip_to(shot->generation - (is_live ? 1 : 0));
+    run.check.on_coordinator_restarted(shot->generation);
   }
   world_.say("coordinator is back after {} stored events", stored_.size());
   coordinator_.tell(core::coordinator_event::Restarted{});

@@ -30,6 +30,8 @@ class RunCheck {
  public:
   /// The coordinator died: what it was about to tell of generations up to `generation` may never have been told.
   void skip_to(Generation generation);
+  /// It was built again, with this newest generation: a start that nobody was told of may be cleared.
+  void on_coordinator_restarted(Generation generation) { restarted_at_ = generation; }
   RunCheck(World& world, const RunPlan& plan) : world_(world), plan_(plan), budget_(job()) {}
 
   /// True: this starts a new generation.
@@ -76,6 +78,7 @@ class RunCheck {
   int lines_ = 0;
   bool finished_ = false;
   bool is_stop_requested_ = false;
+  Generation restarted_at_ = 0;
 };
 
 }  // namespace sgd::sim
