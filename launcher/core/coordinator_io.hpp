@@ -67,7 +67,7 @@ struct Submitted { RunDefinition run; };
 struct FromAgent { NodeId node; cluster::FromAgent message; };
 /// The link to a node is closed; it may come back.
 struct AgentClosed { NodeId node; };
-struct PortReserved { RunId run; int port = 0; };
+struct PortReserved { RunId run; Generation generation = 0; int port = 0; };
 struct StopRequested { RunId run; StopRequest request; };
 struct Tick {};
 }  // namespace coordinator_event
@@ -79,7 +79,7 @@ using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_
 namespace coordinator_command {
 struct SendToAgent { NodeId node; cluster::ToAgent message; };
 /// A free port for rank 0 on `node`, answered by PortReserved.
-struct ReservePort { RunId run; NodeId node; };
+struct ReservePort { RunId run; Generation generation = 0; NodeId node; };
 /// A line of events.jsonl without its time: {"event": ..., "generation": ..., ...}.
 struct RecordEvent { RunId run; nlohmann::ordered_json event; };
 /// A line of metrics.jsonl without `_timestamp`.
