@@ -59,7 +59,7 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
     agents_.at(send->node)->send(send->message);
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
-    reserve_port(reserve->run);
+    reserve_port(reserve->run, reserve->generation);
   } else if (const auto* event = std::get_if<RecordEvent>(&command)) {
     Run& run = runs_.at(event->run);
     check_written(run, run.directory->append_event(event->event));
@@ -78,9 +78,11 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   }
 }
 
-void CoordinatorShell::reserve_port(const RunId& run) {
+void CoordinatorShell::reserve_port(const RunId& run, Generation generation) {
   const int port = free_port(io_);
-  boost::asio::post(io_, [this, run, port] { on_event(core::coordinator_event::PortReserved{run, port}); });
+  boost::asio::post(io_, [this, run, generation, port] {
+    on_event(core::coordinator_event::PortReserved{run, generation, port});
+  });
 }
 
 void CoordinatorShell::check_written(Run& run, const Status& status) const {

@@ -44,7 +44,7 @@ class CoordinatorShell {
 
   void on_event(const core::CoordinatorEvent& event);
   void carry_out(const core::CoordinatorCommand& command);
-  void reserve_port(const RunId& run);
+  void reserve_port(const RunId& run, Generation generation);
   void check_written(Run& run, const Status& status) const;
   void arm_timer();
 

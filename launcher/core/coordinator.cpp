@@ -52,7 +52,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     capacity_changed_ = true;
   } else if (const auto* port = std::get_if<PortReserved>(&event)) {
     const auto run = runs_.find(port->run);
-    if (run != runs_.end()) run->second.on_port(now, port->port, out);
+    if (run != runs_.end()) run->second.on_port(now, port->generation, port->port, out);
   } else if (const auto* stop = std::get_if<StopRequested>(&event)) {
     const auto run = runs_.find(stop->run);
     if (run != runs_.end()) run->second.on_stop(now, stop->request, out);

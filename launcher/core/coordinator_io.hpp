@@ -67,7 +67,7 @@ struct Submitted { RunDefinition run; };
 struct FromAgent { NodeId node; cluster::FromAgent message; };
 /// The link to a node is closed; it may come back.
 struct AgentClosed { NodeId node; };
-struct PortReserved { RunId run; int port = 0; };
+struct PortReserved { RunId run; Generation generation = 0; int port = 0; };
 struct StopRequested { RunId run; StopRequest request; };
 /// The machine's own judgement of a tick, as an event, so that a replay needs no clock of nodes.
 struct NodeSilent { NodeId node; double silent_s = 0; };
@@ -87,7 +87,7 @@ namespace coordinator_command {
 struct Store { TimePoint at; CoordinatorEvent event; };
 struct SendToAgent { NodeId node; cluster::ToAgent message; };
 /// A free port for rank 0 on `node`, answered by PortReserved.
-struct ReservePort { RunId run; NodeId node; };
+struct ReservePort { RunId run; Generation generation = 0; NodeId node; };
 /// A line of events.jsonl without its time: {"event": ..., "generation": ..., ...}.
 struct RecordEvent { RunId run; nlohmann::ordered_json event; };
 /// A line of metrics.jsonl without `_timestamp`.

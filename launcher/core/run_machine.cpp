@@ -97,7 +97,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   if (is_training()) {
     send_desired(cluster::Want::kRun, out);
   } else {
-    out.push_back(ReservePort{definition_.id, placement_.nodes.front().node});
+    out.push_back(ReservePort{definition_.id, generation_, placement_.nodes.front().node});
   }
 }
 
@@ -108,8 +108,8 @@ void RunMachine::note_resize(TimePoint now, const Placement& before, Coordinator
           {"to", placement_.world_size}, {"reason", resize_reason_}}, out);
 }
 
-void RunMachine::on_port(TimePoint, int port, CoordinatorCommands& out) {
-  if (phase_ != RunPhase::kStarting || master_port_ != 0) return;
+void RunMachine::on_port(TimePoint, Generation generation, int port, CoordinatorCommands& out) {
+  if (generation != generation_ || phase_ != RunPhase::kStarting || master_port_ != 0) return;
   master_port_ = port;
   send_desired(cluster::Want::kRun, out);
 }

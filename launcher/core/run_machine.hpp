@@ -57,7 +57,7 @@ class RunMachine {
                     CoordinatorCommands& out);
   /// `node` (re)connected and holds this run at `generation`: told again what is wanted.
   void on_node_back(const NodeId& node, Generation generation, CoordinatorCommands& out);
-  void on_port(TimePoint now, int port, CoordinatorCommands& out);
+  void on_port(TimePoint now, Generation generation, int port, CoordinatorCommands& out);
   void on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
   void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
   void on_progress(TimePoint now, const cluster::Progress& progress);

@@ -132,7 +132,7 @@ void World::carry_out(const core::CoordinatorCommand& command) {
   const auto* reserve = std::get_if<ReservePort>(&command);
   if (reserve == nullptr) return;
   core::CoordinatorCommands more;
-  coordinator_.on(now_, core::coordinator_event::PortReserved{reserve->run, 29500}, more);
+  coordinator_.on(now_, core::coordinator_event::PortReserved{reserve->run, reserve->generation, 29500}, more);
   for (const core::CoordinatorCommand& next : more) carry_out(next);
 }
 

@@ -37,7 +37,7 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event) {
   const std::string kind = event.at("kind");
   const std::string message = event.at("message");
   const int rank = event.at("rank").is_null() ? -1 : event.at("rank").get<int>();
-  if (was_started_) {
+  if (was_started_ && kind != "node_lost") {
     same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
     last_rank_ = rank;
   }

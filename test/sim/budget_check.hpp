@@ -18,7 +18,7 @@ class BudgetCheck {
 
   void on_start(int world_size);
   /// Its nodes are told to clear: what its ranks still say changes no count.
-  void on_end() { live_ = false; }
+  void on_end() { live_ = was_started_ = false; }
   void on_event(const nlohmann::ordered_json& event);
 
  private:

@@ -157,7 +157,7 @@ void Cluster::reserve_port(const core::coordinator_command::ReservePort& wanted)
   const int port = 1024 + static_cast<int>(ports_.size());
   ports_[port] = wanted.node;
   world_.queue.after(world_.chance.spread_between(milliseconds(1), milliseconds(500)), [this, wanted, port] {
-    tell(core::coordinator_event::PortReserved{wanted.run, port});
+    tell(core::coordinator_event::PortReserved{wanted.run, wanted.generation, port});
   });
 }
 

@@ -1,19 +1,25 @@
 #include "test/sim/disk.hpp"
 
+#include <fmt/format.h>
+
 #include "common/checkpoint/manifest.hpp"
 
 namespace sgd::sim {
 
 std::string Disk::save(Generation generation, const Point& point, int keep) {
-  saved_[{generation, point.step}] = {generation, point, false};
+  int number = 0;
+  while (saved_.contains({generation, point.step, number})) ++number;
+  saved_[{generation, point.step, number}] = {generation, point, false};
   while (saved_.size() > static_cast<std::size_t>(keep)) saved_.erase(saved_.begin());
-  return std::string(checkpoint::kDirectory) + "/" + checkpoint::directory_name(point.step, generation);
+  return fmt::format("{}/{}/{}", checkpoint::kDirectory, number, checkpoint::directory_name(point.step, generation));
 }
 
 const Saved* Disk::find(const std::string& path) const {
-  const auto name = checkpoint::parse_directory_name(path.substr(path.rfind('/') + 1));
+  const std::size_t name_at = path.rfind('/') + 1;
+  const std::size_t number_at = path.rfind('/', name_at - 2) + 1;
+  const auto name = checkpoint::parse_directory_name(path.substr(name_at));
   if (!name) return nullptr;
-  const auto place = saved_.find({name->generation, name->step});
+  const auto place = saved_.find({name->generation, name->step, std::stoi(path.substr(number_at))});
   return place == saved_.end() ? nullptr : &place->second;
 }
 

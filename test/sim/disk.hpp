@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "common/base/ids.hpp"
 #include "test/sim/point.hpp"
@@ -25,7 +26,8 @@ class Disk {
   bool damage_newest();
 
  private:
-  std::map<std::pair<Generation, std::int64_t>, Saved> saved_;
+  using Key = std::tuple<Generation, std::int64_t, int>;  ///< The last tells several of one step apart.
+  std::map<Key, Saved> saved_;
 };
 
 }  // namespace sgd::sim

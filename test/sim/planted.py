@@ -33,11 +33,11 @@ def plant(name, folder):
 
 
 def commands_of(build):
-    """How `sim` compiles each source, and how it is linked."""
+    """How each file of the core is compiled, and how `sim` is linked."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         entries = json.load(file)
     compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in entries
-                if "test/sim/CMakeFiles/sim.dir" in entry["command"]}
+                if "CMakeFiles/sgd_core.dir" in entry["command"]}
     lines = subprocess.run(["ninja", "-C", build, "-t", "commands", "bin/sim"], capture_output=True, text=True, check=True)
     return compiles, lines.stdout.strip().split("\n")[-1]
 
@@ -48,12 +48,12 @@ def build_planted(name, build, compiles, link):
     program = os.path.join(folder, "sim")
     for source in plant(name, folder):
         words = shlex.split(compiles[source])
-        old_object = words[words.index("-o") + 1]
-        new_object = os.path.join(folder, os.path.basename(source) + ".o")
-        words[words.index("-o") + 1] = new_object
+        changed = os.path.join(folder, os.path.basename(source) + ".o")
+        words[words.index("-o") + 1] = changed
         words[-1] = os.path.join(folder, source)
         subprocess.run(words, cwd=build, check=True)
-        link = link.replace(old_object, new_object)
+        # Named before the library, it stands for the library's own.
+        link = re.sub(r"-o bin/sim\b", f"{changed} -o bin/sim", link)
     link = re.sub(r"-o bin/sim\b", "-o " + program, link)
     subprocess.run(link, shell=True, cwd=build, check=True)
     return program

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/exit_codes.hpp"
+#include "launcher/core/run_machine.hpp"
 #include "worker/core/sampler.hpp"
 
 namespace sgd::sim {
@@ -112,6 +113,7 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
     const std::string& path = event.at("path").get_ref<const std::string&>();
     std::erase(checkpoints_, path);
     checkpoints_.push_back(path);
+    if (checkpoints_.size() > core::RunMachine::kCheckpointsMax) checkpoints_.erase(checkpoints_.begin());
   }
   if (what == "checkpoint_rejected") on_rejected(event.at("path"));
   if (what == "epoch_finished" && event.at("epoch") != lines_ / 2)
