@@ -15,7 +15,7 @@ using cluster::Want;
 bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired) {
   const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
   if (!job().training && desired.generation > generation_ + 1) skip_to(desired.generation - 1);
-  if (is_end && desired.generation == restarted_at_ + 1) skip_to(restarted_at_);
+  if (desired.generation == restarted_at_ + 1) skip_to(restarted_at_);
   if (is_end) {
     // A node that comes back with something old is told apart from the run itself.
     if (desired.generation > generation_ + 1)
