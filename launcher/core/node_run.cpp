@@ -38,15 +38,18 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
                            desired_.want == cluster::Want::kStop;
   const bool group_is_wanted = wants_group && spawned_ == desired_.generation;
   if (keeper_ == Keeper::kLost) return;  // Only strays are left; on_strays_cleared() goes on.
+  // A start without a clearing before it: this node was thought lost. What its keeper holds in memory may be ahead of
+  // what counts, since reports of its ranks may not have been told.
+  const bool was_thought_lost = wants_group && keeper_ == Keeper::kUp && spawned_ != 0 &&
+                                spawned_ < desired_.generation && cleared_told_ < desired_.generation;
+  if (was_thought_lost) return close_keeper(out);
   if (group_ == Group::kAlive && !group_is_wanted && desired_.want != cluster::Want::kGone) return clear_group(out);
   if (desired_.want == cluster::Want::kGone) {
     if (keeper_ == Keeper::kNone) {
       group_cleared(0);
       gone_ = true;
     } else if (keeper_ == Keeper::kUp) {
-      was_cleared_by_order_ = true;
-      keeper_ = Keeper::kClosing;
-      tell_keeper(keeper::Close{}, out);
+      close_keeper(out);
     }
     return;  // A keeper that is starting is closed as soon as it is up.
   }
@@ -61,6 +64,12 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
   } else if (desired_.want == cluster::Want::kLeave) {
     ask_to_leave(out);
   }
+}
+
+void NodeRun::close_keeper(AgentCommands& out) {
+  was_cleared_by_order_ = true;
+  keeper_ = Keeper::kClosing;
+  tell_keeper(keeper::Close{}, out);
 }
 
 void NodeRun::start_keeper_if_needed(AgentCommands& out) {

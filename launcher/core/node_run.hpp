@@ -77,6 +77,7 @@ class NodeRun {
   };
 
   void reconcile(TimePoint now, AgentCommands& out);
+  void close_keeper(AgentCommands& out);
   void start_keeper_if_needed(AgentCommands& out);
   bool fork_server_settled(AgentCommands& out);
   void spawn_all(AgentCommands& out);

@@ -177,7 +177,8 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
 /// Nothing older runs on a node that still counts, and when all nodes are told, ranks and slots are right.
 void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
   RunState& run = runs_.at(id);
-  if (!run.plan.definition.job.training && "10." + ports_[desired.master_port] != desired.master_address)
+  const bool runs_command = !run.plan.definition.job.training && desired.want == cluster::Want::kRun;
+  if (runs_command && "10." + ports_[desired.master_port] != desired.master_address)
     violated("{}: generation {} is given the port {}, which was reserved on {}", id, desired.generation,
              desired.master_port, ports_[desired.master_port]);
   for (Worker* worker : run.alive)

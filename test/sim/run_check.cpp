@@ -36,7 +36,8 @@ bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired
   if (desired.world_size != world_size_) violated("{}: two world sizes in generation {}", job().name, generation_);
   if (desired.want == Want::kLeave && !is_leaving_) {
     is_leaving_ = true;
-    if (resized_at_ && world_.queue.now() < *resized_at_ + job().recovery.cooldown)
+    // A record that was made up for after a restart is later than what it tells of.
+    if (resized_at_ && restarted_at_ == 0 && world_.queue.now() < *resized_at_ + job().recovery.cooldown)
       violated("{}: scale-up {} s after a resize", job().name, to_seconds(world_.queue.now() - *resized_at_));
   }
   wants_[node] = desired.want;
