@@ -71,7 +71,8 @@ const char* words(cluster::Want want) {
 std::string describe(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   return std::visit(
-      Overload{[](const SendToAgent& send) {
+      Overload{[](const Store&) { return std::string(); },
+               [](const SendToAgent& send) {
                  const auto* desired = std::get_if<cluster::DesiredRun>(&send.message);
                  if (desired == nullptr) return std::string();
                  return fmt::format("coordinator -> {}: want {} generation {}, {} of {} ranks", send.node,
