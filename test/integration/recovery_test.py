@@ -19,6 +19,7 @@ from harness import LaunchTest, Launch, read_file, wait_for
 
 EPOCHS = 30
 SAMPLES = 12_800
+STEPS_OF_EPOCH = SAMPLES // 128
 KILLS = 10
 
 
@@ -100,9 +101,14 @@ class RecoveryTest(LaunchTest):
             kills += 1
         self.check_same(launch)
         self.assertGreater(kills, 2)
-        for event in launch.events("recovered"):
-            self.assertEqual((event["from"], event["source"]), ("signal 9 (SIGKILL)", "memory"))
+        recovered = launch.events("recovered")
+        self.assertIn("memory", [event["source"] for event in recovered])
+        for event in recovered:
+            self.assertEqual(event["from"], "signal 9 (SIGKILL)")
             self.assertGreaterEqual(event["redone"], 0)
+            # A checkpoint of an epoch's end can be newer than the last copy in memory.
+            if event["source"] != "memory":
+                self.assertEqual((event["source"], event["step"] % STEPS_OF_EPOCH), ("disk", 0))
 
     def test_all_ranks_killed_at_once(self):
         """[1]"""

@@ -289,7 +289,7 @@ class Checkpoints(WorkerTest):
         job["checkpoint"] = {"every": {"steps": 7}, "keep": 2}
         agent = self.train(job, 2)
         steps = [m["step"] for m in agent.of_type("checkpoint")]
-        self.assertEqual((steps[0], steps[-1]), (7, 375))
+        self.assertEqual(steps[-1], 375)
         self.assertTrue(all(step % 7 == 0 for step in steps[:-1]), steps)
         # What a slow disk has no time for is left out and counted.
         left_out = sum(m.get("skipped", 0) for m in agent.of_type("checkpoint"))
