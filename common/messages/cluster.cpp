@@ -34,6 +34,7 @@ inline constexpr auto kMessage<cluster::DesiredRun> = message(
     optional("restart_count", &cluster::DesiredRun::restart_count),
     optional("resume_from", &cluster::DesiredRun::resume_from),
     optional("stop_grace_s", &cluster::DesiredRun::stop_grace_s),
+    optional("keeper_from", &cluster::DesiredRun::keeper_from),
     optional("run_dir", &cluster::DesiredRun::run_dir), optional("job", &cluster::DesiredRun::job));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =

@@ -44,6 +44,9 @@ struct DesiredRun {
   int restart_count = 0;             ///< Generations before this one.
   std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first.
   double stop_grace_s = 0;           ///< With kStop.
+  /// A keeper that was started for an older generation ends first, and with it what it keeps in memory: reports that
+  /// led to it may be lost.
+  Generation keeper_from = 0;
   std::string run_dir;               ///< Absolute.
   nlohmann::json job;                ///< The resolved job.
 };

@@ -20,8 +20,9 @@ NodeRun::NodeRun(RunId id, const AgentFacts& facts, Random& random)
 
 void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out) {
   if (desired.generation < desired_.generation) return;  // An agent never obeys an older generation.
-  // The end of the keeper is told even where the end of its ranks has been.
-  if (desired.want == cluster::Want::kGone && desired_.want != cluster::Want::kGone) cleared_told_ = 0;
+  // Told even where the end of the ranks before has been: the end of the keeper, and that there is nothing to stop.
+  const bool is_end = desired.want == cluster::Want::kGone || desired.want == cluster::Want::kStop;
+  if (is_end && desired.want != desired_.want) cleared_told_ = 0;
   desired_ = desired;
   reconcile(now, out);
 }
@@ -38,25 +39,20 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
                            desired_.want == cluster::Want::kStop;
   const bool group_is_wanted = wants_group && spawned_ == desired_.generation;
   if (keeper_ == Keeper::kLost) return;  // Only strays are left; on_strays_cleared() goes on.
-  // A start without a clearing before it: this node was thought lost. What its keeper holds in memory may be ahead of
-  // what counts, since reports of its ranks may not have been told.
-  const bool was_thought_lost = wants_group && keeper_ == Keeper::kUp && spawned_ != 0 &&
-                                spawned_ < desired_.generation && cleared_told_ < desired_.generation;
-  if (was_thought_lost) return close_keeper(out);
   if (group_ == Group::kAlive && !group_is_wanted && desired_.want != cluster::Want::kGone) return clear_group(out);
   if (desired_.want == cluster::Want::kGone) {
-    if (keeper_ == Keeper::kNone) {
-      group_cleared(0);
-      gone_ = true;
-    } else if (keeper_ == Keeper::kUp) {
-      close_keeper(out);
-    }
-    return;  // A keeper that is starting is closed as soon as it is up.
+    if (keeper_ == Keeper::kUp) close_keeper(out);
+    if (keeper_ != Keeper::kNone) return;  // A keeper that is starting is closed as soon as it is up.
+    group_cleared(0);
+    gone_ = true;
+    return;
   }
   if (group_ == Group::kClearing) return;
   if (!wants_group) return group_cleared(0);
   if (group_ == Group::kEmpty) {
     if (desired_.want == cluster::Want::kStop || spawned_ == desired_.generation) return group_cleared(0);
+    if (keeper_ == Keeper::kUp && keeper_generation_ < desired_.keeper_from) close_keeper(out);
+    if (keeper_ == Keeper::kClosing) return;  // on_keeper_closed() goes on.
     start_keeper_if_needed(out);
     if (keeper_ == Keeper::kUp && fork_server_settled(out)) spawn_all(out);
   } else if (desired_.want == cluster::Want::kStop) {
@@ -75,6 +71,8 @@ void NodeRun::close_keeper(AgentCommands& out) {
 void NodeRun::start_keeper_if_needed(AgentCommands& out) {
   if (keeper_ != Keeper::kNone) return;
   keeper_ = Keeper::kStarting;
+  keeper_generation_ = desired_.generation;
+  has_closed_ = false;
   out.push_back(agent_command::StartKeeper{id_, desired_.run_dir});
 }
 

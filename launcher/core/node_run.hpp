@@ -107,9 +107,11 @@ class NodeRun {
   ForkServer fork_server_ = ForkServer::kNone;
   Group group_ = Group::kEmpty;
   Generation spawned_ = 0;             ///< Generation of the group, alive or last alive.
+  Generation keeper_generation_ = 0;   ///< For which the keeper was started.
   Generation cleared_told_ = 0;        ///< Newest generation for which Cleared was told.
   bool was_cleared_by_order_ = false;  ///< SIGKILL exits from now on are ours.
   bool gone_ = false;
+  bool has_closed_ = false;            ///< The keeper has said that nothing below it is left.
   std::optional<TimePoint> stop_deadline_;
   std::optional<keeper::Cleared> cleared_;   ///< The keeper is done; links are still open.
   TimePoint links_deadline_;

@@ -51,6 +51,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
     // A clearing that crossed the order to close: the keeper and its fork server are still there.
     if (keeper_ == Keeper::kClosing && cleared->generation != 0) return;
+    has_closed_ = cleared->generation == 0;
     cleared_ = *cleared;
     links_deadline_ = now + kLinkDrain;
     if (connections_.empty()) end_clearing(now, out);
@@ -71,7 +72,7 @@ void NodeRun::end_clearing(TimePoint now, AgentCommands& out) {
 
 void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out) {
   cleared_.reset();
-  if (keeper_ == Keeper::kClosing) {
+  if (keeper_ == Keeper::kClosing && has_closed_) {
     for (auto& [rank, record] : ranks_)
       if (record.exit && !record.exit_told) tell_exit(now, rank, record);
     keeper_ = Keeper::kNone;
@@ -79,7 +80,7 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     group_ = Group::kEmpty;
     return reconcile(now, out);
   }
-  say(cluster::KeeperLost{closed.signal, closed.message});
+  if (keeper_ != Keeper::kClosing) say(cluster::KeeperLost{closed.signal, closed.message});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }

@@ -70,7 +70,6 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   leave_ = Leave::kNo;
   looks_for_room_ = false;
   was_started_ = false;
-  is_forgetting_ = false;
   held_checkpoints_.clear();
   master_port_ = 0;
   causes_.reset();
@@ -141,6 +140,8 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   desired.resume_from = checkpoints_to_try();
   const bool has_grace = stop_ && stop_->grace;
   desired.stop_grace_s = to_seconds(has_grace ? *stop_->grace : definition_.job.stop.grace);
+  const auto keeper_from = keepers_from_.find(node);
+  if (keeper_from != keepers_from_.end()) desired.keeper_from = keeper_from->second;
   desired.run_dir = definition_.run_dir;
   desired.job = definition_.job.resolved;
   out.push_back(SendToAgent{node, std::move(desired)});
@@ -169,7 +170,7 @@ void RunMachine::on_node_back(const NodeId& node, Generation generation, Coordin
     case RunPhase::kLeaving:
     case RunPhase::kStopping: want = cluster::Want::kStop; break;
     case RunPhase::kRecovering:
-    case RunPhase::kWaiting: want = is_forgetting_ ? cluster::Want::kGone : cluster::Want::kClear; break;
+    case RunPhase::kWaiting: want = cluster::Want::kClear; break;
     case RunPhase::kClearing: want = cluster::Want::kGone; break;
   }
   send_desired(node, place->second, want, out);
@@ -216,7 +217,7 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
       }
     }
   }
-  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now, out);
+  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now);
   if (phase_ == RunPhase::kClearing && all_cleared()) finish(now, out);
 }
 

@@ -109,7 +109,7 @@ class RunMachine {
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
-  void on_recovery_cleared(TimePoint now, CoordinatorCommands& out);
+  void on_recovery_cleared(TimePoint now);
   [[nodiscard]] bool copies_are_ahead() const;
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
   void consider_growth(TimePoint now, CoordinatorCommands& out);
@@ -135,6 +135,7 @@ class RunMachine {
   void on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
   void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
   void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
+  void on_cleared(const NodeId& node);
   void add_failure(TimePoint now, Failure failure);
 
   [[nodiscard]] bool decided(TimePoint now) const;
@@ -185,7 +186,7 @@ class RunMachine {
     link::CheckpointSaved checkpoint;
   };
   std::vector<HeldCheckpoint> held_checkpoints_;
-  bool is_forgetting_ = false;  ///< While recovering: keepers end, and the copies in their memory with them.
+  std::map<NodeId, Generation> keepers_from_;  ///< As in cluster::DesiredRun.
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
 
   std::optional<StopRequest> stop_;

@@ -38,11 +38,7 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::CheckpointRejected& fact) const { self.on_rejected(fact.checkpoint, out); }
     void operator()(const cluster::WorkerSilent& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
-    void operator()(const cluster::Cleared&) const {
-      // Of what an earlier generation left there, before this one could start.
-      if (self.phase_ == RunPhase::kStarting || self.phase_ == RunPhase::kRunning) return;
-      self.nodes_.at(node).cleared = true;
-    }
+    void operator()(const cluster::Cleared&) const { self.on_cleared(node); }
   };
   std::visit(Visitor{*this, now, node, out}, body);
 }
@@ -97,6 +93,16 @@ void RunMachine::on_rejected(const link::CheckpointRejected& rejected, Coordinat
   std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
   record({{"event", "checkpoint_rejected"}, {"generation", generation_}, {"path", rejected.path},
           {"reason", rejected.reason}}, out);
+}
+
+void RunMachine::on_cleared(const NodeId& node) {
+  // Of what an earlier generation left there, before this one could start.
+  if (phase_ == RunPhase::kStarting || phase_ == RunPhase::kRunning) return;
+  NodeRecord& record = nodes_.at(node);
+  record.cleared = true;
+  if (phase_ != RunPhase::kStopping) return;
+  // The stop came before any rank was started there, or its keeper is lost: nobody tells their exits.
+  for (const Rank rank : record.ranks) ranks_.at(rank).exited = true;
 }
 
 /// Its ranks die with it, and nobody is left to tell how.

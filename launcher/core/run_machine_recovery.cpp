@@ -52,18 +52,14 @@ void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
   before_ = placement_;
   if (was_started_ || trained_.world_size == 0) trained_ = placement_;
   send_desired(cluster::Want::kClear, out);
-  if (all_cleared()) on_recovery_cleared(now, out);
+  if (all_cleared()) on_recovery_cleared(now);
 }
 
 /// Nothing runs: slots of the killed ranks count as free from here. What is free the coordinator knows, which
 /// offers it after this event.
-void RunMachine::on_recovery_cleared(TimePoint now, CoordinatorCommands& out) {
-  if (!is_forgetting_ && copies_are_ahead()) {
-    is_forgetting_ = true;
-    for (auto& [node, record] : nodes_) record.cleared = record.lost;
-    send_desired(cluster::Want::kGone, out);
-    if (!all_cleared()) return;
-  }
+void RunMachine::on_recovery_cleared(TimePoint now) {
+  if (copies_are_ahead())
+    for (const auto& [node, record] : nodes_) keepers_from_[node] = generation_ + 1;
   recovery_.cleared(now);
   phase_ = RunPhase::kWaiting;
   start_at_capacity_ = !wait_until_;
@@ -123,6 +119,7 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
   NodeRecord& lost = nodes_.at(node);
   lost.lost = true;
   lost.cleared = true;
+  keepers_from_[node] = generation_ + 1;  // What it reports from here on is refused.
   record({{"event", "node_lost"}, {"generation", generation_}, {"node", node}, {"reason", reason}}, out);
   if (!is_live()) return;
   for (const Rank rank : lost.ranks) {

@@ -162,13 +162,13 @@ TEST_CASE("fork server") {
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
   DesiredRun desired{"r",  2,    Want::kStop, {{0, 0}, {3, 1}}, 4, 1, 2, "host", 29500, 1,
-                     {"/c"}, 30.5, "/d",      {{"a", 1}}};
+                     {"/c"}, 30.5, 2,         "/d", {{"a", 1}}};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
            "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,
-           "run_dir":"/d","job":{"a":1}})"},
+           "keeper_from":2,"run_dir":"/d","job":{"a":1}})"},
       {ExchangeDone{"r", 2, "k", {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","values":[1,"two"]})"},
       {FactAck{18446744073709551615u, 9},
