@@ -73,6 +73,7 @@ void Cluster::observe(const core::CoordinatorEvent& event) {
     if (fact->sequence == taken + 1) ++taken;
   } else if (const auto* state = std::get_if<cluster::NodeState>(&arrived->message)) {
     known_slots_[arrived->node] = state->slots;
+    if (state->is_new_link) node(arrived->node).wire().note_accepted();
   }
 }
 
@@ -185,15 +186,15 @@ void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
     if (!run.check.was_lost(worker->node().id(), worker->generation()))
       violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation, worker->rank(),
                worker->generation(), worker->node().id());
-  world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
+  world_.queue.after(Duration{0}, [this, id, generation = desired.generation, slots = known_slots_] {
     const RunState& told = runs_.at(id);
     if (is_crashed_ || told.check.generation() != generation || interrupted_[id] == generation) return;
     told.check.check_ranks();
-    check_slots(id);
+    check_slots(id, slots);
   });
 }
 
-void Cluster::check_slots(const RunId& starting) {
+void Cluster::check_slots(const RunId& starting, const std::map<NodeId, int>& slots) {
   for (Node& one : nodes_) {
     const int placed = runs_.at(starting).check.wanted_on(one.id()).value_or(0);
     if (placed == 0) continue;
@@ -206,8 +207,8 @@ void Cluster::check_slots(const RunId& starting) {
                 return &worker->node() == &one && worker->generation() == newest;
               }));
     }
-    if (held > known_slots_[one.id()])
-      violated("{}: {} ranks on {}, which has {} slots", starting, held, one.id(), known_slots_[one.id()]);
+    if (held > slots.at(one.id()))
+      violated("{}: {} ranks on {}, which has {} slots", starting, held, one.id(), slots.at(one.id()));
   }
 }
 

@@ -50,15 +50,23 @@ void Wire::send_up(cluster::FromAgent message) {
 }
 
 void Wire::send_down(cluster::ToAgent message) {
-  if (coordinator_open_ && !dead_) down_.send(std::move(message), latency());
+  if (coordinator_open_ && !dead_ && accepted_ == connection_) down_.send(std::move(message), latency());
 }
 
 void Wire::receive_up(cluster::FromAgent&& message) {
-  if (coordinator_open_) cluster_.tell(core::coordinator_event::FromAgent{node_.id(), std::move(message)});
+  if (!coordinator_open_) return;
+  const auto* state = std::get_if<cluster::NodeState>(&message);
+  if (state != nullptr && state->is_new_link) arrived_.push_back(connection_);
+  cluster_.tell(core::coordinator_event::FromAgent{node_.id(), std::move(message)});
 }
 
 void Wire::receive_down(cluster::ToAgent&& message) {
   if (agent_open_) node_.tell(core::agent_event::FromCoordinator{std::move(message)});
+}
+
+void Wire::note_accepted() {
+  accepted_ = arrived_.front();
+  arrived_.pop_front();
 }
 
 // ---- ends ----
@@ -99,14 +107,6 @@ void Wire::lose_agent(bool says_so) {
   ++attempt_;
   agent_open_ = false;
   if (says_so && !blocked_up_ && world_.chance.with(0.8)) coordinator_notices(latency());
-}
-
-void Wire::drop() {
-  if (!coordinator_open_) return;
-  coordinator_open_ = false;
-  const bool is_known = !dead_;
-  die();
-  if (is_known) agent_notices(blocked_down_ ? world_.chance.between(seconds(4), seconds(7)) : latency());
 }
 
 void Wire::break_now() {

@@ -5,6 +5,7 @@
 // until the agent, whose signs of life nobody acknowledges, gives the connection up.
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 
 #include "common/messages/cluster.hpp"
@@ -30,8 +31,8 @@ class Wire {
   void lose_coordinator();
   void send_up(cluster::FromAgent message);
   void send_down(cluster::ToAgent message);
-  /// The coordinator closes its end.
-  void drop();
+  /// The coordinator has read the first message of the next connection: its answers go there from now on.
+  void note_accepted();
 
   void break_now();
   void partition(Direction direction, Duration duration);
@@ -56,6 +57,8 @@ class Wire {
   Channel<cluster::FromAgent> up_;
   Channel<cluster::ToAgent> down_;
   std::uint64_t connection_ = 0;
+  std::uint64_t accepted_ = 0;     ///< The one that the coordinator speaks over.
+  std::deque<std::uint64_t> arrived_;  ///< Whose first messages it has not read yet.
   std::uint64_t attempt_ = 0;      ///< To connect.
   bool agent_open_ = false;        ///< The agent believes that it is connected.
   bool coordinator_open_ = false;
