@@ -167,7 +167,9 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
     static constexpr const char* kWants[] = {"run", "leave", "stop", "clear", "gone"};
     world_.say("coordinator -> {}: {} {} generation {}, {} of {} ranks", id, desired->run,
                kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(), desired->world_size);
-    if (runs_.at(desired->run).check.on_desired(id, *desired)) check_start(desired->run, *desired);
+    const RunCheck::Told told = runs_.at(desired->run).check.on_desired(id, *desired);
+    if (told.starts) check_start(desired->run, *desired);
+    if (told.places) check_slots(desired->run, node(id));
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->sequence > facts_taken_[ack->incarnation])
       violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
@@ -175,7 +177,7 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
   node(id).wire().send_down(std::move(message));
 }
 
-/// Nothing older runs on a node that still counts, and when all nodes are told, ranks and slots are right.
+/// Nothing older runs on a node that still counts, and when all nodes are told, the ranks are right.
 void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
   RunState& run = runs_.at(id);
   const bool runs_command = !run.plan.definition.job.training && desired.want == cluster::Want::kRun;
@@ -186,30 +188,25 @@ void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
     if (!run.check.was_lost(worker->node().id(), worker->generation()))
       violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation, worker->rank(),
                worker->generation(), worker->node().id());
-  world_.queue.after(Duration{0}, [this, id, generation = desired.generation, slots = known_slots_] {
+  world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
     const RunState& told = runs_.at(id);
     if (is_crashed_ || told.check.generation() != generation || interrupted_[id] == generation) return;
     told.check.check_ranks();
-    check_slots(id, slots);
   });
 }
 
-void Cluster::check_slots(const RunId& starting, const std::map<NodeId, int>& slots) {
-  for (Node& one : nodes_) {
-    const int placed = runs_.at(starting).check.wanted_on(one.id()).value_or(0);
-    if (placed == 0) continue;
-    int held = 0;
-    for (auto& [id, run] : runs_) {
-      const auto wanted = run.check.wanted_on(one.id());
-      // Told to go, and not gone: its processes count.
-      const Generation newest = run.check.generation();
-      held += wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
-                return &worker->node() == &one && worker->generation() == newest;
-              }));
-    }
-    if (held > slots.at(one.id()))
-      violated("{}: {} ranks on {}, which has {} slots", starting, held, one.id(), slots.at(one.id()));
+void Cluster::check_slots(const RunId& starting, const Node& place) {
+  int held = 0;
+  for (auto& [id, run] : runs_) {
+    const auto wanted = run.check.wanted_on(place.id());
+    // Told to go, and not gone: its processes count.
+    const Generation newest = run.check.generation();
+    held += wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
+              return &worker->node() == &place && worker->generation() == newest;
+            }));
   }
+  if (held > known_slots_[place.id()])
+    violated("{}: {} ranks on {}, which has {} slots", starting, held, place.id(), known_slots_[place.id()]);
 }
 
 /// A node whose agent and link are well, and have been for longer than any delay, must not be given up.

@@ -46,7 +46,7 @@ class Cluster {
   void send(const NodeId& node, cluster::ToAgent message);
   void reserve_port(const core::coordinator_command::ReservePort& wanted);
   void check_start(const RunId& id, const cluster::DesiredRun& desired);
-  void check_slots(const RunId& starting, const std::map<NodeId, int>& slots);
+  void check_slots(const RunId& starting, const Node& place);
   void check_loss(const nlohmann::ordered_json& event);
   void check_end(const RunId& id);
   [[nodiscard]] Node& node(const NodeId& id);

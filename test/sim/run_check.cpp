@@ -12,7 +12,7 @@ using cluster::Want;
 
 // ---- generations and places ----
 
-bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired) {
+RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired) {
   const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
   if (!job().training && desired.generation > generation_ + 1) skip_to(desired.generation - 1);
   if (desired.generation == restarted_at_ + 1) skip_to(restarted_at_);
@@ -22,7 +22,7 @@ bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired
       violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation, generation_);
     if (places_.contains(node)) wants_[node] = desired.want;
     if (desired.want == Want::kClear) budget_.on_end();
-    return false;
+    return {};
   }
   if (finished_) violated("{}: {} is told to run something after the end", job().name, node);
   const bool is_new = desired.generation != generation_;
@@ -41,7 +41,7 @@ bool RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired
       violated("{}: scale-up {} s after a resize", job().name, to_seconds(world_.queue.now() - *resized_at_));
   }
   wants_[node] = desired.want;
-  return is_new;
+  return {is_new, is_first};
 }
 
 /// A generation of a command whose port had not been reserved when it ended: no node has been told of it.

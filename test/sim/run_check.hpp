@@ -34,8 +34,11 @@ class RunCheck {
   void on_coordinator_restarted(Generation generation) { restarted_at_ = generation; }
   RunCheck(World& world, const RunPlan& plan) : world_(world), plan_(plan), budget_(job()) {}
 
-  /// True: this starts a new generation.
-  bool on_desired(const NodeId& node, const cluster::DesiredRun& desired);
+  struct Told {
+    bool starts = false;  ///< A new generation,
+    bool places = false;  ///< or its ranks on this node.
+  };
+  Told on_desired(const NodeId& node, const cluster::DesiredRun& desired);
   /// All nodes of a generation have been told.
   void check_ranks() const;
   void on_event(const nlohmann::ordered_json& event);
