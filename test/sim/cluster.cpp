@@ -67,14 +67,20 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
 
 void Cluster::observe(const core::CoordinatorEvent& event) {
   const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
-  if (arrived == nullptr) return;
+  if (arrived == nullptr || is_crashed_) return;
   if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message)) {
     std::int64_t& taken = facts_taken_[fact->incarnation];
     if (fact->sequence == taken + 1) ++taken;
   } else if (const auto* state = std::get_if<cluster::NodeState>(&arrived->message)) {
-    known_slots_[arrived->node] = state->slots;
+    note_slots(event);
     if (state->is_new_link) node(arrived->node).wire().note_accepted();
   }
+}
+
+void Cluster::note_slots(const core::CoordinatorEvent& event) {
+  const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
+  const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
+  if (state != nullptr) known_slots_[arrived->node] = state->slots;
 }
 
 /// Between any two commands: what was not carried out is lost, what was stored is not.
@@ -99,7 +105,9 @@ void Cluster::restart_coordinator() {
   coordinator_.start(core::CoordinatorSettings{kNodeTimeout});
   std::map<RunId, ReservePort> unanswered;
   std::size_t number = 0;
+  known_slots_.clear();
   for (const Store& store : stored_) {
+    note_slots(store.event);
     core::CoordinatorCommands commands;
     coordinator_.machine().replay(store.at, store.event, commands);
     if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store.event)) unanswered.erase(port->run);
@@ -157,6 +165,7 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
 void Cluster::reserve_port(const core::coordinator_command::ReservePort& wanted) {
   const int port = 1024 + static_cast<int>(ports_.size());
   ports_[port] = wanted.node;
+  slots_at_placement_[wanted.run] = known_slots_;
   world_.queue.after(world_.chance.spread_between(milliseconds(1), milliseconds(500)), [this, wanted, port] {
     tell(core::coordinator_event::PortReserved{wanted.run, wanted.generation, port});
   });
@@ -169,7 +178,8 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
                kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(), desired->world_size);
     const RunCheck::Told told = runs_.at(desired->run).check.on_desired(id, *desired);
     if (told.starts) check_start(desired->run, *desired);
-    if (told.places) check_slots(desired->run, node(id));
+    // What was decided before a restart is told again, to nodes that may have changed meanwhile.
+    if (told.places && interrupted_[desired->run] != desired->generation) check_slots(desired->run, node(id));
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->sequence > facts_taken_[ack->incarnation])
       violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
@@ -205,8 +215,11 @@ void Cluster::check_slots(const RunId& starting, const Node& place) {
               return &worker->node() == &place && worker->generation() == newest;
             }));
   }
-  if (held > known_slots_[place.id()])
-    violated("{}: {} ranks on {}, which has {} slots", starting, held, place.id(), known_slots_[place.id()]);
+  // A generation that waited for its port was placed when it asked for one.
+  const auto placed = slots_at_placement_.find(starting);
+  const int before = placed == slots_at_placement_.end() ? 0 : placed->second[place.id()];
+  const int slots = std::max(known_slots_[place.id()], before);
+  if (held > slots) violated("{}: {} ranks on {}, which has {} slots", starting, held, place.id(), slots);
 }
 
 /// A node whose agent and link are well, and have been for longer than any delay, must not be given up.

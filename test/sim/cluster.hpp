@@ -42,6 +42,7 @@ class Cluster {
   void restart_coordinator();
   void record(const core::CoordinatorCommand& command);
   void observe(const core::CoordinatorEvent& event);
+  void note_slots(const core::CoordinatorEvent& event);
   void carry_out(core::CoordinatorCommand&& command);
   void send(const NodeId& node, cluster::ToAgent message);
   void reserve_port(const core::coordinator_command::ReservePort& wanted);
@@ -58,6 +59,7 @@ class Cluster {
   std::deque<Keeper> keepers_;
   std::deque<Worker> workers_;
   std::map<NodeId, int> known_slots_;                ///< As the coordinator was told.
+  std::map<RunId, std::map<NodeId, int>> slots_at_placement_;  ///< Of commands, when the newest port was asked for.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< Without a gap.
   std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
   std::vector<core::coordinator_command::Store> stored_;  ///< What outlives the coordinator's process.

@@ -36,7 +36,10 @@ void Wire::connect() {
   up_.cut();
   down_.cut();
   // The coordinator's shell learns of the old connection's end now at the latest, and may say so or not.
-  if (coordinator_open_ && world_.chance.with(0.5)) cluster_.tell(core::coordinator_event::AgentClosed{node_.id()});
+  if (coordinator_open_ && world_.chance.with(0.5)) {
+    cluster_.tell(core::coordinator_event::AgentClosed{node_.id()});
+    if (!cluster_.coordinator_alive()) return connect_soon();
+  }
   ++connection_;
   agent_open_ = coordinator_open_ = true;
   dead_ = false;
@@ -72,6 +75,7 @@ void Wire::note_accepted() {
 // ---- ends ----
 
 void Wire::lose_coordinator() {
+  arrived_.clear();
   if (!coordinator_open_) return;
   coordinator_open_ = false;
   die();
