@@ -78,7 +78,9 @@ TestKeeper::TestKeeper() {
   REQUIRE(pid_ >= 0);
   if (pid_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // As after exec: the keeper has no other end of its link, or it would never see that the test has gone.
     if (ends.value().second.get() != 3) ::dup2(ends.value().second.get(), 3);
+    ::close_range(4, ~0U, 0);
     ::_exit(keeper::keeper_main());
   }
   ends.value().second.reset();
