@@ -50,16 +50,31 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   const int wanted = shot->generation == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
   const bool waits = shot->phase == core::RunPhase::kPlacing || shot->phase == core::RunPhase::kWaiting;
   if (waits && free < wanted && cluster_.runs().size() > 1) return "";
+  if (shot->phase != core::RunPhase::kRunning) room_since_.erase(id);
   if (shot->phase != core::RunPhase::kRunning)
     return fmt::format("is {} in generation {}: {}", core::name(shot->phase), shot->generation, shot->reason);
   if (!job.training) return "";
-  if (shot->world_size < job.num_workers && free > 0)
+  if (shot->world_size >= job.num_workers || free <= 0) {
+    room_since_.erase(id);
+  } else {
+    check_growth(id, run);
     return fmt::format("has {} of {} workers, and {} slots are free", shot->world_size, job.num_workers, free);
+  }
   const auto group = run.groups.find(shot->generation);
   const std::int64_t steps = group == run.groups.end() ? 0 : group->second->steps() + run.check.lines();
   const std::int64_t before = steps_at_calm_.try_emplace(id, steps).first->second;
   if (steps == before) return "does not get on";
   return "";
+}
+
+/// Room for more ranks is used at the next boundary; that they are to leave there is told when the cooldown is over.
+void Liveness::check_growth(const RunId& id, const RunState& run) {
+  const TimePoint now = world_.queue.now();
+  if (now < world_.begin + world_.plan.trouble + Faults::kHealing) return;
+  const TimePoint since = room_since_.try_emplace(id, now).first->second;
+  const Duration limit = run.plan.definition.job.recovery.cooldown + seconds(5);
+  if (!run.check.is_leaving() && now > since + limit)
+    violated("{} has had room to grow for {} s", id, to_seconds(now - since));
 }
 
 bool Liveness::all_well() {

@@ -23,11 +23,13 @@ class Liveness {
 
  private:
   [[nodiscard]] std::string trouble_of(const RunId& id, RunState& run);
+  void check_growth(const RunId& id, const RunState& run);
   [[nodiscard]] int free_slots();
 
   World& world_;
   Cluster& cluster_;
   std::map<RunId, std::int64_t> steps_at_calm_;
+  std::map<RunId, TimePoint> room_since_;  ///< At work below its size, and slots are free.
 };
 
 }  // namespace sgd::sim

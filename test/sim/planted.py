@@ -51,7 +51,7 @@ def build_planted(name, build, compiles, link):
         changed = os.path.join(folder, os.path.basename(source) + ".o")
         words[words.index("-o") + 1] = changed
         words[-1] = os.path.join(folder, source)
-        subprocess.run(words, cwd=build, check=True)
+        subprocess.run([*words, "-w"], cwd=build, check=True)
         # Named before the library, it stands for the library's own.
         link = re.sub(r"-o bin/sim\b", f"{changed} -o bin/sim", link)
     link = re.sub(r"-o bin/sim\b", "-o " + program, link)

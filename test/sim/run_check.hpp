@@ -49,6 +49,8 @@ class RunCheck {
   void on_finish(const core::RunOutcome& outcome);
 
   [[nodiscard]] Generation generation() const { return generation_; }
+  /// The ranks of the newest generation are asked to leave at the next boundary.
+  [[nodiscard]] bool is_leaving() const { return is_leaving_; }
   [[nodiscard]] bool finished() const { return finished_; }
   [[nodiscard]] int lines() const { return lines_; }
   /// The coordinator has given `node` up while `generation`, or a later one, was there.
