@@ -23,8 +23,8 @@ bool parse_digits(std::string_view text, Number& number) {
 
 }  // namespace
 
-std::string directory_name(std::int64_t step, Generation generation) {
-  return fmt::format("step-{:012}-gen-{:04}", step, generation);
+std::string directory_name(std::int64_t step, Generation generation, int number) {
+  return fmt::format("step-{:012}-gen-{:04}{}", step, generation, number == 1 ? "" : fmt::format("-{}", number));
 }
 
 std::optional<DirectoryName> parse_directory_name(std::string_view name) {
@@ -34,11 +34,16 @@ std::optional<DirectoryName> parse_directory_name(std::string_view name) {
   const std::size_t middle = name.find(kGeneration);
   if (middle == std::string_view::npos) return std::nullopt;
   DirectoryName parsed;
+  std::string_view generation = name.substr(middle + kGeneration.size());
+  if (const std::size_t dash = generation.find('-'); dash != std::string_view::npos) {
+    if (!parse_digits(generation.substr(dash + 1), parsed.number)) return std::nullopt;
+    generation = generation.substr(0, dash);
+  }
   if (!parse_digits(name.substr(kStep.size(), middle - kStep.size()), parsed.step) ||
-      !parse_digits(name.substr(middle + kGeneration.size()), parsed.generation))
+      !parse_digits(generation, parsed.generation))
     return std::nullopt;
   // Leading zeros are part of the name: no two names stand for one checkpoint.
-  if (directory_name(parsed.step, parsed.generation) != name) return std::nullopt;
+  if (directory_name(parsed.step, parsed.generation, parsed.number) != name) return std::nullopt;
   return parsed;
 }
 

@@ -3,6 +3,7 @@
 // CRC-32C of every other file. The manifest is written last, so a directory without a good one is
 // no checkpoint. Text in, values out: files are read and written by others.
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,13 +33,17 @@ struct Manifest {
   std::vector<ManifestFile> files;
 };
 
-/// "step-000000001200-gen-0003".
-[[nodiscard]] std::string directory_name(std::int64_t step, Generation generation);
-
+/// Ordered from old to new: a later generation has gone on from what counted before it.
 struct DirectoryName {
-  std::int64_t step = 0;
   Generation generation = 0;
+  std::int64_t step = 0;
+  int number = 1;  ///< Tells several of one step apart: one after training, one after validation.
+
+  auto operator<=>(const DirectoryName&) const = default;
 };
+/// "step-000000001200-gen-0003", and "step-000000001200-gen-0003-2" for the second one of that step.
+[[nodiscard]] std::string directory_name(std::int64_t step, Generation generation, int number = 1);
+
 /// Nothing for a name that directory_name() does not make, temporary names among them.
 [[nodiscard]] std::optional<DirectoryName> parse_directory_name(std::string_view name);
 

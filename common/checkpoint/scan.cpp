@@ -101,9 +101,7 @@ Result<std::vector<Found>> list_checkpoints(const std::string& dir, Proof proof)
     found.push_back({path, *name, std::move(damage)});
   }
   if (error) return Error{fmt::format("cannot list {}: {}", dir, error.message()), error.value()};
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    return std::tuple(a.name.generation, a.name.step) > std::tuple(b.name.generation, b.name.step);
-  });
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.name > b.name; });
   return found;
 }
 

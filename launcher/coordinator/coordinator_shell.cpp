@@ -68,6 +68,8 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
     Run& run = runs_.at(metrics->run);
     check_written(run, run.directory->append_metrics(metrics->metrics));
     run.observer.on_metrics(metrics->metrics);
+  } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
+    runs_.at(keep->run).directory->keep_checkpoints(keep->paths);
   } else if (const auto* warning = std::get_if<Warn>(&command)) {
     runs_.at(warning->run).observer.on_warning(warning->message);
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {

@@ -92,6 +92,8 @@ struct ReservePort { RunId run; Generation generation = 0; NodeId node; };
 struct RecordEvent { RunId run; nlohmann::ordered_json event; };
 /// A line of metrics.jsonl without `_timestamp`.
 struct RecordMetrics { RunId run; nlohmann::ordered_json metrics; };
+/// Of the checkpoints in the run's folder these count, oldest first. Others that are older than the last of them go.
+struct KeepCheckpoints { RunId run; std::vector<std::string> paths; };
 struct Warn { RunId run; std::string message; };
 /// Every process of the run is gone and everything is recorded.
 struct FinishRun { RunId run; RunOutcome outcome; };
@@ -99,7 +101,8 @@ struct FinishRun { RunId run; RunOutcome outcome; };
 
 using CoordinatorCommand =
     std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::ReservePort,
-                 coordinator_command::RecordEvent, coordinator_command::RecordMetrics, coordinator_command::Warn, coordinator_command::FinishRun>;
+                 coordinator_command::RecordEvent, coordinator_command::RecordMetrics, coordinator_command::KeepCheckpoints,
+                 coordinator_command::Warn, coordinator_command::FinishRun>;
 using CoordinatorCommands = std::vector<CoordinatorCommand>;
 
 }  // namespace sgd::core

@@ -80,13 +80,15 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
   outcome_.checkpoint = checkpoint.path;
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
-  if (checkpoints_.size() > kCheckpointsMax) checkpoints_.erase(checkpoints_.begin());
+  const auto keep = static_cast<std::size_t>(std::max(definition_.job.checkpoint.keep, 1));
+  if (checkpoints_.size() > keep) checkpoints_.erase(checkpoints_.begin(), checkpoints_.end() - static_cast<std::ptrdiff_t>(keep));
   note_step(checkpoint.step);
   Event event = {{"event", "checkpoint_saved"}, {"generation", generation_}, {"step", checkpoint.step},
                  {"epoch", checkpoint.epoch}, {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
                  {"write_s", checkpoint.write_s}, {"path", checkpoint.path}};
   if (checkpoint.skipped > 0) event["skipped"] = checkpoint.skipped;
   record(std::move(event), out);
+  out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
 }
 
 void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {

@@ -15,6 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "common/checkpoint/manifest.hpp"
+
 namespace sgd::storage {
 namespace fs = std::filesystem;
 namespace {
@@ -246,5 +248,15 @@ Status RunDirectory::link_control_socket(const std::string& target) {
 }
 
 void RunDirectory::unlink_control_socket() { (void)::unlink((place_.directory + "/control.sock").c_str()); }
+
+void RunDirectory::keep_checkpoints(const std::vector<std::string>& paths) {
+  const fs::path folder = fs::path(place_.directory) / checkpoint::kDirectory;
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    const fs::path whole = fs::path(place_.directory) / path;  // What is absolute stays so.
+    if (whole.parent_path() == folder) names.push_back(whole.filename().string());
+  }
+  pruner_.keep(folder.string(), std::move(names));
+}
 
 }  // namespace sgd::storage

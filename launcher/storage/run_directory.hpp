@@ -7,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "launcher/core/coordinator_io.hpp"
+#include "launcher/storage/checkpoint_pruner.hpp"
 #include "launcher/storage/run_history.hpp"
 
 namespace sgd::storage {
@@ -48,6 +50,8 @@ class RunDirectory {
   /// control.sock in the folder leads to `target`, whatever a killed launcher left in its place.
   [[nodiscard]] Status link_control_socket(const std::string& target);
   void unlink_control_socket();
+  /// `paths` count, oldest first, relative to the folder or absolute; see CheckpointPruner.
+  void keep_checkpoints(const std::vector<std::string>& paths);
 
   [[nodiscard]] const std::string& path() const { return place_.directory; }
   [[nodiscard]] const RunId& id() const { return place_.id; }
@@ -60,6 +64,7 @@ class RunDirectory {
   int lock_fd_ = -1;
   int events_fd_ = -1;
   int metrics_fd_ = -1;
+  CheckpointPruner pruner_;
 };
 
 }  // namespace sgd::storage

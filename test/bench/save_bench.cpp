@@ -74,7 +74,7 @@ int run(std::size_t mib, int saves, const std::string& folder) {
   AlignedFloats copy(2 * floats);
   populate_pages(std::as_writable_bytes(copy.span()));
   std::vector<double> write_s;
-  CheckpointTarget target{folder, 1, 1, {state.place}, floats};
+  CheckpointTarget target{folder, 1, {state.place}, floats};
   CheckpointWriter writer(target, [&write_s](const link::CheckpointSaved& saved) { write_s.push_back(saved.write_s); });
   writer.prepare(1);
   require(writer.wait(kDeadline));

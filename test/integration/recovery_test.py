@@ -149,6 +149,8 @@ class RecoveryTest(LaunchTest):
             if not self.kill(launch, 0):
                 break
         self.check_same(launch)
+        # What a killed generation wrote and nobody counted on is gone, too.
+        self.assertEqual(len(os.listdir(os.path.join(launch.run_dir, "checkpoints"))), 2)
 
     def test_checkpoints_on_disk_alone(self):
         launch = self.train(checkpoint={"every": {"steps": 50}, "memory": False})

@@ -81,6 +81,7 @@ std::string describe(const core::CoordinatorCommand& command) {
                [](const ReservePort& reserve) { return fmt::format("reserve a port on {}", reserve.node); },
                [](const RecordEvent& event) { return "event " + event.event.dump(); },
                [](const RecordMetrics& metrics) { return "metrics " + metrics.metrics.dump(); },
+               [](const KeepCheckpoints& keep) { return fmt::format("keep {}", fmt::join(keep.paths, ", ")); },
                [](const Warn& warning) { return "warning " + warning.message; },
                [](const FinishRun& finished) {
                  const core::RunOutcome& outcome = finished.outcome;

@@ -155,6 +155,8 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
     stored_.push_back(std::move(*store));
   } else if (auto* send_command = std::get_if<SendToAgent>(&command)) {
     send(send_command->node, std::move(send_command->message));
+  } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
+    runs_.at(keep->run).disk.keep(keep->paths);
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
     reserve_port(*reserve);
   } else {

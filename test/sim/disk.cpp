@@ -1,25 +1,39 @@
 #include "test/sim/disk.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
 #include <fmt/format.h>
 
-#include "common/checkpoint/manifest.hpp"
-
 namespace sgd::sim {
+namespace {
 
-std::string Disk::save(Generation generation, const Point& point, int keep) {
-  int number = 0;
-  while (saved_.contains({generation, point.step, number})) ++number;
-  saved_[{generation, point.step, number}] = {generation, point, false};
-  while (saved_.size() > static_cast<std::size_t>(keep)) saved_.erase(saved_.begin());
-  return fmt::format("{}/{}/{}", checkpoint::kDirectory, number, checkpoint::directory_name(point.step, generation));
+std::optional<checkpoint::DirectoryName> name_of(const std::string& path) {
+  return checkpoint::parse_directory_name(std::string_view(path).substr(path.rfind('/') + 1));
+}
+
+}  // namespace
+
+std::string Disk::save(Generation generation, const Point& point) {
+  checkpoint::DirectoryName name{generation, point.step, 1};
+  while (saved_.contains(name)) ++name.number;
+  saved_[name] = {generation, point, false};
+  return fmt::format("{}/{}", checkpoint::kDirectory, checkpoint::directory_name(point.step, generation, name.number));
+}
+
+void Disk::keep(const std::vector<std::string>& paths) {
+  const auto newest = name_of(paths.back());
+  std::erase_if(saved_, [&](const auto& one) {
+    return one.first < newest && std::none_of(paths.begin(), paths.end(), [&](const std::string& path) {
+             return name_of(path) == one.first;
+           });
+  });
 }
 
 const Saved* Disk::find(const std::string& path) const {
-  const std::size_t name_at = path.rfind('/') + 1;
-  const std::size_t number_at = path.rfind('/', name_at - 2) + 1;
-  const auto name = checkpoint::parse_directory_name(path.substr(name_at));
-  if (!name) return nullptr;
-  const auto place = saved_.find({name->generation, name->step, std::stoi(path.substr(number_at))});
+  const auto name = name_of(path);
+  const auto place = name ? saved_.find(*name) : saved_.end();
   return place == saved_.end() ? nullptr : &place->second;
 }
 

@@ -4,9 +4,10 @@
 
 #include <map>
 #include <string>
-#include <tuple>
+#include <vector>
 
 #include "common/base/ids.hpp"
+#include "common/checkpoint/manifest.hpp"
 #include "test/sim/point.hpp"
 
 namespace sgd::sim {
@@ -19,15 +20,16 @@ struct Saved {
 
 class Disk {
  public:
-  /// Its name; the oldest beyond `keep` are removed, as a writer does.
-  std::string save(Generation generation, const Point& point, int keep);
+  /// Its path in the run's folder.
+  std::string save(Generation generation, const Point& point);
+  /// What is older than the last of `paths`, and none of them, goes.
+  void keep(const std::vector<std::string>& paths);
   [[nodiscard]] const Saved* find(const std::string& path) const;
   /// False: there is none.
   bool damage_newest();
 
  private:
-  using Key = std::tuple<Generation, std::int64_t, int>;  ///< The last tells several of one step apart.
-  std::map<Key, Saved> saved_;
+  std::map<checkpoint::DirectoryName, Saved> saved_;
 };
 
 }  // namespace sgd::sim

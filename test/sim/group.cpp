@@ -55,7 +55,7 @@ void Group::on_end(Worker& worker) {
   if (writing_ && &worker == leader()) {
     writing_ = false;
     // Killed between the rename and the message, at worst: whole on disk, and nobody was told.
-    if (world_.chance.with(0.3)) (void)run_.disk.save(generation_, in_writing_, run_.plan.definition.job.checkpoint.keep);
+    if (world_.chance.with(0.3)) (void)run_.disk.save(generation_, in_writing_);
   }
   if (broken_ || past_barrier_) return;
   broken_ = true;
@@ -250,7 +250,7 @@ void Group::write_done(const Point& point) {
   last_on_disk_ = world_.calm || !world_.chance.with(world_.plan.fail_write);
   if (!last_on_disk_) return world_.count(Fault::kFailWrite);
   link::CheckpointSaved saved;
-  saved.path = run_.disk.save(generation_, point, run_.plan.definition.job.checkpoint.keep);
+  saved.path = run_.disk.save(generation_, point);
   saved.step = point.step;
   saved.epoch = point.epoch - 1;
   leader()->say(saved);

@@ -114,7 +114,7 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
     const std::string& path = event.at("path").get_ref<const std::string&>();
     std::erase(checkpoints_, path);
     checkpoints_.push_back(path);
-    if (checkpoints_.size() > core::RunMachine::kCheckpointsMax) checkpoints_.erase(checkpoints_.begin());
+    if (checkpoints_.size() > static_cast<std::size_t>(job().checkpoint.keep)) checkpoints_.erase(checkpoints_.begin());
   }
   if (what == "checkpoint_rejected") on_rejected(event.at("path"));
   if (what == "epoch_finished" && event.at("epoch") != lines_ / 2)

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -136,14 +135,13 @@ void CheckpointWriter::run() {
 }
 
 bool CheckpointWriter::write_job() {
-  const std::string name = checkpoint::directory_name(job_.step, target_.generation);
   const std::string root = target_.run_dir + "/" + checkpoint::kDirectory;
-  const std::string part = root + "/." + name + ".part";
+  const std::string part = root + "/." + checkpoint::directory_name(job_.step, target_.generation) + ".part";
   std::error_code ignored;
   fs::create_directories(root, ignored);
   fs::remove_all(part, ignored);
   Result<std::int64_t> bytes = write_files(part);
-  Status published = bytes ? publish(part, root + "/" + name) : Status(bytes.error());
+  Result<std::string> published = bytes ? publish(part, root) : Result<std::string>(bytes.error());
   if (!published) {
     std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
                  static_cast<long long>(job_.step), published.error().message.c_str());
@@ -151,7 +149,7 @@ bool CheckpointWriter::write_job() {
     return false;
   }
   link::CheckpointSaved saved;
-  saved.path = std::string(checkpoint::kDirectory) + "/" + name;
+  saved.path = std::string(checkpoint::kDirectory) + "/" + published.value();
   saved.step = job_.step;
   saved.epoch = job_.epoch;
   saved.bytes = bytes.value();
@@ -159,7 +157,6 @@ bool CheckpointWriter::write_job() {
   saved.skipped = job_.skipped;
   saved.write_s = to_seconds(now() - job_.copied);
   saved_(saved);
-  remove_old();
   return true;
 }
 
@@ -190,38 +187,17 @@ Result<std::int64_t> CheckpointWriter::write_files(const std::string& dir) {
   return bytes + static_cast<std::int64_t>(last.value().bytes);
 }
 
-Status CheckpointWriter::publish(const std::string& part, const std::string& name) {
-  if (Status synced = sync_directory(part); !synced) return synced;
-  // The same step of the same generation can come again, after validation for example: the later one counts,
-  // and there is no moment without one.
-  const bool again = ::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE) == 0;
-  if (!again && ::rename(part.c_str(), name.c_str()) != 0) return system_error("cannot rename " + part);
-  std::error_code ignored;
-  fs::remove_all(part, ignored);
-  return sync_directory(fs::path(name).parent_path().string());
-}
-
-void CheckpointWriter::remove_old() {
-  struct Found {
-    checkpoint::DirectoryName name;
-    fs::path path;
-  };
-  std::vector<Found> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(target_.run_dir + "/" + checkpoint::kDirectory, error)) {
-    if (const auto name = checkpoint::parse_directory_name(entry.path().filename().string()))
-      found.push_back({*name, entry.path()});
-  }
-  // Newest first: a later generation has gone on from what counted before it.
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    if (a.name.generation != b.name.generation) return a.name.generation > b.name.generation;
-    return a.name.step > b.name.step;
-  });
-  for (std::size_t i = static_cast<std::size_t>(std::max(target_.keep, 1)); i < found.size(); ++i) {
-    std::error_code ignored;
-    fs::remove_all(found[i].path, ignored);
-  }
+Result<std::string> CheckpointWriter::publish(const std::string& part, const std::string& root) {
+  if (Status synced = sync_directory(part); !synced) return synced.error();
+  // The same step of the same generation can come again, after validation for example. The one that is there stays:
+  // it may count, and this one may never do.
+  int number = 1;
+  std::string name = checkpoint::directory_name(job_.step, target_.generation);
+  for (std::error_code error; fs::exists(root + "/" + name, error);)
+    name = checkpoint::directory_name(job_.step, target_.generation, ++number);
+  if (::rename(part.c_str(), (root + "/" + name).c_str()) != 0) return system_error("cannot rename " + part);
+  if (Status synced = sync_directory(root); !synced) return synced.error();
+  return name;
 }
 
 std::vector<TensorBytes> CheckpointWriter::model_tensors() {

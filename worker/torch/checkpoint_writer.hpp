@@ -30,7 +30,6 @@ namespace sgd::worker {
 struct CheckpointTarget {
   std::string run_dir;                  ///< Its checkpoints/ is made when it is missing.
   Generation generation = 0;
-  int keep = 1;                         ///< Newest checkpoints kept.
   std::vector<ParameterPlace> places;   ///< Of all flat buffers.
   std::size_t floats = 0;               ///< Length of each flat buffer.
 };
@@ -81,8 +80,8 @@ class CheckpointWriter {
   void run();
   [[nodiscard]] bool write_job();
   [[nodiscard]] Result<std::int64_t> write_files(const std::string& dir);
-  [[nodiscard]] Status publish(const std::string& part, const std::string& name);
-  void remove_old();
+  /// The name that `part` has got in `root`.
+  [[nodiscard]] Result<std::string> publish(const std::string& part, const std::string& root);
   [[nodiscard]] std::vector<TensorBytes> model_tensors();
   [[nodiscard]] std::vector<TensorBytes> optimizer_tensors();
   [[nodiscard]] std::span<const float> staged(std::size_t buffer);

@@ -35,7 +35,6 @@ Trainer::Trainer(const TrainerSetup& setup)
     CheckpointTarget target;
     target.run_dir = setup_.assignment.run_dir;
     target.generation = setup_.assignment.generation;
-    target.keep = setup_.job.checkpoint.keep;
     target.places = parameters_->places();
     target.floats = parameters_->size();
     writer_ = std::make_unique<CheckpointWriter>(

@@ -11,11 +11,16 @@ TEST_CASE("a checkpoint's directory name reads back, and nothing else does") {
   REQUIRE(parsed);
   CHECK(parsed->step == 1200);
   CHECK(parsed->generation == 3);
+  CHECK(directory_name(1200, 3, 2) == "step-000000001200-gen-0003-2");
+  CHECK(parse_directory_name("step-000000001200-gen-0003-2")->number == 2);
+  CHECK(parse_directory_name("step-000000001200-gen-0003") < parse_directory_name("step-000000001200-gen-0003-2"));
+  CHECK(parse_directory_name("step-000000001200-gen-0003-2") < parse_directory_name("step-000000000100-gen-0004"));
   CHECK(parse_directory_name(directory_name(9'999'999'999'999, 123456))->generation == 123456);
   for (const char* name :
        {"", "step-1200-gen-3", ".step-000000001200-gen-0003.part", "step-000000001200-gen-0003.part",
         "step--00000001200-gen-0003", "step-000000001200-gen-", "step-000000001200",
-        "step-00000000120x-gen-0003", "step-99999999999999999999-gen-0001", "step-000000001200-gen-00003"})
+        "step-00000000120x-gen-0003", "step-000000001200-gen-0003-", "step-000000001200-gen-0003-1",
+        "step-000000001200-gen-0003-02", "step-000000001200-gen-0003-0", "step-99999999999999999999-gen-0001", "step-000000001200-gen-00003"})
     CHECK_FALSE(parse_directory_name(name));
 }
 

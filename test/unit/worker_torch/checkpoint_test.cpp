@@ -76,8 +76,8 @@ TrainingState state_of(std::int64_t step) {
   return state;
 }
 
-link::CheckpointSaved write(const std::string& dir, Training& training, const TrainingState& state, int keep = 3) {
-  CheckpointTarget target{dir, 2, keep, training.flat.places(), training.flat.size()};
+link::CheckpointSaved write(const std::string& dir, Training& training, const TrainingState& state) {
+  CheckpointTarget target{dir, 2, training.flat.places(), training.flat.size()};
   link::CheckpointSaved saved;
   CheckpointWriter writer(target, [&saved](const link::CheckpointSaved& message) { saved = message; });
   writer.save(state, training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
@@ -147,27 +147,17 @@ TEST_CASE("another optimizer, or a model of other shapes, is refused with the fi
   CHECK_THROWS_WITH(reader.read_tensors(flat, *other, *optimizer, "sgd"), Catch::Contains("model.safetensors"));
 }
 
-TEST_CASE("the newest are kept, by generation before step, and foreign files stay") {
+TEST_CASE("the same step saved again stands beside the first, which may count already") {
   const Folder folder;
   Training training;
-  fs::create_directories(folder.path + "/checkpoints/step-000000000900-gen-0001");
-  fs::create_directories(folder.path + "/checkpoints/mine");
-  for (const std::int64_t step : {100, 200, 300}) (void)write(folder.path, training, state_of(step), 2);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder.path + "/checkpoints")) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  CHECK(names == std::vector<std::string>{"mine", "step-000000000200-gen-0002", "step-000000000300-gen-0002"});
-}
-
-TEST_CASE("the same step saved again replaces the first, whole") {
-  const Folder folder;
-  Training training;
-  (void)write(folder.path, training, state_of(100));
+  const link::CheckpointSaved first = write(folder.path, training, state_of(100));
   TrainingState later = state_of(100);
   later.position = {3, "validate", 8};
-  const link::CheckpointSaved saved = write(folder.path, training, later);
-  CHECK(CheckpointReader(folder.path + "/" + saved.path).state().position.phase == "validate");
-  CHECK(std::distance(fs::directory_iterator(folder.path + "/checkpoints"), fs::directory_iterator()) == 1);
+  const link::CheckpointSaved second = write(folder.path, training, later);
+  CHECK(first.path == "checkpoints/step-000000000100-gen-0002");
+  CHECK(second.path == "checkpoints/step-000000000100-gen-0002-2");
+  CHECK(CheckpointReader(folder.path + "/" + first.path).state().position.phase == "train");
+  CHECK(CheckpointReader(folder.path + "/" + second.path).state().position.phase == "validate");
 }
 
 TEST_CASE("a checkpoint that cannot be written costs nothing but itself") {
@@ -181,7 +171,7 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
   const Folder folder;
   Training training;
   training.fill(3);
-  CheckpointTarget target{folder.path, 2, 3, training.flat.places(), training.flat.size()};
+  CheckpointTarget target{folder.path, 2, training.flat.places(), training.flat.size()};
   CheckpointWriter writer(target, [](const link::CheckpointSaved&) {});
   writer.prepare(training.optimizer->buffers().size());
   REQUIRE(writer.wait(10s).ok());

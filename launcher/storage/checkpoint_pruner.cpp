@@ -1,0 +1,87 @@
+#include "launcher/storage/checkpoint_pruner.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "common/checkpoint/manifest.hpp"
+
+namespace sgd::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// ".step-000000001200-gen-0003.part" is what its writer has not finished.
+std::optional<checkpoint::DirectoryName> unfinished(const std::string& name) {
+  constexpr std::string_view kEnd = ".part";
+  if (!name.starts_with('.') || !name.ends_with(kEnd)) return std::nullopt;
+  return checkpoint::parse_directory_name(std::string_view(name).substr(1, name.size() - 1 - kEnd.size()));
+}
+
+void carry_out(const std::string& folder, const std::vector<std::string>& kept) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error))
+    names.push_back(entries->path().filename().string());
+  for (const std::string& name : superseded(names, kept)) fs::remove_all(folder + "/" + name, error);
+}
+
+}  // namespace
+
+std::vector<std::string> superseded(const std::vector<std::string>& names, const std::vector<std::string>& kept) {
+  std::optional<checkpoint::DirectoryName> newest;
+  for (const std::string& name : kept) newest = std::max(newest, checkpoint::parse_directory_name(name));
+  std::vector<std::string> gone;
+  if (!newest) return gone;
+  for (const std::string& name : names) {
+    const auto half = unfinished(name);
+    const auto whole = checkpoint::parse_directory_name(name);
+    const bool is_half_of_before = half && half->generation < newest->generation;
+    const bool is_old = whole && *whole < *newest && std::find(kept.begin(), kept.end(), name) == kept.end();
+    if (is_half_of_before || is_old) gone.push_back(name);
+  }
+  return gone;
+}
+
+CheckpointPruner::~CheckpointPruner() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointPruner::keep(const std::string& folder, std::vector<std::string> names) {
+  {
+    const std::lock_guard lock(mutex_);
+    order_ = Order{folder, std::move(names)};
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) return;
+  // Signals are for the main thread.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void CheckpointPruner::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return order_ || is_ending_; });
+    if (!order_) return;
+    const Order order = std::move(*std::exchange(order_, std::nullopt));
+    lock.unlock();
+    carry_out(order.folder, order.names);
+    lock.lock();
+  }
+}
+
+}  // namespace sgd::storage
