@@ -36,7 +36,7 @@ std::optional<DirectoryName> parse_directory_name(std::string_view name) {
   DirectoryName parsed;
   std::string_view generation = name.substr(middle + kGeneration.size());
   if (const std::size_t dash = generation.find('-'); dash != std::string_view::npos) {
-    if (!parse_digits(generation.substr(dash + 1), parsed.number)) return std::nullopt;
+    if (!parse_digits(generation.substr(dash + 1), parsed.number) || parsed.number < 2) return std::nullopt;
     generation = generation.substr(0, dash);
   }
   if (!parse_digits(name.substr(kStep.size(), middle - kStep.size()), parsed.step) ||
