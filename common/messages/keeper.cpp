@@ -60,7 +60,7 @@ inline constexpr auto kMessage<keeper::Exited> = message(
     optional("pid", &keeper::Exited::pid), optional("exit_code", &keeper::Exited::exit_code),
     optional("signal", &keeper::Exited::signal), optional("core_dumped", &keeper::Exited::core_dumped),
     optional("sequence", &keeper::Exited::sequence), optional("detected_s", &keeper::Exited::detected_s),
-    optional("tail", &keeper::Exited::tail));
+    optional("tail", &keeper::Exited::tail), optional("reason", &keeper::Exited::reason));
 template <>
 inline constexpr auto kMessage<keeper::Cleared> = message("cleared",
                                                           required("generation",

@@ -68,6 +68,7 @@ struct Exited {
   std::int64_t sequence = 0;       ///< Order in which the keeper saw exits of the run.
   double detected_s = 0;           ///< When it saw this one, on the node's monotonic clock.
   std::vector<std::string> tail;   ///< Its last lines, at most 20 of at most 400 bytes.
+  std::string reason;              ///< What the keeper knows of its end, else empty: out of memory.
 };
 struct Cleared { Generation generation = 0; int killed = 0; };
 /// Console lines (or, on a full disk, file bytes) that were dropped for `rank`.

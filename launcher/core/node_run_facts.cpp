@@ -256,7 +256,7 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.core_dumped = exit.core_dumped;
   const bool is_our_kill = was_cleared_by_order_ && exit.signal == SIGKILL;
   told.caused_by_agent = is_our_kill || record.asked_to_stop;
-  told.message = record.failure_message;
+  told.message = exit.reason.empty() ? record.failure_message : exit.reason;
   told.tail = exit.tail;
   told.step = record.step;
   const double now_s = to_seconds(now.time_since_epoch());

@@ -19,6 +19,7 @@
 #include "launcher/keeper/agent_link.hpp"
 #include "launcher/keeper/fork_server_process.hpp"
 #include "launcher/keeper/rank_output.hpp"
+#include "launcher/process/out_of_memory.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/signal_names.hpp"
 
@@ -120,6 +121,7 @@ class Keeper {
   Ranks ranks_;
   Slot next_slot_ = 1;
   std::int64_t exits_seen_ = 0;
+  process::OutOfMemoryKills out_of_memory_;
   std::optional<ForkServerProcess> fork_server_;
   bool fork_server_ready_ = false;
   bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.

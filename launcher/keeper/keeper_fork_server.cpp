@@ -78,6 +78,7 @@ void Keeper::take(const fork_server::Forked& message, process::UniqueFd pidfd, T
   rank.pidfd = std::move(pidfd);
   rank.state = RankProcess::State::kRunning;
   agent_.send(Spawned{rank.generation, rank.rank, rank.pid});
+  process::be_killed_first(rank.pid);
   if (clearing_) clearing_->next_pass = {};
 }
 

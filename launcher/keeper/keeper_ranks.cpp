@@ -57,6 +57,7 @@ void Keeper::spawn_by_exec(const Spawn& message, RankProcess rank) {
   rank.pid = child.value().pid;
   rank.pidfd = std::move(child.value().pidfd);
   agent_.send(Spawned{message.generation, message.rank, rank.pid});
+  process::be_killed_first(rank.pid);
   ranks_.emplace(next_slot_++, std::move(rank));
 }
 
@@ -173,6 +174,7 @@ void Keeper::report_exit(const RankProcess& rank) {
   exited.sequence = rank.sequence;
   exited.detected_s = to_seconds(rank.ended_at.time_since_epoch());
   exited.tail = rank.output.tail();
+  if (rank.status.signal == SIGKILL && out_of_memory_.take_one()) exited.reason = out_of_memory_.words();
   agent_.send(exited);
 }
 

@@ -1,0 +1,31 @@
+#pragma once
+// Tells the kernel's kills for want of memory from other SIGKILLs: by the counter of the memory cgroup that this process
+// and its children are in (version 2 or 1), or that of the whole machine where there is none.
+
+#include <cstdint>
+#include <string>
+
+namespace sgd::process {
+
+/// A rank goes before those that could tell of it and restart it.
+void be_killed_first(int pid);
+
+class OutOfMemoryKills {
+ public:
+  /// Counts from here on. `proc` and `cgroup` are where those file systems are mounted.
+  explicit OutOfMemoryKills(const std::string& proc = "/proc", const std::string& cgroup = "/sys/fs/cgroup");
+
+  /// True once for each kill since the last call that was told of it: ask when a process was ended by SIGKILL.
+  [[nodiscard]] bool take_one();
+  /// "out of memory: the kernel killed it at the limit of 512 MiB (/sys/fs/cgroup/...)".
+  [[nodiscard]] std::string words() const;
+
+ private:
+  [[nodiscard]] std::int64_t count() const;
+
+  std::string counter_;  ///< A file with a line "oom_kill N".
+  std::string limit_;    ///< A file with a number of bytes; empty: the machine's memory.
+  std::int64_t taken_ = 0;
+};
+
+}  // namespace sgd::process

@@ -1,0 +1,50 @@
+"""A control group of one test, with a limit, where this machine lets us make one."""
+
+import os
+import time
+import uuid
+
+ROOT = "/sys/fs/cgroup"
+
+
+class Group:
+    """`controller` is "memory" (limit in bytes) or "pids" (limit in processes). `folder` is None where it cannot be made."""
+
+    FILES = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max", "pids.max")}
+
+    def __init__(self, controller, limit):
+        self.folder = None
+        for root, file in zip((os.path.join(ROOT, controller), ROOT), self.FILES[controller]):
+            folder = os.path.join(root, "sgd-test-" + uuid.uuid4().hex[:8])
+            try:
+                os.mkdir(folder)
+            except OSError:
+                continue
+            try:
+                with open(os.path.join(folder, file), "w") as out:
+                    out.write(str(limit))
+            except OSError:
+                os.rmdir(folder)
+                continue
+            self.folder = folder
+            return
+
+    def enter(self):
+        """For preexec_fn: the process and all that it starts."""
+        with open(os.path.join(self.folder, "cgroup.procs"), "w") as file:
+            file.write("0")
+
+    def pids(self):
+        with open(os.path.join(self.folder, "cgroup.procs")) as file:
+            return [int(line) for line in file]
+
+    def remove(self):
+        deadline = time.monotonic() + 10
+        while self.folder:
+            try:
+                os.rmdir(self.folder)
+                self.folder = None
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
