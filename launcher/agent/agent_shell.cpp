@@ -42,10 +42,13 @@ AgentShell::~AgentShell() = default;
 Status AgentShell::start() {
   const Status listening = workers_.listen(link_path_);
   if (!listening) return listening;
-  link_->on_message([this](cluster::ToAgent message) {
+  net::AgentLink::Handlers handlers;
+  handlers.on_connected = [this] { on_event(core::agent_event::Connected{}); };
+  handlers.on_message = [this](cluster::ToAgent message) {
     on_event(core::agent_event::FromCoordinator{std::move(message)});
-  });
-  on_event(core::agent_event::Connected{});
+  };
+  handlers.on_lost = [this](std::string reason) { observer_.on_warning("coordinator: " + std::move(reason)); };
+  link_->start(std::move(handlers));
   return {};
 }
 

@@ -23,10 +23,16 @@ int free_port(boost::asio::io_context& io) {
 CoordinatorShell::CoordinatorShell(boost::asio::io_context& io) : io_(io), timer_(io) {}
 
 void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
-  link->on_message([this, node](cluster::FromAgent message) {
+  net::CoordinatorLink::Handlers handlers;
+  handlers.on_message = [this, node](cluster::FromAgent message) {
     on_event(core::coordinator_event::FromAgent{node, std::move(message)});
-  });
-  agents_[node] = std::move(link);
+  };
+  handlers.on_closed = [this, node](const std::string&) {
+    agents_.erase(node);
+    on_event(core::coordinator_event::AgentClosed{node});
+  };
+  link->start(std::move(handlers));
+  agents_[node] = std::move(link);  // A former one of this node goes, without another word.
 }
 
 void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory,
@@ -57,7 +63,8 @@ void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
-    agents_.at(send->node)->send(send->message);
+    // Without a link it is told with everything else when the node is back.
+    if (const auto agent = agents_.find(send->node); agent != agents_.end()) agent->second->send(send->message);
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
     reserve_port(reserve->run, reserve->generation);
   } else if (const auto* event = std::get_if<RecordEvent>(&command)) {

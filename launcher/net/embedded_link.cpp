@@ -5,43 +5,56 @@
 namespace sgd::net {
 namespace {
 
-template <class Message>
-struct Inbox {
-  std::function<void(Message)> handler;
+/// What the other end sends to; its handlers go with their end, and what is still on its way is dropped.
+struct Inboxes {
+  AgentLink::Handlers agent;
+  CoordinatorLink::Handlers coordinator;
 };
 
-/// One direction's sender and the other's receiver.
-template <class Base, class Outgoing, class Incoming>
-class End : public Base {
+class AgentEnd : public AgentLink {
  public:
-  End(boost::asio::io_context& io, std::shared_ptr<Inbox<Outgoing>> peer, std::shared_ptr<Inbox<Incoming>> own)
-      : io_(io), peer_(std::move(peer)), own_(std::move(own)) {}
-  ~End() override { own_->handler = nullptr; }  // What is still on its way to us is dropped.
+  AgentEnd(boost::asio::io_context& io, std::shared_ptr<Inboxes> inboxes) : io_(io), inboxes_(std::move(inboxes)) {}
+  ~AgentEnd() override { inboxes_->agent = {}; }
 
-  void send(Outgoing message) override {
-    auto deliver = [peer = peer_, message = std::move(message)]() mutable {
-      if (peer->handler) peer->handler(std::move(message));
-    };
-    boost::asio::post(io_, std::move(deliver));
+  void start(Handlers handlers) override {
+    inboxes_->agent = std::move(handlers);
+    boost::asio::post(io_, [inboxes = inboxes_] {
+      if (inboxes->agent.on_connected) inboxes->agent.on_connected();
+    });
   }
-  void on_message(std::function<void(Incoming)> handler) override { own_->handler = std::move(handler); }
+  void send(cluster::FromAgent message) override {
+    boost::asio::post(io_, [inboxes = inboxes_, message = std::move(message)]() mutable {
+      if (inboxes->coordinator.on_message) inboxes->coordinator.on_message(std::move(message));
+    });
+  }
 
  private:
   boost::asio::io_context& io_;
-  std::shared_ptr<Inbox<Outgoing>> peer_;
-  std::shared_ptr<Inbox<Incoming>> own_;
+  std::shared_ptr<Inboxes> inboxes_;
+};
+
+class CoordinatorEnd : public CoordinatorLink {
+ public:
+  CoordinatorEnd(boost::asio::io_context& io, std::shared_ptr<Inboxes> inboxes) : io_(io), inboxes_(std::move(inboxes)) {}
+  ~CoordinatorEnd() override { inboxes_->coordinator = {}; }
+
+  void start(Handlers handlers) override { inboxes_->coordinator = std::move(handlers); }
+  void send(cluster::ToAgent message) override {
+    boost::asio::post(io_, [inboxes = inboxes_, message = std::move(message)]() mutable {
+      if (inboxes->agent.on_message) inboxes->agent.on_message(std::move(message));
+    });
+  }
+
+ private:
+  boost::asio::io_context& io_;
+  std::shared_ptr<Inboxes> inboxes_;
 };
 
 }  // namespace
 
 EmbeddedLink make_embedded_link(boost::asio::io_context& io) {
-  auto to_agent = std::make_shared<Inbox<cluster::ToAgent>>();
-  auto from_agent = std::make_shared<Inbox<cluster::FromAgent>>();
-  EmbeddedLink link;
-  link.agent = std::make_unique<End<AgentLink, cluster::FromAgent, cluster::ToAgent>>(io, from_agent, to_agent);
-  link.coordinator =
-      std::make_unique<End<CoordinatorLink, cluster::ToAgent, cluster::FromAgent>>(io, to_agent, from_agent);
-  return link;
+  auto inboxes = std::make_shared<Inboxes>();
+  return {std::make_unique<AgentEnd>(io, inboxes), std::make_unique<CoordinatorEnd>(io, inboxes)};
 }
 
 }  // namespace sgd::net

@@ -1,0 +1,88 @@
+#pragma once
+// One TCP connection between two of our daemons: whole frames in both directions, after both have said which protocol
+// they speak. Bytes are read into a buffer that all connections of an event loop share, so that thousands of quiet ones
+// cost little; what the peer does not take waits in a queue with a limit.
+//
+//   start() -> both hellos -> on_open -> on_frame ... -> on_closed, once and last
+//
+// Whatever the peer does wrong ends this connection and nothing else, with a reason.
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "common/base/result.hpp"
+#include "common/base/time.hpp"
+#include "common/messages/frame.hpp"
+#include "common/messages/hello.hpp"
+
+namespace sgd::net {
+
+/// Bytes on their way from a socket to a frame; one for all connections of an event loop.
+using ReadBuffer = std::array<char, 64 << 10>;
+
+struct ConnectionLimits {
+  std::size_t queue_bytes = 16 << 20;           ///< Sent, and not taken by the peer.
+  Duration hello = std::chrono::seconds(5);     ///< From start() to the peer's hello.
+  Duration unanswered = std::chrono::seconds(5);  ///< TCP_USER_TIMEOUT: sent, and not acknowledged by the peer's kernel.
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  struct Handlers {
+    std::function<void(int protocol)> on_open;
+    std::function<void(Frame frame)> on_frame;
+    std::function<void(const std::string& reason)> on_closed;
+  };
+
+  /// `buffer` must outlive the connection. `own` is what this side speaks.
+  Connection(boost::asio::ip::tcp::socket socket, ReadBuffer& buffer, ConnectionLimits limits = {}, hello::Hello own = {});
+
+  /// Handlers are never called inside start(), send() or close(), and are let go after on_closed.
+  void start(Handlers handlers);
+  /// Before on_open nothing may be sent. Error: `bytes` is more than a frame may have; the connection goes on.
+  Status send(FrameKind kind, std::string_view bytes);
+  /// on_closed follows with `reason`; what waits to be sent is dropped.
+  void close(std::string reason);
+  /// The same without on_closed: from here on no handler is called.
+  void abandon(std::string reason);
+
+  /// "10.0.0.2:41822".
+  [[nodiscard]] const std::string& peer() const { return peer_; }
+  [[nodiscard]] bool is_open() const { return protocol_ != 0 && !is_closed_; }
+
+ private:
+  void wait_readable();
+  void read();
+  void take_frames();
+  void take_hello(const Frame& frame);
+  void queue(FrameKind kind, std::string_view bytes);
+  void flush_soon();
+  void flush();
+  void finish();
+
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer hello_timer_;
+  ReadBuffer& buffer_;
+  ConnectionLimits limits_;
+  hello::Hello own_;
+  std::string peer_;
+  Handlers handlers_;
+  FrameReader reader_;
+  std::deque<std::string> queue_;
+  std::size_t queued_bytes_ = 0;
+  std::size_t sent_of_first_ = 0;
+  int protocol_ = 0;  ///< 0: the peer's hello has not come.
+  bool is_flushing_ = false;
+  bool is_closed_ = false;
+  bool is_abandoned_ = false;
+  std::string close_reason_;
+};
+
+}  // namespace sgd::net

@@ -1,0 +1,137 @@
+// A connection refuses a peer that does not speak its protocol, and only that one.
+
+#include "launcher/net/connection.hpp"
+
+#include <functional>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/write.hpp>
+#include <catch2/catch.hpp>
+
+#include "launcher/net/tcp_link.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using boost::asio::ip::tcp;
+
+namespace {
+
+/// A door, and sockets that knock at it with whatever bytes a test likes.
+struct Knocking {
+  boost::asio::io_context io;
+  net::AgentDoor door{io, net::Listener::open(io, {"127.0.0.1", 0}).value()};
+  std::vector<std::string> refused;
+  std::vector<std::unique_ptr<net::CoordinatorLink>> links;
+  std::vector<std::string> closed;
+
+  Knocking() {
+    door.start({[this](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
+                  link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
+                  links.push_back(std::move(link));
+                },
+                [this](const std::string&, const std::string& reason) { refused.push_back(reason); }});
+  }
+  ~Knocking() { links.clear(); }
+
+  tcp::socket knock(const std::string& bytes) {
+    tcp::socket socket(io);
+    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(door.port())});
+    boost::asio::write(socket, boost::asio::buffer(bytes));
+    return socket;
+  }
+  bool run_until(const std::function<bool()>& done, Duration limit = 10s) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
+    return done();
+  }
+  std::string refusal(const std::string& bytes) {
+    const tcp::socket socket = knock(bytes);
+    REQUIRE(run_until([&] { return refused.size() == 1; }));
+    return refused.front();
+  }
+};
+
+std::string json_frame(const std::string& text) { return encode_frame(FrameKind::kJson, text); }
+std::string own_hello() { return json_frame(hello::encode({})); }
+std::string state() { return json_frame(cluster::encode(cluster::NodeState{"node1", 7, "", 1, 1, true, {}})); }
+
+}  // namespace
+
+TEST_CASE("connection: strangers are refused with the reason", "[net]") {
+  Knocking at;
+  SECTION("no hello") { CHECK_THAT(at.refusal(state()), Catch::StartsWith("the first frame is no hello")); }
+  SECTION("HTTP") { CHECK_THAT(at.refusal("GET / HTTP/1.1\r\n\r\n"), Catch::StartsWith("frame of unknown kind")); }
+  SECTION("a frame that is too long") {
+    CHECK_THAT(at.refusal(std::string("\x7f\xff\xff\xff\x01", 5)), Catch::Contains("may have 1048576"));
+  }
+  SECTION("a chunk for a hello") {
+    CHECK(at.refusal(encode_frame(FrameKind::kChunk, "x")) == "the first frame is no hello");
+  }
+  SECTION("a newer protocol") {
+    CHECK(at.refusal(json_frame(R"({"type":"hello","protocol_min":8,"protocol_max":9})")) ==
+          "this side speaks version 1 of the protocol, the other side version 8 to 9; update this one");
+  }
+  SECTION("not JSON") { CHECK_THAT(at.refusal(own_hello() + json_frame("{")), Catch::StartsWith("a message of an agent")); }
+  SECTION("no node") {
+    CHECK(at.refusal(own_hello() + json_frame(cluster::encode(cluster::Beat{}))) ==
+          "the first message does not say which node it is");
+  }
+  SECTION("gone at once") {
+    at.knock("").close();
+    REQUIRE(at.run_until([&] { return at.refused.size() == 1; }));
+    CHECK(at.refused.front() == "closed by the other side");
+  }
+  CHECK(at.links.empty());
+}
+
+TEST_CASE("connection: one byte at a time is as good as all at once", "[net]") {
+  Knocking at;
+  tcp::socket socket = at.knock("");
+  for (const char letter : own_hello() + state()) {
+    boost::asio::write(socket, boost::asio::buffer(&letter, 1));
+    at.io.poll();
+  }
+  CHECK(at.run_until([&] { return at.links.size() == 1; }));
+}
+
+TEST_CASE("connection: a bad frame ends its connection and no other", "[net]") {
+  Knocking at;
+  tcp::socket good = at.knock(own_hello() + state());
+  tcp::socket bad = at.knock(own_hello() + state());
+  REQUIRE(at.run_until([&] { return at.links.size() == 2; }));
+  boost::asio::write(bad, boost::asio::buffer(std::string("\0\0\0\1\7x", 6)));
+  REQUIRE(at.run_until([&] { return at.closed.size() == 1; }));
+  CHECK(at.closed.front() == "frame of unknown kind 7");
+  boost::asio::write(good, boost::asio::buffer(json_frame(cluster::encode(cluster::Beat{}))));
+  at.io.run_for(20ms);
+  CHECK(at.closed.size() == 1);
+}
+
+TEST_CASE("connection: a peer that does not read is given up at the limit", "[net]") {
+  Knocking at;
+  const tcp::socket socket = at.knock(own_hello() + state());
+  REQUIRE(at.run_until([&] { return at.links.size() == 1; }));
+  cluster::DesiredRun desired;
+  desired.job = {{"text", std::string(900'000, 'x')}};
+  for (int number = 0; number < 40 && at.closed.empty(); ++number) {
+    at.links.front()->send(desired);
+    at.io.poll();
+  }
+  REQUIRE(at.run_until([&] { return !at.closed.empty(); }));
+  CHECK_THAT(at.closed.front(), Catch::StartsWith("the other side does not read"));
+}
+
+TEST_CASE("connection: silence before the hello has a limit", "[net]") {
+  boost::asio::io_context io;
+  net::ReadBuffer buffer;
+  tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+  tcp::socket silent(io);
+  silent.connect(acceptor.local_endpoint());
+  net::ConnectionLimits limits;
+  limits.hello = 30ms;
+  const auto connection = std::make_shared<net::Connection>(acceptor.accept(), buffer, limits);
+  std::string closed;
+  connection->start({[](int) {}, [](const Frame&) {}, [&](const std::string& reason) { closed = reason; }});
+  io.run_for(5s);
+  CHECK(closed == "no hello within 30ms");
+}
