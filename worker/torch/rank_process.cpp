@@ -147,6 +147,9 @@ void prepare_process() {
   ::mallopt(M_MMAP_THRESHOLD, kNeverMapBelow);
   ::mallopt(M_TRIM_THRESHOLD, kNeverMapBelow);
   ::mallopt(M_TOP_PAD, 64 << 20);
+  // LibTorch asks for huge pages for tensors from 2 MiB on: with pages of 4 KiB the first step of a large model, and the
+  // end of its process, take a third longer. Set by the user, it stays.
+  (void)::setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
   ignore_signals();
 }
 
