@@ -276,10 +276,18 @@ class Checkpoints(WorkerTest):
         self.assertFalse([name for name in os.listdir(agent.run_dir + "/checkpoints") if name.endswith(".part")])
 
     def test_seconds_and_never(self):
-        job = linear_job(2, 4, epochs=40)
+        job = linear_job(2, 4, epochs=1_000_000)
         job["checkpoint"] = {"every": {"seconds": 0.001}, "keep": 3}
-        often = self.train(job, 2)
-        self.assertGreater(len(often.of_type("checkpoint")), 3)
+        often = self.agent(job, 2)
+
+        def stop_at_the_fourth(agent, message):
+            if message["type"] == "checkpoint" and len(agent.of_type("checkpoint")) == 4:
+                agent.send_all({"type": "stop", "deadline_s": 10, "checkpoint": True})
+
+        often.hooks.append(stop_at_the_fourth)
+        often.start()
+        self.assertEqual(often.run(), [76, 76])
+        job = linear_job(2, 4)
         job["checkpoint"] = {"every": "never", "keep": 3}
         self.assertEqual(self.train(job, 2).of_type("checkpoint"), [])
 
