@@ -1,7 +1,6 @@
 #include "launcher/net/tcp_link.hpp"
 
 #include <utility>
-#include <vector>
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -84,108 +83,62 @@ std::unique_ptr<AgentLink> make_tcp_agent_link(asio::io_context& io, ReadBuffer&
 
 // ---- the coordinator's side ----
 
-/// One connection: a stranger's until its first message, then a link's.
-struct AgentDoor::Visit {
-  explicit Visit(asio::io_context& io) : deadline(io) {}
+namespace {
 
-  AgentDoor* door = nullptr;              ///< While it is a stranger's.
-  std::weak_ptr<Connection> connection;
-  asio::steady_timer deadline;            ///< For the first message.
-  CoordinatorLink::Handlers handlers;
-  std::vector<cluster::FromAgent> early;  ///< Until the link is started.
-  std::string closed_for;                 ///< Closed before the link was started.
-  bool is_started = false;
-  bool is_dropped = false;                ///< The link is gone.
-
-  void close(std::string reason) const {
-    if (const auto open = connection.lock()) open->close(std::move(reason));
-  }
-};
-
-class AgentDoor::Link : public CoordinatorLink {
+class TcpCoordinatorLink : public CoordinatorLink {
  public:
-  Link(asio::io_context& io, std::shared_ptr<Visit> visit) : io_(io), visit_(std::move(visit)) {}
-  ~Link() override {
-    visit_->is_dropped = true;
-    if (const auto open = visit_->connection.lock()) open->abandon("the coordinator lets it go");
-  }
+  TcpCoordinatorLink(asio::io_context& io, std::unique_ptr<Visitor> visitor, cluster::FromAgent first)
+      : io_(io), end_(std::make_shared<End>(std::move(visitor), std::move(first))) {}
+  ~TcpCoordinatorLink() override { end_->visitor.reset(); }
 
   void start(Handlers handlers) override {
-    visit_->handlers = std::move(handlers);
-    asio::post(io_, [visit = visit_] {
-      visit->is_started = true;
-      for (cluster::FromAgent& message : std::exchange(visit->early, {}))
-        if (!visit->is_dropped) visit->handlers.on_message(std::move(message));
-      if (!visit->closed_for.empty() && !visit->is_dropped) visit->handlers.on_closed(visit->closed_for);
+    end_->handlers = std::move(handlers);
+    asio::post(io_, [end = end_] {
+      if (!end->visitor) return;
+      const auto handlers_of = [&end](auto of) { return [end, of](auto&&... what) { of(*end, what...); }; };
+      end->visitor->start({handlers_of([](End& at, const Frame& frame) { at.take(frame); }),
+                           handlers_of([](End& at, const std::string& reason) { at.handlers.on_closed(reason); })});
+      end->handlers.on_message(std::move(end->first));
     });
   }
-  void send(cluster::ToAgent message) override { send_over(visit_->connection, message); }
+  void send(cluster::ToAgent message) override {
+    if (const Status sent = end_->visitor->send(FrameKind::kJson, cluster::encode(message)); !sent)
+      end_->visitor->close(sent.error().message);
+  }
 
  private:
+  /// Handlers hold this, not the link, so that the link may go in any of them.
+  struct End {
+    End(std::unique_ptr<Visitor> who, cluster::FromAgent said) : visitor(std::move(who)), first(std::move(said)) {}
+    void take(const Frame& frame) {
+      Result<cluster::FromAgent> message = cluster::decode_from_agent(frame.bytes);
+      if (message) return handlers.on_message(std::move(message).value());
+      visitor->close("a message of an agent: " + message.error().message);
+    }
+    std::unique_ptr<Visitor> visitor;  ///< Null: the link is gone.
+    cluster::FromAgent first;
+    Handlers handlers;
+  };
+
   asio::io_context& io_;
-  std::shared_ptr<Visit> visit_;
+  std::shared_ptr<End> end_;
 };
 
-AgentDoor::AgentDoor(asio::io_context& io, std::unique_ptr<Listener> listener)
-    : io_(io), listener_(std::move(listener)) {}
+}  // namespace
 
-AgentDoor::~AgentDoor() {
-  for (const std::shared_ptr<Visit>& visit : strangers_) {
-    visit->deadline.cancel();
-    if (const auto open = visit->connection.lock()) open->abandon("the coordinator ends");
-  }
-}
-
-void AgentDoor::start(Handlers handlers) {
-  handlers_ = std::move(handlers);
-  listener_->start([this](tcp::socket socket) { take(std::move(socket)); });
-}
-
-void AgentDoor::take(tcp::socket socket) {
-  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_);
-  if (strangers_.size() >= kStrangersMax)
-    return handlers_.on_refused(connection->peer(), fmt::format("{} others have not said who they are", kStrangersMax));
-  const auto visit = std::make_shared<Visit>(io_);
-  visit->door = this;
-  visit->connection = connection;
-  strangers_.insert(visit);
-  Connection::Handlers handlers;
-  handlers.on_open = [visit](int) {
-    visit->deadline.expires_after(kFirstMessage);
-    visit->deadline.async_wait([visit](const boost::system::error_code& error) {
-      if (!error) visit->close(fmt::format("no message within {}", format_duration(kFirstMessage)));
-    });
+Door::OnVisitor serve_agents(asio::io_context& io,
+                             std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
+                             std::function<void(const std::string& peer, const std::string& reason)> on_refused) {
+  return [&io, on_agent = std::move(on_agent), on_refused = std::move(on_refused)](std::unique_ptr<Visitor> visitor,
+                                                                                   const nlohmann::json& first) {
+    Result<cluster::FromAgent> message = cluster::decode_from_agent(first.dump());
+    if (!message) return on_refused(visitor->peer(), "a message of an agent: " + message.error().message);
+    const auto* state = std::get_if<cluster::NodeState>(&message.value());
+    if (state == nullptr || state->node.empty())
+      return on_refused(visitor->peer(), "the first message does not say which node it is");
+    const NodeId node = state->node;
+    on_agent(node, std::make_unique<TcpCoordinatorLink>(io, std::move(visitor), std::move(message).value()));
   };
-  handlers.on_frame = [visit](const Frame& frame) {
-    if (visit->is_dropped) return;
-    Result<cluster::FromAgent> message = cluster::decode_from_agent(frame.bytes);
-    if (!message) return visit->close("a message of an agent: " + message.error().message);
-    if (visit->is_started) return visit->handlers.on_message(std::move(message).value());
-    if (visit->door == nullptr) return visit->early.push_back(std::move(message).value());
-    visit->door->on_message(visit, std::move(message).value());
-  };
-  handlers.on_closed = [visit, peer = connection->peer()](const std::string& reason) {
-    visit->deadline.cancel();
-    if (AgentDoor* door = std::exchange(visit->door, nullptr)) {
-      door->strangers_.erase(visit);
-      return door->handlers_.on_refused(peer, reason);
-    }
-    if (visit->is_started) return visit->handlers.on_closed(reason);
-    visit->closed_for = reason;
-  };
-  connection->start(std::move(handlers));
-}
-
-/// A stranger's first message.
-void AgentDoor::on_message(const std::shared_ptr<Visit>& visit, cluster::FromAgent message) {
-  const auto* state = std::get_if<cluster::NodeState>(&message);
-  if (state == nullptr || state->node.empty()) return visit->close("the first message does not say which node it is");
-  const NodeId node = state->node;
-  visit->deadline.cancel();
-  visit->door = nullptr;
-  visit->early.push_back(std::move(message));
-  strangers_.erase(visit);
-  handlers_.on_agent(node, std::make_unique<Link>(io_, visit));
 }
 
 }  // namespace sgd::net

@@ -19,17 +19,18 @@ namespace {
 /// A door, and sockets that knock at it with whatever bytes a test likes.
 struct Knocking {
   boost::asio::io_context io;
-  net::AgentDoor door{io, net::Listener::open(io, {"127.0.0.1", 0}).value()};
+  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}).value()};
   std::vector<std::string> refused;
   std::vector<std::unique_ptr<net::CoordinatorLink>> links;
   std::vector<std::string> closed;
 
   Knocking() {
-    door.start({[this](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
-                  link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
-                  links.push_back(std::move(link));
-                },
-                [this](const std::string&, const std::string& reason) { refused.push_back(reason); }});
+    const auto refuse = [this](const std::string&, const std::string& reason) { refused.push_back(reason); };
+    const auto welcome = [this](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
+      link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
+      links.push_back(std::move(link));
+    };
+    door.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
   }
   ~Knocking() { links.clear(); }
 
@@ -71,10 +72,24 @@ TEST_CASE("connection: strangers are refused with the reason", "[net]") {
     CHECK(at.refusal(json_frame(R"({"type":"hello","protocol_min":8,"protocol_max":9})")) ==
           "this side speaks version 1 of the protocol, the other side version 8 to 9; update this one");
   }
-  SECTION("not JSON") { CHECK_THAT(at.refusal(own_hello() + json_frame("{")), Catch::StartsWith("a message of an agent")); }
-  SECTION("no node") {
+  SECTION("not JSON") {
+    CHECK(at.refusal(own_hello() + json_frame("{")) == "the first message does not say what kind of visitor it is");
+  }
+  SECTION("a chunk for a first message") {
+    CHECK(at.refusal(own_hello() + encode_frame(FrameKind::kChunk, R"({"type":"node_state"})")) ==
+          "the first message does not say what kind of visitor it is");
+  }
+  SECTION("of no kind that is served") {
     CHECK(at.refusal(own_hello() + json_frame(cluster::encode(cluster::Beat{}))) ==
+          "the first message is of a kind that nobody here serves");
+  }
+  SECTION("no node") {
+    CHECK(at.refusal(own_hello() + json_frame(cluster::encode(cluster::NodeState{}))) ==
           "the first message does not say which node it is");
+  }
+  SECTION("half a state") {
+    CHECK_THAT(at.refusal(own_hello() + json_frame(R"({"type":"node_state"})")),
+               Catch::StartsWith("a message of an agent: "));
   }
   SECTION("gone at once") {
     at.knock("").close();

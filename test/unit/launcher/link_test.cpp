@@ -65,16 +65,17 @@ struct Embedded : Pair {
 
 struct Tcp : Pair {
   net::ReadBuffer buffer;
-  std::unique_ptr<net::AgentDoor> door;
+  std::unique_ptr<net::Door> door;
 
   void connect() override {
-    door = std::make_unique<net::AgentDoor>(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
-    door->start({[this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
-                   CHECK(node == "node1");
-                   coordinator = std::move(link);
-                   start_coordinator();
-                 },
-                 [](const std::string& peer, const std::string& reason) { FAIL(peer << " is refused: " << reason); }});
+    door = std::make_unique<net::Door>(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
+    const auto refuse = [](const std::string& peer, const std::string& why) { FAIL(peer << " is refused: " << why); };
+    const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
+      CHECK(node == "node1");
+      coordinator = std::move(link);
+      start_coordinator();
+    };
+    door->start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
     agent = net::make_tcp_agent_link(io, buffer, {"127.0.0.1", door->port()}, core::Random({1, 2, 3, 4}));
     start_agent();
     run_until([&] { return from_agent.size() == 1; });
@@ -147,15 +148,15 @@ TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on the
 TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]") {
   Tcp pair;
   std::string lost;
-  net::AgentDoor door(pair.io, net::Listener::open(pair.io, {"127.0.0.1", 0}).value());
+  net::Door door(pair.io, net::Listener::open(pair.io, {"127.0.0.1", 0}).value());
   int links = 0;
-  door.start({[&](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
-                ++links;
-                pair.coordinator = std::move(link);
-                pair.coordinator->start({[&](cluster::FromAgent message) { pair.from_agent.push_back(std::move(message)); },
-                                         [&](const std::string& reason) { pair.closed = reason; }});
-              },
-              nullptr});
+  const auto welcome = [&](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
+    ++links;
+    pair.coordinator = std::move(link);
+    pair.coordinator->start({[&](cluster::FromAgent message) { pair.from_agent.push_back(std::move(message)); },
+                             [&](const std::string& reason) { pair.closed = reason; }});
+  };
+  door.start({{{net::kAgentKind, net::serve_agents(pair.io, welcome, nullptr)}}, nullptr});
   pair.agent = net::make_tcp_agent_link(pair.io, pair.buffer, {"127.0.0.1", door.port()}, core::Random({1, 2, 3, 4}));
   pair.agent->start({[&] {
                        ++pair.connected;

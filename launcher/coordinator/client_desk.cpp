@@ -1,0 +1,144 @@
+#include "launcher/coordinator/client_desk.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace sgd::coordinator {
+namespace {
+
+using Json = ClientDesk::Json;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void send(net::Visitor& to, const Json& message) {
+  if (const Status sent = to.send(FrameKind::kJson, dump(message)); !sent) to.close(sent.error().message);
+}
+
+FollowSelection selection_of(const nlohmann::json& message) {
+  FollowSelection selection;
+  selection.events = message.value("events", false);
+  selection.metrics = message.value("metrics", false);
+  selection.logs = message.value("logs", false);
+  if (message.contains("rank")) selection.rank = message.at("rank").get<Rank>();
+  if (message.contains("generation")) selection.generation = message.at("generation").get<Generation>();
+  return selection;
+}
+
+Json refused(const char* kind, const std::string& error) { return {{"ok", false}, {"kind", kind}, {"error", error}}; }
+
+}  // namespace
+
+ClientDesk::ClientDesk(Service service) : service_(std::move(service)) {}
+
+ClientDesk::~ClientDesk() { *is_here_ = false; }
+
+void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
+  if (clients_.size() >= kClientsMax) return;
+  const std::uint64_t id = next_++;
+  net::Visitor& client = *visitor;
+  clients_[id].visitor = std::move(visitor);
+  send(client, {{"type", "welcome"}, {"version", SGD_VERSION}});
+  client.start({[this, id](const Frame& frame) { on_frame(id, frame); },
+                [this, id](const std::string&) { clients_.erase(id); }});
+}
+
+ClientDesk::Client* ClientDesk::find(std::uint64_t id) {
+  const auto place = clients_.find(id);
+  return place == clients_.end() ? nullptr : &place->second;
+}
+
+void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
+  Client* client = find(id);
+  if (client == nullptr) return;
+  const nlohmann::json message =
+      frame.kind == FrameKind::kJson ? nlohmann::json::parse(frame.bytes, nullptr, false) : nlohmann::json();
+  if (!message.is_object()) return client->visitor->close("a message of a client is no JSON object");
+  // Whatever a client writes: a value of a wrong type is its error, not ours.
+  std::int64_t number = 0;
+  try {
+    number = message.at("id").get<std::int64_t>();
+    const std::string type = message.at("type").get<std::string>();
+    if (type == "request") return on_request(id, number, message);
+    if (type == "follow") return on_follow(id, number, message);
+    if (type == "got") return on_got(id, number, message);
+    answer(id, number, refused("request", fmt::format("unknown message \"{}\"", type)));
+  } catch (const nlohmann::json::exception& error) {
+    answer(id, number, refused("request", fmt::format("bad request: {}", error.what())));
+  }
+}
+
+void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
+  service_.answer(message, [this, id, number, is_here = is_here_](Json reply) {
+    if (*is_here) answer(id, number, std::move(reply));
+  });
+}
+
+void ClientDesk::answer(std::uint64_t id, std::int64_t number, Json answer) {
+  Client* client = find(id);
+  if (client == nullptr) return;
+  Json whole = {{"type", "answer"}, {"id", number}};
+  whole.update(answer);
+  send(*client->visitor, whole);
+}
+
+void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
+  Client* client = find(id);
+  if (client->follows.size() >= kFollowersMax || client->follows.contains(number))
+    return answer(id, number, refused("request", fmt::format("a client follows at most {} runs", kFollowersMax)));
+  Result<FollowedRun> run = service_.find(message.value("run", ""));
+  if (!run) return answer(id, number, refused("run", run.error().message));
+  const auto offsets = message.value("offsets", std::map<std::string, std::uint64_t>());
+  const auto send_part = [this, id, number](const std::string& file, std::uint64_t offset, const std::string& bytes) {
+    Client* to = find(id);
+    send(*to->visitor, {{"type", "part"}, {"id", number}, {"file", file}, {"offset", offset}});
+    (void)to->visitor->send(FrameKind::kChunk, bytes);
+  };
+  Follow& follow = client->follows[number];
+  follow.run = run.value().id;
+  follow.outcome = run.value().outcome;
+  follow.follower = std::make_unique<RunFollower>(run.value().directory, selection_of(message), offsets, send_part);
+  answer(id, number, {{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
+  if (follow.outcome) follow.follower->settle();
+  else follow.follower->begin();
+  end_if_done(id, number);
+}
+
+void ClientDesk::on_got(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
+  Client* client = find(id);
+  const auto follow = client->follows.find(number);
+  if (follow == client->follows.end()) return;
+  follow->second.follower->acknowledge(message.at("file").get<std::string>(), message.at("offset").get<std::uint64_t>());
+  end_if_done(id, number);
+}
+
+void ClientDesk::end_if_done(std::uint64_t id, std::int64_t number) {
+  Client* client = find(id);
+  if (client == nullptr) return;
+  const auto follow = client->follows.find(number);
+  if (follow == client->follows.end() || !follow->second.follower->is_done()) return;
+  send(*client->visitor, {{"type", "end"}, {"id", number}, {"outcome", *follow->second.outcome}});
+  client->follows.erase(follow);
+}
+
+void ClientDesk::on_grown(const RunId& run, const std::string& file) {
+  for (auto& [id, client] : clients_)
+    for (auto& [number, follow] : client.follows)
+      if (follow.run == run) follow.follower->on_grown(file);
+}
+
+void ClientDesk::on_settled(const RunId& run, const Json& outcome) {
+  std::vector<std::pair<std::uint64_t, std::int64_t>> settled;
+  for (auto& [id, client] : clients_) {
+    for (auto& [number, follow] : client.follows) {
+      if (follow.run != run) continue;
+      follow.outcome = outcome;
+      follow.follower->settle();
+      settled.emplace_back(id, number);
+    }
+  }
+  for (const auto& [id, number] : settled) end_if_done(id, number);
+}
+
+}  // namespace sgd::coordinator

@@ -1,0 +1,48 @@
+#pragma once
+// A client's end of a connection to the coordinator: dials, says what it is, and carries messages both ways; a broken
+// connection is made again. What the messages mean: launcher/coordinator/client_desk.hpp.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/messages/frame.hpp"
+#include "launcher/net/connection.hpp"
+#include "launcher/net/dialer.hpp"
+
+namespace sgd::net {
+
+class ClientLink {
+ public:
+  struct Handlers {
+    /// The coordinator has greeted, for the first time or again.
+    std::function<void()> on_open;
+    std::function<void(const nlohmann::ordered_json& message)> on_message;
+    /// Bytes that belong to the message before.
+    std::function<void(const std::string& bytes)> on_chunk;
+    /// No connection, or no more. The next attempt follows.
+    std::function<void(const std::string& reason)> on_lost;
+  };
+
+  /// `io` must outlive the link.
+  ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random);
+  ~ClientLink();
+
+  /// No handler is called inside start() or send().
+  void start(Handlers handlers);
+  /// Dropped while there is no connection.
+  void send(const nlohmann::ordered_json& message);
+
+ private:
+  struct End;
+  void talk(boost::asio::ip::tcp::socket socket);
+
+  ReadBuffer buffer_;
+  std::shared_ptr<End> end_;
+  Dialer dialer_;
+};
+
+}  // namespace sgd::net

@@ -1,0 +1,83 @@
+#pragma once
+// Where everybody comes in: one listener for agents, file transfers and clients. A connection is a stranger's until its
+// first message, a JSON object whose "type" says what kind of visitor it is; then the one who serves that kind takes it.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/messages/frame.hpp"
+#include "launcher/net/connection.hpp"
+#include "launcher/net/listener.hpp"
+
+namespace sgd::net {
+
+/// One connection whose first message has been read. Goes with its owner.
+class Visitor {
+ public:
+  struct Handlers {
+    std::function<void(Frame frame)> on_frame;
+    /// Once and last.
+    std::function<void(const std::string& reason)> on_closed;
+  };
+  struct Visit;
+
+  explicit Visitor(std::shared_ptr<Visit> visit);
+  /// The other side is told nothing more; no handler is called from here on.
+  ~Visitor();
+  Visitor(const Visitor&) = delete;
+  Visitor& operator=(const Visitor&) = delete;
+
+  /// Frames that have come since the first message follow, never inside start().
+  void start(Handlers handlers);
+  /// Dropped when the connection is gone. Error: more bytes than a frame may have; the connection goes on.
+  Status send(FrameKind kind, std::string_view bytes);
+  /// on_closed follows with `reason`.
+  void close(std::string reason);
+  /// "10.0.0.2:41822".
+  [[nodiscard]] const std::string& peer() const;
+
+ private:
+  std::shared_ptr<Visit> visit_;
+};
+
+class Door {
+ public:
+  /// Connections that have not said who they are; more are closed at once.
+  static constexpr std::size_t kStrangersMax = 1024;
+  /// From the hello to the first message.
+  static constexpr Duration kFirstMessage = std::chrono::seconds(5);
+
+  /// `first` is the visitor's first message.
+  using OnVisitor = std::function<void(std::unique_ptr<Visitor> visitor, nlohmann::json first)>;
+  struct Handlers {
+    std::map<std::string, OnVisitor> kinds;  ///< By the "type" of the first message.
+    /// A connection was closed before it had said who it is. May be absent.
+    std::function<void(const std::string& peer, const std::string& reason)> on_refused;
+  };
+
+  /// `io` must outlive the door, and the door all visitors.
+  Door(boost::asio::io_context& io, std::unique_ptr<Listener> listener);
+  ~Door();
+
+  void start(Handlers handlers);
+  [[nodiscard]] int port() const { return listener_->port(); }
+
+ private:
+  void take(boost::asio::ip::tcp::socket socket);
+  void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
+
+  boost::asio::io_context& io_;
+  ReadBuffer buffer_;
+  std::unique_ptr<Listener> listener_;
+  Handlers handlers_;
+  std::set<std::shared_ptr<Visitor::Visit>> strangers_;
+};
+
+}  // namespace sgd::net
