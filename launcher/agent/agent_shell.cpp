@@ -1,6 +1,5 @@
 #include "launcher/agent/agent_shell.hpp"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <set>
@@ -11,17 +10,12 @@
 #include "launcher/agent/stacks.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/random_seed.hpp"
 
 namespace sgd::agent {
 namespace {
 
 constexpr Duration kStraysLimit = std::chrono::seconds(2);
-
-core::Random seeded_random() {
-  std::array<std::uint64_t, 4> seed{};
-  SGD_ASSERT(::getrandom(seed.data(), sizeof seed, 0) == static_cast<ssize_t>(sizeof seed));
-  return core::Random(seed);
-}
 
 }  // namespace
 
@@ -30,7 +24,7 @@ AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std:
     : io_(io),
       program_(std::move(program)),
       link_path_(facts.link_path),
-      core_(std::move(facts), seeded_random()),
+      core_(std::move(facts), core::Random(process::random_seed())),
       link_(std::move(link)),
       observer_(std::move(observer)),
       workers_(io, [this](core::AgentEvent event) { on_event(event); },

@@ -41,6 +41,8 @@ class AgentShell {
   void set_slots(int slots);
   void acknowledge_output(const RunId& run, std::size_t bytes);
   void stop();
+  /// No keeper of any run is here.
+  [[nodiscard]] bool is_idle() const { return keepers_.empty(); }
 
  private:
   void on_event(const core::AgentEvent& event);

@@ -94,9 +94,9 @@ int checkpoints_verb(const std::vector<std::string>& arguments) {
                                  "sgd-launch checkpoints",
                                  {flag({"--quick"}, "compare sizes only, not checksums", quick),
                                   flag({"--json"}, "one JSON object", as_json)},
-                                 {}},
+                                 {}, true},
                                 arguments);
-  if (run.directory.empty()) return run.exit_code;
+  if (!run.is_named) return run.exit_code;
   const auto found =
       checkpoint::list_checkpoints(run.directory + "/" + checkpoint::kDirectory,
                                    quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);

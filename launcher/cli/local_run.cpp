@@ -1,6 +1,5 @@
 #include "launcher/cli/local_run.hpp"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -28,12 +28,6 @@ std::string shorten(const std::string& directory) {
   std::error_code error;
   const std::string relative = std::filesystem::relative(directory, error).string();
   return error || relative.empty() || relative.starts_with("..") ? directory : relative;
-}
-
-Incarnation new_incarnation() {
-  Incarnation id = 0;
-  SGD_ASSERT(::getrandom(&id, sizeof id, 0) == static_cast<ssize_t>(sizeof id));
-  return id;
 }
 
 }  // namespace
@@ -165,7 +159,7 @@ Status LocalRun::start_node(int index) {
   core::AgentFacts facts;
   facts.node = nodes == 1 ? "localhost" : fmt::format("node-{}", index);
   facts.address = "127.0.0.1";
-  facts.incarnation = new_incarnation();
+  facts.incarnation = static_cast<Incarnation>(process::random_seed().front());
   const int slots = options_.slots.value_or(job_.num_workers);
   facts.slots = slots / nodes + (index < slots % nodes ? 1 : 0);
   facts.allowed_cores = core::cpu_share(cores, index, nodes, 1).cores;
@@ -247,7 +241,7 @@ void LocalRun::end_if_done() {
       if (outcome_->state != "succeeded" && !outcome_->checkpoint.empty())
         console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch resume {}", shown_dir_));
     } else {
-      console_.block(failure_block(*outcome_, shown_dir_, console_.style().color));
+      console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color));
     }
     for (LocalNode& node : nodes_) node.agent->stop();
     coordinator_.stop();

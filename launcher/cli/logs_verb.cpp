@@ -132,9 +132,9 @@ int logs_verb(const std::vector<std::string>& arguments) {
                                   whole_number_option({"--generation"}, "only this start of the workers", options.generation),
                                   flag({"--follow", "-f"}, "go on until the run ends", options.follow),
                                   flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
-                                 {}},
+                                 {}, true},
                                 arguments);
-  if (run.directory.empty()) return run.exit_code;
+  if (!run.is_named) return run.exit_code;
   LogPrinter printer(run.directory, options);
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.

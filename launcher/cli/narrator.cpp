@@ -137,7 +137,7 @@ std::string success_line(const core::RunOutcome& outcome, const std::string& run
   return line;
 }
 
-std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, bool color) {
+std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run, bool color) {
   std::string text = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
   text += outcome.error + "\n";
   if (!outcome.cause) return text;
@@ -155,8 +155,8 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
   text += outcome.checkpoint.empty() ? ", no checkpoint yet\n"
                                      : fmt::format(", newest checkpoint {}/{}\n", run_dir, outcome.checkpoint);
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));
-  text += cause.rank >= 0 ? fmt::format("  next:    sgd-launch logs --rank {} {}\n", cause.rank, run_dir)
-                          : fmt::format("  next:    sgd-launch logs {}\n", run_dir);
+  text += cause.rank >= 0 ? fmt::format("  next:    sgd-launch logs --rank {} {}\n", cause.rank, run)
+                          : fmt::format("  next:    sgd-launch logs {}\n", run);
   return text;
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -62,23 +61,24 @@ int nodes_verb(const std::vector<std::string>& arguments) {
                                    take_set_slots(words, slots, node, diagnostics);
                                  }},
                                 arguments);
-  if (run.directory.empty()) return run.exit_code;
-  nlohmann::json request = {{"request", "nodes"}};
+  if (!run.is_named) return run.exit_code;
+  nlohmann::ordered_json request = {{"request", "nodes"}};
   if (slots) request = {{"request", "set_slots"}, {"slots", *slots}, {"node", node}};
-  const auto answer = ask_run(run.directory, request);
+  const auto answer = ask(run, request);
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value())
     return refuse(exit_code::kUnreachable, fmt::format("{} is not running: it has no nodes", run.directory));
   const Json& reply = *answer.value();
   if (!reply.value("ok", false)) return refuse(exit_code_of(reply), reply.value("error", "no answer"));
   if (as_json) {
-    const Json all = {{"schema_version", 1}, {"run", reply.at("run")}, {"nodes", reply.at("nodes")}};
+    const Json all = {{"schema_version", 1}, {"run", reply.value("run", Json())}, {"nodes", reply.at("nodes")}};
     fmt::print("{}\n", all.dump(2));
     return exit_code::kSucceeded;
   }
-  fmt::print("{:<16} {:>6} {:>6}\n", "node", "slots", "used");
+  fmt::print("{:<16} {:>6} {:>6}{}\n", "node", "slots", "used", run.cluster ? "  state" : "");
   for (const Json& one : reply.at("nodes"))
-    fmt::print("{:<16} {:>6} {:>6}\n", one.value("node", ""), one.value("slots", 0), one.value("used", 0));
+    fmt::print("{:<16} {:>6} {:>6}{}{}\n", one.value("node", ""), one.value("slots", 0), one.value("used", 0),
+               run.cluster ? "  " : "", one.value("state", ""));
   return exit_code::kSucceeded;
 }
 

@@ -21,9 +21,9 @@ int resume_verb(const std::vector<std::string>& arguments) {
                                  "[options] [RUN]",
                                  "sgd-launch resume --set training.epochs=8",
                                  resume_option_table(options),
-                                 {}},
+                                 {}, true},
                                 arguments);
-  if (run.directory.empty()) return run.exit_code;
+  if (!run.is_named) return run.exit_code;
   const auto answer = ask_run(run.directory, {{"request", "status"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (answer.value())

@@ -3,31 +3,60 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
+namespace {
+
+NamedRun ended(int exit_code) {
+  NamedRun none;
+  none.exit_code = exit_code;
+  return none;
+}
+
+}  // namespace
 
 NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments) {
   bool help = false;
+  std::string address;
   std::vector<Option> table = verb.options;
+  if (!verb.is_local_only) table.push_back(address_option(address));
   table.push_back(flag({"--help", "-h"}, "this text", help));
   Diagnostics diagnostics;
   ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
   if (help) {
     fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage,
                describe(table));
-    return {"", exit_code::kSucceeded};
+    return ended(exit_code::kSucceeded);
   }
   if (parsed.has_dashes) diagnostics.error(verb.name, 0, 0, "takes no command after --: the run has its own");
   if (verb.take_words) verb.take_words(parsed.positional, diagnostics);
   if (parsed.positional.size() > 1)
     diagnostics.error(verb.name, 0, 0, fmt::format("name one run: \"{}\" is too many", parsed.positional[1]));
+  NamedRun named;
+  if (!verb.is_local_only) named.cluster = cluster_address(address, diagnostics);
   print(diagnostics);
-  if (diagnostics.has_errors()) return {"", exit_code::kUsage};
-  auto directory = storage::find_run(parsed.positional.empty() ? "" : parsed.positional.front());
-  if (!directory) return {"", refuse(exit_code::kNotFound, directory.error().message)};
-  return {std::move(directory).value(), exit_code::kSucceeded};
+  if (diagnostics.has_errors()) return ended(exit_code::kUsage);
+  named.is_named = true;
+  named.run = parsed.positional.empty() ? "" : parsed.positional.front();
+  if (named.cluster) return named;
+  auto directory = storage::find_run(named.run);
+  if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
+  named.directory = std::move(directory).value();
+  return named;
+}
+
+Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlohmann::ordered_json& request) {
+  using Answer = std::optional<nlohmann::ordered_json>;
+  if (!run.cluster) return ask_run(run.directory, request);
+  nlohmann::ordered_json whole = request;
+  whole["run"] = run.run;
+  auto answer = ask_cluster(*run.cluster, std::move(whole));
+  if (!answer) return answer.error();
+  return Answer{std::move(answer).value()};
 }
 
 int refuse(int exit_code, const std::string& message) {

@@ -3,10 +3,15 @@
 // run's folder. What stands in the way is said on stderr, all of it at once.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
 #include "launcher/cli/command_line.hpp"
+#include "launcher/net/dialer.hpp"
 
 namespace sgd::cli {
 
@@ -17,12 +22,20 @@ struct RunVerb {
   std::vector<Option> options;  ///< Without --help.
   /// Takes the verb's own words out of those that are no options; empty: it has none.
   std::function<void(std::vector<std::string>& words, Diagnostics& diagnostics)> take_words;
+  bool is_local_only = false;   ///< Speaks to no coordinator.
 };
 
 struct NamedRun {
-  std::string directory;  ///< Absolute; empty when the verb ends here.
-  int exit_code = 0;      ///< Of a verb that ends here.
+  bool is_named = false;  ///< Else the verb ends here, with `exit_code`.
+  int exit_code = 0;
+  std::string directory;  ///< Absolute; of a run on this machine.
+  std::optional<net::Address> cluster;
+  std::string run;        ///< On the cluster: an id, a unique prefix, or empty for the latest.
 };
+
+/// The run's launcher, or the coordinator, is asked. Nothing: the run's launcher is gone. The request is "status", "stop",
+/// "nodes", ... with its keys; see coordinator/control_server.hpp and coordinator/client_desk.hpp.
+[[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlohmann::ordered_json& request);
 
 [[nodiscard]] NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "launcher/cli/cluster_client.hpp"
 #include "launcher/process/cpu_set.hpp"
 
 namespace sgd::cli {
@@ -111,6 +112,8 @@ std::vector<Option> run_option_table(RunOptions& options) {
                      return text.empty() ? std::string("expected a folder") : std::string();
                    }});
   add_run_options(table, options);
+  table.push_back(address_option(options.address));
+  table.push_back(flag({"--detach"}, "on a cluster: print the run's id and leave it to itself", options.detach));
   table.push_back(flag({"--help", "-h"}, "this text", options.help));
   add_torchrun(table, options);
   return table;

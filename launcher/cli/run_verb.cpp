@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/local_run.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -22,10 +23,14 @@ int run_verb(const std::vector<std::string>& arguments) {
     fmt::print("{}", run_help());
     return exit_code::kSucceeded;
   }
+  const auto coordinator = cluster_address(options.address, diagnostics);
+  if (options.detach && !coordinator)
+    diagnostics.error("--detach", 0, 0, "needs a coordinator: a run on this machine ends with its launcher");
   if (diagnostics.has_errors()) {
     print(diagnostics);
     return exit_code::kUsage;
   }
+  if (coordinator) return run_on_cluster(options, *coordinator, options.detach);
   job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
                                                     : job::load_job_file(options.job_file, options.overrides);
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -64,14 +63,17 @@ int status_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   const NamedRun run = name_run(
       {"status", "[--json] [RUN]", "sgd-launch status", {flag({"--json"}, "one JSON object", as_json)}, {}}, arguments);
-  if (run.directory.empty()) return run.exit_code;
-  const auto answer = ask_run(run.directory, {{"request", "status"}});
+  if (!run.is_named) return run.exit_code;
+  const auto answer = ask(run, {{"request", "status"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  const bool is_live = answer.value() && answer.value()->value("ok", false);
-  const Json status = is_live ? answer.value()->at("status") : read_ended(run.directory);
+  const bool is_answered = answer.value() && answer.value()->value("ok", false);
+  if (run.cluster && !is_answered) return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
+  const bool is_live = is_answered && answer.value()->contains("status");
+  const Json status = is_live ? answer.value()->at("status") : run.cluster ? answer.value()->at("summary") : read_ended(run.directory);
+  const std::string folder = run.cluster ? answer.value()->value("run_dir", "") : run.directory;
   if (as_json) fmt::print("{}\n", status.dump(2));
   else if (is_live) print_live(status);
-  else print_ended(run.directory, status);
+  else print_ended(folder, status);
   return exit_code::kSucceeded;
 }
 

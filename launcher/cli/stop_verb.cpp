@@ -8,7 +8,6 @@
 
 #include "common/base/time.hpp"
 #include "common/exit_codes.hpp"
-#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/clock.hpp"
@@ -18,11 +17,12 @@ namespace {
 
 constexpr int kPollMs = 20;
 
-/// Waits until the run's launcher no longer answers. Its end has no descriptor that we could wait for.
-bool wait_gone(const std::string& run_dir, TimePoint deadline) {
+/// Waits until the run's launcher no longer answers, or the coordinator says that the run is over. Its end has no
+/// descriptor that we could wait for.
+bool wait_gone(const NamedRun& run, TimePoint deadline) {
   while (process::monotonic_now() < deadline) {
-    const auto answer = ask_run(run_dir, {{"request", "status"}});
-    if (answer && !answer.value()) return true;
+    const auto answer = ask(run, {{"request", "status"}});
+    if (answer && (!answer.value() || answer.value()->contains("summary"))) return true;
     (void)::poll(nullptr, 0, kPollMs);
   }
   return false;
@@ -42,18 +42,21 @@ int stop_verb(const std::vector<std::string>& arguments) {
                                    }}},
                                  {}},
                                 arguments);
-  if (run.directory.empty()) return run.exit_code;
-  nlohmann::json request = {{"request", "stop"}, {"at_once", at_once}};
+  if (!run.is_named) return run.exit_code;
+  nlohmann::ordered_json request = {{"request", "stop"}, {"at_once", at_once}};
   if (grace) request["grace_s"] = to_seconds(*grace);
-  const auto answer = ask_run(run.directory, request);
+  const auto answer = ask(run, request);
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  if (!answer.value()) {
-    fmt::print("{}: not running\n", run.directory);
+  if (run.cluster && !answer.value()->value("ok", false))
+    return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
+  const std::string name = run.cluster ? answer.value()->value("run", "") : run.directory;
+  if (!answer.value() || answer.value()->value("is_over", false)) {
+    fmt::print("{}: not running\n", name);
     return exit_code::kSucceeded;
   }
   constexpr Duration kLongest = std::chrono::hours(1);
-  const bool gone = wait_gone(run.directory, process::monotonic_now() + grace.value_or(kLongest) + std::chrono::minutes(1));
-  fmt::print("{}: {}\n", run.directory, gone ? "stopped" : "still stopping");
+  const bool gone = wait_gone(run, process::monotonic_now() + grace.value_or(kLongest) + std::chrono::minutes(1));
+  fmt::print("{}: {}\n", name, gone ? "stopped" : "still stopping");
   return gone ? exit_code::kSucceeded : exit_code::kFailed;
 }
 

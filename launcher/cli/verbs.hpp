@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "common/json/diagnostics.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/net/dialer.hpp"
 
 namespace sgd::cli {
 
@@ -15,6 +17,13 @@ namespace sgd::cli {
 [[nodiscard]] int stop_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int checkpoints_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int nodes_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int submit_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int ps_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int coordinator_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int agent_verb(const std::vector<std::string>& arguments);
+
+/// Submits what `options` name, and follows it unless `detach`. The run's exit code.
+[[nodiscard]] int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach);
 
 /// All of them on stderr, and how to get help if there is an error.
 void print(const Diagnostics& diagnostics);

@@ -20,7 +20,8 @@ int free_port(boost::asio::io_context& io) {
 
 }  // namespace
 
-CoordinatorShell::CoordinatorShell(boost::asio::io_context& io) : io_(io), timer_(io) {}
+CoordinatorShell::CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings)
+    : io_(io), core_(settings), timer_(io) {}
 
 void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
   net::CoordinatorLink::Handlers handlers;

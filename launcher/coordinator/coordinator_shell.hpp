@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -27,12 +28,13 @@ struct RunObserver {
 
 class CoordinatorShell {
  public:
-  explicit CoordinatorShell(boost::asio::io_context& io);
+  explicit CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings = {});
 
   void add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link);
   void submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory, RunObserver observer);
   void request_stop(const RunId& run, const core::StopRequest& request);
   [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run) const;
+  [[nodiscard]] std::vector<core::NodeSnapshot> nodes() const { return core_.nodes(); }
   void stop();
 
  private:

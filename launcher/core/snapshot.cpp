@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "common/json/lenient.hpp"
+
 namespace sgd::core {
 namespace {
 
@@ -63,6 +65,34 @@ nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
     json["ranks"].push_back(std::move(row));
   }
   return json;
+}
+
+RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json) {
+  RunSnapshot shot;
+  if (!json.is_object()) return shot;
+  std::string state;
+  read_if_fits(json, "state", state);
+  for (const RunPhase phase : {RunPhase::kPlacing, RunPhase::kStarting, RunPhase::kRunning, RunPhase::kLeaving,
+                               RunPhase::kRecovering, RunPhase::kWaiting, RunPhase::kStopping, RunPhase::kClearing,
+                               RunPhase::kFinished})
+    if (state == name(phase)) shot.phase = phase;
+  read_if_fits(json, "run", shot.run);
+  read_if_fits(json, "name", shot.name);
+  read_if_fits(json, "reason", shot.reason);
+  read_if_fits(json, "generation", shot.generation);
+  read_if_fits(json, "num_workers", shot.num_workers);
+  read_if_fits(json, "world_size", shot.world_size);
+  read_if_fits(json, "ready", shot.ready);
+  read_if_fits(json, "epoch", shot.epoch);
+  read_if_fits(json, "epochs", shot.epochs);
+  read_if_fits(json, "epochs_done", shot.epochs_done);
+  read_if_fits(json, "step", shot.step);
+  read_if_fits(json, "loss", shot.loss);
+  read_if_fits(json, "samples_per_s", shot.samples_per_s);
+  read_if_fits(json, "failures", shot.failures);
+  read_if_fits(json, "wall_s", shot.wall_s);
+  read_if_fits(json, "checkpoint", shot.checkpoint);
+  return shot;
 }
 
 }  // namespace sgd::core

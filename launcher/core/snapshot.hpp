@@ -70,5 +70,7 @@ struct RunSnapshot {
 };
 
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSnapshot& snapshot);
+/// Without its ranks. What is missing or of a wrong type keeps its default: it may be of another version.
+[[nodiscard]] RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace sgd::core

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
+#include "launcher/core/outcome_json.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -126,11 +127,11 @@ void point_latest(const fs::path& directory) {
 
 }  // namespace
 
-Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir) {
+Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir, const std::string& runs_dir) {
   RunPlace place;
   place.id = new_id(name);
   std::error_code error;
-  const fs::path given = given_dir.empty() ? fs::path("runs") / place.id : fs::path(given_dir);
+  const fs::path given = given_dir.empty() ? fs::path(runs_dir) / place.id : fs::path(given_dir);
   fs::path directory = fs::absolute(given, error).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();  // A slash at the end.
   if (error) return Error{fmt::format("run directory {}: {}", given.string(), error.message())};
@@ -221,22 +222,8 @@ Status RunDirectory::append_metrics(const nlohmann::ordered_json& metrics) {
 }
 
 Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
-  nlohmann::ordered_json summary = {
-      {"schema_version", 1},
-      {"run", place_.id},
-      {"state", outcome.state},
-      {"exit_code", outcome.exit_code},
-      {"error", outcome.error.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(outcome.error)},
-      {"epochs", outcome.epochs},
-      {"steps", outcome.steps},
-      {"failures", outcome.failures},
-      {"world_size", outcome.world_size},
-      {"wall_s", outcome.wall_s},
-      {"metrics", outcome.metrics.is_null() ? nlohmann::ordered_json::object() : outcome.metrics},
-      {"checkpoint", outcome.checkpoint.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(outcome.checkpoint)},
-      {"best_checkpoints", nlohmann::ordered_json::array()},
-      {"results", outcome.results},
-  };
+  nlohmann::ordered_json summary = {{"schema_version", 1}, {"run", place_.id}};
+  summary.update(core::to_json(outcome));
   return write_file(place_.directory + "/summary.json", dump(summary, 2) + "\n");
 }
 

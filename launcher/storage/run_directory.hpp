@@ -24,9 +24,10 @@ struct RunPlace {
   std::string directory;  ///< Absolute.
 };
 
-/// Id and folder of a new run of job `name`: `given_dir`, else runs/<name>-<YYYYmmdd-HHMMSS>-<4 hex> below the
-/// working directory. Nothing is created. Errors: `given_dir` is in use, is no folder, or cannot be written.
-[[nodiscard]] Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir);
+/// Id and folder of a new run of job `name`: `given_dir`, else <name>-<YYYYmmdd-HHMMSS>-<4 hex> in `runs_dir`. Nothing is
+/// created. Errors: `given_dir` is in use, is no folder, or cannot be written.
+[[nodiscard]] Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir,
+                                                const std::string& runs_dir = "runs");
 
 class RunDirectory {
  public:

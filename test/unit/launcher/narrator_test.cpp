@@ -43,7 +43,7 @@ TEST_CASE("a failed run is one block, the cause first") {
   cause.tail = {"one", "two"};
   outcome.cause = cause;
   outcome.error = core::words(cause);
-  CHECK(cli::failure_block(outcome, "runs/x", false) ==
+  CHECK(cli::failure_block(outcome, "runs/x", "runs/x", false) ==
         "sgd-launch: run failed: signal 9 (SIGKILL), rank 1\n"
         "  where:   rank 1, node localhost, pid 77, generation 1\n"
         "  last lines of rank 1:\n"

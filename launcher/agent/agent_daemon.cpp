@@ -1,0 +1,134 @@
+#include "launcher/agent/agent_daemon.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include <boost/asio/ip/udp.hpp>
+#include <fmt/format.h>
+
+#include "launcher/net/tcp_link.hpp"
+#include "launcher/process/cpu_set.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/process/random_seed.hpp"
+
+namespace sgd::agent {
+namespace {
+
+constexpr Duration kBeat = std::chrono::seconds(1);
+constexpr Duration kLeaveLimit = std::chrono::seconds(60);
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "node";
+  return name;
+}
+
+/// The address of the interface that leads to `host`; nothing is sent.
+std::string address_towards(boost::asio::io_context& io, const net::Address& to) {
+  using boost::asio::ip::udp;
+  boost::system::error_code error;
+  udp::resolver resolver(io);
+  const auto found = resolver.resolve(to.host, std::to_string(to.port), error);
+  if (error || found.empty()) return "127.0.0.1";
+  udp::socket socket(io);
+  socket.connect(found.begin()->endpoint(), error);
+  if (error) return "127.0.0.1";
+  const auto local = socket.local_endpoint(error);
+  return error ? "127.0.0.1" : local.address().to_string();
+}
+
+}  // namespace
+
+AgentDaemon::AgentDaemon(AgentOptions options)
+    : options_(std::move(options)), signals_(io_, SIGINT, SIGTERM), leave_timer_(io_) {}
+
+Status AgentDaemon::open() {
+  const Status subreaper = process::become_subreaper();
+  if (!subreaper) return subreaper;
+  std::error_code error;
+  std::filesystem::create_directories(options_.state_dir, error);
+  if (error) return Error{fmt::format("cannot create {}: {}", options_.state_dir, error.message())};
+  const auto base = process::runtime_base();
+  if (!base) return base.error();
+  (void)process::remove_dead_runtime_dirs(base.value());
+  auto runtime = process::RuntimeDir::create(base.value());
+  if (!runtime) return runtime.error();
+  runtime_.emplace(std::move(runtime).value());
+  if (options_.name.empty()) options_.name = host_name();
+  if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
+
+  AgentObserver observer;
+  observer.on_output = [this](const Output& output) { shell_->acknowledge_output(output.run, output.bytes.size()); };
+  observer.on_warning = [this](const std::string& message) {
+    const bool is_link = message.starts_with("coordinator: ");
+    if (is_link && message == last_lost_) return;
+    if (is_link) last_lost_ = message;
+    log("warning: " + message);
+  };
+  observer.on_run_gone = [this](const RunId& run) {
+    log(fmt::format("run {}: nothing of it is left here", run));
+    if (signals_seen_ > 0) end_if_idle();
+  };
+  auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()));
+  shell_ = std::make_unique<AgentShell>(io_, facts(), options_.own_program, std::move(link), std::move(observer));
+  return {};
+}
+
+core::AgentFacts AgentDaemon::facts() const {
+  core::AgentFacts facts;
+  facts.node = options_.name;
+  facts.address = options_.address;
+  facts.incarnation = process::random_seed().front();
+  facts.allowed_cores = process::allowed_cores();
+  facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
+  facts.worker_program = options_.worker_program;
+  facts.link_path = runtime_->file("link.sock");
+  facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;
+  facts.beat_interval = kBeat;
+  return facts;
+}
+
+void AgentDaemon::run() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  log(fmt::format("node {}: {} slots at {}, coordinator {}:{}", options_.name, facts().slots, options_.address,
+                  options_.coordinator.host, options_.coordinator.port));
+  const Status started = shell_->start();
+  if (!started) return log("error: " + started.error().message);
+  wait_signal();
+  io_.run();
+}
+
+void AgentDaemon::wait_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_signal();
+  });
+}
+
+void AgentDaemon::on_signal(int signal) {
+  if (++signals_seen_ > 1) {
+    log("once more: what still runs here is killed");
+    return io_.stop();
+  }
+  log(fmt::format("signal {}: this node leaves; its runs save and go on elsewhere", signal));
+  shell_->set_slots(0);
+  leave_timer_.expires_after(kLeaveLimit);
+  leave_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) io_.stop();
+  });
+  end_if_idle();
+}
+
+void AgentDaemon::end_if_idle() {
+  if (shell_->is_idle()) io_.stop();
+}
+
+void AgentDaemon::log(const std::string& line) const { fmt::print(stderr, "sgd-launch agent: {}\n", line); }
+
+}  // namespace sgd::agent

@@ -1,0 +1,62 @@
+#pragma once
+// An agent as a long-running program: joins a coordinator, dials again whenever it is gone, and runs what it is told.
+//
+//   coordinator <── TCP ── AgentShell ──> keepers ──> ranks
+//
+// First SIGTERM or SIGINT: the node's slots are taken away, its runs save and leave; when nothing is left, or at the
+// second signal, the agent ends, and with it whatever still runs here.
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/agent/agent_shell.hpp"
+#include "launcher/net/dialer.hpp"
+#include "launcher/net/connection.hpp"
+#include "launcher/process/runtime_dir.hpp"
+
+namespace sgd::agent {
+
+struct AgentOptions {
+  net::Address coordinator;
+  NodeId name;                ///< Empty: the host's name.
+  std::string address;        ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
+  std::optional<int> slots;   ///< Absent: as many as cores.
+  std::string state_dir;      ///< Absolute; created when missing.
+  std::string own_program;    ///< This program's file, for keepers.
+  std::string worker_program;
+};
+
+class AgentDaemon {
+ public:
+  explicit AgentDaemon(AgentOptions options);
+
+  /// Everything that can fail before the coordinator is dialled.
+  [[nodiscard]] Status open();
+  /// Until a signal.
+  void run();
+
+ private:
+  [[nodiscard]] core::AgentFacts facts() const;
+  void wait_signal();
+  void on_signal(int signal);
+  void end_if_idle();
+  void log(const std::string& line) const;
+
+  AgentOptions options_;
+  boost::asio::io_context io_{1};
+  net::ReadBuffer buffer_;
+  std::optional<process::RuntimeDir> runtime_;
+  std::unique_ptr<AgentShell> shell_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer leave_timer_;
+  std::string last_lost_;   ///< Said once as long as it stays the same.
+  int signals_seen_ = 0;
+};
+
+}  // namespace sgd::agent

@@ -1,0 +1,108 @@
+#include "launcher/cli/cluster_client.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <fmt/format.h>
+
+#include "launcher/net/client_link.hpp"
+#include "launcher/process/random_seed.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr auto kDeadline = std::chrono::seconds(15);
+
+std::string configuration_file() {
+  const char* base = std::getenv("XDG_CONFIG_HOME");
+  if (base != nullptr && *base != '\0') return std::string(base) + "/sgd-launch/config.json";
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? "" : std::string(home) + "/.config/sgd-launch/config.json";
+}
+
+/// The file's "address"; empty without a file, or without the key.
+std::string configured_address(Diagnostics& diagnostics) {
+  const std::string path = configuration_file();
+  std::ifstream file(path);
+  if (!file) return {};
+  const Json json = Json::parse(file, nullptr, false, true);
+  if (!json.is_object()) {
+    diagnostics.error(path, 0, 0, "no JSON object");
+    return {};
+  }
+  const auto address = json.find("address");
+  if (address == json.end()) return {};
+  if (address->is_string()) return address->get<std::string>();
+  diagnostics.error(path, 0, 0, "\"address\" must be a text, as \"node1:7070\" is");
+  return {};
+}
+
+}  // namespace
+
+Option address_option(std::string& given) {
+  return {{"--address"}, "HOST:PORT", "the coordinator to speak to; auto: the one on this machine; local: none", "SGD_ADDRESS",
+          [&given](const std::string& text) {
+            given = text;
+            return text.empty() ? std::string("expected HOST:PORT, auto or local") : std::string();
+          }};
+}
+
+std::optional<net::Address> parse_address(const std::string& text) {
+  std::string host = text;
+  int port = kDefaultPort;
+  const std::size_t colon = text.rfind(':');
+  const bool is_bracketed = text.starts_with('[');
+  const bool has_port = colon != std::string::npos && (is_bracketed ? text.find(']') < colon : text.find(':') == colon);
+  if (has_port) {
+    const auto number = whole_number(text.substr(colon + 1));
+    if (!number || *number < 1 || *number > 65535) return std::nullopt;
+    port = *number;
+    host = text.substr(0, colon);
+  }
+  if (is_bracketed) {
+    if (!host.ends_with(']')) return std::nullopt;
+    host = host.substr(1, host.size() - 2);
+  }
+  if (host.empty() || host.find_first_of(" \t/") != std::string::npos) return std::nullopt;
+  return net::Address{host, port};
+}
+
+std::string to_text(const net::Address& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  return is_v6 ? fmt::format("[{}]:{}", address.host, address.port) : fmt::format("{}:{}", address.host, address.port);
+}
+
+std::optional<net::Address> cluster_address(const std::string& given, Diagnostics& diagnostics) {
+  const std::string text = given.empty() ? configured_address(diagnostics) : given;
+  if (text.empty() || text == "local") return std::nullopt;
+  if (text == "auto") return net::Address{"127.0.0.1", kDefaultPort};
+  auto address = parse_address(text);
+  if (!address) diagnostics.error("--address", 0, 0, fmt::format("expected HOST:PORT, auto or local, got \"{}\"", text));
+  return address;
+}
+
+Result<Json> ask_cluster(const net::Address& address, Json request) {
+  boost::asio::io_context io{1};
+  net::ClientLink link(io, address, core::Random(process::random_seed()));
+  std::optional<Result<Json>> answer;
+  Json whole = {{"type", "request"}, {"id", 1}};
+  whole.update(request);
+  link.start({[&] { link.send(whole); },
+              [&](const Json& message) {
+                if (message.value("id", 0) == 1) answer = message;
+              },
+              [](const std::string&) {},
+              [&](const std::string& reason) {
+                if (!answer) answer = Error{fmt::format("no coordinator at {}: {}", to_text(address), reason)};
+              }});
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  while (!answer && std::chrono::steady_clock::now() < deadline) io.run_one_until(deadline);
+  if (!answer) return Error{fmt::format("the coordinator at {} did not answer within {}", to_text(address), format_duration(kDeadline))};
+  return std::move(*answer);
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,31 @@
+#pragma once
+// Which coordinator a verb speaks to, if any, and one question to it.
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+#include "common/json/diagnostics.hpp"
+#include "launcher/cli/command_line.hpp"
+#include "launcher/net/dialer.hpp"
+
+namespace sgd::cli {
+
+inline constexpr int kDefaultPort = 7070;
+
+/// `--address`, and the environment's SGD_ADDRESS.
+[[nodiscard]] Option address_option(std::string& given);
+/// From `given` ("HOST:PORT", "HOST", "auto", "local"), else from the user's configuration file
+/// ($XDG_CONFIG_HOME/sgd-launch/config.json, {"address": "HOST:PORT"}); nothing: no cluster, runs are on this machine.
+/// "auto": the coordinator on this machine. "local": no cluster, whatever the file says.
+[[nodiscard]] std::optional<net::Address> cluster_address(const std::string& given, Diagnostics& diagnostics);
+/// "HOST:PORT", "[::1]:7070", or "HOST" with the default port; nothing when it is none of these.
+[[nodiscard]] std::optional<net::Address> parse_address(const std::string& text);
+[[nodiscard]] std::string to_text(const net::Address& address);
+
+/// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.
+[[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address, nlohmann::ordered_json request);
+
+}  // namespace sgd::cli

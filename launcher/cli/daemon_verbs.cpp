@@ -1,0 +1,110 @@
+// `sgd-launch coordinator` and `sgd-launch agent`: the long-running programs of a cluster.
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/agent/agent_daemon.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/program_files.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/state_places.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/coordinator/coordinator_daemon.hpp"
+
+namespace sgd::cli {
+namespace {
+
+Option text_option(std::vector<std::string> names, std::string value, std::string help, std::string& target,
+                   std::string env = {}) {
+  const std::string expected = "expected " + value;
+  return {std::move(names), std::move(value), std::move(help), std::move(env), [&target, expected](const std::string& text) {
+            target = text;
+            return text.empty() ? expected : std::string();
+          }};
+}
+
+Option address_value(std::vector<std::string> names, std::string help, net::Address& target, std::string env = {}) {
+  return {std::move(names), "HOST:PORT", std::move(help), std::move(env), [&target](const std::string& text) {
+            const auto address = parse_address(text);
+            if (address) target = *address;
+            return address ? std::string() : fmt::format("expected HOST:PORT, got \"{}\"", text);
+          }};
+}
+
+/// Options of a verb that names no run. Nothing: the verb goes on; else its exit code.
+std::optional<int> parse_daemon(const std::string& name, const std::string& example, std::vector<Option> table,
+                                const std::vector<std::string>& arguments, Diagnostics& diagnostics) {
+  bool help = false;
+  table.push_back(flag({"--help", "-h"}, "this text", help));
+  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  if (help) {
+    fmt::print("Example: {}\nUsage: sgd-launch {} [options]\n{}", example, name, describe(table));
+    return exit_code::kSucceeded;
+  }
+  if (!parsed.positional.empty())
+    diagnostics.error(name, 0, 0, fmt::format("takes options only: \"{}\" is too many", parsed.positional.front()));
+  return std::nullopt;
+}
+
+std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
+
+}  // namespace
+
+int coordinator_verb(const std::vector<std::string>& arguments) {
+  coordinator::CoordinatorOptions options;
+  options.listen.port = kDefaultPort;
+  options.state_dir = coordinator_state_dir();
+  Diagnostics diagnostics;
+  const auto ended = parse_daemon(
+      "coordinator", "sgd-launch coordinator --listen 127.0.0.1:7070",
+      {address_value({"--listen"}, "where agents and clients come in (default: 127.0.0.1:7070)", options.listen),
+       text_option({"--state-dir"}, "DIR", "folder of its runs and its memory", options.state_dir),
+       {{"--node-timeout"}, "TIME", "a node that is silent for so long is lost (default: 5s)", "",
+        [&options](const std::string& text) {
+          const auto time = parse_duration(text);
+          if (time) options.node_timeout = *time;
+          return time && *time > Duration{0} ? std::string() : fmt::format("expected a time as 5s, got \"{}\"", text);
+        }}},
+      arguments, diagnostics);
+  if (ended) return *ended;
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  options.state_dir = absolute(options.state_dir);
+  coordinator::CoordinatorDaemon daemon(options);
+  if (const Status opened = daemon.open(); !opened) return refuse(exit_code::kUsage, opened.error().message);
+  fmt::print("sgd-launch coordinator: listening on {}:{}\n", options.listen.host, daemon.port());
+  std::fflush(stdout);
+  daemon.run();
+  return exit_code::kSucceeded;
+}
+
+int agent_verb(const std::vector<std::string>& arguments) {
+  agent::AgentOptions options;
+  options.state_dir = agent_state_dir();
+  options.own_program = own_program();
+  options.worker_program = worker_program();
+  Diagnostics diagnostics;
+  const auto ended = parse_daemon(
+      "agent", "sgd-launch agent --join coordinator.example:7070",
+      {address_value({"--join"}, "the coordinator", options.coordinator, "SGD_ADDRESS"),
+       text_option({"--name"}, "NAME", "of this node (default: the host's name)", options.name),
+       text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
+                   options.address),
+       whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
+       text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir)},
+      arguments, diagnostics);
+  if (ended) return *ended;
+  if (options.coordinator.host.empty()) diagnostics.error("--join", 0, 0, "is missing: the coordinator's HOST:PORT");
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  options.state_dir = absolute(options.state_dir);
+  agent::AgentDaemon daemon(options);
+  if (const Status opened = daemon.open(); !opened) return refuse(exit_code::kUsage, opened.error().message);
+  daemon.run();
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

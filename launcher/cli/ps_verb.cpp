@@ -1,0 +1,61 @@
+// `sgd-launch ps`: the runs of a coordinator.
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/verbs.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string number_text(const Json& row, const char* key) {
+  return row.contains(key) && row.at(key).is_number_integer() ? row.at(key).dump() : "-";
+}
+
+void print_table(const Json& runs) {
+  fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", "run", "state", "workers", "epoch", "step", "failures", "reason");
+  for (const Json& row : runs) {
+    const std::string step = number_text(row, row.contains("step") ? "step" : "steps");
+    const std::string wanted = number_text(row, "num_workers");
+    const std::string workers = number_text(row, "world_size") + (wanted == "-" ? "" : "/" + wanted);
+    fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", row.value("run", ""), row.value("state", ""), workers,
+               number_text(row, row.contains("epoch") ? "epoch" : "epochs"), step, number_text(row, "failures"),
+               row.value("reason", ""));
+  }
+}
+
+}  // namespace
+
+int ps_verb(const std::vector<std::string>& arguments) {
+  bool all = false;
+  bool as_json = false;
+  bool help = false;
+  std::string address;
+  const std::vector<Option> table = {flag({"--all", "-a"}, "also runs that are over", all),
+                                     flag({"--json"}, "one JSON object", as_json), address_option(address),
+                                     flag({"--help", "-h"}, "this text", help)};
+  Diagnostics diagnostics;
+  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  if (help) {
+    fmt::print("Example: sgd-launch ps --all\nUsage: sgd-launch ps [options]\n{}", describe(table));
+    return exit_code::kSucceeded;
+  }
+  if (!parsed.positional.empty())
+    diagnostics.error("ps", 0, 0, fmt::format("takes options only: \"{}\" is too many", parsed.positional.front()));
+  const auto coordinator = cluster_address(address.empty() ? "auto" : address, diagnostics);
+  print(diagnostics);
+  if (diagnostics.has_errors() || !coordinator) return exit_code::kUsage;
+  const auto answer = ask_cluster(*coordinator, {{"request", "ps"}, {"all", all}});
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
+  if (!answer.value().value("ok", false)) return refuse(exit_code::kUnreachable, answer.value().value("error", ""));
+  const Json& runs = answer.value().at("runs");
+  if (as_json) fmt::print("{}\n", Json{{"schema_version", 1}, {"runs", runs}}.dump(2));
+  else print_table(runs);
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

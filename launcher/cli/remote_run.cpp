@@ -1,0 +1,249 @@
+#include "launcher/cli/remote_run.hpp"
+
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/planned_steps.hpp"
+#include "launcher/core/failure.hpp"
+#include "launcher/core/outcome_json.hpp"
+#include "launcher/process/random_seed.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr auto kStatusInterval = std::chrono::milliseconds(500);
+constexpr int kTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
+constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4;
+
+}  // namespace
+
+RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator)
+    : options_(options),
+      coordinator_(std::move(coordinator)),
+      console_(io_, detect_style(options.no_color, options.quiet)),
+      link_(io_, coordinator_, core::Random(process::random_seed())),
+      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      status_timer_(io_),
+      timeout_(io_) {
+  signals_.add(SIGQUIT);
+}
+
+int RemoteRun::submit(Json request, bool detach) {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  detach_ = detach;
+  const Json job = request.at("job");
+  is_training_ = job.contains("training");
+  epochs_.emplace(is_training_ ? job.at("training").value("epochs", 0) : 0);
+  request["request_id"] = core::Random(process::random_seed()).token();
+  request_ = std::move(request);
+  if (const auto loaded = job::load_resolved(job); loaded.job) steps_planned_ = planned_steps(*loaded.job);
+  wait_signal();
+  link_.start({[this] { on_open(); }, [this](const Json& message) { on_message(message); },
+               [this](const std::string& bytes) { on_part(bytes); },
+               [this](const std::string& reason) { on_lost(reason); }});
+  if (options_.timeout) {
+    timeout_.expires_after(*options_.timeout);
+    timeout_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) ask_to_stop({{"why", "timeout"}});
+    });
+  }
+  io_.run();
+  return exit_code_.value_or(exit_code::kFailed);
+}
+
+void RemoteRun::on_open() {
+  if (was_open_) console_.narrate(fmt::format("sgd-launch: coordinator {} is back", to_text(coordinator_)));
+  is_open_ = was_open_ = true;
+  if (run_.empty()) {
+    Json whole = {{"type", "request"}, {"id", kSubmit}, {"request", "submit"}};
+    whole.update(request_);
+    return link_.send(whole);
+  }
+  on_submitted({{"ok", true}, {"run", run_}});
+}
+
+void RemoteRun::on_lost(const std::string& reason) {
+  if (!was_open_) {
+    console_.complain("error", fmt::format("no coordinator at {}: {}", to_text(coordinator_), reason));
+    return end(exit_code::kUnreachable);
+  }
+  if (!std::exchange(is_open_, false)) return;
+  console_.status("");
+  console_.complain("warning", fmt::format("coordinator {} is lost ({}); the run goes on, waiting for it",
+                                           to_text(coordinator_), reason));
+}
+
+void RemoteRun::on_message(const Json& message) {
+  const std::string type = message.value("type", "");
+  const int id = message.value("id", 0);
+  if (type == "answer" && id == kSubmit) return on_submitted(message);
+  if (type == "answer" && id == kFollow) return on_followed(message);
+  if (type == "answer" && id == kStatus) return on_status(message);
+  if (type == "part") {
+    part_file_ = message.value("file", "");
+    part_offset_ = message.value("offset", std::uint64_t{0});
+  } else if (type == "end") {
+    on_end(message.value("outcome", Json()));
+  }
+}
+
+void RemoteRun::on_submitted(const Json& answer) {
+  if (!answer.value("ok", false)) {
+    for (const Json& line : answer.value("errors", Json::array())) console_.block(line.get<std::string>() + "\n");
+    if (answer.contains("error")) console_.complain("error", answer.value("error", ""));
+    return end(answer.value("kind", "") == "job" ? exit_code::kUsage : exit_code::kUnreachable);
+  }
+  const bool is_new = run_.empty();
+  run_ = answer.value("run", "");
+  if (detach_) {
+    console_.result(run_);
+    return end(exit_code::kSucceeded);
+  }
+  if (is_new)
+    console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on the cluster at {}", run_,
+                                 request_.at("job").value("num_workers", 0),
+                                 request_.at("job").value("num_workers", 0) == 1 ? "" : "s", to_text(coordinator_)));
+  Json offsets = Json::object();
+  for (auto& [file, state] : files_) {
+    // What came and was not printed comes again.
+    state.got -= state.partial.size();
+    state.partial.clear();
+    offsets[file] = state.got;
+  }
+  link_.send({{"type", "follow"}, {"id", kFollow}, {"run", run_}, {"events", true}, {"metrics", true}, {"logs", true},
+              {"offsets", offsets}});
+  if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
+  if (is_new) tick_status();
+}
+
+void RemoteRun::on_followed(const Json& answer) {
+  if (!answer.value("ok", false)) {
+    console_.complain("error", fmt::format("run {}: {}", run_, answer.value("error", "")));
+    return end(exit_code::kNotFound);
+  }
+  shown_dir_ = answer.value("run_dir", "");
+}
+
+// ---- what it prints ----
+
+void RemoteRun::on_part(const std::string& bytes) {
+  File& file = files_[part_file_];
+  if (part_offset_ != file.got) return;  // Of a follow before.
+  file.got += bytes.size();
+  file.partial += bytes;
+  const std::size_t end = file.partial.rfind('\n');
+  if (end == std::string::npos) return acknowledge(part_file_);
+  std::string lines = file.partial.substr(0, end + 1);
+  file.partial.erase(0, end + 1);
+  print_lines(part_file_, std::move(lines));
+}
+
+void RemoteRun::print_lines(const std::string& file, std::string lines) {
+  const bool is_log = file.starts_with("logs/");
+  const std::string name = file.substr(file.rfind('/') + 1);
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
+    end = lines.find('\n', begin) + 1;
+    const std::string line = lines.substr(begin, end - begin);
+    if (!is_log) print_json_line(file, line);
+    else if (options_.show_prefix) text += fmt::format("{}: {}", std::atoi(name.c_str() + 5), line);
+    else text += line;
+  }
+  if (!is_log) return acknowledge(file);
+  // Acknowledged when it is written: a terminal that stands still holds the stream up, and nothing is lost.
+  console_.output(std::move(text), [this, file] { acknowledge(file); });
+}
+
+void RemoteRun::print_json_line(const std::string& file, const std::string& line) {
+  const Json json = Json::parse(line, nullptr, false);
+  if (!json.is_object()) return;
+  if (file == "metrics.jsonl") {
+    const std::string text = epochs_->add(json);
+    if (!text.empty()) console_.result(text);
+  } else {
+    const std::string text = narrate_event(json, shown_dir_);
+    if (!text.empty()) console_.narrate("sgd-launch: " + text);
+  }
+}
+
+void RemoteRun::acknowledge(const std::string& file) {
+  const File& state = files_[file];
+  link_.send({{"type", "got"}, {"id", kFollow}, {"file", file}, {"offset", state.got}});
+}
+
+void RemoteRun::on_status(const Json& answer) {
+  if (!answer.value("ok", false) || !answer.contains("status") || exit_code_) return;
+  const core::RunSnapshot shot = core::snapshot_from_json(answer.at("status"));
+  const std::string line = status_line(shot, steps_planned_);
+  console_.status(line);
+  if (!console_.style().is_terminal && is_training_ && ++status_ticks_ % kTicksPerPlainLine == 0)
+    console_.narrate("sgd-launch: " + line);
+}
+
+void RemoteRun::on_end(const Json& outcome_json) {
+  const core::RunOutcome outcome = core::outcome_from_json(outcome_json);
+  for (auto& [file, state] : files_)
+    if (!state.partial.empty()) print_lines(file, std::exchange(state.partial, {}) + "\n");
+  console_.status("");
+  const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
+  const int code = outcome.exit_code;
+  console_.when_drained([this, outcome, is_failure, code] {
+    if (is_failure) console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
+    else console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_));
+    end(code);
+  });
+}
+
+// ---- signals, time, the end ----
+
+void RemoteRun::wait_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_signal();
+  });
+}
+
+void RemoteRun::on_signal(int signal) {
+  ++signals_seen_;
+  const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
+  if (run_.empty() || (at_once && !is_open_)) {
+    console_.complain("warning", run_.empty() ? "left before the coordinator had answered: the run may have been submitted"
+                                              : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));
+    return end(exit_code::kSignalBase + signal);
+  }
+  if (!at_once)
+    console_.narrate(fmt::format("sgd-launch: signal {}: stopping the run{}; once more to kill", core::signal_words(signal),
+                                 is_training_ ? " with a checkpoint" : ""));
+  ask_to_stop({{"why", "signal"}, {"signal", signal}, {"at_once", at_once}});
+}
+
+void RemoteRun::ask_to_stop(const Json& how) {
+  if (!is_open_ || run_.empty()) {
+    pending_stop_ = how;
+    return;
+  }
+  Json whole = {{"type", "request"}, {"id", kStop}, {"request", "stop"}, {"run", run_}};
+  whole.update(how);
+  link_.send(whole);
+}
+
+void RemoteRun::tick_status() {
+  if (exit_code_ || (!console_.style().is_terminal && !is_training_)) return;
+  link_.send({{"type", "request"}, {"id", kStatus}, {"request", "status"}, {"run", run_}});
+  status_timer_.expires_after(kStatusInterval);
+  status_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tick_status();
+  });
+}
+
+void RemoteRun::end(int exit_code) {
+  exit_code_ = exit_code;
+  console_.when_drained([this] { io_.stop(); });
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,83 @@
+#pragma once
+// A run on a cluster, seen from here: submits it or joins it, follows its files, and prints what a run on this machine
+// would print. A coordinator that is gone for a while is waited for; nothing is printed twice and nothing left out.
+//
+//   connect ─► submit (again with the same id until answered) ─► follow from the offsets that were printed ─► end
+//   first signal: asks for a stop with a checkpoint · second: kills the ranks · with the coordinator gone: leaves
+// The exit code is the run's.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/cli/console.hpp"
+#include "launcher/cli/narrator.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/core/snapshot.hpp"
+#include "launcher/net/client_link.hpp"
+
+namespace sgd::cli {
+
+class RemoteRun {
+ public:
+  RemoteRun(const RunOptions& options, net::Address coordinator);
+
+  /// Submits `request` and follows the run; with `detach` prints its id and ends.
+  [[nodiscard]] int submit(nlohmann::ordered_json request, bool detach);
+
+ private:
+  using Json = nlohmann::ordered_json;
+
+  void on_open();
+  void on_lost(const std::string& reason);
+  void on_message(const Json& message);
+  void on_submitted(const Json& answer);
+  void on_followed(const Json& answer);
+  void on_status(const Json& answer);
+  void on_part(const std::string& bytes);
+  void print_lines(const std::string& file, std::string lines);
+  void print_json_line(const std::string& file, const std::string& line);
+  void on_end(const Json& outcome);
+  void acknowledge(const std::string& file);
+  void wait_signal();
+  void on_signal(int signal);
+  void ask_to_stop(const Json& how);
+  void tick_status();
+  void end(int exit_code);
+
+  struct File {
+    std::uint64_t got = 0;  ///< Bytes taken over the connection.
+    std::string partial;    ///< Those after the last newline.
+  };
+
+  const RunOptions& options_;
+  net::Address coordinator_;
+  boost::asio::io_context io_{1};
+  Console console_;
+  net::ClientLink link_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer status_timer_;
+  boost::asio::steady_timer timeout_;
+  Json request_;
+  bool detach_ = false;
+  bool is_open_ = false;
+  bool was_open_ = false;
+  std::string run_;              ///< Empty until the coordinator has taken it.
+  std::string shown_dir_;
+  std::optional<EpochLines> epochs_;
+  std::map<std::string, File> files_;
+  std::string part_file_;        ///< Whose bytes the next chunk is.
+  std::uint64_t part_offset_ = 0;
+  std::optional<Json> pending_stop_;
+  std::int64_t steps_planned_ = 0;
+  bool is_training_ = false;
+  int signals_seen_ = 0;
+  int status_ticks_ = 0;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace sgd::cli

@@ -1,0 +1,34 @@
+#include "launcher/cli/state_places.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace sgd::cli {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string below_home(const char* base_variable, const char* default_base) {
+  const std::string base = variable(base_variable);
+  return (base.empty() ? variable("HOME") + "/" + default_base : base) + "/sgd-launch";
+}
+
+std::string state_dir(const std::string& program) {
+  // systemd names several folders with colons between them; ours has one.
+  const std::string given = variable("STATE_DIRECTORY");
+  if (!given.empty()) return given.substr(0, given.find(':'));
+  if (::geteuid() == 0) return "/var/lib/sgd-launch/" + program;
+  return below_home("XDG_STATE_HOME", ".local/state") + "/" + program;
+}
+
+}  // namespace
+
+std::string coordinator_state_dir() { return state_dir("coordinator"); }
+std::string agent_state_dir() { return state_dir("agent"); }
+std::string user_identity_dir() { return below_home("XDG_CONFIG_HOME", ".config") + "/identity"; }
+
+}  // namespace sgd::cli

@@ -1,0 +1,16 @@
+#pragma once
+// Where the programs of a cluster keep what outlives them, when nobody says otherwise.
+
+#include <string>
+
+namespace sgd::cli {
+
+/// $STATE_DIRECTORY (systemd), else /var/lib/sgd-launch/coordinator for root, else
+/// $XDG_STATE_HOME/sgd-launch/coordinator (~/.local/state by default).
+[[nodiscard]] std::string coordinator_state_dir();
+/// The same for an agent.
+[[nodiscard]] std::string agent_state_dir();
+/// Certificate and key of the calling user: $XDG_CONFIG_HOME/sgd-launch/identity (~/.config by default).
+[[nodiscard]] std::string user_identity_dir();
+
+}  // namespace sgd::cli

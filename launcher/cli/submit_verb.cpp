@@ -1,0 +1,42 @@
+// `sgd-launch submit`, and `sgd-launch run` with a coordinator: the job goes to the cluster, and its run is followed here.
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/remote_run.hpp"
+#include "launcher/cli/verbs.hpp"
+
+namespace sgd::cli {
+
+int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach) {
+  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
+                                                    : job::load_job_file(options.job_file, options.overrides);
+  const auto only_here = [&](const char* option) {
+    loaded.diagnostics.error(option, 0, 0, "belongs to a run on this machine; this one goes to a coordinator");
+  };
+  if (!options.run_dir.empty()) only_here("--run-dir");
+  if (options.slots) only_here("--slots");
+  if (options.local_nodes != 1) only_here("--local-nodes");
+  print(loaded.diagnostics);
+  if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
+  return RemoteRun(options, coordinator).submit({{"job", loaded.job->resolved}}, detach);
+}
+
+int submit_verb(const std::vector<std::string>& arguments) {
+  Diagnostics diagnostics;
+  RunOptions options = parse_run_options(arguments, diagnostics);
+  if (options.help) {
+    fmt::print("{}", run_help());
+    return exit_code::kSucceeded;
+  }
+  if (options.address.empty()) options.address = "auto";
+  const auto coordinator = cluster_address(options.address, diagnostics);
+  if (!coordinator && !diagnostics.has_errors())
+    diagnostics.error("submit", 0, 0, "needs a coordinator: name it with --address HOST:PORT");
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  return run_on_cluster(options, *coordinator, options.detach);
+}
+
+}  // namespace sgd::cli

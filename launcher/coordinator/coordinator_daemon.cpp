@@ -1,0 +1,65 @@
+#include "launcher/coordinator/coordinator_daemon.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/net/tcp_link.hpp"
+
+namespace sgd::coordinator {
+
+CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
+    : options_(std::move(options)),
+      shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
+      service_(shell_, options_.state_dir + "/runs", [this](const std::string& line) { log(line); }),
+      signals_(io_, SIGINT, SIGTERM) {}
+
+Status CoordinatorDaemon::open() {
+  std::error_code error;
+  std::filesystem::create_directories(options_.state_dir + "/runs", error);
+  if (error) return Error{fmt::format("cannot create {}/runs: {}", options_.state_dir, error.message())};
+  auto listener = net::Listener::open(io_, options_.listen);
+  if (!listener) return listener.error();
+  door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
+  return {};
+}
+
+void CoordinatorDaemon::run() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  serve();
+  wait_signal();
+  io_.run();
+}
+
+void CoordinatorDaemon::serve() {
+  const auto refuse = [this](const std::string& peer, const std::string& reason) {
+    log(fmt::format("{} is refused: {}", peer, reason));
+  };
+  const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
+    log(fmt::format("node {}: connected", node));
+    shell_.add_agent(node, std::move(link));
+  };
+  net::Door::Handlers handlers;
+  handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);
+  handlers.kinds[kClientKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
+    service_.desk().take(std::move(visitor));
+  };
+  handlers.on_refused = refuse;
+  door_->start(std::move(handlers));
+}
+
+void CoordinatorDaemon::wait_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    log(fmt::format("signal {}: the coordinator ends, runs go on", signal));
+    shell_.stop();
+    io_.stop();
+  });
+}
+
+void CoordinatorDaemon::log(const std::string& line) const { fmt::print(stderr, "sgd-launch coordinator: {}\n", line); }
+
+}  // namespace sgd::coordinator

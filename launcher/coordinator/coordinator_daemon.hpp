@@ -1,0 +1,51 @@
+#pragma once
+// The coordinator as a long-running program: one thread, one event loop, one door.
+//
+//   agents ──> Door ──> CoordinatorShell <── RunService <── ClientDesk <── Door <── clients
+//                             └── run directories below <state>/runs
+//
+// SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "launcher/coordinator/run_service.hpp"
+#include "launcher/net/door.hpp"
+
+namespace sgd::coordinator {
+
+struct CoordinatorOptions {
+  net::Address listen{"127.0.0.1", 7070};
+  std::string state_dir;  ///< Absolute; created when missing.
+  Duration node_timeout = std::chrono::seconds(5);
+};
+
+class CoordinatorDaemon {
+ public:
+  explicit CoordinatorDaemon(CoordinatorOptions options);
+
+  /// Everything that can fail. Nothing is served before run().
+  [[nodiscard]] Status open();
+  /// The port it listens on.
+  [[nodiscard]] int port() const { return door_->port(); }
+  /// Until a signal.
+  void run();
+
+ private:
+  void serve();
+  void wait_signal();
+  void log(const std::string& line) const;
+
+  CoordinatorOptions options_;
+  boost::asio::io_context io_{1};
+  CoordinatorShell shell_;
+  RunService service_;
+  std::unique_ptr<net::Door> door_;
+  boost::asio::signal_set signals_;
+};
+
+}  // namespace sgd::coordinator
