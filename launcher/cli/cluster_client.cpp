@@ -59,7 +59,7 @@ std::optional<net::Address> parse_address(const std::string& text) {
   const bool has_port = colon != std::string::npos && (is_bracketed ? text.find(']') < colon : text.find(':') == colon);
   if (has_port) {
     const auto number = whole_number(text.substr(colon + 1));
-    if (!number || *number < 1 || *number > 65535) return std::nullopt;
+    if (!number || *number > 65535) return std::nullopt;
     port = *number;
     host = text.substr(0, colon);
   }

@@ -1,0 +1,168 @@
+"""Coordinator and agents as programs: what is submitted trains on their nodes, and goes on whatever is lost."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from cluster import Cluster
+from data import image_job, small_fashion, write_job
+from harness import read_file
+
+SAMPLES = 6_400
+
+
+class ClusterCase(unittest.TestCase):
+    nodes = {"n1": 2, "n2": 2}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sgd-cluster-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.cluster = Cluster(self.nodes)
+        self.cluster.__enter__()
+        self.addCleanup(self.cluster.__exit__)
+
+    def job(self, epochs, workers=4, **parts):
+        job = image_job(small_fashion(os.path.join(self.folder, "data"), SAMPLES, 1000), epochs=epochs)
+        job["num_workers"] = workers
+        job["recovery"] = {"cooldown": "500ms", "backoff": {"first": "100ms"}}
+        job.update(parts)
+        return write_job(os.path.join(self.folder, "job.json"), job)
+
+    def weights(self, run):
+        folder = os.path.join(self.cluster.run_dir(run), "checkpoints")
+        return read_file(os.path.join(folder, sorted(os.listdir(folder))[-1], "model.safetensors"))
+
+    def check_samples(self, run, epochs):
+        """Each epoch once, and in each of them every sample once."""
+        self.assertEqual([event["epoch"] for event in self.cluster.events(run, "epoch_finished")], list(range(1, epochs + 1)))
+        for line in self.cluster.lines(run, "metrics.jsonl"):
+            if line["phase"] == "train":
+                self.assertEqual(line["num_samples"], SAMPLES, line)
+
+
+class CommandTest(ClusterCase):
+    def test_output_and_exit_code_are_those_of_a_local_run(self):
+        client = self.cluster.run("-n", 3, "--", "sh", "-c", "echo out $RANK of $WORLD_SIZE; echo err $RANK >&2")
+        self.assertEqual(client.wait(), 0, client.said())
+        err, out = client.said()
+        self.assertEqual(sorted(out.splitlines()), sorted([f"{rank}: {line}" for rank in range(3)
+                                                           for line in (f"out {rank} of 3", f"err {rank}")]))
+        self.assertIn("on the cluster at", err)
+        failed = self.cluster.run("-n", 2, "--", "sh", "-c", "test $RANK = 0 || exit 7; sleep 100")
+        self.assertEqual(failed.wait(), 1, failed.said())
+        self.assertIn("run failed: exit code 7, rank 1", failed.said()[0])
+
+    def test_detached_run_is_listed_shown_and_stopped(self):
+        client = self.cluster.run("submit", "--detach", "-n", 2, "--", "sleep", "100")
+        self.assertEqual(client.wait(), 0, client.said())
+        run = client.said()[1].strip()
+        self.cluster.wait_for_event(run, "worker_started", 2)
+        row, = self.cluster.ask("ps")["runs"]
+        self.assertEqual((row["run"], row["world_size"], row["num_workers"]), (run, 2, 2))
+        status = self.cluster.ask("status", run[:-3])
+        self.assertEqual((status["run"], len(status["ranks"])), (run, 2))
+        self.assertEqual({name: node["used"] for name, node in self.cluster.nodes().items()}, {"n1": 2, "n2": 0})
+        stopped = self.cluster.run("stop", run)
+        self.assertEqual(stopped.wait(), 0, stopped.said())
+        self.assertEqual(self.cluster.ask("status", run)["exit_code"], 6)
+        self.assertEqual(self.cluster.ask("ps")["runs"], [])
+        self.assertEqual(self.cluster.ask("ps", "--all")["runs"][0]["state"], "cancelled")
+
+    def test_a_client_that_goes_takes_nothing_with_it(self):
+        client = self.cluster.run("-n", 1, "--", "sh", "-c", "sleep 1; echo end")
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "worker_started")
+        client.process.kill()
+        self.cluster.wait_for_event(run, "run_finished")
+        self.assertEqual(self.cluster.ask("status", run)["state"], "succeeded")
+
+    def test_interrupted(self):
+        client = self.cluster.run("-n", 2, "--", "sleep", "100")
+        self.cluster.wait_for_event(client.run_id(), "worker_started", 2)
+        client.process.send_signal(signal.SIGINT)
+        self.assertEqual(client.wait(), 130, client.said())
+
+    def test_what_is_refused(self):
+        for arguments, code, word in [
+                (["status", "no-such-run"], 4, "no run"),
+                (["-n", 2, "--run-dir", "x", "--", "true"], 2, "--run-dir"),
+                (["-n", 2, "--address", "127.0.0.1:1", "--", "true"], 3, "no coordinator at 127.0.0.1:1"),
+                (["ps", "--address", "a b"], 2, "--address"),
+                (["-n", 100, "--set", "placement_timeout=100ms", "--", "true"], 5, "100 slots wanted, 4 available"),
+        ]:
+            client = self.cluster.run(*arguments)
+            self.assertEqual(client.wait(), code, (arguments, client.said()))
+            self.assertIn(word, client.said()[0])
+
+
+class TrainingTest(ClusterCase):
+    def test_killed_rank_leaves_the_same_weights(self):
+        weights = []
+        for kill in (False, True):
+            client = self.cluster.run(self.job(epochs=20))
+            run = client.run_id()
+            if kill:
+                self.cluster.wait_for_event(run, "epoch_finished", 2)
+                os.kill(next(e["pid"] for e in self.cluster.events(run, "worker_started") if e["rank"] == 3), signal.SIGKILL)
+            self.assertEqual(client.wait(), 0, client.said())
+            self.check_samples(run, 20)
+            self.assertEqual(len(self.cluster.events(run, "recovered")), int(kill))
+            weights.append(self.weights(run))
+        self.assertEqual(weights[0], weights[1])
+
+    def test_killed_node_is_gone_without_and_taken_back(self):
+        client = self.cluster.run(self.job(epochs=400))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "epoch_finished", 2)
+        self.cluster.kill("n2")
+        down = self.cluster.wait_for_event(run, "resized")
+        self.cluster.wait_for_event(run, "first_step", 2)
+        self.cluster.start_agent("n2")
+        up = self.cluster.wait_for_event(run, "resized", 2)
+        self.assertEqual((down["from"], down["to"], up["from"], up["to"]), (4, 2, 2, 4))
+        self.assertEqual(client.wait(), 0, client.said())
+        self.check_samples(run, 400)
+        self.assertEqual(self.cluster.ask("status", run)["failures"], 1)
+
+    def test_frozen_node_is_lost_and_obeys_when_it_is_back(self):
+        client = self.cluster.run(self.job(epochs=1500))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "epoch_finished", 2)
+        frozen = [self.cluster.agents["n2"].pid]
+        self.cluster.agents["n2"].send_signal(signal.SIGSTOP)
+        for event in self.cluster.events(run, "worker_started"):
+            if event["node"] == "n2":
+                os.kill(event["pid"], signal.SIGSTOP)
+                frozen.append(event["pid"])
+        began = time.time()
+        down = self.cluster.wait_for_event(run, "resized")
+        self.assertEqual((down["from"], down["to"]), (4, 2))
+        stepped = self.cluster.wait_for_event(run, "first_step", 2)
+        print(f"frozen node: first step after {stepped['time'] - began:.2f} s", file=sys.stderr)
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+        up = self.cluster.wait_for_event(run, "resized", 2)
+        self.assertEqual((up["from"], up["to"]), (2, 4))
+        self.assertEqual(client.wait(120), 0, client.said())
+        self.check_samples(run, 1500)
+
+    def test_node_that_is_asked_to_leave(self):
+        client = self.cluster.run(self.job(epochs=400))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "epoch_finished", 2)
+        self.cluster.kill("n2", signal.SIGTERM)
+        down = self.cluster.wait_for_event(run, "resized")
+        self.assertEqual((down["from"], down["to"]), (4, 2))
+        self.assertEqual(self.cluster.agents["n2"].wait(30), 0)
+        self.assertEqual(client.wait(), 0, client.said())
+        self.check_samples(run, 400)
+        self.assertEqual(self.cluster.ask("status", run)["failures"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

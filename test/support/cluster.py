@@ -1,0 +1,156 @@
+"""A cluster of real daemons on this machine: a coordinator, agents by name, and clients; each thing with a log of its own.
+
+    with Cluster({"n1": 2, "n2": 2}) as cluster:
+        run = cluster.run("-n", 4, "job.json")
+        cluster.kill("n2")
+
+Everything is ended with the cluster, also what a killed agent left.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from harness import LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
+
+
+class Client:
+    """A client that follows a run: its output goes to files."""
+
+    def __init__(self, cluster, arguments, name):
+        self.cluster = cluster
+        self.out, self.err = (os.path.join(cluster.folder, f"{name}.{kind}") for kind in ("out", "err"))
+        with open(self.out, "wb") as out, open(self.err, "wb") as err:
+            self.process = subprocess.Popen([LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                            env=cluster.environment(address=True), cwd=cluster.folder)
+
+    def said(self):
+        with open(self.err, encoding="utf-8", errors="replace") as err, open(self.out, encoding="utf-8", errors="replace") as out:
+            return err.read(), out.read()
+
+    def wait(self, limit_s=LIMIT_S):
+        return self.process.wait(limit_s)
+
+    def run_id(self):
+        """As soon as the coordinator has taken the run."""
+        def find():
+            for line in self.said()[0].splitlines():
+                if line.startswith("sgd-launch: run ") and "on the cluster" in line:
+                    return line.split()[2].rstrip(":")
+            return self.process.poll() is not None and "ended"
+        name = wait_for(find, LIMIT_S, "the run to be submitted")
+        assert name != "ended", self.said()
+        return name
+
+
+class Cluster:
+    def __init__(self, nodes, folder=None, coordinator_options=()):
+        self.own_folder = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="sgd-cluster-")
+        self.slots = dict(nodes)
+        self.options = list(coordinator_options)
+        self.agents = {}
+        self.coordinator = None
+        self.clients = []
+        self.port = 0
+        self.mark = f"sgd-cluster-{os.getpid()}-{id(self)}"
+
+    def __enter__(self):
+        try:
+            self.start_coordinator()
+            for name in self.slots:
+                self.start_agent(name)
+            self.wait_for_nodes(*self.slots)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in [client.process for client in self.clients] + [*self.agents.values(), self.coordinator]:
+            if process is not None and process.poll() is None:
+                process.kill()
+            if process is not None:
+                process.wait()
+        wait_for(lambda: not self.left(), 20, "the end of what the agents had started")
+        if self.own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def environment(self, address=False):
+        env = {**os.environ, MARK: self.mark, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
+        env.pop("SGD_ADDRESS", None)
+        if address:
+            env["SGD_ADDRESS"] = f"127.0.0.1:{self.port}"
+        return env
+
+    def left(self):
+        """Pids of all processes of this cluster that are still there."""
+        return marked(self.mark)
+
+    def log_of(self, name):
+        with open(os.path.join(self.folder, f"{name}.log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def _daemon(self, name, *arguments):
+        with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
+            return subprocess.Popen([LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    env=self.environment(), cwd=self.folder)
+
+    def start_coordinator(self):
+        already = self.log_of("coordinator").count("listening on") if self.port else 0
+        self.coordinator = self._daemon("coordinator", "coordinator", "--listen", f"127.0.0.1:{self.port}" if self.port else
+                                        "127.0.0.1:0", "--state-dir", "coordinator", *self.options)
+
+        def listening():
+            lines = [line for line in self.log_of("coordinator").splitlines() if "listening on" in line]
+            return len(lines) > already and lines[-1]
+        line = wait_for(listening, LIMIT_S, "the coordinator to listen")
+        self.port = int(line.rsplit(":", 1)[1])
+
+    def start_agent(self, name):
+        self.agents[name] = self._daemon(name, "agent", "--join", f"127.0.0.1:{self.port}", "--name", name, "--slots",
+                                         self.slots[name], "--state-dir", f"agent-{name}")
+
+    def ask(self, *arguments, expect=0):
+        """The JSON that a verb prints."""
+        ended = subprocess.run([LAUNCHER, *map(str, arguments), "--json"], capture_output=True, text=True, timeout=LIMIT_S,
+                               env=self.environment(address=True), cwd=self.folder, stdin=subprocess.DEVNULL)
+        assert ended.returncode == expect, (arguments, ended.returncode, ended.stdout, ended.stderr)
+        return json.loads(ended.stdout) if expect == 0 else ended.stderr
+
+    def nodes(self):
+        return {node["node"]: node for node in self.ask("nodes")["nodes"]}
+
+    def wait_for_nodes(self, *names):
+        wait_for(lambda: all(self.nodes().get(name, {}).get("state") == "connected" for name in names), LIMIT_S,
+                 f"nodes {names} to be connected")
+
+    def run(self, *arguments):
+        """A client that submits and follows."""
+        client = Client(self, arguments, f"client-{len(self.clients)}")
+        self.clients.append(client)
+        return client
+
+    def run_dir(self, run):
+        return os.path.join(self.folder, "coordinator", "runs", run)
+
+    def lines(self, run, file="events.jsonl"):
+        """Whole lines of a file of the run's folder, parsed."""
+        return read_lines(os.path.join(self.run_dir(run), file))
+
+    def events(self, run, name):
+        return [event for event in self.lines(run) if event["event"] == name]
+
+    def wait_for_event(self, run, name, count=1, limit_s=LIMIT_S):
+        return wait_for(lambda: len(self.events(run, name)) >= count and self.events(run, name)[-1], limit_s,
+                        f"{count} x {name} of {run}")
+
+    def kill(self, name, how=signal.SIGKILL):
+        """The agent, or the coordinator."""
+        process = self.coordinator if name == "coordinator" else self.agents[name]
+        process.send_signal(how)
+        if how == signal.SIGKILL:
+            process.wait()
