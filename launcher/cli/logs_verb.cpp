@@ -14,6 +14,7 @@
 
 #include "common/exit_codes.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/unique_fd.hpp"
@@ -123,6 +124,15 @@ class LogPrinter {
   std::map<std::string, OpenLog> open_;
 };
 
+int read_on_cluster(const NamedRun& run, const LogsOptions& options) {
+  nlohmann::ordered_json follow = {{"run", run.run}, {"logs", true}, {"until_now", !options.follow}};
+  if (options.rank) follow["rank"] = *options.rank;
+  if (options.generation) follow["generation"] = *options.generation;
+  RunOptions reading;
+  reading.show_prefix = options.prefix;
+  return RemoteRun(reading, *run.cluster).read(std::move(follow));
+}
+
 }  // namespace
 
 int logs_verb(const std::vector<std::string>& arguments) {
@@ -132,9 +142,10 @@ int logs_verb(const std::vector<std::string>& arguments) {
                                   whole_number_option({"--generation"}, "only this start of the workers", options.generation),
                                   flag({"--follow", "-f"}, "go on until the run ends", options.follow),
                                   flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
-                                 {}, true},
+                                 {}},
                                 arguments);
   if (!run.is_named) return run.exit_code;
+  if (run.cluster) return read_on_cluster(run, options);
   LogPrinter printer(run.directory, options);
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.

@@ -33,14 +33,25 @@ RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator)
 }
 
 int RemoteRun::submit(Json request, bool detach) {
-  (void)std::signal(SIGPIPE, SIG_IGN);
   detach_ = detach;
+  follow_ = {{"events", true}, {"metrics", true}, {"logs", true}};
   const Json job = request.at("job");
   is_training_ = job.contains("training");
   epochs_.emplace(is_training_ ? job.at("training").value("epochs", 0) : 0);
   request["request_id"] = core::Random(process::random_seed()).token();
   request_ = std::move(request);
   if (const auto loaded = job::load_resolved(job); loaded.job) steps_planned_ = planned_steps(*loaded.job);
+  return go();
+}
+
+int RemoteRun::read(Json follow) {
+  is_reader_ = true;
+  follow_ = std::move(follow);
+  return go();
+}
+
+int RemoteRun::go() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
   wait_signal();
   link_.start({[this] { on_open(); }, [this](const Json& message) { on_message(message); },
                [this](const std::string& bytes) { on_part(bytes); },
@@ -58,6 +69,7 @@ int RemoteRun::submit(Json request, bool detach) {
 void RemoteRun::on_open() {
   if (was_open_) console_.narrate(fmt::format("sgd-launch: coordinator {} is back", to_text(coordinator_)));
   is_open_ = was_open_ = true;
+  if (is_reader_) return follow();
   if (run_.empty()) {
     Json whole = {{"type", "request"}, {"id", kSubmit}, {"request", "submit"}};
     whole.update(request_);
@@ -73,8 +85,8 @@ void RemoteRun::on_lost(const std::string& reason) {
   }
   if (!std::exchange(is_open_, false)) return;
   console_.status("");
-  console_.complain("warning", fmt::format("coordinator {} is lost ({}); the run goes on, waiting for it",
-                                           to_text(coordinator_), reason));
+  console_.complain("warning", fmt::format("coordinator {} is lost ({}){}, waiting for it", to_text(coordinator_), reason,
+                                           is_reader_ ? "" : "; the run goes on"));
 }
 
 void RemoteRun::on_message(const Json& message) {
@@ -107,6 +119,12 @@ void RemoteRun::on_submitted(const Json& answer) {
     console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on the cluster at {}", run_,
                                  request_.at("job").value("num_workers", 0),
                                  request_.at("job").value("num_workers", 0) == 1 ? "" : "s", to_text(coordinator_)));
+  follow();
+  if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
+  if (is_new) tick_status();
+}
+
+void RemoteRun::follow() {
   Json offsets = Json::object();
   for (auto& [file, state] : files_) {
     // What came and was not printed comes again.
@@ -114,17 +132,18 @@ void RemoteRun::on_submitted(const Json& answer) {
     state.partial.clear();
     offsets[file] = state.got;
   }
-  link_.send({{"type", "follow"}, {"id", kFollow}, {"run", run_}, {"events", true}, {"metrics", true}, {"logs", true},
-              {"offsets", offsets}});
-  if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
-  if (is_new) tick_status();
+  Json whole = {{"type", "follow"}, {"id", kFollow}, {"run", run_}, {"offsets", std::move(offsets)}};
+  for (const auto& [key, value] : follow_.items())
+    if (key != "run" || run_.empty()) whole[key] = value;
+  link_.send(whole);
 }
 
 void RemoteRun::on_followed(const Json& answer) {
   if (!answer.value("ok", false)) {
-    console_.complain("error", fmt::format("run {}: {}", run_, answer.value("error", "")));
+    console_.complain("error", answer.value("error", ""));
     return end(exit_code::kNotFound);
   }
+  run_ = answer.value("run", run_);
   shown_dir_ = answer.value("run_dir", "");
 }
 
@@ -159,6 +178,7 @@ void RemoteRun::print_lines(const std::string& file, std::string lines) {
 }
 
 void RemoteRun::print_json_line(const std::string& file, const std::string& line) {
+  if (is_reader_) return console_.result(line.substr(0, line.size() - 1));
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object()) return;
   if (file == "metrics.jsonl") {
@@ -188,6 +208,7 @@ void RemoteRun::on_end(const Json& outcome_json) {
   const core::RunOutcome outcome = core::outcome_from_json(outcome_json);
   for (auto& [file, state] : files_)
     if (!state.partial.empty()) print_lines(file, std::exchange(state.partial, {}) + "\n");
+  if (is_reader_) return end(exit_code::kSucceeded);
   console_.status("");
   const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
   const int code = outcome.exit_code;
@@ -211,6 +232,7 @@ void RemoteRun::wait_signal() {
 void RemoteRun::on_signal(int signal) {
   ++signals_seen_;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
+  if (is_reader_) return end(exit_code::kSignalBase + signal);
   if (run_.empty() || (at_once && !is_open_)) {
     console_.complain("warning", run_.empty() ? "left before the coordinator had answered: the run may have been submitted"
                                               : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));

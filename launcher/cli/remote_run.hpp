@@ -28,10 +28,15 @@ class RemoteRun {
 
   /// Submits `request` and follows the run; with `detach` prints its id and ends.
   [[nodiscard]] int submit(nlohmann::ordered_json request, bool detach);
+  /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_desk.hpp. The lines of
+  /// events and metrics are printed as they are.
+  [[nodiscard]] int read(nlohmann::ordered_json follow);
 
  private:
   using Json = nlohmann::ordered_json;
 
+  [[nodiscard]] int go();
+  void follow();
   void on_open();
   void on_lost(const std::string& reason);
   void on_message(const Json& message);
@@ -63,7 +68,9 @@ class RemoteRun {
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer timeout_;
   Json request_;
+  Json follow_;                  ///< What is followed.
   bool detach_ = false;
+  bool is_reader_ = false;
   bool is_open_ = false;
   bool was_open_ = false;
   std::string run_;              ///< Empty until the coordinator has taken it.

@@ -17,6 +17,7 @@ namespace sgd::cli {
 [[nodiscard]] int stop_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int checkpoints_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int nodes_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int events_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int submit_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int ps_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int coordinator_verb(const std::vector<std::string>& arguments);

@@ -100,7 +100,7 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
   follow.outcome = run.value().outcome;
   follow.follower = std::make_unique<RunFollower>(run.value().directory, selection_of(message), offsets, send_part);
   answer(id, number, {{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
-  if (follow.outcome) follow.follower->settle();
+  if (follow.outcome || message.value("until_now", false)) follow.follower->settle();
   else follow.follower->begin();
   end_if_done(id, number);
 }
@@ -118,7 +118,7 @@ void ClientDesk::end_if_done(std::uint64_t id, std::int64_t number) {
   if (client == nullptr) return;
   const auto follow = client->follows.find(number);
   if (follow == client->follows.end() || !follow->second.follower->is_done()) return;
-  send(*client->visitor, {{"type", "end"}, {"id", number}, {"outcome", *follow->second.outcome}});
+  send(*client->visitor, {{"type", "end"}, {"id", number}, {"outcome", follow->second.outcome.value_or(Json())}});
   client->follows.erase(follow);
 }
 

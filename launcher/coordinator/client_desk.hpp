@@ -5,10 +5,10 @@
 //   {"type":"client","version":V}                      -> {"type":"welcome","version":V}
 //   {"type":"request","id":7,"request":"status",...}   -> {"type":"answer","id":7,"ok":true,...} as on control.sock
 //   {"type":"follow","id":8,"run":R,"events":true,"metrics":true,"logs":true,"rank":1,"generation":2,
-//    "offsets":{"events.jsonl":120}}                   -> an answer with the run's id, then, as files grow:
+//    "offsets":{"events.jsonl":120},"until_now":false} -> an answer with the run's id, then, as files grow:
 //      {"type":"part","id":8,"file":F,"offset":N}, and a chunk frame with the bytes
 //   {"type":"got","id":8,"file":F,"offset":N}             what the client has; no more than a window goes ahead of it
-//      {"type":"end","id":8,"outcome":{...}|null}         the run is over, and all of its files have been got
+//      {"type":"end","id":8,"outcome":{...}|null}         all has been got, and the run is over (or "until_now" was asked)
 // An error of one message answers that message; a message that is none ends the connection.
 
 #include <functional>

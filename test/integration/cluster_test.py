@@ -1,5 +1,6 @@
 """Coordinator and agents as programs: what is submitted trains on their nodes, and goes on whatever is lost."""
 
+import json
 import os
 import signal
 import sys
@@ -72,6 +73,20 @@ class CommandTest(ClusterCase):
         self.assertEqual(self.cluster.ask("status", run)["exit_code"], 6)
         self.assertEqual(self.cluster.ask("ps")["runs"], [])
         self.assertEqual(self.cluster.ask("ps", "--all")["runs"][0]["state"], "cancelled")
+
+    def test_logs_and_events_of_any_run(self):
+        client = self.cluster.run("-n", 2, "--", "sh", "-c", "echo one $RANK; echo two $RANK")
+        run = client.run_id()
+        self.assertEqual(client.wait(), 0, client.said())
+        for arguments, expected in [(["logs", run, "--rank", 1], "1: one 1\n1: two 1\n"),
+                                    (["logs", "-f", "--no-prefix", "--rank", 0], "one 0\ntwo 0\n"),
+                                    (["logs", "--generation", 7], "")]:
+            reader = self.cluster.run(*arguments)
+            self.assertEqual(reader.wait(), 0, reader.said())
+            self.assertEqual(reader.said()[1], expected, arguments)
+        reader = self.cluster.run("events", run)
+        self.assertEqual(reader.wait(), 0, reader.said())
+        self.assertEqual([json.loads(line) for line in reader.said()[1].splitlines()], self.cluster.lines(run))
 
     def test_a_client_that_goes_takes_nothing_with_it(self):
         client = self.cluster.run("-n", 1, "--", "sh", "-c", "sleep 1; echo end")

@@ -15,7 +15,7 @@ import unittest
 import uuid
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN_DIR = os.environ.get("SGD_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
+BIN_DIR = os.path.abspath(os.environ.get("SGD_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin"))
 LAUNCHER = os.path.join(BIN_DIR, "sgd-launch")
 CONFIGS = os.path.join(ROOT, "configs")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sgd-launch")
