@@ -83,6 +83,8 @@ std::string describe(const core::CoordinatorCommand& command) {
                [](const RecordMetrics& metrics) { return "metrics " + metrics.metrics.dump(); },
                [](const KeepCheckpoints& keep) { return fmt::format("keep {}", fmt::join(keep.paths, ", ")); },
                [](const Warn& warning) { return "warning " + warning.message; },
+               [](const RefuseAgent& refused) { return fmt::format("refuse agent {} of {}: {}", refused.incarnation, refused.node, refused.reason); },
+               [](const ForgetRun& forgotten) { return "forget " + forgotten.run; },
                [](const FinishRun& finished) {
                  const core::RunOutcome& outcome = finished.outcome;
                  return fmt::format("finished {} exit code {}, {} failures{}{}", outcome.state, outcome.exit_code,

@@ -24,7 +24,7 @@ void World::add_node(const NodeId& node, int slots, std::optional<Duration> beat
 }
 
 void World::restart_agent(const NodeId& node) {
-  agents_.erase(node);
+  if (agents_.erase(node) > 0) coordinator_event(core::coordinator_event::AgentClosed{node});
   cut_.erase(node);
   core::AgentFacts facts = facts_.at(node);
   facts.incarnation = ++agents_made_;

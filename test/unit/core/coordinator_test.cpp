@@ -85,7 +85,7 @@ class Bench {
   [[nodiscard]] RunPhase phase(const RunId& run) const { return coordinator_.snapshot(now_, run)->phase; }
   [[nodiscard]] bool knows(const NodeId& node) const {
     for (const core::NodeSnapshot& row : coordinator_.nodes())
-      if (row.node == node) return true;
+      if (row.node == node) return row.phase != core::NodePhase::kLost;
     return false;
   }
   [[nodiscard]] const Coordinator& coordinator() const { return coordinator_; }
@@ -189,6 +189,7 @@ TEST_CASE("an agent that was started anew is another one: its ranks are lost at 
   bench.node("b", 1);
   bench.submit("run", 2);
   bench.fact("b", "run", 1, cluster::WorkerStarted{1, 101});
+  bench.on(core::coordinator_event::AgentClosed{"b"});
   bench.node("b", 1, 2);
   CHECK(bench.phase("run") == RunPhase::kRecovering);
   CHECK(bench.wanted("a", "run")->want == cluster::Want::kClear);
