@@ -155,7 +155,10 @@ class Server {
       if (turn.position == 0) continue;
       const Demand& demand = waiting_[index].demand;
       int free = 0;
-      for (const auto& [node, room] : turn.rooms) free += room;
+      for (const auto& [node, capacity] : free_) {  // When those behind it have taken what they got.
+        const auto kept = kept_.find(node);
+        if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);
+      }
       if (waiting > 1) turn.reason = ordinal(turn.position) + " in the queue: ";
       turn.reason += fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
                                  turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));

@@ -55,6 +55,7 @@ std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const 
   const job::PerWorker& each = demand.per_worker;
   const Resources& free = capacity.free;
   const Resources& total = capacity.total;
+  if (total.slots == 0) return "offers no slots";
   if (free.slots < 1) return fmt::format("{} of {} slots free", std::max(free.slots, 0), total.slots);
   if (capacity.counts_cpus && free.cpus < each.cpus)
     return fmt::format("{} of {} cpus free, {} wanted", std::max(free.cpus, 0), total.cpus, each.cpus);

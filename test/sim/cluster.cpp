@@ -106,9 +106,23 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
       violated("{}: rank {} of generation {} starts on {} beside rank {} of generation {}", run.plan.definition.id,
                identity.rank, identity.generation, keeper.node().id(), other->rank(), other->generation());
   }
+  check_cores(run, keeper, identity);
   Worker& worker = workers_.emplace_back(world_, run, keeper, std::move(identity));
   run.alive.push_back(&worker);
   return worker;
+}
+
+/// Runs that share a node have cores of their own, wherever ranks are bound.
+void Cluster::check_cores(const RunState& run, Keeper& keeper, const Worker::Identity& identity) {
+  for (auto& [id, other] : runs_) {
+    for (Worker* worker : other.alive) {
+      if (&other == &run || &worker->node() != &keeper.node() || worker->keeper().incarnation() != keeper.incarnation()) continue;
+      for (const int core : worker->identity().cores)
+        if (std::find(identity.cores.begin(), identity.cores.end(), core) != identity.cores.end())
+          violated("{}: rank {} is bound to core {} of {}, which {} has", run.plan.definition.id, identity.rank, core,
+                   keeper.node().id(), id);
+    }
+  }
 }
 
 void Cluster::observe(const core::CoordinatorEvent& event) {
@@ -191,6 +205,7 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
     runs_.at(finished->run).check.on_finish(finished->outcome);
     check_end(finished->run);
+    check_memory();
   }
 }
 
@@ -311,6 +326,16 @@ void Cluster::check_loss(const nlohmann::ordered_json& event) {
   const TimePoint well = world_.queue.now() - kNodeTimeout - seconds(2);
   if (lost.is_up() && lost.wire().is_healthy() && lost.healthy_since() < well)
     violated("{} is declared lost, and is well", lost.id());
+}
+
+/// Runs that have ended are forgotten in the end.
+void Cluster::check_memory() {
+  if (is_replaying_) return;
+  std::size_t finished = 0;
+  for (const RunId& id : coordinator_.core().runs())
+    finished += coordinator_.core().snapshot(world_.queue.now(), id)->phase == core::RunPhase::kFinished;
+  if (finished > world_.plan.settings.finished_max)
+    violated("{} finished runs are kept, {} are allowed", finished, world_.plan.settings.finished_max);
 }
 
 void Cluster::check_end(const RunId& id) {
