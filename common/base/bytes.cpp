@@ -12,8 +12,8 @@ struct Unit {
   const char* name;
   double bytes;
 };
-constexpr Unit kUnits[] = {{"B", 1},          {"kB", 1e3},        {"MB", 1e6},           {"GB", 1e9},          {"TB", 1e12},
-                           {"KiB", 0x1p10},   {"MiB", 0x1p20},    {"GiB", 0x1p30},       {"TiB", 0x1p40}};
+constexpr Unit kUnits[] = {{"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},    {"TB", 1e12},
+                           {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
 constexpr Unit kShown[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}};
 
 }  // namespace
@@ -37,7 +37,8 @@ std::string format_bytes(std::int64_t bytes) {
   for (const Unit& unit : kShown) {
     const double number = static_cast<double>(bytes) / unit.bytes;
     if (number < 1) continue;
-    return number == std::floor(number) ? fmt::format("{:.0f}{}", number, unit.name) : fmt::format("{:.2f}{}", number, unit.name);
+    return number == std::floor(number) ? fmt::format("{:.0f}{}", number, unit.name)
+                                        : fmt::format("{:.2f}{}", number, unit.name);
   }
   return fmt::format("{}B", bytes);
 }

@@ -43,7 +43,8 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
     // A run that ends while it waits makes way in the queue.
     for (; told < out.size(); ++told)
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
-    if (!std::exchange(capacity_changed_, false) && std::none_of(runs_.begin(), runs_.end(), wants_capacity)) break;
+    if (!std::exchange(capacity_changed_, false) && std::none_of(runs_.begin(), runs_.end(), wants_capacity))
+      break;
     offer_capacity(now, out);
   } while (true);
   note_finished(first, out);
@@ -72,7 +73,8 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     const auto run = runs_.find(forgotten->run);
     if (run != runs_.end() && run->second.finished()) forget(forgotten->run, out);
   } else if (const auto* silent = std::get_if<NodeSilent>(&event)) {
-    lose(now, silent->node, fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
+    lose(now, silent->node,
+         fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
          silent->silent_s, out);
   } else if (std::holds_alternative<Restarted>(event)) {
     on_restarted(now, out);
@@ -109,12 +111,13 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
 /// Runs among the commands from `first` on that have ended; of all that have, the oldest are forgotten.
 void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
   for (std::size_t index = first; index < out.size(); ++index)
-    if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index])) finished_.push_back(finished->run);
+    if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index]))
+      finished_.push_back(finished->run);
   while (finished_.size() > settings_.finished_max) forget(RunId(finished_.front()), out);
 }
 
-/// A node that still holds it is told kGone when it connects, as for any run that is not known; one that is only cut
-/// off will not connect anew, so it is remembered what to tell it.
+/// A node that still holds it is told kGone when it connects, as for any run that is not known; one that is
+/// only cut off will not connect anew, so it is remembered what to tell it.
 void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
   const RunMachine& machine = runs_.at(run);
   for (auto& [id, node] : lost_)
@@ -149,7 +152,9 @@ std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run
 std::vector<RunId> Coordinator::runs() const {
   std::vector<RunId> ids;
   for (const auto& [id, run] : runs_) ids.push_back(id);
-  const auto is_earlier = [this](const RunId& a, const RunId& b) { return tickets_.at(a).submission < tickets_.at(b).submission; };
+  const auto is_earlier = [this](const RunId& a, const RunId& b) {
+    return tickets_.at(a).submission < tickets_.at(b).submission;
+  };
   std::sort(ids.begin(), ids.end(), is_earlier);
   return ids;
 }

@@ -25,8 +25,8 @@ struct CoordinatorSettings {
   std::optional<Duration> node_timeout;
   /// After so long in front of runs that pass it, what is free is kept for a run (queue.hpp).
   Duration backfill_limit = std::chrono::minutes(10);
-  /// A node whose link is lost more often than this within flap_window gets no new ranks until it has been well for
-  /// stable_after. Only with node_timeout.
+  /// A node whose link is lost more often than this within flap_window gets no new ranks until it has been
+  /// well for stable_after. Only with node_timeout.
   int flaps_max = 5;
   Duration flap_window = std::chrono::hours(1);
   Duration stable_after = std::chrono::minutes(5);
@@ -36,7 +36,8 @@ struct CoordinatorSettings {
 
 class Coordinator {
  public:
-  /// A tick so much later than it was due says that this process stood still: then nobody else is judged by the clock.
+  /// A tick so much later than it was due says that this process stood still: then nobody else is judged by
+  /// the clock.
   static constexpr Duration kLateTick = std::chrono::milliseconds(500);
   /// A silent node is looked at once more after this, when what lay unread in its link has been read.
   static constexpr Duration kSecondLook = std::chrono::milliseconds(100);
@@ -46,9 +47,12 @@ class Coordinator {
   explicit Coordinator(CoordinatorSettings settings = {}) : settings_(settings) {}
 
   void on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
-  /// An event that was stored, at the time it was stored with. The records among the commands are those that were given
-  /// then, in the same order; everything sent is told again when nodes connect. Ends with coordinator_event::Restarted.
-  void replay(TimePoint at, const CoordinatorEvent& event, CoordinatorCommands& out) { apply(at, event, out); }
+  /// An event that was stored, at the time it was stored with. The records among the commands are those that
+  /// were given then, in the same order; everything sent is told again when nodes connect. Ends with
+  /// coordinator_event::Restarted.
+  void replay(TimePoint at, const CoordinatorEvent& event, CoordinatorCommands& out) {
+    apply(at, event, out);
+  }
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run) const;
@@ -67,16 +71,17 @@ class Coordinator {
     cluster::NodeState state;    ///< As it was told last; its runs are not kept.
     std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
     TimePoint heard_at;
-    bool is_closed = false;      ///< Its link.
+    bool is_closed = false;  ///< Its link.
     std::optional<TimePoint> suspect_until;
     std::optional<TimePoint> lost_at;
-    std::map<RunId, Generation> forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
+    std::map<RunId, Generation>
+        forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
   };
   /// What belongs to a name, whichever agent bears it.
   struct Standing {
     bool is_drained = false;
-    std::optional<int> slots;        ///< Ordered.
-    std::deque<TimePoint> flaps;     ///< Losses of its link, at most flaps_max + 1.
+    std::optional<int> slots;     ///< Ordered.
+    std::deque<TimePoint> flaps;  ///< Losses of its link, at most flaps_max + 1.
     std::optional<TimePoint> unstable_until;
   };
   /// What the queue remembers of a run.
@@ -91,21 +96,25 @@ class Coordinator {
   [[nodiscard]] bool is_stored(const CoordinatorEvent& event) const;
   void on_restarted(TimePoint now, CoordinatorCommands& out);
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
-  void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact, CoordinatorCommands& out);
+  void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
+               CoordinatorCommands& out);
   void note_finished(std::size_t first, CoordinatorCommands& out);
   void forget(const RunId& run, CoordinatorCommands& out);
 
   // coordinator_nodes.cpp
-  void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
+  void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
+                CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void tell_again(const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_closed(TimePoint now, const NodeId& node);
   void on_order(const NodeId& node, const NodeOrder& order, CoordinatorCommands& out);
-  [[nodiscard]] std::optional<coordinator_command::RefuseAgent> refusal(TimePoint now, const CoordinatorEvent& event) const;
+  [[nodiscard]] std::optional<coordinator_command::RefuseAgent> refusal(TimePoint now,
+                                                                        const CoordinatorEvent& event) const;
   [[nodiscard]] std::vector<NodeId> silent_nodes(TimePoint now);
   [[nodiscard]] Node* find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out);
   [[nodiscard]] TimePoint next_look(const Node& node) const;
-  void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
+  void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+            CoordinatorCommands& out);
   void note_flap(TimePoint now, const NodeId& node);
   void note_back(TimePoint now, const NodeId& node);
   void end_quarantines(TimePoint now);
@@ -125,7 +134,7 @@ class Coordinator {
 
   CoordinatorSettings settings_;
   std::map<NodeId, Node> nodes_;
-  std::map<NodeId, Node> lost_;    ///< As they were: a node may be heard again, and its facts go on counting.
+  std::map<NodeId, Node> lost_;  ///< As they were: a node may be heard again, and its facts go on counting.
   std::map<NodeId, Standing> standings_;
   std::map<RunId, RunMachine> runs_;
   std::map<RunId, Ticket> tickets_;

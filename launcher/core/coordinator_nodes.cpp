@@ -20,18 +20,21 @@ cluster::DesiredRun gone(const RunId& run, Generation generation) {
 
 }  // namespace
 
-/// Two agents of one name must not take turns: the one that is there stays. An agent that was started anew is let in
-/// when the link of the one before is closed, or silent for node_timeout.
-std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint now, const CoordinatorEvent& event) const {
+/// Two agents of one name must not take turns: the one that is there stays. An agent that was started anew is
+/// let in when the link of the one before is closed, or silent for node_timeout.
+std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint now,
+                                                                     const CoordinatorEvent& event) const {
   const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
   const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
   if (state == nullptr || !settings_.node_timeout) return std::nullopt;
   const auto known = nodes_.find(arrived->node);
-  if (known == nodes_.end() || known->second.incarnation == state->incarnation || known->second.is_closed) return std::nullopt;
+  if (known == nodes_.end() || known->second.incarnation == state->incarnation || known->second.is_closed)
+    return std::nullopt;
   const Duration silent = now - known->second.heard_at;
   if (silent >= *settings_.node_timeout) return std::nullopt;
-  std::string reason = fmt::format("an agent with the name {} is connected from {}, heard {:.1f} s ago: give each its own --name",
-                                   arrived->node, known->second.state.address, to_seconds(silent));
+  std::string reason = fmt::format(
+      "an agent with the name {} is connected from {}, heard {:.1f} s ago: give each its own --name",
+      arrived->node, known->second.state.address, to_seconds(silent));
   return coordinator_command::RefuseAgent{arrived->node, state->incarnation, std::move(reason)};
 }
 
@@ -53,7 +56,8 @@ void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::Fro
   }
 }
 
-/// A node that was lost and goes on talking over the same link was cut off without noticing: it is told what is wanted.
+/// A node that was lost and goes on talking over the same link was cut off without noticing: it is told what
+/// is wanted.
 Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
   const auto known = nodes_.find(node);
   if (known != nodes_.end()) return &known->second;
@@ -105,7 +109,8 @@ void Coordinator::tell_again(const NodeId& node, const cluster::NodeState& state
     }
   }
   for (auto& [id, run] : runs_) {
-    const bool is_held = std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
+    const bool is_held =
+        std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
     if (!is_held && run.slots_used(node) > 0) run.on_node_back(node, 0, out);
   }
 }
@@ -122,8 +127,9 @@ void Coordinator::on_closed(TimePoint now, const NodeId& node) {
 std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
   std::vector<NodeId> silent;
   if (!settings_.node_timeout) return silent;
-  const bool is_late = std::any_of(nodes_.begin(), nodes_.end(),
-                                   [&](const auto& node) { return now >= next_look(node.second) + kLateTick; });
+  const bool is_late = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return now >= next_look(node.second) + kLateTick;
+  });
   for (auto& [id, node] : nodes_) {
     if (now < next_look(node)) continue;
     if (is_late) {
@@ -152,8 +158,9 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     lost_.insert_or_assign(node, lost.mapped());
   }
   if (lost_.size() > kLostMax)
-    lost_.erase(std::min_element(lost_.begin(), lost_.end(),
-                                 [](const auto& a, const auto& b) { return a.second.lost_at < b.second.lost_at; }));
+    lost_.erase(std::min_element(lost_.begin(), lost_.end(), [](const auto& a, const auto& b) {
+      return a.second.lost_at < b.second.lost_at;
+    }));
   for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
   capacity_changed_ = true;
 }
@@ -173,13 +180,16 @@ void Coordinator::note_flap(TimePoint now, const NodeId& node) {
 /// It has to be well for so long from here on.
 void Coordinator::note_back(TimePoint now, const NodeId& node) {
   const auto known = standings_.find(node);
-  if (known != standings_.end() && known->second.unstable_until) known->second.unstable_until = now + settings_.stable_after;
+  if (known != standings_.end() && known->second.unstable_until)
+    known->second.unstable_until = now + settings_.stable_after;
 }
 
 void Coordinator::end_quarantines(TimePoint now) {
   for (auto& [id, known] : standings_) {
     const auto node = nodes_.find(id);
-    if (!known.unstable_until || now < *known.unstable_until || node == nodes_.end() || node->second.is_closed) continue;
+    if (!known.unstable_until || now < *known.unstable_until || node == nodes_.end() ||
+        node->second.is_closed)
+      continue;
     known.unstable_until.reset();
     capacity_changed_ = true;
   }
@@ -203,15 +213,21 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
   if (!why_not(node, order).empty()) return;
   capacity_changed_ = true;
   switch (order.kind) {
-    case NodeOrder::Kind::kDrain: standings_[node].is_drained = true; return;
-    case NodeOrder::Kind::kUndrain: standings_[node].is_drained = false; return;
+    case NodeOrder::Kind::kDrain:
+      standings_[node].is_drained = true;
+      return;
+    case NodeOrder::Kind::kUndrain:
+      standings_[node].is_drained = false;
+      return;
     case NodeOrder::Kind::kSetSlots:
       standings_[node].slots = order.slots < 0 ? std::nullopt : std::optional(order.slots);
       return;
-    case NodeOrder::Kind::kRemove: break;
+    case NodeOrder::Kind::kRemove:
+      break;
   }
   if (const auto known = nodes_.find(node); known != nodes_.end()) {
-    out.push_back(coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
+    out.push_back(
+        coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
     nodes_.erase(known);
   }
   lost_.erase(node);
@@ -242,14 +258,21 @@ NodePhase Coordinator::phase_of(const NodeId& node, const Node& known) const {
 
 std::string Coordinator::why_out(const NodeId& node, const Node& known) const {
   switch (phase_of(node, known)) {
-    case NodePhase::kReady: return {};
-    case NodePhase::kClosed: return "link closed";
-    case NodePhase::kDrained: return "drained";
-    case NodePhase::kLeaving: return "leaving";
-    case NodePhase::kLost: return "lost";
-    case NodePhase::kUnstable: break;
+    case NodePhase::kReady:
+      return {};
+    case NodePhase::kClosed:
+      return "link closed";
+    case NodePhase::kDrained:
+      return "drained";
+    case NodePhase::kLeaving:
+      return "leaving";
+    case NodePhase::kLost:
+      return "lost";
+    case NodePhase::kUnstable:
+      break;
   }
-  return fmt::format("unstable: link lost {} times within {}", standing(node)->flaps.size(), format_duration(settings_.flap_window));
+  return fmt::format("unstable: link lost {} times within {}", standing(node)->flaps.size(),
+                     format_duration(settings_.flap_window));
 }
 
 NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) const {

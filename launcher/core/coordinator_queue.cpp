@@ -1,4 +1,5 @@
-// How Coordinator divides what is free: makes the queue's values from nodes and runs, and tells runs what they may have.
+// How Coordinator divides what is free: makes the queue's values from nodes and runs, and tells runs what
+// they may have.
 
 #include <algorithm>
 #include <tuple>
@@ -7,7 +8,8 @@
 
 namespace sgd::core {
 
-/// Runs on nodes that end, and on nodes with fewer slots than are held: the least important give theirs up first.
+/// Runs on nodes that end, and on nodes with fewer slots than are held: the least important give theirs up
+/// first.
 void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
   const std::vector<RunId> order = least_important_first();
   for (const auto& [id, capacity] : capacities()) {
@@ -39,7 +41,8 @@ void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
     runs_.at(turn.run).on_capacity(now, offer, out);
   }
   const auto is_served = [&plan](const RunId& id) {
-    return std::any_of(plan.turns.begin(), plan.turns.end(), [&id](const QueueTurn& turn) { return turn.run == id; });
+    return std::any_of(plan.turns.begin(), plan.turns.end(),
+                       [&id](const QueueTurn& turn) { return turn.run == id; });
   };
   offer.placement = {};
   offer.reason.clear();
@@ -77,10 +80,11 @@ QueueState Coordinator::queue_state(TimePoint now) const {
     const Ticket& ticket = tickets_.at(id);
     const RunDefinition& definition = run.definition();
     if (run.waits_for_room())
-      state.waiting.push_back({id, run.is_admitted(), definition.priority, ticket.submission, run.demand(), run.placement(),
-                               ticket.passed_by, ticket.startable_since});
+      state.waiting.push_back({id, run.is_admitted(), definition.priority, ticket.submission, run.demand(),
+                               run.placement(), ticket.passed_by, ticket.startable_since});
     if (run.may_grow())
-      state.growing.push_back({id, definition.priority, ticket.submission, run.demand(), run.placement().world_size});
+      state.growing.push_back(
+          {id, definition.priority, ticket.submission, run.demand(), run.placement().world_size});
     state.holdings[id] = {definition.job.per_worker, run.held()};
   }
   return state;
@@ -107,8 +111,11 @@ std::vector<RunId> Coordinator::least_important_first() const {
   std::vector<RunId> order;
   for (const auto& [id, run] : runs_)
     if (!run.finished()) order.push_back(id);
-  const auto rank = [this](const RunId& id) { return std::tuple(runs_.at(id).definition().priority, -tickets_.at(id).submission); };
-  std::sort(order.begin(), order.end(), [&rank](const RunId& a, const RunId& b) { return rank(a) < rank(b); });
+  const auto rank = [this](const RunId& id) {
+    return std::tuple(runs_.at(id).definition().priority, -tickets_.at(id).submission);
+  };
+  std::sort(order.begin(), order.end(),
+            [&rank](const RunId& a, const RunId& b) { return rank(a) < rank(b); });
   return order;
 }
 

@@ -7,20 +7,23 @@
 
 namespace sgd::core {
 
-std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need, int slots) {
+std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need,
+                                                int slots) {
   held_.erase(run);
   std::vector<RankShare> shares(static_cast<std::size_t>(ranks));
   std::vector<int> cores = free_cores();
   if (is_shared_) {
     const int per_slot = static_cast<int>(cores_.size()) / std::max(slots, 1);
-    const auto most = static_cast<std::size_t>(std::max(per_slot, need.cpus)) * static_cast<std::size_t>(ranks);
+    const auto most =
+        static_cast<std::size_t>(std::max(per_slot, need.cpus)) * static_cast<std::size_t>(ranks);
     if (cores.size() > most) cores.resize(most);
   }
   const std::vector<int> gpus = gpus_least_used_first();
   const std::size_t each = std::min(static_cast<std::size_t>(std::max(need.gpus, 0)), gpus.size());
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     shares[rank].cores = cpu_share(cores, static_cast<int>(rank), ranks, need.cpus).cores;
-    for (std::size_t index = 0; index < each; ++index) shares[rank].gpus.push_back(gpus[(rank * each + index) % gpus.size()]);
+    for (std::size_t index = 0; index < each; ++index)
+      shares[rank].gpus.push_back(gpus[(rank * each + index) % gpus.size()]);
     std::sort(shares[rank].gpus.begin(), shares[rank].gpus.end());
   }
   held_[run] = shares;

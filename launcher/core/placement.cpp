@@ -41,7 +41,8 @@ void give(const NodeId& node, const Counts& rooms, Counts& counts, int& left) {
 void pack(const Counts& rooms, const Placement& before, Counts& counts, int left) {
   for (const NodePlace& place : before.nodes)
     if (rooms.contains(place.node)) give(place.node, rooms, counts, left);
-  std::set<std::pair<int, NodeId>> unused;  // Ascending by room; the last of equal rooms is found by its name.
+  std::set<std::pair<int, NodeId>>
+      unused;  // Ascending by room; the last of equal rooms is found by its name.
   for (const auto& [node, room] : rooms)
     if (room > 0 && counts[node] == 0) unused.emplace(room, node);
   while (left > 0 && !unused.empty()) {

@@ -36,7 +36,8 @@ std::string ordinal(int number) {
 /// "4 slots wanted, 2 free", or "4 workers of 2 cpus, 4GiB wanted, room for 2".
 std::string wanted_and_free(const Demand& demand, const Nodes& nodes, int free) {
   const job::PerWorker& each = demand.per_worker;
-  const bool counts_cpus = std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
+  const bool counts_cpus =
+      std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
   std::string parts;
   const auto add = [&parts](const std::string& part) { parts += (parts.empty() ? "" : ", ") + part; };
   if (counts_cpus && each.cpus > 1) add(fmt::format("{} cpus", each.cpus));
@@ -93,7 +94,8 @@ class Server {
       if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
     }
     int most = run.demand.num_workers;
-    if (run.is_admitted && others_wait_) most = std::min(most, std::max(run.before.world_size, run.demand.least));
+    if (run.is_admitted && others_wait_)
+      most = std::min(most, std::max(run.before.world_size, run.demand.least));
     turn.placement = place(turn.rooms, most, run.demand.least, run.before, run.demand.rules.strategy);
     if (turn.placement.world_size > 0) {
       take(free_, run.demand.per_worker, turn.placement);
@@ -137,7 +139,8 @@ class Server {
     for (auto& [node, capacity] : free_) {
       if (wanted_.contains(node) || more == 0) continue;
       int here = std::min(room(node, capacity, run.demand), more);
-      if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() && held->second.workers.contains(node))
+      if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() &&
+          held->second.workers.contains(node))
         here = std::clamp(run.demand.rules.max_per_node - held->second.workers.at(node), 0, here);
       core::take(capacity.free, run.demand.per_worker, here);
       more -= here;
@@ -160,8 +163,9 @@ class Server {
         if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);
       }
       if (waiting > 1) turn.reason = ordinal(turn.position) + " in the queue: ";
-      turn.reason += fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
-                                 turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));
+      turn.reason +=
+          fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
+                      turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));
       if (!turn.kept_for.empty()) turn.reason += fmt::format("; what is free is kept for {}", turn.kept_for);
     }
   }
@@ -169,14 +173,16 @@ class Server {
   const QueueState& state_;
   Nodes free_;
   std::vector<WaitingRun> waiting_;
-  bool others_wait_ = false;        ///< Runs that have never run, and would fit.
-  std::set<NodeId> wanted_;         ///< By a run that goes on waiting.
-  std::map<NodeId, RunId> kept_;    ///< For an overdue run.
+  bool others_wait_ = false;      ///< Runs that have never run, and would fit.
+  std::set<NodeId> wanted_;       ///< By a run that goes on waiting.
+  std::map<NodeId, RunId> kept_;  ///< For an overdue run.
 };
 
 }  // namespace
 
-QueuePlan serve_queue(const QueueState& state) { return Server(state).serve(); }
+QueuePlan serve_queue(const QueueState& state) {
+  return Server(state).serve();
+}
 
 Explanation explain(QueueState state, const WaitingRun& candidate) {
   state.waiting.push_back(candidate);
@@ -187,7 +193,8 @@ Explanation explain(QueueState state, const WaitingRun& candidate) {
   const auto turn = std::find_if(plan.turns.begin(), plan.turns.end(), is_it);
   // What those in front of it take now is not free for it.
   for (auto before = plan.turns.begin(); before != turn; ++before) {
-    const auto run = std::find_if(state.waiting.begin(), state.waiting.end(), [&](const auto& one) { return one.run == before->run; });
+    const auto run = std::find_if(state.waiting.begin(), state.waiting.end(),
+                                  [&](const auto& one) { return one.run == before->run; });
     take(state.nodes, run->demand.per_worker, before->placement);
   }
   out.turn = *turn;
@@ -216,7 +223,8 @@ nlohmann::ordered_json to_json(const Explanation& explanation) {
                                  {"reason", turn.position == 0 ? turn.placement.reason : turn.reason},
                                  {"nodes", nlohmann::ordered_json::array()}};
   for (const Explanation::Row& row : explanation.nodes)
-    json["nodes"].push_back({{"node", row.node}, {"ranks", row.ranks}, {"room", row.room}, {"why_not", row.why_not}});
+    json["nodes"].push_back(
+        {{"node", row.node}, {"ranks", row.ranks}, {"room", row.room}, {"why_not", row.why_not}});
   return json;
 }
 

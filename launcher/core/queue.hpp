@@ -1,13 +1,13 @@
 #pragma once
-// Which waiting runs start now, where, and what each of the others waits for. A function of values: the coordinator
-// acts on it, `plan` and the status page show it, so that they cannot differ.
+// Which waiting runs start now, where, and what each of the others waits for. A function of values: the
+// coordinator acts on it, `plan` and the status page show it, so that they cannot differ.
 //
-// Order: runs that have run before and wait to go on, then by priority (higher first), then by submission. A run that
-// fits may pass runs that do not. But once a passed run has waited longer than `backfill_limit` since it could have
-// started had nothing passed it, what is free on nodes that it may use is kept for it. Runs at work below their size
-// come last: they get nothing on a node that a waiting run may use, and while others wait, a run that goes on
-// comes back at the size that it had at most.
-// A run that does not fit the nodes even when they are idle holds nobody up.
+// Order: runs that have run before and wait to go on, then by priority (higher first), then by submission. A
+// run that fits may pass runs that do not. But once a passed run has waited longer than `backfill_limit`
+// since it could have started had nothing passed it, what is free on nodes that it may use is kept for it.
+// Runs at work below their size come last: they get nothing on a node that a waiting run may use, and while
+// others wait, a run that goes on comes back at the size that it had at most. A run that does not fit the
+// nodes even when they are idle holds nobody up.
 
 #include <map>
 #include <optional>
@@ -25,12 +25,12 @@ namespace sgd::core {
 
 struct WaitingRun {
   RunId run;
-  bool is_admitted = false;      ///< Has run before, and waits to go on.
+  bool is_admitted = false;  ///< Has run before, and waits to go on.
   int priority = 0;
-  std::int64_t submission = 0;   ///< Smaller: earlier.
+  std::int64_t submission = 0;  ///< Smaller: earlier.
   Demand demand;
-  Placement before;              ///< Of its last generation.
-  std::set<RunId> passed_by;     ///< Runs that started while this one waited in front of them.
+  Placement before;                          ///< Of its last generation.
+  std::set<RunId> passed_by;                 ///< Runs that started while this one waited in front of them.
   std::optional<TimePoint> startable_since;  ///< It could have started, had nothing passed it.
 };
 
@@ -60,13 +60,14 @@ struct QueueState {
 
 struct QueueTurn {
   RunId run;
-  int position = 0;              ///< Among those that go on waiting, from 1; 0: it starts.
-  Placement placement;           ///< Where it starts; world_size 0: not now.
-  std::string reason;            ///< What it waits for: "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)".
-  std::map<NodeId, int> rooms;   ///< Workers that it was offered room for.
-  RunId kept_for;                ///< A run in front of it, for which what is free is kept.
-  bool fits_idle = false;        ///< It waits for other runs only.
-  bool is_overdue = false;       ///< What is free is kept for it.
+  int position = 0;     ///< Among those that go on waiting, from 1; 0: it starts.
+  Placement placement;  ///< Where it starts; world_size 0: not now.
+  std::string
+      reason;  ///< What it waits for: "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)".
+  std::map<NodeId, int> rooms;  ///< Workers that it was offered room for.
+  RunId kept_for;               ///< A run in front of it, for which what is free is kept.
+  bool fits_idle = false;       ///< It waits for other runs only.
+  bool is_overdue = false;      ///< What is free is kept for it.
   std::optional<TimePoint> startable_since;
 };
 
@@ -87,7 +88,7 @@ struct Explanation {
   };
   QueueTurn turn;
   int num_workers = 0;
-  std::vector<Row> nodes;     ///< All, by name.
+  std::vector<Row> nodes;  ///< All, by name.
 };
 
 [[nodiscard]] Explanation explain(QueueState state, const WaitingRun& candidate);

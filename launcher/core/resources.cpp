@@ -26,7 +26,8 @@ int fitting(const NodeCapacity& capacity, const Resources& free, const Demand& d
   std::int64_t workers = free.slots;
   if (capacity.counts_cpus) workers = std::min<std::int64_t>(workers, free.cpus / std::max(each.cpus, 1));
   if (each.gpus > 0) workers = std::min<std::int64_t>(workers, free.gpus / each.gpus);
-  if (each.memory_bytes > 0 && capacity.total.memory_bytes > 0) workers = std::min(workers, free.memory_bytes / each.memory_bytes);
+  if (each.memory_bytes > 0 && capacity.total.memory_bytes > 0)
+    workers = std::min(workers, free.memory_bytes / each.memory_bytes);
   if (demand.rules.max_per_node > 0) workers = std::min<std::int64_t>(workers, demand.rules.max_per_node);
   return static_cast<int>(std::max<std::int64_t>(workers, 0));
 }
@@ -59,8 +60,10 @@ std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const 
   if (free.slots < 1) return fmt::format("{} of {} slots free", std::max(free.slots, 0), total.slots);
   if (capacity.counts_cpus && free.cpus < each.cpus)
     return fmt::format("{} of {} cpus free, {} wanted", std::max(free.cpus, 0), total.cpus, each.cpus);
-  if (free.gpus < each.gpus) return fmt::format("{} of {} gpus free, {} wanted", std::max(free.gpus, 0), total.gpus, each.gpus);
-  return fmt::format("{} of {} memory free, {} wanted", format_bytes(std::max<std::int64_t>(free.memory_bytes, 0)),
+  if (free.gpus < each.gpus)
+    return fmt::format("{} of {} gpus free, {} wanted", std::max(free.gpus, 0), total.gpus, each.gpus);
+  return fmt::format("{} of {} memory free, {} wanted",
+                     format_bytes(std::max<std::int64_t>(free.memory_bytes, 0)),
                      format_bytes(total.memory_bytes), format_bytes(each.memory_bytes));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the coordinator was told of each node, by its agent and by operators, as far as it was stored: what it may place
-// there is judged by this.
+// What the coordinator was told of each node, by its agent and by operators, as far as it was stored: what it
+// may place there is judged by this.
 
 #include <map>
 #include <string>
@@ -10,12 +10,12 @@
 namespace sgd::sim {
 
 struct KnownNode {
-  int offered = 0;              ///< Slots, by its agent.
+  int offered = 0;  ///< Slots, by its agent.
   int cpus = 0;
   bool offers_cpus = false;
   bool is_leaving = false;
   bool is_drained = false;
-  std::optional<int> ordered;   ///< Slots, by an operator.
+  std::optional<int> ordered;  ///< Slots, by an operator.
 
   [[nodiscard]] int slots() const { return ordered.value_or(offered); }
   [[nodiscard]] bool counts_cpus() const { return offers_cpus && !ordered; }
@@ -24,7 +24,8 @@ struct KnownNode {
 class KnownNodes {
  public:
   void note(const core::CoordinatorEvent& event) {
-    if (const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&event)) return note(ordered->node, ordered->order);
+    if (const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&event))
+      return note(ordered->node, ordered->order);
     const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
     const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
     if (state == nullptr) return;
@@ -44,8 +45,10 @@ class KnownNodes {
   void note(const NodeId& node, const core::NodeOrder& order) {
     using Kind = core::NodeOrder::Kind;
     KnownNode& known = nodes_[node];
-    if (order.kind == Kind::kDrain || order.kind == Kind::kUndrain) known.is_drained = order.kind == Kind::kDrain;
-    if (order.kind == Kind::kSetSlots) known.ordered = order.slots < 0 ? std::nullopt : std::optional(order.slots);
+    if (order.kind == Kind::kDrain || order.kind == Kind::kUndrain)
+      known.is_drained = order.kind == Kind::kDrain;
+    if (order.kind == Kind::kSetSlots)
+      known.ordered = order.slots < 0 ? std::nullopt : std::optional(order.slots);
     if (order.kind != Kind::kRemove) return;
     known.is_drained = false;
     known.ordered.reset();

@@ -1,6 +1,6 @@
 #pragma once
-// Watches the queue: who starts although others wait in front of it, and who grows. What is free is read from the
-// coordinator's nodes after each of its answers, when everybody has taken what he gets.
+// Watches the queue: who starts although others wait in front of it, and who grows. What is free is read from
+// the coordinator's nodes after each of its answers, when everybody has taken what he gets.
 
 #include <map>
 #include <set>

@@ -95,7 +95,8 @@ TEST_CASE("queue: what a waiting run says that it waits for") {
   state.waiting[0].demand.per_worker = {2, 1, std::int64_t{4} << 30};
   state.nodes["n1"].counts_cpus = true;
   CHECK(turn_of(core::serve_queue(state), "c").reason ==
-        "3 workers of 2 cpus, 1 gpu, 4GiB wanted, room for 0 on 3 nodes (n1 0 of 0 cpus free, 2 wanted, n2 drained, "
+        "3 workers of 2 cpus, 1 gpu, 4GiB wanted, room for 0 on 3 nodes (n1 0 of 0 cpus free, 2 wanted, n2 "
+        "drained, "
         "n3 0 of 2 slots free)");
   for (int submission = 1; submission <= 12; ++submission) state.waiting.push_back(run("r", submission, 9));
   plan = core::serve_queue(state);
@@ -128,7 +129,8 @@ TEST_CASE("queue: a run is passed only so long, counted from when it could have 
   plan = core::serve_queue(state);
   CHECK(starts(plan).empty());
   CHECK(turn_of(plan, "wide").is_overdue);
-  CHECK(turn_of(plan, "small").reason == "2nd in the queue: 1 slot wanted, 0 free on 1 node; what is free is kept for wide");
+  CHECK(turn_of(plan, "small").reason ==
+        "2nd in the queue: 1 slot wanted, 0 free on 1 node; what is free is kept for wide");
 
   SECTION("a node that it may not use is nobody's loss") {
     state.nodes["n2"] = node(1, 1);
@@ -193,40 +195,20 @@ TEST_CASE("queue: a run that goes on grows only when nobody waits for the room")
   CHECK(turn_of(core::serve_queue(state), "back").placement.world_size == 4);
 }
 
-TEST_CASE("resources: how many workers have room, and why none has") {
+namespace {
+
+struct ResourceRow {
+  const char* what;
+  std::function<void(NodeCapacity&, core::Demand&)> change;
+  int room;
+  const char* why;
+};
+
+void check(const std::vector<ResourceRow>& rows) {
   NodeCapacity whole;
   whole.total = whole.free = {8, 8, 2, std::int64_t{16} << 30};
   whole.labels = {{"gpu", "a100"}};
-  struct Row {
-    const char* what;
-    std::function<void(NodeCapacity&, core::Demand&)> change;
-    int room;
-    const char* why;
-  };
-  const Row rows[] = {
-      {"slots", [](NodeCapacity&, core::Demand&) {}, 8, ""},
-      {"cores that do not count", [](NodeCapacity&, core::Demand& demand) { demand.per_worker.cpus = 99; }, 8, ""},
-      {"cores", [](NodeCapacity& node, core::Demand& demand) { node.counts_cpus = true; demand.per_worker.cpus = 3; }, 2, ""},
-      {"no cores", [](NodeCapacity& node, core::Demand& demand) { node.counts_cpus = true; node.free.cpus = 1; demand.per_worker.cpus = 3; },
-       0, "1 of 8 cpus free, 3 wanted"},
-      {"gpus", [](NodeCapacity&, core::Demand& demand) { demand.per_worker.gpus = 1; }, 2, ""},
-      {"no gpus", [](NodeCapacity&, core::Demand& demand) { demand.per_worker.gpus = 4; }, 0, "2 of 2 gpus free, 4 wanted"},
-      {"memory", [](NodeCapacity&, core::Demand& demand) { demand.per_worker.memory_bytes = std::int64_t{5} << 30; }, 3, ""},
-      {"no memory", [](NodeCapacity&, core::Demand& demand) { demand.per_worker.memory_bytes = std::int64_t{17} << 30; }, 0,
-       "16GiB of 16GiB memory free, 17GiB wanted"},
-      {"memory that is not known", [](NodeCapacity& node, core::Demand& demand) { node.total.memory_bytes = node.free.memory_bytes = 0; demand.per_worker.memory_bytes = 1; },
-       8, ""},
-      {"at most", [](NodeCapacity&, core::Demand& demand) { demand.rules.max_per_node = 3; }, 3, ""},
-      {"held", [](NodeCapacity& node, core::Demand&) { core::take(node.free, {1, 0, 0}, 8); }, 0, "0 of 8 slots free"},
-      {"more held than there is", [](NodeCapacity& node, core::Demand&) { core::take(node.free, {1, 0, 0}, 9); }, 0, "0 of 8 slots free"},
-      {"nothing offered", [](NodeCapacity& node, core::Demand&) { node.total.slots = node.free.slots = 0; }, 0, "offers no slots"},
-      {"out", [](NodeCapacity& node, core::Demand&) { node.out = "drained"; }, 0, "drained"},
-      {"excluded", [](NodeCapacity&, core::Demand& demand) { demand.rules.exclude = {"x", "n"}; }, 0, "excluded"},
-      {"label", [](NodeCapacity&, core::Demand& demand) { demand.rules.labels["gpu"] = "a100"; }, 8, ""},
-      {"another label", [](NodeCapacity&, core::Demand& demand) { demand.rules.labels["gpu"] = "h100"; }, 0, "label gpu is a100, h100 wanted"},
-      {"no label", [](NodeCapacity&, core::Demand& demand) { demand.rules.labels["zone"] = "b"; }, 0, "no label zone, b wanted"},
-  };
-  for (const Row& row : rows) {
+  for (const ResourceRow& row : rows) {
     CAPTURE(row.what);
     NodeCapacity capacity = whole;
     core::Demand demand;
@@ -234,6 +216,60 @@ TEST_CASE("resources: how many workers have room, and why none has") {
     CHECK(core::room("n", capacity, demand) == row.room);
     CHECK(core::why_no_room("n", capacity, demand) == row.why);
   }
+}
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+}  // namespace
+
+TEST_CASE("resources: how many workers have room in what is free") {
+  using Node = NodeCapacity;
+  using Demand = core::Demand;
+  check({
+      {"slots", [](Node&, Demand&) {}, 8, ""},
+      {"cores that do not count", [](Node&, Demand& demand) { demand.per_worker.cpus = 99; }, 8, ""},
+      {"cores",
+       [](Node& node, Demand& demand) {
+         node.counts_cpus = true;
+         demand.per_worker.cpus = 3;
+       },
+       2, ""},
+      {"no cores",
+       [](Node& node, Demand& demand) {
+         node.counts_cpus = true;
+         node.free.cpus = 1;
+         demand.per_worker.cpus = 3;
+       },
+       0, "1 of 8 cpus free, 3 wanted"},
+      {"gpus", [](Node&, Demand& demand) { demand.per_worker.gpus = 1; }, 2, ""},
+      {"no gpus", [](Node&, Demand& demand) { demand.per_worker.gpus = 4; }, 0, "2 of 2 gpus free, 4 wanted"},
+      {"memory", [](Node&, Demand& demand) { demand.per_worker.memory_bytes = 5 * kGiB; }, 3, ""},
+      {"no memory", [](Node&, Demand& demand) { demand.per_worker.memory_bytes = 17 * kGiB; }, 0,
+       "16GiB of 16GiB memory free, 17GiB wanted"},
+      {"memory that is not known",
+       [](Node& node, Demand& demand) {
+         node.total.memory_bytes = node.free.memory_bytes = 0;
+         demand.per_worker.memory_bytes = 1;
+       },
+       8, ""},
+  });
+}
+
+TEST_CASE("resources: nodes that are held, out, or not for this run") {
+  using Node = NodeCapacity;
+  using Demand = core::Demand;
+  check({
+      {"at most", [](Node&, Demand& demand) { demand.rules.max_per_node = 3; }, 3, ""},
+      {"held", [](Node& node, Demand&) { core::take(node.free, {1, 0, 0}, 8); }, 0, "0 of 8 slots free"},
+      {"more held than there is", [](Node& node, Demand&) { core::take(node.free, {1, 0, 0}, 9); }, 0, "0 of 8 slots free"},
+      {"nothing offered", [](Node& node, Demand&) { node.total.slots = node.free.slots = 0; }, 0, "offers no slots"},
+      {"out", [](Node& node, Demand&) { node.out = "drained"; }, 0, "drained"},
+      {"excluded", [](Node&, Demand& demand) { demand.rules.exclude = {"x", "n"}; }, 0, "excluded"},
+      {"label", [](Node&, Demand& demand) { demand.rules.labels["gpu"] = "a100"; }, 8, ""},
+      {"another label", [](Node&, Demand& demand) { demand.rules.labels["gpu"] = "h100"; }, 0,
+       "label gpu is a100, h100 wanted"},
+      {"no label", [](Node&, Demand& demand) { demand.rules.labels["zone"] = "b"; }, 0, "no label zone, b wanted"},
+  });
 }
 
 TEST_CASE("plan: each node says what it would have, or why nothing") {
