@@ -89,6 +89,7 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
   for (auto& [id, node] : nodes_) {
     node.heard_at = now;
     node.suspect_until.reset();
+    node.is_linked = false;
   }
   for (auto& [id, run] : runs_) run.on_restarted(out);
 }

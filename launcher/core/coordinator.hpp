@@ -72,6 +72,7 @@ class Coordinator {
     std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
     TimePoint heard_at;
     bool is_closed = false;  ///< Its link.
+    bool is_linked = true;       ///< Since this process began it has been connected.
     std::optional<TimePoint> suspect_until;
     std::optional<TimePoint> lost_at;
     std::map<RunId, Generation>

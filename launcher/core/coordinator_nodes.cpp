@@ -28,8 +28,8 @@ std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint n
   const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
   if (state == nullptr || !settings_.node_timeout) return std::nullopt;
   const auto known = nodes_.find(arrived->node);
-  if (known == nodes_.end() || known->second.incarnation == state->incarnation || known->second.is_closed)
-    return std::nullopt;
+  if (known == nodes_.end() || known->second.incarnation == state->incarnation) return std::nullopt;
+  if (known->second.is_closed || !known->second.is_linked) return std::nullopt;
   const Duration silent = now - known->second.heard_at;
   if (silent >= *settings_.node_timeout) return std::nullopt;
   std::string reason = fmt::format(
@@ -93,6 +93,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   known.state.runs.clear();
   known.heard_at = now;
   known.suspect_until.reset();
+  known.is_linked = true;
   capacity_changed_ = true;
   if (is_new || known.is_closed) note_back(now, node);
   known.is_closed = false;

@@ -300,6 +300,10 @@ TEST_CASE("a second agent of one name is refused while the first is heard over a
     bench.wait_late(1s);
     bench.node("a", 1, 2);
   }
+  SECTION("this coordinator has been started anew, and has had no word over any link") {
+    bench.on(core::coordinator_event::Restarted{});
+    bench.node("a", 1, 2);
+  }
   SECTION("its link is closed") {
     bench.on(core::coordinator_event::AgentClosed{"a"});
     bench.node("a", 1, 2);
