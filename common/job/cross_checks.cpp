@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/bytes.hpp"
 #include "common/base/time.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/words.hpp"
@@ -94,6 +95,18 @@ void check_durations(const Sound& sound, Reporter& report) {
         fmt::format("\"heartbeat.timeout\" must be longer than \"heartbeat.interval\" ({}), got {}",
                     json::shown(*interval), json::shown(*timeout)));
   }
+}
+
+void check_memory(const Sound& sound, Reporter& report) {
+  const nlohmann::json* text = sound.at("per_worker.memory");
+  if (text == nullptr) return;
+  const std::optional<std::int64_t> bytes = parse_bytes(text->get<std::string>());
+  if (!bytes)
+    report.error_at_value("per_worker.memory",
+                          fmt::format("\"per_worker.memory\" must be at most 8 EiB, got {}", json::shown(*text)));
+  else if (*bytes == 0)
+    report.error_at_value("per_worker.memory",
+                          fmt::format("\"per_worker.memory\" must be above 0, got {}", json::shown(*text)));
 }
 
 void check_counts(const Sound& sound, Reporter& report) {
@@ -192,6 +205,7 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   const Sound sound(job, rejected);
   check_counts(sound, report);
   check_durations(sound, report);
+  check_memory(sound, report);
   check_training(sound, report);
 }
 

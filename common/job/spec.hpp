@@ -20,6 +20,16 @@ inline constexpr std::int64_t kUnlimited = -1;
 struct PerWorker {
   int cpus = 1;          ///< Cores and intra-op threads of one worker.
   int gpus = 0;
+  std::int64_t memory_bytes = 0;  ///< 0: not counted.
+};
+
+/// On which nodes a run may have workers, and how they are divided among those.
+struct PlacementRules {
+  enum class Strategy { kPack, kSpread };
+  Strategy strategy = Strategy::kPack;
+  std::map<std::string, std::string> labels;  ///< A node must have all of them.
+  std::vector<std::string> exclude;           ///< Nodes by name.
+  int max_per_node = 0;                       ///< Workers; 0: no limit.
 };
 
 struct Backoff {
@@ -95,6 +105,8 @@ struct JobSpec {
   int num_workers = 1;
   int min_workers = 1;
   PerWorker per_worker;
+  PlacementRules placement;
+  int priority = 0;                        ///< In a cluster's queue: the higher one first.
   Recovery recovery;
   Heartbeat heartbeat;
   Stop stop;

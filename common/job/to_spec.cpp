@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/assert.hpp"
+#include "common/base/bytes.hpp"
 
 namespace sgd::job {
 namespace {
@@ -13,6 +14,25 @@ Duration duration(const Json& text) {
   const std::optional<Duration> parsed = parse_duration(text.get<std::string>());
   SGD_ASSERT(parsed.has_value());
   return *parsed;
+}
+
+PerWorker per_worker(const Json& json) {
+  PerWorker out{json["cpus"].get<int>(), json["gpus"].get<int>(), 0};
+  if (!json.contains("memory")) return out;
+  const std::optional<std::int64_t> bytes = parse_bytes(json["memory"].get<std::string>());
+  SGD_ASSERT(bytes.has_value());
+  out.memory_bytes = *bytes;
+  return out;
+}
+
+PlacementRules placement(const Json& json) {
+  PlacementRules out;
+  const bool spreads = json["strategy"] == "spread";
+  out.strategy = spreads ? PlacementRules::Strategy::kSpread : PlacementRules::Strategy::kPack;
+  out.labels = json["labels"].get<std::map<std::string, std::string>>();
+  out.exclude = json["exclude"].get<std::vector<std::string>>();
+  out.max_per_node = json.value("max_per_node", 0);
+  return out;
 }
 
 Recovery recovery(const Json& json) {
@@ -91,7 +111,9 @@ JobSpec to_spec(Json resolved) {
   out.name = json["name"];
   out.num_workers = json["num_workers"];
   out.min_workers = json["min_workers"];
-  out.per_worker = {json["per_worker"]["cpus"].get<int>(), json["per_worker"]["gpus"].get<int>()};
+  out.per_worker = per_worker(json["per_worker"]);
+  out.placement = placement(json["placement"]);
+  out.priority = json["priority"];
   out.recovery = recovery(json["recovery"]);
   const Json& heartbeat = json["heartbeat"];
   out.heartbeat = {duration(heartbeat["interval"]), duration(heartbeat["timeout"]),

@@ -123,6 +123,8 @@ std::vector<const json*> Schema::nodes_at(std::string_view path, const json& val
     nodes.clear();
     for (const json* object : objects) {
       const auto properties = object->find("properties");
+      const auto values = object->find("additionalProperties");
+      if (properties == object->end() && values != object->end() && values->is_object()) nodes.push_back(&*values);
       if (properties == object->end()) continue;
       const auto child = properties->find(segment);
       if (child != properties->end()) nodes.push_back(&*child);

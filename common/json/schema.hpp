@@ -1,7 +1,8 @@
 #pragma once
 // A documented subset of JSON Schema draft-07, walked so that every error of a document is found
 // with its place and said in a user's words.
-//   read:   $ref (to definitions), type, properties, required, additionalProperties: false, enum, const,
+//   read:   $ref (to definitions), type, properties, required, additionalProperties (false, or beside no properties
+//           the schema of all values), maxProperties, enum, const,
 //           minimum, maximum, exclusiveMinimum, exclusiveMaximum, minLength, maxLength, pattern,
 //           items, minItems, maxItems, default, oneOf
 //   oneOf:  variants that all have a const "type" are selected by the value's "type", so that errors

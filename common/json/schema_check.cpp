@@ -207,7 +207,7 @@ class Walk {
 
   void check_object(const json& value, const Place* place, const Where& where, const json& node,
                     const std::string& path) {
-    if (!node.contains("properties")) return;
+    if (!node.contains("properties")) return check_map(value, place, where, node, path);
     const json& properties = node["properties"];
     for (const auto& [key, item] : value.items()) {
       const Place* item_place = place == nullptr ? nullptr : member(*place, key);
@@ -224,6 +224,23 @@ class Walk {
         error(where, where.value, joined(path, key),
               fmt::format("missing key {} in {}", quote(key), subject(path)));
       }
+    }
+  }
+
+  /// Free keys, values of one kind.
+  void check_map(const json& value, const Place* place, const Where& where, const json& node,
+                 const std::string& path) {
+    const auto values = node.find("additionalProperties");
+    if (values == node.end() || !values->is_object()) return;
+    if (value.size() > node.value("maxProperties", value.size())) {
+      error(where, where.value, path,
+            fmt::format("{} must have at most {} members, got {}", subject(path), node["maxProperties"].dump(),
+                        value.size()));
+      return;
+    }
+    for (const auto& [key, item] : value.items()) {
+      const Place* item_place = place == nullptr ? nullptr : member(*place, key);
+      check(item, item_place, inside(where, item_place), *values, joined(path, key));
     }
   }
 

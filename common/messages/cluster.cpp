@@ -131,7 +131,12 @@ inline constexpr auto kMessage<cluster::NodeState> =
             required("incarnation", &cluster::NodeState::incarnation),
             optional("address", &cluster::NodeState::address), optional("slots", &cluster::NodeState::slots),
             optional("cpus", &cluster::NodeState::cpus), optional("is_new_link", &cluster::NodeState::is_new_link),
-            optional("runs", &cluster::NodeState::runs));
+            optional("runs", &cluster::NodeState::runs),
+            optional("counts_cpus", &cluster::NodeState::counts_cpus), optional("gpus", &cluster::NodeState::gpus),
+            optional("memory_bytes", &cluster::NodeState::memory_bytes),
+            optional("labels", &cluster::NodeState::labels), optional("version", &cluster::NodeState::version),
+            optional("is_leaving", &cluster::NodeState::is_leaving),
+            optional("acknowledged", &cluster::NodeState::acknowledged));
 
 }  // namespace sgd::codec
 

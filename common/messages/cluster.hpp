@@ -112,15 +112,22 @@ struct ExchangePut { RunId run; Generation generation = 0; Rank rank = 0; std::s
 struct Progress { RunId run; Generation generation = 0; Rank rank = 0; link::Heartbeat heartbeat; };
 /// A run that a node holds, and the newest generation that it was told of.
 struct HeldRun { RunId run; Generation generation = 0; };
-/// Whole state of a node, first message of a connection, and again when its slots change.
+/// Whole state of a node, first message of a connection, and again when something of it changes.
 struct NodeState {
   NodeId node;
   Incarnation incarnation = 0;
   std::string address;
-  int slots = 0;
-  int cpus = 0;
+  int slots = 0;                     ///< Room for workers.
+  int cpus = 0;                      ///< Cores that its agent may use.
   bool is_new_link = false;          ///< First message of a connection: what is wanted must be told again.
   std::vector<HeldRun> runs;
+  bool counts_cpus = false;          ///< A worker takes its cores of `cpus`; else it takes a slot and nothing more.
+  int gpus = 0;
+  std::int64_t memory_bytes = 0;     ///< For workers; 0: not known, so it is not counted.
+  std::map<std::string, std::string> labels = {};  ///< What jobs may ask for, such as {"gpu": "h100"}.
+  std::string version = {};          ///< Of its sgd-launch.
+  bool is_leaving = false;           ///< It was told to end: its ranks are to save and go, nothing new is to come.
+  std::int64_t acknowledged = 0;     ///< Facts of this incarnation up to this one were acknowledged.
 };
 /// Nothing new, but alive.
 struct Beat {};

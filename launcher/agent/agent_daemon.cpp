@@ -85,6 +85,8 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.address = options_.address;
   facts.incarnation = process::random_seed().front();
   facts.allowed_cores = process::allowed_cores();
+  facts.is_shared = true;
+  facts.counts_cpus = !options_.slots;
   facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
   facts.worker_program = options_.worker_program;
   facts.link_path = runtime_->file("link.sock");
@@ -117,7 +119,7 @@ void AgentDaemon::on_signal(int signal) {
     return io_.stop();
   }
   log(fmt::format("signal {}: this node leaves; its runs save and go on elsewhere", signal));
-  shell_->set_slots(0);
+  shell_->leave();
   leave_timer_.expires_after(kLeaveLimit);
   leave_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) io_.stop();

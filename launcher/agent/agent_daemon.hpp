@@ -3,7 +3,7 @@
 //
 //   coordinator <── TCP ── AgentShell ──> keepers ──> ranks
 //
-// First SIGTERM or SIGINT: the node's slots are taken away, its runs save and leave; when nothing is left, or at the
+// First SIGTERM or SIGINT: the coordinator is told that the node leaves, its runs save and go; when nothing is left, or at the
 // second signal, the agent ends, and with it whatever still runs here.
 
 #include <memory>

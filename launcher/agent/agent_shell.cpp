@@ -46,6 +46,8 @@ Status AgentShell::start() {
   return {};
 }
 
+void AgentShell::leave() { on_event(core::agent_event::LeavingSoon{}); }
+
 void AgentShell::set_slots(int slots) { on_event(core::agent_event::SlotsChanged{slots}); }
 
 void AgentShell::stop() {

@@ -39,6 +39,8 @@ class AgentShell {
   [[nodiscard]] Status start();
   /// Room for workers from now on.
   void set_slots(int slots);
+  /// The process is to end: ranks save and go, nothing new comes. is_idle() says when.
+  void leave();
   void acknowledge_output(const RunId& run, std::size_t bytes);
   void stop();
   /// No keeper of any run is here.

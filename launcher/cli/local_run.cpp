@@ -93,6 +93,7 @@ void LocalRun::submit() {
   definition.job = job_;
   definition.run_dir = place_.directory;
   definition.placement_timeout = job_.placement_timeout;
+  definition.priority = job_.priority;
   if (history_) definition.past = history_->past;
   coordinator_.submit(std::move(definition), std::move(directory_), observer());
 }

@@ -42,6 +42,9 @@ void CoordinatorDaemon::serve() {
     log(fmt::format("node {}: connected", node));
     shell_.add_agent(node, std::move(link));
   };
+  shell_.on_refused = [this](const NodeId& node, const std::string& reason) {
+    log(fmt::format("node {}: refused: {}", node, reason));
+  };
   net::Door::Handlers handlers;
   handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);
   handlers.kinds[kClientKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {

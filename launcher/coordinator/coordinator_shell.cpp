@@ -25,15 +25,50 @@ CoordinatorShell::CoordinatorShell(boost::asio::io_context& io, core::Coordinato
 
 void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
   net::CoordinatorLink::Handlers handlers;
-  handlers.on_message = [this, node](cluster::FromAgent message) {
-    on_event(core::coordinator_event::FromAgent{node, std::move(message)});
+  const std::uint64_t number = ++links_;
+  handlers.on_message = [this, node, number](cluster::FromAgent message) {
+    on_agent(node, number, std::move(message));
   };
-  handlers.on_closed = [this, node](const std::string&) {
-    agents_.erase(node);
-    on_event(core::coordinator_event::AgentClosed{node});
-  };
+  handlers.on_closed = [this, node, number](const std::string&) { on_agent_closed(node, number); };
   link->start(std::move(handlers));
-  agents_[node] = std::move(link);  // A former one of this node goes, without another word.
+  arriving_[number] = std::move(link);
+}
+
+/// A refusal stands in front of everything else, so that answers to a first message go where it came from.
+void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluster::FromAgent message) {
+  auto arriving = arriving_.extract(number);
+  const auto known = agents_.find(node);
+  if (arriving.empty() && (known == agents_.end() || known->second.number != number)) return;
+  core::CoordinatorCommands commands;
+  core_.on(process::monotonic_now(), core::coordinator_event::FromAgent{node, std::move(message)}, commands);
+  const auto* refused =
+      commands.empty() ? nullptr : std::get_if<core::coordinator_command::RefuseAgent>(&commands.front());
+  if (!arriving.empty() && refused != nullptr) {
+    if (on_refused) on_refused(node, refused->reason);
+    return arm_timer();  // Its link goes with `arriving`.
+  }
+  // A former one of this node goes, without another word.
+  if (!arriving.empty()) agents_[node] = {number, std::move(arriving.mapped())};
+  for (const core::CoordinatorCommand& command : commands) carry_out(command);
+  arm_timer();
+}
+
+void CoordinatorShell::on_agent_closed(const NodeId& node, std::uint64_t number) {
+  if (arriving_.erase(number) > 0) return;
+  const auto known = agents_.find(node);
+  if (known == agents_.end() || known->second.number != number) return;
+  agents_.erase(known);
+  on_event(core::coordinator_event::AgentClosed{node});
+}
+
+std::string CoordinatorShell::order(const NodeId& node, const core::NodeOrder& order) {
+  const std::string why_not = core_.why_not(node, order);
+  if (why_not.empty()) on_event(core::coordinator_event::NodeOrdered{node, order});
+  return why_not;
+}
+
+core::Explanation CoordinatorShell::explain(const core::RunDefinition& run) const {
+  return core_.explain(process::monotonic_now(), run);
 }
 
 void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory,
@@ -52,7 +87,9 @@ std::optional<core::RunSnapshot> CoordinatorShell::snapshot(const RunId& run) co
   return core_.snapshot(process::monotonic_now(), run);
 }
 
-void CoordinatorShell::stop() { timer_.cancel(); }
+void CoordinatorShell::stop() {
+  timer_.cancel();
+}
 
 void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
   core::CoordinatorCommands commands;
@@ -65,7 +102,13 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
     // Without a link it is told with everything else when the node is back.
-    if (const auto agent = agents_.find(send->node); agent != agents_.end()) agent->second->send(send->message);
+    if (const auto agent = agents_.find(send->node); agent != agents_.end())
+      agent->second.link->send(send->message);
+  } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
+    agents_.erase(refused->node);
+    if (on_refused) on_refused(refused->node, refused->reason);
+  } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
+    runs_.erase(forgotten->run);
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
     reserve_port(reserve->run, reserve->generation);
   } else if (const auto* event = std::get_if<RecordEvent>(&command)) {

@@ -8,6 +8,7 @@
 
 #include "common/job/load.hpp"
 #include "launcher/core/outcome_json.hpp"
+#include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -29,6 +30,14 @@ core::StopRequest stop_of(const nlohmann::json& request) {
   stop.at_once = request.value("at_once", false);
   if (request.contains("grace_s")) stop.grace = from_seconds(request.at("grace_s").get<double>());
   return stop;
+}
+
+/// A node in the words of its connection where nothing else is to be said.
+Json row_of(const core::NodeSnapshot& node) {
+  Json row = core::to_json(node, process::monotonic_now());
+  if (node.phase == core::NodePhase::kReady) row["state"] = "connected";
+  if (node.phase == core::NodePhase::kClosed) row["state"] = "disconnected";
+  return row;
 }
 
 }  // namespace
@@ -81,6 +90,7 @@ Json RunService::submit(const nlohmann::json& request) {
   core::RunDefinition definition;
   definition.id = id;
   definition.placement_timeout = loaded.job->placement_timeout;
+  definition.priority = loaded.job->priority;
   definition.job = std::move(*loaded.job);
   definition.run_dir = place.value().directory;
   log_(fmt::format("run {}: submitted, {} workers", id, definition.job.num_workers));
@@ -182,8 +192,7 @@ Json RunService::stop(const nlohmann::json& request) {
 Json RunService::nodes() const {
   Json rows = Json::array();
   for (const core::NodeSnapshot& node : shell_.nodes())
-    rows.push_back({{"node", node.node}, {"slots", node.slots}, {"used", node.used},
-                    {"state", node.is_closed ? "disconnected" : "connected"}});
+    rows.push_back(row_of(node));
   return {{"ok", true}, {"nodes", std::move(rows)}};
 }
 

@@ -6,7 +6,8 @@
 
 namespace sgd::core {
 
-Agent::Agent(AgentFacts facts, Random random) : facts_(std::move(facts)), random_(random) {}
+Agent::Agent(AgentFacts facts, Random random)
+    : facts_(std::move(facts)), random_(random), allocation_(facts_.allowed_cores, facts_.gpus, facts_.is_shared) {}
 
 void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   handle(now, event, out);
@@ -41,6 +42,9 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   } else if (const auto* changed = std::get_if<SlotsChanged>(&event)) {
     facts_.slots = changed->slots;
     tell_state(false, out);
+  } else if (std::holds_alternative<LeavingSoon>(event)) {
+    is_leaving_ = true;
+    tell_state(false, out);
   } else {
     on_tick(now, out);
   }
@@ -67,12 +71,19 @@ void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
   state.slots = facts_.slots;
   state.cpus = static_cast<int>(facts_.allowed_cores.size());
   for (const auto& [id, run] : runs_) state.runs.push_back({id, run.generation()});
+  state.counts_cpus = facts_.counts_cpus;
+  state.gpus = static_cast<int>(facts_.gpus.size());
+  state.memory_bytes = facts_.memory_bytes;
+  state.labels = facts_.labels;
+  state.version = facts_.version;
+  state.is_leaving = is_leaving_;
+  state.acknowledged = sequence_ - static_cast<std::int64_t>(outbox_.size());
   out.push_back(agent_command::TellCoordinator{std::move(state)});
 }
 
 void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out) {
   if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
-    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, random_);
+    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, random_, allocation_);
     place->second.on_desired(now, *desired, out);
   } else if (const auto* done = std::get_if<cluster::ExchangeDone>(&message)) {
     if (NodeRun* run = find(done->run)) run->on_exchange_done(*done, out);
@@ -127,6 +138,7 @@ void Agent::forget_gone(AgentCommands& out) {
       continue;
     }
     out.push_back(agent_command::ForgetRun{run->first});
+    allocation_.release(run->first);
     std::erase_if(owners_, [&](const auto& owner) { return owner.second == run->first; });
     run = runs_.erase(run);
   }

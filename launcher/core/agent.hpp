@@ -8,6 +8,7 @@
 
 #include "common/base/time.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/core/core_allocation.hpp"
 #include "launcher/core/node_run.hpp"
 #include "launcher/core/random.hpp"
 
@@ -25,6 +26,8 @@ class Agent {
   void on(TimePoint now, const AgentEvent& event, AgentCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   [[nodiscard]] std::size_t outbox_size() const { return outbox_.size(); }
+  /// Nothing of any run is here, and everything that was told is acknowledged: after LeavingSoon the process may end.
+  [[nodiscard]] bool idle() const { return runs_.empty() && outbox_.empty(); }
 
  private:
   void handle(TimePoint now, const AgentEvent& event, AgentCommands& out);
@@ -38,6 +41,8 @@ class Agent {
 
   AgentFacts facts_;
   Random random_;
+  CoreAllocation allocation_;
+  bool is_leaving_ = false;
   std::map<RunId, NodeRun> runs_;
   std::map<ConnectionId, RunId> owners_;  ///< Links that have said hello.
   std::deque<cluster::Fact> outbox_;

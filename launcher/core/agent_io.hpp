@@ -31,6 +31,12 @@ struct AgentFacts {
   bool omp_threads_set = false;     ///< The user's environment has OMP_NUM_THREADS.
   /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
   std::optional<Duration> beat_interval;
+  bool is_shared = false;           ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
+  bool counts_cpus = false;         ///< A worker takes its cores, not only a slot: the slots were not given.
+  std::vector<int> gpus = {};       ///< As CUDA_VISIBLE_DEVICES names them.
+  std::int64_t memory_bytes = 0;    ///< For workers; 0: not counted.
+  std::map<std::string, std::string> labels = {};
+  std::string version = {};
 };
 
 namespace agent_event {
@@ -43,13 +49,15 @@ struct StraysCleared { RunId run; };                                  ///< Nothi
 struct FromWorker { ConnectionId connection = 0; int peer_pid = 0; link::FromWorker message; };
 struct LinkClosed { ConnectionId connection = 0; };
 struct SlotsChanged { int slots = 0; };                               ///< Room for workers is another from now on.
+struct LeavingSoon {};                                                ///< This process was told to end: ranks save and go.
 struct Tick {};                                                       ///< next_wakeup() has come.
 }  // namespace agent_event
 
 using AgentEvent =
     std::variant<agent_event::Connected, agent_event::FromCoordinator, agent_event::KeeperStarted,
                  agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
-                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::SlotsChanged, agent_event::Tick>;
+                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::SlotsChanged, agent_event::LeavingSoon,
+                 agent_event::Tick>;
 
 namespace agent_command {
 struct StartKeeper { RunId run; std::string run_dir; };

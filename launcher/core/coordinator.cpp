@@ -10,6 +10,10 @@
 namespace sgd::core {
 
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
+  if (auto refused = refusal(now, event)) {
+    out.push_back(*std::move(refused));
+    return;
+  }
   if (std::holds_alternative<coordinator_event::Tick>(event))
     for (const NodeId& node : silent_nodes(now))
       on(now, coordinator_event::NodeSilent{node, to_seconds(now - nodes_.at(node).heard_at)}, out);
@@ -30,11 +34,20 @@ bool Coordinator::is_stored(const CoordinatorEvent& event) const {
 }
 
 void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
+  const std::size_t first = out.size();
   handle(now, event, out);
   if (capacity_changed_) take_back_slots(now, out);
   const auto wants_capacity = [](const auto& run) { return run.second.wants_capacity(); };
-  while (std::exchange(capacity_changed_, false) || std::any_of(runs_.begin(), runs_.end(), wants_capacity))
+  std::size_t told = first;
+  do {
+    // A run that ends while it waits makes way in the queue.
+    for (; told < out.size(); ++told)
+      if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
+    if (!std::exchange(capacity_changed_, false) && std::none_of(runs_.begin(), runs_.end(), wants_capacity))
+      break;
     offer_capacity(now, out);
+  } while (true);
+  note_finished(first, out);
 }
 
 void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
@@ -42,26 +55,31 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
   if (const auto* submitted = std::get_if<Submitted>(&event)) {
     const bool is_new = runs_.try_emplace(submitted->run.id, submitted->run, now).second;
     SGD_ASSERT(is_new);
+    tickets_[submitted->run.id].submission = ++submissions_;
     capacity_changed_ = true;
   } else if (const auto* from_agent = std::get_if<FromAgent>(&event)) {
     on_agent(now, from_agent->node, from_agent->message, out);
   } else if (const auto* closed = std::get_if<AgentClosed>(&event)) {
-    const auto node = nodes_.find(closed->node);
-    if (node == nodes_.end()) return;
-    node->second.is_closed = true;
-    capacity_changed_ = true;
+    on_closed(now, closed->node);
   } else if (const auto* port = std::get_if<PortReserved>(&event)) {
     const auto run = runs_.find(port->run);
     if (run != runs_.end()) run->second.on_port(now, port->generation, port->port, out);
   } else if (const auto* stop = std::get_if<StopRequested>(&event)) {
     const auto run = runs_.find(stop->run);
     if (run != runs_.end()) run->second.on_stop(now, stop->request, out);
+  } else if (const auto* ordered = std::get_if<NodeOrdered>(&event)) {
+    on_order(ordered->node, ordered->order, out);
+  } else if (const auto* forgotten = std::get_if<RunForgotten>(&event)) {
+    const auto run = runs_.find(forgotten->run);
+    if (run != runs_.end() && run->second.finished()) forget(forgotten->run, out);
   } else if (const auto* silent = std::get_if<NodeSilent>(&event)) {
-    lose(now, silent->node, fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
+    lose(now, silent->node,
+         fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
          silent->silent_s, out);
   } else if (std::holds_alternative<Restarted>(event)) {
     on_restarted(now, out);
   } else {
+    end_quarantines(now);
     for (auto& [id, run] : runs_) run.on_tick(now, out);
   }
 }
@@ -71,77 +89,9 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
   for (auto& [id, node] : nodes_) {
     node.heard_at = now;
     node.suspect_until.reset();
+    node.is_linked = false;
   }
   for (auto& [id, run] : runs_) run.on_restarted(out);
-}
-
-void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
-                           CoordinatorCommands& out) {
-  if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
-  Node* known = find_speaker(now, node, out);
-  if (known == nullptr) return;  // Its first message must be its state.
-  known->heard_at = now;
-  known->suspect_until.reset();
-  if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
-    on_fact(now, node, *known, *fact, out);
-  } else if (const auto* put = std::get_if<cluster::ExchangePut>(&message)) {
-    const auto run = runs_.find(put->run);
-    if (run != runs_.end()) run->second.on_exchange(now, node, *put, out);
-  } else if (const auto* progress = std::get_if<cluster::Progress>(&message)) {
-    const auto run = runs_.find(progress->run);
-    if (run != runs_.end()) run->second.on_progress(now, *progress);
-  }
-}
-
-/// A node that was lost and goes on talking over the same link was cut off without noticing: it is told what is wanted.
-Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
-  const auto known = nodes_.find(node);
-  if (known != nodes_.end()) return &known->second;
-  auto lost = lost_.extract(node);
-  if (lost.empty()) return nullptr;
-  Node& back = nodes_.insert(std::move(lost)).position->second;
-  back.heard_at = now;
-  back.is_closed = false;
-  capacity_changed_ = true;
-  for (auto& [id, run] : runs_) run.on_node_back(node, 0, out);
-  return &back;
-}
-
-/// A node is new, is back, or has other slots. What it holds is compared with what is wanted of it.
-void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state,
-                           CoordinatorCommands& out) {
-  const auto place = nodes_.find(node);
-  const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
-  if (is_restarted) lose(now, node, "its agent was started anew", 0, out);
-  Node& known = nodes_[node];
-  const bool is_back = known.is_closed || state.is_new_link || known.incarnation != state.incarnation;
-  if (known.incarnation != state.incarnation) known = Node{state.incarnation, {}, 0, 0, now, false, {}};
-  if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation)
-    known.last_fact = lost.mapped().last_fact;  // Numbers of one incarnation go on.
-  known.address = state.address;
-  known.slots = state.slots;
-  known.heard_at = now;
-  known.suspect_until.reset();
-  known.is_closed = false;
-  capacity_changed_ = true;
-  if (!is_back) return;
-  for (const cluster::HeldRun& held : state.runs) {
-    const auto run = runs_.find(held.run);
-    if (run != runs_.end()) {
-      run->second.on_node_back(node, held.generation, out);
-      continue;
-    }
-    cluster::DesiredRun gone;
-    gone.run = held.run;
-    gone.generation = held.generation;
-    gone.want = cluster::Want::kGone;
-    gone.job = nlohmann::json::object();
-    out.push_back(coordinator_command::SendToAgent{node, std::move(gone)});
-  }
-  for (auto& [id, run] : runs_) {
-    const bool is_held = std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
-    if (!is_held && run.slots_used(node) > 0) run.on_node_back(node, 0, out);
-  }
 }
 
 void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
@@ -159,70 +109,25 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
   out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});
 }
 
-/// As the watchdog looks for ranks: nobody is judged by a late clock, nor before a second look.
-std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
-  std::vector<NodeId> silent;
-  if (!settings_.node_timeout) return silent;
-  const bool is_late = std::any_of(nodes_.begin(), nodes_.end(),
-                                   [&](const auto& node) { return now >= next_look(node.second) + kLateTick; });
-  for (auto& [id, node] : nodes_) {
-    if (now < next_look(node)) continue;
-    if (is_late) {
-      node.heard_at = now;
-      node.suspect_until.reset();
-    } else if (!node.suspect_until) {
-      node.suspect_until = now + kSecondLook;
-    } else {
-      silent.push_back(id);
-    }
-  }
-  return silent;
+/// Runs among the commands from `first` on that have ended; of all that have, the oldest are forgotten.
+void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
+  for (std::size_t index = first; index < out.size(); ++index)
+    if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index]))
+      finished_.push_back(finished->run);
+  while (finished_.size() > settings_.finished_max) forget(RunId(finished_.front()), out);
 }
 
-TimePoint Coordinator::next_look(const Node& node) const {
-  return node.suspect_until.value_or(node.heard_at + *settings_.node_timeout);
-}
-
-void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
-                       CoordinatorCommands& out) {
-  auto lost = nodes_.extract(node);
-  if (!lost.empty()) {
-    lost.mapped().suspect_until.reset();
-    lost_.insert_or_assign(node, lost.mapped());
-  }
-  for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
-  capacity_changed_ = true;
-}
-
-/// Fewer slots than are held: the runs with the greatest ids give theirs up first.
-void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
-  for (const auto& [id, node] : nodes_) {
-    int over = used(id) - node.slots;
-    for (auto run = runs_.rbegin(); run != runs_.rend() && over > 0; ++run) {
-      const int held = run->second.slots_used(id);
-      if (held == 0) continue;
-      run->second.on_slots_lost(now, id, out);
-      over -= held;
-    }
-  }
-}
-
-/// Runs are offered what is free in the order of their ids.
-void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
-  for (auto& [id, run] : runs_) run.on_capacity(now, views(), out);
-}
-
-std::map<NodeId, NodeView> Coordinator::views() const {
-  std::map<NodeId, NodeView> views;
-  for (const auto& [id, node] : nodes_)
-    views[id] = NodeView{node.address, std::max(0, node.slots - used(id)), node.is_closed};
-  return views;
-}
-
-int Coordinator::used(const NodeId& node) const {
-  int used = 0;
-  for (const auto& [id, run] : runs_) used += run.slots_used(node);
-  return used;
+/// A node that still holds it is told kGone when it connects, as for any run that is not known; one that is
+/// only cut off will not connect anew, so it is remembered what to tell it.
+void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
+  const RunMachine& machine = runs_.at(run);
+  for (auto& [id, node] : lost_)
+    if (machine.has_touched(id)) node.forgotten[run] = machine.desired_generation();
+  std::erase(finished_, run);
+  tickets_.erase(run);
+  for (auto& [id, ticket] : tickets_) ticket.passed_by.erase(run);
+  runs_.erase(run);
+  out.push_back(coordinator_command::ForgetRun{run});
 }
 
 std::optional<TimePoint> Coordinator::next_wakeup() const {
@@ -230,8 +135,12 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
   for (const auto& [id, run] : runs_)
     if (const std::optional<TimePoint> at = run.next_wakeup()) consider(*at);
-  if (settings_.node_timeout)
-    for (const auto& [id, node] : nodes_) consider(next_look(node));
+  if (!settings_.node_timeout) return next;
+  for (const auto& [id, node] : nodes_) {
+    consider(next_look(node));
+    const Standing* known = standing(id);
+    if (known != nullptr && known->unstable_until && !node.is_closed) consider(*known->unstable_until);
+  }
   return next;
 }
 
@@ -241,10 +150,14 @@ std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run
   return place->second.snapshot(now);
 }
 
-std::vector<NodeSnapshot> Coordinator::nodes() const {
-  std::vector<NodeSnapshot> rows;
-  for (const auto& [id, node] : nodes_) rows.push_back({id, node.slots, used(id), node.is_closed});
-  return rows;
+std::vector<RunId> Coordinator::runs() const {
+  std::vector<RunId> ids;
+  for (const auto& [id, run] : runs_) ids.push_back(id);
+  const auto is_earlier = [this](const RunId& a, const RunId& b) {
+    return tickets_.at(a).submission < tickets_.at(b).submission;
+  };
+  std::sort(ids.begin(), ids.end(), is_earlier);
+  return ids;
 }
 
 }  // namespace sgd::core

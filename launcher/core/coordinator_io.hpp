@@ -34,7 +34,10 @@ struct RunDefinition {
   job::JobSpec job;
   std::string run_dir;          ///< Absolute.
   std::optional<RunPast> past;  ///< `resume`: this run has run before, in the same directory.
+  /// For the first start. It does not run while only other runs are in the way: then the queue decides.
   Duration placement_timeout = std::chrono::seconds(100);
+  int priority = 0;             ///< In the queue the higher one comes first, equal ones in the order of submission.
+  std::string owner;            ///< Who submitted it, for people.
 };
 
 /// Why a run is to stop.
@@ -44,6 +47,18 @@ struct StopRequest {
   int signal = 0;               ///< With kSignal.
   bool at_once = false;         ///< SIGKILL instead of a checkpoint.
   std::optional<Duration> grace;  ///< Instead of the job's.
+};
+
+/// What an operator wants of a node. It holds for later incarnations, too.
+struct NodeOrder {
+  enum class Kind {
+    kDrain,     ///< Nothing new comes; training leaves at its next boundary, a command stays until it ends.
+    kUndrain,
+    kRemove,    ///< Forgets a lost node, or one that is drained and holds nothing; its link is closed.
+    kSetSlots,  ///< `slots` in place of what its agent offers, and cores are not counted; below 0: as the agent offers.
+  };
+  Kind kind = Kind::kDrain;
+  int slots = -1;               ///< With kSetSlots.
 };
 
 struct RunOutcome {
@@ -69,6 +84,9 @@ struct FromAgent { NodeId node; cluster::FromAgent message; };
 struct AgentClosed { NodeId node; };
 struct PortReserved { RunId run; Generation generation = 0; int port = 0; };
 struct StopRequested { RunId run; StopRequest request; };
+struct NodeOrdered { NodeId node; NodeOrder order; };
+/// Nobody asks for a finished run any more.
+struct RunForgotten { RunId run; };
 /// The machine's own judgement of a tick, as an event, so that a replay needs no clock of nodes.
 struct NodeSilent { NodeId node; double silent_s = 0; };
 /// A coordinator has been built again from what was stored; first event after the replay.
@@ -78,6 +96,7 @@ struct Tick {};
 
 using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_event::FromAgent,
                                       coordinator_event::AgentClosed, coordinator_event::PortReserved, coordinator_event::StopRequested,
+                                      coordinator_event::NodeOrdered, coordinator_event::RunForgotten,
                                       coordinator_event::NodeSilent, coordinator_event::Restarted,
                                       coordinator_event::Tick>;
 
@@ -97,12 +116,19 @@ struct KeepCheckpoints { RunId run; std::vector<std::string> paths; };
 struct Warn { RunId run; std::string message; };
 /// Every process of the run is gone and everything is recorded.
 struct FinishRun { RunId run; RunOutcome outcome; };
+/// The connection whose first message was a NodeState of `node` and `incarnation` is not this node's: close it, and tell
+/// nothing of its end. It comes without a Store in front of it, so that the shell sees before it carries anything out
+/// whether a new connection takes the place of the node's former one (which is then closed without an AgentClosed).
+struct RefuseAgent { NodeId node; Incarnation incarnation = 0; std::string reason; };
+/// A finished run is forgotten: nothing of it need be kept in memory.
+struct ForgetRun { RunId run; };
 }  // namespace coordinator_command
 
 using CoordinatorCommand =
     std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::ReservePort,
                  coordinator_command::RecordEvent, coordinator_command::RecordMetrics, coordinator_command::KeepCheckpoints,
-                 coordinator_command::Warn, coordinator_command::FinishRun>;
+                 coordinator_command::Warn, coordinator_command::FinishRun, coordinator_command::RefuseAgent,
+                 coordinator_command::ForgetRun>;
 using CoordinatorCommands = std::vector<CoordinatorCommand>;
 
 }  // namespace sgd::core

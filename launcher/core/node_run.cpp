@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
-#include "launcher/core/cpu_share.hpp"
 #include "launcher/core/rank_environment.hpp"
 
 namespace sgd::core {
@@ -15,8 +14,8 @@ using agent_command::TellCoordinator;
 using agent_command::TellKeeper;
 using agent_command::TellWorker;
 
-NodeRun::NodeRun(RunId id, const AgentFacts& facts, Random& random)
-    : id_(std::move(id)), facts_(facts), random_(random) {}
+NodeRun::NodeRun(RunId id, const AgentFacts& facts, Random& random, CoreAllocation& allocation)
+    : id_(std::move(id)), facts_(facts), random_(random), allocation_(allocation) {}
 
 void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out) {
   if (desired.generation < desired_.generation) return;  // An agent never obeys an older generation.
@@ -131,9 +130,14 @@ void NodeRun::spawn_all(AgentCommands& out) {
   silent_.clear();
   watchdog_.reset(heartbeat_setting("timeout", std::chrono::seconds(5)),
                   heartbeat_setting("stall_timeout", std::chrono::minutes(10)));
-  for (const cluster::RankPlace& place : desired_.ranks) {
+  const nlohmann::json& per_worker = desired_.job.at("per_worker");
+  const RankNeed need{per_worker.at("cpus").get<int>(), per_worker.value("gpus", 0)};
+  std::vector<RankShare> shares = allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need, facts_.slots);
+  for (std::size_t index = 0; index < shares.size(); ++index) {
+    const cluster::RankPlace& place = desired_.ranks[index];
     RankRecord& record = ranks_[place.rank];
     record.local_rank = place.local_rank;
+    record.share = std::move(shares[index]);
     record.token = random_.token();
     tell_keeper(spawn_of(place.rank, record), out);
   }
@@ -159,7 +163,10 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   spawn.env = rank_environment(desired_, identity);
   const int cpus = desired_.job.at("per_worker").at("cpus").get<int>();
   if (!is_training() && !facts_.omp_threads_set) spawn.env["OMP_NUM_THREADS"] = fmt::format("{}", cpus);
-  spawn.cpus = cpu_share(facts_.allowed_cores, record.local_rank, identity.local_world_size, cpus).cores;
+  spawn.cpus = record.share.cores;
+  // Where GPUs are dealt out, a rank that wants none sees none.
+  if (!record.share.gpus.empty() || (facts_.is_shared && !facts_.gpus.empty()))
+    spawn.env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(record.share.gpus, ","));
   spawn.threads = cpus;
   spawn.log_path = fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", desired_.run_dir, spawned_, rank);
   return spawn;

@@ -18,6 +18,7 @@
 
 #include "common/base/time.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/core/core_allocation.hpp"
 #include "launcher/core/random.hpp"
 #include "launcher/core/watchdog.hpp"
 
@@ -31,7 +32,7 @@ class NodeRun {
   /// Fork servers that may die in one run before ranks are started by exec.
   static constexpr int kForkServersMax = 3;
 
-  NodeRun(RunId id, const AgentFacts& facts, Random& random);
+  NodeRun(RunId id, const AgentFacts& facts, Random& random, CoreAllocation& allocation);
 
   void on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out);
   void on_keeper_started(TimePoint now, AgentCommands& out);
@@ -61,6 +62,7 @@ class NodeRun {
 
   struct RankRecord {
     int local_rank = 0;
+    RankShare share;
     std::string token;
     int pid = 0;
     std::optional<ConnectionId> connection;
@@ -102,6 +104,7 @@ class NodeRun {
   RunId id_;
   const AgentFacts& facts_;
   Random& random_;
+  CoreAllocation& allocation_;
   cluster::DesiredRun desired_;
   Keeper keeper_ = Keeper::kNone;
   ForkServer fork_server_ = ForkServer::kNone;

@@ -66,6 +66,7 @@ void NodeRun::end_clearing(TimePoint now, AgentCommands& out) {
     if (record.exit && !record.exit_told) tell_exit(now, rank, record);
   connections_.clear();
   group_ = Group::kEmpty;
+  allocation_.release(id_);
   group_cleared(killed);
   if (keeper_ == Keeper::kUp) reconcile(now, out);
 }
@@ -78,6 +79,7 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     keeper_ = Keeper::kNone;
     fork_server_ = ForkServer::kNone;
     group_ = Group::kEmpty;
+    allocation_.release(id_);
     return reconcile(now, out);
   }
   if (keeper_ != Keeper::kClosing) say(cluster::KeeperLost{closed.signal, closed.message});
@@ -90,6 +92,7 @@ void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
   keeper_ = Keeper::kNone;
   fork_server_ = ForkServer::kNone;
   group_ = Group::kEmpty;
+  allocation_.release(id_);
   ranks_.clear();
   connections_.clear();
   stop_deadline_.reset();

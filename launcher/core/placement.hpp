@@ -1,11 +1,20 @@
 #pragma once
-// Who runs where: how many workers the free slots hold, and which ranks each node gets.
+// Who runs where: how many ranks each node gets, and which. Gang-wise: all at once, or none.
+//
+// Nodes of the placement before keep their place in the order and, as far as there is room, their number of
+// ranks: nothing moves that need not. What is left to place goes to nodes that are used already, then
+//   pack:   to the smallest node that holds all of it, else to the largest, and so on: as few nodes as can
+//   be; spread: to the node with the fewest ranks, one at a time. At another world size than before, spread
+//   divides
+//           everything anew, so that a run that shrinks or grows stays even.
+// Of equal nodes the first by name. New nodes follow in the order of their names.
 
 #include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/ids.hpp"
+#include "common/job/spec.hpp"
 
 namespace sgd::core {
 
@@ -21,10 +30,10 @@ struct Placement {
   std::string reason;            ///< Why not, in words: "2 slots wanted, 1 available".
 };
 
-/// world_size = min(num_workers, free slots); not placed below `min_workers`. `free_slots` counts workers, not
-/// cores. A node of `before` keeps its place in the order and, as far as slots allow, its number of ranks; other
-/// nodes follow in the order of their names.
-[[nodiscard]] Placement place(const std::map<NodeId, int>& free_slots, int num_workers, int min_workers,
-                              const Placement& before = {});
+/// world_size = min(num_workers, all room); not placed below `min_workers`. `rooms` counts workers, not
+/// cores.
+[[nodiscard]] Placement place(const std::map<NodeId, int>& rooms, int num_workers, int min_workers,
+                              const Placement& before = {},
+                              job::PlacementRules::Strategy strategy = job::PlacementRules::Strategy::kPack);
 
 }  // namespace sgd::core

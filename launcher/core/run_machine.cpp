@@ -18,7 +18,7 @@ using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
 RunMachine::RunMachine(RunDefinition definition, TimePoint now)
-    : definition_(std::move(definition)), submitted_at_(now), budget_(definition_.job) {
+    : definition_(std::move(definition)), submitted_at_(now), budget_(definition_.job), placeless_since_(now) {
   if (!definition_.past) return;
   const RunPast& past = *definition_.past;
   generation_ = past.generation;
@@ -38,28 +38,33 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now)
 
 // ---- placing and starting ----
 
-void RunMachine::on_capacity(TimePoint now, const std::map<NodeId, NodeView>& nodes, CoordinatorCommands& out) {
+void RunMachine::on_capacity(TimePoint now, const Offer& offer, CoordinatorCommands& out) {
   if (finished()) return;
-  offered_ = nodes;
+  offered_ = offer;
   looks_for_room_ = false;
-  for (const auto& [node, view] : nodes) addresses_[node] = view.address;
-  if (phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_)) place_now(now, out);
+  for (const auto& [node, view] : offer.nodes) addresses_[node] = view.address;
+  if (waits_for_room()) {
+    is_queued_ = offer.fits_idle;
+    if (offer.fits_idle) placeless_since_.reset();
+    if (!offer.fits_idle && !placeless_since_) placeless_since_ = now;
+    placement_ = offer.placement;
+    if (placement_.world_size > 0) start_generation(now, out);
+  }
   if (is_ready_to_count()) wait_for_slots(now, out);
-  if (phase_ == RunPhase::kRunning) consider_growth(now, out);
+  consider_leaving(out);
+  consider_growth(now, out);
   if (is_live()) decide(now, out);  // A link may have closed behind which missed ranks are.
 }
 
-/// Starts a generation if there is room for one; else `placement_.reason` says what is missing.
-void RunMachine::place_now(TimePoint now, CoordinatorCommands& out) {
-  std::map<NodeId, int> free_slots;
-  for (const auto& [node, view] : offered_)
-    if (!view.is_closed) free_slots[node] = view.free_slots;
+Demand RunMachine::demand() const {
   const job::JobSpec& job = definition_.job;
-  const bool is_strict = generation_ + 1 == first_generation_ && !job.elastic_start;
-  Placement placement = place(free_slots, job.num_workers, is_strict ? job.num_workers : job.min_workers, before_);
-  const bool is_placed = placement.world_size > 0;
-  placement_ = std::move(placement);
-  if (is_placed) start_generation(now, out);
+  const bool is_strict = !is_admitted() && !job.elastic_start;
+  return {job.num_workers, is_strict ? job.num_workers : job.min_workers, job.per_worker, job.placement};
+}
+
+bool RunMachine::may_grow() const {
+  return phase_ == RunPhase::kRunning && is_training() && !stop_ && leave_ == Leave::kNo &&
+         placement_.world_size < definition_.job.num_workers;
 }
 
 void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
@@ -114,13 +119,14 @@ void RunMachine::on_port(TimePoint, Generation generation, int port, Coordinator
 }
 
 /// The whole desired state, to every node that the run touches.
-void RunMachine::send_desired(cluster::Want want, CoordinatorCommands& out) const {
+void RunMachine::send_desired(cluster::Want want, CoordinatorCommands& out) {
   for (const auto& [node, record] : nodes_)
     if (!record.lost) send_desired(node, record, want, out);
 }
 
 void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want,
-                              CoordinatorCommands& out) const {
+                              CoordinatorCommands& out) {
+  touched_.insert(node);
   cluster::DesiredRun desired;
   desired.run = definition_.id;
   desired.generation = desired_generation_;
@@ -246,7 +252,7 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
 }
 
 void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
-  if (phase_ == RunPhase::kPlacing && now >= submitted_at_ + definition_.placement_timeout) {
+  if (phase_ == RunPhase::kPlacing && placeless_since_ && now >= *placeless_since_ + definition_.placement_timeout) {
     return end_run(now, "not_placed", exit_code::kNotPlaced,
                    fmt::format("could not be placed within {}: {}", format_duration(definition_.placement_timeout),
                                placement_.reason),
@@ -255,6 +261,7 @@ void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
   if (phase_ == RunPhase::kWaiting && wait_until_ && now >= *wait_until_) {
     wait_until_.reset();  // The owner offers what is free after this event.
     start_at_capacity_ = true;
+    is_queued_ = false;
   }
   if (grow_at_ && now >= *grow_at_) {
     grow_at_.reset();
@@ -268,8 +275,8 @@ void RunMachine::on_restarted(CoordinatorCommands& out) const {
 }
 
 std::optional<TimePoint> RunMachine::next_wakeup() const {
-  if (phase_ == RunPhase::kPlacing) return submitted_at_ + definition_.placement_timeout;
-  if (finished()) return std::nullopt;
+  if (finished() || (phase_ == RunPhase::kPlacing && !placeless_since_)) return std::nullopt;
+  if (phase_ == RunPhase::kPlacing) return *placeless_since_ + definition_.placement_timeout;
   if (phase_ == RunPhase::kWaiting) return wait_until_;
   std::optional<TimePoint> next;
   const auto consider = [&next](std::optional<TimePoint> at) {
@@ -312,6 +319,13 @@ bool RunMachine::all_started() const {
 RunMachine::RankRecord* RunMachine::find(Rank rank) {
   const auto place = ranks_.find(rank);
   return place == ranks_.end() ? nullptr : &place->second;
+}
+
+std::map<NodeId, int> RunMachine::held() const {
+  std::map<NodeId, int> held;
+  for (const auto& [node, record] : nodes_)
+    if (const int slots = slots_used(node); slots > 0) held[node] = slots;
+  return held;
 }
 
 int RunMachine::slots_used(const NodeId& node) const {

@@ -3,7 +3,7 @@
 //
 //   placing --slots--> starting --all ranks ready--> running --all ranks exited 0--> clearing --> finished
 //      |                  |  ^                          |
-//      |                  |  └── slots ── waiting <──┐  ├── leave (slots lost, or more slots) ──> leaving
+//      |                  |  └── slots ── waiting <──┐  ├── leave (slots lost, node drained, more slots) ──> leaving
 //      |                  └── failure ──> recovering ┴──┴── failure                                 |
 //      |                                     ^   └── no restart ──> clearing (outcome failed)       |
 //      |                                     └────────────────────── all ranks left ────────────────┘
@@ -28,6 +28,7 @@
 #include "launcher/core/placement.hpp"
 #include "launcher/core/recovery_record.hpp"
 #include "launcher/core/report_reducer.hpp"
+#include "launcher/core/resources.hpp"
 #include "launcher/core/retry_budget.hpp"
 #include "launcher/core/snapshot.hpp"
 
@@ -36,8 +37,17 @@ namespace sgd::core {
 /// What the coordinator knows of a node and a run needs.
 struct NodeView {
   std::string address;
-  int free_slots = 0;   ///< Not held by any run.
-  bool is_closed = false;  ///< Its link is closed; it may come back.
+  bool is_closed = false;   ///< Its link is closed; it may come back.
+  bool is_drained = false;  ///< Its ranks are to leave it at the next boundary.
+};
+
+/// What a run may have now.
+struct Offer {
+  std::map<NodeId, NodeView> nodes;  ///< All that are not lost.
+  Placement placement;     ///< Of a run that waits: where it starts now; world_size 0: not now, and why.
+  std::string reason;      ///< Of a run that waits: its place in the queue.
+  bool fits_idle = false;  ///< Of a run that waits: only other runs are in its way.
+  int growth = 0;          ///< Of a run at work: workers that it may have more.
 };
 
 class RunMachine {
@@ -49,10 +59,10 @@ class RunMachine {
 
   RunMachine(RunDefinition definition, TimePoint now);
 
-  /// What is free now; call it after every event that may have changed slots, and after those of this run.
-  void on_capacity(TimePoint now, const std::map<NodeId, NodeView>& nodes, CoordinatorCommands& out);
-  /// `node` has fewer slots than its runs hold, and this run is to give some up.
-  void on_slots_lost(TimePoint now, const NodeId& node, CoordinatorCommands& out);
+  /// What it may have now; call it after every event that may have changed slots, and after those of this run.
+  void on_capacity(TimePoint now, const Offer& offer, CoordinatorCommands& out);
+  /// This run is to give up what it has on `node`, now: its ranks save and end, and no retry is used.
+  void on_slots_lost(TimePoint now, const NodeId& node, const std::string& reason, CoordinatorCommands& out);
   void on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
                     CoordinatorCommands& out);
   /// `node` (re)connected and holds this run at `generation`: told again what is wanted.
@@ -67,10 +77,27 @@ class RunMachine {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }
+  /// Starts as soon as its offer has a placement.
+  [[nodiscard]] bool waits_for_room() const {
+    return phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_);
+  }
+  /// It has run in this life, and only waits to go on.
+  [[nodiscard]] bool is_admitted() const { return generation_ >= first_generation_; }
+  /// At work below its size.
+  [[nodiscard]] bool may_grow() const;
+  [[nodiscard]] const RunDefinition& definition() const { return definition_; }
+  [[nodiscard]] Demand demand() const;
+  /// Of its newest generation, alive or not.
+  [[nodiscard]] const Placement& placement() const { return placement_.world_size > 0 ? placement_ : before_; }
+  [[nodiscard]] Generation desired_generation() const { return desired_generation_; }
+  /// `node` was told something of it, ever.
+  [[nodiscard]] bool has_touched(const NodeId& node) const { return touched_.contains(node); }
   /// It has to know what is free by now: call on_capacity() at once.
   [[nodiscard]] bool wants_capacity() const { return is_ready_to_count() || looks_for_room_; }
   /// Slots that the run holds on `node`.
   [[nodiscard]] int slots_used(const NodeId& node) const;
+  /// Slots that it holds on any.
+  [[nodiscard]] std::map<NodeId, int> held() const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
 
  private:
@@ -96,11 +123,10 @@ class RunMachine {
   enum class Leave { kNo, kAtBoundary, kNow };
 
   // run_machine.cpp: placing, starting, stopping, the end
-  void place_now(TimePoint now, CoordinatorCommands& out);
   void start_generation(TimePoint now, CoordinatorCommands& out);
   void note_resize(TimePoint now, const Placement& before, CoordinatorCommands& out);
-  void send_desired(cluster::Want want, CoordinatorCommands& out) const;
-  void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out) const;
+  void send_desired(cluster::Want want, CoordinatorCommands& out);
+  void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
   void begin_clearing(TimePoint now, CoordinatorCommands& out);
   void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
@@ -112,7 +138,9 @@ class RunMachine {
   void on_recovery_cleared(TimePoint now);
   [[nodiscard]] bool copies_are_ahead() const;
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
+  void consider_leaving(CoordinatorCommands& out);
   void consider_growth(TimePoint now, CoordinatorCommands& out);
+  void leave_at_boundary(std::string reason, CoordinatorCommands& out);
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
@@ -143,7 +171,7 @@ class RunMachine {
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
   [[nodiscard]] bool is_live() const;
   [[nodiscard]] bool is_ready_to_count() const {
-    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_;
+    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_;
   }
   [[nodiscard]] bool all_exited() const;
   [[nodiscard]] bool all_cleared() const;
@@ -161,7 +189,8 @@ class RunMachine {
   Placement before_;             ///< Of the generation before.
   Placement trained_;            ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
-  std::map<NodeId, NodeView> offered_;  ///< Newest capacity.
+  Offer offered_;                ///< The newest.
+  std::set<NodeId> touched_;     ///< Nodes that may hold something of it.
   std::map<NodeId, std::string> addresses_;
   std::map<NodeId, NodeRecord> nodes_;
   std::map<Rank, RankRecord> ranks_;
@@ -176,6 +205,8 @@ class RunMachine {
   std::string resize_reason_;    ///< Why the next generation may have another size.
   bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
   std::optional<TimePoint> wait_until_;
+  bool is_queued_ = false;       ///< While waiting for slots: only other runs are in the way, so no attempt is used.
+  std::optional<TimePoint> placeless_since_;  ///< While placing: not even idle nodes have room. Set: the time-out runs.
   std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
   bool looks_for_room_ = false;  ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;

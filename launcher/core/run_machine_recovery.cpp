@@ -63,6 +63,7 @@ void RunMachine::on_recovery_cleared(TimePoint now) {
   recovery_.cleared(now);
   phase_ = RunPhase::kWaiting;
   start_at_capacity_ = !wait_until_;
+  is_queued_ = false;
 }
 
 /// A lost node has taken a report along that all other ranks have made: what they hold in memory may be of a time
@@ -83,23 +84,32 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
           {"delay_s", to_seconds(*delay)}, {"reason", placement_.reason}}, out);
 }
 
+/// Training on a drained node moves at its next boundary; a command has none, and stays.
+void RunMachine::consider_leaving(CoordinatorCommands& out) {
+  if (phase_ != RunPhase::kRunning || !is_training() || stop_ || leave_ != Leave::kNo) return;
+  for (const auto& [node, record] : nodes_) {
+    const auto view = offered_.nodes.find(node);
+    const bool is_drained = view != offered_.nodes.end() && view->second.is_drained;
+    if (is_drained && !record.lost) return leave_at_boundary(node + " is drained", out);
+  }
+}
+
 /// Below num_workers and with room for more: the ranks are asked to leave at the next boundary.
 void RunMachine::consider_growth(TimePoint now, CoordinatorCommands& out) {
-  const job::JobSpec& job = definition_.job;
-  if (!is_training() || stop_ || leave_ != Leave::kNo || placement_.world_size >= job.num_workers) return;
+  if (!may_grow() || offered_.growth < 1) return;
   if (grow_at_ && now < *grow_at_) return;
-  int free_slots = 0;
-  for (const auto& [node, view] : offered_)
-    if (!view.is_closed) free_slots += view.free_slots;
-  if (free_slots < 1) return;
+  leave_at_boundary("capacity is back", out);
+}
+
+void RunMachine::leave_at_boundary(std::string reason, CoordinatorCommands& out) {
   leave_ = Leave::kAtBoundary;
-  resize_reason_ = "capacity is back";
+  resize_reason_ = std::move(reason);
   send_desired(cluster::Want::kLeave, out);
 }
 
-void RunMachine::on_slots_lost(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
+void RunMachine::on_slots_lost(TimePoint now, const NodeId& node, const std::string& reason, CoordinatorCommands& out) {
   if (!nodes_.contains(node) || stop_ || (phase_ != RunPhase::kStarting && phase_ != RunPhase::kRunning)) return;
-  resize_reason_ = "slots lost on " + node;
+  resize_reason_ = reason;
   leave_ = Leave::kNow;
   if (phase_ == RunPhase::kStarting) return begin_recovery(now, out);
   phase_ = RunPhase::kLeaving;
@@ -133,8 +143,8 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
 void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
   if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
   for (const auto& [node, record] : nodes_) {
-    const auto view = offered_.find(node);
-    if (record.lost || view == offered_.end() || !view->second.is_closed || !is_missed(node)) continue;
+    const auto view = offered_.nodes.find(node);
+    if (record.lost || view == offered_.nodes.end() || !view->second.is_closed || !is_missed(node)) continue;
     return lose_node(now, node, "its link is closed, and its ranks are missed by their peers", 0, out);
   }
 }

@@ -9,8 +9,8 @@ namespace sgd::core {
 /// What the run waits for, or why it is in its phase.
 std::string RunMachine::reason() const {
   switch (phase_) {
-    case RunPhase::kPlacing: return placement_.reason;
-    case RunPhase::kWaiting: return start_at_capacity_ ? placement_.reason : "start failed; " + resize_reason_;
+    case RunPhase::kPlacing: return offered_.reason;
+    case RunPhase::kWaiting: return start_at_capacity_ ? offered_.reason : "start failed; " + resize_reason_;
     case RunPhase::kStarting: return exchange_.waiting();
     case RunPhase::kLeaving:
     case RunPhase::kRecovering: return resize_reason_;
@@ -27,6 +27,8 @@ RunSnapshot RunMachine::snapshot(TimePoint now) const {
   shot.run = definition_.id;
   shot.name = definition_.job.name;
   shot.phase = phase_;
+  shot.owner = definition_.owner;
+  shot.priority = definition_.priority;
   shot.generation = generation_;
   shot.num_workers = definition_.job.num_workers;
   shot.world_size = placement_.world_size;

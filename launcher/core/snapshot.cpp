@@ -41,11 +41,46 @@ const char* name(RankPhase phase) {
   return "unknown";
 }
 
+const char* name(NodePhase phase) {
+  switch (phase) {
+    case NodePhase::kReady: return "ready";
+    case NodePhase::kClosed: return "closed";
+    case NodePhase::kDrained: return "drained";
+    case NodePhase::kLeaving: return "leaving";
+    case NodePhase::kUnstable: return "unstable";
+    case NodePhase::kLost: return "lost";
+  }
+  return "unknown";
+}
+
+nlohmann::ordered_json to_json(const NodeSnapshot& snapshot, TimePoint now) {
+  return {
+      {"node", snapshot.node},
+      {"state", name(snapshot.phase)},
+      {"reason", snapshot.reason},
+      {"slots", snapshot.slots},
+      {"slots_ordered", snapshot.has_ordered_slots},
+      {"used", snapshot.used},
+      {"drained", snapshot.is_drained},
+      {"leaving", snapshot.is_leaving},
+      {"cpus", snapshot.cpus},
+      {"cpus_counted", snapshot.counts_cpus},
+      {"gpus", snapshot.gpus},
+      {"memory_bytes", snapshot.memory_bytes},
+      {"labels", snapshot.labels},
+      {"version", snapshot.version},
+      {"address", snapshot.address},
+      {"heard_age_s", to_seconds(now - snapshot.heard_at)},
+      {"runs", snapshot.runs},
+  };
+}
+
 nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
   nlohmann::ordered_json json = {
       {"schema_version", 1},          {"run", snapshot.run},
       {"name", snapshot.name},        {"state", name(snapshot.phase)},
       {"reason", snapshot.reason},    {"generation", snapshot.generation},
+      {"owner", snapshot.owner},      {"priority", snapshot.priority},
       {"num_workers", snapshot.num_workers}, {"world_size", snapshot.world_size},
       {"ready", snapshot.ready},      {"epoch", snapshot.epoch},
       {"epochs", snapshot.epochs},    {"epochs_done", snapshot.epochs_done},

@@ -2,6 +2,7 @@
 // A run as seen from outside, made from the machine's own state, so that what status and the
 // status line show cannot differ from what decisions are made of.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ struct RankSnapshot {
 struct RunSnapshot {
   RunId run;
   std::string name;
+  std::string owner;
+  int priority = 0;
   RunPhase phase = RunPhase::kPlacing;
   std::string reason;                   ///< What it waits for or why it is in this phase.
   Generation generation = 0;
@@ -69,8 +72,41 @@ struct RunSnapshot {
   std::vector<RankSnapshot> ranks;
 };
 
+enum class NodePhase {
+  kReady,     ///< New ranks may come.
+  kClosed,    ///< Its link is closed; it may come back.
+  kDrained,   ///< By an operator: nothing new comes.
+  kLeaving,   ///< It was told to end.
+  kUnstable,  ///< Its link was lost too often; nothing new comes until it has been well for a while.
+  kLost,      ///< Given up.
+};
+[[nodiscard]] const char* name(NodePhase phase);
+
+/// A node as `sgd-launch nodes` shows it.
+struct NodeSnapshot {
+  NodeId node;
+  int slots = 0;                        ///< Room for workers, as ordered or as its agent offers.
+  int used = 0;
+  bool is_closed = false;
+  NodePhase phase = NodePhase::kReady;
+  std::string reason;                   ///< Why nothing new comes; empty when ready.
+  bool is_drained = false;              ///< Also while it is closed or lost.
+  bool is_leaving = false;
+  bool has_ordered_slots = false;       ///< `slots` is an operator's.
+  int cpus = 0;
+  bool counts_cpus = false;
+  int gpus = 0;
+  std::int64_t memory_bytes = 0;        ///< 0: not known.
+  std::map<std::string, std::string> labels;
+  std::string version;
+  std::string address;
+  TimePoint heard_at;                   ///< Its last word.
+  std::map<RunId, int> runs;            ///< Slots that each holds.
+};
+
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSnapshot& snapshot);
 /// Without its ranks. What is missing or of a wrong type keeps its default: it may be of another version.
 [[nodiscard]] RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json);
+[[nodiscard]] nlohmann::ordered_json to_json(const NodeSnapshot& snapshot, TimePoint now);
 
 }  // namespace sgd::core

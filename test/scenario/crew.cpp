@@ -31,6 +31,13 @@ std::vector<Rank> Crew::live_ranks() const {
 
 void Crew::on_command(const NodeId& node, const core::AgentCommand& command) {
   using namespace core::agent_command;
+  const auto* other = std::get_if<StartKeeper>(&command);
+  const auto* told_other = std::get_if<TellKeeper>(&command);
+  if (other != nullptr && other->run != "run") return tasks_.push_back({node, "started", 0, 0, other->run});
+  if (told_other != nullptr && told_other->run != "run") {
+    if (std::holds_alternative<keeper::Close>(told_other->message)) tasks_.push_back({node, "bystander-closed", 0, 0, told_other->run});
+    return;
+  }
   if (std::holds_alternative<StartKeeper>(command)) {
     tasks_.push_back({node, "started"});
   } else if (std::holds_alternative<ClearStrays>(command)) {
@@ -70,7 +77,11 @@ void Crew::obey(const NodeId& node) {
 }
 
 void Crew::perform(const Task& task) {
-  if (task.what == "started") world_.agent_event(task.node, core::agent_event::KeeperStarted{"run"});
+  if (task.what == "started") world_.agent_event(task.node, core::agent_event::KeeperStarted{task.run});
+  if (task.what == "bystander-closed") {
+    world_.agent_event(task.node, core::agent_event::FromKeeper{task.run, keeper::Cleared{0, 0}});
+    world_.agent_event(task.node, core::agent_event::KeeperClosed{task.run, 0, "gone"});
+  }
   if (task.what == "fork-server-ready") from_keeper(task.node, keeper::ForkServerReady{});
   if (task.what == "strays-cleared") world_.agent_event(task.node, core::agent_event::StraysCleared{"run"});
   if (task.what == "closed") {

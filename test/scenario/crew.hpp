@@ -58,6 +58,7 @@ class Crew final : public Processes {
     std::string what;
     Generation generation = 0;
     Rank rank = 0;
+    RunId run = "run";  ///< Of any other only the keeper is played, and its ranks say nothing.
   };
 
   void on_told(const NodeId& node, const keeper::ToKeeper& message);

@@ -55,6 +55,9 @@ std::string words(const link::ToWorker& message) {
       message);
 }
 
+/// Runs beside the story's own are named.
+std::string other(const RunId& run) { return run == "run" ? "" : run + ": "; }
+
 const char* words(cluster::Want want) {
   switch (want) {
     case cluster::Want::kRun: return "run";
@@ -75,17 +78,19 @@ std::string describe(const core::CoordinatorCommand& command) {
                [](const SendToAgent& send) {
                  const auto* desired = std::get_if<cluster::DesiredRun>(&send.message);
                  if (desired == nullptr) return std::string();
-                 return fmt::format("coordinator -> {}: want {} generation {}, {} of {} ranks", send.node,
+                 return fmt::format("coordinator -> {}: {}want {} generation {}, {} of {} ranks", send.node, other(desired->run),
                                     words(desired->want), desired->generation, desired->ranks.size(), desired->world_size);
                },
                [](const ReservePort& reserve) { return fmt::format("reserve a port on {}", reserve.node); },
-               [](const RecordEvent& event) { return "event " + event.event.dump(); },
+               [](const RecordEvent& event) { return other(event.run) + "event " + event.event.dump(); },
                [](const RecordMetrics& metrics) { return "metrics " + metrics.metrics.dump(); },
                [](const KeepCheckpoints& keep) { return fmt::format("keep {}", fmt::join(keep.paths, ", ")); },
                [](const Warn& warning) { return "warning " + warning.message; },
+               [](const RefuseAgent& refused) { return fmt::format("refuse an agent of {}: {}", refused.node, refused.reason); },
+               [](const ForgetRun& forgotten) { return "forget " + forgotten.run; },
                [](const FinishRun& finished) {
                  const core::RunOutcome& outcome = finished.outcome;
-                 return fmt::format("finished {} exit code {}, {} failures{}{}", outcome.state, outcome.exit_code,
+                 return fmt::format("{}finished {} exit code {}, {} failures{}{}", other(finished.run), outcome.state, outcome.exit_code,
                                     outcome.failures, outcome.error.empty() ? "" : ": ", outcome.error);
                }},
       command);
@@ -94,14 +99,14 @@ std::string describe(const core::CoordinatorCommand& command) {
 std::string describe(const NodeId& node, const core::AgentCommand& command) {
   using namespace core::agent_command;
   return std::visit(
-      Overload{[&](const TellKeeper& tell) { return fmt::format("{} -> keeper: {}", node, words(tell.message)); },
+      Overload{[&](const TellKeeper& tell) { return fmt::format("{} -> {}keeper: {}", node, other(tell.run), words(tell.message)); },
                [&](const TellWorker& tell) {
                  return fmt::format("{} -> link {}: {}", node, tell.connection, words(tell.message));
                },
                [&](const DropLink& drop) { return fmt::format("{}: drop link {}: {}", node, drop.connection, drop.reason); },
-               [&](const StartKeeper&) { return node + ": start keeper"; },
+               [&](const StartKeeper& start) { return node + ": " + other(start.run) + "start keeper"; },
                [&](const ClearStrays&) { return node + ": clear strays"; },
-               [&](const ForgetRun&) { return node + ": nothing of the run is left"; },
+               [&](const ForgetRun& forget) { return node + ": " + other(forget.run) + "nothing of the run is left"; },
                [&](const KeepStacks& keep) { return fmt::format("{}: keep the stacks of {} ranks", node, keep.pids.size()); },
                [&](const Warn& warning) { return fmt::format("{}: warning: {}", node, warning.message); },
                [](const TellCoordinator&) { return std::string(); }},

@@ -19,7 +19,7 @@ job::Recovery recovery_of(const Words& words) {
 nlohmann::json resolved(const job::JobSpec& job) {
   nlohmann::json json = {{"name", job.name},
                          {"num_workers", job.num_workers},
-                         {"per_worker", {{"cpus", 1}}},
+                         {"per_worker", {{"cpus", job.per_worker.cpus}}},
                          {"recovery", {{"max_failures", job.recovery.max_failures}, {"scale_up", job.recovery.scale_up}}},
                          {"heartbeat",
                           {{"timeout", format_duration(job.heartbeat.timeout)},
@@ -34,8 +34,9 @@ nlohmann::json resolved(const job::JobSpec& job) {
 
 core::RunDefinition job_of(const Words& words) {
   core::RunDefinition run;
-  run.id = "run";
-  run.run_dir = "/runs/run";
+  run.id = words.value("id", "run");
+  run.run_dir = "/runs/" + run.id;
+  run.priority = words.number("priority", 0);
   run.placement_timeout = words.duration("placement_timeout", run.placement_timeout);
   job::JobSpec& job = run.job;
   job.name = "story";
@@ -44,6 +45,11 @@ core::RunDefinition job_of(const Words& words) {
   job.recovery = recovery_of(words);
   job.heartbeat.timeout = words.duration("heartbeat", job.heartbeat.timeout);
   job.heartbeat.stall_timeout = words.duration("stall", job.heartbeat.stall_timeout);
+  job.per_worker.cpus = words.number("cpus", 1);
+  if (words.value("strategy", "pack") == "spread") job.placement.strategy = job::PlacementRules::Strategy::kSpread;
+  if (!words.value("gpu", "").empty()) job.placement.labels["gpu"] = words.value("gpu", "");
+  if (!words.value("exclude", "").empty()) job.placement.exclude.push_back(words.value("exclude", ""));
+  job.placement.max_per_node = words.number("max_per_node", 0);
   job.elastic_start = words.value("start", "") == "elastic";
   job.fork_server = words.number("fork_server", 1) != 0;
   if (words.value("kind", "training") == "training") job.training.emplace();

@@ -16,6 +16,12 @@ std::string Story::play(const std::string& line) {
   if (play_nodes(verb, words) || play_ranks(verb, words)) return world.take_output();
   if (verb == "submit") {
     world.submit(job_of(words));
+  } else if (verb == "plan") {
+    return plan(words);
+  } else if (verb == "forget") {
+    world.forget(words.at(1));
+  } else if (verb == "nodes") {
+    return nodes();
   } else if (verb == "stop") {
     stop(words);
   } else if (verb == "wait") {
@@ -23,7 +29,7 @@ std::string Story::play(const std::string& line) {
   } else if (verb == "stand-still") {
     world.stand_still(duration_of(words.at(1)));
   } else if (verb == "status") {
-    return status();
+    return status(words.at(1, "run"));
   } else {
     return "NO SUCH COMMAND: " + verb + "\n";
   }
@@ -35,9 +41,10 @@ bool Story::play_nodes(const std::string& verb, const Words& words) {
   const NodeId node = words.at(1);
   if (verb == "node-timeout") {
     world.set_node_timeout(duration_of(node));
+  } else if (verb == "backfill-limit") {
+    world.set_backfill_limit(duration_of(node));
   } else if (verb == "node") {
-    const Duration beat = words.duration("beat", Duration{0});
-    world.add_node(node, words.number("slots", 1), beat > Duration{0} ? std::optional(beat) : std::nullopt);
+    add_node(words);
   } else if (verb == "slots") {
     world.agent_event(node, core::agent_event::SlotsChanged{std::stoi(words.at(2))});
   } else if (verb == "break") {
@@ -48,6 +55,15 @@ bool Story::play_nodes(const std::string& verb, const Words& words) {
     world.join(node, false);
   } else if (verb == "reconnect") {
     world.join(node, true);
+  } else if (verb == "drain" || verb == "undrain" || verb == "remove") {
+    using Kind = core::NodeOrder::Kind;
+    world.order(node, {verb == "drain" ? Kind::kDrain : verb == "undrain" ? Kind::kUndrain : Kind::kRemove, -1});
+  } else if (verb == "set-slots") {
+    world.order(node, {core::NodeOrder::Kind::kSetSlots, std::stoi(words.at(2))});
+  } else if (verb == "preempt") {
+    world.agent_event(node, core::agent_event::LeavingSoon{});
+  } else if (verb == "twin") {
+    world.twin(node);
   } else if (verb == "restart-agent") {
     crew_.node_dies(node);
     world.restart_agent(node);
@@ -88,13 +104,43 @@ void Story::stop(const Words& words) {
   request.signal = words.number("signal", 0);
   request.why = request.signal != 0 ? core::StopRequest::Why::kSignal : core::StopRequest::Why::kCancelled;
   request.at_once = words.number("now", 0) != 0;
-  crew_.world().stop("run", request);
+  crew_.world().stop(words.value("run", "run"), request);
 }
 
-std::string Story::status() {
+void Story::add_node(const Words& words) {
+  core::AgentFacts facts;
+  facts.node = words.at(1);
+  facts.slots = words.number("slots", 1);
+  const int cpus = words.number("cpus", facts.slots);
+  for (int core = 0; core < cpus; ++core) facts.allowed_cores.push_back(core);
+  facts.counts_cpus = words.number("cpus", 0) > 0;
+  facts.is_shared = words.number("shared", facts.counts_cpus ? 1 : 0) != 0;
+  if (!words.value("gpu", "").empty()) facts.labels["gpu"] = words.value("gpu", "");
+  const Duration beat = words.duration("beat", Duration{0});
+  if (beat > Duration{0}) facts.beat_interval = beat;
+  crew_.world().add_node(std::move(facts));
+}
+
+std::string Story::plan(const Words& words) {
+  core::RunDefinition run = job_of(words);
+  run.id = "planned";
   World& world = crew_.world();
-  const auto shot = world.coordinator().snapshot(world.now(), "run");
-  SGD_ASSERT(shot.has_value());
+  return core::to_json(world.coordinator().explain(world.now(), run)).dump(2) + "\n";
+}
+
+std::string Story::nodes() {
+  std::string text;
+  for (const core::NodeSnapshot& row : crew_.world().coordinator().nodes())
+    text += fmt::format("{} {}{}, {} of {} slots used{}\n", row.node, core::name(row.phase),
+                        row.reason.empty() || row.reason == core::name(row.phase) ? "" : " (" + row.reason + ")", row.used,
+                        row.slots, row.has_ordered_slots ? ", as ordered" : "");
+  return text;
+}
+
+std::string Story::status(const RunId& run) {
+  World& world = crew_.world();
+  const auto shot = world.coordinator().snapshot(world.now(), run);
+  if (!shot) return "no run " + run + "\n";
   return fmt::format("{} generation {} world {} ready {}{}{}\n", core::name(shot->phase), shot->generation,
                      shot->world_size, shot->ready, shot->reason.empty() ? "" : ": ", shot->reason);
 }

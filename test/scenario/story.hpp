@@ -15,7 +15,10 @@ class Story {
  private:
   bool play_nodes(const std::string& verb, const Words& words);
   bool play_ranks(const std::string& verb, const Words& words);
-  [[nodiscard]] std::string status();
+  void add_node(const Words& words);
+  [[nodiscard]] std::string status(const RunId& run);
+  [[nodiscard]] std::string nodes();
+  [[nodiscard]] std::string plan(const Words& words);
   void stop(const Words& words);
 
   Crew crew_;

@@ -8,23 +8,27 @@
 
 namespace sgd::test {
 
-void World::set_node_timeout(Duration timeout) { coordinator_ = core::Coordinator(core::CoordinatorSettings{timeout}); }
+void World::set_node_timeout(Duration timeout) {
+  settings_.node_timeout = timeout;
+  coordinator_ = core::Coordinator(settings_);
+}
 
-void World::add_node(const NodeId& node, int slots, std::optional<Duration> beat_interval) {
-  core::AgentFacts facts;
-  facts.node = node;
+void World::set_backfill_limit(Duration limit) {
+  settings_.backfill_limit = limit;
+  coordinator_ = core::Coordinator(settings_);
+}
+
+void World::add_node(core::AgentFacts facts) {
+  const NodeId node = facts.node;
   facts.address = "10.0.0." + std::to_string(agents_.size() + 1);
-  facts.slots = slots;
-  for (int core = 0; core < slots; ++core) facts.allowed_cores.push_back(core);
   facts.worker_program = "sgd-worker";
   facts.link_path = "link.sock";
-  facts.beat_interval = beat_interval;
-  facts_[node] = facts;
+  facts_[node] = std::move(facts);
   restart_agent(node);
 }
 
 void World::restart_agent(const NodeId& node) {
-  agents_.erase(node);
+  if (agents_.erase(node) > 0) coordinator_event(core::coordinator_event::AgentClosed{node});
   cut_.erase(node);
   core::AgentFacts facts = facts_.at(node);
   facts.incarnation = ++agents_made_;
@@ -37,6 +41,23 @@ void World::submit(core::RunDefinition run) { coordinator_event(core::coordinato
 void World::stop(const RunId& run, const core::StopRequest& request) {
   coordinator_event(core::coordinator_event::StopRequested{run, request});
 }
+
+void World::order(const NodeId& node, const core::NodeOrder& order) {
+  const std::string why_not = coordinator_.why_not(node, order);
+  if (!why_not.empty()) print("no order: " + why_not);
+  coordinator_event(core::coordinator_event::NodeOrdered{node, order});
+}
+
+void World::twin(const NodeId& node) {
+  cluster::NodeState state;
+  state.node = node;
+  state.incarnation = 1000 + agents_made_;
+  state.slots = 1;
+  state.is_new_link = true;
+  coordinator_event(core::coordinator_event::FromAgent{node, state});
+}
+
+void World::forget(const RunId& run) { coordinator_event(core::coordinator_event::RunForgotten{run}); }
 
 void World::cut(const NodeId& node, bool is_seen) {
   cut_.insert(node);

@@ -29,11 +29,16 @@ class World {
 
   /// Call it before anything else.
   void set_node_timeout(Duration timeout);
-  void add_node(const NodeId& node, int slots, std::optional<Duration> beat_interval);
+  void set_backfill_limit(Duration limit);
+  void add_node(core::AgentFacts facts);
   /// A new agent process in the place of `node`'s; what the old one knew is lost.
   void restart_agent(const NodeId& node);
   void submit(core::RunDefinition run);
   void stop(const RunId& run, const core::StopRequest& request);
+  void order(const NodeId& node, const core::NodeOrder& order);
+  /// Another agent says that it is `node`.
+  void twin(const NodeId& node);
+  void forget(const RunId& run);
   void agent_event(const NodeId& node, const core::AgentEvent& event);
   /// From now on messages between the coordinator and `node` are lost; with `is_seen` the coordinator sees its link close.
   void cut(const NodeId& node, bool is_seen);
@@ -59,6 +64,7 @@ class World {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   Processes& processes_;
+  core::CoordinatorSettings settings_;
   TimePoint now_{};
   core::Coordinator coordinator_;
   std::map<NodeId, core::AgentFacts> facts_;

@@ -10,11 +10,12 @@ using std::chrono::seconds;
 Cluster::Cluster(World& world)
     : world_(world),
       coordinator_(world, [this](const core::CoordinatorEvent& event) { observe(event); },
-                   [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }) {
-  coordinator_.start(core::CoordinatorSettings{kNodeTimeout});
+                   [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }),
+      passes_(world, runs_) {
+  coordinator_.start(world.plan.settings);
   int number = 0;
-  for (const int slots : world.plan.slots) {
-    nodes_.emplace_back(world, *this, fmt::format("node{}", ++number), slots);
+  for (const NodePlan& plan : world.plan.nodes) {
+    nodes_.emplace_back(world, *this, fmt::format("node{}", ++number), plan);
     world.queue.after(world.chance.between(Duration{0}, seconds(2)), [this, &node = nodes_.back()] { node.boot(); });
   }
   for (const RunPlan& plan : world.plan.runs) {
@@ -44,6 +45,51 @@ void Cluster::stop_run(RunState& run, const core::StopRequest& request) {
   tell(core::coordinator_event::StopRequested{run.plan.definition.id, request});
 }
 
+bool Cluster::order(const NodeId& node, const core::NodeOrder& order) {
+  if (!coordinator_alive() || coordinator_.paused() || drained_for_good_.contains(node)) return false;
+  if (!coordinator_.core().why_not(node, order).empty()) return false;
+  world_.say("{}: order {}, {} slots", node, static_cast<int>(order.kind), order.slots);
+  tell(core::coordinator_event::NodeOrdered{node, order});
+  return true;
+}
+
+void Cluster::drain_until_done(const NodeId& node, bool is_drained, bool for_good) {
+  if (drained_for_good_.contains(node)) return;
+  if (known_.at(node).is_drained == is_drained && coordinator_alive()) {
+    if (for_good) drained_for_good_.insert(node);
+    return;
+  }
+  (void)order(node, {is_drained ? core::NodeOrder::Kind::kDrain : core::NodeOrder::Kind::kUndrain, -1});
+  world_.queue.after(milliseconds(500), [this, node, is_drained, for_good] { drain_until_done(node, is_drained, for_good); });
+}
+
+bool Cluster::send_twin(Node& node) {
+  const bool is_well = node.is_up() && !node.paused() && node.wire().is_healthy() &&
+                       node.healthy_since() < world_.queue.now() - seconds(3);
+  if (!is_well || !coordinator_alive() || coordinator_.paused() || crash_in_ > 0) return false;
+  if (late_until_ > world_.queue.now() - seconds(3)) return false;
+  cluster::NodeState state;
+  state.node = node.id();
+  state.incarnation = twin_ = world_.chance.next() >> 1;
+  state.slots = node.slots();
+  state.is_new_link = true;
+  world_.say("{}: a second agent", node.id());
+  tell(core::coordinator_event::FromAgent{node.id(), state});
+  if (twin_ != 0) violated("{}: a second agent is taken beside one that is well", node.id());
+  return true;
+}
+
+/// The coordinator closes a connection.
+void Cluster::refuse(const core::coordinator_command::RefuseAgent& refused) {
+  if (refused.incarnation == twin_) {
+    twin_ = 0;
+    return;
+  }
+  world_.say("{}: refused: {}", refused.node, refused.reason);
+  Node& agent = node(refused.node);
+  if (agent.incarnation() == refused.incarnation) agent.wire().refuse();
+}
+
 Node& Cluster::node(const NodeId& id) {
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& one) { return one.id() == id; });
   if (found == nodes_.end()) violated("a message for {}, which does not exist", id);
@@ -60,27 +106,39 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
       violated("{}: rank {} of generation {} starts on {} beside rank {} of generation {}", run.plan.definition.id,
                identity.rank, identity.generation, keeper.node().id(), other->rank(), other->generation());
   }
+  check_cores(run, keeper, identity);
   Worker& worker = workers_.emplace_back(world_, run, keeper, std::move(identity));
   run.alive.push_back(&worker);
   return worker;
 }
 
+/// Runs that share a node have cores of their own, wherever ranks are bound.
+void Cluster::check_cores(const RunState& run, Keeper& keeper, const Worker::Identity& identity) {
+  for (auto& [id, other] : runs_) {
+    for (Worker* worker : other.alive) {
+      if (&other == &run || &worker->node() != &keeper.node() || worker->keeper().incarnation() != keeper.incarnation()) continue;
+      for (const int core : worker->identity().cores)
+        if (std::find(identity.cores.begin(), identity.cores.end(), core) != identity.cores.end())
+          violated("{}: rank {} is bound to core {} of {}, which {} has", run.plan.definition.id, identity.rank, core,
+                   keeper.node().id(), id);
+    }
+  }
+}
+
 void Cluster::observe(const core::CoordinatorEvent& event) {
   const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
-  if (arrived == nullptr || is_crashed_) return;
+  if (is_crashed_) return;
+  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) passes_.on_submitted(submitted->run.id);
+  const auto* said = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
+  if (said != nullptr && said->incarnation == twin_) return;
+  known_.note(event);
+  if (arrived == nullptr) return;
   if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message)) {
     std::int64_t& taken = facts_taken_[fact->incarnation];
     if (fact->sequence == taken + 1) ++taken;
   } else if (const auto* state = std::get_if<cluster::NodeState>(&arrived->message)) {
-    note_slots(event);
     if (state->is_new_link) node(arrived->node).wire().note_accepted();
   }
-}
-
-void Cluster::note_slots(const core::CoordinatorEvent& event) {
-  const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
-  const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
-  if (state != nullptr) known_slots_[arrived->node] = state->slots;
 }
 
 /// Between any two commands: what was not carried out is lost, what was stored is not.
@@ -102,12 +160,13 @@ void Cluster::die_now() {
 void Cluster::restart_coordinator() {
   using namespace core::coordinator_command;
   is_crashed_ = false;
-  coordinator_.start(core::CoordinatorSettings{kNodeTimeout});
+  is_replaying_ = true;
+  coordinator_.start(world_.plan.settings);
   std::map<RunId, ReservePort> unanswered;
   std::size_t number = 0;
-  known_slots_.clear();
+  known_.clear();
   for (const Store& store : stored_) {
-    note_slots(store.event);
+    known_.note(store.event);
     core::CoordinatorCommands commands;
     coordinator_.machine().replay(store.at, store.event, commands);
     if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store.event)) unanswered.erase(port->run);
@@ -118,6 +177,7 @@ void Cluster::restart_coordinator() {
       if (is_record && ++number > recorded_) record(command);
     }
   }
+  is_replaying_ = false;
   // Nodes of a generation that was being started hear of it one by one, as they connect.
   for (auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
@@ -138,12 +198,14 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   ++recorded_;
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
+    if (event->event.at("event") == "run_started" && !is_replaying_) passes_.on_first_start(coordinator_.core(), event->run);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
     runs_.at(metrics->run).check.on_metrics(metrics->metrics);
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
     runs_.at(finished->run).check.on_finish(finished->outcome);
     check_end(finished->run);
+    check_memory();
   }
 }
 
@@ -155,6 +217,10 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
     stored_.push_back(std::move(*store));
   } else if (auto* send_command = std::get_if<SendToAgent>(&command)) {
     send(send_command->node, std::move(send_command->message));
+  } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
+    refuse(*refused);
+  } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
+    if (!runs_.at(forgotten->run).check.finished()) violated("{} is forgotten before it has finished", forgotten->run);
   } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
     runs_.at(keep->run).disk.keep(keep->paths);
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
@@ -167,7 +233,7 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
 void Cluster::reserve_port(const core::coordinator_command::ReservePort& wanted) {
   const int port = 1024 + static_cast<int>(ports_.size());
   ports_[port] = wanted.node;
-  slots_at_placement_[wanted.run] = known_slots_;
+  known_at_placement_[wanted.run] = known_;
   world_.queue.after(world_.chance.spread_between(milliseconds(1), milliseconds(500)), [this, wanted, port] {
     tell(core::coordinator_event::PortReserved{wanted.run, wanted.generation, port});
   });
@@ -178,10 +244,16 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
     static constexpr const char* kWants[] = {"run", "leave", "stop", "clear", "gone"};
     world_.say("coordinator -> {}: {} {} generation {}, {} of {} ranks", id, desired->run,
                kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(), desired->world_size);
-    const RunCheck::Told told = runs_.at(desired->run).check.on_desired(id, *desired);
+    RunCheck& check = runs_.at(desired->run).check;
+    const bool was_leaving = check.is_leaving();
+    const bool is_drained = is_on_drained(desired->run, *desired);
+    const RunCheck::Told told = check.on_desired(id, *desired, is_drained);
+    if (!was_leaving && check.is_leaving() && !is_drained && interrupted_[desired->run] != desired->generation)
+      passes_.on_growth(coordinator_.core(), desired->run);
     if (told.starts) check_start(desired->run, *desired);
     // What was decided before a restart is told again, to nodes that may have changed meanwhile.
-    if (told.places && interrupted_[desired->run] != desired->generation) check_slots(desired->run, node(id));
+    if (told.places && interrupted_[desired->run] != desired->generation)
+      check_place(desired->run, node(id), desired->ranks.size());
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->sequence > facts_taken_[ack->incarnation])
       violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
@@ -207,21 +279,44 @@ void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
   });
 }
 
-void Cluster::check_slots(const RunId& starting, const Node& place) {
+/// Its ranks leave because an operator wants so, whatever there is room for.
+bool Cluster::is_on_drained(const RunId& run, const cluster::DesiredRun& desired) {
+  if (desired.want != cluster::Want::kLeave) return false;
+  const auto is_it = [&](const Node& one) {
+    return known_.at(one.id()).is_drained && runs_.at(run).check.wanted_on(one.id()).value_or(0) > 0;
+  };
+  return std::any_of(nodes_.begin(), nodes_.end(), is_it);
+}
+
+void Cluster::check_place(const RunId& starting, const Node& place, std::size_t ranks) {
+  // A generation that waited for its port was placed when it asked for one.
+  const auto placed = known_at_placement_.find(starting);
+  const bool is_command = placed != known_at_placement_.end();
+  const KnownNode known = is_command ? placed->second.at(place.id()) : known_.at(place.id());
+  if (known.is_drained) violated("{}: new ranks on {}, which is drained", starting, place.id());
+  if (known.is_leaving) violated("{}: new ranks on {}, which is leaving", starting, place.id());
+  runs_.at(starting).check.check_rules(place.id(), place.plan(), ranks);
+  check_slots(starting, place, known);
+}
+
+void Cluster::check_slots(const RunId& starting, const Node& place, const KnownNode& known) {
   int held = 0;
+  int cpus = 0;
   for (auto& [id, run] : runs_) {
     const auto wanted = run.check.wanted_on(place.id());
     // Told to go, and not gone: its processes count.
     const Generation newest = run.check.generation();
-    held += wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
+    const int here = wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
               return &worker->node() == &place && worker->generation() == newest;
             }));
+    held += here;
+    cpus += here * run.plan.definition.job.per_worker.cpus;
   }
-  // A generation that waited for its port was placed when it asked for one.
-  const auto placed = slots_at_placement_.find(starting);
-  const int before = placed == slots_at_placement_.end() ? 0 : placed->second[place.id()];
-  const int slots = std::max(known_slots_[place.id()], before);
+  const KnownNode present = known_.at(place.id());
+  const int slots = std::max(known.slots(), present.slots());
   if (held > slots) violated("{}: {} ranks on {}, which has {} slots", starting, held, place.id(), slots);
+  if (known.counts_cpus() && present.counts_cpus() && cpus > known.cpus)
+    violated("{}: ranks on {} take {} cores, it has {}", starting, place.id(), cpus, known.cpus);
 }
 
 /// A node whose agent and link are well, and have been for longer than any delay, must not be given up.
@@ -231,6 +326,16 @@ void Cluster::check_loss(const nlohmann::ordered_json& event) {
   const TimePoint well = world_.queue.now() - kNodeTimeout - seconds(2);
   if (lost.is_up() && lost.wire().is_healthy() && lost.healthy_since() < well)
     violated("{} is declared lost, and is well", lost.id());
+}
+
+/// Runs that have ended are forgotten in the end.
+void Cluster::check_memory() {
+  if (is_replaying_) return;
+  std::size_t finished = 0;
+  for (const RunId& id : coordinator_.core().runs())
+    finished += coordinator_.core().snapshot(world_.queue.now(), id)->phase == core::RunPhase::kFinished;
+  if (finished > world_.plan.settings.finished_max)
+    violated("{} finished runs are kept, {} are allowed", finished, world_.plan.settings.finished_max);
 }
 
 void Cluster::check_end(const RunId& id) {

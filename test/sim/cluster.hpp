@@ -5,12 +5,15 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "launcher/core/coordinator.hpp"
 #include "test/sim/host.hpp"
 #include "test/sim/keeper.hpp"
+#include "test/sim/known_nodes.hpp"
 #include "test/sim/node.hpp"
+#include "test/sim/pass_check.hpp"
 #include "test/sim/run_state.hpp"
 #include "test/sim/worker.hpp"
 #include "test/sim/world.hpp"
@@ -27,11 +30,19 @@ class Cluster {
   bool crash_coordinator();
   [[nodiscard]] bool coordinator_alive() const { return coordinator_.alive() && !is_crashed_; }
   void stop_run(RunState& run, const core::StopRequest& request);
+  /// An operator's, who asks first whether it makes sense; false: it does not.
+  bool order(const NodeId& node, const core::NodeOrder& order);
+  /// Repeated until it is stored; `for_good`: no other order ends it.
+  void drain_until_done(const NodeId& node, bool is_drained, bool for_good = false);
+  /// A second agent says that it is `node`; it must be turned away.
+  bool send_twin(Node& node);
 
   [[nodiscard]] Keeper& add_keeper(Node& node, const RunId& run);
   [[nodiscard]] Worker& add_worker(RunState& run, Keeper& keeper, Worker::Identity identity);
 
   [[nodiscard]] const core::Coordinator& coordinator() const { return coordinator_.core(); }
+  [[nodiscard]] const KnownNodes& known() const { return known_; }
+  [[nodiscard]] const PassCheck& passes() const { return passes_; }
   [[nodiscard]] bool coordinator_paused() const { return coordinator_.paused(); }
   [[nodiscard]] std::deque<Node>& nodes() { return nodes_; }
   [[nodiscard]] std::map<RunId, RunState>& runs() { return runs_; }
@@ -42,14 +53,18 @@ class Cluster {
   void restart_coordinator();
   void record(const core::CoordinatorCommand& command);
   void observe(const core::CoordinatorEvent& event);
-  void note_slots(const core::CoordinatorEvent& event);
   void carry_out(core::CoordinatorCommand&& command);
   void send(const NodeId& node, cluster::ToAgent message);
   void reserve_port(const core::coordinator_command::ReservePort& wanted);
   void check_start(const RunId& id, const cluster::DesiredRun& desired);
-  void check_slots(const RunId& starting, const Node& place);
+  void check_place(const RunId& starting, const Node& place, std::size_t ranks);
+  void check_slots(const RunId& starting, const Node& place, const KnownNode& known);
+  [[nodiscard]] bool is_on_drained(const RunId& run, const cluster::DesiredRun& desired);
+  void refuse(const core::coordinator_command::RefuseAgent& refused);
   void check_loss(const nlohmann::ordered_json& event);
   void check_end(const RunId& id);
+  void check_memory();
+  void check_cores(const RunState& run, Keeper& keeper, const Worker::Identity& identity);
   [[nodiscard]] Node& node(const NodeId& id);
 
   World& world_;
@@ -58,14 +73,18 @@ class Cluster {
   std::map<RunId, RunState> runs_;
   std::deque<Keeper> keepers_;
   std::deque<Worker> workers_;
-  std::map<NodeId, int> known_slots_;                ///< As the coordinator was told.
-  std::map<RunId, std::map<NodeId, int>> slots_at_placement_;  ///< Of commands, when the newest port was asked for.
+  KnownNodes known_;
+  std::map<RunId, KnownNodes> known_at_placement_;   ///< Of commands, when the newest port was asked for.
+  PassCheck passes_;
+  std::set<NodeId> drained_for_good_;
+  Incarnation twin_ = 0;                             ///< The newest second agent.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< Without a gap.
   std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
   std::vector<core::coordinator_command::Store> stored_;  ///< What outlives the coordinator's process.
   std::size_t recorded_ = 0;                         ///< Events, lines and ends of runs that were carried out.
   int crash_in_ = 0;                                 ///< Commands until it dies; 0: it lives.
   bool is_crashed_ = false;
+  bool is_replaying_ = false;
   std::map<RunId, Generation> interrupted_;          ///< Newest at the last restart.
   TimePoint late_until_{};                           ///< The coordinator has stood still.
 };

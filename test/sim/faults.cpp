@@ -13,6 +13,10 @@ using std::chrono::seconds;
 void Faults::begin() {
   for (std::size_t fault = 0; fault < kFaults; ++fault)
     if (world_.plan.per_minute[fault] > 0) plan_next(static_cast<Fault>(fault));
+  if (world_.plan.drains_for_good)
+    world_.queue.after(world_.plan.trouble - seconds(1), [this] {
+      cluster_.drain_until_done(world_.chance.pick(cluster_.nodes()).id(), true, true);
+    });
   world_.queue.after(world_.plan.trouble, [this] {
     world_.calm = true;
     world_.say("-- calm --");
@@ -58,6 +62,14 @@ bool Faults::inject(Fault fault) {
       return true;
     case Fault::kCoordinatorCrash: return cluster_.crash_coordinator();
     case Fault::kUserStop: return stop_a_run();
+    case Fault::kNodeOrder: return give_order();
+    case Fault::kTwin: return cluster_.send_twin(world_.chance.pick(cluster_.nodes()));
+    case Fault::kPreemption: {
+      Node& node = world_.chance.pick(cluster_.nodes());
+      if (!node.is_up() || node.paused()) return false;
+      node.preempt();
+      return true;
+    }
     case Fault::kSlowStart:
     case Fault::kCrashAtStart:
     case Fault::kFailWrite: return false;  // Happen to what starts or writes.
@@ -150,6 +162,30 @@ bool Faults::stop_a_run() {
   world_.say("{}: stop requested{}", run->first, request.at_once ? ", at once" : "");
   cluster_.stop_run(run->second, request);
   return true;
+}
+
+/// Whatever is ordered is undone before all is well.
+bool Faults::give_order() {
+  const NodeId node = world_.chance.pick(cluster_.nodes()).id();
+  using Kind = core::NodeOrder::Kind;
+  const Duration length = world_.chance.spread_between(milliseconds(100), kHealing);
+  if (world_.chance.with(0.3)) {
+    if (!cluster_.order(node, {Kind::kSetSlots, world_.chance.between(0, 4)})) return false;
+    world_.queue.after(length, [this, node] { reset_slots(node); });
+    return true;
+  }
+  if (!cluster_.order(node, {Kind::kDrain, -1})) return false;
+  world_.queue.after(length, [this, node, removes = world_.chance.with(0.3)] {
+    if (removes) (void)cluster_.order(node, {Kind::kRemove, -1});
+    cluster_.drain_until_done(node, false);
+  });
+  return true;
+}
+
+void Faults::reset_slots(const NodeId& node) {
+  if (cluster_.coordinator_alive() && !cluster_.known().at(node).ordered) return;
+  (void)cluster_.order(node, {core::NodeOrder::Kind::kSetSlots, -1});
+  world_.queue.after(milliseconds(500), [this, node] { reset_slots(node); });
 }
 
 bool Faults::change_slots() {

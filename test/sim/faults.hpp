@@ -23,6 +23,8 @@ class Faults {
   bool to_keeper(Fault fault);
   bool stop_a_run();
   bool change_slots();
+  bool give_order();
+  void reset_slots(const NodeId& node);
   [[nodiscard]] Worker* any_worker();
 
   World& world_;

@@ -94,7 +94,7 @@ void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* rea
 void Keeper::start_worker(const keeper::Spawn& message) {
   const auto token = message.env.find("SGD_TOKEN");
   Worker::Identity identity{world_.next_pid++, message.generation, message.rank,
-                            token == message.env.end() ? "" : token->second, message.fork_server};
+                            token == message.env.end() ? "" : token->second, message.fork_server, message.cpus};
   Worker& worker = node_.cluster().add_worker(run_, *this, std::move(identity));
   workers_.push_back(&worker);
   world_.say("{}: {} rank {} of generation {} starts, pid {}", node_.id(), run_.plan.definition.id, message.rank,

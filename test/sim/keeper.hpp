@@ -39,6 +39,7 @@ class Keeper {
   void tell_agent(core::AgentEvent event);
   [[nodiscard]] Node& node() { return node_; }
   [[nodiscard]] RunState& run() { return run_; }
+  [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] bool empty() const { return workers_.empty(); }
   [[nodiscard]] Memory& memory() { return memory_; }

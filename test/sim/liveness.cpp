@@ -26,12 +26,39 @@ Duration Liveness::bound(const RunPlan& plan, int) {
 }
 
 /// In truth, whatever the coordinator knows.
-int Liveness::free_slots() {
-  int free = 0;
-  for (const Node& node : cluster_.nodes())
-    if (node.is_up()) free += node.slots();
-  for (const auto& [id, run] : cluster_.runs()) free -= static_cast<int>(run.alive.size());
-  return free;
+int Liveness::room_for(const RunState& run, int least) {
+  int room = 0;
+  const job::JobSpec& job = run.plan.definition.job;
+  const core::Demand demand{job.num_workers, least, job.per_worker, job.placement};
+  for (const Node& node : cluster_.nodes()) {
+    const KnownNode known = cluster_.known().at(node.id());
+    if (!node.is_up() || known.is_drained) continue;
+    core::NodeCapacity capacity;
+    capacity.total = {known.ordered.value_or(node.slots()), node.plan().cpus, 0, 0};
+    capacity.free = capacity.total;
+    capacity.counts_cpus = node.plan().counts_cpus && !known.ordered;
+    capacity.labels["zone"] = node.plan().zone;
+    int own = 0;
+    for (const auto& [id, other] : cluster_.runs())
+      for (Worker* worker : other.alive) {
+        if (&worker->node() != &node) continue;
+        core::take(capacity.free, other.plan.definition.job.per_worker, 1);
+        own += &other == &run;
+      }
+    int here = core::room(node.id(), capacity, demand);
+    if (job.placement.max_per_node > 0) here = std::clamp(job.placement.max_per_node - own, 0, here);
+    room += here;
+  }
+  return room;
+}
+
+bool Liveness::others_wait(const RunId& id) {
+  for (const auto& [other, run] : cluster_.runs()) {
+    const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), other);
+    if (other == id || !shot) continue;
+    if (shot->phase == core::RunPhase::kPlacing || shot->phase == core::RunPhase::kWaiting) return true;
+  }
+  return false;
 }
 
 std::string Liveness::trouble_of(const RunId& id, RunState& run) {
@@ -46,15 +73,20 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), id);
   if (!shot) return "it is not known";
   const job::JobSpec& job = run.plan.definition.job;
-  const int free = free_slots();
   const int wanted = shot->generation == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
+  const int free = room_for(run, wanted);
   const bool waits = shot->phase == core::RunPhase::kPlacing || shot->phase == core::RunPhase::kWaiting;
-  if (waits && free < wanted && cluster_.runs().size() > 1) return "";
+  // What is free may be kept for a run in front of it.
+  const bool is_first = cluster_.passes().is_first(cluster_.coordinator(), id);
+  if (waits && (free < wanted || !is_first) && cluster_.runs().size() > 1) return "";
   if (shot->phase != core::RunPhase::kRunning) room_since_.erase(id);
   if (shot->phase != core::RunPhase::kRunning)
     return fmt::format("is {} in generation {}: {}", core::name(shot->phase), shot->generation, shot->reason);
   if (!job.training) return "";
-  if (shot->world_size >= job.num_workers || free <= 0) {
+  for (Worker* worker : run.alive)
+    if (cluster_.known().at(worker->node().id()).is_drained && !run.check.is_leaving())
+      return "has ranks on a drained node";
+  if (shot->world_size >= job.num_workers || free <= 0 || others_wait(id)) {
     room_since_.erase(id);
   } else {
     check_growth(id, run);
@@ -70,7 +102,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
 /// Room for more ranks is used at the next boundary; that they are to leave there is told when the cooldown is over.
 void Liveness::check_growth(const RunId& id, const RunState& run) {
   const TimePoint now = world_.queue.now();
-  if (now < world_.begin + world_.plan.trouble + Faults::kHealing) return;
+  if (now < world_.begin + world_.plan.trouble + Faults::kHealing + world_.plan.settings.stable_after) return;
   const TimePoint since = room_since_.try_emplace(id, now).first->second;
   const Duration limit = run.plan.definition.job.recovery.cooldown + seconds(5);
   if (!run.check.is_leaving() && now > since + limit)
@@ -83,7 +115,7 @@ bool Liveness::all_well() {
     const std::string trouble = trouble_of(id, run);
     if (trouble.empty()) continue;
     well = false;
-    const Duration limit = bound(run.plan, 0);
+    const Duration limit = bound(run.plan, 0) + world_.plan.settings.stable_after;
     if (world_.queue.now() > world_.begin + world_.plan.trouble + run.plan.submit_after + limit)
       violated("{} s after the last fault, {} {}", to_seconds(limit), id, trouble);
   }

@@ -24,7 +24,8 @@ class Liveness {
  private:
   [[nodiscard]] std::string trouble_of(const RunId& id, RunState& run);
   void check_growth(const RunId& id, const RunState& run);
-  [[nodiscard]] int free_slots();
+  [[nodiscard]] int room_for(const RunState& run, int least);
+  [[nodiscard]] bool others_wait(const RunId& id);
 
   World& world_;
   Cluster& cluster_;

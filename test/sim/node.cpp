@@ -11,11 +11,12 @@ namespace sgd::sim {
 
 using std::chrono::milliseconds;
 
-Node::Node(World& world, Cluster& cluster, NodeId id, int slots)
+Node::Node(World& world, Cluster& cluster, NodeId id, const NodePlan& plan)
     : world_(world),
       cluster_(cluster),
       id_(std::move(id)),
-      slots_(slots),
+      plan_(plan),
+      slots_(plan.slots),
       agent_(world, [this](const core::AgentEvent& event) { observe(event); },
              [this](core::AgentCommand&& command) { carry_out(std::move(command)); }),
       wire_(world, *this, cluster) {}
@@ -28,7 +29,10 @@ void Node::boot() {
   facts.address = "10." + id_;
   facts.incarnation = incarnation_;
   facts.slots = slots_;
-  for (int core = 0; core < slots_; ++core) facts.allowed_cores.push_back(core);
+  for (int core = 0; core < plan_.cpus; ++core) facts.allowed_cores.push_back(core);
+  facts.is_shared = true;
+  facts.counts_cpus = plan_.counts_cpus;
+  facts.labels["zone"] = plan_.zone;
   facts.worker_program = "sgd-worker";
   facts.link_path = "link";
   facts.beat_interval = kBeatInterval;
@@ -66,6 +70,16 @@ void Node::end_agent() {
   workers_.clear();
   told_.clear();
   wire_.lose_agent(true);
+}
+
+void Node::preempt() {
+  world_.say("{}: agent is told to end", id_);
+  tell(core::agent_event::LeavingSoon{});
+  const Incarnation told = incarnation_;
+  world_.queue.after(world_.chance.spread_between(milliseconds(100), std::chrono::seconds(15)), [this, told] {
+    if (incarnation_ == told) end_agent();
+    world_.queue.after(world_.chance.spread_between(milliseconds(500), std::chrono::seconds(5)), [this] { boot(); });
+  });
 }
 
 void Node::set_slots(int slots) {

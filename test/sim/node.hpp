@@ -19,13 +19,15 @@ class Worker;
 
 class Node {
  public:
-  Node(World& world, Cluster& cluster, NodeId id, int slots);
+  Node(World& world, Cluster& cluster, NodeId id, const NodePlan& plan);
 
   void boot();
   /// Everything on it is gone at once, and nobody says goodbye.
   void crash();
   /// The agent's process ends; its keepers follow within moments.
   void end_agent();
+  /// It is told to end: says so, ends, and comes back much later.
+  void preempt();
   void set_slots(int slots);
   void pause(Duration duration);
 
@@ -41,6 +43,7 @@ class Node {
   [[nodiscard]] bool paused() const { return agent_.paused(); }
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] int slots() const { return slots_; }
+  [[nodiscard]] const NodePlan& plan() const { return plan_; }
   [[nodiscard]] const std::map<RunId, Keeper*>& keepers() const { return keepers_; }
   /// Newest generation of a run that this incarnation of the agent was told.
   [[nodiscard]] Generation told(const RunId& run) const;
@@ -58,6 +61,7 @@ class Node {
   World& world_;
   Cluster& cluster_;
   NodeId id_;
+  const NodePlan& plan_;
   int slots_;
   Incarnation incarnation_ = 0;
   Host<core::Agent, core::AgentEvent, core::agent_event::Tick, core::AgentCommand> agent_;

@@ -40,6 +40,9 @@ constexpr Kind kKinds[] = {
     {Fault::kLateAgent, "late agent", 4},
     {Fault::kCoordinatorCrash, "coordinator crash", 3},
     {Fault::kUserStop, "user stop", 0.3},
+    {Fault::kNodeOrder, "node order", 5},
+    {Fault::kPreemption, "preemption", 2},
+    {Fault::kTwin, "second agent", 4},
 };
 static_assert(std::size(kKinds) == kFaults);
 
@@ -79,7 +82,7 @@ void draw_command(Chance& chance, RunPlan& run) {
 
 /// What agents and workers read of the job.
 nlohmann::json resolved(const job::JobSpec& job) {
-  nlohmann::json json = {{"per_worker", {{"cpus", 1}}}, {"fork_server", job.fork_server}};
+  nlohmann::json json = {{"per_worker", {{"cpus", job.per_worker.cpus}}}, {"fork_server", job.fork_server}};
   json["recovery"] = {{"scale_up", job.recovery.scale_up}, {"max_failures", job.recovery.max_failures}};
   if (!job.training) {
     json["command"] = job.command;
@@ -91,7 +94,36 @@ nlohmann::json resolved(const job::JobSpec& job) {
   return json;
 }
 
-RunPlan draw_run(Chance& chance, int number, int slots) {
+/// Where its workers may be, and what each takes.
+void draw_placement(Chance& chance, job::JobSpec& job, int nodes) {
+  using Strategy = job::PlacementRules::Strategy;
+  if (chance.with(0.3)) job.placement.strategy = Strategy::kSpread;
+  if (chance.with(0.1)) job.placement.max_per_node = chance.between(1, 3);
+  if (chance.with(0.1)) job.placement.labels["zone"] = chance.with(0.5) ? "east" : "west";
+  if (chance.with(0.1)) job.placement.exclude.push_back(fmt::format("node{}", chance.between(1, nodes)));
+  if (chance.with(0.2)) job.per_worker.cpus = 2;
+}
+
+NodePlan draw_node(Chance& chance) {
+  NodePlan node;
+  node.slots = node.cpus = chance.between(1, 4);
+  node.counts_cpus = chance.with(0.4);
+  node.zone = chance.with(0.5) ? "east" : "west";
+  return node;
+}
+
+core::CoordinatorSettings draw_settings(Chance& chance) {
+  core::CoordinatorSettings settings;
+  settings.node_timeout = kNodeTimeout;
+  settings.backfill_limit = chance.spread_between(seconds(1), seconds(60));
+  settings.flaps_max = chance.between(2, 12);
+  settings.flap_window = chance.between(seconds(20), minutes(10));
+  settings.stable_after = chance.between(seconds(1), seconds(20));
+  if (chance.with(0.3)) settings.finished_max = static_cast<std::size_t>(chance.between(0, 2));
+  return settings;
+}
+
+RunPlan draw_run(Chance& chance, int number, int slots, int nodes) {
   RunPlan run;
   core::RunDefinition& definition = run.definition;
   definition.id = fmt::format("run{}", number);
@@ -107,6 +139,8 @@ RunPlan draw_run(Chance& chance, int number, int slots) {
   job.recovery.backoff.factor = chance.with(0.7) ? 2 : 1.3;
   job.recovery.backoff.attempts = chance.with(0.7) ? 10 : chance.between(1, 9);
   job.stop.grace = chance.between(seconds(1), seconds(20));
+  definition.priority = chance.with(0.7) ? 0 : chance.between(-2, 2);
+  draw_placement(chance, job, nodes);
   if (chance.with(0.8)) {
     draw_training(chance, run);
   } else {
@@ -127,11 +161,16 @@ Plan make_plan(std::uint64_t seed) {
   const int nodes = chance.with(0.25) ? 1 : chance.between(2, 5);
   int slots = 0;
   for (int node = 0; node < nodes; ++node) {
-    plan.slots.push_back(chance.between(1, 4));
-    slots += plan.slots.back();
+    plan.nodes.push_back(draw_node(chance));
+    slots += plan.nodes.back().slots;
   }
-  const int runs = chance.with(0.6) ? 1 : chance.between(2, 3);
-  for (int number = 1; number <= runs; ++number) plan.runs.push_back(draw_run(chance, number, slots));
+  plan.settings = draw_settings(chance);
+  const bool is_busy = chance.with(0.15);
+  const int runs = is_busy ? chance.between(4, 8) : chance.with(0.6) ? 1 : chance.between(2, 3);
+  for (int number = 1; number <= runs; ++number) {
+    plan.runs.push_back(draw_run(chance, number, slots, nodes));
+    if (is_busy && number > 1) plan.runs.back().submit_after = chance.between(Duration{0}, seconds(90));
+  }
   plan.latency = chance.spread_between(std::chrono::microseconds(200), milliseconds(100));
   // One seed in ten has no fault at all: nothing may fail then.
   if (chance.with(0.1)) return plan;
@@ -142,16 +181,24 @@ Plan make_plan(std::uint64_t seed) {
   if (chance.with(share)) plan.crash_at_start = 0.2 * chance.fraction();
   if (chance.with(share)) plan.slow_start = 0.1 * chance.fraction();
   if (chance.with(share)) plan.fail_write = 0.5 * chance.fraction();
+  plan.drains_for_good = nodes > 1 && chance.with(0.15);
   return plan;
 }
 
 std::string describe(const Plan& plan) {
-  std::string text = fmt::format("seed {}: nodes with {} slots, latency {:.1f} ms, faults for {:.0f} s\n", plan.seed,
-                                 fmt::join(plan.slots, ", "), to_seconds(plan.latency) * 1000, to_seconds(plan.trouble));
+  std::string text = fmt::format("seed {}: latency {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable after {} "
+                                 "losses within {:.0f} s, stable after {:.0f} s\n",
+                                 plan.seed, to_seconds(plan.latency) * 1000, to_seconds(plan.trouble),
+                                 plan.drains_for_good ? ", a drained node at the end" : "",
+                                 to_seconds(plan.settings.backfill_limit), plan.settings.flaps_max,
+                                 to_seconds(plan.settings.flap_window), to_seconds(plan.settings.stable_after));
+  for (const NodePlan& node : plan.nodes)
+    text += fmt::format("  a node with {} slots in {}{}\n", node.slots, node.zone, node.counts_cpus ? ", cores count" : "");
   for (const RunPlan& run : plan.runs) {
     const job::JobSpec& job = run.definition.job;
-    text += fmt::format("  {}: {} to {} workers{}, max_failures {}, backoff {} x {} ({} times)", job.name,
-                        job.min_workers, job.num_workers, job.elastic_start ? ", elastic" : "",
+    text += fmt::format("  {}: priority {}, {} to {} workers of {} cpus{}, max_failures {}, backoff {} x {} ({} times)", job.name,
+                        run.definition.priority, job.min_workers, job.num_workers, job.per_worker.cpus,
+                        job.elastic_start ? ", elastic" : "",
                         job.recovery.max_failures, format_duration(job.recovery.backoff.first),
                         job.recovery.backoff.factor, job.recovery.backoff.attempts);
     if (job.training) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/time.hpp"
-#include "launcher/core/coordinator_io.hpp"
+#include "launcher/core/coordinator.hpp"
 
 namespace sgd::sim {
 
@@ -36,8 +36,11 @@ enum class Fault {
   kLateAgent,
   kCoordinatorCrash,  ///< Between any two commands; started again from what it had stored.
   kUserStop,
+  kNodeOrder,   ///< Drained, undrained, other slots, removed.
+  kPreemption,  ///< An agent is told to end, and ends.
+  kTwin,        ///< A second agent with the name of one that is well.
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kUserStop) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kTwin) + 1;
 [[nodiscard]] const char* name(Fault fault);
 
 struct RunPlan {
@@ -51,9 +54,18 @@ struct RunPlan {
   bool ignores_stop = false;  ///< A command that does not end on SIGTERM.
 };
 
+struct NodePlan {
+  int slots = 0;
+  int cpus = 0;
+  bool counts_cpus = false;
+  std::string zone;          ///< Its label.
+};
+
 struct Plan {
   std::uint64_t seed = 0;
-  std::vector<int> slots;  ///< Of each node.
+  std::vector<NodePlan> nodes;
+  core::CoordinatorSettings settings;
+  bool drains_for_good = false;  ///< One node, just before the calm.
   std::vector<RunPlan> runs;
   Duration latency{0};  ///< Typical, between coordinator and agent.
   Duration trouble{0};  ///< Faults happen for so long.

@@ -12,7 +12,7 @@ using cluster::Want;
 
 // ---- generations and places ----
 
-RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired) {
+RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired, bool is_drained) {
   const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
   if (!job().training && desired.generation > generation_ + 1) skip_to(desired.generation - 1);
   if (desired.generation == restarted_at_ + 1) skip_to(restarted_at_);
@@ -37,7 +37,7 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
   if (desired.want == Want::kLeave && !is_leaving_) {
     is_leaving_ = true;
     // A record that was made up for after a restart is later than what it tells of.
-    if (resized_at_ && restarted_at_ == 0 && world_.queue.now() < *resized_at_ + job().recovery.cooldown)
+    if (!is_drained && resized_at_ && restarted_at_ == 0 && world_.queue.now() < *resized_at_ + job().recovery.cooldown)
       violated("{}: scale-up {} s after a resize", job().name, to_seconds(world_.queue.now() - *resized_at_));
   }
   wants_[node] = desired.want;
@@ -87,6 +87,17 @@ void RunCheck::check_ranks() const {
   }
   if (std::count(seen.begin(), seen.end(), 1) != world_size_)
     violated("{}: generation {} lacks ranks", job().name, generation_);
+}
+
+void RunCheck::check_rules(const NodeId& node, const NodePlan& plan, std::size_t ranks) const {
+  const job::PlacementRules& rules = job().placement;
+  if (rules.max_per_node > 0 && ranks > static_cast<std::size_t>(rules.max_per_node))
+    violated("{}: {} ranks on {}, at most {} are allowed", job().name, ranks, node, rules.max_per_node);
+  if (std::find(rules.exclude.begin(), rules.exclude.end(), node) != rules.exclude.end())
+    violated("{}: ranks on {}, which it excludes", job().name, node);
+  const auto zone = rules.labels.find("zone");
+  if (zone != rules.labels.end() && zone->second != plan.zone)
+    violated("{}: ranks on {} in {}, {} is wanted", job().name, node, plan.zone, zone->second);
 }
 
 bool RunCheck::was_lost(const NodeId& node, Generation generation) const {

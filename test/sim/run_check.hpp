@@ -38,7 +38,8 @@ class RunCheck {
     bool starts = false;  ///< A new generation,
     bool places = false;  ///< or its ranks on this node.
   };
-  Told on_desired(const NodeId& node, const cluster::DesiredRun& desired);
+  /// `is_drained`: to leave, it needs no room elsewhere and no cooldown.
+  Told on_desired(const NodeId& node, const cluster::DesiredRun& desired, bool is_drained);
   /// All nodes of a generation have been told.
   void check_ranks() const;
   void on_event(const nlohmann::ordered_json& event);
@@ -55,6 +56,8 @@ class RunCheck {
   [[nodiscard]] int lines() const { return lines_; }
   /// The coordinator has given `node` up while `generation`, or a later one, was there.
   [[nodiscard]] bool was_lost(const NodeId& node, Generation generation) const;
+  /// The generation of a placement that keeps the job's rules about nodes.
+  void check_rules(const NodeId& node, const NodePlan& plan, std::size_t ranks) const;
   /// Ranks that the newest generation may have on `node`; nothing when they were told to go.
   [[nodiscard]] std::optional<int> wanted_on(const NodeId& node) const;
 

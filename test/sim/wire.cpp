@@ -113,6 +113,12 @@ void Wire::lose_agent(bool says_so) {
   if (says_so && !blocked_up_ && world_.chance.with(0.8)) coordinator_notices(latency());
 }
 
+void Wire::refuse() {
+  die();
+  coordinator_open_ = false;
+  agent_notices(latency());
+}
+
 void Wire::break_now() {
   if (dead_) return;
   world_.say("{}: link breaks", node_.id());

@@ -34,6 +34,8 @@ class Wire {
   /// The coordinator has read the first message of the next connection: its answers go there from now on.
   void note_accepted();
 
+  /// The coordinator closes the newest connection: its agent is not this node's, or no longer.
+  void refuse();
   void break_now();
   void partition(Direction direction, Duration duration);
   [[nodiscard]] TimePoint healthy_since() const { return healthy_since_; }

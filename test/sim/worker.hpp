@@ -29,6 +29,7 @@ class Worker {
     Rank rank = 0;
     std::string token;
     bool by_fork_server = false;
+    std::vector<int> cores = {};  ///< That it is bound to; empty: to none.
   };
   Worker(World& world, RunState& run, Keeper& keeper, Identity identity);
 

@@ -56,7 +56,7 @@ TEST_CASE("job: all errors of a file appear at once") {
           R"(job.json:6:37: error: "checkpoint.every.steps" must be at least 1, got 0)",
           R"(job.json:6:41: error: "checkpoint.keep" as an object is not supported yet)",
           R"(job.json:7:46: error: "heartbeat.timeout" must be longer than "heartbeat.interval" ("5s"), got "5s")",
-          R"(job.json:8:3: error: "placement" is not supported yet)",
+          R"(job.json:8:17: error: unknown key "a" in "placement")",
           R"(job.json:10:5: error: unknown key "lr" in "training"; "lr" belongs in "training.optimizer")",
           R"(job.json:10:26: error: "training.epochs" must be an integer, got "five")",
           R"(job.json:10:48: error: "training.batch_size" must be at least 1, got 0)",
@@ -205,7 +205,7 @@ TEST_CASE("job: keys of other tools and of other places") {
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
   for (const char* key :
-       {"env", "workdir", "placement", "plugins", "resume_from", "run_dir", "environment", "callbacks", "report",
+       {"env", "workdir", "plugins", "resume_from", "run_dir", "environment", "callbacks", "report",
         "tune", "profiler"}) {
     const test::Loaded loaded =
         test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
@@ -226,6 +226,42 @@ TEST_CASE("job: keys that are not built yet are refused by name") {
       Lines{R"(job.json:2:30: error: "training.optimizer.groups" is not supported yet)"});
   CHECK(test::load_text(R"({"command": ["true"], "per_worker": {"gpus": 1}})").lines ==
         Lines{R"(job.json:1:46: error: "per_worker.gpus" is not supported yet above 0)"});
+}
+
+TEST_CASE("job: placement, memory and priority") {
+  const auto line = [](const std::string& top) {
+    return test::load_text("{\"command\": [\"true\"],\n" + top + "}").lines;
+  };
+  CHECK(line(R"("placement": {"strategy": "spread", "labels": {"gpu": "h100"}, "exclude": ["n3"], "max_per_node": 1})").empty());
+  CHECK(line(R"("placement": {"strategy": "sprad"})") ==
+        Lines{R"(job.json:2:27: error: "placement.strategy" must be "pack" or "spread", got "sprad"; did you mean "spread"?)"});
+  CHECK(line(R"("placement": {"labels": {"gpu": 1}})") ==
+        Lines{R"(job.json:2:33: error: "placement.labels.gpu" must be a string, got 1)"});
+  CHECK(line(R"("placement": {"labels": ["gpu"]})") ==
+        Lines{R"(job.json:2:25: error: "placement.labels" must be an object, got an array)"});
+  CHECK(line(R"("placement": {"exclude": "n3"})") ==
+        Lines{R"(job.json:2:26: error: "placement.exclude" must be an array, got "n3")"});
+  CHECK(line(R"("placement": {"max_per_node": 0})") ==
+        Lines{R"(job.json:2:31: error: "placement.max_per_node" must be at least 1, got 0)"});
+  CHECK(line(R"("placement": {"max_per_nodes": 1})") ==
+        Lines{R"(job.json:2:15: error: unknown key "max_per_nodes" in "placement"; did you mean "max_per_node"?)"});
+  CHECK(line(R"("placement": {"labels": {}, "labels": {}})") ==
+        Lines{R"(job.json:2:29: error: duplicate key "labels"; first in line 2)"});
+  CHECK(line(R"("strategy": "pack")") ==
+        Lines{R"(job.json:2:1: error: unknown key "strategy"; "strategy" belongs in "placement")"});
+  CHECK(line(R"("placement_strategy": "PACK")") ==
+        Lines{R"(job.json:2:1: error: unknown key "placement_strategy"; use "placement.strategy")"});
+  CHECK(line(R"("priority": -5)").empty());
+  CHECK(line(R"("priority": 1.5)") == Lines{R"(job.json:2:13: error: "priority" must be an integer, got 1.5)"});
+  CHECK(line(R"("priority": 1000001)") ==
+        Lines{R"(job.json:2:13: error: "priority" must be at most 1000000, got 1000001)"});
+  CHECK(line(R"("per_worker": {"memory": "1.5GB"})").empty());
+  CHECK(line(R"("per_worker": {"memory": "4 GiB"})") ==
+        Lines{R"(job.json:2:26: error: "per_worker.memory" must be a size such as "512MiB" or "4GiB", got "4 GiB")"});
+  CHECK(line(R"("per_worker": {"memory": "0B"})") ==
+        Lines{R"(job.json:2:26: error: "per_worker.memory" must be above 0, got "0B")"});
+  CHECK(line(R"("per_worker": {"memory": "9000000000TiB"})") ==
+        Lines{R"(job.json:2:26: error: "per_worker.memory" must be at most 8 EiB, got "9000000000TiB")"});
 }
 
 TEST_CASE("job: values of durations, checkpoints and failures") {

@@ -145,6 +145,15 @@ TEST_CASE("job: overrides have the schema's types") {
   CHECK(load({"training.shuffle=false"}).training->shuffle == false);
   CHECK(load({"training.model.init=zeros"}).training->model["init"] == "zeros");
   CHECK(load({"per_worker.cpus=2"}).per_worker.cpus == 2);
+  CHECK(load({"per_worker.memory=4GiB"}).per_worker.memory_bytes == std::int64_t{4} << 30);
+  CHECK(load({}).per_worker.memory_bytes == 0);
+  CHECK(load({}).placement.strategy == job::PlacementRules::Strategy::kPack);
+  CHECK(load({"placement.strategy=spread"}).placement.strategy == job::PlacementRules::Strategy::kSpread);
+  CHECK(load({"placement.labels.gpu=h100", "placement.labels.zone=2"}).placement.labels ==
+        std::map<std::string, std::string>{{"gpu", "h100"}, {"zone", "2"}});
+  CHECK(load({"placement.exclude=[\"n3\"]"}).placement.exclude == std::vector<std::string>{"n3"});
+  CHECK(load({"placement.max_per_node=2"}).placement.max_per_node == 2);
+  CHECK(load({"priority=7"}).priority == 7);
 }
 
 TEST_CASE("job: an override creates what is not in the file") {

@@ -188,9 +188,10 @@ TEST_CASE("cluster: coordinator to agent") {
 TEST_CASE("cluster: agent to coordinator") {
   using namespace cluster;
   const std::vector<Case<FromAgent>> cases{
-      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3}}},
+      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3}}, true, 8, 1 << 30, {{"gpu", "h100"}}, "1.2.3", true, 7},
        R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4,"is_new_link":true,
-           "runs":[{"run":"r","generation":3}]})"},
+           "runs":[{"run":"r","generation":3}],"counts_cpus":true,"gpus":8,"memory_bytes":1073741824,
+           "labels":{"gpu":"h100"},"version":"1.2.3","is_leaving":true,"acknowledged":7})"},
       {Beat{}, R"({"type":"beat"})"},
       {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},
        R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,
@@ -204,6 +205,17 @@ TEST_CASE("cluster: agent to coordinator") {
   check_cases(
       cases, [](const FromAgent& message) { return encode(message); },
       [](const std::string& text) { return decode_from_agent(text); });
+}
+
+TEST_CASE("cluster: the state of a node as an older agent tells it") {
+  const auto back = cluster::decode_from_agent(R"({"type":"node_state","node":"n","incarnation":5,"slots":2,"cpus":4})");
+  REQUIRE(back.ok());
+  const auto& state = std::get<cluster::NodeState>(back.value());
+  CHECK_FALSE(state.counts_cpus);  // Its workers take slots, as they did.
+  CHECK(state.gpus == 0);
+  CHECK(state.memory_bytes == 0);
+  CHECK(state.labels.empty());
+  CHECK_FALSE(state.is_leaving);
 }
 
 TEST_CASE("cluster: bodies of facts") {

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "common/base/bytes.hpp"
 #include "common/base/time.hpp"
 
 namespace sgd {
@@ -46,6 +47,30 @@ TEST_CASE("time: other texts are no durations") {
                            "1..5s"}) {
     INFO(text);
     CHECK_FALSE(parse_duration(text).has_value());
+  }
+}
+
+TEST_CASE("bytes: what is written and what is shown") {
+  struct Row {
+    const char* text;
+    std::int64_t bytes;
+    const char* shown;
+  };
+  for (const Row& row : std::vector<Row>{{"0B", 0, "0B"},
+                                         {"512B", 512, "512B"},
+                                         {"1kB", 1000, "1000B"},
+                                         {"1.5KiB", 1536, "1.50KiB"},
+                                         {"512MiB", std::int64_t{512} << 20, "512MiB"},
+                                         {"4GiB", std::int64_t{4} << 30, "4GiB"},
+                                         {"2TB", 2'000'000'000'000, "1.82TiB"},
+                                         {"3TiB", std::int64_t{3} << 40, "3TiB"}}) {
+    INFO(row.text);
+    CHECK(parse_bytes(row.text) == row.bytes);
+    CHECK(format_bytes(row.bytes) == row.shown);
+  }
+  for (const char* text : {"", "5", "GiB", "4 GiB", "-1B", "-0B", "+1B", "4gib", "1e3B", "infB", "nanB", "9000000TiB", "0x1B", "4GiBs"}) {
+    INFO(text);
+    CHECK_FALSE(parse_bytes(text).has_value());
   }
 }
 

@@ -13,7 +13,8 @@ namespace {
 /// A coordinator, its commands of the last event, and agents that number their facts.
 class Bench {
  public:
-  explicit Bench(std::optional<Duration> node_timeout = std::nullopt) : coordinator_({node_timeout}) {}
+  explicit Bench(std::optional<Duration> node_timeout = std::nullopt) : coordinator_(core::CoordinatorSettings{node_timeout}) {}
+  explicit Bench(core::CoordinatorSettings settings) : coordinator_(settings) {}
 
   void node(const NodeId& node, int slots, Incarnation incarnation = 1, bool is_new_link = true) {
     cluster::NodeState state;
@@ -23,9 +24,10 @@ class Bench {
     state.is_new_link = is_new_link;
     from(node, state);
   }
-  void submit(const RunId& id, int workers) {
+  void submit(const RunId& id, int workers, int priority = 0) {
     core::RunDefinition run;
     run.id = id;
+    run.priority = priority;
     run.run_dir = "/" + id;
     run.job.num_workers = workers;
     run.job.training.emplace();
@@ -83,9 +85,28 @@ class Bench {
     return count;
   }
   [[nodiscard]] RunPhase phase(const RunId& run) const { return coordinator_.snapshot(now_, run)->phase; }
+  /// Words of the last event's refusal; empty: nobody was refused.
+  [[nodiscard]] std::string refused() const {
+    for (const auto& command : commands_)
+      if (const auto* refused = std::get_if<core::coordinator_command::RefuseAgent>(&command)) return refused->reason;
+    return {};
+  }
+  [[nodiscard]] bool has_stored() const {
+    for (const auto& command : commands_)
+      if (std::holds_alternative<core::coordinator_command::Store>(command)) return true;
+    return false;
+  }
+  void order(const NodeId& node, core::NodeOrder::Kind kind, int slots = -1) {
+    on(core::coordinator_event::NodeOrdered{node, {kind, slots}});
+  }
+  [[nodiscard]] core::NodeSnapshot row(const NodeId& node) const {
+    for (const core::NodeSnapshot& row : coordinator_.nodes())
+      if (row.node == node) return row;
+    return {};
+  }
   [[nodiscard]] bool knows(const NodeId& node) const {
     for (const core::NodeSnapshot& row : coordinator_.nodes())
-      if (row.node == node) return true;
+      if (row.node == node) return row.phase != core::NodePhase::kLost;
     return false;
   }
   [[nodiscard]] const Coordinator& coordinator() const { return coordinator_; }
@@ -189,6 +210,7 @@ TEST_CASE("an agent that was started anew is another one: its ranks are lost at 
   bench.node("b", 1);
   bench.submit("run", 2);
   bench.fact("b", "run", 1, cluster::WorkerStarted{1, 101});
+  bench.on(core::coordinator_event::AgentClosed{"b"});
   bench.node("b", 1, 2);
   CHECK(bench.phase("run") == RunPhase::kRecovering);
   CHECK(bench.wanted("a", "run")->want == cluster::Want::kClear);
@@ -261,4 +283,160 @@ TEST_CASE("an agent that holds a run nobody knows gives it up") {
   REQUIRE(wanted.has_value());
   CHECK(wanted->want == cluster::Want::kGone);
   CHECK(wanted->generation == 7);
+}
+
+TEST_CASE("a second agent of one name is refused while the first is heard over an open link, and nothing of it is stored") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.wait(4900ms);
+  bench.node("a", 1, 2);
+  CHECK(bench.refused().starts_with("an agent with the name a is connected"));
+  CHECK_FALSE(bench.has_stored());
+  bench.node("a", 2, 1);  // The first one, over another link.
+  CHECK(bench.refused().empty());
+  CHECK(bench.row("a").slots == 2);
+  SECTION("silent for node_timeout") {
+    bench.wait(4s);
+    bench.wait_late(1s);
+    bench.node("a", 1, 2);
+  }
+  SECTION("this coordinator has been started anew, and has had no word over any link") {
+    bench.on(core::coordinator_event::Restarted{});
+    bench.node("a", 1, 2);
+  }
+  SECTION("its link is closed") {
+    bench.on(core::coordinator_event::AgentClosed{"a"});
+    bench.node("a", 1, 2);
+  }
+  CHECK(bench.refused().empty());
+  CHECK(bench.has_stored());
+  CHECK(bench.row("a").slots == 1);
+}
+
+TEST_CASE("facts of an agent that the coordinator does not know count from those that were acknowledged to it") {
+  Bench bench(5s);
+  cluster::NodeState state;
+  state.node = "a";
+  state.incarnation = 1;
+  state.slots = 1;
+  state.is_new_link = true;
+  state.acknowledged = 41;
+  bench.from("a", state);
+  bench.fact("a", "other", 42, cluster::WorkerStarted{0, 100});
+  CHECK(bench.acknowledged() == 42);
+}
+
+TEST_CASE("orders: drain and slots belong to the name, whoever bears it; a node is removed when it is lost, or drained and empty") {
+  using Kind = core::NodeOrder::Kind;
+  Bench bench(5s);
+  CHECK(bench.coordinator().why_not("a", {Kind::kDrain, -1}) == "no node a");
+  bench.node("a", 2);
+  bench.submit("run", 1);
+  CHECK(bench.coordinator().why_not("a", {Kind::kRemove, -1}) == "a is connected and not drained: drain it first");
+  bench.order("a", Kind::kDrain);
+  CHECK(bench.coordinator().why_not("a", {Kind::kRemove, -1}) == "a still holds ranks of run");
+  bench.order("a", Kind::kRemove);
+  CHECK(bench.row("a").is_drained);
+  bench.order("a", Kind::kSetSlots, 7);
+  bench.on(core::coordinator_event::AgentClosed{"a"});
+  bench.node("a", 2, 2);
+  CHECK(bench.row("a").phase == core::NodePhase::kDrained);
+  CHECK(bench.row("a").slots == 7);
+  bench.order("a", Kind::kSetSlots);
+  CHECK(bench.row("a").slots == 2);
+  bench.order("a", Kind::kRemove);
+  CHECK(bench.refused() == "removed by an operator");
+  CHECK(bench.row("a").node.empty());
+  bench.node("a", 2, 2);
+  CHECK(bench.row("a").phase == core::NodePhase::kReady);
+  bench.wait(6s);
+  CHECK(bench.row("a").phase == core::NodePhase::kLost);
+  bench.order("a", Kind::kRemove);
+  CHECK(bench.row("a").node.empty());
+}
+
+TEST_CASE("a node whose link flaps is out until it has been well for a while; a fresh loss counts anew") {
+  core::CoordinatorSettings settings;
+  settings.node_timeout = 5s;
+  settings.flaps_max = 2;
+  settings.stable_after = 4s;
+  Bench bench(settings);
+  const auto flap = [&] {
+    bench.on(core::coordinator_event::AgentClosed{"a"});
+    bench.on(core::coordinator_event::AgentClosed{"a"});  // Said twice, lost once.
+    bench.node("a", 1);
+  };
+  bench.node("a", 1);
+  flap();
+  flap();
+  CHECK(bench.row("a").phase == core::NodePhase::kReady);
+  flap();
+  CHECK(bench.row("a").phase == core::NodePhase::kUnstable);
+  CHECK(bench.row("a").reason == "unstable: link lost 3 times within 1h");
+  bench.submit("run", 1);
+  CHECK(bench.phase("run") == RunPhase::kPlacing);
+  bench.wait(3s);
+  flap();
+  bench.wait(3s);
+  bench.from("a", cluster::Beat{});
+  CHECK(bench.phase("run") == RunPhase::kPlacing);
+  bench.wait(1s);
+  CHECK(bench.phase("run") == RunPhase::kStarting);
+}
+
+TEST_CASE("nodes in the coordinator's own process are never unstable, and nobody is refused") {
+  Bench bench;
+  bench.node("a", 1);
+  for (int time = 0; time < 20; ++time) {
+    bench.on(core::coordinator_event::AgentClosed{"a"});
+    bench.node("a", 1);
+  }
+  CHECK(bench.row("a").phase == core::NodePhase::kReady);
+  bench.node("a", 1, 2);
+  CHECK(bench.refused().empty());
+}
+
+TEST_CASE("finished runs are forgotten on order, or when there are too many, the oldest first") {
+  core::CoordinatorSettings settings;
+  settings.finished_max = 2;
+  Bench bench(settings);
+  const auto end = [&](const RunId& run) {
+    bench.on(core::coordinator_event::StopRequested{run, {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  };
+  for (const char* run : {"c", "a", "b"}) bench.submit(run, 1);
+  bench.on(core::coordinator_event::RunForgotten{"a"});  // It has not finished.
+  CHECK(bench.coordinator().runs() == std::vector<RunId>{"c", "a", "b"});
+  end("a");
+  end("c");
+  CHECK(bench.coordinator().runs().size() == 3);
+  end("b");
+  CHECK(bench.coordinator().runs() == std::vector<RunId>{"c", "b"});
+  bench.on(core::coordinator_event::RunForgotten{"b"});
+  CHECK(bench.coordinator().runs() == std::vector<RunId>{"c"});
+  bench.submit("b", 1);  // The name is free again.
+  CHECK(bench.phase("b") == RunPhase::kPlacing);
+}
+
+TEST_CASE("the placement time-out does not run while only other runs are in the way") {
+  Bench bench;
+  bench.node("a", 2);
+  bench.submit("first", 2);
+  bench.submit("second", 2);
+  bench.wait(1h);
+  CHECK(bench.phase("second") == RunPhase::kPlacing);
+  bench.node("a", 1, 1, false);  // Now even the idle node is too small.
+  bench.wait(99s);
+  CHECK(bench.phase("second") == RunPhase::kPlacing);
+  bench.wait(1s);
+  CHECK(bench.phase("second") == RunPhase::kFinished);
+}
+
+TEST_CASE("slots are taken back from the least important run first") {
+  Bench bench;
+  bench.node("a", 4);
+  bench.submit("low", 2, -1);
+  bench.submit("late", 2);
+  bench.node("a", 2, 1, false);
+  CHECK(bench.phase("low") == RunPhase::kRecovering);
+  CHECK(bench.phase("late") == RunPhase::kStarting);
 }

@@ -60,6 +60,40 @@ TEST_CASE("a new placement keeps the order of the nodes and their numbers of ran
   }
 }
 
+TEST_CASE("pack uses the fewest nodes, the fullest that fit; spread divides evenly; both in the same way each time") {
+  using Strategy = job::PlacementRules::Strategy;
+  struct Row {
+    const char* what;
+    std::map<NodeId, int> rooms;
+    int wanted;
+    Strategy strategy;
+    core::Placement before;
+    std::map<NodeId, std::size_t> expected;
+  };
+  const core::Placement uneven{3, {{"b", {0, 1}}, {"a", {2}}}, 3, ""};
+  const Row rows[] = {
+      {"the one that just fits", {{"a", 4}, {"b", 2}, {"c", 3}}, 2, Strategy::kPack, {}, {{"b", 2}}},
+      {"the largest first, then what just fits", {{"a", 1}, {"b", 4}, {"c", 2}, {"d", 3}}, 6, Strategy::kPack, {}, {{"b", 4}, {"c", 2}}},
+      {"of equal ones the first", {{"a", 2}, {"b", 2}, {"c", 2}}, 3, Strategy::kPack, {}, {{"a", 2}, {"b", 1}}},
+      {"of equal largest ones the first", {{"b", 3}, {"a", 3}, {"c", 1}}, 5, Strategy::kPack, {}, {{"a", 3}, {"b", 2}}},
+      {"on nodes that it has, before others", {{"a", 1}, {"b", 4}, {"c", 1}}, 4, Strategy::kPack, uneven, {{"a", 1}, {"b", 3}}},
+      {"a lost one is replaced by one that fits", {{"a", 1}, {"c", 4}, {"d", 2}}, 3, Strategy::kPack, uneven, {{"a", 1}, {"d", 2}}},
+      {"evenly", {{"a", 4}, {"b", 4}, {"c", 4}}, 6, Strategy::kSpread, {}, {{"a", 2}, {"b", 2}, {"c", 2}}},
+      {"evenly as far as room allows", {{"a", 1}, {"b", 4}, {"c", 4}}, 6, Strategy::kSpread, {}, {{"a", 1}, {"b", 3}, {"c", 2}}},
+      {"nothing moves at the same size", {{"a", 4}, {"b", 4}, {"c", 4}}, 3, Strategy::kSpread, uneven, {{"a", 1}, {"b", 2}}},
+      {"a lost part goes where the fewest are", {{"a", 4}, {"c", 4}}, 3, Strategy::kSpread, uneven, {{"a", 2}, {"c", 1}}},
+      {"even again at another size", {{"a", 4}, {"b", 4}}, 2, Strategy::kSpread, uneven, {{"a", 1}, {"b", 1}}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    const core::Placement placement = core::place(row.rooms, row.wanted, 1, row.before, row.strategy);
+    std::map<NodeId, std::size_t> counts;
+    for (const core::NodePlace& place : placement.nodes) counts[place.node] = place.ranks.size();
+    CHECK(counts == row.expected);
+    CHECK(placement.world_size == row.wanted);
+  }
+}
+
 TEST_CASE("each local rank has its own share of the cores, or nobody is bound") {
   CHECK(core::cpu_share({0, 1}, 0, 2, 1).cores == std::vector<int>{0});
   CHECK(core::cpu_share({0, 1}, 1, 2, 1).cores == std::vector<int>{1});

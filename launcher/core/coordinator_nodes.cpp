@@ -1,0 +1,312 @@
+// What Coordinator knows of nodes: their state, their links, what operators want of them, who is lost.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "launcher/core/coordinator.hpp"
+
+namespace sgd::core {
+namespace {
+
+cluster::DesiredRun gone(const RunId& run, Generation generation) {
+  cluster::DesiredRun desired;
+  desired.run = run;
+  desired.generation = generation;
+  desired.want = cluster::Want::kGone;
+  desired.job = nlohmann::json::object();
+  return desired;
+}
+
+}  // namespace
+
+/// Two agents of one name must not take turns: the one that is there stays. An agent that was started anew is
+/// let in when the link of the one before is closed, or silent for node_timeout.
+std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint now,
+                                                                     const CoordinatorEvent& event) const {
+  const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
+  const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
+  if (state == nullptr || !settings_.node_timeout) return std::nullopt;
+  const auto known = nodes_.find(arrived->node);
+  if (known == nodes_.end() || known->second.incarnation == state->incarnation) return std::nullopt;
+  if (known->second.is_closed || !known->second.is_linked) return std::nullopt;
+  const Duration silent = now - known->second.heard_at;
+  if (silent >= *settings_.node_timeout) return std::nullopt;
+  std::string reason = fmt::format(
+      "an agent with the name {} is connected from {}, heard {:.1f} s ago: give each its own --name",
+      arrived->node, known->second.state.address, to_seconds(silent));
+  return coordinator_command::RefuseAgent{arrived->node, state->incarnation, std::move(reason)};
+}
+
+void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
+                           CoordinatorCommands& out) {
+  if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
+  Node* known = find_speaker(now, node, out);
+  if (known == nullptr) return;  // Its first message must be its state.
+  known->heard_at = now;
+  known->suspect_until.reset();
+  if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
+    on_fact(now, node, *known, *fact, out);
+  } else if (const auto* put = std::get_if<cluster::ExchangePut>(&message)) {
+    const auto run = runs_.find(put->run);
+    if (run != runs_.end()) run->second.on_exchange(now, node, *put, out);
+  } else if (const auto* progress = std::get_if<cluster::Progress>(&message)) {
+    const auto run = runs_.find(progress->run);
+    if (run != runs_.end()) run->second.on_progress(now, *progress);
+  }
+}
+
+/// A node that was lost and goes on talking over the same link was cut off without noticing: it is told what
+/// is wanted.
+Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
+  const auto known = nodes_.find(node);
+  if (known != nodes_.end()) return &known->second;
+  auto lost = lost_.extract(node);
+  if (lost.empty()) return nullptr;
+  Node& back = nodes_.insert(std::move(lost)).position->second;
+  back.heard_at = now;
+  back.is_closed = false;
+  back.lost_at.reset();
+  capacity_changed_ = true;
+  note_back(now, node);
+  for (auto& [id, run] : runs_)
+    if (run.has_touched(node)) run.on_node_back(node, 0, out);
+  for (const auto& [run, generation] : std::exchange(back.forgotten, {}))
+    out.push_back(coordinator_command::SendToAgent{node, gone(run, generation)});
+  return &back;
+}
+
+/// A node is new, is back, or has changed. What it holds is compared with what is wanted.
+void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state,
+                           CoordinatorCommands& out) {
+  const auto place = nodes_.find(node);
+  const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
+  if (is_restarted) lose(now, node, "its agent was started anew", 0, out);
+  const bool is_new = !nodes_.contains(node);
+  Node& known = nodes_[node];
+  const bool is_back = is_new || known.is_closed || state.is_new_link;
+  if (is_new) known.last_fact = state.acknowledged;
+  if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation)
+    known.last_fact = lost.mapped().last_fact;  // Numbers of one incarnation go on.
+  known.incarnation = state.incarnation;
+  known.state = state;
+  known.state.runs.clear();
+  known.heard_at = now;
+  known.suspect_until.reset();
+  known.is_linked = true;
+  capacity_changed_ = true;
+  if (is_new || known.is_closed) note_back(now, node);
+  known.is_closed = false;
+  if (is_back) tell_again(node, state, out);
+}
+
+void Coordinator::tell_again(const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out) {
+  for (const cluster::HeldRun& held : state.runs) {
+    const auto run = runs_.find(held.run);
+    if (run != runs_.end()) {
+      run->second.on_node_back(node, held.generation, out);
+    } else {
+      out.push_back(coordinator_command::SendToAgent{node, gone(held.run, held.generation)});
+    }
+  }
+  for (auto& [id, run] : runs_) {
+    const bool is_held =
+        std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
+    if (!is_held && run.slots_used(node) > 0) run.on_node_back(node, 0, out);
+  }
+}
+
+void Coordinator::on_closed(TimePoint now, const NodeId& node) {
+  const auto known = nodes_.find(node);
+  if (known == nodes_.end()) return;
+  if (!known->second.is_closed) note_flap(now, node);
+  known->second.is_closed = true;
+  capacity_changed_ = true;
+}
+
+/// As the watchdog looks for ranks: nobody is judged by a late clock, nor before a second look.
+std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
+  std::vector<NodeId> silent;
+  if (!settings_.node_timeout) return silent;
+  const bool is_late = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return now >= next_look(node.second) + kLateTick;
+  });
+  for (auto& [id, node] : nodes_) {
+    if (now < next_look(node)) continue;
+    if (is_late) {
+      node.heard_at = now;
+      node.suspect_until.reset();
+    } else if (!node.suspect_until) {
+      node.suspect_until = now + kSecondLook;
+    } else {
+      silent.push_back(id);
+    }
+  }
+  return silent;
+}
+
+TimePoint Coordinator::next_look(const Node& node) const {
+  return node.suspect_until.value_or(node.heard_at + *settings_.node_timeout);
+}
+
+void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+                       CoordinatorCommands& out) {
+  auto lost = nodes_.extract(node);
+  if (!lost.empty()) {
+    if (!lost.mapped().is_closed) note_flap(now, node);
+    lost.mapped().suspect_until.reset();
+    lost.mapped().lost_at = now;
+    lost_.insert_or_assign(node, lost.mapped());
+  }
+  if (lost_.size() > kLostMax)
+    lost_.erase(std::min_element(lost_.begin(), lost_.end(), [](const auto& a, const auto& b) {
+      return a.second.lost_at < b.second.lost_at;
+    }));
+  for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
+  capacity_changed_ = true;
+}
+
+// ---- links that are lost again and again ----
+
+void Coordinator::note_flap(TimePoint now, const NodeId& node) {
+  if (!settings_.node_timeout) return;
+  Standing& known = standings_[node];
+  known.flaps.push_back(now);
+  while (now - known.flaps.front() > settings_.flap_window) known.flaps.pop_front();
+  if (static_cast<int>(known.flaps.size()) <= settings_.flaps_max) return;
+  known.flaps.erase(known.flaps.begin(), known.flaps.end() - settings_.flaps_max - 1);
+  known.unstable_until = now + settings_.stable_after;
+}
+
+/// It has to be well for so long from here on.
+void Coordinator::note_back(TimePoint now, const NodeId& node) {
+  const auto known = standings_.find(node);
+  if (known != standings_.end() && known->second.unstable_until)
+    known->second.unstable_until = now + settings_.stable_after;
+}
+
+void Coordinator::end_quarantines(TimePoint now) {
+  for (auto& [id, known] : standings_) {
+    const auto node = nodes_.find(id);
+    if (!known.unstable_until || now < *known.unstable_until || node == nodes_.end() ||
+        node->second.is_closed)
+      continue;
+    known.unstable_until.reset();
+    capacity_changed_ = true;
+  }
+}
+
+// ---- orders of operators ----
+
+std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) const {
+  const auto known = nodes_.find(node);
+  const bool is_known = known != nodes_.end();
+  if (!is_known && !lost_.contains(node)) return "no node " + node;
+  if (order.kind != NodeOrder::Kind::kRemove || !is_known) return {};
+  const Standing* its = standing(node);
+  if (its == nullptr || !its->is_drained) return node + " is connected and not drained: drain it first";
+  for (const auto& [id, run] : runs_)
+    if (run.slots_used(node) > 0) return fmt::format("{} still holds ranks of {}", node, id);
+  return {};
+}
+
+void Coordinator::on_order(const NodeId& node, const NodeOrder& order, CoordinatorCommands& out) {
+  if (!why_not(node, order).empty()) return;
+  capacity_changed_ = true;
+  switch (order.kind) {
+    case NodeOrder::Kind::kDrain:
+      standings_[node].is_drained = true;
+      return;
+    case NodeOrder::Kind::kUndrain:
+      standings_[node].is_drained = false;
+      return;
+    case NodeOrder::Kind::kSetSlots:
+      standings_[node].slots = order.slots < 0 ? std::nullopt : std::optional(order.slots);
+      return;
+    case NodeOrder::Kind::kRemove:
+      break;
+  }
+  if (const auto known = nodes_.find(node); known != nodes_.end()) {
+    out.push_back(
+        coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
+    nodes_.erase(known);
+  }
+  lost_.erase(node);
+  standings_.erase(node);
+}
+
+// ---- views ----
+
+const Coordinator::Standing* Coordinator::standing(const NodeId& node) const {
+  const auto known = standings_.find(node);
+  return known == standings_.end() ? nullptr : &known->second;
+}
+
+int Coordinator::slots_of(const NodeId& node, const Node& known) const {
+  const Standing* its = standing(node);
+  return its != nullptr && its->slots ? *its->slots : known.state.slots;
+}
+
+NodePhase Coordinator::phase_of(const NodeId& node, const Node& known) const {
+  const Standing* its = standing(node);
+  if (known.lost_at) return NodePhase::kLost;
+  if (known.is_closed) return NodePhase::kClosed;
+  if (known.state.is_leaving) return NodePhase::kLeaving;
+  if (its != nullptr && its->is_drained) return NodePhase::kDrained;
+  if (its != nullptr && its->unstable_until) return NodePhase::kUnstable;
+  return NodePhase::kReady;
+}
+
+std::string Coordinator::why_out(const NodeId& node, const Node& known) const {
+  switch (phase_of(node, known)) {
+    case NodePhase::kReady:
+      return {};
+    case NodePhase::kClosed:
+      return "link closed";
+    case NodePhase::kDrained:
+      return "drained";
+    case NodePhase::kLeaving:
+      return "leaving";
+    case NodePhase::kLost:
+      return "lost";
+    case NodePhase::kUnstable:
+      break;
+  }
+  return fmt::format("unstable: link lost {} times within {}", standing(node)->flaps.size(),
+                     format_duration(settings_.flap_window));
+}
+
+NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) const {
+  NodeSnapshot row;
+  row.node = node;
+  row.slots = slots_of(node, known);
+  for (const auto& [id, run] : runs_)
+    if (const int held = run.slots_used(node); held > 0) row.used += row.runs[id] = held;
+  row.is_closed = known.is_closed;
+  row.phase = phase_of(node, known);
+  row.reason = why_out(node, known);
+  const Standing* its = standing(node);
+  row.is_drained = its != nullptr && its->is_drained;
+  row.is_leaving = known.state.is_leaving;
+  row.has_ordered_slots = its != nullptr && its->slots;
+  row.cpus = known.state.cpus;
+  row.counts_cpus = known.state.counts_cpus && !row.has_ordered_slots;
+  row.gpus = known.state.gpus;
+  row.memory_bytes = known.state.memory_bytes;
+  row.labels = known.state.labels;
+  row.version = known.state.version;
+  row.address = known.state.address;
+  row.heard_at = known.heard_at;
+  return row;
+}
+
+std::vector<NodeSnapshot> Coordinator::nodes() const {
+  std::map<NodeId, NodeSnapshot> rows;
+  for (const auto* nodes : {&nodes_, &lost_})
+    for (const auto& [id, node] : *nodes) rows.emplace(id, snapshot_of(id, node));
+  std::vector<NodeSnapshot> out;
+  for (auto& [id, row] : rows) out.push_back(std::move(row));
+  return out;
+}
+
+}  // namespace sgd::core

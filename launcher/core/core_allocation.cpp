@@ -1,0 +1,54 @@
+#include "launcher/core/core_allocation.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "launcher/core/cpu_share.hpp"
+
+namespace sgd::core {
+
+std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need,
+                                                int slots) {
+  held_.erase(run);
+  std::vector<RankShare> shares(static_cast<std::size_t>(ranks));
+  std::vector<int> cores = free_cores();
+  if (is_shared_) {
+    const int per_slot = static_cast<int>(cores_.size()) / std::max(slots, 1);
+    const auto most =
+        static_cast<std::size_t>(std::max(per_slot, need.cpus)) * static_cast<std::size_t>(ranks);
+    if (cores.size() > most) cores.resize(most);
+  }
+  const std::vector<int> gpus = gpus_least_used_first();
+  const std::size_t each = std::min(static_cast<std::size_t>(std::max(need.gpus, 0)), gpus.size());
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    shares[rank].cores = cpu_share(cores, static_cast<int>(rank), ranks, need.cpus).cores;
+    for (std::size_t index = 0; index < each; ++index)
+      shares[rank].gpus.push_back(gpus[(rank * each + index) % gpus.size()]);
+    std::sort(shares[rank].gpus.begin(), shares[rank].gpus.end());
+  }
+  held_[run] = shares;
+  return shares;
+}
+
+std::vector<int> CoreAllocation::free_cores() const {
+  std::set<int> taken;
+  for (const auto& [run, shares] : held_)
+    for (const RankShare& share : shares) taken.insert(share.cores.begin(), share.cores.end());
+  std::vector<int> free;
+  for (const int core : cores_)
+    if (!taken.contains(core)) free.push_back(core);
+  return free;
+}
+
+/// Those that nobody uses come first, in the order of the node.
+std::vector<int> CoreAllocation::gpus_least_used_first() const {
+  std::map<int, int> users;
+  for (const auto& [run, shares] : held_)
+    for (const RankShare& share : shares)
+      for (const int gpu : share.gpus) ++users[gpu];
+  std::vector<int> order = gpus_;
+  std::stable_sort(order.begin(), order.end(), [&users](int a, int b) { return users[a] < users[b]; });
+  return order;
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,50 @@
+#pragma once
+// Which cores and GPUs of a node each rank of each run has, so that runs that share a node do not share
+// cores.
+//
+// A node of one run (the launcher's own process) divides all its cores among that run's ranks. A node of
+// several runs gives a rank the cores of one slot, or the job's if those are more, and keeps the rest for
+// others. Where cores do not suffice no rank of the run is bound; GPUs are then shared with the fewest
+// others.
+
+#include <map>
+#include <vector>
+
+#include "common/base/ids.hpp"
+
+namespace sgd::core {
+
+/// What a rank may use.
+struct RankShare {
+  std::vector<int> cores;  ///< Empty: unbound.
+  std::vector<int> gpus;
+};
+
+/// What a rank wants.
+struct RankNeed {
+  int cpus = 1;
+  int gpus = 0;
+};
+
+class CoreAllocation {
+ public:
+  /// `is_shared`: for several runs.
+  CoreAllocation(std::vector<int> cores, std::vector<int> gpus, bool is_shared)
+      : cores_(std::move(cores)), gpus_(std::move(gpus)), is_shared_(is_shared) {}
+
+  /// Shares of `ranks` ranks by local rank, in place of what the run had. `slots`: among how many the node is
+  /// divided.
+  [[nodiscard]] std::vector<RankShare> allocate(const RunId& run, int ranks, const RankNeed& need, int slots);
+  void release(const RunId& run) { held_.erase(run); }
+
+ private:
+  [[nodiscard]] std::vector<int> free_cores() const;
+  [[nodiscard]] std::vector<int> gpus_least_used_first() const;
+
+  std::vector<int> cores_;
+  std::vector<int> gpus_;
+  bool is_shared_;
+  std::map<RunId, std::vector<RankShare>> held_;
+};
+
+}  // namespace sgd::core

@@ -1,0 +1,231 @@
+#include "launcher/core/queue.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "common/base/bytes.hpp"
+
+namespace sgd::core {
+namespace {
+
+using Nodes = std::map<NodeId, NodeCapacity>;
+using Rooms = std::map<NodeId, int>;
+
+/// Nodes named in one reason; the others are counted.
+constexpr int kNamedMax = 4;
+
+bool comes_before(const WaitingRun& a, const WaitingRun& b) {
+  return std::tuple(!a.is_admitted, -a.priority, a.submission, a.run) <
+         std::tuple(!b.is_admitted, -b.priority, b.submission, b.run);
+}
+
+void take(Nodes& nodes, const job::PerWorker& per_worker, const Placement& placement) {
+  for (const NodePlace& place : placement.nodes)
+    take(nodes.at(place.node).free, per_worker, static_cast<int>(place.ranks.size()));
+}
+
+std::string ordinal(int number) {
+  const int tens = number / 10 % 10;
+  const int ones = tens == 1 ? 0 : number % 10;
+  const char* ending = ones == 1 ? "st" : ones == 2 ? "nd" : ones == 3 ? "rd" : "th";
+  return fmt::format("{}{}", number, ending);
+}
+
+/// "4 slots wanted, 2 free", or "4 workers of 2 cpus, 4GiB wanted, room for 2".
+std::string wanted_and_free(const Demand& demand, const Nodes& nodes, int free) {
+  const job::PerWorker& each = demand.per_worker;
+  const bool counts_cpus =
+      std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
+  std::string parts;
+  const auto add = [&parts](const std::string& part) { parts += (parts.empty() ? "" : ", ") + part; };
+  if (counts_cpus && each.cpus > 1) add(fmt::format("{} cpus", each.cpus));
+  if (each.gpus > 0) add(fmt::format("{} gpu{}", each.gpus, each.gpus == 1 ? "" : "s"));
+  if (each.memory_bytes > 0) add(format_bytes(each.memory_bytes));
+  const char* plural = demand.least == 1 ? "" : "s";
+  if (parts.empty()) return fmt::format("{} slot{} wanted, {} free", demand.least, plural, free);
+  return fmt::format("{} worker{} of {} wanted, room for {}", demand.least, plural, parts, free);
+}
+
+/// Nodes that are out for this run, and why.
+std::string notes(const Demand& demand, const Nodes& nodes) {
+  std::string text;
+  int count = 0;
+  for (const auto& [node, capacity] : nodes) {
+    if (room_when_idle(node, capacity, demand) > 0) continue;
+    const std::string why = why_no_room(node, capacity, demand);
+    if (why.empty() || ++count > kNamedMax) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", node, why);
+  }
+  if (count > kNamedMax) text += fmt::format(", and {} more", count - kNamedMax);
+  return text.empty() ? "" : " (" + text + ")";
+}
+
+class Server {
+ public:
+  explicit Server(const QueueState& state) : state_(state), free_(state.nodes), waiting_(state.waiting) {
+    std::sort(waiting_.begin(), waiting_.end(), comes_before);
+    const auto is_new = [this](const WaitingRun& run) { return !run.is_admitted && fits_idle(run); };
+    others_wait_ = std::any_of(waiting_.begin(), waiting_.end(), is_new);
+  }
+
+  QueuePlan serve() {
+    QueuePlan plan;
+    for (const WaitingRun& run : waiting_) plan.turns.push_back(turn_of(run));
+    number(plan.turns);
+    std::vector<GrowingRun> growing = state_.growing;
+    std::sort(growing.begin(), growing.end(), [](const GrowingRun& a, const GrowingRun& b) {
+      return std::tuple(-a.priority, a.submission, a.run) < std::tuple(-b.priority, b.submission, b.run);
+    });
+    for (const GrowingRun& run : growing) plan.growth[run.run] = grow(run);
+    return plan;
+  }
+
+ private:
+  QueueTurn turn_of(const WaitingRun& run) {
+    QueueTurn turn;
+    turn.run = run.run;
+    turn.fits_idle = fits_idle(run);
+    turn.startable_since = run.startable_since;
+    for (const auto& [node, capacity] : free_) {
+      const auto kept = kept_.find(node);
+      turn.rooms[node] = kept == kept_.end() ? room(node, capacity, run.demand) : 0;
+      if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
+    }
+    int most = run.demand.num_workers;
+    if (run.is_admitted && others_wait_)
+      most = std::min(most, std::max(run.before.world_size, run.demand.least));
+    turn.placement = place(turn.rooms, most, run.demand.least, run.before, run.demand.rules.strategy);
+    if (turn.placement.world_size > 0) {
+      take(free_, run.demand.per_worker, turn.placement);
+      return turn;
+    }
+    if (!turn.startable_since && could_start(run)) turn.startable_since = state_.now;
+    if (!turn.fits_idle) return turn;
+    turn.is_overdue = turn.startable_since && state_.now - *turn.startable_since > state_.backfill_limit;
+    for (const auto& [node, capacity] : state_.nodes) {
+      if (room_when_idle(node, capacity, run.demand) == 0) continue;
+      wanted_.insert(node);
+      if (turn.is_overdue) kept_.try_emplace(node, run.run);
+    }
+    return turn;
+  }
+
+  [[nodiscard]] bool fits_idle(const WaitingRun& run) const {
+    std::int64_t all = 0;
+    for (const auto& [node, capacity] : state_.nodes) all += room_when_idle(node, capacity, run.demand);
+    return all >= run.demand.least;
+  }
+
+  /// Had those that passed it never started.
+  [[nodiscard]] bool could_start(const WaitingRun& run) const {
+    Nodes nodes = free_;
+    for (const RunId& passer : run.passed_by) {
+      const auto holding = state_.holdings.find(passer);
+      if (holding == state_.holdings.end()) continue;
+      for (const auto& [node, workers] : holding->second.workers)
+        if (nodes.contains(node)) core::take(nodes.at(node).free, holding->second.per_worker, -workers);
+    }
+    std::int64_t all = 0;
+    for (const auto& [node, capacity] : nodes) all += room(node, capacity, run.demand);
+    return all >= run.demand.least;
+  }
+
+  int grow(const GrowingRun& run) {
+    const auto held = state_.holdings.find(run.run);
+    int more = run.demand.num_workers - run.world_size;
+    int found = 0;
+    for (auto& [node, capacity] : free_) {
+      if (wanted_.contains(node) || more == 0) continue;
+      int here = std::min(room(node, capacity, run.demand), more);
+      if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() &&
+          held->second.workers.contains(node))
+        here = std::clamp(run.demand.rules.max_per_node - held->second.workers.at(node), 0, here);
+      core::take(capacity.free, run.demand.per_worker, here);
+      more -= here;
+      found += here;
+    }
+    return found;
+  }
+
+  void number(std::vector<QueueTurn>& turns) {
+    int waiting = 0;
+    for (QueueTurn& turn : turns)
+      if (turn.placement.world_size == 0) turn.position = ++waiting;
+    for (std::size_t index = 0; index < turns.size(); ++index) {
+      QueueTurn& turn = turns[index];
+      if (turn.position == 0) continue;
+      const Demand& demand = waiting_[index].demand;
+      int free = 0;
+      for (const auto& [node, capacity] : free_) {  // When those behind it have taken what they got.
+        const auto kept = kept_.find(node);
+        if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);
+      }
+      if (waiting > 1) turn.reason = ordinal(turn.position) + " in the queue: ";
+      turn.reason +=
+          fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
+                      turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));
+      if (!turn.kept_for.empty()) turn.reason += fmt::format("; what is free is kept for {}", turn.kept_for);
+    }
+  }
+
+  const QueueState& state_;
+  Nodes free_;
+  std::vector<WaitingRun> waiting_;
+  bool others_wait_ = false;      ///< Runs that have never run, and would fit.
+  std::set<NodeId> wanted_;       ///< By a run that goes on waiting.
+  std::map<NodeId, RunId> kept_;  ///< For an overdue run.
+};
+
+}  // namespace
+
+QueuePlan serve_queue(const QueueState& state) {
+  return Server(state).serve();
+}
+
+Explanation explain(QueueState state, const WaitingRun& candidate) {
+  state.waiting.push_back(candidate);
+  const QueuePlan plan = serve_queue(state);
+  Explanation out;
+  out.num_workers = candidate.demand.num_workers;
+  const auto is_it = [&](const QueueTurn& turn) { return turn.run == candidate.run; };
+  const auto turn = std::find_if(plan.turns.begin(), plan.turns.end(), is_it);
+  // What those in front of it take now is not free for it.
+  for (auto before = plan.turns.begin(); before != turn; ++before) {
+    const auto run = std::find_if(state.waiting.begin(), state.waiting.end(),
+                                  [&](const auto& one) { return one.run == before->run; });
+    take(state.nodes, run->demand.per_worker, before->placement);
+  }
+  out.turn = *turn;
+  for (const auto& [node, capacity] : state.nodes) {
+    Explanation::Row row;
+    row.node = node;
+    row.room = turn->rooms.at(node);
+    row.why_not = why_no_room(node, capacity, candidate.demand);
+    if (row.why_not.empty() && row.room == 0) row.why_not = "kept for " + turn->kept_for;
+    for (const NodePlace& place : turn->placement.nodes)
+      if (place.node == node) row.ranks = place.ranks;
+    out.nodes.push_back(std::move(row));
+  }
+  return out;
+}
+
+nlohmann::ordered_json to_json(const Explanation& explanation) {
+  const QueueTurn& turn = explanation.turn;
+  nlohmann::ordered_json json = {{"schema_version", 1},
+                                 {"run", turn.run},
+                                 {"starts_now", turn.placement.world_size > 0},
+                                 {"num_workers", explanation.num_workers},
+                                 {"world_size", turn.placement.world_size},
+                                 {"position", turn.position},
+                                 {"fits_idle", turn.fits_idle},
+                                 {"reason", turn.position == 0 ? turn.placement.reason : turn.reason},
+                                 {"nodes", nlohmann::ordered_json::array()}};
+  for (const Explanation::Row& row : explanation.nodes)
+    json["nodes"].push_back(
+        {{"node", row.node}, {"ranks", row.ranks}, {"room", row.room}, {"why_not", row.why_not}});
+  return json;
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,70 @@
+#include "launcher/core/resources.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/base/bytes.hpp"
+
+namespace sgd::core {
+namespace {
+
+/// Why this run may not use the node at all, whatever is free.
+std::string why_barred(const NodeId& node, const NodeCapacity& capacity, const job::PlacementRules& rules) {
+  if (!capacity.out.empty()) return capacity.out;
+  if (std::find(rules.exclude.begin(), rules.exclude.end(), node) != rules.exclude.end()) return "excluded";
+  for (const auto& [key, wanted] : rules.labels) {
+    const auto label = capacity.labels.find(key);
+    if (label == capacity.labels.end()) return fmt::format("no label {}, {} wanted", key, wanted);
+    if (label->second != wanted) return fmt::format("label {} is {}, {} wanted", key, label->second, wanted);
+  }
+  return {};
+}
+
+int fitting(const NodeCapacity& capacity, const Resources& free, const Demand& demand) {
+  const job::PerWorker& each = demand.per_worker;
+  std::int64_t workers = free.slots;
+  if (capacity.counts_cpus) workers = std::min<std::int64_t>(workers, free.cpus / std::max(each.cpus, 1));
+  if (each.gpus > 0) workers = std::min<std::int64_t>(workers, free.gpus / each.gpus);
+  if (each.memory_bytes > 0 && capacity.total.memory_bytes > 0)
+    workers = std::min(workers, free.memory_bytes / each.memory_bytes);
+  if (demand.rules.max_per_node > 0) workers = std::min<std::int64_t>(workers, demand.rules.max_per_node);
+  return static_cast<int>(std::max<std::int64_t>(workers, 0));
+}
+
+}  // namespace
+
+void take(Resources& free, const job::PerWorker& per_worker, int workers) {
+  free.slots -= workers;
+  free.cpus -= workers * per_worker.cpus;
+  free.gpus -= workers * per_worker.gpus;
+  free.memory_bytes -= workers * per_worker.memory_bytes;
+}
+
+int room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
+  return why_barred(node, capacity, demand.rules).empty() ? fitting(capacity, capacity.free, demand) : 0;
+}
+
+int room_when_idle(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
+  return why_barred(node, capacity, demand.rules).empty() ? fitting(capacity, capacity.total, demand) : 0;
+}
+
+std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
+  const std::string barred = why_barred(node, capacity, demand.rules);
+  if (!barred.empty()) return barred;
+  if (fitting(capacity, capacity.free, demand) > 0) return {};
+  const job::PerWorker& each = demand.per_worker;
+  const Resources& free = capacity.free;
+  const Resources& total = capacity.total;
+  if (total.slots == 0) return "offers no slots";
+  if (free.slots < 1) return fmt::format("{} of {} slots free", std::max(free.slots, 0), total.slots);
+  if (capacity.counts_cpus && free.cpus < each.cpus)
+    return fmt::format("{} of {} cpus free, {} wanted", std::max(free.cpus, 0), total.cpus, each.cpus);
+  if (free.gpus < each.gpus)
+    return fmt::format("{} of {} gpus free, {} wanted", std::max(free.gpus, 0), total.gpus, each.gpus);
+  return fmt::format("{} of {} memory free, {} wanted",
+                     format_bytes(std::max<std::int64_t>(free.memory_bytes, 0)),
+                     format_bytes(total.memory_bytes), format_bytes(each.memory_bytes));
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,41 @@
+#pragma once
+// Watches the queue: who starts although others wait in front of it, and who grows. What is free is read from
+// the coordinator's nodes after each of its answers, when everybody has taken what he gets.
+
+#include <map>
+#include <set>
+
+#include "launcher/core/coordinator.hpp"
+#include "test/sim/run_state.hpp"
+#include "test/sim/world.hpp"
+
+namespace sgd::sim {
+
+class PassCheck {
+ public:
+  PassCheck(World& world, std::map<RunId, RunState>& runs) : world_(world), runs_(runs) {}
+
+  void on_submitted(const RunId& run) { submitted_.try_emplace(run, ++submissions_); }
+  /// Its first generation was placed: nothing that waits in front of it is held up for longer than the limit.
+  void on_first_start(const core::Coordinator& coordinator, const RunId& run);
+  /// It is to leave at the next boundary because there is room for more: no waiting run may use that room.
+  void on_growth(const core::Coordinator& coordinator, const RunId& run) const;
+  /// A run that waits for its first start, and nobody waits in front of it.
+  [[nodiscard]] bool is_first(const core::Coordinator& coordinator, const RunId& run) const;
+
+ private:
+  [[nodiscard]] core::Demand demand_of(const RunId& run) const;
+  [[nodiscard]] bool waits(const core::Coordinator& coordinator, const RunId& run) const;
+  [[nodiscard]] bool is_before(const RunId& a, const RunId& b) const;
+  [[nodiscard]] std::map<NodeId, core::NodeCapacity> capacities(const core::Coordinator& coordinator,
+                                                                const std::set<RunId>& without) const;
+
+  World& world_;
+  std::map<RunId, RunState>& runs_;
+  std::map<RunId, int> submitted_;
+  int submissions_ = 0;
+  std::map<RunId, std::set<RunId>> passed_by_;
+  std::map<RunId, TimePoint> startable_since_;  ///< At the latest.
+};
+
+}  // namespace sgd::sim

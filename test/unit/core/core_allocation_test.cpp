@@ -1,0 +1,78 @@
+#include "launcher/core/core_allocation.hpp"
+
+#include <set>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/core/cpu_share.hpp"
+
+using namespace sgd;
+using core::CoreAllocation;
+using core::RankShare;
+
+namespace {
+
+const std::vector<int> kEight{0, 1, 2, 3, 4, 5, 6, 7};
+
+std::vector<std::vector<int>> cores(const std::vector<RankShare>& shares) {
+  std::vector<std::vector<int>> lists;
+  for (const RankShare& share : shares) lists.push_back(share.cores);
+  return lists;
+}
+
+}  // namespace
+
+TEST_CASE("a node of one run divides all its cores, as cpu_share does") {
+  for (const int ranks : {1, 2, 3, 8, 9}) {
+    for (const int cpus : {1, 2, 8}) {
+      CAPTURE(ranks, cpus);
+      CoreAllocation allocation(kEight, {}, false);
+      const std::vector<RankShare> shares = allocation.allocate("run", ranks, {cpus, 0}, ranks);
+      for (int rank = 0; rank < ranks; ++rank)
+        CHECK(shares[static_cast<std::size_t>(rank)].cores ==
+              core::cpu_share(kEight, rank, ranks, cpus).cores);
+    }
+  }
+}
+
+TEST_CASE("runs that share a node have cores of their own") {
+  CoreAllocation allocation(kEight, {}, true);
+  using Lists = std::vector<std::vector<int>>;
+  CHECK(cores(allocation.allocate("a", 2, {1, 0}, 8)) == Lists{{0}, {1}});
+  CHECK(cores(allocation.allocate("b", 2, {2, 0}, 8)) == Lists{{2, 3}, {4, 5}});
+  CHECK(cores(allocation.allocate("c", 1, {2, 0}, 8)) == Lists{{6, 7}});
+  CHECK(cores(allocation.allocate("d", 1, {1, 0}, 8)) == Lists{{}});  // None is left: unbound.
+  allocation.release("b");
+  CHECK(cores(allocation.allocate("d", 1, {3, 0}, 8)) == Lists{{2, 3, 4}});
+  CHECK(cores(allocation.allocate("a", 3, {1, 0}, 8)) ==
+        Lists{{0}, {1}, {5}});  // Again: what it had is free for it.
+  CHECK(cores(allocation.allocate("e", 2, {1, 0}, 8)) == Lists{{}, {}});
+}
+
+TEST_CASE("with fewer slots than cores each slot has its part of them") {
+  CoreAllocation allocation(kEight, {}, true);
+  using Lists = std::vector<std::vector<int>>;
+  CHECK(cores(allocation.allocate("a", 1, {1, 0}, 2)) == Lists{{0, 1, 2, 3}});
+  CHECK(cores(allocation.allocate("b", 1, {1, 0}, 2)) == Lists{{4, 5, 6, 7}});
+  allocation.release("a");
+  CHECK(cores(allocation.allocate("c", 2, {2, 0}, 2)) ==
+        Lists{{0, 1}, {2, 3}});  // Less than a slot's part, and enough.
+}
+
+TEST_CASE("GPUs are dealt out, and shared only where they do not suffice") {
+  CoreAllocation allocation({}, {0, 1, 2, 3}, true);
+  const auto gpus = [&](const RunId& run, int ranks, int each) {
+    std::vector<std::vector<int>> lists;
+    for (const RankShare& share : allocation.allocate(run, ranks, {1, each}, 4)) lists.push_back(share.gpus);
+    return lists;
+  };
+  using Lists = std::vector<std::vector<int>>;
+  CHECK(gpus("a", 2, 1) == Lists{{0}, {1}});
+  CHECK(gpus("none", 1, 0) == Lists{{}});
+  CHECK(gpus("b", 1, 2) == Lists{{2, 3}});
+  CHECK(gpus("c", 1, 1) == Lists{{0}});
+  CHECK(gpus("d", 1, 1) == Lists{{1}});
+  allocation.release("b");
+  CHECK(gpus("e", 1, 1) == Lists{{2}});
+  CHECK(gpus("f", 1, 9).front().size() == 4);
+}
