@@ -1,4 +1,4 @@
-// `sgd-launch nodes [RUN] [set-slots N]`: room for workers on the nodes of a living run, and its change.
+// `sgd-launch nodes`: room for workers on the nodes of a living run or of a cluster, and its change.
 
 #include <algorithm>
 
@@ -13,27 +13,49 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Takes "set-slots N" out of `words`.
-void take_set_slots(std::vector<std::string>& words, std::optional<int>& slots, const std::string& node,
-                    Diagnostics& diagnostics) {
-  const auto verb = std::find(words.begin(), words.end(), "set-slots");
+/// What is asked of a node, as typed.
+struct Order {
+  std::string verb;  ///< "set-slots", "drain", "undrain", "remove"; empty: only look.
+  std::optional<int> slots;
+  std::string node;
+};
+
+/// Takes "set-slots N" or "drain NODE" and the like out of `words`; "list" says nothing.
+void take_order(std::vector<std::string>& words, Order& order, Diagnostics& diagnostics) {
+  std::erase(words, "list");
+  const auto verb = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word == "set-slots" || word == "drain" || word == "undrain" || word == "remove";
+  });
   if (verb == words.end()) {
-    if (!node.empty()) diagnostics.error("--node", 0, 0, "belongs to set-slots N");
+    if (!order.node.empty()) diagnostics.error("--node", 0, 0, "belongs to set-slots N");
     return;
   }
+  order.verb = *verb;
   const std::vector<std::string> given(verb + 1, words.end());
   words.erase(verb, words.end());
+  const bool takes_number = order.verb == "set-slots";
   if (given.size() != 1) {
-    diagnostics.error(
-        "set-slots", 0, 0,
-        given.empty()
-            ? "a number is missing: set-slots N"
-            : fmt::format("takes one number, and RUN stands before it: \"{}\" is too many", given[1]));
+    const std::string what = takes_number ? "number" : "node";
+    diagnostics.error(order.verb, 0, 0,
+                      given.empty() ? fmt::format("a {} is missing: {} {}", what, order.verb, takes_number ? "N" : "NODE")
+                                    : fmt::format("takes one {}, and RUN stands before it: \"{}\" is too many", what, given[1]));
     return;
   }
-  slots = whole_number(given.front());
-  if (!slots || *slots < 0)
-    diagnostics.error("set-slots", 0, 0, fmt::format("expected a number from 0, got \"{}\"", given.front()));
+  if (!takes_number) {
+    order.node = given.front();
+    return;
+  }
+  order.slots = whole_number(given.front());
+  if (!order.slots || *order.slots < 0)
+    diagnostics.error(order.verb, 0, 0, fmt::format("expected a number from 0, got \"{}\"", given.front()));
+}
+
+Json request_of(const Order& order, bool is_cluster) {
+  if (order.verb.empty()) return {{"request", "nodes"}};
+  if (!is_cluster) return {{"request", "set_slots"}, {"slots", *order.slots}, {"node", order.node}};
+  Json request = {{"request", "order_node"}, {"order", order.verb}, {"node", order.node}};
+  if (order.slots) request["slots"] = *order.slots;
+  return request;
 }
 
 int exit_code_of(const Json& refusal) {
@@ -46,25 +68,25 @@ int exit_code_of(const Json& refusal) {
 
 int nodes_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  std::optional<int> slots;
-  std::string node;
+  Order order;
   const Option node_option = {
       {"--node"}, "NODE", "of set-slots: which one, if there are several", "", [&](const std::string& text) {
-        node = text;
+        order.node = text;
         return text.empty() ? std::string("expected the name of a node") : std::string();
       }};
-  const NamedRun run = name_run({"nodes",
-                                 "[--json] [RUN] [set-slots N [--node NODE]]",
-                                 "sgd-launch nodes set-slots 4",
-                                 {flag({"--json"}, "one JSON object", as_json), node_option},
-                                 [&](std::vector<std::string>& words, Diagnostics& diagnostics) {
-                                   take_set_slots(words, slots, node, diagnostics);
-                                 }},
-                                arguments);
+  const NamedRun run = name_run(
+      {"nodes",
+       "[--json] [RUN] [set-slots N [--node NODE]]\n       sgd-launch nodes [list | (drain | undrain | remove) NODE]   of a cluster",
+       "sgd-launch nodes set-slots 4",
+       {flag({"--json"}, "one JSON object", as_json), node_option},
+       [&](std::vector<std::string>& words, Diagnostics& diagnostics) { take_order(words, order, diagnostics); }},
+      arguments);
   if (!run.is_named) return run.exit_code;
-  nlohmann::ordered_json request = {{"request", "nodes"}};
-  if (slots) request = {{"request", "set_slots"}, {"slots", *slots}, {"node", node}};
-  const auto answer = ask(run, request);
+  if (!run.cluster && !order.verb.empty() && order.verb != "set-slots")
+    return refuse(exit_code::kUsage, order.verb + " is for the nodes of a cluster: name its coordinator with --address");
+  if (run.cluster && order.verb == "set-slots" && order.node.empty())
+    return refuse(exit_code::kUsage, "set-slots: name the node with --node");
+  const auto answer = ask(run, request_of(order, run.cluster.has_value()));
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value())
     return refuse(exit_code::kUnreachable, fmt::format("{} is not running: it has no nodes", run.directory));

@@ -17,6 +17,13 @@ using Json = RunService::Json;
 
 Json refused(const char* kind, const std::string& error) { return {{"ok", false}, {"kind", kind}, {"error", error}}; }
 
+Json refused_job(const Diagnostics& diagnostics) {
+  Json refusal = refused("job", "the job is refused");
+  refusal["errors"] = Json::array();
+  for (const Diagnostic& item : diagnostics.items) refusal["errors"].push_back(item.text());
+  return refusal;
+}
+
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -61,6 +68,8 @@ void RunService::answer(const nlohmann::json& request, const ClientDesk::Reply& 
   if (what == "status") return reply(status(request));
   if (what == "stop") return reply(stop(request));
   if (what == "nodes") return reply(nodes());
+  if (what == "order_node") return reply(order(request));
+  if (what == "plan") return reply(plan(request));
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
 
@@ -70,12 +79,7 @@ Json RunService::submit(const nlohmann::json& request) {
   if (const auto before = requests_.find(request_id); !request_id.empty() && before != requests_.end())
     return {{"ok", true}, {"run", before->second}};
   job::LoadResult loaded = job::load_resolved(request.at("job"));
-  if (!loaded.job) {
-    Json refusal = refused("job", "the job is refused");
-    refusal["errors"] = Json::array();
-    for (const Diagnostic& item : loaded.diagnostics.items) refusal["errors"].push_back(item.text());
-    return refusal;
-  }
+  if (!loaded.job) return refused_job(loaded.diagnostics);
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
   if (!place) return refused("state", place.error().message);
   auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
@@ -194,6 +198,37 @@ Json RunService::nodes() const {
   for (const core::NodeSnapshot& node : shell_.nodes())
     rows.push_back(row_of(node));
   return {{"ok", true}, {"nodes", std::move(rows)}};
+}
+
+Json RunService::order(const nlohmann::json& request) {
+  static const std::map<std::string, core::NodeOrder::Kind> kKinds = {{"drain", core::NodeOrder::Kind::kDrain},
+                                                                      {"undrain", core::NodeOrder::Kind::kUndrain},
+                                                                      {"remove", core::NodeOrder::Kind::kRemove},
+                                                                      {"set-slots", core::NodeOrder::Kind::kSetSlots}};
+  const auto kind = kKinds.find(request.at("order").get<std::string>());
+  if (kind == kKinds.end()) return refused("value", "an order is one of drain, undrain, remove, set-slots");
+  const NodeId node = request.at("node").get<std::string>();
+  const std::vector<core::NodeSnapshot> known = shell_.nodes();
+  if (std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.node == node; })) {
+    std::string names;
+    for (const core::NodeSnapshot& one : known) names += (names.empty() ? "" : ", ") + one.node;
+    return refused("node", fmt::format("no node \"{}\"; there is {}", node, names.empty() ? "none" : names));
+  }
+  core::NodeOrder order{kind->second, request.value("slots", -1)};
+  const std::string why_not = shell_.order(node, order);
+  if (!why_not.empty()) return refused("value", why_not);
+  log_(fmt::format("node {}: {}", node, kind->first));
+  return nodes();
+}
+
+Json RunService::plan(const nlohmann::json& request) const {
+  job::LoadResult loaded = job::load_resolved(request.at("job"));
+  if (!loaded.job) return refused_job(loaded.diagnostics);
+  core::RunDefinition definition;
+  definition.id = loaded.job->name;
+  definition.priority = loaded.job->priority;
+  definition.job = std::move(*loaded.job);
+  return {{"ok", true}, {"plan", core::to_json(shell_.explain(definition))}};
 }
 
 }  // namespace sgd::coordinator

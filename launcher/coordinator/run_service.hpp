@@ -48,6 +48,8 @@ class RunService {
   [[nodiscard]] Json status(const nlohmann::json& request) const;
   [[nodiscard]] Json stop(const nlohmann::json& request);
   [[nodiscard]] Json nodes() const;
+  [[nodiscard]] Json order(const nlohmann::json& request);
+  [[nodiscard]] Json plan(const nlohmann::json& request) const;
   [[nodiscard]] RunObserver observe(const RunId& run);
   [[nodiscard]] Result<ClientDesk::FollowedRun> find(const std::string& name) const;
   [[nodiscard]] Json row(const RunId& id, const Known& known) const;

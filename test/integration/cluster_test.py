@@ -88,6 +88,20 @@ class CommandTest(ClusterCase):
         self.assertEqual(reader.wait(), 0, reader.said())
         self.assertEqual([json.loads(line) for line in reader.said()[1].splitlines()], self.cluster.lines(run))
 
+    def test_drained_node_takes_nothing_new(self):
+        drained = self.cluster.ask("nodes", "drain", "n1")
+        self.assertIn("drained", {row["node"]: row for row in drained["nodes"]}["n1"]["state"])
+        plan = self.cluster.ask("plan", "-n", 2, "--", "true")
+        self.assertEqual([(row["node"], row["ranks"]) for row in plan["nodes"]], [("n1", []), ("n2", [0, 1])])
+        client = self.cluster.run("-n", 2, "--", "true")
+        run = client.run_id()
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual({event["node"] for event in self.cluster.events(run, "worker_started")}, {"n2"})
+        self.assertFalse(self.cluster.ask("plan", "-n", 3, "--", "true")["starts_now"])
+        self.cluster.ask("nodes", "undrain", "n1")
+        self.assertTrue(self.cluster.ask("plan", "-n", 3, "--", "true")["starts_now"])
+        self.assertIn("no node", self.cluster.ask("nodes", "drain", "n9", expect=4))
+
     def test_a_client_that_goes_takes_nothing_with_it(self):
         client = self.cluster.run("-n", 1, "--", "sh", "-c", "sleep 1; echo end")
         run = client.run_id()

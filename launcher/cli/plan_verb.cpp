@@ -1,0 +1,64 @@
+// `sgd-launch plan`: what a coordinator would do with a job now, node by node; nothing is submitted.
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/cli/verbs.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print_plan(const Json& plan) {
+  if (plan.value("starts_now", false))
+    fmt::print("starts now: {} of {} workers\n", plan.value("world_size", 0), plan.value("num_workers", 0));
+  else
+    fmt::print("waits: {}\n", plan.value("reason", ""));
+  fmt::print("{:<16} {:>6}  {}\n", "node", "room", "ranks, or why not");
+  for (const Json& node : plan.at("nodes")) {
+    std::string ranks;
+    for (const Json& rank : node.at("ranks")) ranks += (ranks.empty() ? "" : " ") + rank.dump();
+    fmt::print("{:<16} {:>6}  {}\n", node.value("node", ""), node.value("room", 0),
+               ranks.empty() ? node.value("why_not", "") : ranks);
+  }
+}
+
+}  // namespace
+
+int plan_verb(const std::vector<std::string>& arguments) {
+  bool as_json = false;
+  std::vector<std::string> words;
+  // The options are those of run; this one is its own.
+  for (const std::string& word : arguments) {
+    if (word == "--json") as_json = true;
+    else words.push_back(word);
+  }
+  Diagnostics diagnostics;
+  RunOptions options = parse_run_options(words, diagnostics);
+  if (options.help) {
+    fmt::print("Example: sgd-launch plan job.json\nUsage: sgd-launch plan [--json] [options of run] (job.json | -- command...)\n");
+    return exit_code::kSucceeded;
+  }
+  const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
+  if (diagnostics.has_errors() || !coordinator) {
+    print(diagnostics);
+    return exit_code::kUsage;
+  }
+  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
+                                                    : job::load_job_file(options.job_file, options.overrides);
+  print(loaded.diagnostics);
+  if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
+  const auto answer = ask_cluster(*coordinator, {{"request", "plan"}, {"job", loaded.job->resolved}});
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
+  if (!answer.value().value("ok", false)) return refuse(exit_code::kUsage, answer.value().value("error", ""));
+  const Json& plan = answer.value().at("plan");
+  if (as_json) fmt::print("{}\n", plan.dump(2));
+  else print_plan(plan);
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli
