@@ -158,4 +158,15 @@ Result<FromAgent> decode_from_agent(std::string_view json) {
   return codec::decode<FromAgent>(json);
 }
 
+nlohmann::json to_json(const FromAgent& message) {
+  return codec::write_variant(message);
+}
+
+Result<FromAgent> from_agent_of(const nlohmann::json& json) {
+  FromAgent message;
+  const Status status = codec::read(json, "message", message);
+  if (!status.ok()) return status.error();
+  return message;
+}
+
 }  // namespace sgd::cluster

@@ -139,5 +139,8 @@ using FromAgent = std::variant<NodeState, Fact, ExchangePut, Progress, Beat>;
 [[nodiscard]] std::string encode(const FromAgent& message);
 [[nodiscard]] Result<ToAgent> decode_to_agent(std::string_view json);
 [[nodiscard]] Result<FromAgent> decode_from_agent(std::string_view json);
+/// As part of a larger JSON text.
+[[nodiscard]] nlohmann::json to_json(const FromAgent& message);
+[[nodiscard]] Result<FromAgent> from_agent_of(const nlohmann::json& json);
 
 }  // namespace sgd::cluster

@@ -18,16 +18,30 @@ int free_port(boost::asio::io_context& io) {
   return error ? 0 : acceptor.local_endpoint(error).port();
 }
 
+/// For the run's row, without what may be large.
+std::string summary_text(const RunId& run, const core::RunOutcome& outcome) {
+  constexpr std::size_t kBytesMax = 16 << 10;
+  using Json = nlohmann::ordered_json;
+  Json summary = storage::summary_of(run, outcome);
+  const auto text = [&summary] { return summary.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  for (const char* key : {"results", "metrics", "error"}) {
+    if (text().size() <= kBytesMax) break;
+    summary[key] = nullptr;
+  }
+  return text();
+}
+
 }  // namespace
 
 CoordinatorShell::CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings)
-    : io_(io), core_(settings), timer_(io) {}
+    : io_(io), core_(settings), timer_(io), retry_timer_(io), self_(std::make_shared<CoordinatorShell*>(this)) {}
 
 void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
+  if (is_held_) return;  // It is closed, and dials again.
   net::CoordinatorLink::Handlers handlers;
   const std::uint64_t number = ++links_;
   handlers.on_message = [this, node, number](cluster::FromAgent message) {
-    on_agent(node, number, std::move(message));
+    if (!is_held_) on_agent(node, number, std::move(message));
   };
   handlers.on_closed = [this, node, number](const std::string&) { on_agent_closed(node, number); };
   link->start(std::move(handlers));
@@ -40,7 +54,7 @@ void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluste
   const auto known = agents_.find(node);
   if (arriving.empty() && (known == agents_.end() || known->second.number != number)) return;
   core::CoordinatorCommands commands;
-  core_.on(process::monotonic_now(), core::coordinator_event::FromAgent{node, std::move(message)}, commands);
+  core_.on(clock_.now(), core::coordinator_event::FromAgent{node, std::move(message)}, commands);
   const auto* refused =
       commands.empty() ? nullptr : std::get_if<core::coordinator_command::RefuseAgent>(&commands.front());
   if (!arriving.empty() && refused != nullptr) {
@@ -49,8 +63,7 @@ void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluste
   }
   // A former one of this node goes, without another word.
   if (!arriving.empty()) agents_[node] = {number, std::move(arriving.mapped())};
-  for (const core::CoordinatorCommand& command : commands) carry_out(command);
-  arm_timer();
+  follow(std::move(commands));
 }
 
 void CoordinatorShell::on_agent_closed(const NodeId& node, std::uint64_t number) {
@@ -68,15 +81,44 @@ std::string CoordinatorShell::order(const NodeId& node, const core::NodeOrder& o
 }
 
 core::Explanation CoordinatorShell::explain(const core::RunDefinition& run) const {
-  return core_.explain(process::monotonic_now(), run);
+  return core_.explain(clock_.now(), run);
 }
 
 void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory,
-                              RunObserver observer) {
+                              RunObserver observer, std::function<void(const Result<RunId>&)> on_accepted) {
+  const auto accept = [this, &on_accepted](Result<RunId> result) {
+    if (on_accepted) queue_.push([on_accepted, result = std::move(result)] { on_accepted(result); });
+    drain();
+  };
+  if (const auto known = run_of_request(run.request_id)) return accept(*known);
+  if (is_held_) return accept(Error{"the coordinator cannot write its state at the moment: try again later"});
   Run& entry = runs_[run.id];
-  entry.directory = std::move(directory);
-  entry.observer = std::move(observer);
+  entry.row = row_of(run);
+  entry.row.lines_before = directory->lines();
+  live_.insert(run.id);
+  entry.records = std::make_unique<RunRecords>(std::move(directory), std::move(observer), store_ != nullptr);
+  const RunId id = run.id;
   on_event(core::coordinator_event::Submitted{std::move(run)});
+  accept(id);
+}
+
+storage::StoredRun CoordinatorShell::row_of(const core::RunDefinition& run) {
+  storage::StoredRun row;
+  row.id = run.id;
+  row.name = run.job.name;
+  row.owner = run.owner;
+  row.request_id = run.request_id;
+  row.run_dir = run.run_dir;
+  row.num_workers = run.job.num_workers;
+  row.submitted_s = process::unix_seconds();
+  return row;
+}
+
+std::optional<RunId> CoordinatorShell::run_of_request(const std::string& request_id) const {
+  if (request_id.empty()) return std::nullopt;
+  for (const auto& [id, run] : runs_)
+    if (run.row.request_id == request_id) return id;
+  return std::nullopt;
 }
 
 void CoordinatorShell::request_stop(const RunId& run, const core::StopRequest& request) {
@@ -84,18 +126,46 @@ void CoordinatorShell::request_stop(const RunId& run, const core::StopRequest& r
 }
 
 std::optional<core::RunSnapshot> CoordinatorShell::snapshot(const RunId& run) const {
-  return core_.snapshot(process::monotonic_now(), run);
+  return core_.snapshot(clock_.now(), run);
 }
 
 void CoordinatorShell::stop() {
   timer_.cancel();
+  retry_timer_.cancel();
 }
 
 void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
   core::CoordinatorCommands commands;
-  core_.on(process::monotonic_now(), event, commands);
-  for (const core::CoordinatorCommand& command : commands) carry_out(command);
+  core_.on(clock_.now(), event, commands);
+  follow(std::move(commands));
+}
+
+/// Stores at once, carries out the rest in its turn.
+void CoordinatorShell::follow(core::CoordinatorCommands commands) {
+  for (core::CoordinatorCommand& command : commands) {
+    if (const auto* stored = std::get_if<core::coordinator_command::Store>(&command)) {
+      store(*stored);
+    } else {
+      queue_.push(std::move(command));
+    }
+  }
   arm_timer();
+  drain();
+}
+
+/// What an observer asks for while it is told something comes behind what is in the queue.
+void CoordinatorShell::drain() {
+  if (is_draining_) return;
+  is_draining_ = true;
+  while (const auto item = queue_.take()) {
+    if (const auto* command = std::get_if<core::CoordinatorCommand>(&*item)) {
+      carry_out(*command);
+    } else {
+      std::get<std::function<void()>>(*item)();
+    }
+  }
+  is_draining_ = false;
+  if (store_) settle_all();
 }
 
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
@@ -108,49 +178,56 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
     agents_.erase(refused->node);
     if (on_refused) on_refused(refused->node, refused->reason);
   } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
-    runs_.erase(forgotten->run);
+    if (!store_) runs_.erase(forgotten->run);  // Else its row stays until the log is cut.
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
     reserve_port(reserve->run, reserve->generation);
-  } else if (const auto* event = std::get_if<RecordEvent>(&command)) {
-    Run& run = runs_.at(event->run);
-    check_written(run, run.directory->append_event(event->event));
-    run.observer.on_event(event->event);
+  } else {
+    record(command);
+  }
+}
+
+void CoordinatorShell::record(const core::CoordinatorCommand& command) {
+  using namespace core::coordinator_command;
+  // Nothing: it has ended, and is recorded already.
+  const auto records_of = [this](const RunId& run) {
+    const auto found = runs_.find(run);
+    return found == runs_.end() ? nullptr : found->second.records.get();
+  };
+  if (const auto* event = std::get_if<RecordEvent>(&command)) {
+    if (RunRecords* records = records_of(event->run)) records->event(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
-    Run& run = runs_.at(metrics->run);
-    check_written(run, run.directory->append_metrics(metrics->metrics));
-    run.observer.on_metrics(metrics->metrics);
+    if (RunRecords* records = records_of(metrics->run)) records->metrics(metrics->metrics);
   } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
-    runs_.at(keep->run).directory->keep_checkpoints(keep->paths);
+    if (RunRecords* records = records_of(keep->run)) records->keep_checkpoints(keep->paths);
   } else if (const auto* warning = std::get_if<Warn>(&command)) {
-    runs_.at(warning->run).observer.on_warning(warning->message);
+    if (RunRecords* records = records_of(warning->run)) records->warn(warning->message);
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
+    RunRecords* records = records_of(finished->run);
+    if (records == nullptr) return;
     Run& run = runs_.at(finished->run);
-    check_written(run, run.directory->write_summary(finished->outcome));
-    run.directory->unlink_control_socket();
-    run.observer.on_finished(finished->outcome);
+    run.row.state = finished->outcome.state;
+    run.row.exit_code = finished->outcome.exit_code;
+    run.row.finished_s = process::unix_seconds();
+    run.row.wall_s = finished->outcome.wall_s;
+    run.row.summary = summary_text(finished->run, finished->outcome);
+    records->finish(finished->outcome);
   }
 }
 
 void CoordinatorShell::reserve_port(const RunId& run, Generation generation) {
   const int port = free_port(io_);
-  boost::asio::post(io_, [this, run, generation, port] {
-    on_event(core::coordinator_event::PortReserved{run, generation, port});
+  boost::asio::post(io_, [self = std::weak_ptr<CoordinatorShell*>(self_), run, generation, port] {
+    if (const auto shell = self.lock()) (*shell)->on_event(core::coordinator_event::PortReserved{run, generation, port});
   });
 }
 
-void CoordinatorShell::check_written(Run& run, const Status& status) const {
-  if (status || run.write_failed) return;
-  run.write_failed = true;
-  run.observer.on_warning(status.error().message + "; the run goes on without");
-}
-
 void CoordinatorShell::arm_timer() {
-  const std::optional<TimePoint> next = core_.next_wakeup();
+  const std::optional<TimePoint> next = is_held_ ? std::nullopt : core_.next_wakeup();
   if (next == armed_) return;
   armed_ = next;
   timer_.cancel();
   if (!next) return;
-  timer_.expires_at(*next);
+  timer_.expires_at(clock_.machine_time(*next));
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     armed_.reset();

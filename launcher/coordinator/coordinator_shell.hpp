@@ -1,39 +1,84 @@
 #pragma once
-// The shell of core::Coordinator: one thread, one event loop. Facts become events, commands are
-// carried out in their order, one timer is armed at the machine's next wake-up. A run directory
-// that cannot be written any more is said once per run and does not end the run.
+// The shell of core::Coordinator: one thread, one event loop. Facts become events, commands are carried out in their order,
+// one timer is armed at the machine's next wake-up. A run directory that cannot be written does not end the run.
+//
+// With a store (open_store(), then restore() before anything else) every event is committed before what follows from it is
+// carried out, and a coordinator that was killed goes on from there:
+//
+//   links, timer, submit() ── event ──> core ── Store ──────────> EventStore ── committed ──┐
+//                                         └── commands ──> BarrierQueue ── in order ────────┴──> send, record, accept
+//
+// When the store's queue is full nothing from outside is taken: links are closed and new ones too, submissions are refused,
+// until it has room again; agents keep their facts and tell everything when they are back.
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/coordinator/barrier_queue.hpp"
+#include "launcher/coordinator/core_clock.hpp"
+#include "launcher/coordinator/run_records.hpp"
 #include "launcher/core/coordinator.hpp"
 #include "launcher/net/agent_link.hpp"
-#include "launcher/storage/run_directory.hpp"
+#include "launcher/storage/event_store.hpp"
 
 namespace sgd::coordinator {
 
-struct RunObserver {
-  std::function<void(const nlohmann::ordered_json& event)> on_event;      ///< As written to events.jsonl.
-  std::function<void(const nlohmann::ordered_json& metrics)> on_metrics;  ///< As written to metrics.jsonl.
-  std::function<void(std::string message)> on_warning;
-  std::function<void(const core::RunOutcome& outcome)> on_finished;       ///< summary.json is written.
+/// A run as `ps` shows it, live or ended.
+struct RunRow {
+  RunId id;
+  std::string name;
+  std::string owner;
+  std::string state;        ///< Final state, or "live".
+  std::string phase;        ///< As in core::RunPhase.
+  std::string reason;       ///< What a live run waits for.
+  int exit_code = 0;        ///< Of an ended one.
+  double wall_s = 0;
+  int num_workers = 0;      ///< Wanted.
+  int world_size = 0;       ///< Of a live one.
+  double submitted_s = 0;   ///< Unix time.
+  double finished_s = 0;    ///< Unix time; 0: it is live.
+  std::string run_dir;
+  std::string summary;      ///< As in summary.json, of an ended one.
 };
 
 class CoordinatorShell {
  public:
+  /// The log is cut when no run is live and it holds more events than that.
+  static constexpr std::uint64_t kCutAfter = 1000;
+  static constexpr Duration kRetryRecords = std::chrono::seconds(1);
+
+  struct StoreObserver {
+    /// What keeps the store from committing; nothing is acknowledged meanwhile.
+    std::function<void(const std::string& message)> on_trouble;
+    std::function<void()> on_recovered;
+  };
+
   explicit CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings = {});
+
+  /// `folder`: of the coordinator's state. Errors are final, and say what to do.
+  [[nodiscard]] Status open_store(const std::string& folder, StoreObserver observer);
+  /// Builds the machine again from the store and goes on with its live runs. `observer_of` is asked for each of them.
+  [[nodiscard]] Status restore(const std::function<RunObserver(const core::RunDefinition& run)>& observer_of);
+  [[nodiscard]] const std::string& cluster_id() const { return store_->tables().cluster_id(); }
 
   /// A connection whose first message will say that it is `node`. It takes the place of the node's former link when that
   /// message has come, unless the core refuses it.
   void add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link);
-  void submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory, RunObserver observer);
+  /// `on_accepted` is called when the submission is committed, with its id; or, if its request_id is known, with the id of
+  /// the run that it made: then `directory` is not used. An error: nothing was submitted.
+  void submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory, RunObserver observer,
+              std::function<void(const Result<RunId>&)> on_accepted = {});
+  /// Committed or on its way.
+  [[nodiscard]] std::optional<RunId> run_of_request(const std::string& request_id) const;
   void request_stop(const RunId& run, const core::StopRequest& request);
   [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run) const;
   [[nodiscard]] std::vector<core::NodeSnapshot> nodes() const { return core_.nodes(); }
@@ -41,6 +86,12 @@ class CoordinatorShell {
   [[nodiscard]] std::string order(const NodeId& node, const core::NodeOrder& order);
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] core::Explanation explain(const core::RunDefinition& run) const;
+  /// All that are known, in the order in which they were submitted.
+  [[nodiscard]] std::vector<RunRow> runs() const;
+  /// No run is live, and everything is recorded and committed.
+  [[nodiscard]] bool is_idle() const;
+  /// Nothing is taken from outside: too much waits for the store.
+  [[nodiscard]] bool is_held() const { return is_held_; }
   void stop();
 
   /// A connection was closed because its agent is not the node's, or no longer.
@@ -53,27 +104,58 @@ class CoordinatorShell {
     std::unique_ptr<net::CoordinatorLink> link;
   };
   struct Run {
-    std::unique_ptr<storage::RunDirectory> directory;
-    RunObserver observer;
-    bool write_failed = false;  ///< Said already.
+    std::unique_ptr<RunRecords> records;  ///< Nothing: it has ended, and everything is written.
+    storage::StoredRun row;
   };
+  struct Replay;  ///< Of the stored events, while it lasts.
 
+  // coordinator_shell.cpp
   void on_event(const core::CoordinatorEvent& event);
   void on_agent(const NodeId& node, std::uint64_t number, cluster::FromAgent message);
   void on_agent_closed(const NodeId& node, std::uint64_t number);
+  void follow(core::CoordinatorCommands commands);
+  void drain();
   void carry_out(const core::CoordinatorCommand& command);
+  void record(const core::CoordinatorCommand& command);
   void reserve_port(const RunId& run, Generation generation);
-  void check_written(Run& run, const Status& status) const;
   void arm_timer();
+  [[nodiscard]] static storage::StoredRun row_of(const core::RunDefinition& run);
 
+  // coordinator_store.cpp
+  void store(const core::coordinator_command::Store& event);
+  void wait_for(BarrierQueue::Ticket ticket);
+  void replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay);
+  void adopt(const core::RunDefinition& definition, const Replay& replay);
+  void check_lines();
+  void start_store();
+  void on_committed(BarrierQueue::Ticket up_to);
+  void hold();
+  void settle_all();
+  void retry_records();
+  void cut_if_idle(std::uint64_t events_max);
+  void forget_oldest();
   boost::asio::io_context& io_;
   core::Coordinator core_;
+  CoreClock clock_;
   std::map<NodeId, AgentEnd> agents_;
   std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> arriving_;  ///< Without a first message.
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
+  std::set<RunId> live_;  ///< Those with records.
+  BarrierQueue queue_;
+  bool is_draining_ = false;
   boost::asio::steady_timer timer_;
   std::optional<TimePoint> armed_;
+
+  StoreObserver store_observer_;
+  BarrierQueue::Ticket last_ticket_ = 0;  ///< Of anything that was given to the store.
+  BarrierQueue::Ticket committed_ = 0;
+  bool is_held_ = false;
+  boost::asio::steady_timer retry_timer_;
+  bool is_retrying_ = false;
+  std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> uncommitted_;
+  std::shared_ptr<CoordinatorShell*> self_;      ///< For handlers that may come when this is gone.
+  std::unique_ptr<storage::EventStore> store_;  ///< Last: its thread ends first.
 };
 
 }  // namespace sgd::coordinator

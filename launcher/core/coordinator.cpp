@@ -76,6 +76,8 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     lose(now, silent->node,
          fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
          silent->silent_s, out);
+  } else if (const auto* known = std::get_if<NodesKnown>(&event)) {
+    on_nodes_known(now, *known);
   } else if (std::holds_alternative<Restarted>(event)) {
     on_restarted(now, out);
   } else {

@@ -64,6 +64,8 @@ class Coordinator {
   [[nodiscard]] Explanation explain(TimePoint now, const RunDefinition& run) const;
   /// Why an order would change nothing, in words; empty: it is carried out. Ask before it is given.
   [[nodiscard]] std::string why_not(const NodeId& node, const NodeOrder& order) const;
+  /// With no live run: replayed in place of all stored events it gives a machine that goes on as this one does.
+  [[nodiscard]] coordinator_event::NodesKnown known_nodes() const;
 
  private:
   struct Node {
@@ -108,6 +110,7 @@ class Coordinator {
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void tell_again(const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_closed(TimePoint now, const NodeId& node);
+  void on_nodes_known(TimePoint now, const coordinator_event::NodesKnown& known);
   void on_order(const NodeId& node, const NodeOrder& order, CoordinatorCommands& out);
   [[nodiscard]] std::optional<coordinator_command::RefuseAgent> refusal(TimePoint now,
                                                                         const CoordinatorEvent& event) const;

@@ -38,6 +38,7 @@ struct RunDefinition {
   Duration placement_timeout = std::chrono::seconds(100);
   int priority = 0;             ///< In the queue the higher one comes first, equal ones in the order of submission.
   std::string owner;            ///< Who submitted it, for people.
+  std::string request_id;       ///< Of the client's request: the same one again is the same run. Empty: none.
 };
 
 /// Why a run is to stop.
@@ -59,6 +60,23 @@ struct NodeOrder {
   };
   Kind kind = Kind::kDrain;
   int slots = -1;               ///< With kSetSlots.
+};
+
+/// What the coordinator keeps of a node when everything else is forgotten.
+struct KnownNode {
+  NodeId node;
+  cluster::NodeState state;           ///< As it was told last, without its runs.
+  std::int64_t last_fact = 0;         ///< Of this incarnation, taken.
+  bool is_closed = false;             ///< Its link.
+  std::optional<TimePoint> lost_at;   ///< Nothing: it is not lost.
+};
+/// And of its name, whichever agent bears it.
+struct KnownStanding {
+  NodeId node;
+  bool is_drained = false;
+  std::optional<int> slots;           ///< Ordered.
+  std::vector<TimePoint> flaps;       ///< Losses of its link.
+  std::optional<TimePoint> unstable_until;
 };
 
 struct RunOutcome {
@@ -89,6 +107,8 @@ struct NodeOrdered { NodeId node; NodeOrder order; };
 struct RunForgotten { RunId run; };
 /// The machine's own judgement of a tick, as an event, so that a replay needs no clock of nodes.
 struct NodeSilent { NodeId node; double silent_s = 0; };
+/// Takes the place of all events before it: nodes as they were when no run was live.
+struct NodesKnown { std::vector<KnownNode> nodes; std::vector<KnownStanding> standings; };
 /// A coordinator has been built again from what was stored; first event after the replay.
 struct Restarted {};
 struct Tick {};
@@ -97,8 +117,8 @@ struct Tick {};
 using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_event::FromAgent,
                                       coordinator_event::AgentClosed, coordinator_event::PortReserved, coordinator_event::StopRequested,
                                       coordinator_event::NodeOrdered, coordinator_event::RunForgotten,
-                                      coordinator_event::NodeSilent, coordinator_event::Restarted,
-                                      coordinator_event::Tick>;
+                                      coordinator_event::NodeSilent, coordinator_event::NodesKnown,
+                                      coordinator_event::Restarted, coordinator_event::Tick>;
 
 namespace coordinator_command {
 /// A barrier: the commands behind it wait until this event is committed to what outlives the process. Replaying all

@@ -300,6 +300,33 @@ NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) con
   return row;
 }
 
+/// What a lost node was to be told of forgotten runs is left out: after a restart it connects anew, and says what it holds.
+coordinator_event::NodesKnown Coordinator::known_nodes() const {
+  coordinator_event::NodesKnown known;
+  for (const auto* nodes : {&nodes_, &lost_})
+    for (const auto& [id, node] : *nodes)
+      known.nodes.push_back({id, node.state, node.last_fact, node.is_closed, node.lost_at});
+  for (const auto& [id, standing] : standings_)
+    known.standings.push_back({id, standing.is_drained, standing.slots, {standing.flaps.begin(), standing.flaps.end()},
+                               standing.unstable_until});
+  return known;
+}
+
+void Coordinator::on_nodes_known(TimePoint now, const coordinator_event::NodesKnown& known) {
+  for (const KnownNode& one : known.nodes) {
+    Node& node = (one.lost_at ? lost_ : nodes_)[one.node];
+    node.incarnation = one.state.incarnation;
+    node.state = one.state;
+    node.last_fact = one.last_fact;
+    node.heard_at = now;
+    node.is_closed = one.is_closed;
+    node.lost_at = one.lost_at;
+  }
+  for (const KnownStanding& one : known.standings)
+    standings_[one.node] = {one.is_drained, one.slots, {one.flaps.begin(), one.flaps.end()}, one.unstable_until};
+  capacity_changed_ = true;
+}
+
 std::vector<NodeSnapshot> Coordinator::nodes() const {
   std::map<NodeId, NodeSnapshot> rows;
   for (const auto* nodes : {&nodes_, &lost_})

@@ -9,6 +9,10 @@ TimePoint monotonic_now() {
   return std::chrono::steady_clock::now();
 }
 
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 int poll_timeout_ms(TimePoint now, TimePoint deadline) {
   if (deadline <= now) return 0;
   const auto wait = std::min<Duration>(deadline - now, std::chrono::hours(1));

@@ -52,12 +52,6 @@ Status write_file(const std::string& path, const std::string& bytes) {
   return {};
 }
 
-Result<int> open_lines(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return system_error("cannot create " + path);
-  return fd;
-}
-
 /// A descriptor that holds the folder's lock; it needs no file, and a killed process has let go of it.
 Result<int> lock_folder(const std::string& directory) {
   const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -163,6 +157,25 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place
   return run;
 }
 
+Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place, const nlohmann::json& resolved_job,
+                                                          const LineCounts& kept) {
+  std::error_code error;
+  fs::create_directories(place.directory, error);
+  if (error) return Error{fmt::format("cannot create {}: {}", place.directory, error.message())};
+  std::unique_ptr<RunDirectory> run(new RunDirectory(place));
+  const Result<int> lock = lock_folder(place.directory);
+  if (!lock) return lock.error();
+  run->lock_fd_ = lock.value();
+  const std::string job_file = place.directory + "/job.json";
+  if (!is_same_job(job_file, resolved_job)) {
+    const Status job = write_file(job_file, dump(resolved_job, 2) + "\n");
+    if (!job) return job.error();
+  }
+  const Status opened = run->open_files(kept);
+  if (!opened) return opened.error();
+  return run;
+}
+
 Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place, const nlohmann::json& resolved_job,
                                                            const RunHistory& history) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(place));
@@ -185,25 +198,26 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place
   return run;
 }
 
-Status RunDirectory::open_files() {
+Status RunDirectory::open_files(const std::optional<LineCounts>& kept) {
   std::error_code error;
   for (const char* folder : {"checkpoints", "logs", "errors"}) {
     fs::create_directories(fs::path(place_.directory) / folder, error);
     if (error) return Error{fmt::format("cannot create {}/{}: {}", place_.directory, folder, error.message())};
   }
-  const Result<int> events = open_lines(place_.directory + "/events.jsonl");
+  const auto count_of = [&](std::int64_t LineCounts::*file) {
+    return kept ? std::optional((*kept).*file) : std::optional<std::int64_t>();
+  };
+  auto events = LineFile::open(place_.directory + "/events.jsonl", count_of(&LineCounts::events));
   if (!events) return events.error();
-  events_fd_ = events.value();
-  const Result<int> metrics = open_lines(place_.directory + "/metrics.jsonl");
+  events_.emplace(std::move(events).value());
+  auto metrics = LineFile::open(place_.directory + "/metrics.jsonl", count_of(&LineCounts::metrics));
   if (!metrics) return metrics.error();
-  metrics_fd_ = metrics.value();
-  point_latest(place_.directory);
+  metrics_.emplace(std::move(metrics).value());
+  if (!kept) point_latest(place_.directory);
   return {};
 }
 
 RunDirectory::~RunDirectory() {
-  if (events_fd_ >= 0) ::close(events_fd_);
-  if (metrics_fd_ >= 0) ::close(metrics_fd_);
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
@@ -211,20 +225,23 @@ Status RunDirectory::append_event(const nlohmann::ordered_json& event) {
   // Formatted by hand: JSON libraries print 6 decimals of a Unix time differently from run to run.
   std::string rest = dump(event);
   rest.erase(0, 1);
-  const std::string line = fmt::format("{{\"time\":{:.6f},{}\n", unix_seconds(), rest);
-  return write_all(events_fd_, line, place_.directory + "/events.jsonl");
+  return events_->append(fmt::format("{{\"time\":{:.6f},{}\n", unix_seconds(), rest));
 }
 
 Status RunDirectory::append_metrics(const nlohmann::ordered_json& metrics) {
   nlohmann::ordered_json line = metrics;
   line["_timestamp"] = static_cast<std::int64_t>(unix_seconds());
-  return write_all(metrics_fd_, dump(line) + "\n", place_.directory + "/metrics.jsonl");
+  return metrics_->append(dump(line) + "\n");
+}
+
+nlohmann::ordered_json summary_of(const RunId& run, const core::RunOutcome& outcome) {
+  nlohmann::ordered_json summary = {{"schema_version", 1}, {"run", run}};
+  summary.update(core::to_json(outcome));
+  return summary;
 }
 
 Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
-  nlohmann::ordered_json summary = {{"schema_version", 1}, {"run", place_.id}};
-  summary.update(core::to_json(outcome));
-  return write_file(place_.directory + "/summary.json", dump(summary, 2) + "\n");
+  return write_file(place_.directory + "/summary.json", dump(summary_of(place_.id, outcome), 2) + "\n");
 }
 
 Status RunDirectory::link_control_socket(const std::string& target) {

@@ -15,7 +15,9 @@
 #include "common/base/result.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/storage/checkpoint_pruner.hpp"
+#include "launcher/storage/line_file.hpp"
 #include "launcher/storage/run_history.hpp"
+#include "launcher/storage/stored_run.hpp"
 
 namespace sgd::storage {
 
@@ -29,6 +31,9 @@ struct RunPlace {
 [[nodiscard]] Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir,
                                                 const std::string& runs_dir = "runs");
 
+/// What summary.json says.
+[[nodiscard]] nlohmann::ordered_json summary_of(const RunId& run, const core::RunOutcome& outcome);
+
 class RunDirectory {
  public:
   /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in runs/.
@@ -39,6 +44,11 @@ class RunDirectory {
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> reopen(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job,
                                                                     const RunHistory& history);
+  /// Opens the folder of a run that is going on, for a coordinator that was started anew and makes the run's records again
+  /// from what it stored. What is missing is made; from the first torn line on everything is cut off, but of the first `kept`
+  /// lines nothing: they are not among those records. lines() tells what is there.
+  [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> adopt(const RunPlace& place, const nlohmann::json& resolved_job,
+                                                                   const LineCounts& kept);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -54,17 +64,18 @@ class RunDirectory {
   /// `paths` count, oldest first, relative to the folder or absolute; see CheckpointPruner.
   void keep_checkpoints(const std::vector<std::string>& paths);
 
+  [[nodiscard]] LineCounts lines() const { return {events_->lines(), metrics_->lines()}; }
   [[nodiscard]] const std::string& path() const { return place_.directory; }
   [[nodiscard]] const RunId& id() const { return place_.id; }
 
  private:
   explicit RunDirectory(RunPlace place) : place_(std::move(place)) {}
-  [[nodiscard]] Status open_files();
+  [[nodiscard]] Status open_files(const std::optional<LineCounts>& kept = std::nullopt);
 
   RunPlace place_;
   int lock_fd_ = -1;
-  int events_fd_ = -1;
-  int metrics_fd_ = -1;
+  std::optional<LineFile> events_;
+  std::optional<LineFile> metrics_;
   CheckpointPruner pruner_;
 };
 

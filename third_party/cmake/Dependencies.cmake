@@ -7,6 +7,13 @@ find_package(fmt 9 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Threads REQUIRED)
 
+# Linked whole, like Boost: a shared object would be loaded at every start, and embedded runs never use it.
+find_path(SQLite_INCLUDE_DIR sqlite3.h REQUIRED)
+find_library(SQLite_STATIC_LIBRARY libsqlite3.a REQUIRED)
+add_library(SQLite::Static INTERFACE IMPORTED)
+target_include_directories(SQLite::Static SYSTEM INTERFACE ${SQLite_INCLUDE_DIR})
+target_link_libraries(SQLite::Static INTERFACE ${SQLite_STATIC_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+
 add_library(sgd_fmt INTERFACE)  # Header-only: one shared object less at start.
 target_link_libraries(sgd_fmt INTERFACE fmt::fmt-header-only)
 

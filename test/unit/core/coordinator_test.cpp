@@ -43,6 +43,7 @@ class Bench {
     commands_.clear();
     coordinator_.on(now_, event, commands_);
   }
+  void replay(const core::CoordinatorEvent& event) { coordinator_.replay(now_, event, commands_); }
   /// Moves the clock on, with a tick at every wake-up.
   void wait(Duration duration) {
     const TimePoint end = now_ + duration;
@@ -269,6 +270,43 @@ TEST_CASE("what one run gives back another that waits takes, in the order of the
   CHECK(bench.phase("first") == RunPhase::kFinished);
   CHECK(bench.phase("second") == RunPhase::kStarting);
   CHECK(bench.phase("third") == RunPhase::kPlacing);
+}
+
+TEST_CASE("with no live run, the known nodes stand for everything before: facts count on, lost ones are still lost") {
+  Bench bench(5s);
+  bench.node("a", 2);
+  bench.node("b", 1, 9);
+  bench.submit("first", 1);
+  bench.fact("a", "first", 1, cluster::WorkerStarted{0, 100});
+  bench.on(core::coordinator_event::StopRequested{"first", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  bench.fact("a", "first", 2, cluster::Cleared{});
+  bench.wait(3s);
+  bench.from("a", cluster::Beat{});
+  bench.wait(3s);
+  CHECK(bench.phase("first") == RunPhase::kFinished);
+  CHECK_FALSE(bench.knows("b"));
+  const auto known = bench.coordinator().known_nodes();
+  CHECK(known.nodes.size() == 2);
+
+  Bench again(5s);
+  again.replay(known);
+  CHECK(again.knows("a"));
+  CHECK_FALSE(again.knows("b"));
+  const auto same = again.coordinator().known_nodes();
+  for (std::size_t index = 0; index < 2; ++index) {
+    CHECK(same.nodes[index].node == known.nodes[index].node);
+    CHECK(same.nodes[index].state.incarnation == known.nodes[index].state.incarnation);
+    CHECK(same.nodes[index].state.slots == known.nodes[index].state.slots);
+    CHECK(same.nodes[index].last_fact == known.nodes[index].last_fact);
+    CHECK(same.nodes[index].lost_at == known.nodes[index].lost_at);
+  }
+  for (Bench* one : {&bench, &again}) {
+    one->submit("second", 2);
+    CHECK(one->wanted("a", "second")->ranks.size() == 2);
+    one->fact("a", "second", 3, cluster::WorkerStarted{0, 200});
+    CHECK(one->acknowledged() == 3);
+    CHECK(one->events() == 1);
+  }
 }
 
 TEST_CASE("an agent that holds a run nobody knows gives it up") {

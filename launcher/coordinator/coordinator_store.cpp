@@ -1,0 +1,232 @@
+// CoordinatorShell with a store: what a start makes of stored events, what a commit lets go on, and when the log is cut.
+
+#include <algorithm>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+
+#include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/process/clock.hpp"
+
+namespace sgd::coordinator {
+
+struct CoordinatorShell::Replay {
+  std::function<RunObserver(const core::RunDefinition&)> observer_of;
+  TimePoint last;  ///< Of the newest event.
+  std::map<RunId, core::coordinator_command::ReservePort> unanswered;
+};
+
+Status CoordinatorShell::open_store(const std::string& folder, StoreObserver observer) {
+  auto store = storage::EventStore::open(folder);
+  if (!store) return store.error();
+  store_ = std::move(store).value();
+  store_observer_ = std::move(observer);
+  return {};
+}
+
+Status CoordinatorShell::restore(const std::function<RunObserver(const core::RunDefinition&)>& observer_of) {
+  auto rows = store_->load_runs();
+  if (!rows) return rows.error();
+  for (storage::StoredRun& row : rows.value()) {
+    const RunId id = row.id;
+    runs_[id].row = std::move(row);
+  }
+  Replay state{observer_of, TimePoint{}, {}};
+  const Status loaded = store_->load([&](TimePoint at, core::CoordinatorEvent&& event) { replay(at, event, state); });
+  if (!loaded) return loaded;
+  storage::StoreTables& tables = store_->tables();
+  const auto former = tables.clock_offset();
+  if (!former) return former.error();
+  const Duration offset =
+      store_->events() == 0 ? Duration{0} : clock_offset(process::monotonic_now(), state.last, former.value());
+  clock_ = CoreClock(offset);
+  if (const Status kept = tables.set_clock_offset(offset); !kept) return kept;
+  start_store();
+  check_lines();
+  settle_all();
+  cut_if_idle(1);
+  if (store_->events() > 0) on_event(core::coordinator_event::Restarted{});
+  for (const auto& [run, reserve] : state.unanswered) reserve_port(run, reserve.generation);
+  return {};
+}
+
+/// Records are made again, and skipped as far as they are written; what was sent is told again when nodes connect.
+void CoordinatorShell::replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay) {
+  using namespace core::coordinator_command;
+  replay.last = at;
+  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) adopt(submitted->run, replay);
+  if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&event)) replay.unanswered.erase(port->run);
+  core::CoordinatorCommands commands;
+  core_.replay(at, event, commands);
+  for (const core::CoordinatorCommand& command : commands) {
+    if (const auto* reserve = std::get_if<ReservePort>(&command)) replay.unanswered.insert_or_assign(reserve->run, *reserve);
+    if (!std::holds_alternative<Warn>(command)) record(command);  // What is no record is left out there.
+  }
+}
+
+void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay& replay) {
+  Run& run = runs_[definition.id];
+  if (run.row.is_finished()) return;
+  if (run.row.id.empty()) run.row = row_of(definition);
+  storage::LineCounts& before = run.row.lines_before;
+  auto directory = storage::RunDirectory::adopt({definition.id, definition.run_dir}, definition.job.resolved, before);
+  const std::string trouble = directory ? "" : directory.error().message;
+  storage::LineCounts there = before;
+  if (directory) there = directory.value()->lines();
+  if (there.events < before.events || there.metrics < before.metrics) {  // Somebody has taken lines of an earlier life away.
+    before = {std::min(before.events, there.events), std::min(before.metrics, there.metrics)};
+    wait_for(store_->put(run.row));
+  }
+  run.records = std::make_unique<RunRecords>(directory ? std::move(directory).value() : nullptr,
+                                             replay.observer_of(definition), true);
+  live_.insert(definition.id);
+  run.records->skip({there.events - before.events, there.metrics - before.metrics});
+  if (!trouble.empty()) run.records->warn(trouble + "; the run goes on, and nothing is written before the next start");
+}
+
+/// Lines that no stored event has made can only come from a state folder that was put back from a copy.
+void CoordinatorShell::check_lines() {
+  for (const RunId& id : live_) {
+    Run& run = runs_.at(id);
+    const storage::LineCounts extra = run.records->end_skipping();
+    if (extra.events == 0 && extra.metrics == 0) continue;
+    run.records->warn(fmt::format("{} has {} events and {} metrics that the coordinator's state knows nothing of; they stay",
+                                  run.row.run_dir, extra.events, extra.metrics));
+    run.row.lines_before.events += extra.events;
+    run.row.lines_before.metrics += extra.metrics;
+    if (!run.row.is_finished()) wait_for(store_->put(run.row));
+  }
+}
+
+void CoordinatorShell::start_store() {
+  const auto post = [this](auto what) {
+    boost::asio::post(io_, [what, self = std::weak_ptr<CoordinatorShell*>(self_)] {
+      if (const auto shell = self.lock()) what(**shell);
+    });
+  };
+  storage::EventStore::Handlers handlers;
+  handlers.on_committed = [post](BarrierQueue::Ticket up_to) {
+    post([up_to](CoordinatorShell& shell) { shell.on_committed(up_to); });
+  };
+  handlers.on_trouble = [post](const std::string& message) {
+    post([message](CoordinatorShell& shell) {
+      if (shell.store_observer_.on_trouble) shell.store_observer_.on_trouble(message);
+    });
+  };
+  handlers.on_recovered = [post] {
+    post([](CoordinatorShell& shell) {
+      if (shell.store_observer_.on_recovered) shell.store_observer_.on_recovered();
+    });
+  };
+  store_->start(std::move(handlers));
+}
+
+void CoordinatorShell::store(const core::coordinator_command::Store& event) {
+  if (!store_) return;
+  const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event.event);
+  const auto row = submitted ? std::optional(runs_.at(submitted->run.id).row) : std::nullopt;
+  const BarrierQueue::Ticket ticket = store_->append(event.at, event.event, row);
+  queue_.stored(ticket);
+  wait_for(ticket);
+  if (!is_held_ && store_->is_full()) hold();
+}
+
+/// The loop does not end before the ticket is committed.
+void CoordinatorShell::wait_for(BarrierQueue::Ticket ticket) {
+  last_ticket_ = ticket;
+  if (!uncommitted_) uncommitted_.emplace(io_.get_executor());
+}
+
+void CoordinatorShell::on_committed(BarrierQueue::Ticket up_to) {
+  committed_ = up_to;
+  queue_.committed(up_to);
+  if (committed_ >= last_ticket_) uncommitted_.reset();
+  if (is_held_ && store_->has_room()) {
+    is_held_ = false;
+    arm_timer();
+  }
+  drain();
+}
+
+/// Agents are sent away: they keep what is not acknowledged, and what they say now would be lost anyway.
+void CoordinatorShell::hold() {
+  is_held_ = true;
+  if (store_observer_.on_trouble)
+    store_observer_.on_trouble("too many events wait to be committed: agents and submissions are refused until that is done");
+  // Later: the event in work may have come over one of these links.
+  boost::asio::post(io_, [self = std::weak_ptr<CoordinatorShell*>(self_)] {
+    const auto shell = self.lock();
+    if (!shell) return;
+    (*shell)->agents_.clear();
+    (*shell)->arriving_.clear();
+  });
+}
+
+/// The row of an ended run says that all of it is written.
+void CoordinatorShell::settle_all() {
+  bool any_waits = false;
+  for (auto id = live_.begin(); id != live_.end();) {
+    Run& run = runs_.at(*id);
+    any_waits = any_waits || run.records->waits();
+    if (!run.records->is_complete()) {
+      ++id;
+      continue;
+    }
+    wait_for(store_->put(run.row));
+    run.records.reset();
+    id = live_.erase(id);
+  }
+  if (any_waits && !is_retrying_) retry_records();
+  cut_if_idle(kCutAfter);
+}
+
+void CoordinatorShell::retry_records() {
+  is_retrying_ = true;
+  retry_timer_.expires_after(kRetryRecords);
+  retry_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    is_retrying_ = false;
+    for (const RunId& id : live_) runs_.at(id).records->retry();
+    settle_all();
+  });
+}
+
+/// Without a live run all that matters of the past are the nodes, and how far their facts have been taken.
+void CoordinatorShell::cut_if_idle(std::uint64_t events_max) {
+  if (store_->events() <= events_max || !queue_.empty() || !live_.empty()) return;
+  wait_for(store_->cut(clock_.now(), core_.known_nodes()));
+  forget_oldest();
+}
+
+/// As many rows stay here as in the store.
+void CoordinatorShell::forget_oldest() {
+  while (runs_.size() > static_cast<std::size_t>(storage::StoreTables::kFinishedRunsMax))
+    runs_.erase(std::min_element(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
+      return a.second.row.finished_s < b.second.row.finished_s;
+    }));
+}
+
+bool CoordinatorShell::is_idle() const { return live_.empty() && queue_.empty() && committed_ >= last_ticket_; }
+
+std::vector<RunRow> CoordinatorShell::runs() const {
+  std::vector<RunRow> rows;
+  for (const auto& [id, run] : runs_) {
+    const storage::StoredRun& row = run.row;
+    RunRow shown{id, row.name, row.owner, row.state, core::name(core::RunPhase::kFinished), "", row.exit_code, row.wall_s,
+                 row.num_workers, 0, row.submitted_s, row.finished_s, row.run_dir, row.summary};
+    if (row.state.empty()) {
+      shown.state = "live";
+      const auto shot = snapshot(id);
+      if (!shot) continue;
+      shown.phase = core::name(shot->phase);
+      shown.reason = shot->reason;
+      shown.wall_s = shot->wall_s;
+      shown.world_size = shot->world_size;
+    }
+    rows.push_back(std::move(shown));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const RunRow& a, const RunRow& b) { return a.submitted_s < b.submitted_s; });
+  return rows;
+}
+
+}  // namespace sgd::coordinator

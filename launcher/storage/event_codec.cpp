@@ -1,0 +1,212 @@
+#include "launcher/storage/event_codec.hpp"
+
+#include <type_traits>
+#include <utility>
+
+#include <boost/pfr/tuple_size.hpp>
+#include <fmt/format.h>
+
+#include "common/messages/codec.hpp"
+#include "launcher/storage/run_coding.hpp"
+
+namespace sgd::storage {
+namespace {
+
+using Json = nlohmann::json;
+using core::coordinator_event::AgentClosed;
+using core::coordinator_event::FromAgent;
+using core::coordinator_event::NodeOrdered;
+using core::coordinator_event::NodeSilent;
+using core::coordinator_event::NodesKnown;
+using core::coordinator_event::PortReserved;
+using core::coordinator_event::Restarted;
+using core::coordinator_event::RunForgotten;
+using core::coordinator_event::StopRequested;
+using core::coordinator_event::Submitted;
+using core::coordinator_event::Tick;
+
+/// One specialization per event: its name, and its fields both ways.
+template <class Event>
+struct Coding;
+
+template <>
+struct Coding<Submitted> {
+  static constexpr const char* kType = "submitted";
+  static void write(const Submitted& event, Json& out) { out["run"] = to_json(event.run); }
+  static Status read(const Json& json, Submitted& event) {
+    const auto run = json.find("run");
+    if (run == json.end()) return Error{"\"run\" is missing"};
+    auto definition = run_definition_of(*run);
+    if (!definition) return definition.error();
+    event.run = std::move(definition).value();
+    return {};
+  }
+};
+
+template <>
+struct Coding<FromAgent> {
+  static constexpr const char* kType = "from_agent";
+  static void write(const FromAgent& event, Json& out) {
+    out["node"] = event.node;
+    out["message"] = cluster::to_json(event.message);
+  }
+  static Status read(const Json& json, FromAgent& event) {
+    const auto message = json.find("message");
+    if (message == json.end()) return Error{"\"message\" is missing"};
+    auto decoded = cluster::from_agent_of(*message);
+    if (!decoded) return decoded.error();
+    event.message = std::move(decoded).value();
+    return read_key(json, "node", event.node);
+  }
+};
+
+template <>
+struct Coding<AgentClosed> {
+  static constexpr const char* kType = "agent_closed";
+  static void write(const AgentClosed& event, Json& out) { out["node"] = event.node; }
+  static Status read(const Json& json, AgentClosed& event) { return read_key(json, "node", event.node); }
+};
+
+template <>
+struct Coding<PortReserved> {
+  static constexpr const char* kType = "port_reserved";
+  static void write(const PortReserved& event, Json& out) {
+    out.update({{"run", event.run}, {"generation", event.generation}, {"port", event.port}});
+  }
+  static Status read(const Json& json, PortReserved& event) {
+    return first_error({read_key(json, "run", event.run), read_key(json, "generation", event.generation),
+                        read_key(json, "port", event.port)});
+  }
+};
+
+template <>
+struct Coding<StopRequested> {
+  static constexpr const char* kType = "stop_requested";
+  static void write(const StopRequested& event, Json& out) {
+    out["run"] = event.run;
+    out["request"] = to_json(event.request);
+  }
+  static Status read(const Json& json, StopRequested& event) {
+    const auto request = json.find("request");
+    if (request == json.end()) return Error{"\"request\" is missing"};
+    return first_error({read_key(json, "run", event.run), read_stop_request(*request, event.request)});
+  }
+};
+
+template <>
+struct Coding<NodeOrdered> {
+  static constexpr const char* kType = "node_ordered";
+  static void write(const NodeOrdered& event, Json& out) {
+    out["node"] = event.node;
+    out["order"] = to_json(event.order);
+  }
+  static Status read(const Json& json, NodeOrdered& event) {
+    const auto order = json.find("order");
+    if (order == json.end()) return Error{"\"order\" is missing"};
+    return first_error({read_key(json, "node", event.node), read_node_order(*order, event.order)});
+  }
+};
+
+template <>
+struct Coding<RunForgotten> {
+  static constexpr const char* kType = "run_forgotten";
+  static void write(const RunForgotten& event, Json& out) { out["run"] = event.run; }
+  static Status read(const Json& json, RunForgotten& event) { return read_key(json, "run", event.run); }
+};
+
+template <>
+struct Coding<NodeSilent> {
+  static constexpr const char* kType = "node_silent";
+  static void write(const NodeSilent& event, Json& out) {
+    out.update({{"node", event.node}, {"silent_s", event.silent_s}});
+  }
+  static Status read(const Json& json, NodeSilent& event) {
+    return first_error({read_key(json, "node", event.node), read_key(json, "silent_s", event.silent_s)});
+  }
+};
+
+template <>
+struct Coding<NodesKnown> {
+  static constexpr const char* kType = "nodes_known";
+  static void write(const NodesKnown& event, Json& out) {
+    Json& nodes = out["nodes"] = Json::array();
+    for (const core::KnownNode& node : event.nodes) nodes.push_back(to_json(node));
+    Json& standings = out["standings"] = Json::array();
+    for (const core::KnownStanding& standing : event.standings) standings.push_back(to_json(standing));
+  }
+  static Status read(const Json& json, NodesKnown& event) {
+    const auto nodes = json.find("nodes");
+    if (nodes == json.end() || !nodes->is_array()) return Error{"\"nodes\" must be an array"};
+    for (const Json& node : *nodes)
+      if (Status status = read_known_node(node, event.nodes.emplace_back()); !status) return status;
+    const auto standings = json.find("standings");
+    if (standings == json.end() || !standings->is_array()) return Error{"\"standings\" must be an array"};
+    for (const Json& standing : *standings)
+      if (Status status = read_known_standing(standing, event.standings.emplace_back()); !status) return status;
+    return {};
+  }
+};
+
+template <>
+struct Coding<Restarted> {
+  static constexpr const char* kType = "restarted";
+  static void write(const Restarted&, Json&) {}
+  static Status read(const Json&, Restarted&) { return {}; }
+};
+
+template <>
+struct Coding<Tick> {
+  static constexpr const char* kType = "tick";
+  static void write(const Tick&, Json&) {}
+  static Status read(const Json&, Tick&) { return {}; }
+};
+
+// A new field belongs into the coding above first, and then into the number here.
+template <class Event>
+constexpr std::size_t kFields = boost::pfr::tuple_size_v<Event>;
+static_assert(kFields<Submitted> == 1 && kFields<FromAgent> == 2 && kFields<AgentClosed> == 1);
+static_assert(kFields<PortReserved> == 3 && kFields<StopRequested> == 2 && kFields<NodeSilent> == 2);
+static_assert(kFields<NodeOrdered> == 2 && kFields<RunForgotten> == 1);
+static_assert(kFields<NodesKnown> == 2 && std::is_empty_v<Restarted> && std::is_empty_v<Tick>);
+
+template <class... Events>
+Result<core::CoordinatorEvent> decode_as(const std::string& type, const Json& json,
+                                         std::type_identity<std::variant<Events...>>) {
+  core::CoordinatorEvent event;
+  Status status;
+  const auto try_one = [&]<class Event>(std::type_identity<Event>) {
+    if (type != Coding<Event>::kType) return false;
+    status = Coding<Event>::read(json, event.emplace<Event>());
+    return true;
+  };
+  if (!(try_one(std::type_identity<Events>{}) || ...)) return Error{fmt::format("unknown type \"{}\"", type)};
+  if (!status) return Error{fmt::format("{}: {}", type, status.error().message)};
+  return event;
+}
+
+}  // namespace
+
+std::string encode_event(const core::CoordinatorEvent& event) {
+  Json json = {{"v", kEventVersion}};
+  std::visit(
+      [&json]<class Event>(const Event& one) {
+        json["type"] = Coding<Event>::kType;
+        Coding<Event>::write(one, json);
+      },
+      event);
+  return codec::print(json);
+}
+
+Result<core::CoordinatorEvent> decode_event(std::string_view text) {
+  const Result<Json> json = codec::parse_object(text, codec::kDepthMax);
+  if (!json) return json.error();
+  int version = 0;
+  if (const Status status = read_key(json.value(), "v", version); !status) return status.error();
+  if (version != kEventVersion)
+    return Error{fmt::format("version {} of events; this sgd-launch knows {}", version, kEventVersion)};
+  std::string type;
+  if (const Status status = read_key(json.value(), "type", type); !status) return status.error();
+  return decode_as(type, json.value(), std::type_identity<core::CoordinatorEvent>{});
+}
+
+}  // namespace sgd::storage

@@ -1,0 +1,93 @@
+#pragma once
+// What outlives the coordinator's process: the events of its machine, in order, and a row for each run. A thread of its own
+// commits; what is appended while one commit is on its way goes into the next one together, so that the price of an fsync is
+// shared and the loop never waits for the disk.
+//
+//   loop: append() ──> queue ──> thread: one transaction ──> on_committed(ticket) ──posted──> loop: the commands behind it
+//                                  └── fails: said, tried again later and later, nothing is acknowledged meanwhile
+//
+// The queue has a limit, and append() never refuses: the machine has taken the event already. Who appends asks is_full()
+// and takes nothing new from outside while it is; what comes in spite of that is bounded by the number of nodes and runs.
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "launcher/core/coordinator_io.hpp"
+#include "launcher/storage/store_tables.hpp"
+
+namespace sgd::storage {
+
+class EventStore {
+ public:
+  /// Counts what was appended by this process, from 1.
+  using Ticket = std::uint64_t;
+  static constexpr std::size_t kQueueMax = 16384;
+  static constexpr std::size_t kQueueBytesMax = 64 << 20;
+  static constexpr Duration kRetryFirst = std::chrono::milliseconds(100);
+  static constexpr Duration kRetryMax = std::chrono::seconds(5);
+
+  /// Called by the store's thread.
+  struct Handlers {
+    std::function<void(Ticket up_to)> on_committed;
+    /// Once for each different error; it is tried again until it succeeds.
+    std::function<void(std::string message)> on_trouble;
+    std::function<void()> on_recovered;
+  };
+
+  /// As StoreTables::open().
+  [[nodiscard]] static Result<std::unique_ptr<EventStore>> open(const std::string& folder);
+  /// Tries once to commit what waits.
+  ~EventStore();
+  EventStore(const EventStore&) = delete;
+  EventStore& operator=(const EventStore&) = delete;
+
+  // Before start():
+  [[nodiscard]] Status load(const std::function<void(TimePoint at, core::CoordinatorEvent&& event)>& take);
+  [[nodiscard]] Result<std::vector<StoredRun>> load_runs() const { return tables_->load_runs(); }
+  [[nodiscard]] StoreTables& tables() { return *tables_; }
+  /// After load().
+  void start(Handlers handlers);
+
+  /// `run`: its row, written with the event or not at all.
+  Ticket append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run = std::nullopt);
+  /// The files of a finished run reach the disk before its row does.
+  Ticket put(StoredRun run);
+  /// `first` takes the place of all events before it.
+  Ticket cut(TimePoint at, const core::CoordinatorEvent& first);
+
+  [[nodiscard]] bool is_full() const;
+  /// At most half of the queue's limit waits.
+  [[nodiscard]] bool has_room() const;
+  /// That a load() would give.
+  [[nodiscard]] std::uint64_t events() const { return events_; }
+
+ private:
+  explicit EventStore(std::unique_ptr<StoreTables> tables) : tables_(std::move(tables)) {}
+  Ticket add(StoreWrite write);
+  void run();
+  [[nodiscard]] bool commit(const std::vector<StoreWrite>& batch);
+  [[nodiscard]] bool wait_to_retry(Duration delay);
+
+  std::unique_ptr<StoreTables> tables_;
+  Handlers handlers_;
+  std::uint64_t next_event_ = 1;
+  std::uint64_t events_ = 0;
+
+  mutable std::mutex mutex_;  ///< Of what follows.
+  std::condition_variable changed_;
+  std::vector<StoreWrite> queue_;
+  std::size_t queued_ = 0;    ///< With those that are being committed.
+  std::size_t queued_bytes_ = 0;
+  Ticket last_ticket_ = 0;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sgd::storage

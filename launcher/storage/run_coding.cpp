@@ -1,0 +1,219 @@
+#include "launcher/storage/run_coding.hpp"
+
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/pfr/tuple_size.hpp>
+#include <fmt/format.h>
+
+#include "common/job/load.hpp"
+
+namespace sgd::storage {
+namespace {
+
+using Json = nlohmann::json;
+using Why = core::StopRequest::Why;
+using Kind = core::NodeOrder::Kind;
+
+// A new field belongs into the functions below first, and then into the number here.
+template <class T>
+constexpr std::size_t kFields = boost::pfr::tuple_size_v<T>;
+static_assert(kFields<core::RunDefinition> == 9);
+static_assert(kFields<core::RunPast> == 8);
+static_assert(kFields<core::StopRequest> == 4);
+static_assert(kFields<core::NodeOrder> == 2);
+static_assert(kFields<core::KnownNode> == 5);
+static_assert(kFields<core::KnownStanding> == 5);
+static_assert(kFields<link::ReportKey> == 4);
+
+constexpr std::array<std::pair<Why, std::string_view>, 3> kWhys{
+    {{Why::kSignal, "signal"}, {Why::kCancelled, "cancelled"}, {Why::kTimeout, "timeout"}}};
+constexpr std::array<std::pair<Kind, std::string_view>, 4> kKinds{{{Kind::kDrain, "drain"},
+                                                                   {Kind::kUndrain, "undrain"},
+                                                                   {Kind::kRemove, "remove"},
+                                                                   {Kind::kSetSlots, "set_slots"}}};
+
+template <class Enum, std::size_t count>
+Status read_name(const Json& json, const char* key, const std::array<std::pair<Enum, std::string_view>, count>& names,
+                 Enum& out) {
+  std::string name;
+  if (const Status status = read_key(json, key, name); !status) return status;
+  for (const auto& [value, known] : names) {
+    if (known != name) continue;
+    out = value;
+    return {};
+  }
+  return Error{fmt::format("\"{}\" has the unknown value \"{}\"", key, name)};
+}
+
+std::int64_t ns_of(TimePoint at) { return at.time_since_epoch().count(); }
+
+Json to_json(const link::ReportKey& key) {
+  return {{"epoch", key.epoch}, {"phase", key.phase}, {"batch", key.batch}, {"sequence", key.sequence}};
+}
+
+Status read_report_key(const Json& json, link::ReportKey& out) {
+  return first_error({read_key(json, "epoch", out.epoch), read_key(json, "phase", out.phase),
+                      read_key(json, "batch", out.batch), read_key(json, "sequence", out.sequence)});
+}
+
+Json to_json(const core::RunPast& past) {
+  Json json = {{"generation", past.generation},
+               {"checkpoints", past.checkpoints},
+               {"reports", past.reports},
+               {"epochs", past.epochs},
+               {"steps", past.steps},
+               {"failures", past.failures}};
+  if (past.written) json["written"] = to_json(*past.written);
+  // As text: an object in here would lose the order of its keys, and with it the lines that are made of it.
+  json["metrics"] = past.metrics.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json;
+}
+
+Result<core::RunPast> run_past_of(const Json& json) {
+  core::RunPast past;
+  std::string metrics;
+  const Status status =
+      first_error({read_key(json, "generation", past.generation), read_key(json, "checkpoints", past.checkpoints),
+                   read_key(json, "reports", past.reports), read_key(json, "epochs", past.epochs),
+                   read_key(json, "steps", past.steps), read_key(json, "failures", past.failures),
+                   read_key(json, "metrics", metrics)});
+  if (!status) return status.error();
+  past.metrics = nlohmann::ordered_json::parse(metrics, nullptr, false);
+  if (past.metrics.is_discarded()) return Error{"\"metrics\" is no JSON"};
+  if (const auto written = json.find("written"); written != json.end()) {
+    const Status read = read_report_key(*written, past.written.emplace());
+    if (!read) return read.error();
+  }
+  return past;
+}
+
+Status read_ns(const Json& json, const char* key, Duration& out) {
+  std::int64_t ns = 0;
+  const Status status = read_key(json, key, ns);
+  out = Duration(ns);
+  return status;
+}
+
+Status read_time(const Json& json, const char* key, TimePoint& out) {
+  Duration since{0};
+  const Status status = read_ns(json, key, since);
+  out = TimePoint(since);
+  return status;
+}
+
+}  // namespace
+
+Status first_error(std::initializer_list<Status> statuses) {
+  for (const Status& status : statuses)
+    if (!status) return status;
+  return {};
+}
+
+Json to_json(const core::RunDefinition& run) {
+  Json json = {{"id", run.id},
+               {"job", run.job.resolved},
+               {"run_dir", run.run_dir},
+               {"placement_timeout_ns", run.placement_timeout.count()},
+               {"priority", run.priority},
+               {"owner", run.owner},
+               {"request_id", run.request_id}};
+  if (run.parent) json["parent"] = *run.parent;
+  if (run.past) json["past"] = to_json(*run.past);
+  return json;
+}
+
+Result<core::RunDefinition> run_definition_of(const Json& json) {
+  if (!json.is_object()) return Error{"\"run\" must be an object"};
+  core::RunDefinition run;
+  Json job;
+  const Status status = first_error({read_key(json, "id", run.id), read_key(json, "run_dir", run.run_dir),
+                                     read_ns(json, "placement_timeout_ns", run.placement_timeout),
+                                     read_key(json, "priority", run.priority), read_key(json, "owner", run.owner),
+                                     read_key(json, "request_id", run.request_id), read_key(json, "job", job)});
+  if (!status) return status.error();
+  job::LoadResult loaded = job::load_resolved(job);
+  if (!loaded.job) {
+    std::string why;
+    for (const Diagnostic& item : loaded.diagnostics.items)
+      if (!item.warning && why.empty()) why = item.message;
+    return Error{fmt::format("the job of run {} is refused: {}", run.id, why)};
+  }
+  run.job = std::move(*loaded.job);
+  if (json.contains("parent"))
+    if (const Status read = read_key(json, "parent", run.parent.emplace()); !read) return read.error();
+  if (const auto past = json.find("past"); past != json.end()) {
+    auto read = run_past_of(*past);
+    if (!read) return read.error();
+    run.past = std::move(read).value();
+  }
+  return run;
+}
+
+Json to_json(const core::StopRequest& request) {
+  Json json = {{"signal", request.signal}, {"at_once", request.at_once}};
+  for (const auto& [why, name] : kWhys)
+    if (why == request.why) json["why"] = name;
+  if (request.grace) json["grace_ns"] = request.grace->count();
+  return json;
+}
+
+Status read_stop_request(const Json& json, core::StopRequest& out) {
+  const Status status = first_error({read_key(json, "signal", out.signal), read_key(json, "at_once", out.at_once),
+                                     read_name(json, "why", kWhys, out.why)});
+  return status && json.contains("grace_ns") ? read_ns(json, "grace_ns", out.grace.emplace()) : status;
+}
+
+Json to_json(const core::NodeOrder& order) {
+  Json json = {{"slots", order.slots}};
+  for (const auto& [kind, name] : kKinds)
+    if (kind == order.kind) json["kind"] = name;
+  return json;
+}
+
+Status read_node_order(const Json& json, core::NodeOrder& out) {
+  return first_error({read_key(json, "slots", out.slots), read_name(json, "kind", kKinds, out.kind)});
+}
+
+Json to_json(const core::KnownNode& node) {
+  Json json = {{"node", node.node}, {"state", cluster::to_json(node.state)}, {"last_fact", node.last_fact},
+               {"is_closed", node.is_closed}};
+  if (node.lost_at) json["lost_at_ns"] = ns_of(*node.lost_at);
+  return json;
+}
+
+Status read_known_node(const Json& json, core::KnownNode& out) {
+  Json state;
+  const Status status = first_error({read_key(json, "node", out.node), read_key(json, "state", state),
+                                     read_key(json, "last_fact", out.last_fact), read_key(json, "is_closed", out.is_closed)});
+  if (!status) return status;
+  auto decoded = cluster::from_agent_of(state);
+  if (!decoded) return decoded.error();
+  auto* node_state = std::get_if<cluster::NodeState>(&decoded.value());
+  if (node_state == nullptr) return Error{"\"state\" is not that of a node"};
+  out.state = std::move(*node_state);
+  return json.contains("lost_at_ns") ? read_time(json, "lost_at_ns", out.lost_at.emplace()) : Status{};
+}
+
+Json to_json(const core::KnownStanding& standing) {
+  Json json = {{"node", standing.node}, {"is_drained", standing.is_drained}};
+  if (standing.slots) json["slots"] = *standing.slots;
+  Json& flaps = json["flaps_ns"] = Json::array();
+  for (const TimePoint at : standing.flaps) flaps.push_back(ns_of(at));
+  if (standing.unstable_until) json["unstable_until_ns"] = ns_of(*standing.unstable_until);
+  return json;
+}
+
+Status read_known_standing(const Json& json, core::KnownStanding& out) {
+  std::vector<std::int64_t> flaps;
+  Status status = first_error({read_key(json, "node", out.node), read_key(json, "is_drained", out.is_drained),
+                               read_key(json, "flaps_ns", flaps)});
+  for (const std::int64_t ns : flaps) out.flaps.emplace_back(Duration(ns));
+  if (status && json.contains("slots")) status = read_key(json, "slots", out.slots.emplace());
+  if (status && json.contains("unstable_until_ns")) status = read_time(json, "unstable_until_ns", out.unstable_until.emplace());
+  return status;
+}
+
+}  // namespace sgd::storage

@@ -1,0 +1,170 @@
+#include "launcher/storage/event_codec.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "common/job/load.hpp"
+#include "common/messages/codec.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using core::CoordinatorEvent;
+
+namespace {
+
+job::JobSpec job_of(const char* text) {
+  auto loaded = job::load_resolved(nlohmann::json::parse(text));
+  REQUIRE(loaded.job.has_value());
+  return *loaded.job;
+}
+
+core::RunDefinition definition() {
+  core::RunDefinition run;
+  run.id = "job-20261121-101500-4f2a";
+  run.parent = "search";
+  run.job = job_of(R"({"name": "job", "num_workers": 3, "recovery": {"max_failures": 7}, "training": {"batch_size": 8,
+                       "loss": "mse", "model": {"type": "linear"}, "dataset": {"type": "linear"}}})");
+  run.run_dir = "/runs/job \"quoted\"\n\xc3\xbc";
+  run.placement_timeout = 1500ms;
+  run.priority = -3;
+  run.owner = "somebody";
+  run.request_id = "request-1";
+  core::RunPast past;
+  past.generation = 4;
+  past.checkpoints = {"/a", "/b"};
+  past.written = link::ReportKey{3, "train", 17, 2};
+  past.reports = 12;
+  past.epochs = 2;
+  past.steps = 1234567890123;
+  past.failures = 5;
+  past.metrics = {{"train", {{"zeta", 1.0 / 3}, {"alpha", 2}}}, {"validate", nullptr}};
+  run.past = past;
+  return run;
+}
+
+/// One of each, and more than one where fields may be absent.
+std::vector<CoordinatorEvent> samples() {
+  using namespace core::coordinator_event;
+  core::RunDefinition bare;
+  bare.id = "bare";
+  bare.job = job_of(R"({"name": "bare", "command": ["true"]})");
+  const link::Report report{{1, "train", 2, 3}, 40, {{"train_loss", 0.1}, {"grad", std::nan("")}}};
+  const core::StopRequest full{core::StopRequest::Why::kSignal, 15, true, 2500ms};
+  return {
+      Submitted{definition()},
+      Submitted{bare},
+      FromAgent{"a", cluster::NodeState{"a", 18446744073709551615ULL, "10.0.0.1", 4, 8, true, {{"run", 3}}}},
+      FromAgent{"a", cluster::Fact{7, 5, "run", 2, cluster::Report{1, report}}},
+      FromAgent{"a", cluster::Fact{7, 6, "run", 2, cluster::WorkerExited{1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25}}},
+      FromAgent{"a", cluster::ExchangePut{"run", 2, 1, "key", {{"a", 1}}}},
+      FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
+      FromAgent{"a", cluster::Beat{}},
+      AgentClosed{"a"},
+      PortReserved{"run", 18446744073709551615ULL, 65535},
+      StopRequested{"run", full},
+      StopRequested{"run", {core::StopRequest::Why::kTimeout, 0, false, {}}},
+      StopRequested{"run", {core::StopRequest::Why::kCancelled, 0, false, {}}},
+      NodeSilent{"a", 5.125},
+      NodeOrdered{"a", {core::NodeOrder::Kind::kDrain, -1}},
+      NodeOrdered{"a", {core::NodeOrder::Kind::kUndrain, -1}},
+      NodeOrdered{"a", {core::NodeOrder::Kind::kRemove, -1}},
+      NodeOrdered{"a", {core::NodeOrder::Kind::kSetSlots, 7}},
+      RunForgotten{"run"},
+      NodesKnown{{{"a", {"a", 18446744073709551615ULL, "10.0.0.1", 4, 8, true, {}}, 77, true, {}},
+                  {"b", {"b", 2, "", 0, 0, false, {}}, 0, false, TimePoint(5s)}},
+                 {{"a", true, 3, {TimePoint(1s), TimePoint(2s)}, TimePoint(9s)}, {"b", false, {}, {}, {}}}},
+      NodesKnown{},
+      Restarted{},
+      Tick{},
+  };
+}
+
+std::string words(std::string_view text) {
+  const auto event = storage::decode_event(text);
+  return event ? "" : event.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("event codec: every event comes back as it was") {
+  std::vector<bool> seen(std::variant_size_v<CoordinatorEvent>);
+  for (const CoordinatorEvent& event : samples()) {
+    seen[event.index()] = true;
+    const std::string text = storage::encode_event(event);
+    INFO(text);
+    CHECK(text.find('\n') == std::string::npos);
+    const auto back = storage::decode_event(text);
+    REQUIRE(back.ok());
+    CHECK(back.value().index() == event.index());
+    CHECK(storage::encode_event(back.value()) == text);
+  }
+  for (std::size_t index = 0; index < seen.size(); ++index) {
+    INFO("alternative " << index << " has no sample");
+    CHECK(seen[index]);
+  }
+}
+
+TEST_CASE("event codec: a run's definition is whole") {
+  const auto text = storage::encode_event(core::coordinator_event::Submitted{definition()});
+  const auto event = storage::decode_event(text);
+  REQUIRE(event.ok());
+  const core::RunDefinition& run = std::get<core::coordinator_event::Submitted>(event.value()).run;
+  const core::RunDefinition was = definition();
+  CHECK(run.id == was.id);
+  CHECK(run.parent == was.parent);
+  CHECK(run.run_dir == was.run_dir);
+  CHECK(run.placement_timeout == was.placement_timeout);
+  CHECK(run.request_id == was.request_id);
+  CHECK(run.priority == -3);
+  CHECK(run.owner == "somebody");
+  CHECK(run.job.resolved == was.job.resolved);
+  CHECK(run.job.num_workers == 3);
+  CHECK(run.job.recovery.max_failures == 7);
+  CHECK(run.job.training.has_value());
+  REQUIRE(run.past.has_value());
+  CHECK(run.past->generation == 4);
+  CHECK(run.past->checkpoints == was.past->checkpoints);
+  REQUIRE(run.past->written.has_value());
+  CHECK(run.past->written->batch == 17);
+  CHECK(run.past->steps == 1234567890123);
+  CHECK(run.past->metrics.dump() == was.past->metrics.dump());  // With the order of its keys.
+}
+
+TEST_CASE("event codec: numbers that JSON has no word for, and the fields of others") {
+  const auto samples_of = samples();
+  const auto report = storage::decode_event(storage::encode_event(samples_of[3]));
+  REQUIRE(report.ok());
+  const auto& fact = std::get<cluster::Fact>(std::get<core::coordinator_event::FromAgent>(report.value()).message);
+  const auto& metrics = std::get<cluster::Report>(fact.body).report.metrics;
+  CHECK(std::isnan(metrics.at("grad").get<double>()));
+  CHECK(metrics.at("train_loss").get<double>() == 0.1);
+  const auto stop = storage::decode_event(storage::encode_event(samples_of[10]));
+  const auto& request = std::get<core::coordinator_event::StopRequested>(stop.value()).request;
+  CHECK(request.why == core::StopRequest::Why::kSignal);
+  CHECK(request.signal == 15);
+  CHECK(request.at_once);
+  CHECK(request.grace == Duration(2500ms));
+}
+
+TEST_CASE("event codec: what it does not know it refuses") {
+  CHECK(words("nonsense") == "message is not JSON");
+  CHECK(words(R"({"type":"tick"})") == "\"v\" is missing");
+  CHECK(words(R"({"v":2,"type":"tick"})") == "version 2 of events; this sgd-launch knows 1");
+  CHECK(words(R"({"v":1})") == "\"type\" is missing");
+  CHECK(words(R"({"v":1,"type":"tock"})") == "unknown type \"tock\"");
+  CHECK(words(R"({"v":1,"type":"agent_closed"})") == "agent_closed: \"node\" is missing");
+  CHECK(words(R"({"v":1,"type":"agent_closed","node":5})").find("must be a string") != std::string::npos);
+  CHECK(words(R"({"v":1,"type":"from_agent","node":"a","message":{"type":"new"}})").find("unknown type") != std::string::npos);
+  CHECK(words(R"({"v":1,"type":"stop_requested","run":"r","request":{"signal":0,"at_once":false,"why":"mood"}})") ==
+        "stop_requested: \"why\" has the unknown value \"mood\"");
+  auto event = nlohmann::json::parse(storage::encode_event(core::coordinator_event::Submitted{definition()}));
+  event["run"]["job"]["num_workers"] = 0;
+  CHECK(words(event.dump()).find("the job of run job-20261121-101500-4f2a is refused") != std::string::npos);
+  for (const char* key : {"id", "job", "run_dir", "placement_timeout_ns", "priority", "owner", "request_id"}) {
+    auto less = event;
+    less["run"].erase(key);
+    CHECK(words(less.dump()).find(key) != std::string::npos);
+  }
+}

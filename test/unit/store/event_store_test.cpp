@@ -1,0 +1,333 @@
+// The store on a real disk: what is there after a close, a cut-off tail, damage; and what it does when it cannot write.
+
+#include "launcher/storage/event_store.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include "full_disk.hpp"
+#include "state_folder.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using storage::EventStore;
+using test::StateFolder;
+
+namespace {
+
+/// What the store's thread says.
+class Ear {
+ public:
+  [[nodiscard]] EventStore::Handlers handlers() {
+    return {[this](EventStore::Ticket up_to) { note([&] { committed_ = up_to; }); },
+            [this](const std::string& message) { note([&] { troubles_.push_back(message); }); },
+            [this] { note([&] { ++recoveries_; }); }};
+  }
+  void wait_committed(EventStore::Ticket ticket) {
+    wait([&] { return committed_ >= ticket; });
+  }
+  void wait_trouble() {
+    wait([&] { return !troubles_.empty(); });
+  }
+  [[nodiscard]] EventStore::Ticket committed() {
+    const std::lock_guard lock(mutex_);
+    return committed_;
+  }
+  [[nodiscard]] std::vector<std::string> troubles() {
+    const std::lock_guard lock(mutex_);
+    return troubles_;
+  }
+  [[nodiscard]] int recoveries() {
+    const std::lock_guard lock(mutex_);
+    return recoveries_;
+  }
+
+ private:
+  template <class Change>
+  void note(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+  template <class Done>
+  void wait(const Done& done) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, 60s, done));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  EventStore::Ticket committed_ = 0;
+  std::vector<std::string> troubles_;
+  int recoveries_ = 0;
+};
+
+core::CoordinatorEvent closed(int number) { return core::coordinator_event::AgentClosed{fmt::format("node{}", number)}; }
+TimePoint at(int number) { return TimePoint(Duration(number * 1000)); }
+
+/// The numbers of the events in the store, which is closed.
+std::vector<int> stored(const StateFolder& folder) {
+  auto store = EventStore::open(folder.state());
+  REQUIRE(store.ok());
+  std::vector<int> numbers;
+  const Status loaded = store.value()->load([&](TimePoint when, core::CoordinatorEvent&& event) {
+    const auto& node = std::get<core::coordinator_event::AgentClosed>(event).node;
+    numbers.push_back(std::stoi(node.substr(4)));
+    CHECK(when == at(numbers.back()));
+  });
+  REQUIRE(loaded.ok());
+  return numbers;
+}
+
+std::vector<int> first(int count) {
+  std::vector<int> numbers;
+  for (int number = 1; number <= count; ++number) numbers.push_back(number);
+  return numbers;
+}
+
+std::string refusal(const StateFolder& folder) {
+  auto store = EventStore::open(folder.state());
+  if (!store) return store.error().message;
+  const Status loaded = store.value()->load([](TimePoint, core::CoordinatorEvent&&) {});
+  return loaded ? "" : loaded.error().message;
+}
+
+void execute(const StateFolder& folder, const std::string& sql) {
+  auto database = storage::Database::open(folder.file("coordinator.db"));
+  REQUIRE(database.ok());
+  REQUIRE(database.value()->execute(sql).ok());
+}
+
+void fill(const StateFolder& folder, int count) {
+  Ear ear;
+  auto store = EventStore::open(folder.state());
+  REQUIRE(store.ok());
+  store.value()->start(ear.handlers());
+  for (int number = 1; number <= count; ++number) ear.wait_committed(store.value()->append(at(number), closed(number)));
+}
+
+}  // namespace
+
+TEST_CASE("event store: what was appended comes back in order, in the next process and the one after it") {
+  const StateFolder folder;
+  for (int life = 0; life < 3; ++life) {
+    CHECK(stored(folder) == first(life * 100));
+    Ear ear;
+    auto store = EventStore::open(folder.state());
+    REQUIRE(store.ok());
+    REQUIRE(store.value()->load([](TimePoint, core::CoordinatorEvent&&) {}).ok());
+    store.value()->start(ear.handlers());
+    for (int number = life * 100 + 1; number <= life * 100 + 99; ++number) (void)store.value()->append(at(number), closed(number));
+    (void)store.value()->append(at(life * 100 + 100), closed(life * 100 + 100));  // The end commits it.
+    CHECK(store.value()->events() == static_cast<std::uint64_t>(life * 100 + 100));
+  }
+  CHECK(stored(folder) == first(300));
+}
+
+TEST_CASE("event store: commits are told in the order of the tickets, several at once") {
+  const StateFolder folder;
+  Ear ear;
+  auto store = EventStore::open(folder.state());
+  REQUIRE(store.ok());
+  store.value()->start(ear.handlers());
+  for (int number = 1; number <= 2000; ++number)
+    REQUIRE(store.value()->append(at(number), closed(number)) == static_cast<EventStore::Ticket>(number));
+  ear.wait_committed(2000);
+  CHECK(ear.troubles().empty());
+}
+
+TEST_CASE("event store: one identity for ever, and nobody else may read it") {
+  const StateFolder folder;
+  std::string id;
+  for (int life = 0; life < 2; ++life) {
+    auto store = EventStore::open(folder.state());
+    REQUIRE(store.ok());
+    if (life == 0) id = store.value()->tables().cluster_id();
+    CHECK(store.value()->tables().cluster_id() == id);
+    CHECK(id.size() == 32);
+  }
+  const StateFolder other;
+  CHECK(EventStore::open(other.state()).value()->tables().cluster_id() != id);
+  for (const char* name : {"", "coordinator.db"}) {
+    struct stat info {};
+    REQUIRE(::stat(folder.file(name).c_str(), &info) == 0);
+    CHECK((info.st_mode & 077) == 0);
+  }
+}
+
+TEST_CASE("event store: a second coordinator on the same folder is refused, by the pid of the first") {
+  const StateFolder folder;
+  auto store = EventStore::open(folder.state());
+  REQUIRE(store.ok());
+  CHECK(refusal(folder) == fmt::format("state folder {} is in use by another coordinator (pid {}): stop that one first, or "
+                                       "name another folder", folder.state(), ::getpid()));
+  store.value().reset();
+  CHECK(refusal(folder).empty());
+}
+
+TEST_CASE("event store: of a log whose tail is cut off the whole commits stay") {
+  const StateFolder folder;
+  Ear ear;
+  auto store = EventStore::open(folder.state());
+  REQUIRE(store.ok());
+  store.value()->start(ear.handlers());
+  for (int number = 1; number <= 50; ++number) ear.wait_committed(store.value()->append(at(number), closed(number)));
+  const auto bytes = std::filesystem::file_size(folder.file("coordinator.db-wal"));
+  std::size_t fewest = 50;
+  for (const std::uintmax_t left : {bytes, bytes - 1, bytes - 5000, bytes / 2}) {
+    // As a power failure leaves it: the files while they are in use, the newest one shorter.
+    const StateFolder torn;
+    std::filesystem::create_directory(torn.state());
+    for (const char* name : {"coordinator.db", "coordinator.db-wal"})
+      std::filesystem::copy_file(folder.file(name), torn.file(name));
+    std::filesystem::resize_file(torn.file("coordinator.db-wal"), left);
+    const std::vector<int> numbers = stored(torn);
+    CHECK(numbers == first(static_cast<int>(numbers.size())));
+    CHECK((left == bytes) == (numbers.size() == 50));
+    CHECK(numbers.size() <= fewest);
+    fewest = numbers.size();
+    CHECK(refusal(torn).empty());  // Once more: the first one has written to it.
+  }
+  CHECK(fewest > 0);
+}
+
+TEST_CASE("event store: what is no store, or of another version, or damaged, is said with the way out") {
+  const StateFolder folder;
+  fill(folder, 20);
+  SECTION("no database") {
+    std::ofstream(folder.file("coordinator.db"), std::ios::trunc) << std::string(10'000, 'x');
+    CHECK(refusal(folder).starts_with("damaged store: " + folder.file("coordinator.db") + ": file is not a database. Move"));
+  }
+  SECTION("somebody else's") {
+    execute(folder, "PRAGMA application_id=1");
+    CHECK(refusal(folder) == folder.file("coordinator.db") + " is no store of sgd-launch: name another state folder");
+  }
+  SECTION("a newer one") {
+    execute(folder, "PRAGMA user_version=2");
+    CHECK(refusal(folder) == folder.file("coordinator.db") +
+                                 " has schema version 2, and this sgd-launch knows 1: run the one that wrote it");
+  }
+  SECTION("a newer event") {
+    execute(folder, "UPDATE events SET event='{\"v\":2,\"type\":\"tick\"}' WHERE id=7");
+    CHECK(refusal(folder) == folder.file("coordinator.db") + ", event 7: version 2 of events; this sgd-launch knows 1");
+  }
+  SECTION("an event is missing") {
+    execute(folder, "DELETE FROM events WHERE id=7");
+    CHECK(refusal(folder).find("is damaged: after event 6 comes event 8. Move coordinator.db") != std::string::npos);
+  }
+  SECTION("a page is overwritten") {
+    execute(folder, "PRAGMA wal_checkpoint(TRUNCATE)");
+    std::fstream file(folder.file("coordinator.db"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 8);
+    file << std::string(static_cast<std::size_t>(std::filesystem::file_size(folder.file("coordinator.db"))) - 4104, '\x5a');
+    file.close();
+    const std::string said = refusal(folder);
+    INFO(said);
+    CHECK(said.find("damaged") != std::string::npos);
+    CHECK(said.find("sgd-launch resume") != std::string::npos);
+  }
+}
+
+TEST_CASE("event store: while nothing can be written nothing is committed, and it goes on by itself") {
+  const StateFolder folder;
+  Ear ear;
+  auto opened = EventStore::open(folder.state());
+  REQUIRE(opened.ok());
+  EventStore& store = *opened.value();
+  store.start(ear.handlers());
+  ear.wait_committed(store.append(at(1), closed(1)));
+  auto full = std::make_unique<test::FullDisk>();
+  (void)store.append(at(2), closed(2));
+  ear.wait_trouble();
+  const auto last = store.append(at(3), closed(3));
+  CHECK(ear.committed() == 1);
+  CHECK(ear.recoveries() == 0);
+  full.reset();
+  ear.wait_committed(last);
+  CHECK(ear.recoveries() == 1);
+  const auto troubles = ear.troubles();
+  CHECK(troubles.size() == 1);  // Said once, tried often.
+  CHECK_THAT(troubles.front(), Catch::StartsWith(folder.file("coordinator.db") + ": "));
+  opened.value().reset();
+  CHECK(stored(folder) == first(3));
+}
+
+TEST_CASE("event store: it takes what is appended even when it is full, and says so") {
+  const StateFolder folder;
+  Ear ear;
+  auto opened = EventStore::open(folder.state());
+  REQUIRE(opened.ok());
+  EventStore& store = *opened.value();
+  const int count = static_cast<int>(EventStore::kQueueMax);
+  for (int number = 1; number < count; ++number) (void)store.append(at(number), closed(number));
+  CHECK_FALSE(store.is_full());
+  CHECK_FALSE(store.has_room());
+  (void)store.append(at(count), closed(count));
+  CHECK(store.is_full());
+  const auto last = store.append(at(count + 1), closed(count + 1));
+  store.start(ear.handlers());  // It was not written before.
+  ear.wait_committed(last);
+  CHECK_FALSE(store.is_full());
+  CHECK(store.has_room());
+  opened.value().reset();
+  CHECK(stored(folder).size() == static_cast<std::size_t>(count + 1));
+}
+
+TEST_CASE("event store: a cut leaves the rows of runs, and one event in place of all") {
+  const StateFolder folder;
+  {
+    Ear ear;
+    auto opened = EventStore::open(folder.state());
+    EventStore& store = *opened.value();
+    store.start(ear.handlers());
+    for (int number = 1; number <= 5000; ++number) (void)store.append(at(number), closed(number));
+    storage::StoredRun run{"run", "name", "owner", "request", "/dir", 3, "failed", 7, 10.5, 20.5, 9.25, {1, 2}, "{}"};
+    (void)store.put(run);
+    ear.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
+    const auto before = std::filesystem::file_size(folder.file("coordinator.db-wal"));
+    CHECK(before > 100'000);
+    (void)store.cut(at(9), closed(9));
+    ear.wait_committed(store.append(at(10), closed(10)));
+    CHECK(store.events() == 2);
+  }
+  CHECK(std::filesystem::file_size(folder.file("coordinator.db")) < 100'000);
+  CHECK(stored(folder) == std::vector<int>{9, 10});
+  auto store = EventStore::open(folder.state());
+  const auto runs = store.value()->load_runs();
+  REQUIRE(runs.ok());
+  REQUIRE(runs.value().size() == 2);
+  const storage::StoredRun& run = runs.value()[0];
+  CHECK(run.id == "run");
+  CHECK(run.name == "name");
+  CHECK(run.owner == "owner");
+  CHECK(run.request_id == "request");
+  CHECK(run.run_dir == "/dir");
+  CHECK(run.num_workers == 3);
+  CHECK(run.state == "failed");
+  CHECK(run.exit_code == 7);
+  CHECK(run.submitted_s == 10.5);
+  CHECK(run.finished_s == 20.5);
+  CHECK(run.wall_s == 9.25);
+  CHECK(run.lines_before.events == 1);
+  CHECK(run.lines_before.metrics == 2);
+  CHECK(run.summary == "{}");
+  CHECK_FALSE(runs.value()[1].is_finished());
+}
+
+TEST_CASE("event store: the clock's offset holds for one start of the machine") {
+  const StateFolder folder;
+  auto store = EventStore::open(folder.state());
+  REQUIRE(store.ok());
+  storage::StoreTables& tables = store.value()->tables();
+  CHECK_FALSE(tables.clock_offset().value().has_value());
+  REQUIRE(tables.set_clock_offset(Duration(-12345)).ok());
+  CHECK(tables.clock_offset().value() == Duration(-12345));
+  execute(folder, "UPDATE meta SET value='another' WHERE key='boot_id'");
+  CHECK_FALSE(tables.clock_offset().value().has_value());
+}
