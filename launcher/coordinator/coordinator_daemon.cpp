@@ -21,10 +21,14 @@ Status CoordinatorDaemon::open() {
   std::error_code error;
   std::filesystem::create_directories(options_.state_dir + "/runs", error);
   if (error) return Error{fmt::format("cannot create {}/runs: {}", options_.state_dir, error.message())};
+  const Status store = shell_.open_store(
+      options_.state_dir, {[this](const std::string& message) { log("error: " + message); },
+                           [this] { log("the store takes events again"); }});
+  if (!store) return store;
   auto listener = net::Listener::open(io_, options_.listen);
   if (!listener) return listener.error();
   door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
-  return {};
+  return service_.restore();
 }
 
 void CoordinatorDaemon::run() {

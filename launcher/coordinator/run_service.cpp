@@ -1,7 +1,6 @@
 #include "launcher/coordinator/run_service.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,9 +23,7 @@ Json refused_job(const Diagnostics& diagnostics) {
   return refusal;
 }
 
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+bool is_over(const RunRow& row) { return row.state != "live"; }
 
 core::StopRequest stop_of(const nlohmann::json& request) {
   core::StopRequest stop;
@@ -54,16 +51,21 @@ RunService::RunService(CoordinatorShell& shell, std::string runs_dir, Log log)
       runs_dir_(std::move(runs_dir)),
       log_(std::move(log)),
       desk_({[this](const nlohmann::json& request, const ClientDesk::Reply& reply) { answer(request, reply); },
-             [this](const std::string& run) { return find(run); }}) {}
+             [this](const std::string& run) { return find_to_follow(run); }}) {}
+
+Status RunService::restore() {
+  return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
+}
 
 std::optional<std::string> RunService::directory_of(const RunId& run) const {
-  const auto known = runs_.find(run);
-  return known == runs_.end() ? std::nullopt : std::optional(known->second.directory);
+  for (const RunRow& row : shell_.runs())
+    if (row.id == run) return row.run_dir;
+  return std::nullopt;
 }
 
 void RunService::answer(const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
-  if (what == "submit") return reply(submit(request));
+  if (what == "submit") return submit(request, reply);
   if (what == "ps") return reply(ps(request));
   if (what == "status") return reply(status(request));
   if (what == "stop") return reply(stop(request));
@@ -74,32 +76,32 @@ void RunService::answer(const nlohmann::json& request, const ClientDesk::Reply& 
 }
 
 /// The same request once more, after a lost connection, is answered with the same run.
-Json RunService::submit(const nlohmann::json& request) {
+void RunService::submit(const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string request_id = request.value("request_id", "");
-  if (const auto before = requests_.find(request_id); !request_id.empty() && before != requests_.end())
-    return {{"ok", true}, {"run", before->second}};
+  if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
+    return reply({{"ok", true}, {"run", *before}});
   job::LoadResult loaded = job::load_resolved(request.at("job"));
-  if (!loaded.job) return refused_job(loaded.diagnostics);
+  if (!loaded.job) return reply(refused_job(loaded.diagnostics));
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
-  if (!place) return refused("state", place.error().message);
+  if (!place) return reply(refused("state", place.error().message));
   auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
-  if (!directory) return refused("state", directory.error().message);
-  const RunId id = place.value().id;
-  Known& known = runs_[id];
-  known.name = loaded.job->name;
-  known.directory = place.value().directory;
-  known.number = next_number_++;
-  known.submitted = unix_seconds();
-  if (!request_id.empty()) requests_[request_id] = id;
+  if (!directory) return reply(refused("state", directory.error().message));
   core::RunDefinition definition;
-  definition.id = id;
+  definition.id = place.value().id;
+  definition.request_id = request_id;
   definition.placement_timeout = loaded.job->placement_timeout;
   definition.priority = loaded.job->priority;
+  definition.owner = request.value("owner", "");
   definition.job = std::move(*loaded.job);
   definition.run_dir = place.value().directory;
-  log_(fmt::format("run {}: submitted, {} workers", id, definition.job.num_workers));
-  shell_.submit(std::move(definition), std::move(directory).value(), observe(id));
-  return {{"ok", true}, {"run", id}};
+  const RunId id = definition.id;
+  const int workers = definition.job.num_workers;
+  shell_.submit(std::move(definition), std::move(directory).value(), observe(id),
+                [this, reply, id, workers](const Result<RunId>& accepted) {
+                  if (!accepted) return reply(refused("state", accepted.error().message));
+                  log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
+                  reply({{"ok", true}, {"run", accepted.value()}});
+                });
 }
 
 RunObserver RunService::observe(const RunId& run) {
@@ -108,7 +110,7 @@ RunObserver RunService::observe(const RunId& run) {
   observer.on_metrics = [this, run](const Json&) { desk_.on_grown(run, "metrics.jsonl"); };
   observer.on_warning = [this, run](const std::string& message) { log_(fmt::format("run {}: warning: {}", run, message)); };
   observer.on_finished = [this, run](const core::RunOutcome& outcome) {
-    runs_.at(run).outcome = core::to_json(outcome);
+    unsettled_[run] = core::to_json(outcome);
     log_(fmt::format("run {}: {}{}{}", run, outcome.state, outcome.error.empty() ? "" : ": ", outcome.error));
     if (on_over) on_over(run);
     else settle(run);
@@ -117,80 +119,82 @@ RunObserver RunService::observe(const RunId& run) {
 }
 
 void RunService::settle(const RunId& run) {
-  const auto known = runs_.find(run);
-  if (known == runs_.end() || !known->second.outcome || std::exchange(known->second.is_settled, true)) return;
-  desk_.on_settled(run, *known->second.outcome);
+  const auto outcome = unsettled_.extract(run);
+  if (!outcome.empty()) desk_.on_settled(run, outcome.mapped());
 }
 
-Result<ClientDesk::FollowedRun> RunService::find(const std::string& name) const {
-  std::vector<std::map<RunId, Known>::const_iterator> fitting;
-  for (auto run = runs_.begin(); run != runs_.end(); ++run)
-    if (run->first == name) fitting = {run};
-  if (fitting.empty())
-    for (auto run = runs_.begin(); run != runs_.end(); ++run)
-      if (run->first.starts_with(name)) fitting.push_back(run);
-  if (fitting.empty()) return Error{runs_.empty() ? "no run here yet" : fmt::format("no run \"{}\" here", name)};
-  const auto by_number = [](const auto& one, const auto& other) { return one->second.number < other->second.number; };
-  const auto newest = *std::max_element(fitting.begin(), fitting.end(), by_number);
-  if (fitting.size() > 1 && !name.empty()) {
-    std::string names;
-    for (const auto& run : fitting) names += (names.empty() ? "" : ", ") + run->first;
-    return Error{fmt::format("\"{}\" could be any of {}", name, names)};
+/// By id, or a unique prefix of one; the newest for an empty name.
+Result<RunRow> RunService::find(const std::string& name) const {
+  std::vector<RunRow> rows = shell_.runs();
+  if (rows.empty()) return Error{"no run here yet"};
+  if (name.empty()) return std::move(rows.back());
+  std::vector<const RunRow*> fitting;
+  for (const RunRow& row : rows) {
+    if (row.id == name) return row;
+    if (row.id.starts_with(name)) fitting.push_back(&row);
   }
-  ClientDesk::FollowedRun found{newest->first, newest->second.directory, std::nullopt};
-  if (newest->second.is_settled) found.outcome = newest->second.outcome;
+  if (fitting.empty()) return Error{fmt::format("no run \"{}\" here", name)};
+  if (fitting.size() == 1) return *fitting.front();
+  std::string names;
+  for (const RunRow* row : fitting) names += (names.empty() ? "" : ", ") + row->id;
+  return Error{fmt::format("\"{}\" could be any of {}", name, names)};
+}
+
+Result<ClientDesk::FollowedRun> RunService::find_to_follow(const std::string& name) const {
+  const Result<RunRow> row = find(name);
+  if (!row) return row.error();
+  ClientDesk::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt};
+  const bool is_settled = is_over(row.value()) && !unsettled_.contains(found.id);
+  if (is_settled) found.outcome = Json::parse(row.value().summary, nullptr, false);
   return found;
-}
-
-Json RunService::row(const RunId& id, const Known& known) const {
-  Json row = {{"run", id}, {"name", known.name}, {"submitted", known.submitted}};
-  if (known.outcome) {
-    for (const char* key : {"state", "exit_code", "epochs", "steps", "failures", "world_size", "wall_s"})
-      row[key] = known.outcome->value(key, Json());
-    row["num_workers"] = nullptr;
-  } else if (const auto shot = shell_.snapshot(id)) {
-    const Json live = core::to_json(*shot);
-    for (const char* key : {"state", "reason", "epoch", "epochs", "step", "failures", "world_size", "num_workers", "wall_s"})
-      row[key] = live.value(key, Json());
-  }
-  return row;
 }
 
 Json RunService::ps(const nlohmann::json& request) const {
   const bool all = request.value("all", false);
-  std::map<std::int64_t, Json> rows;
-  for (const auto& [id, known] : runs_)
-    if (all || !known.outcome) rows[known.number] = row(id, known);
   Json list = Json::array();
-  for (auto& [number, one] : rows) list.push_back(std::move(one));
+  for (const RunRow& row : shell_.runs()) {
+    if (is_over(row) && !all) continue;
+    Json one = {{"run", row.id}, {"name", row.name}, {"owner", row.owner}, {"submitted", row.submitted_s},
+                {"num_workers", row.num_workers}};
+    if (is_over(row)) {
+      const Json summary = Json::parse(row.summary, nullptr, false);
+      for (const char* key : {"state", "exit_code", "epochs", "steps", "failures", "world_size", "wall_s"})
+        one[key] = summary.is_object() ? summary.value(key, Json()) : Json();
+      one["state"] = row.state;
+    } else if (const auto shot = shell_.snapshot(row.id)) {
+      const Json live = core::to_json(*shot);
+      for (const char* key : {"state", "reason", "epoch", "epochs", "step", "failures", "world_size", "wall_s"})
+        one[key] = live.value(key, Json());
+    }
+    list.push_back(std::move(one));
+  }
   return {{"ok", true}, {"runs", std::move(list)}};
 }
 
 Json RunService::status(const nlohmann::json& request) const {
   const auto run = find(request.value("run", ""));
   if (!run) return refused("run", run.error().message);
-  const Known& known = runs_.at(run.value().id);
-  if (known.outcome) {
-    Json summary = {{"schema_version", 1}, {"run", run.value().id}};
-    summary.update(*known.outcome);
-    return {{"ok", true}, {"run_dir", known.directory}, {"summary", std::move(summary)}};
+  const RunRow& row = run.value();
+  if (is_over(row)) {
+    const Json summary = Json::parse(row.summary, nullptr, false);
+    return {{"ok", true}, {"run_dir", row.run_dir}, {"summary", summary.is_object() ? summary : Json::object()}};
   }
-  const auto shot = shell_.snapshot(run.value().id);
+  const auto shot = shell_.snapshot(row.id);
   if (!shot) return refused("state", "the run has not begun");
   Json status = core::to_json(*shot);
-  status["run_dir"] = known.directory;
+  status["run_dir"] = row.run_dir;
   return {{"ok", true}, {"status", std::move(status)}};
 }
 
 Json RunService::stop(const nlohmann::json& request) {
   const auto run = find(request.value("run", ""));
   if (!run) return refused("run", run.error().message);
-  const Known& known = runs_.at(run.value().id);
-  if (!known.outcome) {
+  const bool was_over = is_over(run.value());
+  if (!was_over) {
     log_(fmt::format("run {}: asked to stop", run.value().id));
     shell_.request_stop(run.value().id, stop_of(request));
   }
-  return {{"ok", true}, {"run", run.value().id}, {"is_over", known.outcome.has_value()}};
+  return {{"ok", true}, {"run", run.value().id}, {"is_over", was_over}};
 }
 
 Json RunService::nodes() const {

@@ -1,6 +1,6 @@
 #pragma once
 // What clients ask of a coordinator, answered from the shell and the folders of runs: submit, ps, status, stop, nodes.
-// Owns the list of all runs that this coordinator knows, and tells the client desk when their files grow.
+// Tells the client desk when files of runs grow.
 
 #include <functional>
 #include <map>
@@ -23,6 +23,8 @@ class RunService {
   /// Runs get folders below `runs_dir`, which exists.
   RunService(CoordinatorShell& shell, std::string runs_dir, Log log);
 
+  /// Goes on with the runs of the shell's store.
+  [[nodiscard]] Status restore();
   [[nodiscard]] ClientDesk& desk() { return desk_; }
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& run) const;
@@ -33,17 +35,8 @@ class RunService {
   void settle(const RunId& run);
 
  private:
-  struct Known {
-    std::string name;
-    std::string directory;
-    std::int64_t number = 0;       ///< In order of submission.
-    double submitted = 0;          ///< Unix seconds.
-    std::optional<Json> outcome;   ///< It is over.
-    bool is_settled = false;       ///< And its files are whole.
-  };
-
   void answer(const nlohmann::json& request, const ClientDesk::Reply& reply);
-  [[nodiscard]] Json submit(const nlohmann::json& request);
+  void submit(const nlohmann::json& request, const ClientDesk::Reply& reply);
   [[nodiscard]] Json ps(const nlohmann::json& request) const;
   [[nodiscard]] Json status(const nlohmann::json& request) const;
   [[nodiscard]] Json stop(const nlohmann::json& request);
@@ -51,15 +44,13 @@ class RunService {
   [[nodiscard]] Json order(const nlohmann::json& request);
   [[nodiscard]] Json plan(const nlohmann::json& request) const;
   [[nodiscard]] RunObserver observe(const RunId& run);
-  [[nodiscard]] Result<ClientDesk::FollowedRun> find(const std::string& name) const;
-  [[nodiscard]] Json row(const RunId& id, const Known& known) const;
+  [[nodiscard]] Result<RunRow> find(const std::string& name) const;
+  [[nodiscard]] Result<ClientDesk::FollowedRun> find_to_follow(const std::string& name) const;
 
   CoordinatorShell& shell_;
   std::string runs_dir_;
   Log log_;
-  std::map<RunId, Known> runs_;
-  std::map<std::string, RunId> requests_;  ///< By the id that the client gave its request.
-  std::int64_t next_number_ = 1;
+  std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
   ClientDesk desk_;
 };
 

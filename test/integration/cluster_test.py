@@ -11,9 +11,10 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import image_job, small_fashion, write_job
-from harness import read_file
+from harness import LIMIT_S, read_file, wait_for
 
 SAMPLES = 6_400
+KILLS = 5  # Of the coordinator; scripts/bench cluster has more.
 
 
 class ClusterCase(unittest.TestCase):
@@ -179,6 +180,29 @@ class TrainingTest(ClusterCase):
         self.assertEqual((up["from"], up["to"]), (2, 4))
         self.assertEqual(client.wait(120), 0, client.said())
         self.check_samples(run, 1500)
+
+    def test_killed_coordinator_costs_no_step(self):
+        client = self.cluster.run(self.job(epochs=600))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "epoch_finished", 2)
+        for kill in range(KILLS):
+            epochs = len(self.cluster.events(run, "epoch_finished"))
+            self.cluster.kill("coordinator")
+            self.cluster.start_coordinator()
+            detached = self.cluster.run("submit", "--detach", "-n", 4, "--", "true")
+            self.assertEqual(detached.wait(), 0, detached.said())
+            self.assertIn(detached.said()[1].strip(), [row["run"] for row in self.cluster.ask("ps", "--all")["runs"]])
+            wait_for(lambda before=epochs: len(self.cluster.events(run, "epoch_finished")) > before or client.process.poll() is not None,
+                     LIMIT_S, f"an epoch after kill {kill}")
+        self.assertEqual(client.wait(120), 0, client.said())
+        self.check_samples(run, 600)
+        self.assertEqual(self.cluster.events(run, "failure"), [])
+        self.assertEqual(len(self.cluster.events(run, "worker_started")), 4)
+        self.assertEqual(len(self.cluster.events(run, "coordinator_restarted")), KILLS)
+        self.assertEqual(self.cluster.ask("status", run)["generation"], 1)
+        # What the client printed has no gap and no line twice.
+        printed = [line for line in client.said()[1].splitlines() if line.startswith("epoch ")]
+        self.assertEqual([line.split()[1] for line in printed], [f"{epoch}/600" for epoch in range(1, 601)])
 
     def test_node_that_is_asked_to_leave(self):
         client = self.cluster.run(self.job(epochs=400))
