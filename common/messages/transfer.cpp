@@ -81,6 +81,11 @@ inline constexpr auto kMessage<transfer::Ship> = message("ship", required("run",
 template <>
 inline constexpr auto kMessage<transfer::Keep> = message("keep", required("run", &transfer::Keep::run),
                                                          required("paths", &transfer::Keep::paths));
+template <>
+inline constexpr auto kMessage<transfer::AllSent> = message("all_sent",
+                                                            required("run", &transfer::AllSent::run));
+template <>
+inline constexpr auto kMessage<transfer::Taken> = message("taken", required("run", &transfer::Taken::run));
 
 }  // namespace sgd::codec
 

@@ -5,6 +5,7 @@
 //
 //   up:    query -> have(offset) -> put ... put -> have ...      resumable at any chunk: the receiver says what it has
 //          checkpoint_done -> stored | refused
+//          all_sent -> taken                                   the node has nothing left of the run
 //   down:  get(path) -> listing | pending ... | refused;  get(file, offset) -> data
 //
 // The sender keeps at most kWindowBytes without an acknowledgement. A chunk's checksum covers its place, too: bytes
@@ -50,7 +51,10 @@ struct Get { RunId run; std::string path; std::string file; std::int64_t offset 
 /// The answer to a Ship that cannot be carried out.
 struct Lacks { RunId run; std::string path; std::string reason; };
 
-using FromNode = std::variant<Files, Put, Query, CheckpointDone, Get, Lacks>;
+/// Nothing more of the run will come from this node, and everything is acknowledged. Answered by Taken.
+struct AllSent { RunId run; };
+
+using FromNode = std::variant<Files, Put, Query, CheckpointDone, Get, Lacks, AllSent>;
 
 // ---- coordinator -> node ----
 
@@ -77,8 +81,10 @@ struct Pending { RunId run; std::string path; std::int64_t bytes = 0; };
 struct Ship { RunId run; std::string path; };
 /// Of the run's checkpoints these count; older ones need not be kept or put any more.
 struct Keep { RunId run; std::vector<std::string> paths; };
+/// The node's word that it has sent everything is heard: it may remove what it has.
+struct Taken { RunId run; };
 
-using ToNode = std::variant<Have, Stored, Refused, Listing, Data, Pending, Ship, Keep>;
+using ToNode = std::variant<Have, Stored, Refused, Listing, Data, Pending, Ship, Keep, Taken>;
 
 [[nodiscard]] std::string encode(const FromNode& message);
 [[nodiscard]] std::string encode(const ToNode& message);

@@ -36,6 +36,7 @@ void FileSender::add(const RunId& run, std::shared_ptr<storage::RunFiles> files)
   Run& entry = runs_[run];
   entry.files = std::move(files);
   entry.is_ended = false;
+  entry.is_told = false;
   entry.was_looked_at = false;
   look(run);
 }
@@ -58,6 +59,10 @@ void FileSender::forget(const RunId& run) {
   }
   std::erase_if(ready_, [&](const Key& key) { return key.first == run; });
   runs_.erase(place);
+}
+
+void FileSender::spare(const RunId& run, const std::string& name) {
+  if (const auto place = runs_.find(run); place != runs_.end()) place->second.spared = name;
 }
 
 void FileSender::look(const RunId& run) {
@@ -91,8 +96,9 @@ void FileSender::look_at(const RunId& run, Run& entry) {
   if (!entry.has_news || entry.is_looking) return;
   entry.has_news = false;
   entry.is_looking = true;
-  const std::string spared =
-      shipment_ && shipment_->run == run ? shipment_->path.substr(shipment_->path.rfind('/') + 1) : "";
+  std::vector<std::string> spared;
+  if (!entry.spared.empty()) spared.push_back(entry.spared);
+  if (shipment_ && shipment_->run == run) spared.push_back(shipment_->path.substr(shipment_->path.rfind('/') + 1));
   const auto look = [files = entry.files, kept = entry.kept, spared] {
     if (!kept.empty()) files->prune(kept, spared);
     return files->inventory();
@@ -135,16 +141,19 @@ void FileSender::on_inventory(const RunId& run, bool was_ended,
 void FileSender::check_end(const RunId& run) {
   const auto place = runs_.find(run);
   if (place == runs_.end() || !place->second.is_ended || !place->second.was_looked_at) return;
-  const Run& entry = place->second;
+  Run& entry = place->second;
   const bool is_done =
       entry.waiting.empty() && !entry.is_looking && !(shipment_ && shipment_->run == run) &&
       std::all_of(entry.logs.begin(), entry.logs.end(), [](const auto& log) {
         return log.second.state == Track::State::kEnded || log.second.state == Track::State::kRefused;
       });
   if (!is_done && !entry.is_unknown) return;
+  if (entry.refusal.empty()) {
+    if (link_.is_open() && !std::exchange(entry.is_told, true)) link_.send(transfer::AllSent{run});
+    return;
+  }
   const std::string refusal = entry.refusal;
   forget(run);
-  if (refusal.empty()) return handlers_.on_all_sent(run);
   handlers_.on_refused(run, refusal);
 }
 
@@ -156,8 +165,10 @@ void FileSender::on_lost() {
     track.next = track.acked = 0;
     if (track.state != Track::State::kEnded) track.state = Track::State::kUnknown;
   };
-  for (auto& [run, entry] : runs_)
+  for (auto& [run, entry] : runs_) {
+    entry.is_told = false;
     for (auto& [file, track] : entry.logs) reset(track);
+  }
   in_flight_ = 0;
   queries_ = 0;
   ready_.clear();
@@ -193,6 +204,13 @@ void FileSender::ask_for_offsets() {
     ++queries_;
     link_.send(transfer::Query{key.first, key.second});
   }
+}
+
+void FileSender::on(const transfer::Taken& taken) {
+  const auto place = runs_.find(taken.run);
+  if (place == runs_.end() || !place->second.is_ended || !place->second.is_told) return;
+  forget(taken.run);
+  handlers_.on_all_sent(taken.run);
 }
 
 /// The coordinator cannot take anything at this moment.

@@ -49,7 +49,7 @@ class FileSender {
   static constexpr int kAttemptsMax = 3;          ///< To put a checkpoint that is found damaged at its end.
 
   struct Handlers {
-    /// Everything of a run that was ended is acknowledged; it is forgotten here.
+    /// Everything of a run that was ended is acknowledged, and the coordinator knows that; it is forgotten here.
     std::function<void(const RunId& run)> on_all_sent;
     /// A run that was ended, and of which something is refused for good, or the run is not known there.
     std::function<void(const RunId& run, const std::string& reason)> on_refused;
@@ -61,6 +61,8 @@ class FileSender {
 
   /// Begins to bring the run's files; a run that was ended goes on.
   void add(const RunId& run, std::shared_ptr<storage::RunFiles> files);
+  /// This checkpoint is being fetched: it is not removed. Empty: none is any more.
+  void spare(const RunId& run, const std::string& name);
   /// Something was written.
   void look(const RunId& run);
   /// Nothing more is written.
@@ -76,6 +78,7 @@ class FileSender {
   void on(const transfer::Refused& refused);
   void on(const transfer::Ship& ship);
   void on(const transfer::Keep& keep);
+  void on(const transfer::Taken& taken);
 
  private:
   struct Track {
@@ -93,9 +96,11 @@ class FileSender {
     std::set<std::string> stored;
     std::map<std::string, int> attempts;  ///< Of checkpoints that were refused.
     std::vector<std::string> kept;        ///< Names of those that count.
+    std::string spared;  ///< Name of one that is being fetched.
     bool is_ended = false;
     bool was_looked_at = false;  ///< Since it was ended.
     bool is_looking = false;
+    bool is_told = false;                  ///< AllSent, on this connection.
     bool has_news = true;
     bool is_unknown = false;  ///< Refused by the coordinator, until the connection is another one.
     std::string refusal;      ///< Of the last file that was refused.

@@ -78,6 +78,7 @@ void Spool::on_message(transfer::ToNode message, std::string bytes) {
   if (const auto* stored = std::get_if<transfer::Stored>(&message)) return sender_.on(*stored);
   if (const auto* ship = std::get_if<transfer::Ship>(&message)) return sender_.on(*ship);
   if (const auto* keep = std::get_if<transfer::Keep>(&message)) return sender_.on(*keep);
+  if (const auto* taken = std::get_if<transfer::Taken>(&message)) return sender_.on(*taken);
   if (const auto* listing = std::get_if<transfer::Listing>(&message)) return fetcher_.on(*listing);
   if (const auto* pending = std::get_if<transfer::Pending>(&message)) return fetcher_.on(*pending);
   if (const auto* data = std::get_if<transfer::Data>(&message)) return fetcher_.on(*data, std::move(bytes));
@@ -166,8 +167,14 @@ void Spool::fetch(const RunId& run, const std::string& path, FileFetcher::Handle
   const auto place = places_.find(run);
   const std::string own = folder_of(run) + "/";
   const std::string below = path.starts_with(own) ? path.substr(own.size()) : "";
-  if (place != places_.end() && transfer::check_checkpoint(below))
-    return fetcher_.fetch(run, below, place->second.files, std::move(handlers));
+  if (place != places_.end() && transfer::check_checkpoint(below)) {
+    sender_.spare(run, below.substr(below.rfind('/') + 1));
+    auto done = [this, run, last = std::move(handlers.on_fetched)](const FileFetcher::Fetched& fetched) {
+      sender_.spare(run, "");
+      last(fetched);
+    };
+    return fetcher_.fetch(run, below, place->second.files, {std::move(handlers.on_bytes), std::move(done)});
+  }
   boost::asio::post(io_, [done = std::move(handlers.on_fetched)] {
     done({"it is in no folder of this node", true});
   });

@@ -181,6 +181,8 @@ void FileDesk::on_frame(GuestId id, Frame frame) {
     on_checkpoint_done(id, *done);
   } else if (const auto* get = std::get_if<transfer::Get>(&message.value())) {
     on_get(id, *get);
+  } else if (const auto* sent = std::get_if<transfer::AllSent>(&message.value())) {
+    on_all_sent(id, *sent);
   } else if (const auto* lacks = std::get_if<transfer::Lacks>(&message.value())) {
     RelayActions actions;
     relay_.on_lacks(process::monotonic_now(), id, {lacks->run, lacks->path}, lacks->reason, actions);
@@ -260,7 +262,8 @@ void FileDesk::on_query(GuestId id, const transfer::Query& query) {
              const std::string checkpoint = transfer::checkpoint_of(query.file);
              if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
              if (!held.error.empty()) return refuse(id, query.run, query.file, held.error);
-             send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false, false, ""});
+             send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false,
+                                     false, ""});
            });
 }
 
@@ -282,6 +285,12 @@ void FileDesk::on_checkpoint_done(GuestId id, const transfer::CheckpointDone& do
     relay_.on_lacks(process::monotonic_now(), id, checkpoint, is_news.error().message, actions);
     carry_out(actions);
   });
+}
+
+void FileDesk::on_all_sent(GuestId id, const transfer::AllSent& sent) {
+  if (!files_of(id, sent.run, "", {})) return;
+  if (handlers_.on_all_sent) handlers_.on_all_sent(sent.run, guests_.at(id)->node);
+  send(id, transfer::Taken{sent.run});
 }
 
 void FileDesk::stored(GuestId id, const CheckpointId& checkpoint, bool is_news) {

@@ -42,6 +42,8 @@ class FileDesk {
     std::function<void(const RunId& run, const std::string& file, std::int64_t bytes)> on_log_grown;
     /// A checkpoint, "checkpoints/step-...", is whole in the run's folder. May be absent.
     std::function<void(const RunId& run, const std::string& path)> on_checkpoint_stored;
+    /// Every file that the node had of a run is here, and safe; may be told twice. May be absent.
+    std::function<void(const RunId& run, const NodeId& node)> on_all_sent;
     /// May be absent.
     std::function<void(const std::string& peer, const std::string& reason)> on_refused;
   };
@@ -72,6 +74,7 @@ class FileDesk {
   void on_put_done(GuestId id, const transfer::Put& put, const PutOutcome& outcome);
   void on_query(GuestId id, const transfer::Query& query);
   void on_checkpoint_done(GuestId id, const transfer::CheckpointDone& done);
+  void on_all_sent(GuestId id, const transfer::AllSent& sent);
   void on_get(GuestId id, const transfer::Get& get);
   void send_listing(GuestId id, const CheckpointId& checkpoint);
   void send_data(GuestId id, const transfer::Get& get);

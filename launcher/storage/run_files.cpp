@@ -199,7 +199,7 @@ Result<std::string> RunFiles::read(const std::string& file, std::uint64_t offset
   return open ? open.value().read_at(offset, bytes) : Result<std::string>(open.error());
 }
 
-void RunFiles::prune(const std::vector<std::string>& kept, const std::string& spared) {
+void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared) {
   const auto entries = folder_.list(checkpoint::kDirectory);
   if (!entries) return;
   std::vector<std::string> names;
@@ -215,7 +215,9 @@ void RunFiles::prune(const std::vector<std::string>& kept, const std::string& sp
     if (newest && half && *half < *newest) gone.push_back(name);
   }
   for (const std::string& name : gone) {
-    const bool is_spared = !spared.empty() && (name == spared || name == name_of(part_of(spared)));
+    const bool is_spared = std::any_of(spared.begin(), spared.end(), [&](const std::string& one) {
+      return name == one || name == name_of(part_of(one));
+    });
     if (!is_spared) (void)folder_.remove_folder(fmt::format("{}/{}", checkpoint::kDirectory, name));
   }
 }

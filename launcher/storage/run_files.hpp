@@ -53,9 +53,9 @@ class RunFiles {
   /// Less than `bytes` where the file ends.
   [[nodiscard]] Result<std::string> read(const std::string& file, std::uint64_t offset,
                                          std::size_t bytes) const;
-  /// Removes checkpoints that `kept` (names) has superseded, but not `spared`, and what is left half received
-  /// of them.
-  void prune(const std::vector<std::string>& kept, const std::string& spared = {});
+  /// Removes checkpoints that `kept` (names) has superseded, but not `spared` ones, and what is left half
+  /// received of them.
+  void prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared = {});
   /// Every file that may travel; checkpoints only by their folders' names.
   struct Inventory {
     std::vector<transfer::ListedFile> logs;  ///< Below logs/ and errors/.

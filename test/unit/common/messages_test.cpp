@@ -354,6 +354,7 @@ TEST_CASE("transfer") {
       {CheckpointDone{"r", "c"}, R"({"type":"checkpoint_done","run":"r","path":"c"})"},
       {Get{"r", "c", "f", 1, 2}, R"({"type":"get","run":"r","path":"c","file":"f","offset":1,"bytes":2})"},
       {Lacks{"r", "c", "no"}, R"({"type":"lacks","run":"r","path":"c","reason":"no"})"},
+      {AllSent{"r"}, R"({"type":"all_sent","run":"r"})"},
   };
   check_cases(
       up, [](const FromNode& message) { return encode(message); },
@@ -368,6 +369,7 @@ TEST_CASE("transfer") {
       {Pending{"r", "c", 5}, R"({"type":"pending","run":"r","path":"c","bytes":5})"},
       {Ship{"r", "c"}, R"({"type":"ship","run":"r","path":"c"})"},
       {Keep{"r", {"c"}}, R"({"type":"keep","run":"r","paths":["c"]})"},
+      {Taken{"r"}, R"({"type":"taken","run":"r"})"},
   };
   check_cases(
       down, [](const ToNode& message) { return encode(message); },

@@ -100,6 +100,7 @@ struct Transfers {
   std::vector<std::string> stored;
   std::vector<std::string> refused;
   std::map<std::string, std::int64_t> grown;
+  std::vector<NodeId> all_sent;  ///< Nodes that have nothing left.
   int port = 0;
   std::unique_ptr<coordinator::FileDesk> desk;
   std::unique_ptr<net::Door> door;

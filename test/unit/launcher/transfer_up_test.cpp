@@ -28,6 +28,7 @@ void append(const std::string& path, const std::string& bytes) {
 void end_and_wait(Transfers& at, Transfers::Node& node) {
   node.spool->end("run1");
   at.run_until([&] { return !fs::exists(node.folder()); });
+  CHECK(!at.all_sent.empty());
 }
 
 }  // namespace
