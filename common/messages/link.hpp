@@ -48,6 +48,7 @@ struct Heartbeat {
   double samples_per_s = 0;
   std::int64_t samples = 0;  ///< This process's so far: with step and phase it tells a thread that stands still.
   bool waiting = false;      ///< The training thread is inside a collective.
+  std::int64_t fetched = 0;  ///< Bytes of a checkpoint that the group waits for and that have come.
 };
 struct Report { ReportKey key; std::int64_t step = 0; nlohmann::json metrics; };  // step: optimizer steps since the start of the run.
 struct CheckpointSaved {
@@ -59,13 +60,15 @@ struct CheckpointSaved {
 };
 /// A checkpoint that was given to resume from and is damaged; the next one is tried.
 struct CheckpointRejected { std::string path; std::string reason; };
+/// A checkpoint that is to be resumed from and is not on this node. Answered by Fetching, any number of times, and Fetched.
+struct Fetch { std::string path; };
 struct ExchangePut { std::string key; nlohmann::json value; };
 struct Failed { std::string message; std::string backtrace; };
 struct ResultMade { nlohmann::json value; };
 struct Unknown { std::string type; };
 
 using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointRejected,
-                                ExchangePut, Failed, ResultMade, Unknown>;
+                                Fetch, ExchangePut, Failed, ResultMade, Unknown>;
 
 struct Assignment {
   RunId run;
@@ -84,12 +87,20 @@ struct Assignment {
 };
 /// One rank's value of a finished exchange; `count` of them make the set.
 struct ExchangeValue { std::string key; Rank rank = 0; int count = 0; nlohmann::json value; };
+/// It is on its way: bytes that have come so far.
+struct Fetching { std::string path; std::int64_t bytes = 0; };
+/// It is there, or cannot be.
+struct Fetched {
+  std::string path;
+  std::string error;         ///< Empty: it is there, whole.
+  bool missing = false;      ///< Nobody has it: another one is tried. Else this node is in trouble, and nothing is known of it.
+};
 struct Abort { Generation generation = 0; };
 struct Stop { double deadline_s = 0; bool checkpoint = true; };
 /// Leave at the next epoch's end with a checkpoint, or with `at_checkpoint` at the next checkpoint on disk.
 struct StopAtEpoch { bool at_checkpoint = false; };
 
-using ToWorker = std::variant<Assignment, ExchangeValue, Abort, Stop, StopAtEpoch, Unknown>;
+using ToWorker = std::variant<Assignment, ExchangeValue, Fetching, Fetched, Abort, Stop, StopAtEpoch, Unknown>;
 
 /// One line, with its newline.
 [[nodiscard]] std::string encode(const FromWorker& message);

@@ -33,7 +33,8 @@ inline constexpr auto kMessage<link::Heartbeat> =
     message("heartbeat", optional("step", &link::Heartbeat::step), optional("epoch", &link::Heartbeat::epoch),
             optional("phase", &link::Heartbeat::phase), optional("loss", &link::Heartbeat::loss),
             optional("samples_per_s", &link::Heartbeat::samples_per_s),
-            optional("samples", &link::Heartbeat::samples), optional("waiting", &link::Heartbeat::waiting));
+            optional("samples", &link::Heartbeat::samples), optional("waiting", &link::Heartbeat::waiting),
+            optional("fetched", &link::Heartbeat::fetched));
 template <>
 inline constexpr auto kMessage<link::Report> = message("report", required("key", &link::Report::key),
                                                        optional("step", &link::Report::step),
@@ -48,6 +49,15 @@ template <>
 inline constexpr auto kMessage<link::CheckpointRejected> =
     message("checkpoint_rejected", required("path", &link::CheckpointRejected::path),
             optional("reason", &link::CheckpointRejected::reason));
+template <>
+inline constexpr auto kMessage<link::Fetch> = message("fetch", required("path", &link::Fetch::path));
+template <>
+inline constexpr auto kMessage<link::Fetching> = message("fetching", required("path", &link::Fetching::path),
+                                                         optional("bytes", &link::Fetching::bytes));
+template <>
+inline constexpr auto kMessage<link::Fetched> = message("fetched", required("path", &link::Fetched::path),
+                                                        optional("error", &link::Fetched::error),
+                                                        optional("missing", &link::Fetched::missing));
 template <>
 inline constexpr auto kMessage<link::ExchangePut> = message("exchange",
                                                             required("key", &link::ExchangePut::key),

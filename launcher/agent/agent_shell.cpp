@@ -20,12 +20,14 @@ constexpr Duration kStraysLimit = std::chrono::seconds(2);
 }  // namespace
 
 AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
-                       std::unique_ptr<net::AgentLink> link, AgentObserver observer)
+                       std::unique_ptr<net::AgentLink> link, AgentObserver observer,
+                       std::unique_ptr<Spool> spool)
     : io_(io),
       program_(std::move(program)),
       link_path_(facts.link_path),
       core_(std::move(facts), core::Random(process::random_seed())),
       link_(std::move(link)),
+      spool_(std::move(spool)),
       observer_(std::move(observer)),
       workers_(io, [this](core::AgentEvent event) { on_event(event); },
                [this](std::string reason) { observer_.on_warning(std::move(reason)); }),
@@ -36,9 +38,15 @@ AgentShell::~AgentShell() = default;
 Status AgentShell::start() {
   const Status listening = workers_.listen(link_path_);
   if (!listening) return listening;
+  if (spool_) {
+    const Status started = spool_->start([this](std::string message) { observer_.on_warning(std::move(message)); });
+    if (!started) return started;
+  }
   net::AgentLink::Handlers handlers;
   handlers.on_connected = [this] { on_event(core::agent_event::Connected{}); };
   handlers.on_message = [this](cluster::ToAgent message) {
+    auto* desired = std::get_if<cluster::DesiredRun>(&message);
+    if (spool_ && desired != nullptr) message = spool_->localize(std::move(*desired));
     on_event(core::agent_event::FromCoordinator{std::move(message)});
   };
   handlers.on_lost = [this](std::string reason) { observer_.on_warning("coordinator: " + std::move(reason)); };
@@ -52,6 +60,7 @@ void AgentShell::set_slots(int slots) { on_event(core::agent_event::SlotsChanged
 
 void AgentShell::stop() {
   workers_.stop();
+  if (spool_) spool_->stop();
   timer_.cancel();
   (void)::unlink(link_path_.c_str());
 }
@@ -66,9 +75,10 @@ void AgentShell::on_event(const core::AgentEvent& event) {
 void AgentShell::carry_out(core::AgentCommand command) {
   using namespace core::agent_command;
   if (auto* tell = std::get_if<TellCoordinator>(&command)) {
-    link_->send(std::move(tell->message));
+    link_->send(spool_ ? spool_->for_coordinator(std::move(tell->message)) : std::move(tell->message));
   } else if (auto* to_keeper = std::get_if<TellKeeper>(&command)) {
     const auto keeper = keepers_.find(to_keeper->run);
+    if (spool_) spool_->name_logs(to_keeper->run, to_keeper->message);
     if (keeper != keepers_.end()) keeper->second->send(to_keeper->message);
   } else if (auto* to_worker = std::get_if<TellWorker>(&command)) {
     std::vector<int> descriptors;
@@ -80,6 +90,8 @@ void AgentShell::carry_out(core::AgentCommand command) {
     workers_.drop(drop->connection, drop->reason);
   } else if (auto* start = std::get_if<StartKeeper>(&command)) {
     start_keeper(start->run);
+  } else if (auto* fetch = std::get_if<FetchCheckpoint>(&command)) {
+    fetch_checkpoint(*fetch);
   } else if (auto* stacks = std::get_if<KeepStacks>(&command)) {
     keep_stacks(stacks->run_dir, stacks->generation, stacks->pids);
   } else if (auto* warning = std::get_if<Warn>(&command)) {
@@ -87,12 +99,29 @@ void AgentShell::carry_out(core::AgentCommand command) {
   } else if (auto* strays = std::get_if<ClearStrays>(&command)) {
     clear_strays(strays->run);
   } else if (auto* forget = std::get_if<ForgetRun>(&command)) {
-    const RunId run = forget->run;
-    boost::asio::post(io_, [this, run] {
-      keepers_.erase(run);
-      observer_.on_run_gone(run);
-    });
+    forget_run(forget->run);
   }
+}
+
+void AgentShell::forget_run(const RunId& run) {
+  boost::asio::post(io_, [this, run] {
+    keepers_.erase(run);
+    if (spool_) spool_->end(run);
+    observer_.on_run_gone(run);
+  });
+}
+
+/// Where this node sees the coordinator's folders, a checkpoint that is not there is nowhere.
+void AgentShell::fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch) {
+  const auto& [run, path] = fetch;
+  const auto answer = [this, run = run, path = path](const FileFetcher::Fetched& fetched) {
+    on_event(core::agent_event::CheckpointFetched{run, path, fetched.error, fetched.is_missing});
+  };
+  if (!spool_) return boost::asio::post(io_, [answer] { answer({"no such checkpoint", true}); });
+  const auto progress = [this, run = run, path = path](std::int64_t bytes) {
+    on_event(core::agent_event::FetchAdvanced{run, path, bytes});
+  };
+  spool_->fetch(run, path, {progress, answer});
 }
 
 void AgentShell::start_keeper(const RunId& run) {
@@ -100,6 +129,7 @@ void AgentShell::start_keeper(const RunId& run) {
   handlers.on_message = [this, run](keeper::FromKeeper message) { on_keeper_message(run, std::move(message)); };
   handlers.on_output = [this, run](Output output) {
     output.run = run;
+    if (spool_) spool_->look(run);
     observer_.on_output(std::move(output));
   };
   handlers.on_closed = [this, run](int signal, const std::string& reason) {

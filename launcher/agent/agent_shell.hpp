@@ -16,6 +16,7 @@
 
 #include "common/base/result.hpp"
 #include "launcher/agent/keeper_process.hpp"
+#include "launcher/agent/spool.hpp"
 #include "launcher/agent/worker_server.hpp"
 #include "launcher/core/agent.hpp"
 #include "launcher/net/agent_link.hpp"
@@ -30,9 +31,10 @@ struct AgentObserver {
 
 class AgentShell {
  public:
-  /// `program` is this program's own file, for keepers.
+  /// `program` is this program's own file, for keepers. Without a `spool` this node sees the coordinator's folders.
   AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
-             std::unique_ptr<net::AgentLink> link, AgentObserver observer);
+             std::unique_ptr<net::AgentLink> link, AgentObserver observer,
+             std::unique_ptr<Spool> spool = nullptr);
   ~AgentShell();
 
   /// Opens the workers' socket and tells the coordinator what this node has.
@@ -51,6 +53,8 @@ class AgentShell {
   void carry_out(core::AgentCommand command);
   void start_keeper(const RunId& run);
   void clear_strays(const RunId& run);
+  void fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch);
+  void forget_run(const RunId& run);
   void arm_timer();
   void on_keeper_message(const RunId& run, keeper::FromKeeper message);
 
@@ -59,6 +63,7 @@ class AgentShell {
   std::string link_path_;
   core::Agent core_;
   std::unique_ptr<net::AgentLink> link_;
+  std::unique_ptr<Spool> spool_;
   AgentObserver observer_;
   WorkerServer workers_;
   std::map<RunId, std::unique_ptr<KeeperProcess>> keepers_;

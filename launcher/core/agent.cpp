@@ -39,6 +39,11 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     if (owner == owners_.end()) return;
     if (NodeRun* run = find(owner->second)) run->on_link_closed(now, link_closed->connection, out);
     owners_.erase(owner);
+  } else if (const auto* advanced = std::get_if<FetchAdvanced>(&event)) {
+    if (NodeRun* run = find(advanced->run)) run->on_fetch(link::Fetching{advanced->path, advanced->bytes}, out);
+  } else if (const auto* fetched = std::get_if<CheckpointFetched>(&event)) {
+    if (NodeRun* run = find(fetched->run))
+      run->on_fetch(link::Fetched{fetched->path, fetched->error, fetched->missing}, out);
   } else if (const auto* changed = std::get_if<SlotsChanged>(&event)) {
     facts_.slots = changed->slots;
     tell_state(false, out);

@@ -48,6 +48,10 @@ struct KeeperClosed { RunId run; int signal = 0; std::string message; };  ///< I
 struct StraysCleared { RunId run; };                                  ///< Nothing that a lost keeper left runs any more.
 struct FromWorker { ConnectionId connection = 0; int peer_pid = 0; link::FromWorker message; };
 struct LinkClosed { ConnectionId connection = 0; };
+/// A checkpoint that was asked for is on its way: bytes that have come.
+struct FetchAdvanced { RunId run; std::string path; std::int64_t bytes = 0; };
+/// The answer to FetchCheckpoint; fields as in link::Fetched.
+struct CheckpointFetched { RunId run; std::string path; std::string error; bool missing = false; };
 struct SlotsChanged { int slots = 0; };                               ///< Room for workers is another from now on.
 struct LeavingSoon {};                                                ///< This process was told to end: ranks save and go.
 struct Tick {};                                                       ///< next_wakeup() has come.
@@ -56,8 +60,8 @@ struct Tick {};                                                       ///< next_
 using AgentEvent =
     std::variant<agent_event::Connected, agent_event::FromCoordinator, agent_event::KeeperStarted,
                  agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
-                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::SlotsChanged, agent_event::LeavingSoon,
-                 agent_event::Tick>;
+                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::FetchAdvanced,
+                 agent_event::CheckpointFetched, agent_event::SlotsChanged, agent_event::LeavingSoon, agent_event::Tick>;
 
 namespace agent_command {
 struct StartKeeper { RunId run; std::string run_dir; };
@@ -68,6 +72,8 @@ struct DropLink { ConnectionId connection = 0; std::string reason; };
 struct TellCoordinator { cluster::FromAgent message; };
 /// Writes down where the ranks of a generation stand, as far as their node can see it: errors/gen-*-rank-*.stack.
 struct KeepStacks { RunId run; Generation generation = 0; std::string run_dir; std::map<Rank, int> pids; };
+/// Brings a checkpoint to this node, answered by CheckpointFetched.
+struct FetchCheckpoint { RunId run; std::string path; };
 /// For people: something was repaired, or done in a slower way.
 struct Warn { std::string message; };
 /// The keeper is gone: kill what it left behind, then answer StraysCleared.
@@ -78,7 +84,7 @@ struct ForgetRun { RunId run; };
 
 using AgentCommand =
     std::variant<agent_command::StartKeeper, agent_command::TellKeeper, agent_command::TellWorker,
-                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::KeepStacks,
+                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::FetchCheckpoint, agent_command::KeepStacks,
                  agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
 using AgentCommands = std::vector<AgentCommand>;
 

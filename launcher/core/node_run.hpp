@@ -44,6 +44,9 @@ class NodeRun {
   [[nodiscard]] bool on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out);
   void on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out);
   void on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out);
+  /// Told to the ranks that have asked for its checkpoint.
+  void on_fetch(const link::Fetching& fetching, AgentCommands& out);
+  void on_fetch(const link::Fetched& fetched, AgentCommands& out);
   void on_tick(TimePoint now, AgentCommands& out);
   void on_connected(AgentCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
@@ -75,6 +78,7 @@ class NodeRun {
     std::string failure_message;                 ///< What the rank said in `failed`.
     std::optional<keeper::Exited> exit;          ///< Held until the link has closed.
     TimePoint exit_deadline;
+    std::optional<std::string> fetching;         ///< Path of the checkpoint that it waits for.
     std::map<std::string, nlohmann::json> unanswered;  ///< Exchange values given and not yet answered.
   };
 

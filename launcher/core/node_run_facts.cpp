@@ -178,6 +178,10 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::CheckpointRejected& rejected) const {
       self.say(cluster::CheckpointRejected{rejected});
     }
+    void operator()(const link::Fetch& fetch) const {
+      record.fetching = fetch.path;
+      out.push_back(agent_command::FetchCheckpoint{self.id_, fetch.path});
+    }
     void operator()(const link::ExchangePut& put) const {
       record.unanswered[put.key] = put.value;
       out.push_back(TellCoordinator{cluster::ExchangePut{self.id_, self.spawned_, rank, put.key, put.value}});
@@ -187,6 +191,19 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::Unknown&) const {}
   };
   std::visit(Visitor{*this, now, rank, record, out}, message);
+}
+
+void NodeRun::on_fetch(const link::Fetching& fetching, AgentCommands& out) {
+  for (const auto& [rank, record] : ranks_)
+    if (record.connection && record.fetching == fetching.path) out.push_back(TellWorker{*record.connection, id_, fetching});
+}
+
+void NodeRun::on_fetch(const link::Fetched& fetched, AgentCommands& out) {
+  for (auto& [rank, record] : ranks_) {
+    if (!record.connection || record.fetching != fetched.path) continue;
+    record.fetching.reset();
+    out.push_back(TellWorker{*record.connection, id_, fetched});
+  }
 }
 
 void NodeRun::on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out) {

@@ -9,7 +9,7 @@ namespace {
 
 bool says_the_same(const link::Heartbeat& left, const link::Heartbeat& right) {
   return left.step == right.step && left.epoch == right.epoch && left.phase == right.phase &&
-         left.samples == right.samples;
+         left.samples == right.samples && left.fetched == right.fetched;
 }
 
 }  // namespace

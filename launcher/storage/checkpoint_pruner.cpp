@@ -33,7 +33,9 @@ void carry_out(const std::string& folder, const std::vector<std::string>& kept) 
 
 std::vector<std::string> superseded(const std::vector<std::string>& names, const std::vector<std::string>& kept) {
   std::optional<checkpoint::DirectoryName> newest;
-  for (const std::string& name : kept) newest = std::max(newest, checkpoint::parse_directory_name(name));
+  for (const std::string& name : kept)
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      newest = std::max(newest, checkpoint::parse_directory_name(name));
   std::vector<std::string> gone;
   if (!newest) return gone;
   for (const std::string& name : names) {

@@ -12,7 +12,8 @@
 namespace sgd::storage {
 
 /// What of `names`, the entries of a checkpoints/ folder, is to go when `kept` are the names that count: checkpoints
-/// older than the newest of them, and what was left half written before it. One that is newer may yet count.
+/// older than the newest of them that is among `names`, and what was left half written before it. One that is newer may
+/// yet count, and one that counts and is not here yet makes none before it superfluous.
 [[nodiscard]] std::vector<std::string> superseded(const std::vector<std::string>& names,
                                                   const std::vector<std::string>& kept);
 

@@ -23,6 +23,8 @@ class Crew final : public Processes {
   void keeper(const Words& words);
   /// rank NODE R hello | ready | first-step | exchange KEY VALUE | report | checkpoint | rejects | failed WORD | heartbeat | closed
   void rank(const NodeId& node, Rank rank, const std::string& what, const Words& words);
+  /// What became of a checkpoint that a rank has asked for.
+  void spool(const NodeId& node, const std::string& what, const Words& words);
   /// All ranks of the newest generation that live, in their order.
   void all_ranks(const std::string& what, const Words& words);
   /// Keepers (of one node, or of all when `node` is empty) do what they were told.

@@ -62,11 +62,21 @@ void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Wo
   if (what == "report") say(report_of(words));
   if (what == "checkpoint") say(checkpoint_of(words, generation));
   if (what == "rejects") say(link::CheckpointRejected{"/runs/run/" + folder_of(words, generation), words.value("reason", "damaged")});
+  if (what == "fetches") say(link::Fetch{"/runs/run/" + folder_of(words, generation)});
   if (what == "heartbeat" && process != nullptr) {
     process->heartbeat.phase = words.value("phase", process->heartbeat.phase);
+    process->heartbeat.fetched = words.number("fetched", 0);
     beat(*process);
   }
   if (what == "closed") world_.agent_event(node, core::agent_event::LinkClosed{connection});
+}
+
+void Crew::spool(const NodeId& node, const std::string& what, const Words& words) {
+  const std::string path = "/runs/run/" + folder_of(words, 1);
+  if (what == "fetching") world_.agent_event(node, core::agent_event::FetchAdvanced{"run", path, words.number("bytes", 0)});
+  if (what == "fetched")
+    world_.agent_event(node, core::agent_event::CheckpointFetched{"run", path, words.value("error", ""),
+                                                                  words.number("missing", 0) != 0});
 }
 
 void Crew::all_ranks(const std::string& what, const Words& words) {

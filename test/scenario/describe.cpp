@@ -34,6 +34,8 @@ std::string sources(const std::vector<std::string>& paths) {
   return text;
 }
 
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 std::string words(const link::ToWorker& message) {
   return std::visit(
       Overload{[](const link::Assignment& to) {
@@ -44,6 +46,12 @@ std::string words(const link::ToWorker& message) {
                [](const link::ExchangeValue& value) {
                  return fmt::format("exchange {} rank {} of {}: {}", value.key, value.rank, value.count,
                                     value.value.dump());
+               },
+               [](const link::Fetching& fetching) {
+                 return fmt::format("{} bytes of {} have come", fetching.bytes, name_of(fetching.path));
+               },
+               [](const link::Fetched& fetched) {
+                 return fmt::format("{} {}", name_of(fetched.path), fetched.error.empty() ? "is there" : "cannot be had: " + fetched.error);
                },
                [](const link::Stop& stop) {
                  return fmt::format("stop within {:.1f} s{}", stop.deadline_s, stop.checkpoint ? " with a checkpoint" : "");
@@ -103,6 +111,7 @@ std::string describe(const NodeId& node, const core::AgentCommand& command) {
                [&](const TellWorker& tell) {
                  return fmt::format("{} -> link {}: {}", node, tell.connection, words(tell.message));
                },
+               [&](const FetchCheckpoint& fetch) { return fmt::format("{}: fetch {}", node, name_of(fetch.path)); },
                [&](const DropLink& drop) { return fmt::format("{}: drop link {}: {}", node, drop.connection, drop.reason); },
                [&](const StartKeeper& start) { return node + ": " + other(start.run) + "start keeper"; },
                [&](const ClearStrays&) { return node + ": clear strays"; },

@@ -79,6 +79,8 @@ bool Story::play_ranks(const std::string& verb, const Words& words) {
     crew_.keeper(words);
   } else if (verb == "obey") {
     crew_.obey(words.at(1));
+  } else if (verb == "spool") {
+    crew_.spool(words.at(1), words.at(2), words);
   } else if (verb == "rank") {
     crew_.rank(words.at(1), number(2), words.at(3), words);
   } else if (verb == "ranks") {

@@ -59,6 +59,7 @@ class FakeAgent:
         if after:
             self.server, self.control, after.server, after.control = after.server, after.control, None, None
         self.timings = {}
+        self.fetch = FakeAgent.no_such_checkpoint
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     # Starting ------------------------------------------------------------------------------
@@ -131,6 +132,10 @@ class FakeAgent:
             for key, _ in self.selector.select(left):
                 key.data(key.fileobj)
         return [rank.exit_code for rank in self.ranks]
+
+    def no_such_checkpoint(self, message):
+        """What `fetch` is until a test gives another one: called with this agent and the rank's message."""
+        self.send(message["rank"], {"type": "fetched", "path": message["path"], "error": "no such checkpoint", "missing": True})
 
     def all_exited(self):
         return all(rank.exit_code is not None for rank in self.ranks)
@@ -225,6 +230,8 @@ class FakeAgent:
         self.messages.append(message)
         if not self.quiet and message["type"] not in ("heartbeat", "hello"):
             print(json.dumps(message), flush=True)
+        if message["type"] == "fetch":
+            self.fetch(self, message)
         if message["type"] == "exchange":
             values = self.exchanges.setdefault(message["key"], {})
             values[rank.rank] = message["value"]

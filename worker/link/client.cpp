@@ -126,6 +126,27 @@ Result<std::vector<nlohmann::json>> LinkClient::exchange(const std::string& key,
   return values;
 }
 
+Status LinkClient::ask_for(const std::string& path) {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_for_ = path;
+    fetched_bytes_ = 0;
+    fetched_.reset();
+  }
+  return send(link::Fetch{path});
+}
+
+std::optional<link::Fetched> LinkClient::wait_fetched(Duration longest) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, longest, [this] { return fetched_.has_value(); });
+  return std::exchange(fetched_, std::nullopt);
+}
+
+std::int64_t LinkClient::fetched_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return fetched_bytes_;
+}
+
 void LinkClient::on_abort(std::function<void()> handler) {
   const std::lock_guard lock(mutex_);
   abort_handler_ = std::move(handler);
@@ -205,6 +226,10 @@ void LinkClient::handle(link::ToWorker&& message) {
     ExchangeState& state = exchanges_[value->key];
     state.count = value->count;
     state.values[value->rank] = std::move(value->value);
+  } else if (const auto* fetching = std::get_if<link::Fetching>(&message)) {
+    if (fetching->path == asked_for_) fetched_bytes_ = std::max(fetched_bytes_, fetching->bytes);
+  } else if (auto* fetched = std::get_if<link::Fetched>(&message)) {
+    if (fetched->path == asked_for_) fetched_ = std::move(*fetched);
   } else if (const auto* abort = std::get_if<link::Abort>(&message)) {
     aborted_ = std::max(aborted_, abort->generation);
     if (abort_handler_ && aborted_ >= taken_) abort_handler_();
@@ -237,6 +262,7 @@ void LinkClient::send_heartbeat() {
   beat.loss = progress_.loss.load(std::memory_order_relaxed);
   beat.samples = samples;
   beat.waiting = progress_.waiting.load(std::memory_order_relaxed);
+  beat.fetched = progress_.fetched.load(std::memory_order_relaxed);
   beat.samples_per_s = static_cast<double>(samples - samples_at_beat_) / to_seconds(time - last_beat_);
   samples_at_beat_ = samples;
   last_beat_ = time;

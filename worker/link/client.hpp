@@ -59,6 +59,13 @@ class LinkClient {
   [[nodiscard]] Result<std::vector<nlohmann::json>> exchange(const std::string& key, const nlohmann::json& value,
                                                              Duration deadline);
 
+  /// Asks for a checkpoint that is to be resumed from and is not on this node; one at a time.
+  [[nodiscard]] Status ask_for(const std::string& path);
+  /// What became of it; nothing while it is on its way. The agent decides how long that may take.
+  [[nodiscard]] std::optional<link::Fetched> wait_fetched(Duration longest);
+  /// Bytes of it that have come.
+  [[nodiscard]] std::int64_t fetched_bytes() const;
+
   /// Called by the link thread when the taken generation is aborted; at once if it already was. Empty: nobody.
   void on_abort(std::function<void()> handler);
 
@@ -101,6 +108,9 @@ class LinkClient {
   std::string outbox_;
   std::optional<ReceivedAssignment> assignment_;
   std::map<std::string, ExchangeState> exchanges_;
+  std::string asked_for_;       // Path of the checkpoint that is to be fetched.
+  std::int64_t fetched_bytes_ = 0;
+  std::optional<link::Fetched> fetched_;
   std::function<void()> abort_handler_;
   Generation taken_ = 0;        // Generation of the assignment in work.
   Generation aborted_ = 0;      // Newest generation that the agent aborted.

@@ -9,7 +9,7 @@
 namespace sgd::worker {
 
 struct Progress {
-  enum class Phase { kStarting, kTrain, kValidate, kSaving, kDone };
+  enum class Phase { kStarting, kFetching, kTrain, kValidate, kSaving, kDone };
 
   std::atomic<std::int64_t> step{0};           ///< Optimizer steps since the run's start.
   std::atomic<int> epoch{0};                   ///< From 1.
@@ -17,11 +17,13 @@ struct Progress {
   std::atomic<double> loss{0};                 ///< Of this rank's last batch.
   std::atomic<std::int64_t> samples{0};        ///< This rank's samples so far; the link thread derives the rate.
   std::atomic<bool> waiting{false};            ///< The training thread is inside a collective.
+  std::atomic<std::int64_t> fetched{0};        ///< Bytes of the checkpoint that the group waits for.
 };
 
 [[nodiscard]] constexpr const char* name_of(Progress::Phase phase) {
   switch (phase) {
     case Progress::Phase::kStarting: return "starting";
+    case Progress::Phase::kFetching: return "fetch";
     case Progress::Phase::kTrain: return "train";
     case Progress::Phase::kValidate: return "validate";
     case Progress::Phase::kSaving: return "saving";

@@ -51,11 +51,16 @@ TrainingState parse_state(const std::string& text) {
   return std::move(parsed).value();
 }
 
+/// How often all ranks hear how far a fetch is.
+constexpr Duration kFetchNews = std::chrono::milliseconds(500);
+
 /// The generations of another run are counted from its own start: against this run's they are nothing.
 Generation generation_here(const std::string& path, const std::string& run_dir, Generation written) {
   std::error_code ignored;
-  const fs::path own = fs::path(run_dir) / checkpoint::kDirectory;
-  return fs::equivalent(fs::path(path).lexically_normal().parent_path(), own, ignored) ? written : 0;
+  const fs::path own = (fs::path(run_dir) / checkpoint::kDirectory).lexically_normal();
+  const fs::path folder = fs::path(path).lexically_normal().parent_path();
+  // On a node that has just joined the folder may be missing.
+  return folder == own || fs::equivalent(folder, own, ignored) ? written : 0;
 }
 
 }  // namespace
@@ -122,37 +127,77 @@ void Restorer::offer_and_gather() {
   }
 }
 
-Restorer::Decision Restorer::decide() {
+std::optional<Restorer::Decision> Restorer::decide() {
   const std::optional<MemoryOffer> memory = newest(offers_);
-  for (const std::string& path : setup_.assignment.resume_from) {
+  const std::string& run_dir = setup_.assignment.run_dir;
+  for (; candidate_ < setup_.assignment.resume_from.size(); ++candidate_) {
+    const std::string& path = setup_.assignment.resume_from[candidate_];
+    std::error_code ignored;
+    const auto name = checkpoint::parse_directory_name(fs::path(path).filename().string());
+    if (name && (is_fetching_ || !fs::exists(path, ignored))) {
+      // The network is not asked for what memory is newer than.
+      const DiskOffer offer{generation_here(path, run_dir, name->generation), name->step};
+      if (choose(memory, offer) == RestoreSource::kMemory) break;
+      const Fetch fetched = fetch(path);
+      if (fetched == Fetch::kOnItsWay) return std::nullopt;
+      if (fetched == Fetch::kMissing) continue;
+    }
     Result<checkpoint::Manifest> manifest = checkpoint::read_manifest(path);
     if (!manifest) {
       reject(path, manifest.error().message);
       continue;
     }
-    const Generation generation = generation_here(path, setup_.assignment.run_dir, manifest.value().generation);
+    const Generation generation = generation_here(path, run_dir, manifest.value().generation);
     if (choose(memory, DiskOffer{generation, manifest.value().step}) == RestoreSource::kMemory) break;
     try {
       reader_ = std::make_unique<CheckpointReader>(path);
-      return {RestoreSource::kDisk, path};
+      return Decision{RestoreSource::kDisk, path};
     } catch (const std::runtime_error& error) {
       reject(path, error.what());
     }
   }
-  return {choose(memory, std::nullopt), ""};
+  return Decision{choose(memory, std::nullopt), ""};
+}
+
+/// The first call asks; the others wait a moment.
+Restorer::Fetch Restorer::fetch(const std::string& path) {
+  if (!is_fetching_) {
+    if (Status asked = setup_.link.ask_for(path); !asked) throw EnvironmentError(asked.error().message);
+    is_fetching_ = true;
+    return Fetch::kOnItsWay;
+  }
+  const std::optional<link::Fetched> fetched = setup_.link.wait_fetched(kFetchNews);
+  if (!fetched) return Fetch::kOnItsWay;
+  is_fetching_ = false;
+  if (fetched->error.empty()) return Fetch::kHere;
+  // Nothing is known of the checkpoint then, and to do without it would be to lose what it holds.
+  if (!fetched->missing) throw EnvironmentError(path + " cannot be fetched: " + fetched->error);
+  reject(path, fetched->error);
+  return Fetch::kMissing;
 }
 
 Restorer::Decision Restorer::agree_on_decision() {
-  std::string text;
-  if (setup_.assignment.rank == 0) {
-    const Decision own = decide();
+  Progress& progress = setup_.link.progress();
+  for (;;) {
     nlohmann::json json;
-    json["source"] = own.source;
-    json["path"] = own.path;
-    text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (setup_.assignment.rank == 0) {
+      if (const std::optional<Decision> own = decide()) {
+        json["source"] = own->source;
+        json["path"] = own->path;
+      } else {
+        json["fetched"] = setup_.link.fetched_bytes();
+      }
+    }
+    const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const nlohmann::json told = nlohmann::json::parse(setup_.collective.all_gather(text).front());
+    if (!told.contains("fetched")) {
+      progress.phase = Progress::Phase::kStarting;
+      return {told.at("source").get<RestoreSource>(), told.at("path").get<std::string>()};
+    }
+    // Every rank tells its agent that there is progress: nobody stands still who waits for a transfer that goes on.
+    progress.phase = Progress::Phase::kFetching;
+    progress.fetched = told.at("fetched").get<std::int64_t>();
   }
-  const nlohmann::json told = nlohmann::json::parse(setup_.collective.all_gather(text).front());
-  return {told.at("source").get<RestoreSource>(), told.at("path").get<std::string>()};
 }
 
 void Restorer::read_memory(Restored& restored) {

@@ -5,7 +5,8 @@
 //   leaders offer (checksum proven) ─┐
 //   rank 0: newest offer, or disk ───┴─► decision ─► memory: every node that holds it reads its own,
 //                                                    or its lowest rank broadcasts it to all
-//                                                 ─► disk: rank 0 reads and broadcasts
+//                                                 ─► disk: rank 0 reads and broadcasts; one that is not on its node
+//                                                    is fetched first, and all ranks hear how far that is
 //                                                 ─► fresh: rank 0 broadcasts what it initialized
 //
 // A damaged checkpoint is reported and the next one is tried; a whole one of another model is the
@@ -64,7 +65,10 @@ class Restorer {
   };
 
   void offer_and_gather();
-  [[nodiscard]] Decision decide();
+  /// Rank 0's; nothing while a checkpoint is fetched.
+  [[nodiscard]] std::optional<Decision> decide();
+  enum class Fetch { kOnItsWay, kHere, kMissing };
+  [[nodiscard]] Fetch fetch(const std::string& path);
   [[nodiscard]] Decision agree_on_decision();
   void read_memory(Restored& restored);
   void share(Rank root, std::string text, Restored& restored);
@@ -76,6 +80,8 @@ class Restorer {
   std::unique_ptr<MemoryCheckpoint> region_;
   std::vector<MemoryOffer> offers_;        // Of all nodes.
   std::optional<std::int64_t> live_step_;  // The furthest of all nodes.
+  std::size_t candidate_ = 0;              // Of resume_from; those before it are rejected.
+  bool is_fetching_ = false;               // That one.
   std::unique_ptr<CheckpointReader> reader_;  // On rank 0, of the chosen checkpoint.
 };
 

@@ -10,6 +10,7 @@
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/link.hpp"
+#include "common/messages/transfer.hpp"
 
 namespace sgd {
 namespace {
@@ -60,9 +61,9 @@ TEST_CASE("link: worker to agent") {
       {Ready{12, 3, "memory", "", 0.5, 4},
        R"({"type":"ready","step":12,"epoch":3,"source":"memory","path":"","restore_s":0.5,"redone":4})"},
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
-      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true},
+      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7},
        R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5,
-           "samples":64,"waiting":true})"},
+           "samples":64,"waiting":true,"fetched":7})"},
       {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},
        R"({"type":"report","key":{"epoch":2,"phase":"validate","batch":4,"sequence":6},"step":9,
            "metrics":{"val_loss":0.25}})"},
@@ -70,6 +71,7 @@ TEST_CASE("link: worker to agent") {
        R"({"type":"checkpoint","path":"checkpoints/x","step":10,"epoch":1,"bytes":99,"stall_s":0.5,"write_s":1.5,
            "skipped":2})"},
       {CheckpointRejected{"/c", "damaged"}, R"({"type":"checkpoint_rejected","path":"/c","reason":"damaged"})"},
+      {Fetch{"/c"}, R"({"type":"fetch","path":"/c"})"},
       {ExchangePut{"gloo", {1, 2}}, R"({"type":"exchange","key":"gloo","value":[1,2]})"},
       {Failed{"bad label", "#0"}, R"({"type":"failed","message":"bad label","backtrace":"#0"})"},
       {ResultMade{"r"}, R"({"type":"result","value":"r"})"},
@@ -89,6 +91,8 @@ TEST_CASE("link: agent to worker") {
            "local_world_size":2,"node_rank":4,"node_count":5,"bind_address":"10.0.0.1","run_dir":"/runs/1",
            "resume_from":["/c","/b"],"cpus":6,"config":{"name":"x"}})"},
       {ExchangeValue{"k", 1, 2, nullptr}, R"({"type":"exchange","key":"k","rank":1,"count":2,"value":null})"},
+      {Fetching{"/c", 9}, R"({"type":"fetching","path":"/c","bytes":9})"},
+      {Fetched{"/c", "gone", true}, R"({"type":"fetched","path":"/c","error":"gone","missing":true})"},
       {Abort{4}, R"({"type":"abort","generation":4})"},
       {Stop{2.5, false}, R"({"type":"stop","deadline_s":2.5,"checkpoint":false})"},
       {StopAtEpoch{true}, R"({"type":"stop_at_epoch","at_checkpoint":true})"},
@@ -350,6 +354,59 @@ TEST_CASE("messages: nesting is bounded before anything is built") {
   CHECK(keeper::decode_to_keeper(bomb).error().message == "message is nested deeper than 80 levels");
   // Brackets in strings are text.
   CHECK(link::decode_from_worker(R"({"type":"result","value":"\")" + std::string(1000, '[') + R"("})").ok());
+}
+
+TEST_CASE("transfer") {
+  using namespace transfer;
+  const std::vector<Case<FromNode>> up{
+      {Files{"a", 7}, R"({"type":"files","node":"a","incarnation":7})"},
+      {Put{"r", "logs/x", 3, 4, 5, true},
+       R"({"type":"put","run":"r","file":"logs/x","offset":3,"bytes":4,"crc32c":5,"last":true})"},
+      {Query{"r", "logs/x"}, R"({"type":"query","run":"r","file":"logs/x"})"},
+      {CheckpointDone{"r", "c"}, R"({"type":"checkpoint_done","run":"r","path":"c"})"},
+      {Get{"r", "c", "f", 1, 2}, R"({"type":"get","run":"r","path":"c","file":"f","offset":1,"bytes":2})"},
+      {Lacks{"r", "c", "no"}, R"({"type":"lacks","run":"r","path":"c","reason":"no"})"},
+      {AllSent{"r"}, R"({"type":"all_sent","run":"r"})"},
+  };
+  check_cases(
+      up, [](const FromNode& message) { return encode(message); },
+      [](const std::string& text) { return decode_from_node(text); });
+  const std::vector<Case<ToNode>> down{
+      {Have{"r", "logs/x", 4, true, true, "full"},
+       R"({"type":"have","run":"r","file":"logs/x","offset":4,"rewind":true,"last":true,"reason":"full"})"},
+      {Stored{"r", "c"}, R"({"type":"stored","run":"r","path":"c"})"},
+      {Refused{"r", "c", "no", true}, R"({"type":"refused","run":"r","path":"c","reason":"no","unknown_run":true})"},
+      {Listing{"r", "c", {{"f", 2}}}, R"({"type":"listing","run":"r","path":"c","files":[{"name":"f","bytes":2}]})"},
+      {Data{"r", "c", "f", 1, 2, 3}, R"({"type":"data","run":"r","path":"c","file":"f","offset":1,"bytes":2,"crc32c":3})"},
+      {Pending{"r", "c", 5}, R"({"type":"pending","run":"r","path":"c","bytes":5})"},
+      {Ship{"r", "c"}, R"({"type":"ship","run":"r","path":"c"})"},
+      {Keep{"r", {"c"}}, R"({"type":"keep","run":"r","paths":["c"]})"},
+      {Taken{"r"}, R"({"type":"taken","run":"r"})"},
+  };
+  check_cases(
+      down, [](const ToNode& message) { return encode(message); },
+      [](const std::string& text) { return decode_to_node(text); });
+}
+
+TEST_CASE("transfer: a chunk's checksum covers its place") {
+  const std::uint32_t crc = transfer::checksum("run", "logs/a", 5, "bytes");
+  CHECK(crc == transfer::checksum("run", "logs/a", 5, "bytes"));
+  CHECK(crc != transfer::checksum("run", "logs/a", 6, "bytes"));
+  CHECK(crc != transfer::checksum("run", "logs/b", 5, "bytes"));
+  CHECK(crc != transfer::checksum("ru", "nlogs/a", 5, "bytes"));
+  CHECK(crc != transfer::checksum("run", "logs/a", 5, "byteS"));
+}
+
+TEST_CASE("transfer: names") {
+  CHECK(transfer::check_file("logs/gen-0001/rank-0000.log"));
+  CHECK(transfer::check_file("errors/gen-0001-rank-0000.json"));
+  CHECK(transfer::check_file("checkpoints/step-000000000100-gen-0001/model.safetensors"));
+  CHECK(transfer::checkpoint_of("checkpoints/step-000000000100-gen-0001/x") == "checkpoints/step-000000000100-gen-0001");
+  CHECK(transfer::checkpoint_of("logs/gen-0001/x").empty());
+  CHECK(transfer::check_checkpoint("checkpoints/step-000000000100-gen-0001-2"));
+  for (const char* path : {"checkpoints/x", "checkpoints/.step-000000000100-gen-0001.part", "step-000000000100-gen-0001",
+                           "checkpoints/step-000000000100-gen-0001/", "/checkpoints/step-000000000100-gen-0001"})
+    CHECK_FALSE(transfer::check_checkpoint(path));
 }
 
 TEST_CASE("link: a line over the limit is refused, a failure is shortened to fit") {

@@ -25,8 +25,16 @@ TEST_CASE("pruner: without one that counts nothing goes") {
   CHECK(superseded({"step-000000000100-gen-0001"}, {"elsewhere"}).empty());
 }
 
+TEST_CASE("pruner: one that counts and has not come yet makes nothing superfluous") {
+  const Names names = {"step-000000000100-gen-0001", "step-000000000200-gen-0001"};
+  CHECK(superseded(names, {"step-000000000300-gen-0001"}).empty());
+  CHECK(superseded(names, {"step-000000000200-gen-0001", "step-000000000300-gen-0001"}) ==
+        Names{"step-000000000100-gen-0001"});
+}
+
 TEST_CASE("pruner: half of a checkpoint goes when a later generation writes") {
-  const Names names = {".step-000000000100-gen-0001.part", ".step-000000000300-gen-0002.part", ".mine.part"};
+  const Names names = {".step-000000000100-gen-0001.part", ".step-000000000300-gen-0002.part", ".mine.part",
+                       "step-000000000200-gen-0002"};
   CHECK(superseded(names, {"step-000000000200-gen-0002"}) == Names{".step-000000000100-gen-0001.part"});
 }
 

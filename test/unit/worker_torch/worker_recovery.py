@@ -5,6 +5,7 @@
 """
 import os
 import resource
+import shutil
 import signal
 import sys
 import unittest
@@ -163,6 +164,83 @@ class Nodes(RecoveryTest):
         self.assertEqual({m["source"] for m in third.of_type("ready")}, {"memory"})
         self.assertEqual(self.weights(clean), self.weights(third))
         self.assertEqual(self.metric(third, 1, "train", "num_samples"), 30000)
+
+
+class Fetching(RecoveryTest):
+    """Rank 0 is on a node that has not got the checkpoint."""
+
+    def generation_before(self, job, until=300, memory=True):
+        """A killed generation of two ranks, and its checkpoints moved away, the newest first."""
+        agent = self.agent(job, 2, with_memory=memory)
+        agent.start()
+        kill_at_step(agent, until)
+        names = [m["path"] for m in reversed(agent.of_type("checkpoint"))]
+        elsewhere = agent.run_dir + "/elsewhere"
+        shutil.move(agent.run_dir + "/checkpoints", elsewhere)
+        return agent, [os.path.join(agent.run_dir, name) for name in names], elsewhere
+
+    def job(self):
+        job = image_job(epochs=2)
+        job["checkpoint"] = {"every": {"steps": 50}, "keep": 1000}
+        return job
+
+    def test_it_is_fetched_while_heartbeats_tell_how_far(self):
+        job = self.job()
+        job["heartbeat"] = {"interval": "100ms", "timeout": "5s", "stall_timeout": "20s"}
+        before, paths, elsewhere = self.generation_before(job, memory=False)
+        asked = []
+        agent = self.next_generation(job, before, resume_from=paths, with_memory=False)
+        agent.fetch = lambda _, message: asked.append(message["path"])
+        agent.start()
+        agent.run(until=lambda a: asked)
+        self.assertEqual(asked, paths[:1])
+        agent.send(0, {"type": "fetching", "path": paths[0], "bytes": 1000})
+        agent.run(until=lambda a: {m["rank"] for m in a.of_type("heartbeat") if m["fetched"] == 1000} == {0, 1})
+        self.assertEqual({m["phase"] for m in agent.of_type("heartbeat") if m["fetched"] == 1000}, {"fetch"})
+        os.makedirs(os.path.dirname(paths[0]))
+        shutil.move(os.path.join(elsewhere, os.path.basename(paths[0])), paths[0])
+        agent.send(0, {"type": "fetched", "path": paths[0], "error": ""})
+        agent.run(until=lambda a: len(a.of_type("ready")) == 2)
+        self.assertEqual({(m["source"], m["path"]) for m in agent.of_type("ready")}, {("disk", paths[0])})
+        self.assertEqual(agent.of_type("checkpoint_rejected"), [])
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(self.weights(agent), self.weights(self.train(job, 2)))
+
+    def test_memory_that_is_newer_asks_nobody(self):
+        job = self.job()
+        before, paths, _ = self.generation_before(job)
+        agent = self.next_generation(job, before, resume_from=paths)
+        agent.start()  # Its memory may be older than the newest checkpoint: generation 2 makes a newer one.
+        agent.run(until=lambda a: len(a.of_type("ready")) == 2)
+        kill_at_step(agent, agent.of_type("ready")[0]["step"] + 60)
+        third = self.next_generation(job, agent, resume_from=paths)
+        third.start()
+        third.run(until=lambda a: len(a.of_type("ready")) == 2)
+        self.assertEqual({m["source"] for m in third.of_type("ready")}, {"memory"})
+        self.assertEqual(third.of_type("fetch"), [])
+
+    def test_what_nobody_has_is_rejected_and_the_next_one_tried(self):
+        job = self.job()
+        before, paths, elsewhere = self.generation_before(job, memory=False)
+        os.makedirs(os.path.dirname(paths[1]))
+        shutil.move(os.path.join(elsewhere, os.path.basename(paths[1])), paths[1])
+        agent = self.next_generation(job, before, resume_from=paths, with_memory=False)
+        agent.start()
+        agent.run(until=lambda a: len(a.of_type("ready")) == 2)
+        rejected, = agent.of_type("checkpoint_rejected")
+        self.assertEqual((rejected["path"], rejected["reason"]), (paths[0], "no such checkpoint"))
+        self.assertEqual({(m["source"], m["path"]) for m in agent.of_type("ready")}, {("disk", paths[1])})
+
+    def test_a_node_in_trouble_rejects_nothing(self):
+        job = self.job()
+        before, paths, _ = self.generation_before(job, memory=False)
+        agent = self.next_generation(job, before, resume_from=paths, with_memory=False)
+        agent.fetch = lambda a, m: a.send(m["rank"], {"type": "fetched", "path": m["path"], "error": "disk full"})
+        agent.start()
+        agent.run(until=lambda a: a.ranks[0].exit_code is not None)
+        agent.send_all({"type": "abort", "generation": agent.generation})
+        self.assertEqual(agent.run(), [70, 75])
+        self.assertEqual(agent.of_type("checkpoint_rejected"), [])
 
 
 class Leaving(RecoveryTest):

@@ -1,0 +1,51 @@
+#pragma once
+// A node's connection for files: dials the coordinator, dials again, and cuts what comes into messages with
+// their bytes. A connection of its own, so that megabytes never hold up a heartbeat.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/io_context.hpp>
+
+#include "common/messages/transfer.hpp"
+#include "launcher/net/connection.hpp"
+#include "launcher/net/dialer.hpp"
+
+namespace sgd::agent {
+
+class FileLink {
+ public:
+  struct Handlers {
+    /// The coordinator can be reached, for the first time or again: it remembers nothing of what was asked
+    /// before.
+    std::function<void()> on_open;
+    /// `bytes` are those that a Data announces.
+    std::function<void(transfer::ToNode message, std::string bytes)> on_message;
+    std::function<void(const std::string& reason)> on_lost;
+  };
+
+  /// `io` must outlive it.
+  FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own, core::Random random);
+  ~FileLink();
+
+  void start(Handlers handlers);
+  [[nodiscard]] bool is_open() const;
+  /// Dropped while there is no connection.
+  void send(const transfer::FromNode& message, std::string_view bytes = {});
+  /// No handler is called from here on.
+  void stop();
+
+ private:
+  struct End;
+  void talk(boost::asio::ip::tcp::socket socket);
+
+  net::ReadBuffer buffer_;
+  transfer::Files own_;
+  std::shared_ptr<End> end_;
+  std::optional<net::Dialer> dialer_;
+};
+
+}  // namespace sgd::agent

@@ -1,0 +1,250 @@
+#include "launcher/agent/spool.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/post.hpp>
+
+#include "common/checkpoint/manifest.hpp"
+
+namespace sgd::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRefusedMark = ".refused";  ///< As old as the first refusal.
+constexpr const char* kGone = ".gone-";           ///< Of folders that are being removed.
+constexpr std::size_t kRemotesMax = 10'000;
+
+/// `path` with `from` at its beginning replaced by `to`.
+std::string moved(const std::string& path, const std::string& from, const std::string& to) {
+  const bool is_below = path.size() > from.size() && path.starts_with(from) && path[from.size()] == '/';
+  return is_below ? to + path.substr(from.size()) : path;
+}
+
+}  // namespace
+
+Spool::Spool(boost::asio::io_context& io, Setup setup, core::Random random)
+    : io_(io),
+      setup_(std::move(setup)),
+      runs_dir_(setup_.state_dir + "/runs"),
+      revisit_timer_(io),
+      link_(io, setup_.coordinator, {setup_.node, setup_.incarnation}, random),
+      sending_(io),
+      fetching_(io),
+      sender_(io, sending_, link_,
+              {[this](const RunId& run) { remove(run); },
+               [this](const RunId& run, const std::string& reason) { keep_for_later(run, reason); },
+               [this](const std::string& message) { on_warning_(message); }},
+              setup_.times),
+      fetcher_(fetching_, link_) {}
+
+Spool::~Spool() = default;
+
+Status Spool::start(std::function<void(std::string)> on_warning) {
+  on_warning_ = std::move(on_warning);
+  if (!transfer::is_part(setup_.node))
+    return Error{fmt::format(
+        "\"{}\" cannot be a node's name: it may have letters, digits, \".\", \"_\" and \"-\"", setup_.node)};
+  std::error_code error;
+  fs::create_directories(runs_dir_, error);
+  if (error) return Error{fmt::format("cannot create {}: {}", runs_dir_, error.message()), error.value()};
+  visit_folders();
+  link_.start({[this] {
+                 sender_.on_open();
+                 fetcher_.on_open();
+               },
+               [this](transfer::ToNode message, std::string bytes) {
+                 on_message(std::move(message), std::move(bytes));
+               },
+               [this](const std::string& reason) {
+                 sender_.on_lost();
+                 on_warning_("files: " + reason);
+               }});
+  return {};
+}
+
+void Spool::stop() {
+  revisit_timer_.cancel();
+  sender_.stop();
+  link_.stop();
+}
+
+void Spool::on_message(transfer::ToNode message, std::string bytes) {
+  if (const auto* have = std::get_if<transfer::Have>(&message)) return sender_.on(*have);
+  if (const auto* stored = std::get_if<transfer::Stored>(&message)) return sender_.on(*stored);
+  if (const auto* ship = std::get_if<transfer::Ship>(&message)) return sender_.on(*ship);
+  if (const auto* keep = std::get_if<transfer::Keep>(&message)) return sender_.on(*keep);
+  if (const auto* taken = std::get_if<transfer::Taken>(&message)) return sender_.on(*taken);
+  if (const auto* listing = std::get_if<transfer::Listing>(&message)) return fetcher_.on(*listing);
+  if (const auto* pending = std::get_if<transfer::Pending>(&message)) return fetcher_.on(*pending);
+  if (const auto* data = std::get_if<transfer::Data>(&message)) return fetcher_.on(*data, std::move(bytes));
+  if (const auto* refused = std::get_if<transfer::Refused>(&message)) {
+    // A checkpoint that is fetched is not one that is brought.
+    if (!fetcher_.on(*refused)) sender_.on(*refused);
+  }
+}
+
+// ---- paths ----
+
+Status Spool::make_folder(const RunId& run) {
+  std::error_code error;
+  for (const char* name : {"logs", "errors", checkpoint::kDirectory}) {
+    fs::create_directories(folder_of(run) + "/" + name, error);
+    if (error)
+      return Error{fmt::format("cannot create {}/{}: {}", folder_of(run), name, error.message()),
+                   error.value()};
+  }
+  auto files = storage::RunFiles::open(folder_of(run), setup_.quota);
+  if (!files) return files.error();
+  Place& place = places_[run];
+  place.files = std::move(files).value();
+  place.life = static_cast<std::uint32_t>(setup_.incarnation) + folders_made_++;
+  return {};
+}
+
+cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
+  const RunId& run = desired.run;
+  if (!transfer::is_part(run)) {
+    on_warning_("a run's id cannot be a folder's name; its files stay where they are");
+    return desired;
+  }
+  const bool is_wanted = desired.want != cluster::Want::kClear && desired.want != cluster::Want::kGone;
+  if (is_wanted && !(places_.contains(run) && places_.at(run).is_live)) {
+    const Status made = places_.contains(run) ? Status() : make_folder(run);
+    if (!made) on_warning_(made.error().message);
+    if (const auto place = places_.find(run); place != places_.end()) {
+      std::error_code ignored;
+      fs::remove(folder_of(run) + "/" + kRefusedMark, ignored);
+      place->second.is_live = true;
+      sender_.add(run, place->second.files);
+    }
+  }
+  if (remotes_.size() >= kRemotesMax) remotes_.erase(remotes_.begin());
+  const std::string remote = std::exchange(desired.run_dir, folder_of(run));
+  for (std::string& path : desired.resume_from) path = moved(path, remote, desired.run_dir);
+  remotes_[run] = remote;
+  return desired;
+}
+
+cluster::FromAgent Spool::for_coordinator(cluster::FromAgent message) {
+  auto* fact = std::get_if<cluster::Fact>(&message);
+  if (fact == nullptr) return message;
+  const auto remote = remotes_.find(fact->run);
+  if (remote == remotes_.end()) return message;
+  if (auto* rejected = std::get_if<cluster::CheckpointRejected>(&fact->body)) {
+    rejected->checkpoint.path = moved(rejected->checkpoint.path, folder_of(fact->run), remote->second);
+  } else if (auto* ready = std::get_if<cluster::WorkerReady>(&fact->body)) {
+    ready->ready.path = moved(ready->ready.path, folder_of(fact->run), remote->second);
+  } else if (std::holds_alternative<cluster::CheckpointSaved>(fact->body)) {
+    look(fact->run);
+  }
+  return message;
+}
+
+void Spool::name_logs(const RunId& run, keeper::ToKeeper& message) const {
+  auto* start = std::get_if<keeper::StartForkServer>(&message);
+  const auto place = places_.find(run);
+  if (start == nullptr || place == places_.end()) return;
+  start->log_path =
+      fmt::format("{}/logs/fork-server-{}-{:08x}.log", folder_of(run), setup_.node, place->second.life);
+}
+
+// ---- runs ----
+
+void Spool::end(const RunId& run) {
+  fetcher_.forget(run);
+  const auto place = places_.find(run);
+  if (place == places_.end()) return;
+  place->second.is_live = false;
+  sender_.end(run);
+}
+
+void Spool::fetch(const RunId& run, const std::string& path, FileFetcher::Handlers handlers) {
+  const auto place = places_.find(run);
+  const std::string own = folder_of(run) + "/";
+  const std::string below = path.starts_with(own) ? path.substr(own.size()) : "";
+  if (place != places_.end() && transfer::check_checkpoint(below)) {
+    sender_.spare(run, below.substr(below.rfind('/') + 1));
+    auto done = [this, run, last = std::move(handlers.on_fetched)](const FileFetcher::Fetched& fetched) {
+      sender_.spare(run, "");
+      last(fetched);
+    };
+    return fetcher_.fetch(run, below, place->second.files, {std::move(handlers.on_bytes), std::move(done)});
+  }
+  boost::asio::post(io_, [done = std::move(handlers.on_fetched)] {
+    done({"it is in no folder of this node", true});
+  });
+}
+
+/// The folder is gone at once, its bytes after a while.
+void Spool::remove(const RunId& run) {
+  const auto place = places_.find(run);
+  if (place == places_.end() || place->second.is_live) return;
+  const std::string gone = fmt::format("{}/{}{:08x}", runs_dir_, kGone, setup_.incarnation + folders_made_++);
+  places_.erase(place);
+  std::error_code error;
+  fs::rename(folder_of(run), gone, error);
+  if (error) return on_warning_(fmt::format("cannot remove {}: {}", folder_of(run), error.message()));
+  fetching_.run(
+      [gone] {
+        std::error_code ignored;
+        fs::remove_all(gone, ignored);
+      },
+      [] {});
+}
+
+void Spool::keep_for_later(const RunId& run, const std::string& reason) {
+  const auto place = places_.find(run);
+  if (place == places_.end() || place->second.is_live) return;
+  places_.erase(place);
+  const std::string mark = folder_of(run) + "/" + kRefusedMark;
+  if (!fs::exists(mark)) {
+    std::ofstream(mark) << reason << '\n';
+    on_warning_(
+        fmt::format("{} stays for {}: {}", folder_of(run), format_duration(setup_.keep_refused), reason));
+  }
+}
+
+/// What an earlier life has left, or was refused.
+void Spool::visit_folders() {
+  std::error_code error;
+  for (fs::directory_iterator entry(runs_dir_, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    const bool is_gone = name.starts_with(kGone);
+    if (is_gone)
+      fetching_.run(
+          [path = entry->path()] {
+            std::error_code late;
+            fs::remove_all(path, late);
+          },
+          [] {});
+    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name))
+      visit(name);
+  }
+  revisit_timer_.expires_after(setup_.revisit);
+  revisit_timer_.async_wait([this](const boost::system::error_code& ended) {
+    if (!ended) visit_folders();
+  });
+}
+
+void Spool::visit(const RunId& run) {
+  std::error_code error;
+  const auto refused_at = fs::last_write_time(folder_of(run) + "/" + kRefusedMark, error);
+  const bool is_old = !error && fs::file_time_type::clock::now() - refused_at >= setup_.keep_refused;
+  if (is_old) {
+    on_warning_(fmt::format("{} is removed: the coordinator has not taken it", folder_of(run)));
+    places_[run] = {};
+    return remove(run);
+  }
+  if (const Status made = make_folder(run); !made) return on_warning_(made.error().message);
+  sender_.add(run, places_.at(run).files);
+  sender_.end(run);
+}
+
+}  // namespace sgd::agent

@@ -1,0 +1,99 @@
+#pragma once
+// The runs' files on a node that shares no disk with the coordinator: a folder for each run with the layout
+// of a run directory, `<state folder>/runs/<run>/`, in which keepers and workers write as they would in the
+// run directory. What lies there is brought to the coordinator, and goes when everything is acknowledged;
+// checkpoints that this node lacks are fetched into it.
+//
+//   AgentShell ── localize(), for_coordinator() ──> paths of this node <──> paths of the coordinator
+//              ── look(), end(), fetch() ──> FileSender, FileFetcher ── FileLink ══ the coordinator's
+//              FileDesk
+//
+// Folders of an earlier life of the agent are brought and removed like those of runs that have ended. What is
+// refused for good, for example since nobody knows the run any more, stays for a while (Setup::keep_refused)
+// and then goes.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "common/messages/cluster.hpp"
+#include "common/messages/keeper.hpp"
+#include "launcher/agent/file_fetcher.hpp"
+#include "launcher/agent/file_link.hpp"
+#include "launcher/agent/file_sender.hpp"
+#include "launcher/storage/file_thread.hpp"
+
+namespace sgd::agent {
+
+class Spool {
+ public:
+  struct Setup {
+    std::string state_dir;  ///< Absolute; created when it is missing.
+    net::Address coordinator;
+    NodeId node;  ///< [A-Za-z0-9._-].
+    Incarnation incarnation = 0;
+    Duration keep_refused = std::chrono::hours(24);
+    Duration revisit = std::chrono::hours(1);  ///< Refused folders are tried again, or removed.
+    storage::Quota quota;                      ///< Of what is fetched.
+    SenderTimes times;
+  };
+
+  /// `io` must outlive it.
+  Spool(boost::asio::io_context& io, Setup setup, core::Random random);
+  ~Spool();
+
+  /// Errors: the folder cannot be made, the node's name cannot travel.
+  [[nodiscard]] Status start(std::function<void(std::string)> on_warning);
+  void stop();
+
+  /// The same with paths of this node; its folder is made when the run is to be started here.
+  [[nodiscard]] cluster::DesiredRun localize(cluster::DesiredRun desired);
+  /// The same with paths of the coordinator.
+  [[nodiscard]] cluster::FromAgent for_coordinator(cluster::FromAgent message);
+  /// Files of which each node has its own get a name that no other node's has.
+  void name_logs(const RunId& run, keeper::ToKeeper& message) const;
+
+  /// The run has written something.
+  void look(const RunId& run) { sender_.look(run); }
+  /// Nothing of the run is left here but its files.
+  void end(const RunId& run);
+  /// `path` is a checkpoint's folder in the run's folder here. Never answered inside.
+  void fetch(const RunId& run, const std::string& path, FileFetcher::Handlers handlers);
+
+  [[nodiscard]] std::string folder_of(const RunId& run) const { return runs_dir_ + "/" + run; }
+
+ private:
+  struct Place {
+    std::shared_ptr<storage::RunFiles> files;
+    std::uint32_t life = 0;  ///< Of the folder: names of two lives of it are never the same.
+    bool is_live = false;
+  };
+
+  void on_message(transfer::ToNode message, std::string bytes);
+  [[nodiscard]] Status make_folder(const RunId& run);
+  void visit_folders();
+  void visit(const RunId& run);
+  void remove(const RunId& run);
+  void keep_for_later(const RunId& run, const std::string& reason);
+
+  boost::asio::io_context& io_;
+  Setup setup_;
+  std::string runs_dir_;
+  std::function<void(std::string)> on_warning_;
+  std::map<RunId, Place> places_;
+  std::map<RunId, std::string>
+      remotes_;  ///< Run directories of the coordinator; facts may be told long after.
+  std::uint32_t folders_made_ = 0;
+  boost::asio::steady_timer revisit_timer_;
+  FileLink link_;
+  storage::FileThread sending_;
+  storage::FileThread fetching_;
+  FileSender sender_;
+  FileFetcher fetcher_;
+};
+
+}  // namespace sgd::agent

@@ -1,0 +1,86 @@
+#pragma once
+// Who gets a checkpoint from whom, when the coordinator does not have it: one node after the other is asked
+// to put it to the coordinator, and those who wait are told when it is whole. Pure: `now` is an argument,
+// what is to be done comes back.
+//
+//   wanted --somebody is asked--> shipping --stored--> (answered)
+//             ^                      └ lacks, gone, refused or silent for kSilence: the next one
+//             └ everybody was asked: those who come within kPatience are asked, too; then refused
+//
+// What has come before a source was lost stays where it is: the next one goes on at that chunk.
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.hpp"
+#include "common/base/time.hpp"
+
+namespace sgd::coordinator {
+
+/// A connection of a node, for files.
+using GuestId = std::uint64_t;
+
+struct CheckpointId {
+  RunId run;
+  std::string path;  ///< "checkpoints/step-..."
+  auto operator<=>(const CheckpointId&) const = default;
+};
+
+struct RelayAction {
+  enum class What {
+    kShip,     ///< Ask `guest` for the checkpoint.
+    kPending,  ///< Tell `guest` that it is on its way.
+    kRefuse,   ///< Tell `guest` that nobody has it.
+  };
+  What what = What::kShip;
+  GuestId guest = 0;
+  CheckpointId checkpoint;
+  std::string reason;      ///< With kRefuse.
+  std::int64_t bytes = 0;  ///< With kPending: that have come.
+};
+using RelayActions = std::vector<RelayAction>;
+
+class CheckpointRelay {
+ public:
+  static constexpr Duration kSilence = std::chrono::seconds(30);   ///< Without a byte of the checkpoint.
+  static constexpr Duration kPatience = std::chrono::seconds(10);  ///< For a holder to connect.
+  static constexpr Duration kNews = std::chrono::seconds(1);       ///< Between two kPending.
+
+  void on_guest(TimePoint now, GuestId guest, RelayActions& out);
+  void on_gone(TimePoint now, GuestId guest, RelayActions& out);
+  /// `guest` needs a checkpoint that is not here.
+  void on_wanted(TimePoint now, GuestId guest, const CheckpointId& checkpoint, RelayActions& out);
+  /// `guest` has put bytes of it.
+  void on_bytes(TimePoint now, GuestId guest, const CheckpointId& checkpoint, std::int64_t bytes);
+  /// `guest` does not have it, or what it has put was damaged.
+  void on_lacks(TimePoint now, GuestId guest, const CheckpointId& checkpoint, const std::string& reason,
+                RelayActions& out);
+  /// It is whole: who waits for it.
+  [[nodiscard]] std::set<GuestId> on_stored(const CheckpointId& checkpoint);
+  void on_tick(TimePoint now, RelayActions& out);
+  [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
+
+ private:
+  struct Search {
+    std::set<GuestId> waiting;
+    std::set<GuestId> asked;
+    std::optional<GuestId> source;
+    TimePoint began;
+    TimePoint heard;  ///< Of the source.
+    TimePoint news;   ///< The next one to those who wait.
+    std::int64_t bytes = 0;
+    std::string reason;  ///< Of the last one that could not.
+  };
+  void ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out);
+
+  std::set<GuestId> guests_;
+  std::map<CheckpointId, Search> searches_;
+  std::map<CheckpointId, GuestId> putting_;  ///< Who puts it of its own accord: the first to be asked.
+};
+
+}  // namespace sgd::coordinator

@@ -1,0 +1,393 @@
+#include "launcher/coordinator/file_desk.hpp"
+
+#include <fmt/format.h>
+
+#include "common/checkpoint/manifest.hpp"
+#include "launcher/process/clock.hpp"
+
+namespace sgd::coordinator {
+
+using transfer::kChunkBytesMax;
+using transfer::kWindowBytes;
+
+/// Files that are to be put again from an offset: what comes beyond it was on its way before the sender knew.
+struct FileDesk::Intake {
+  static constexpr std::size_t kFilesMax = 4096;
+  std::map<std::string, std::uint64_t> rewound;  ///< By run and file.
+};
+
+struct FileDesk::Guest {
+  std::unique_ptr<net::Visitor> visitor;
+  NodeId node;
+  std::optional<transfer::Put> announced;  ///< Its chunk is the next frame.
+  std::int64_t bytes_in_work = 0;          ///< Put or asked for, and on a thread.
+  std::size_t requests_in_work = 0;        ///< Of the other kinds.
+  std::size_t refusals = 0;
+  std::shared_ptr<Intake> logs = std::make_shared<Intake>();
+  std::shared_ptr<Intake> checkpoints = std::make_shared<Intake>();
+};
+
+struct FileDesk::PutOutcome {
+  storage::Held held;
+  bool is_late = false;  ///< On its way before a rewind: dropped.
+  bool is_damaged = false;
+  bool is_synced = false;
+};
+
+FileDesk::FileDesk(boost::asio::io_context& io, Handlers handlers, storage::Quota quota)
+    : io_(io), handlers_(std::move(handlers)), quota_(quota), timer_(io), logs_(io), checkpoints_(io) {}
+
+FileDesk::~FileDesk() = default;
+
+void FileDesk::stop() {
+  timer_.cancel();
+  guests_.clear();
+}
+
+storage::FileThread& FileDesk::thread_of(const std::string& file) {
+  return file.starts_with(checkpoint::kDirectory) ? checkpoints_ : logs_;
+}
+
+// ---- guests ----
+
+void FileDesk::take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
+  const auto decoded = transfer::decode_from_node(first.dump());
+  const auto* files = decoded ? std::get_if<transfer::Files>(&decoded.value()) : nullptr;
+  if (files == nullptr || !transfer::is_part(files->node)) {
+    ++refused_;
+    if (handlers_.on_refused) handlers_.on_refused(visitor->peer(), "the first message does not name a node");
+    return;
+  }
+  // A node that comes back may be quicker than the end of its connection before.
+  for (auto place = guests_.begin(); place != guests_.end();) {
+    const auto before = place++;
+    if (before->second->node == files->node) on_closed(before->first);
+  }
+  const GuestId id = next_++;
+  Guest& guest = *(guests_[id] = std::make_unique<Guest>());
+  guest.node = files->node;
+  guest.visitor = std::move(visitor);
+  guest.visitor->start({[this, id](Frame frame) { on_frame(id, std::move(frame)); },
+                        [this, id](const std::string&) { on_closed(id); }});
+  for (const auto& [run, names] : kept_) {
+    transfer::Keep keep{run, {}};
+    for (const std::string& name : names)
+      keep.paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory, name));
+    send(id, keep);
+  }
+  RelayActions actions;
+  relay_.on_guest(process::monotonic_now(), id, actions);
+  carry_out(actions);
+}
+
+void FileDesk::on_closed(GuestId id) {
+  if (guests_.erase(id) == 0) return;
+  RelayActions actions;
+  relay_.on_gone(process::monotonic_now(), id, actions);
+  carry_out(actions);
+}
+
+void FileDesk::close(GuestId id, const std::string& reason) {
+  const auto guest = guests_.find(id);
+  if (guest == guests_.end()) return;
+  if (handlers_.on_refused) handlers_.on_refused(guest->second->visitor->peer(), reason);
+  guest->second->visitor->close(reason);
+}
+
+void FileDesk::send(GuestId id, const transfer::ToNode& message, std::string_view chunk) {
+  const auto guest = guests_.find(id);
+  if (guest == guests_.end()) return;
+  Status sent = guest->second->visitor->send(FrameKind::kJson, transfer::encode(message));
+  if (sent && !chunk.empty()) sent = guest->second->visitor->send(FrameKind::kChunk, chunk);
+  if (!sent) close(id, sent.error().message);
+}
+
+void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, const std::string& reason,
+                      bool unknown_run) {
+  const auto guest = guests_.find(id);
+  if (guest == guests_.end()) return;
+  ++refused_;
+  if (handlers_.on_refused) handlers_.on_refused(guest->second->visitor->peer(), reason);
+  send(id, transfer::Refused{run, path, reason, unknown_run});
+  if (++guest->second->refusals > kRefusalsMax) guest->second->visitor->close("too much was refused");
+}
+
+FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::string& path,
+                                   const Status& name) {
+  if (!name) {
+    refuse(id, run, path, name.error().message);
+    return nullptr;
+  }
+  const std::optional<std::string> folder =
+      transfer::is_part(run) ? handlers_.directory_of(run) : std::nullopt;
+  if (!folder) {
+    files_.erase(run);
+    refuse(id, run, path, "the run is not known here", true);
+    return nullptr;
+  }
+  Files& files = files_[run];
+  if (!files) {
+    auto opened = storage::RunFiles::open(*folder, quota_);
+    if (!opened) {
+      files_.erase(run);
+      refuse(id, run, path, opened.error().message);
+      return nullptr;
+    }
+    files = std::move(opened).value();
+  }
+  return files;
+}
+
+void FileDesk::forget(const RunId& run) {
+  files_.erase(run);
+  kept_.erase(run);
+}
+
+void FileDesk::keep(const RunId& run, const std::vector<std::string>& paths) {
+  transfer::Keep message{run, {}};
+  std::vector<std::string>& names = kept_[run];
+  names.clear();
+  for (const std::string& path : paths) {
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (!checkpoint::parse_directory_name(name) || names.size() == transfer::kPathsMax) continue;
+    names.push_back(name);
+    message.paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory, name));
+  }
+  for (const auto& [id, guest] : guests_) send(id, message);
+}
+
+void FileDesk::on_frame(GuestId id, Frame frame) {
+  const auto place = guests_.find(id);
+  if (place == guests_.end()) return;
+  Guest& guest = *place->second;
+  if (guest.announced) {
+    const transfer::Put put = *std::exchange(guest.announced, std::nullopt);
+    if (frame.kind != FrameKind::kChunk || static_cast<std::int64_t>(frame.bytes.size()) != put.bytes)
+      return close(id, "the bytes that were announced do not follow");
+    return on_put(id, put, std::move(frame.bytes));
+  }
+  if (frame.kind == FrameKind::kChunk) return close(id, "bytes that were not announced");
+  auto message = transfer::decode_from_node(frame.bytes);
+  if (!message) return close(id, message.error().message);
+  if (auto* put = std::get_if<transfer::Put>(&message.value())) {
+    const bool is_possible = put->bytes >= 0 && put->bytes <= kChunkBytesMax && put->offset >= 0 &&
+                             put->offset <= INT64_MAX - put->bytes;
+    if (!is_possible) return close(id, "a chunk of an impossible size");
+    if (put->bytes == 0) return on_put(id, std::move(*put), {});
+    guest.announced = std::move(*put);
+  } else if (const auto* query = std::get_if<transfer::Query>(&message.value())) {
+    on_query(id, *query);
+  } else if (const auto* done = std::get_if<transfer::CheckpointDone>(&message.value())) {
+    on_checkpoint_done(id, *done);
+  } else if (const auto* get = std::get_if<transfer::Get>(&message.value())) {
+    on_get(id, *get);
+  } else if (const auto* sent = std::get_if<transfer::AllSent>(&message.value())) {
+    on_all_sent(id, *sent);
+  } else if (const auto* lacks = std::get_if<transfer::Lacks>(&message.value())) {
+    RelayActions actions;
+    relay_.on_lacks(process::monotonic_now(), id, {lacks->run, lacks->path}, lacks->reason, actions);
+    carry_out(actions);
+  }
+}
+
+// ---- files that come ----
+
+void FileDesk::on_put(GuestId id, transfer::Put put, std::string bytes) {
+  Guest& guest = *guests_.at(id);
+  const Files files = files_of(id, put.run, put.file, transfer::check_file(put.file));
+  if (!files) return;
+  guest.bytes_in_work += put.bytes;
+  if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, "more bytes than the window takes");
+  storage::FileThread& thread = thread_of(put.file);
+  auto work = [files, put, bytes = std::move(bytes),
+               intake = &thread == &logs_ ? guest.logs : guest.checkpoints] {
+    PutOutcome outcome;
+    const std::string key = put.run + "/" + put.file;
+    const auto rewound = intake->rewound.find(key);
+    const auto offset = static_cast<std::uint64_t>(put.offset);
+    outcome.is_late = rewound != intake->rewound.end() && offset > rewound->second;
+    if (outcome.is_late) return outcome;
+    outcome.is_damaged = transfer::checksum(put.run, put.file, put.offset, bytes) != put.crc32c;
+    outcome.held = outcome.is_damaged ? files->held(put.file) : files->append(put.file, offset, bytes);
+    if (outcome.is_damaged || outcome.held.is_gap || !outcome.held.error.empty()) {
+      if (intake->rewound.size() >= Intake::kFilesMax) intake->rewound.clear();
+      intake->rewound[key] = outcome.held.bytes;
+    } else {
+      intake->rewound.erase(key);
+    }
+    if (put.last && outcome.held.error.empty() && !outcome.held.is_gap) {
+      const Status synced = files->sync(put.file);
+      outcome.is_synced = synced.ok();
+      if (!synced) outcome.held.error = synced.error().message;
+    }
+    return outcome;
+  };
+  thread.ask(std::move(work), [this, id, put](const PutOutcome& outcome) { on_put_done(id, put, outcome); });
+}
+
+void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcome& outcome) {
+  if (const auto guest = guests_.find(id); guest != guests_.end()) guest->second->bytes_in_work -= put.bytes;
+  if (outcome.is_late) return;
+  const storage::Held& held = outcome.held;
+  const std::string checkpoint = transfer::checkpoint_of(put.file);
+  if (held.is_stored) return stored(id, {put.run, checkpoint}, false);
+  if (held.is_too_much) return refuse(id, put.run, put.file, held.error);
+  transfer::Have have{put.run, put.file,          static_cast<std::int64_t>(held.bytes),
+                      false,   outcome.is_synced, held.error};
+  have.rewind = outcome.is_damaged || held.is_gap || !held.error.empty();
+  if (have.rewind) {
+    ++refused_;
+    const std::string why = outcome.is_damaged ? "a chunk was damaged on its way"
+                            : held.is_gap      ? "bytes are missing"
+                                               : held.error;
+    const auto guest = guests_.find(id);
+    if (handlers_.on_refused && guest != guests_.end())
+      handlers_.on_refused(guest->second->visitor->peer(),
+                           fmt::format("{}: {}; asked for again from {}", put.file, why, held.bytes));
+  }
+  send(id, have);
+  if (!checkpoint.empty()) {
+    relay_.on_bytes(process::monotonic_now(), id, {put.run, checkpoint}, put.bytes);
+  } else if (held.added > 0 && handlers_.on_log_grown) {
+    handlers_.on_log_grown(put.run, put.file, have.offset);
+  }
+}
+
+void FileDesk::on_query(GuestId id, const transfer::Query& query) {
+  const Files files = files_of(id, query.run, query.file, transfer::check_file(query.file));
+  if (!files) return;
+  thread_of(query.file)
+      .ask([files, file = query.file] { return files->held(file); },
+           [this, id, query](const storage::Held& held) {
+             const std::string checkpoint = transfer::checkpoint_of(query.file);
+             if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
+             if (!held.error.empty()) return refuse(id, query.run, query.file, held.error);
+             send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false,
+                                     false, ""});
+           });
+}
+
+void FileDesk::on_checkpoint_done(GuestId id, const transfer::CheckpointDone& done) {
+  const Files files = files_of(id, done.run, done.path, transfer::check_checkpoint(done.path));
+  if (!files) return;
+  const auto finish = [files, path = done.path,
+                       kept = kept_.contains(done.run) ? kept_.at(done.run) : std::vector<std::string>()] {
+    const bool is_news = !files->is_stored(path);
+    const Status finished = files->finish(path);
+    if (finished && is_news) files->prune(kept);
+    return finished ? Result<bool>(is_news) : Result<bool>(finished.error());
+  };
+  checkpoints_.ask(finish, [this, id, done](const Result<bool>& is_news) {
+    const CheckpointId checkpoint{done.run, done.path};
+    if (is_news) return stored(id, checkpoint, is_news.value());
+    refuse(id, done.run, done.path, is_news.error().message);
+    RelayActions actions;
+    relay_.on_lacks(process::monotonic_now(), id, checkpoint, is_news.error().message, actions);
+    carry_out(actions);
+  });
+}
+
+void FileDesk::on_all_sent(GuestId id, const transfer::AllSent& sent) {
+  if (!files_of(id, sent.run, "", {})) return;
+  if (handlers_.on_all_sent) handlers_.on_all_sent(sent.run, guests_.at(id)->node);
+  send(id, transfer::Taken{sent.run});
+}
+
+void FileDesk::stored(GuestId id, const CheckpointId& checkpoint, bool is_news) {
+  send(id, transfer::Stored{checkpoint.run, checkpoint.path});
+  if (is_news && handlers_.on_checkpoint_stored)
+    handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
+  for (const GuestId waiting : relay_.on_stored(checkpoint)) send_listing(waiting, checkpoint);
+  arm_timer();
+}
+
+// ---- files that go ----
+
+void FileDesk::on_get(GuestId id, const transfer::Get& get) {
+  if (get.file.empty()) return send_listing(id, {get.run, get.path});
+  send_data(id, get);
+}
+
+void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
+  const Files files =
+      files_of(id, checkpoint.run, checkpoint.path, transfer::check_checkpoint(checkpoint.path));
+  if (!files) return;
+  checkpoints_.ask([files, path = checkpoint.path] { return files->listing(path); },
+                   [this, id, checkpoint](const Result<std::vector<transfer::ListedFile>>& listed) {
+                     if (listed)
+                       return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
+                     RelayActions actions;
+                     relay_.on_wanted(process::monotonic_now(), id, checkpoint, actions);
+                     carry_out(actions);
+                   });
+}
+
+void FileDesk::send_data(GuestId id, const transfer::Get& get) {
+  const std::string file = get.path + "/" + get.file;
+  const Status name = transfer::check_checkpoint(get.path);
+  const Files files = files_of(id, get.run, get.path, name ? transfer::check_file(file) : name);
+  if (!files) return;
+  Guest& guest = *guests_.at(id);
+  if (get.offset < 0 || get.bytes <= 0 || get.bytes > kChunkBytesMax)
+    return close(id, "a chunk of an impossible size");
+  guest.bytes_in_work += get.bytes;
+  if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, "asks for more bytes than the window takes");
+  struct Piece {
+    Result<std::string> bytes;
+    std::uint32_t crc32c = 0;
+  };
+  const auto read = [files, get, file] {
+    Piece piece{
+        files->read(file, static_cast<std::uint64_t>(get.offset), static_cast<std::size_t>(get.bytes))};
+    if (piece.bytes) piece.crc32c = transfer::checksum(get.run, file, get.offset, piece.bytes.value());
+    return piece;
+  };
+  checkpoints_.ask(read, [this, id, get](const Piece& piece) {
+    if (const auto asking = guests_.find(id); asking != guests_.end())
+      asking->second->bytes_in_work -= get.bytes;
+    if (!piece.bytes) return refuse(id, get.run, get.path, piece.bytes.error().message);
+    const std::string& bytes = piece.bytes.value();
+    send(id,
+         transfer::Data{get.run, get.path, get.file, get.offset, static_cast<std::int64_t>(bytes.size()),
+                        piece.crc32c},
+         bytes);
+  });
+}
+
+// ---- checkpoints that are elsewhere ----
+
+void FileDesk::carry_out(const RelayActions& actions) {
+  for (const RelayAction& action : actions) {
+    const auto& [run, path] = action.checkpoint;
+    switch (action.what) {
+      case RelayAction::What::kShip:
+        send(action.guest, transfer::Ship{run, path});
+        break;
+      case RelayAction::What::kPending:
+        send(action.guest, transfer::Pending{run, path, action.bytes});
+        break;
+      case RelayAction::What::kRefuse:
+        refuse(action.guest, run, path, action.reason);
+        break;
+    }
+  }
+  arm_timer();
+}
+
+void FileDesk::arm_timer() {
+  const std::optional<TimePoint> next = relay_.next_wakeup();
+  if (next == armed_) return;
+  armed_ = next;
+  timer_.cancel();
+  if (!next) return;
+  timer_.expires_at(*next);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    armed_.reset();
+    RelayActions actions;
+    relay_.on_tick(process::monotonic_now(), actions);
+    carry_out(actions);
+  });
+}
+
+}  // namespace sgd::coordinator

@@ -1,0 +1,107 @@
+#pragma once
+// Where the nodes' files come in, and go out again: logs into the run directory by (file, offset),
+// checkpoints whole, and checkpoints to nodes that lack them, from the run directory or from another node.
+// Serves a door's visitors of the kind "files"; bytes are checked and written on two threads, logs and
+// checkpoints apart, so that neither the event loop nor a log line waits for a large checkpoint's disk.
+//
+//   visitor ── put, query ──> logs_ | checkpoints_ (FileThread, RunFiles) ──> have, stored, refused
+//           ── get ─────────> checkpoints_ ──> listing, data      └─ it is not here ──> CheckpointRelay ──
+//           ship ──> another one
+//
+// What a visitor does wrong (a name that may not travel, a run that nobody knows, more than the quota) is
+// refused, counted and told; too much of it, or bytes beyond the window, ends the connection.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "common/messages/transfer.hpp"
+#include "launcher/coordinator/checkpoint_relay.hpp"
+#include "launcher/net/door.hpp"
+#include "launcher/storage/file_thread.hpp"
+#include "launcher/storage/run_files.hpp"
+
+namespace sgd::coordinator {
+
+class FileDesk {
+ public:
+  static constexpr const char* kKind = "files";         ///< Of its visitors' first message.
+  static constexpr std::size_t kRefusalsMax = 1000;     ///< Of one connection.
+  static constexpr std::size_t kRequestsMax = 1 << 16;  ///< Of one connection, on a thread.
+
+  struct Handlers {
+    /// A run's folder; nothing for a run that this coordinator does not know.
+    std::function<std::optional<std::string>(const RunId& run)> directory_of;
+    /// A file below logs/ or errors/ has `bytes` bytes now. May be absent.
+    std::function<void(const RunId& run, const std::string& file, std::int64_t bytes)> on_log_grown;
+    /// A checkpoint, "checkpoints/step-...", is whole in the run's folder. May be absent.
+    std::function<void(const RunId& run, const std::string& path)> on_checkpoint_stored;
+    /// Every file that the node had of a run is here, and safe; may be told twice. May be absent.
+    std::function<void(const RunId& run, const NodeId& node)> on_all_sent;
+    /// May be absent.
+    std::function<void(const std::string& peer, const std::string& reason)> on_refused;
+  };
+
+  /// `io` must outlive it, and it the door whose visitors it serves.
+  FileDesk(boost::asio::io_context& io, Handlers handlers, storage::Quota quota = {});
+  ~FileDesk();
+
+  void take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first);
+  /// Of the run's checkpoints these count ("checkpoints/step-..." or absolute): nodes need not keep and send
+  /// others.
+  void keep(const RunId& run, const std::vector<std::string>& paths);
+  /// The run's folder goes, or is another one from now on.
+  void forget(const RunId& run);
+  [[nodiscard]] std::size_t refused() const { return refused_; }
+  void stop();
+
+ private:
+  /// What a thread knows of a guest's files; one for each thread.
+  struct Intake;
+  struct Guest;
+  struct PutOutcome;
+  using Files = std::shared_ptr<storage::RunFiles>;
+
+  void on_frame(GuestId id, Frame frame);
+  void on_closed(GuestId id);
+  void on_put(GuestId id, transfer::Put put, std::string bytes);
+  void on_put_done(GuestId id, const transfer::Put& put, const PutOutcome& outcome);
+  void on_query(GuestId id, const transfer::Query& query);
+  void on_checkpoint_done(GuestId id, const transfer::CheckpointDone& done);
+  void on_all_sent(GuestId id, const transfer::AllSent& sent);
+  void on_get(GuestId id, const transfer::Get& get);
+  void send_listing(GuestId id, const CheckpointId& checkpoint);
+  void send_data(GuestId id, const transfer::Get& get);
+  void stored(GuestId id, const CheckpointId& checkpoint, bool is_news);
+  /// The run's files, or nothing after a refusal.
+  [[nodiscard]] Files files_of(GuestId id, const RunId& run, const std::string& path, const Status& name);
+  void refuse(GuestId id, const RunId& run, const std::string& path, const std::string& reason,
+              bool unknown_run = false);
+  void send(GuestId id, const transfer::ToNode& message, std::string_view chunk = {});
+  void close(GuestId id, const std::string& reason);
+  void carry_out(const RelayActions& actions);
+  void arm_timer();
+  [[nodiscard]] storage::FileThread& thread_of(const std::string& file);
+
+  boost::asio::io_context& io_;
+  Handlers handlers_;
+  storage::Quota quota_;
+  std::map<GuestId, std::unique_ptr<Guest>> guests_;
+  GuestId next_ = 1;
+  std::map<RunId, Files> files_;
+  std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
+  CheckpointRelay relay_;
+  boost::asio::steady_timer timer_;
+  std::optional<TimePoint> armed_;
+  std::size_t refused_ = 0;
+  storage::FileThread logs_;
+  storage::FileThread checkpoints_;
+};
+
+}  // namespace sgd::coordinator

@@ -1,0 +1,250 @@
+#include "launcher/storage/run_files.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "common/checkpoint/crc32c.hpp"
+#include "common/checkpoint/manifest.hpp"
+#include "launcher/storage/checkpoint_pruner.hpp"
+
+namespace sgd::storage {
+namespace {
+
+constexpr std::size_t kReadBytes = 1 << 20;
+constexpr std::size_t kManifestBytesMax = 1 << 20;
+/// Written data waits for the disk in pieces of this size, so that the sync at the end is short.
+constexpr std::uint64_t kWritebackBytes = 8 << 20;
+
+std::string name_of(const std::string& checkpoint) {
+  return checkpoint.substr(checkpoint.rfind('/') + 1);
+}
+
+/// As its writer on a node names what is not whole, so that the same rules clear it away.
+std::string part_of(const std::string& checkpoint) {
+  return fmt::format("{}/.{}.part", checkpoint::kDirectory, name_of(checkpoint));
+}
+
+/// ".step-000000001200-gen-0003.part": the checkpoint that it is to become.
+std::optional<checkpoint::DirectoryName> unfinished(const std::string& name) {
+  constexpr std::string_view kEnd = ".part";
+  if (!name.starts_with('.') || !name.ends_with(kEnd)) return std::nullopt;
+  return checkpoint::parse_directory_name(std::string_view(name).substr(1, name.size() - 1 - kEnd.size()));
+}
+
+Result<std::uint32_t> checksum_of(const OpenFile& file) {
+  std::uint32_t crc = 0;
+  for (std::uint64_t offset = 0;; offset += kReadBytes) {
+    const Result<std::string> bytes = file.read_at(offset, kReadBytes);
+    if (!bytes) return bytes.error();
+    crc = checkpoint::crc32c(crc, std::as_bytes(std::span(bytes.value())));
+    if (bytes.value().size() < kReadBytes) return crc;
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<RunFiles>> RunFiles::open(const std::string& folder, const Quota& quota) {
+  Result<Beneath> beneath = Beneath::open(folder);
+  if (!beneath) return beneath.error();
+  return std::shared_ptr<RunFiles>(new RunFiles(std::move(beneath).value(), quota));
+}
+
+/// Where the bytes of `file` lie, or will.
+std::string RunFiles::place_of(const std::string& file) const {
+  const std::string checkpoint = transfer::checkpoint_of(file);
+  if (checkpoint.empty() || is_stored(checkpoint)) return file;
+  return part_of(checkpoint) + file.substr(checkpoint.size());
+}
+
+bool RunFiles::is_stored(const std::string& checkpoint) const {
+  return folder_.exists(checkpoint + "/" + checkpoint::kManifestFile);
+}
+
+Held RunFiles::held(const std::string& file) const {
+  Held held;
+  const std::string checkpoint = transfer::checkpoint_of(file);
+  held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
+  const Result<OpenFile> open = folder_.read(place_of(file));
+  if (!open && open.error().code == ENOENT) return held;
+  const Result<std::uint64_t> size = open ? open.value().size() : Result<std::uint64_t>(open.error());
+  if (size)
+    held.bytes = size.value();
+  else
+    held.error = size.error().message;
+  return held;
+}
+
+Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string_view bytes) {
+  Held held;
+  const std::string checkpoint = transfer::checkpoint_of(file);
+  held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
+  if (held.is_stored) return held;
+  const Result<OpenFile> open = folder_.write(place_of(file));
+  const Result<std::uint64_t> size = open ? open.value().size() : Result<std::uint64_t>(open.error());
+  if (!size) {
+    held.error = size.error().message;
+    return held;
+  }
+  held.bytes = size.value();
+  held.is_gap = offset > held.bytes;
+  const std::uint64_t end = offset + bytes.size();
+  if (held.is_gap || end <= held.bytes) return held;
+  const std::string_view news = bytes.substr(held.bytes - offset);
+  held.error = over_quota(file, end, news.size());
+  held.is_too_much = !held.error.empty();
+  if (held.is_too_much) return held;
+  const Status written = open.value().write_at(held.bytes, news);
+  if (!written) held.error = written.error().message;
+  const std::uint64_t before = held.bytes;
+  held.bytes = written ? end : open.value().size().ok() ? open.value().size().value() : held.bytes;
+  held.added = held.bytes - before;
+  used_ += held.added;
+  if (!checkpoint.empty() && before / kWritebackBytes != held.bytes / kWritebackBytes)
+    open.value().start_writing(before - before % kWritebackBytes, kWritebackBytes);
+  return held;
+}
+
+/// Empty: `bytes` more are allowed, and `file` may reach to `end`.
+std::string RunFiles::over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes) {
+  if (end > quota_.file_bytes) return fmt::format("{} is larger than {} bytes", file, quota_.file_bytes);
+  if (is_measured_ && used_ + bytes <= quota_.run_bytes) return {};
+  used_ = measure();  // Also what was removed meanwhile.
+  is_measured_ = true;
+  if (used_ + bytes <= quota_.run_bytes) return {};
+  return fmt::format("the run's files take more than {} bytes", quota_.run_bytes);
+}
+
+std::uint64_t RunFiles::measure() const {
+  std::uint64_t bytes = 0;
+  for (const char* top : {"logs", "errors", checkpoint::kDirectory}) {
+    const auto entries = folder_.list(top);
+    if (!entries) continue;
+    for (const FolderEntry& entry : entries.value()) {
+      if (!entry.is_folder) bytes += entry.bytes;
+      const auto files = entry.is_folder ? folder_.list(fmt::format("{}/{}", top, entry.name)) : entries;
+      if (!entry.is_folder || !files) continue;
+      for (const FolderEntry& file : files.value()) bytes += file.is_folder ? 0 : file.bytes;
+    }
+  }
+  return bytes;
+}
+
+Status RunFiles::sync(const std::string& file) const {
+  const Result<OpenFile> open = folder_.read(place_of(file));
+  return open ? open.value().sync() : Status(open.error());
+}
+
+// ---- checkpoints ----
+
+/// What `part` holds is the checkpoint `name`, whole, and on disk.
+Status RunFiles::prove(const std::string& part, const std::string& name) const {
+  const Result<OpenFile> file = folder_.read(part + "/" + checkpoint::kManifestFile);
+  if (!file) return file.error();
+  const Result<std::string> text = file.value().read_at(0, kManifestBytesMax + 1);
+  if (!text) return text.error();
+  const Result<checkpoint::Manifest> manifest = checkpoint::parse_manifest(text.value());
+  if (!manifest) return manifest.error();
+  const auto wanted = checkpoint::parse_directory_name(name);
+  if (!wanted || manifest.value().step != wanted->step || manifest.value().generation != wanted->generation)
+    return Error{"its manifest is that of another checkpoint"};
+  if (const Status synced = file.value().sync(); !synced) return synced;
+  for (const checkpoint::ManifestFile& listed : manifest.value().files) {
+    if (!transfer::is_part(listed.name)) return Error{"its manifest names a file that cannot travel"};
+    const Result<OpenFile> open = folder_.read(part + "/" + listed.name);
+    if (!open) return open.error();
+    const Result<std::uint64_t> size = open.value().size();
+    if (!size || size.value() != listed.bytes)
+      return Error{fmt::format("{} has {} bytes, its manifest says {}", listed.name, size ? size.value() : 0,
+                               listed.bytes)};
+    const Result<std::uint32_t> crc = checksum_of(open.value());
+    if (!crc) return crc.error();
+    if (crc.value() != listed.crc32c)
+      return Error{fmt::format("{} is damaged: its CRC-32C is {:08x}, its manifest says {:08x}", listed.name,
+                               crc.value(), listed.crc32c)};
+    if (const Status synced = open.value().sync(); !synced) return synced;
+  }
+  return folder_.sync_folder(part);
+}
+
+Status RunFiles::finish(const std::string& checkpoint) {
+  if (is_stored(checkpoint)) return {};
+  const std::string part = part_of(checkpoint);
+  const Status proven = prove(part, name_of(checkpoint));
+  if (!proven) {
+    (void)folder_.remove_folder(part);  // Ignoring: what stays is found damaged again.
+    return Error{fmt::format("{}: {}", checkpoint, proven.error().message), proven.error().code};
+  }
+  const Status renamed = folder_.rename(checkpoint::kDirectory, name_of(part), name_of(checkpoint));
+  return renamed ? folder_.sync_folder(checkpoint::kDirectory) : renamed;
+}
+
+Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& checkpoint) const {
+  if (!is_stored(checkpoint)) return Error{checkpoint + " is not here", ENOENT};
+  const auto entries = folder_.list(checkpoint);
+  if (!entries) return entries.error();
+  std::vector<transfer::ListedFile> files;
+  for (const FolderEntry& entry : entries.value())
+    if (!entry.is_folder && transfer::is_part(entry.name))
+      files.push_back({entry.name, static_cast<std::int64_t>(entry.bytes)});
+  std::stable_partition(files.begin(), files.end(), [](const transfer::ListedFile& file) {
+    return file.name != checkpoint::kManifestFile;
+  });
+  return files;
+}
+
+Result<std::string> RunFiles::read(const std::string& file, std::uint64_t offset, std::size_t bytes) const {
+  const Result<OpenFile> open = folder_.read(file);
+  return open ? open.value().read_at(offset, bytes) : Result<std::string>(open.error());
+}
+
+void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared) {
+  const auto entries = folder_.list(checkpoint::kDirectory);
+  if (!entries) return;
+  std::vector<std::string> names;
+  for (const FolderEntry& entry : entries.value())
+    if (entry.is_folder) names.push_back(entry.name);
+  std::vector<std::string> gone = superseded(names, kept);
+  std::optional<checkpoint::DirectoryName> newest;
+  for (const std::string& name : kept)
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      newest = std::max(newest, checkpoint::parse_directory_name(name));
+  for (const std::string& name : names) {
+    const auto half = unfinished(name);
+    if (newest && half && *half < *newest) gone.push_back(name);
+  }
+  for (const std::string& name : gone) {
+    const bool is_spared = std::any_of(spared.begin(), spared.end(), [&](const std::string& one) {
+      return name == one || name == name_of(part_of(one));
+    });
+    if (!is_spared) (void)folder_.remove_folder(fmt::format("{}/{}", checkpoint::kDirectory, name));
+  }
+}
+
+RunFiles::Inventory RunFiles::inventory() const {
+  Inventory inventory;
+  const auto add = [&](const std::string& name, std::uint64_t bytes) {
+    if (transfer::check_file(name)) inventory.logs.push_back({name, static_cast<std::int64_t>(bytes)});
+  };
+  for (const char* top : {"logs", "errors"}) {
+    const auto entries = folder_.list(top);
+    if (!entries) continue;
+    for (const FolderEntry& entry : entries.value()) {
+      const std::string name = fmt::format("{}/{}", top, entry.name);
+      if (!entry.is_folder) add(name, entry.bytes);
+      const auto files = entry.is_folder ? folder_.list(name) : std::vector<FolderEntry>();
+      if (!files) continue;
+      for (const FolderEntry& file : files.value())
+        if (!file.is_folder) add(name + "/" + file.name, file.bytes);
+    }
+  }
+  const auto checkpoints = folder_.list(checkpoint::kDirectory);
+  if (!checkpoints) return inventory;
+  for (const FolderEntry& entry : checkpoints.value())
+    if (entry.is_folder && checkpoint::parse_directory_name(entry.name))
+      inventory.checkpoints.push_back(entry.name);
+  return inventory;
+}
+
+}  // namespace sgd::storage

@@ -1,0 +1,79 @@
+#pragma once
+// The files of one run as they come from, and go to, another machine: logs grow by chunks, a checkpoint grows
+// under a temporary name, is proven by its manifest and renamed when it is whole and safe on disk. The same
+// on both sides: the coordinator receives into the run directory, a node that fetches into its spool.
+//
+// Every name has been checked by transfer::check_file or check_checkpoint. Blocks; one thread at a time per
+// file.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "common/messages/transfer.hpp"
+#include "launcher/storage/beneath.hpp"
+
+namespace sgd::storage {
+
+/// What may come into one run's folder.
+struct Quota {
+  std::uint64_t file_bytes = std::uint64_t{1} << 40;
+  std::uint64_t run_bytes = std::uint64_t{4} << 40;
+};
+
+/// What is there of a file, after something was tried.
+struct Held {
+  std::uint64_t bytes = 0;
+  std::uint64_t added = 0;   ///< Of them, by this attempt.
+  bool is_stored = false;    ///< It belongs to a checkpoint that is whole: nothing is written.
+  bool is_gap = false;       ///< Bytes between `bytes` and the given offset are missing.
+  bool is_too_much = false;  ///< The quota is used up; `error` says which.
+  std::string error;         ///< Why not everything is written; empty: it is.
+};
+
+class RunFiles {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<RunFiles>> open(const std::string& folder, const Quota& quota);
+
+  [[nodiscard]] Held held(const std::string& file) const;
+  /// Adds what of `bytes` is new; they begin at `offset` of the file.
+  [[nodiscard]] Held append(const std::string& file, std::uint64_t offset, std::string_view bytes);
+  [[nodiscard]] Status sync(const std::string& file) const;
+
+  [[nodiscard]] bool is_stored(const std::string& checkpoint) const;
+  /// The checkpoint that was appended to is proven, safe on disk, and has its name. One that is damaged or
+  /// incomplete is removed, so that the next attempt begins anew.
+  [[nodiscard]] Status finish(const std::string& checkpoint);
+  /// manifest.json the last. Error: it is not here.
+  [[nodiscard]] Result<std::vector<transfer::ListedFile>> listing(const std::string& checkpoint) const;
+  /// Less than `bytes` where the file ends.
+  [[nodiscard]] Result<std::string> read(const std::string& file, std::uint64_t offset,
+                                         std::size_t bytes) const;
+  /// Removes checkpoints that `kept` (names) has superseded, but not `spared` ones, and what is left half
+  /// received of them.
+  void prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared = {});
+  /// Every file that may travel; checkpoints only by their folders' names.
+  struct Inventory {
+    std::vector<transfer::ListedFile> logs;  ///< Below logs/ and errors/.
+    std::vector<std::string> checkpoints;    ///< Names of whole ones, without "checkpoints/".
+  };
+  [[nodiscard]] Inventory inventory() const;
+
+ private:
+  RunFiles(Beneath folder, const Quota& quota) : folder_(std::move(folder)), quota_(quota) {}
+  [[nodiscard]] std::string place_of(const std::string& file) const;
+  [[nodiscard]] std::string over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t measure() const;
+  [[nodiscard]] Status prove(const std::string& part, const std::string& name) const;
+
+  Beneath folder_;
+  Quota quota_;
+  std::atomic<std::uint64_t> used_{0};
+  std::atomic<bool> is_measured_{false};
+};
+
+}  // namespace sgd::storage

@@ -1,0 +1,230 @@
+// A checkpoint between a node and the coordinator over loopback, both ways, against a raw TCP stream of as
+// many bytes: once from memory into nothing, once from a file into a file that is synced, as a transfer must.
+// Two processes.
+//
+//     transfer_bench [MiB] [rounds] [folder]
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <boost/asio/io_context.hpp>
+
+#include "common/base/assert.hpp"
+#include "common/checkpoint/crc32c.hpp"
+#include "common/checkpoint/manifest.hpp"
+#include "launcher/agent/spool.hpp"
+#include "launcher/coordinator/file_desk.hpp"
+
+using namespace sgd;
+using boost::asio::ip::tcp;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+const std::string kName = checkpoint::directory_name(100, 1);
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void write_checkpoint(const std::string& folder, std::size_t bytes) {
+  fs::create_directories(folder);
+  std::string text(bytes, '\0');
+  for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
+  std::ofstream(folder + "/model.safetensors", std::ios::binary) << text;
+  checkpoint::Manifest manifest;
+  manifest.step = 100;
+  manifest.generation = 1;
+  manifest.files.push_back(
+      {"model.safetensors", bytes, checkpoint::crc32c(0, std::as_bytes(std::span(text)))});
+  std::ofstream(folder + "/" + checkpoint::kManifestFile) << checkpoint::encode(manifest);
+}
+
+/// Runs `child` in a process of its own; `parent` meanwhile. Both begin when both are there.
+void in_two(const std::function<void()>& child, const std::function<void()>& parent) {
+  const pid_t pid = ::fork();
+  SGD_ASSERT(pid >= 0);
+  if (pid == 0) {
+    child();
+    ::_exit(0);
+  }
+  parent();
+  int status = 0;
+  SGD_ASSERT(::waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+/// Bytes from memory, or from `from`, into nothing, or into `to`.
+double raw(std::size_t bytes, const std::string& from, const std::string& to) {
+  constexpr std::size_t kPiece = 256 << 10;
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+  double seconds = 0;
+  in_two(
+      [&] {
+        boost::asio::io_context own;
+        tcp::socket socket(own);
+        socket.connect(acceptor.local_endpoint());
+        const int file = from.empty() ? -1 : ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
+        std::vector<char> piece(kPiece, 'x');
+        for (std::size_t sent = 0; sent < bytes; sent += kPiece) {
+          if (file >= 0) SGD_ASSERT(::read(file, piece.data(), kPiece) > 0);
+          for (std::size_t at = 0; at < kPiece;) {
+            const ssize_t count = ::send(socket.native_handle(), piece.data() + at, kPiece - at, 0);
+            SGD_ASSERT(count > 0);
+            at += static_cast<std::size_t>(count);
+          }
+        }
+      },
+      [&] {
+        tcp::socket socket = acceptor.accept();
+        const auto begin = Clock::now();
+        const int file = to.empty() ? -1 : ::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        std::vector<char> piece(kPiece);
+        for (;;) {
+          const ssize_t count = ::recv(socket.native_handle(), piece.data(), piece.size(), 0);
+          if (count <= 0) break;
+          if (file >= 0) SGD_ASSERT(::write(file, piece.data(), static_cast<std::size_t>(count)) == count);
+        }
+        if (file >= 0) SGD_ASSERT(::fsync(file) == 0 && ::close(file) == 0);
+        seconds = seconds_since(begin);
+      });
+  return seconds;
+}
+
+/// A node's process: its spool in `state`, until `work` says that it is done.
+void node(int port, const std::string& state,
+          const std::function<void(boost::asio::io_context&, agent::Spool&, bool&)>& work) {
+  boost::asio::io_context io;
+  agent::Spool::Setup setup;
+  setup.state_dir = state;
+  setup.coordinator = {"127.0.0.1", port};
+  setup.node = "node1";
+  agent::Spool spool(io, setup, core::Random({1, 2, 3, 4}));
+  SGD_ASSERT(spool.start([](const std::string& text) { fmt::print(stderr, "{}\n", text); }).ok());
+  bool is_done = false;
+  work(io, spool, is_done);
+  while (!is_done) io.run_one();
+  spool.stop();
+}
+
+/// The coordinator's process, until the node's ends. Seconds from the node's first word to a stored
+/// checkpoint.
+double coordinator_side(boost::asio::io_context& io, std::unique_ptr<net::Listener> listener,
+                        const std::string& run_dir) {
+  std::optional<Clock::time_point> begin;
+  std::optional<double> seconds;
+  coordinator::FileDesk desk(
+      io, {[&](const RunId&) { return std::optional(run_dir); }, nullptr,
+           [&](const RunId&, const std::string&) { seconds = seconds_since(*begin); }, nullptr, nullptr});
+  net::Door door(io, std::move(listener));
+  net::Door::Handlers handlers;
+  handlers.kinds[coordinator::FileDesk::kKind] = [&](std::unique_ptr<net::Visitor> visitor,
+                                                     const nlohmann::json& first) {
+    begin = Clock::now();
+    desk.take(std::move(visitor), first);
+  };
+  door.start(std::move(handlers));
+  const auto has_ended = [] {
+    siginfo_t info{};
+    return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  };
+  // The node's process ends when it is told that everything is stored, or has what it asked for.
+  while (!has_ended()) io.run_one_for(std::chrono::milliseconds(10));
+  desk.stop();
+  return seconds.value_or(0);
+}
+
+double ours(const std::string& folder, bool is_up) {
+  const std::string state = folder + "/state";
+  const std::string run_dir = folder + "/run";
+  const std::string spool_dir = state + "/runs/run1";
+  fs::create_directories(run_dir + "/checkpoints");
+  fs::create_directories(spool_dir + "/checkpoints");
+  fs::rename(folder + "/made", (is_up ? spool_dir : run_dir) + "/checkpoints/" + kName);
+  boost::asio::io_context io;
+  auto listener = net::Listener::open(io, {"127.0.0.1", 0});
+  SGD_ASSERT(listener.ok());
+  const int port = listener.value()->port();
+  std::array<int, 2> pipe{};
+  SGD_ASSERT(::pipe(pipe.data()) == 0);
+  double seconds = 0;
+  cluster::DesiredRun desired;
+  desired.run = "run1";
+  desired.want = cluster::Want::kRun;
+  desired.run_dir = run_dir;
+  in_two(
+      [&] {
+        node(port, state, [&](boost::asio::io_context& own, agent::Spool& spool, bool& is_done) {
+          (void)spool.localize(desired);
+          if (is_up) {
+            spool.end("run1");
+            while (fs::exists(spool_dir)) own.run_one_for(std::chrono::milliseconds(20));
+            is_done = true;
+          } else {
+            const auto begin = Clock::now();
+            spool.fetch("run1", spool_dir + "/checkpoints/" + kName,
+                        {nullptr, [&, begin](const agent::FileFetcher::Fetched& fetched) {
+                           SGD_ASSERT(fetched.error.empty());
+                           const double taken = seconds_since(begin);
+                           SGD_ASSERT(::write(pipe[1], &taken, sizeof taken) == sizeof taken);
+                           is_done = true;
+                         }});
+          }
+        });
+      },
+      [&] { seconds = coordinator_side(io, std::move(listener).value(), run_dir); });
+  if (!is_up) SGD_ASSERT(::read(pipe[0], &seconds, sizeof seconds) == sizeof seconds);
+  (void)::close(pipe[0]);
+  (void)::close(pipe[1]);
+  fs::rename(run_dir + "/checkpoints/" + kName, folder + "/made");
+  fs::remove_all(state);
+  return seconds;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::size_t bytes = (argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 256) << 20;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  std::string folder =
+      (argc > 3 ? std::string(argv[3]) : fs::temp_directory_path().string()) + "/transfer-bench-XXXXXX";
+  SGD_ASSERT(::mkdtemp(folder.data()) != nullptr);
+  write_checkpoint(folder + "/made", bytes);
+  const std::vector<std::pair<const char*, std::function<double()>>> ways = {
+      {"raw TCP, memory to nothing", [&] { return raw(bytes, "", ""); }},
+      {"raw TCP, file to synced file",
+       [&] { return raw(bytes, folder + "/made/model.safetensors", folder + "/copy"); }},
+      {"to the coordinator", [&] { return ours(folder, true); }},
+      {"to a node", [&] { return ours(folder, false); }}};
+  std::vector<std::vector<double>> seconds(ways.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t way = 0; way < ways.size(); ++way) seconds[way].push_back(ways[way].second());
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    const auto [least, most] = std::minmax_element(seconds[way].begin(), seconds[way].end());
+    fmt::print(
+        "{:<30} {:7.3f} s ({:.3f} to {:.3f}), {:6.0f} MiB/s, {:4.0f} % of raw, {:4.0f} % of raw with files\n",
+        ways[way].first, median(seconds[way]), *least, *most,
+        static_cast<double>(bytes >> 20) / median(seconds[way]),
+        100 * median(seconds[0]) / median(seconds[way]), 100 * median(seconds[1]) / median(seconds[way]));
+  }
+  fs::remove_all(folder);
+}

@@ -1,0 +1,252 @@
+// Checkpoints on their way to a node that lacks them, from the coordinator or from another node; and visitors
+// who want what they may not have.
+
+#include <sys/stat.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/write.hpp>
+#include <catch2/catch.hpp>
+
+#include "test/unit/launcher/transfer_support.hpp"
+
+using namespace sgd;
+using namespace sgd::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using Fetched = std::optional<agent::FileFetcher::Fetched>;
+
+namespace {
+
+void put_on_coordinator(const Transfers& at, const CheckpointFiles& made) {
+  fs::create_directories(at.run_dir + "/checkpoints");
+  write_checkpoint(at.run_dir, made);
+}
+
+/// A visitor who says what a test likes.
+struct Stranger {
+  explicit Stranger(Transfers& transfers) : at(transfers), socket(transfers.io) {
+    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.port)});
+    say(hello::encode({}));
+    say(transfer::encode(transfer::Files{"evil", 1}));
+  }
+  void say(const std::string& json) { write(encode_frame(FrameKind::kJson, json)); }
+  void chunk(const std::string& bytes) { write(encode_frame(FrameKind::kChunk, bytes)); }
+  void write(const std::string& frame) { boost::asio::write(socket, boost::asio::buffer(frame)); }
+  void put(const std::string& file, const std::string& bytes) {
+    transfer::Put put{"run1", file, 0, static_cast<std::int64_t>(bytes.size()), 0, false};
+    put.crc32c = transfer::checksum("run1", file, 0, bytes);
+    say(transfer::encode(put));
+    chunk(bytes);
+  }
+  /// The desk has closed the connection.
+  bool is_closed() {
+    boost::system::error_code error;
+    std::array<char, 4096> buffer{};
+    socket.non_blocking(true);
+    while (!error) (void)socket.read_some(boost::asio::buffer(buffer), error);
+    return error != boost::asio::error::would_block;
+  }
+
+  Transfers& at;
+  boost::asio::ip::tcp::socket socket;
+};
+
+}  // namespace
+
+TEST_CASE("fetch: a node gets the checkpoint that it lacks, over a line that breaks", "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = make_checkpoint(100, 1, 6 << 20);
+  put_on_coordinator(at, made);
+  Transfers::Node& node = at.add_node("node1");
+  const cluster::DesiredRun desired =
+      at.want(node, {at.run_dir + "/checkpoints/" + made.name, "/elsewhere/x"});
+  CHECK(desired.resume_from ==
+        std::vector<std::string>{node.folder() + "/checkpoints/" + made.name, "/elsewhere/x"});
+  node.wire->cut_after_down = 1'400'000;
+  int cuts = 1;
+  node.wire->on_down = [&, before = 0](const std::string&) mutable {
+    if (node.wire->connections == before) return;
+    before = node.wire->connections;
+    node.wire->cut_after_down = 1'400'000;
+    ++cuts;
+  };
+  Fetched fetched;
+  at.fetch(node, made.name, fetched);
+  at.run_until([&] { return fetched.has_value(); });
+  CHECK(fetched->error.empty());
+  CHECK(cuts >= 6);
+  CHECK(Transfers::has(desired.resume_from.front(), made));
+}
+
+TEST_CASE("fetch: bits that turn over on the way are found and asked for again", "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = make_checkpoint(100, 1, 6 << 20);
+  put_on_coordinator(at, made);
+  Transfers::Node& node = at.add_node("node1");
+  at.want(node);
+  int flips = 0;
+  node.wire->on_down = [&](std::string& bytes) {
+    if (bytes.size() < 20'000 || flips == 12) return;
+    if (++flips % 2 == 0) bytes[bytes.size() / 2] ^= 1;
+  };
+  Fetched fetched;
+  at.fetch(node, made.name, fetched);
+  at.run_until([&] { return fetched.has_value(); });
+  CHECK(fetched->error.empty());
+  CHECK(Transfers::has(node.folder() + "/checkpoints/" + made.name, made));
+}
+
+TEST_CASE("fetch: what the coordinator lacks comes from another node; when that one dies, the next goes on",
+          "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = make_checkpoint(100, 1, 6 << 20);
+  // Neither brings it of its own accord: their lines are blocked until the third one asks.
+  for (const char* name : {"node1", "node2"}) {
+    Transfers::Node& holder = at.add_node(name);
+    holder.wire->block(true);
+    write_checkpoint(at.want(holder).run_dir, made);
+  }
+  Transfers::Node& asking = at.add_node("node3");
+  at.want(asking);
+  Fetched fetched;
+  std::int64_t progress = 0;
+  asking.spool->fetch("run1", asking.folder() + "/checkpoints/" + made.name,
+                      {[&](std::int64_t bytes) { progress = std::max(progress, bytes); },
+                       [&](const agent::FileFetcher::Fetched& got) { fetched = got; }});
+  at.run_until([&] { return asking.wire->up_bytes > 0; });
+  Transfers::Node& first = at.nodes.at("node1");
+  Transfers::Node& second = at.nodes.at("node2");
+  first.wire->cut_after_up = 3'500'000;
+  first.wire->block(false);
+  at.run_until([&] { return first.wire->up_bytes > 3'000'000; });
+  at.run_until([&] { return first.wire->cut_after_up == -1; });  // Cut in the middle,
+  first.wire->block(true);                                       // for ever.
+  CHECK_FALSE(fetched.has_value());
+  second.wire->block(false);
+  at.run_until([&] { return fetched.has_value(); });
+  CHECK(fetched->error.empty());
+  CHECK(progress > 0);
+  CHECK(Transfers::has(asking.folder() + "/checkpoints/" + made.name, made));
+  CHECK(Transfers::has(at.run_dir + "/checkpoints/" + made.name, made));
+  CHECK(second.wire->up_bytes < 7'000'000);  // Of 8 MiB: it went on where the first had come to.
+}
+
+TEST_CASE("fetch: a folder of somewhere else is refused at once", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  at.want(node);
+  for (const char* path :
+       {"/elsewhere/checkpoints/step-000000000100-gen-0001", "", "checkpoints/../../etc"}) {
+    Fetched fetched;
+    node.spool->fetch("run1", path,
+                      {nullptr, [&](const agent::FileFetcher::Fetched& got) { fetched = got; }});
+    CHECK_FALSE(fetched.has_value());
+    at.run_until([&] { return fetched.has_value(); });
+    CHECK(fetched->is_missing);
+  }
+}
+
+TEST_CASE("fetch: facts carry the coordinator's paths", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string local = at.want(node).run_dir;
+  cluster::Fact fact;
+  fact.run = "run1";
+  fact.body = cluster::CheckpointRejected{{local + "/checkpoints/x", "damaged"}};
+  const auto rejected = std::get<cluster::Fact>(node.spool->for_coordinator(fact));
+  CHECK(std::get<cluster::CheckpointRejected>(rejected.body).checkpoint.path ==
+        at.run_dir + "/checkpoints/x");
+  link::Ready ready;
+  ready.path = local + "/checkpoints/x";
+  fact.body = cluster::WorkerReady{0, ready};
+  const auto told = std::get<cluster::Fact>(node.spool->for_coordinator(fact));
+  CHECK(std::get<cluster::WorkerReady>(told.body).ready.path == at.run_dir + "/checkpoints/x");
+}
+
+TEST_CASE("desk: names that lead elsewhere are refused and counted", "[transfer]") {
+  Transfers at;
+  Stranger stranger(at);
+  const std::vector<std::string> names = {"../outside.log",
+                                          "logs/../../outside.log",
+                                          "/etc/passwd",
+                                          "logs//x",
+                                          "logs/a/b/c.log",
+                                          "logs",
+                                          "",
+                                          "logs/.hidden",
+                                          std::string("logs/a\0b", 8),
+                                          "logs/" + std::string(200, 'x'),
+                                          "checkpoints/x/model.safetensors",
+                                          "checkpoints/step-000000000100-gen-0001",
+                                          "job.json",
+                                          "logs/gen-0001/r\xc3\xa4nk.log",
+                                          "logs/a\nb"};
+  for (const std::string& name : names) stranger.put(name, "x");
+  at.run_until([&] { return at.refused.size() == names.size(); });
+  CHECK(at.desk->refused() == names.size());
+  CHECK(at.refused.front() == "\"../outside.log\" is no name of a run's file");
+  CHECK_FALSE(fs::exists(at.folder.path("coordinator/outside.log")));
+  CHECK(fs::is_empty(at.run_dir));
+  CHECK_FALSE(stranger.is_closed());
+  stranger.put("logs/good.log", "x");
+  at.run_until([&] { return at.grown.contains("logs/good.log"); });
+}
+
+TEST_CASE("desk: a link that somebody has planted is not followed", "[transfer]") {
+  Transfers at;
+  fs::create_directories(at.folder.path("outside"));
+  fs::create_directories(at.run_dir + "/logs");
+  fs::create_directories(at.run_dir + "/checkpoints");
+  at.folder.write("outside/secret.log", "secret");
+  fs::create_symlink(at.folder.path("outside"), at.run_dir + "/logs/gen-0001");
+  fs::create_symlink(at.folder.path("outside/secret.log"), at.run_dir + "/logs/link.log");
+  fs::create_directory_symlink(at.folder.path("outside"),
+                               at.run_dir + "/checkpoints/step-000000000100-gen-0001");
+  REQUIRE(::mkfifo((at.run_dir + "/logs/pipe.log").c_str(), 0600) == 0);
+  Stranger stranger(at);
+  stranger.put("logs/gen-0001/rank-0000.log", "x");
+  stranger.put("logs/link.log", "x");
+  stranger.put("logs/pipe.log", "x");
+  stranger.say(
+      transfer::encode(transfer::Get{"run1", "checkpoints/step-000000000100-gen-0001", "secret.log", 0, 10}));
+  at.run_until([&] { return at.refused.size() == 4; });
+  CHECK_THAT(at.refused[0] + at.refused[1] + at.refused[2] + at.refused[3],
+             Catch::Contains("a link is in its place"));
+  CHECK(slurp(at.folder.path("outside/secret.log")) == "secret");
+  CHECK_FALSE(fs::exists(at.folder.path("outside/rank-0000.log")));
+}
+
+TEST_CASE("desk: who breaks the protocol is shown out, and nobody else", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  Stranger stranger(at);
+  SECTION("bytes that were not announced") {
+    stranger.chunk("x");
+  }
+  SECTION("other bytes than were announced") {
+    stranger.say(transfer::encode(transfer::Put{"run1", "logs/a", 0, 3, 0, false}));
+    stranger.chunk("x");
+  }
+  SECTION("no bytes where some were announced") {
+    stranger.say(transfer::encode(transfer::Put{"run1", "logs/a", 0, 3, 0, false}));
+    stranger.say(transfer::encode(transfer::Query{"run1", "logs/a"}));
+  }
+  SECTION("an impossible size") {
+    stranger.say(transfer::encode(transfer::Put{"run1", "logs/a", INT64_MAX, 1, 0, false}));
+  }
+  SECTION("a chunk that is too large") {
+    stranger.say(transfer::encode(transfer::Put{"run1", "logs/a", 0, (1 << 20) + 1, 0, false}));
+  }
+  SECTION("no message") {
+    stranger.say("{}");
+  }
+  at.run_until([&] { return stranger.is_closed(); });
+  std::ofstream(folder + "/logs/a.log") << "still served";
+  node.spool->look("run1");
+  at.run_until([&] { return slurp(at.run_dir + "/logs/a.log") == "still served"; });
+}

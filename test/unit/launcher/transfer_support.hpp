@@ -1,0 +1,110 @@
+#pragma once
+// A coordinator's file desk and agents' spools that talk over real sockets, with somebody in between who can
+// cut the line, count what passes, and turn bits over.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "launcher/agent/spool.hpp"
+#include "launcher/coordinator/file_desk.hpp"
+#include "launcher/net/door.hpp"
+#include "test/unit/common/temporary_folder.hpp"
+
+namespace sgd::test {
+
+/// Passes bytes on between an agent and the door, chunk by chunk as they come.
+class Wire {
+ public:
+  Wire(boost::asio::io_context& io, int port);
+  ~Wire();
+
+  [[nodiscard]] int port() const { return acceptor_.local_endpoint().port(); }
+  /// Every connection ends, as when a cable is cut; new ones are let through, or not.
+  void cut();
+  void block(bool is_blocked);
+
+  /// Called with the bytes that go up (to the coordinator) before they are passed on; may change them.
+  std::function<void(std::string& bytes)> on_up;
+  std::function<void(std::string& bytes)> on_down;
+  std::int64_t up_bytes = 0;
+  std::int64_t down_bytes = 0;
+  std::int64_t cut_after_up = -1;  ///< Cut when so many more bytes have gone up; -1: never.
+  std::int64_t cut_after_down = -1;
+  int connections = 0;
+
+ private:
+  struct Pair;
+  void accept();
+  void pass(const std::shared_ptr<Pair>& pair, bool is_up);
+
+  boost::asio::io_context& io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  int to_port_;
+  bool is_blocked_ = false;
+  std::vector<std::weak_ptr<Pair>> pairs_;
+};
+
+/// A checkpoint as a worker leaves it: a manifest, and files of the given sizes with bytes that `seed` gives.
+struct CheckpointFiles {
+  std::string name;                          ///< "step-...-gen-..."
+  std::map<std::string, std::string> files;  ///< The manifest too.
+};
+[[nodiscard]] CheckpointFiles make_checkpoint(std::int64_t step, Generation generation, std::size_t bytes,
+                                              unsigned seed = 1);
+void write_checkpoint(const std::string& run_dir, const CheckpointFiles& checkpoint);
+/// Bytes without a pattern.
+[[nodiscard]] std::string noise(std::size_t bytes, unsigned seed);
+/// The bytes of a file; empty when it is not there.
+[[nodiscard]] std::string slurp(const std::string& path);
+
+/// One coordinator with a run "run1", and nodes.
+struct Transfers {
+  struct Node {
+    std::string state_dir;
+    std::unique_ptr<Wire> wire;
+    std::unique_ptr<agent::Spool> spool;
+    std::vector<std::string> warnings;
+    [[nodiscard]] std::string folder() const { return state_dir + "/runs/run1"; }
+  };
+
+  explicit Transfers(storage::Quota quota = {});
+  ~Transfers();
+
+  Node& add_node(const std::string& name);
+  void start(Node& node, const std::string& name, Incarnation incarnation = 1);
+  /// The coordinator wants the run on the node: its folder is there.
+  cluster::DesiredRun want(Node& node, std::vector<std::string> resume_from = {});
+  /// The coordinator's desk as after a restart.
+  void restart_desk();
+  void run_until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(60));
+  /// What came of Spool::fetch(); nothing yet.
+  void fetch(Node& node, const std::string& name, std::optional<agent::FileFetcher::Fetched>& out);
+  [[nodiscard]] bool is_stored(const CheckpointFiles& checkpoint) const;
+  /// Every file as in `checkpoint`, below `folder`, and no other.
+  [[nodiscard]] static bool has(const std::string& folder, const CheckpointFiles& checkpoint);
+
+  boost::asio::io_context io;
+  TemporaryFolder folder;
+  std::string run_dir;
+  storage::Quota quota;
+  agent::SenderTimes times;
+  Duration keep_refused = std::chrono::hours(24);
+  Duration revisit = std::chrono::hours(1);
+  bool knows_run = true;
+  std::vector<std::string> stored;
+  std::vector<std::string> refused;
+  std::map<std::string, std::int64_t> grown;
+  std::vector<NodeId> all_sent;  ///< Nodes that have nothing left.
+  int port = 0;
+  std::unique_ptr<coordinator::FileDesk> desk;
+  std::unique_ptr<net::Door> door;
+  std::map<std::string, Node> nodes;
+};
+
+}  // namespace sgd::test

@@ -1,0 +1,263 @@
+// Logs and checkpoints on their way from a node to the coordinator: nothing is lost and nothing is twice,
+// whatever happens on the line.
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include <catch2/catch.hpp>
+
+#include "test/unit/launcher/transfer_support.hpp"
+
+using namespace sgd;
+using namespace sgd::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+void append(const std::string& path, const std::string& bytes) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary | std::ios::app) << bytes;
+}
+
+/// Everything is there and the node has nothing left.
+void end_and_wait(Transfers& at, Transfers::Node& node) {
+  node.spool->end("run1");
+  at.run_until([&] { return !fs::exists(node.folder()); });
+  CHECK(!at.all_sent.empty());
+}
+
+}  // namespace
+
+TEST_CASE("transfer: logs arrive as they are written, and the spool goes at the end", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const cluster::DesiredRun desired = at.want(node);
+  CHECK(desired.run_dir == node.folder());
+  append(desired.run_dir + "/logs/gen-0001/rank-0000.log", "one\n");
+  append(desired.run_dir + "/logs/gen-0001/rank-0001.log", "");
+  append(desired.run_dir + "/errors/gen-0001-rank-0000.json", "{}");
+  node.spool->look("run1");
+  at.run_until([&] { return slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\n"; });
+  append(desired.run_dir + "/logs/gen-0001/rank-0000.log", "two\n");
+  node.spool->look("run1");
+  at.run_until([&] { return slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\ntwo\n"; });
+  CHECK(at.grown.at("logs/gen-0001/rank-0000.log") == 8);
+  append(desired.run_dir + "/logs/gen-0001/rank-0000.log", "last");
+  end_and_wait(at, node);
+  CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\ntwo\nlast");
+  CHECK(fs::exists(at.run_dir + "/logs/gen-0001/rank-0001.log"));
+  CHECK(slurp(at.run_dir + "/errors/gen-0001-rank-0000.json") == "{}");
+  CHECK(at.refused.empty());
+}
+
+TEST_CASE("transfer: logs are the same byte for byte when the line is cut again and again", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  std::mt19937 random(7);
+  std::map<std::string, std::string> written;
+  for (int round = 0; round < 40; ++round) {
+    const std::string name = "logs/gen-0001/rank-000" + std::to_string(random() % 4) + ".log";
+    const std::string bytes = noise(random() % 200'000, static_cast<unsigned>(round));
+    append(folder + "/" + name, bytes);
+    written[name] += bytes;
+    node.spool->look("run1");
+    if (round % 2 == 0) node.wire->cut_after_up = static_cast<std::int64_t>(random() % 150'000);
+    if (round % 7 == 0) node.wire->cut_after_down = static_cast<std::int64_t>(random() % 500);
+    if (round == 20) at.restart_desk();
+    for (int turn = 0; turn < 30; ++turn) at.io.run_one_for(1ms);
+  }
+  node.wire->cut_after_up = node.wire->cut_after_down = -1;
+  end_and_wait(at, node);
+  for (const auto& [name, bytes] : written) CHECK(slurp(at.run_dir + "/" + name) == bytes);
+  CHECK(node.wire->connections > 10);
+}
+
+TEST_CASE("transfer: a checkpoint that is interrupted at every chunk arrives whole", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles made = make_checkpoint(100, 1, 6 << 20);
+  write_checkpoint(folder, made);
+  // Between two cuts a chunk and what is asked before it fit, but not two chunks.
+  node.wire->cut_after_up = 1'400'000;
+  int cuts = 1;
+  node.wire->on_up = [&, before = 0](const std::string&) mutable {
+    if (node.wire->connections == before) return;
+    before = node.wire->connections;
+    node.wire->cut_after_up = 1'400'000;
+    ++cuts;
+  };
+  node.spool->look("run1");
+  at.run_until([&] { return at.is_stored(made); });
+  CHECK(cuts >= 7);
+  CHECK(Transfers::has(at.run_dir + "/checkpoints/" + made.name, made));
+  // Nothing is sent twice but what was on its way.
+  CHECK(node.wire->up_bytes < 2 * (8 << 20) + cuts * 200'000);
+  node.wire->on_up = nullptr;
+  node.wire->cut_after_up = -1;
+  end_and_wait(at, node);
+}
+
+TEST_CASE("transfer: bits that turn over on the way are found and repaired", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles made = make_checkpoint(100, 1, 5 << 20);
+  const std::string log = noise(3'000'000, 9);
+  std::mt19937 random(3);
+  int flips = 0;
+  node.wire->on_up = [&](std::string& bytes) {
+    // Large pieces only: most of what they hold are chunks. A frame's head can be hit, too, which ends the
+    // connection.
+    if (bytes.size() < 10'000 || random() % 20 != 0 || flips == 30) return;
+    bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+    ++flips;
+  };
+  write_checkpoint(folder, made);
+  append(folder + "/logs/gen-0001/rank-0000.log", log);
+  node.spool->look("run1");
+  at.run_until([&] { return at.is_stored(made); });
+  end_and_wait(at, node);
+  CHECK(flips > 3);
+  CHECK(!at.refused.empty());
+  CHECK(Transfers::has(at.run_dir + "/checkpoints/" + made.name, made));
+  CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == log);
+}
+
+TEST_CASE("transfer: the newest checkpoint goes first, and one that was superseded never", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  node.wire->block(true);
+  const std::string folder = at.want(node).run_dir;
+  std::vector<CheckpointFiles> made;
+  for (int number = 1; number <= 4; ++number) {
+    made.push_back(make_checkpoint(100 * number, 1, 50'000, static_cast<unsigned>(number)));
+    write_checkpoint(folder, made.back());
+  }
+  at.desk->keep("run1", {"checkpoints/" + made[2].name, "checkpoints/" + made[3].name});
+  node.wire->block(false);
+  node.spool->look("run1");
+  at.run_until([&] { return at.stored.size() == 2; });
+  CHECK(at.stored == std::vector<std::string>{"checkpoints/" + made[3].name, "checkpoints/" + made[2].name});
+  at.run_until([&] { return !fs::exists(folder + "/checkpoints/" + made[0].name); });
+  CHECK(fs::exists(folder + "/checkpoints/" + made[3].name));
+  end_and_wait(at, node);
+  CHECK(at.stored.size() == 2);
+}
+
+TEST_CASE("transfer: what was kept at the coordinator stays until one that counts has come", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles first = make_checkpoint(100, 1, 50'000, 1);
+  const CheckpointFiles second = make_checkpoint(200, 1, 50'000, 2);
+  write_checkpoint(folder, first);
+  node.spool->look("run1");
+  at.run_until([&] { return at.is_stored(first); });
+  at.desk->keep("run1", {"checkpoints/" + second.name});
+  CHECK(fs::exists(at.run_dir + "/checkpoints/" + first.name));
+  write_checkpoint(folder, second);
+  node.spool->look("run1");
+  at.run_until([&] { return at.is_stored(second); });
+  CHECK_FALSE(fs::exists(at.run_dir + "/checkpoints/" + first.name));
+}
+
+TEST_CASE("transfer: a spool of an earlier life is brought and removed", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  node.wire->block(true);
+  const std::string folder = at.want(node).run_dir;
+  append(folder + "/logs/gen-0001/rank-0000.log", "what was left\n");
+  node.spool.reset();
+  node.wire->block(false);
+  at.start(node, "node1", 2);
+  at.run_until([&] { return !fs::exists(folder); });
+  CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "what was left\n");
+}
+
+TEST_CASE("transfer: a run that nobody knows any more stays for its time", "[transfer]") {
+  Transfers at;
+  at.knows_run = false;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  append(folder + "/logs/gen-0001/rank-0000.log", "kept\n");
+  node.spool->end("run1");
+  at.run_until([&] { return fs::exists(folder + "/.refused"); });
+  CHECK(slurp(folder + "/logs/gen-0001/rank-0000.log") == "kept\n");
+  SECTION("and is brought when it is known again") {
+    at.knows_run = true;
+    node.spool.reset();
+    at.start(node, "node1", 2);
+    at.run_until([&] { return !fs::exists(folder); });
+    CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "kept\n");
+  }
+  SECTION("and then goes") {
+    at.keep_refused = 0s;
+    node.spool.reset();
+    at.start(node, "node1", 2);
+    CHECK_FALSE(fs::exists(folder));
+  }
+}
+
+TEST_CASE("transfer: a quota refuses what is too much, and the node keeps it", "[transfer]") {
+  Transfers at({100'000, 150'000});
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  append(folder + "/logs/gen-0001/rank-0000.log", std::string(100'001, 'x'));
+  append(folder + "/logs/gen-0001/rank-0001.log", std::string(90'000, 'y'));
+  node.spool->look("run1");
+  at.run_until([&] { return at.refused.size() == 1 && at.grown["logs/gen-0001/rank-0001.log"] == 90'000; });
+  CHECK(at.refused.front() == "logs/gen-0001/rank-0000.log is larger than 100000 bytes");
+  append(folder + "/logs/gen-0001/rank-0002.log", std::string(70'000, 'z'));
+  node.spool->look("run1");
+  at.run_until([&] { return at.refused.size() == 2; });
+  CHECK(at.refused.back() == "the run's files take more than 150000 bytes");
+  CHECK(at.desk->refused() == 2);
+  node.spool->end("run1");
+  at.run_until([&] { return fs::exists(folder + "/.refused"); });
+  CHECK(fs::file_size(folder + "/logs/gen-0001/rank-0002.log") == 70'000);
+}
+
+TEST_CASE("transfer: a disk that is full is waited for, and nothing is lost", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles made = make_checkpoint(100, 1, 3'000'000);
+  const std::string log = noise(2'500'000, 1);
+  write_checkpoint(folder, made);
+  append(folder + "/logs/gen-0001/rank-0000.log", log);
+  (void)std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{1'500'000, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  node.spool->look("run1");
+  at.run_until([&] { return at.refused.size() >= 3; });
+  CHECK(at.stored.empty());
+  CHECK(!node.warnings.empty());
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  at.run_until([&] { return at.is_stored(made); });
+  end_and_wait(at, node);
+  CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == log);
+  CHECK(Transfers::has(at.run_dir + "/checkpoints/" + made.name, made));
+}
+
+TEST_CASE("transfer: a checkpoint that is damaged on its node is refused, not stored", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  CheckpointFiles made = make_checkpoint(100, 1, 50'000);
+  made.files["model.safetensors"][1000] ^= 1;
+  write_checkpoint(folder, made);
+  node.spool->look("run1");
+  at.run_until([&] { return at.refused.size() >= 3 && !node.warnings.empty(); });
+  CHECK_THAT(at.refused.front(), Catch::Contains("model.safetensors is damaged"));
+  CHECK(at.stored.empty());
+  CHECK_FALSE(fs::exists(at.run_dir + "/checkpoints/" + made.name));
+}
