@@ -21,6 +21,7 @@ namespace {
 
 constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(60);
+constexpr Duration kLookAgain = std::chrono::milliseconds(20);
 
 std::string host_name() {
   char name[256] = {};
@@ -45,7 +46,7 @@ std::string address_towards(boost::asio::io_context& io, const net::Address& to)
 }  // namespace
 
 AgentDaemon::AgentDaemon(AgentOptions options)
-    : options_(std::move(options)), signals_(io_, SIGINT, SIGTERM), leave_timer_(io_) {}
+    : options_(std::move(options)), signals_(io_, SIGINT, SIGTERM), leave_timer_(io_), look_timer_(io_) {}
 
 Status AgentDaemon::open() {
   const Status subreaper = process::become_subreaper();
@@ -74,8 +75,17 @@ Status AgentDaemon::open() {
     log(fmt::format("run {}: nothing of it is left here", run));
     if (signals_seen_ > 0) end_if_idle();
   };
+  core::AgentFacts facts = this->facts();
+  slots_ = facts.slots;
+  Spool::Setup files;
+  files.state_dir = options_.state_dir;
+  files.coordinator = options_.coordinator;
+  files.node = facts.node;
+  files.incarnation = facts.incarnation;
+  auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
   auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()));
-  shell_ = std::make_unique<AgentShell>(io_, facts(), options_.own_program, std::move(link), std::move(observer));
+  shell_ = std::make_unique<AgentShell>(io_, std::move(facts), options_.own_program, std::move(link), std::move(observer),
+                                        std::move(spool));
   return {};
 }
 
@@ -97,7 +107,7 @@ core::AgentFacts AgentDaemon::facts() const {
 
 void AgentDaemon::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
-  log(fmt::format("node {}: {} slots at {}, coordinator {}:{}", options_.name, facts().slots, options_.address,
+  log(fmt::format("node {}: {} slots at {}, coordinator {}:{}", options_.name, slots_, options_.address,
                   options_.coordinator.host, options_.coordinator.port));
   const Status started = shell_->start();
   if (!started) return log("error: " + started.error().message);
@@ -127,8 +137,15 @@ void AgentDaemon::on_signal(int signal) {
   end_if_idle();
 }
 
+/// What is still to be brought to the coordinator goes first; what does not get there is brought by this node's next agent.
 void AgentDaemon::end_if_idle() {
-  if (shell_->is_idle()) io_.stop();
+  if (!shell_->is_idle()) return;
+  std::error_code error;
+  if (std::filesystem::is_empty(options_.state_dir + "/runs", error) || error) return io_.stop();
+  look_timer_.expires_after(kLookAgain);
+  look_timer_.async_wait([this](const boost::system::error_code& ended) {
+    if (!ended) end_if_idle();
+  });
 }
 
 void AgentDaemon::log(const std::string& line) const { fmt::print(stderr, "sgd-launch agent: {}\n", line); }

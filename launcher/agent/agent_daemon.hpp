@@ -55,6 +55,8 @@ class AgentDaemon {
   std::unique_ptr<AgentShell> shell_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer leave_timer_;
+  boost::asio::steady_timer look_timer_;
+  int slots_ = 0;
   std::string last_lost_;   ///< Said once as long as it stays the same.
   int signals_seen_ = 0;
 };

@@ -15,7 +15,13 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
     : options_(std::move(options)),
       shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
       service_(shell_, options_.state_dir + "/runs", [this](const std::string& line) { log(line); }),
-      signals_(io_, SIGINT, SIGTERM) {}
+      files_(io_, file_handlers()),
+      settling_(io_, {[this](const NodeId& node) { return is_connected(node); },
+                      [this](const RunId& run) { service_.settle(run); }}),
+      signals_(io_, SIGINT, SIGTERM) {
+  service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
+                  [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
+                  [this](const RunId& run) { settling_.on_over(run, service_.directory_of(run).value_or("")); }});}
 
 Status CoordinatorDaemon::open() {
   std::error_code error;
@@ -51,6 +57,9 @@ void CoordinatorDaemon::serve() {
   };
   net::Door::Handlers handlers;
   handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);
+  handlers.kinds[FileDesk::kKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
+    files_.take(std::move(visitor), first);
+  };
   handlers.kinds[kClientKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
     service_.desk().take(std::move(visitor));
   };
@@ -58,11 +67,30 @@ void CoordinatorDaemon::serve() {
   door_->start(std::move(handlers));
 }
 
+FileDesk::Handlers CoordinatorDaemon::file_handlers() {
+  FileDesk::Handlers handlers;
+  handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
+  handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) { service_.on_log_grown(run, file); };
+  handlers.on_all_sent = [this](const RunId& run, const NodeId& node) { settling_.on_all_sent(run, node); };
+  handlers.on_refused = [this](const std::string& peer, const std::string& reason) {
+    log(fmt::format("files of {} are refused: {}", peer, reason));
+  };
+  return handlers;
+}
+
+/// A node whose link is closed may come back; one that is lost has nothing more to send.
+bool CoordinatorDaemon::is_connected(const NodeId& node) const {
+  for (const core::NodeSnapshot& one : shell_.nodes())
+    if (one.node == node) return one.phase != core::NodePhase::kLost;
+  return false;
+}
+
 void CoordinatorDaemon::wait_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
     log(fmt::format("signal {}: the coordinator ends, runs go on", signal));
     shell_.stop();
+    files_.stop();
     io_.stop();
   });
 }

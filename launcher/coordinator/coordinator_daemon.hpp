@@ -2,7 +2,7 @@
 // The coordinator as a long-running program: one thread, one event loop, one door.
 //
 //   agents ──> Door ──> CoordinatorShell <── RunService <── ClientDesk <── Door <── clients
-//                             └── run directories below <state>/runs
+//   their files ──> Door ──> FileDesk ──> run directories below <state>/runs
 //
 // SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator.
 
@@ -13,7 +13,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include "launcher/coordinator/file_desk.hpp"
 #include "launcher/coordinator/run_service.hpp"
+#include "launcher/coordinator/settling.hpp"
 #include "launcher/net/door.hpp"
 
 namespace sgd::coordinator {
@@ -37,6 +39,8 @@ class CoordinatorDaemon {
 
  private:
   void serve();
+  [[nodiscard]] FileDesk::Handlers file_handlers();
+  [[nodiscard]] bool is_connected(const NodeId& node) const;
   void wait_signal();
   void log(const std::string& line) const;
 
@@ -44,6 +48,8 @@ class CoordinatorDaemon {
   boost::asio::io_context io_{1};
   CoordinatorShell shell_;
   RunService service_;
+  FileDesk files_;
+  Settling settling_;
   std::unique_ptr<net::Door> door_;
   boost::asio::signal_set signals_;
 };

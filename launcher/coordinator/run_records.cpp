@@ -39,6 +39,7 @@ void RunRecords::finish(const core::RunOutcome& outcome) {
 
 void RunRecords::keep_checkpoints(const std::vector<std::string>& paths) {
   if (directory_) directory_->keep_checkpoints(paths);
+  if (observer_.on_keep) observer_.on_keep(paths);
 }
 
 void RunRecords::warn(const std::string& message) {

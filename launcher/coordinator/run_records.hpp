@@ -20,6 +20,7 @@ struct RunObserver {
   std::function<void(const nlohmann::ordered_json& event)> on_event;      ///< As written to events.jsonl.
   std::function<void(const nlohmann::ordered_json& metrics)> on_metrics;  ///< As written to metrics.jsonl.
   std::function<void(std::string message)> on_warning;
+  std::function<void(const std::vector<std::string>& paths)> on_keep;     ///< Of its checkpoints these count. May be absent.
   std::function<void(const core::RunOutcome& outcome)> on_finished;       ///< summary.json is written.
 };
 

@@ -106,14 +106,17 @@ void RunService::submit(const nlohmann::json& request, const ClientDesk::Reply& 
 
 RunObserver RunService::observe(const RunId& run) {
   RunObserver observer;
-  observer.on_event = [this, run](const Json&) { desk_.on_grown(run, "events.jsonl"); };
+  observer.on_event = [this, run](const Json& event) {
+    watcher_.on_event(run, event);
+    desk_.on_grown(run, "events.jsonl");
+  };
+  observer.on_keep = [this, run](const std::vector<std::string>& paths) { watcher_.on_keep(run, paths); };
   observer.on_metrics = [this, run](const Json&) { desk_.on_grown(run, "metrics.jsonl"); };
   observer.on_warning = [this, run](const std::string& message) { log_(fmt::format("run {}: warning: {}", run, message)); };
   observer.on_finished = [this, run](const core::RunOutcome& outcome) {
     unsettled_[run] = core::to_json(outcome);
     log_(fmt::format("run {}: {}{}{}", run, outcome.state, outcome.error.empty() ? "" : ": ", outcome.error));
-    if (on_over) on_over(run);
-    else settle(run);
+    watcher_.on_over(run);
   };
   return observer;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -30,8 +31,13 @@ class RunService {
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& run) const;
   /// Logs of `run` have grown.
   void on_log_grown(const RunId& run, const std::string& file) { desk_.on_grown(run, file); }
-  /// Called when a run is over, before clients are told: answer with settle() when all its files are here.
-  std::function<void(const RunId& run)> on_over;
+  struct Watcher {
+    std::function<void(const RunId& run, const Json& event)> on_event;
+    std::function<void(const RunId& run, const std::vector<std::string>& paths)> on_keep;
+    /// Before clients are told: answer with settle() when all its files are here.
+    std::function<void(const RunId& run)> on_over;
+  };
+  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
   void settle(const RunId& run);
 
  private:
@@ -51,6 +57,7 @@ class RunService {
   std::string runs_dir_;
   Log log_;
   std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
+  Watcher watcher_;
   ClientDesk desk_;
 };
 

@@ -1,0 +1,64 @@
+#include "launcher/coordinator/settling.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "launcher/process/clock.hpp"
+
+namespace sgd::coordinator {
+namespace {
+
+/// Nodes that are gone are noticed by looking again.
+constexpr Duration kLookAgain = std::chrono::milliseconds(200);
+
+std::set<NodeId> nodes_in(const std::string& events_file) {
+  std::set<NodeId> nodes;
+  std::ifstream file(events_file);
+  for (std::string line; std::getline(file, line);) {
+    const auto event = nlohmann::json::parse(line, nullptr, false);
+    if (event.is_object() && event.value("event", "") == "worker_started") nodes.insert(event.value("node", ""));
+  }
+  return nodes;
+}
+
+}  // namespace
+
+Settling::Settling(boost::asio::io_context& io, Handlers handlers) : io_(io), handlers_(std::move(handlers)) {}
+
+void Settling::on_event(const RunId& run, const nlohmann::ordered_json& event) {
+  if (event.value("event", "") != "worker_started") return;
+  if (const auto sent = sent_.find(run); sent != sent_.end()) sent->second.erase(event.value("node", ""));
+}
+
+void Settling::on_all_sent(const RunId& run, const NodeId& node) {
+  sent_[run].insert(node);
+  if (waiting_.contains(run)) look(run);
+}
+
+void Settling::on_over(const RunId& run, const std::string& run_dir) {
+  Waiting& waiting = waiting_[run];
+  waiting.nodes = nodes_in(run_dir + "/events.jsonl");
+  waiting.timer = std::make_unique<boost::asio::steady_timer>(io_);
+  waiting.deadline = process::monotonic_now() + kLimit;
+  look(run);
+}
+
+void Settling::look(const RunId& run) {
+  Waiting& waiting = waiting_.at(run);
+  const std::set<NodeId>& sent = sent_[run];
+  const bool is_whole = std::all_of(waiting.nodes.begin(), waiting.nodes.end(), [&](const NodeId& node) {
+    return sent.contains(node) || !handlers_.is_connected(node);
+  });
+  if (is_whole || process::monotonic_now() >= waiting.deadline) {
+    waiting_.erase(run);
+    sent_.erase(run);
+    return handlers_.on_settled(run);
+  }
+  waiting.timer->expires_after(kLookAgain);
+  waiting.timer->async_wait([this, run](const boost::system::error_code& error) {
+    if (!error && waiting_.contains(run)) look(run);
+  });
+}
+
+}  // namespace sgd::coordinator
