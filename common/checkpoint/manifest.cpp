@@ -6,11 +6,48 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/messages/codec.hpp"
+
 namespace sgd::checkpoint {
 namespace {
 
 constexpr int kFormat = 1;
 constexpr std::size_t kManifestBytesMax = 1 << 20;
+constexpr int kDepthMax = 8;
+
+/// manifest.json as it is written.
+struct FileEntry {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::string crc32c;
+};
+struct Entries {
+  std::int64_t step = 0;
+  int epoch = 0;
+  Generation generation = 0;
+  int world_size = 0;
+  std::vector<FileEntry> files;
+};
+
+}  // namespace
+}  // namespace sgd::checkpoint
+
+namespace sgd::codec {
+
+template <>
+inline constexpr auto kMessage<checkpoint::FileEntry> =
+    message("", required("name", &checkpoint::FileEntry::name), required("bytes", &checkpoint::FileEntry::bytes),
+            required("crc32c", &checkpoint::FileEntry::crc32c));
+template <>
+inline constexpr auto kMessage<checkpoint::Entries> =
+    message("", required("step", &checkpoint::Entries::step), required("epoch", &checkpoint::Entries::epoch),
+            required("generation", &checkpoint::Entries::generation),
+            optional("world_size", &checkpoint::Entries::world_size), required("files", &checkpoint::Entries::files));
+
+}  // namespace sgd::codec
+
+namespace sgd::checkpoint {
+namespace {
 
 template <class Number>
 bool parse_digits(std::string_view text, Number& number) {
@@ -67,35 +104,32 @@ std::string encode(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(std::string_view text) {
   if (text.size() > kManifestBytesMax) return Error{"the manifest is larger than 1 MiB"};
-  Manifest manifest;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("format").get<int>() != kFormat)
-      return Error{"manifest format " + json.at("format").dump() + " is not known"};
-    json.at("step").get_to(manifest.step);
-    json.at("epoch").get_to(manifest.epoch);
-    json.at("generation").get_to(manifest.generation);
-    manifest.world_size = json.value("world_size", 0);
-    std::set<std::string> names;
-    for (const nlohmann::json& entry : json.at("files")) {
-      ManifestFile file;
-      entry.at("name").get_to(file.name);
-      entry.at("bytes").get_to(file.bytes);
-      const std::string crc = entry.at("crc32c").get<std::string>();
-      const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), file.crc32c, 16);
-      if (parsed.ec != std::errc() || parsed.ptr != crc.data() + crc.size() || crc.size() != 8)
-        return Error{"crc32c of " + file.name + " is no number of 8 hexadecimal digits"};
-      // A name is opened below the checkpoint's directory: it may not lead out of it.
-      if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.front() == '.')
-        return Error{"\"" + file.name + "\" is no name of a checkpoint's file"};
-      if (!names.insert(file.name).second) return Error{file.name + " is listed twice"};
-      manifest.files.push_back(std::move(file));
-    }
-  } catch (const nlohmann::json::exception& error) {
-    return Error{std::string("bad manifest: ") + error.what()};
-  }
-  if (manifest.step < 0 || manifest.epoch < 0 || manifest.world_size < 0)
+  const auto bad = [](const Error& error) { return Error{"bad manifest: " + error.message}; };
+  const Result<codec::Json> json = codec::parse_object(text, kDepthMax);
+  if (!json.ok()) return bad(json.error());
+  // A later format may have other fields, so it is looked at before them.
+  const auto format = json.value().find("format");
+  if (format == json.value().end() || *format != kFormat)
+    return Error{"manifest format " + (format == json.value().end() ? "none" : codec::print(*format)) + " is not known"};
+  Entries entries;
+  const Status read = codec::read_fields(json.value(), entries);
+  if (!read.ok()) return bad(read.error());
+  if (entries.step < 0 || entries.epoch < 0 || entries.world_size < 0)
     return Error{"a count in the manifest is negative"};
+  Manifest manifest{entries.step, entries.epoch, entries.generation, entries.world_size, {}};
+  std::set<std::string> names;
+  for (const FileEntry& entry : entries.files) {
+    ManifestFile file{entry.name, entry.bytes, 0};
+    const std::string& crc = entry.crc32c;
+    const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), file.crc32c, 16);
+    if (parsed.ec != std::errc() || parsed.ptr != crc.data() + crc.size() || crc.size() != 8)
+      return Error{"crc32c of " + file.name + " is no number of 8 hexadecimal digits"};
+    // A name is opened below the checkpoint's directory: it may not lead out of it.
+    if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.front() == '.')
+      return Error{"\"" + file.name + "\" is no name of a checkpoint's file"};
+    if (!names.insert(file.name).second) return Error{file.name + " is listed twice"};
+    manifest.files.push_back(std::move(file));
+  }
   return manifest;
 }
 

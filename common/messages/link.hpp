@@ -50,7 +50,11 @@ struct Heartbeat {
   bool waiting = false;      ///< The training thread is inside a collective.
   std::int64_t fetched = 0;  ///< Bytes of a checkpoint that the group waits for and that have come.
 };
-struct Report { ReportKey key; std::int64_t step = 0; nlohmann::json metrics; };  // step: optimizer steps since the start of the run.
+struct Report {
+  ReportKey key;
+  std::int64_t step = 0;     ///< Optimizer steps since the start of the run.
+  nlohmann::json metrics = nlohmann::json::object();
+};
 struct CheckpointSaved {
   std::string path;          ///< Relative to the run directory: "checkpoints/step-...".
   std::int64_t step = 0; int epoch = 0; std::int64_t bytes = 0;

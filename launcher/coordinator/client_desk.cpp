@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/messages/codec.hpp"
+
 namespace sgd::coordinator {
 namespace {
 
@@ -52,9 +54,10 @@ ClientDesk::Client* ClientDesk::find(std::uint64_t id) {
 void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
   Client* client = find(id);
   if (client == nullptr) return;
-  const nlohmann::json message =
-      frame.kind == FrameKind::kJson ? nlohmann::json::parse(frame.bytes, nullptr, false) : nlohmann::json();
-  if (!message.is_object()) return client->visitor->close("a message of a client is no JSON object");
+  const auto parsed = frame.kind == FrameKind::kJson ? codec::parse_object(frame.bytes, codec::kDepthMax)
+                                                     : Result<nlohmann::json>(Error{"it is a chunk"});
+  if (!parsed) return client->visitor->close("a message of a client is no JSON object: " + parsed.error().message);
+  const nlohmann::json& message = parsed.value();
   // Whatever a client writes: a value of a wrong type is its error, not ours.
   std::int64_t number = 0;
   try {
@@ -90,6 +93,7 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
   Result<FollowedRun> run = service_.find(message.value("run", ""));
   if (!run) return answer(id, number, refused("run", run.error().message));
   const auto offsets = message.value("offsets", std::map<std::string, std::uint64_t>());
+  const FollowSelection selection = selection_of(message);  // What may throw comes before anything is kept.
   const auto send_part = [this, id, number](const std::string& file, std::uint64_t offset, const std::string& bytes) {
     Client* to = find(id);
     send(*to->visitor, {{"type", "part"}, {"id", number}, {"file", file}, {"offset", offset}});
@@ -98,7 +102,7 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
   Follow& follow = client->follows[number];
   follow.run = run.value().id;
   follow.outcome = run.value().outcome;
-  follow.follower = std::make_unique<RunFollower>(run.value().directory, selection_of(message), offsets, send_part);
+  follow.follower = std::make_unique<RunFollower>(run.value().directory, selection, offsets, send_part);
   answer(id, number, {{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
   if (follow.outcome || message.value("until_now", false)) follow.follower->settle();
   else follow.follower->begin();

@@ -10,6 +10,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 
+#include "common/messages/codec.hpp"
+
 namespace sgd::coordinator {
 namespace {
 
@@ -37,10 +39,10 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   void on_line(std::size_t size) {
-    const auto request = nlohmann::json::parse(buffer_.substr(0, size), nullptr, false);
+    const auto request = codec::parse_object(buffer_.substr(0, size), codec::kDepthMax);
     buffer_.erase(0, size);
     const nlohmann::ordered_json reply =
-        request.is_object() ? answer_(request) : nlohmann::ordered_json{{"ok", false}, {"error", "no JSON object"}};
+        request ? answer_(request.value()) : nlohmann::ordered_json{{"ok", false}, {"error", "no JSON object"}};
     reply_ = reply.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     boost::asio::async_write(socket_, boost::asio::buffer(reply_),
                              [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {

@@ -6,6 +6,8 @@
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
+#include "common/messages/codec.hpp"
+
 namespace sgd::net {
 
 namespace asio = boost::asio;
@@ -118,10 +120,11 @@ void Door::take(tcp::socket socket) {
 
 /// A stranger's first message.
 void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame) {
-  nlohmann::json first;
-  if (frame.kind == FrameKind::kJson) first = nlohmann::json::parse(frame.bytes, nullptr, false);
-  const auto type = first.is_object() ? first.find("type") : first.end();
-  if (!first.is_object() || type == first.end() || !type->is_string())
+  Result<nlohmann::json> parsed = Error{"no JSON"};
+  if (frame.kind == FrameKind::kJson) parsed = codec::parse_object(frame.bytes, codec::kDepthMax);
+  nlohmann::json first = parsed ? std::move(parsed).value() : nlohmann::json::object();
+  const auto type = first.find("type");
+  if (type == first.end() || !type->is_string())
     return visit->close("the first message does not say what kind of visitor it is");
   const auto kind = handlers_.kinds.find(type->get<std::string>());
   if (kind == handlers_.kinds.end()) return visit->close("the first message is of a kind that nobody here serves");

@@ -17,6 +17,7 @@ static_assert(std::endian::native == std::endian::little, "The data of the forma
 
 constexpr std::uint64_t kHeaderBytesMax = 100'000'000;  // The format's own limit.
 constexpr std::size_t kDimensionsMax = 64;
+constexpr int kDepthMax = 3;  // Header, entry, shape.
 
 struct TypeRow {
   TensorType type;
@@ -52,7 +53,11 @@ nlohmann::json parse_header(const char* begin, std::size_t size, std::string& pr
         !names.insert(value.get<std::string>()).second) {
       problem = "the name '" + value.get<std::string>() + "' occurs twice";
     }
-    return true;
+    // Deeper values are not even built: printing or copying them would recurse as deep as the file says.
+    const bool opens = event == nlohmann::json::parse_event_t::object_start || event == nlohmann::json::parse_event_t::array_start;
+    if (!opens || depth < kDepthMax) return true;
+    problem = "its header is nested too deep";
+    return false;
   };
   nlohmann::json header = nlohmann::json::parse(begin, begin + size, watch, false);
   if (header.is_discarded() || !header.is_object()) problem = "its header is not a JSON object";

@@ -54,7 +54,10 @@ TEST_CASE("a manifest that is torn, foreign or dangerous is refused") {
   for (const std::string& text :
        {good.substr(0, good.size() / 2), std::string("[]"), std::string(), with("\"a\"", "\"../a\""),
         with("\"a\"", "\"\""), with("\"a\"", "\".a\""), with("\"format\": 1", "\"format\": 2"),
-        with("00000002", "0000000g"), with("00000002", "2"), with("\"step\": 0", "\"step\": -1")})
+        with("00000002", "0000000g"), with("00000002", "2"), with("\"step\": 0", "\"step\": -1"),
+        with("\"step\": 0", "\"step\": 0.5"), with("\"step\": 0", "\"step\": true"), with("\"bytes\": 1", "\"bytes\": -1"),
+        with("\"generation\": 0", "\"generation\": -9223372036854775809"), with("\"epoch\": 0", "\"epoch\": 1e300"),
+        with("\"epoch\": 0", "\"epoch\": 4294967296")})
     CHECK_FALSE(parse_manifest(text).ok());
   manifest.files = {{"a", 1, 2}, {"a", 1, 2}};
   CHECK_FALSE(parse_manifest(encode(manifest)).ok());

@@ -336,6 +336,14 @@ TEST_CASE("messages: what is not finite arrives as NaN") {
   CHECK(std::isnan(std::get<link::Heartbeat>(beat.value()).loss));
 }
 
+TEST_CASE("messages: a report without metrics can be passed on") {
+  const auto decoded = link::decode_from_worker(R"({"type":"report","key":{"epoch":1,"phase":"train"}})");
+  REQUIRE(decoded.ok());
+  CHECK(std::get<link::Report>(decoded.value()).metrics == json::object());
+  const std::string line = encode(decoded.value());
+  CHECK(link::decode_from_worker(std::string_view(line).substr(0, line.size() - 1)).ok());
+}
+
 TEST_CASE("messages: bytes that are no UTF-8 do not stop a message") {
   const std::string line = encode(link::FromWorker(link::Failed{"bad \xff byte", ""}));
   const auto decoded = link::decode_from_worker(line);

@@ -137,6 +137,8 @@ TEST_CASE("safetensors: the reader refuses what is not exactly well formed") {
   refuse(file_bytes(R"({"a":{"dtype":"F32","shape":[1]}})", "1234"), "exactly dtype");
   refuse(file_bytes(R"({"a":1})", ""), "exactly dtype");
   refuse(file_bytes(R"({"__metadata__":{"a":1}})", ""), "not text");
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  refuse(file_bytes(R"({"a":{"dtype":)" + deep + R"(,"shape":[1],"data_offsets":[0,4]}})", "1234"), "nested too deep");
   const auto absent = SafetensorsFile::open(directory.file("absent"));
   REQUIRE_FALSE(absent);
   CHECK_THAT(absent.error().message, Catch::Contains("No such file"));
