@@ -193,7 +193,8 @@ TEST_CASE("listener: what it refuses, in words", "[net]") {
   boost::asio::io_context io;
   const auto words = [&](const char* host, int port) { return net::Listener::open(io, {host, port}).error().message; };
   CHECK(words("0.0.0.0", 0) ==
-        "cannot listen on 0.0.0.0:0: without a TLS identity only loopback addresses are served, as 127.0.0.1 is");
+        "cannot listen on 0.0.0.0:0: without a TLS identity only loopback addresses are served, as 127.0.0.1 is; "
+        "run `sgd-launch init` to make one");
   CHECK(words("node1", 7070) == "cannot listen on node1:7070: not an IP address and a port, as 127.0.0.1:7070 is");
   CHECK(words("127.0.0.1", 70000) == "cannot listen on 127.0.0.1:70000: not an IP address and a port, as 127.0.0.1:7070 is");
   const auto first = net::Listener::open(io, {"127.0.0.1", 0});
