@@ -103,6 +103,7 @@ void Connection::read() {
     reader_.append({buffer_.data(), outcome.bytes});
     take_frames();
   }
+  if (is_closed_) return;
   if (!stream_->has_pending()) return again_when(tcp::socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }

@@ -20,6 +20,7 @@ std::string words_for(int error, X509* certificate) {
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    case X509_V_ERR_CERT_CHAIN_TOO_LONG:  // Ours have none: every certificate is signed by the authority itself.
       return "the certificate of the other side is not of this cluster's authority";
     case X509_V_ERR_INVALID_PURPOSE: {
       const Result<PeerIdentity> identity = identity_of(certificate);
