@@ -33,6 +33,12 @@ Result<PeerIdentity> identity_in(std::string_view certificate) {
   return identity_of(parsed.value().get());
 }
 
+Result<std::vector<std::string>> host_names_in(std::string_view certificate) {
+  const Result<CertificatePtr> parsed = parse_certificate(certificate, "the text");
+  if (!parsed) return parsed.error();
+  return host_names_of(parsed.value().get());
+}
+
 Result<Digest> public_key_digest_in(std::string_view certificate) {
   const Result<CertificatePtr> parsed = parse_certificate(certificate, "the text");
   if (!parsed) return parsed.error();

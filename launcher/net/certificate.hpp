@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.hpp"
 #include "launcher/net/digest.hpp"
@@ -25,6 +26,9 @@ inline constexpr std::int64_t kBackdated_s = 300;
 
 /// Role, name, serial and validity. Error: no certificate, or not one of ours: it must hold exactly one URI that names a role.
 [[nodiscard]] Result<PeerIdentity> identity_in(std::string_view certificate);
+
+/// The DNS names and addresses in it.
+[[nodiscard]] Result<std::vector<std::string>> host_names_in(std::string_view certificate);
 
 /// SHA-256 of the certificate's public key: what a join token holds of the CA.
 [[nodiscard]] Result<Digest> public_key_digest_in(std::string_view certificate);
