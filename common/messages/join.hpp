@@ -1,6 +1,6 @@
 #pragma once
-// How somebody gets a certificate of the cluster: with a join token and a signing request, or, with a certificate that
-// still holds, a new one in its place. First message of a connection, and its only answer.
+// How somebody gets a certificate of the cluster: with a join token and a signing request, or, with a
+// certificate that still holds, a new one in its place. First message of a connection, and its only answer.
 
 #include <string>
 #include <string_view>
@@ -11,13 +11,15 @@
 namespace sgd::join {
 
 struct Join {
-  std::string token;  ///< As `sgd-launch token create` has printed it.
-  std::string csr;    ///< PEM.
-  std::string name;   ///< That the joiner wants; empty: the token's, if it is for one.
+  std::string token;         ///< As `sgd-launch token create` has printed it.
+  std::string csr;           ///< PEM.
+  std::string name;          ///< That the joiner wants; empty: the token's, if it is for one.
   std::string default_name;  ///< Where neither says one: the joiner's host or user.
 };
 /// Role and name are those of the certificate that the connection has shown.
-struct Renew { std::string csr; };
+struct Renew {
+  std::string csr;
+};
 
 using FromVisitor = std::variant<Join, Renew>;
 
@@ -25,7 +27,9 @@ struct Joined {
   std::string certificate;  ///< PEM, as `ca`.
   std::string ca;
 };
-struct Refused { std::string reason; };
+struct Refused {
+  std::string reason;
+};
 
 using ToVisitor = std::variant<Joined, Refused>;
 

@@ -3,6 +3,7 @@
 //
 //   agents ──> Door ──> CoordinatorShell <── RunService <── ClientDesk <── Door <── clients
 //                             └── run directories below <state>/runs
+//   JoinDesk <── Door <── those who join or renew     with an identity (`sgd-launch init`): then all of it is TLS
 //
 // SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator.
 
@@ -12,9 +13,11 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/net/door.hpp"
+#include "launcher/net/join_desk.hpp"
 
 namespace sgd::coordinator {
 
@@ -37,6 +40,8 @@ class CoordinatorDaemon {
 
  private:
   void serve();
+  [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> open_identity();
+  void renew_identity();
   void wait_signal();
   void log(const std::string& line) const;
 
@@ -44,8 +49,10 @@ class CoordinatorDaemon {
   boost::asio::io_context io_{1};
   CoordinatorShell shell_;
   RunService service_;
+  std::unique_ptr<net::JoinDesk> join_desk_;  ///< With an identity.
   std::unique_ptr<net::Door> door_;
   boost::asio::signal_set signals_;
+  boost::asio::steady_timer renewal_;
 };
 
 }  // namespace sgd::coordinator

@@ -1,6 +1,6 @@
 #pragma once
-// Who may come as what: the role that a certificate must have for each kind of visitor. What is not in this table is for
-// agents, so that a new kind is not open by oversight.
+// Who may come as what: the role that a certificate must have for each kind of visitor. What is not in this
+// table is for agents, so that a new kind is not open by oversight.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
-// How many failed attempts one address may make: a few at once, then one now and then. Pure: the time is an argument, and
-// what is remembered has a limit.
+// How many failed attempts one address may make: a few at once, then one now and then. Pure: the time is an
+// argument, and what is remembered has a limit.
 
 #include <map>
 #include <string>

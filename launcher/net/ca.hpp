@@ -1,6 +1,7 @@
 #pragma once
-// The cluster's own certificate authority: one P-256 key that signs the certificates of its coordinator, agents and
-// clients. What a certificate says comes from the caller, of a signing request only the public key is used.
+// The cluster's own certificate authority: one P-256 key that signs the certificates of its coordinator,
+// agents and clients. What a certificate says comes from the caller, of a signing request only the public key
+// is used.
 
 #include <cstdint>
 #include <memory>
@@ -16,8 +17,9 @@ namespace sgd::net {
 struct Grant {
   Role role = Role::kNone;
   std::string name;
-  bool is_admin = false;                ///< Of a client.
-  std::vector<std::string> host_names;  ///< Of a coordinator: DNS names and addresses, for tools that look at them.
+  bool is_admin = false;  ///< Of a client.
+  std::vector<std::string>
+      host_names;  ///< Of a coordinator: DNS names and addresses, for tools that look at them.
 };
 
 /// Seconds: a node renews its certificate while it lives, a person comes back now and then.
@@ -32,7 +34,8 @@ class CertificateAuthority {
   [[nodiscard]] Status save(const std::string& folder) const;
 
   /// Answers a signing request. Errors: no request, not signed by its own key, not P-256.
-  [[nodiscard]] Result<std::string> issue(std::string_view request, const Grant& grant, std::int64_t now_s) const;
+  [[nodiscard]] Result<std::string> issue(std::string_view request, const Grant& grant,
+                                          std::int64_t now_s) const;
   /// The same with a validity of the caller's.
   [[nodiscard]] Result<std::string> issue(std::string_view request, const Grant& grant, std::int64_t now_s,
                                           std::int64_t valid_s) const;

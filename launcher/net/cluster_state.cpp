@@ -12,11 +12,15 @@ constexpr int kLockWaitMs = 2000;
 
 }  // namespace
 
-std::string ca_folder(const std::string& state_dir) { return state_dir + "/ca"; }
-std::string coordinator_identity_folder(const std::string& state_dir) { return state_dir + "/identity"; }
+std::string ca_folder(const std::string& state_dir) {
+  return state_dir + "/ca";
+}
+std::string coordinator_identity_folder(const std::string& state_dir) {
+  return state_dir + "/identity";
+}
 
-Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca, const Grant& grant,
-                                   const std::string& folder, std::int64_t now_s) {
+Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
+                                   const Grant& grant, const std::string& folder, std::int64_t now_s) {
   IdentityFiles files;
   files.key = make_key();
   files.ca = ca.certificate();

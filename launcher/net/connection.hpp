@@ -1,7 +1,7 @@
 #pragma once
 // One TCP connection between two of our daemons, in plain text or TLS: whole frames in both directions, after both have
-// said which protocol they speak. Bytes are read into a buffer that all connections of an event loop share, so that thousands of quiet ones
-// cost little; what the peer does not take waits in a queue with a limit.
+// said which protocol they speak. Bytes are read into a buffer that all connections of an event loop share, so that
+// thousands of quiet ones cost little; what the peer does not take waits in a queue with a limit.
 //
 //   start() -> TLS handshake -> both hellos -> on_open -> on_frame ... -> on_closed, once and last
 //
@@ -88,7 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void drain();
 
   boost::asio::ip::tcp::socket socket_;
-  boost::asio::steady_timer timer_;  ///< For the hello, then for the end of the peer's certificate, then for last words.
+  boost::asio::steady_timer timer_;  ///< For the hello, then for the end of the peer's certificate, then last words.
   ReadBuffer& buffer_;
   ConnectionLimits limits_;
   hello::Hello own_;

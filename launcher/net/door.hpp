@@ -1,7 +1,7 @@
 #pragma once
 // Where everybody comes in: one listener for agents, file transfers and clients. A connection is a stranger's until its
-// first message, a JSON object whose "type" says what kind of visitor it is; then the one who serves that kind takes it, if
-// the peer's certificate is of the right role.
+// first message, a JSON object whose "type" says what kind of visitor it is; then the one who serves that kind takes
+// it, if the peer's certificate is of the right role.
 
 #include <functional>
 #include <map>

@@ -1,6 +1,7 @@
 #pragma once
-// How this side gets a certificate: it makes a key, sends a signing request over one connection, and writes what comes back to
-// an identity folder. With a join token the first time, with the certificate that still holds from then on.
+// How this side gets a certificate: it makes a key, sends a signing request over one connection, and writes
+// what comes back to an identity folder. With a join token the first time, with the certificate that still
+// holds from then on.
 
 #include <functional>
 #include <memory>
@@ -41,12 +42,14 @@ class Enrolment {
   std::shared_ptr<Attempt> attempt_;
 };
 
-/// Keeps the certificate of an identity folder new: looks now and then, and asks when two thirds of its time are over. A
-/// context takes the new one up by itself; connections that stand go on until the old one expires.
+/// Keeps the certificate of an identity folder new: looks now and then, and asks when two thirds of its time
+/// are over. A context takes the new one up by itself; connections that stand go on until the old one
+/// expires.
 class Renewer {
  public:
   struct Pace {
-    Duration look = std::chrono::minutes(10);  ///< At most so long between two looks: clocks jump, machines sleep.
+    Duration look =
+        std::chrono::minutes(10);  ///< At most so long between two looks: clocks jump, machines sleep.
     Duration retry = std::chrono::minutes(1);  ///< After an attempt that failed.
   };
   struct Handlers {

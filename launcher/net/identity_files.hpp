@@ -1,6 +1,6 @@
 #pragma once
-// An identity folder: what a daemon or a person needs to be somebody in a cluster. One file holds certificate and key,
-// so that both change in one moment when they are renewed.
+// An identity folder: what a daemon or a person needs to be somebody in a cluster. One file holds certificate
+// and key, so that both change in one moment when they are renewed.
 //
 //   identity.pem   certificate and private key, 0600
 //   ca.pem         the certificate of the cluster's authority
@@ -27,16 +27,18 @@ struct IdentityFiles {
 [[nodiscard]] std::string ca_file(const std::string& folder);
 [[nodiscard]] std::string revoked_file(const std::string& folder);
 
-/// Errors: absent (code ENOENT), readable by others, damaged, key and certificate and CA don't belong together.
+/// Errors: absent (code ENOENT), readable by others, damaged, key and certificate and CA don't belong
+/// together.
 [[nodiscard]] Result<IdentityFiles> load_identity(const std::string& folder);
-/// Creates the folder. An older identity is replaced in one moment; an identity of another CA is not, that is an error.
+/// Creates the folder. An older identity is replaced in one moment; an identity of another CA is not, that is
+/// an error.
 [[nodiscard]] Status save_identity(const std::string& folder, const IdentityFiles& files);
 
 /// One entry of revoked.json: a certificate by its serial, or all that were made for a name until `at_s`.
 struct Revocation {
-  std::string serial;      ///< Or empty.
-  std::string name;        ///< Or empty; of agents and clients alike.
-  std::int64_t at_s = 0;   ///< Unix time.
+  std::string serial;     ///< Or empty.
+  std::string name;       ///< Or empty; of agents and clients alike.
+  std::int64_t at_s = 0;  ///< Unix time.
 };
 
 class RevokedList {

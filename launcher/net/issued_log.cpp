@@ -24,7 +24,9 @@ struct IssuedLine {
   std::string why;
 };
 
-std::string key_of(Role role, const std::string& name) { return fmt::format("{}/{}", role_name(role), name); }
+std::string key_of(Role role, const std::string& name) {
+  return fmt::format("{}/{}", role_name(role), name);
+}
 
 Result<std::string> read_from(const std::string& path, std::uint64_t offset) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -59,10 +61,10 @@ namespace sgd::codec {
 
 template <>
 inline constexpr auto kMessage<net::IssuedLine> =
-    message("", required("issued_s", &net::IssuedLine::issued_s), required("expires_s", &net::IssuedLine::expires_s),
-            required("role", &net::IssuedLine::role), required("name", &net::IssuedLine::name),
-            optional("is_admin", &net::IssuedLine::is_admin), required("serial", &net::IssuedLine::serial),
-            optional("why", &net::IssuedLine::why));
+    message("", required("issued_s", &net::IssuedLine::issued_s),
+            required("expires_s", &net::IssuedLine::expires_s), required("role", &net::IssuedLine::role),
+            required("name", &net::IssuedLine::name), optional("is_admin", &net::IssuedLine::is_admin),
+            required("serial", &net::IssuedLine::serial), optional("why", &net::IssuedLine::why));
 
 }  // namespace sgd::codec
 
@@ -81,8 +83,9 @@ Status IssuedLog::refresh() {
   for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
     const Result<codec::Json> line = codec::parse_object(rest.substr(0, end), codec::kDepthMax);
     IssuedLine issued;
-    if (line.ok() && codec::read_fields(line.value(), issued).ok()) note({role_of(issued.role).value_or(Role::kNone), issued.name, issued.serial, issued.is_admin, issued.issued_s,
-            issued.expires_s});
+    if (line.ok() && codec::read_fields(line.value(), issued).ok())
+      note({role_of(issued.role).value_or(Role::kNone), issued.name, issued.serial, issued.is_admin,
+            issued.issued_s, issued.expires_s});
     read_bytes_ += end + 1;
     rest.remove_prefix(end + 1);
   }
@@ -97,12 +100,19 @@ void IssuedLog::note(PeerIdentity identity) {
 }
 
 Status IssuedLog::add(const PeerIdentity& identity, const std::string& why) {
-  const IssuedLine line{identity.issued_s, identity.expires_s, role_name(identity.role), identity.name,
-                        identity.is_admin, identity.serial,    why};
+  const IssuedLine line{identity.issued_s,
+                        identity.expires_s,
+                        role_name(identity.role),
+                        identity.name,
+                        identity.is_admin,
+                        identity.serial,
+                        why};
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path_);
-  const std::string text = (ends_inside_line(fd) ? "\n" : "") + codec::print(codec::write_fields(line)) + "\n";
-  const bool is_written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
+  const std::string text =
+      (ends_inside_line(fd) ? "\n" : "") + codec::print(codec::write_fields(line)) + "\n";
+  const bool is_written =
+      ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
   const Error failed = system_error("cannot write " + path_);
   ::close(fd);
   if (!is_written) return failed;

@@ -1,6 +1,6 @@
 #pragma once
-// The record of every certificate that a coordinator has issued, one line each, never changed: who is who, and which names are
-// taken. A name is taken while a certificate for it holds.
+// The record of every certificate that a coordinator has issued, one line each, never changed: who is who,
+// and which names are taken. A name is taken while a certificate for it holds.
 
 #include <cstdint>
 #include <map>
@@ -13,15 +13,16 @@ namespace sgd::net {
 
 class IssuedLog {
  public:
-  /// `issued.jsonl` of a coordinator's state folder; absent: empty. A torn line is ignored: what it was to say of was never
-  /// handed out.
+  /// `issued.jsonl` of a coordinator's state folder; absent: empty. A torn line is ignored: what it was to
+  /// say of was never handed out.
   [[nodiscard]] static Result<IssuedLog> load(const std::string& state_dir);
 
   /// Notes `identity` on disk and here; `why` says what led to it: "join 10.0.0.2", "renew", "init".
   [[nodiscard]] Status add(const PeerIdentity& identity, const std::string& why);
   /// The certificate for role and name that holds the longest; null: there was none.
   [[nodiscard]] const PeerIdentity* holder(Role role, const std::string& name) const;
-  /// Of role and name whom the certificate with this serial was given, its newest certificate; null: it is not known.
+  /// Of role and name whom the certificate with this serial was given, its newest certificate; null: it is
+  /// not known.
   [[nodiscard]] const PeerIdentity* holder_of(const std::string& serial) const;
   /// Reads what others have added since.
   [[nodiscard]] Status refresh();
@@ -32,7 +33,7 @@ class IssuedLog {
 
   std::string path_;
   std::uint64_t read_bytes_ = 0;
-  std::map<std::string, PeerIdentity> holders_;  ///< By "agent/n1".
+  std::map<std::string, PeerIdentity> holders_;   ///< By "agent/n1".
   std::map<std::string, std::string> of_serial_;  ///< Key of holders_ by serial.
 };
 

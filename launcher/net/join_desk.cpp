@@ -3,18 +3,20 @@
 #include <chrono>
 #include <utility>
 
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/cluster_state.hpp"
 #include "launcher/net/identity_files.hpp"
 #include "launcher/net/private_files.hpp"
+#include "launcher/net/wall_clock.hpp"
 
 namespace sgd::net {
 namespace {
 
-constexpr int kLockWaitMs = 100;  // The event loop stands still meanwhile; verbs hold the folder for milliseconds.
+constexpr int kLockWaitMs =
+    100;  // The event loop stands still meanwhile; verbs hold the folder for milliseconds.
 
 constexpr std::array<std::pair<JoinOutcome, const char*>, kJoinOutcomes> kNames{{
     {JoinOutcome::kJoined, "joined"},
@@ -34,13 +36,11 @@ constexpr std::array<std::pair<JoinOutcome, const char*>, kJoinOutcomes> kNames{
     {JoinOutcome::kBusy, "busy"},
 }};
 
-std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
-const char* join_outcome_name(JoinOutcome outcome) { return kNames[static_cast<std::size_t>(outcome)].second; }
+const char* join_outcome_name(JoinOutcome outcome) {
+  return kNames[static_cast<std::size_t>(outcome)].second;
+}
 
 /// A visitor who has its answer, until it leaves.
 struct JoinDesk::Guest {
@@ -49,9 +49,13 @@ struct JoinDesk::Guest {
   boost::asio::steady_timer deadline;
 };
 
-JoinDesk::JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca, const Digest& ca_key,
-                   IssuedLog issued)
-    : io_(io), state_dir_(std::move(state_dir)), ca_(std::move(ca)), ca_key_(ca_key), issued_(std::move(issued)) {}
+JoinDesk::JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca,
+                   const Digest& ca_key, IssuedLog issued)
+    : io_(io),
+      state_dir_(std::move(state_dir)),
+      ca_(std::move(ca)),
+      ca_key_(ca_key),
+      issued_(std::move(issued)) {}
 
 JoinDesk::~JoinDesk() {
   for (const std::shared_ptr<Guest>& guest : guests_) guest->deadline.cancel();
@@ -75,8 +79,9 @@ void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& firs
   Result<join::FromVisitor> message = join::decode_from_visitor(first.dump());
   join::ToVisitor reply = join::Refused{};
   if (message.ok()) {
-    reply = answer({std::chrono::steady_clock::now(), unix_now_s(), visitor->peer(), visitor->peer_identity()},
-                   message.value());
+    reply =
+        answer({std::chrono::steady_clock::now(), unix_now_s(), visitor->peer(), visitor->peer_identity()},
+               message.value());
   } else {
     ++counts_[static_cast<std::size_t>(JoinOutcome::kMalformed)];
     reply = join::Refused{message.error().message};
@@ -108,7 +113,8 @@ join::ToVisitor JoinDesk::answer(const From& from, const join::FromVisitor& mess
     verdict = {JoinOutcome::kTooOften, "too many attempts that failed: try again in a minute", {}};
   } else {
     verdict = std::visit([&](const auto& one) { return judge(from, one); }, message);
-    const bool is_member = verdict.outcome == JoinOutcome::kJoined || verdict.outcome == JoinOutcome::kRenewed;
+    const bool is_member =
+        verdict.outcome == JoinOutcome::kJoined || verdict.outcome == JoinOutcome::kRenewed;
     if (!is_member && verdict.outcome != JoinOutcome::kBusy) limit_.count_failure(from.now, address);
   }
   ++counts_[static_cast<std::size_t>(verdict.outcome)];
@@ -133,12 +139,17 @@ JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, c
   StoredToken stored;
   const char* unknown = "the join token is not known: it was revoked, or ended long ago";
   switch (book.value().check(token, from.now_s, stored)) {
-    case TokenFault::kUnknown: return {JoinOutcome::kUnknownToken, unknown, {}};
+    case TokenFault::kUnknown:
+      return {JoinOutcome::kUnknownToken, unknown, {}};
     case TokenFault::kOtherRole:
-    case TokenFault::kWrongSecret: return {JoinOutcome::kWrongSecret, unknown, {}};
-    case TokenFault::kExpired: return {JoinOutcome::kExpiredToken, "the join token has expired: make another one", {}};
-    case TokenFault::kUsed: return {JoinOutcome::kUsedToken, "the join token is used up: make another one", {}};
-    case TokenFault::kNone: break;
+    case TokenFault::kWrongSecret:
+      return {JoinOutcome::kWrongSecret, unknown, {}};
+    case TokenFault::kExpired:
+      return {JoinOutcome::kExpiredToken, "the join token has expired: make another one", {}};
+    case TokenFault::kUsed:
+      return {JoinOutcome::kUsedToken, "the join token is used up: make another one", {}};
+    case TokenFault::kNone:
+      break;
   }
   Grant grant;
   if (Verdict refused = name_for(from, message, stored, grant); !refused.reason.empty()) return refused;
@@ -147,29 +158,35 @@ JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, c
   after.mark_used(stored.id, grant.name, from.now_s);
   Verdict verdict = issue(from, message.csr, grant, "join " + address_of_peer(from.peer));
   if (verdict.certificate.empty()) return verdict;
-  if (!save_tokens(state_dir_, after)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  if (!save_tokens(state_dir_, after))
+    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
   return verdict;
 }
 
-JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message, const StoredToken& token, Grant& grant) {
+JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message, const StoredToken& token,
+                                     Grant& grant) {
   grant.role = role_of(token.role).value_or(Role::kNone);
   grant.is_admin = token.is_admin;
   if (!token.name.empty()) {
     grant.name = token.name;
     if (!message.name.empty() && message.name != token.name)
-      return {JoinOutcome::kWrongName, fmt::format("the join token is for {}, not for {}", token.name, message.name), {}};
+      return {JoinOutcome::kWrongName,
+              fmt::format("the join token is for {}, not for {}", token.name, message.name),
+              {}};
     return {};
   }
   grant.name = message.name.empty() ? message.default_name : message.name;
   if (!is_name(grant.name))
-    return {JoinOutcome::kWrongName, "a name has letters, digits, \".\", \"_\" and \"-\", at most 128: give one with --name", {}};
+    return {JoinOutcome::kWrongName,
+            "a name has letters, digits, \".\", \"_\" and \"-\", at most 128: give one with --name",
+            {}};
   const PeerIdentity* holder = issued_.holder(grant.role, grant.name);
   if (holder == nullptr || holder->expires_s <= from.now_s) return {};
   const Result<RevokedList> revoked = RevokedList::load(coordinator_identity_folder(state_dir_));
   if (revoked.ok() && revoked.value().contains(*holder)) return {};
   return {JoinOutcome::kNameTaken,
-          fmt::format("the name {} is taken: join with --name, or with a token that was made with --name {}", grant.name,
-                      grant.name),
+          fmt::format("the name {} is taken: join with --name, or with a token that was made with --name {}",
+                      grant.name, grant.name),
           {}};
 }
 
@@ -186,12 +203,14 @@ JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Renew& message) 
   return verdict;
 }
 
-JoinDesk::Verdict JoinDesk::issue(const From& from, const std::string& csr, const Grant& grant, const std::string& why) {
+JoinDesk::Verdict JoinDesk::issue(const From& from, const std::string& csr, const Grant& grant,
+                                  const std::string& why) {
   Result<std::string> certificate = ca_.issue(csr, grant, from.now_s);
   if (!certificate) return {JoinOutcome::kBadRequest, certificate.error().message, {}};
   const Result<PeerIdentity> identity = identity_in(certificate.value());
   if (!identity) return {JoinOutcome::kBadRequest, identity.error().message, {}};
-  if (!issued_.add(identity.value(), why)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  if (!issued_.add(identity.value(), why))
+    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
   return {JoinOutcome::kJoined, {}, std::move(certificate).value()};
 }
 

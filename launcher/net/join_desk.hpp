@@ -1,6 +1,7 @@
 #pragma once
-// Where a coordinator makes members: whoever brings a join token gets a certificate of the token's role, and whoever has a
-// certificate gets a newer one of the same role and name. Every answer is counted by its outcome.
+// Where a coordinator makes members: whoever brings a join token gets a certificate of the token's role, and
+// whoever has a certificate gets a newer one of the same role and name. Every answer is counted by its
+// outcome.
 //
 //   {"type":"join","token":T,"csr":PEM,"name":N}  -> {"type":"joined","certificate":PEM,"ca":PEM}
 //   {"type":"renew","csr":PEM}                       or {"type":"refused","reason":R}
@@ -28,19 +29,19 @@ namespace sgd::net {
 enum class JoinOutcome {
   kJoined,
   kRenewed,
-  kTooOften,       ///< Too many failures from this address.
-  kMalformed,      ///< Not a message, or no token in it.
-  kOtherCluster,   ///< A token of another authority.
+  kTooOften,      ///< Too many failures from this address.
+  kMalformed,     ///< Not a message, or no token in it.
+  kOtherCluster,  ///< A token of another authority.
   kUnknownToken,
   kWrongSecret,
   kExpiredToken,
   kUsedToken,
-  kWrongName,      ///< The token is for another one, or it is no name.
-  kNameTaken,      ///< Somebody holds a certificate for it, and the token does not name it.
-  kBadRequest,     ///< No signing request that we can answer.
-  kNobody,         ///< A renewal without a certificate to renew.
-  kTooEarly,       ///< A renewal of a certificate that is quite new.
-  kBusy,           ///< The disk, or a verb that holds the folder.
+  kWrongName,   ///< The token is for another one, or it is no name.
+  kNameTaken,   ///< Somebody holds a certificate for it, and the token does not name it.
+  kBadRequest,  ///< No signing request that we can answer.
+  kNobody,      ///< A renewal without a certificate to renew.
+  kTooEarly,    ///< A renewal of a certificate that is quite new.
+  kBusy,        ///< The disk, or a verb that holds the folder.
 };
 inline constexpr std::size_t kJoinOutcomes = 15;
 
@@ -53,29 +54,33 @@ class JoinDesk {
   static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A visitor that stays longer is shown out.
 
   /// Errors: no authority there. `io` must outlive the desk.
-  [[nodiscard]] static Result<std::unique_ptr<JoinDesk>> open(boost::asio::io_context& io, const std::string& state_dir);
+  [[nodiscard]] static Result<std::unique_ptr<JoinDesk>> open(boost::asio::io_context& io,
+                                                              const std::string& state_dir);
   ~JoinDesk();
 
   /// As Door::OnVisitor, for the kinds "join" and "renew".
   void take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first);
 
   struct From {
-    TimePoint now;             ///< For the limit of attempts.
-    std::int64_t now_s = 0;    ///< Unix time.
-    std::string peer;          ///< "10.0.0.2:41822".
+    TimePoint now;           ///< For the limit of attempts.
+    std::int64_t now_s = 0;  ///< Unix time.
+    std::string peer;        ///< "10.0.0.2:41822".
     PeerIdentity identity;
   };
   [[nodiscard]] join::ToVisitor answer(const From& from, const join::FromVisitor& message);
-  [[nodiscard]] std::uint64_t count(JoinOutcome outcome) const { return counts_[static_cast<std::size_t>(outcome)]; }
+  [[nodiscard]] std::uint64_t count(JoinOutcome outcome) const {
+    return counts_[static_cast<std::size_t>(outcome)];
+  }
 
  private:
   struct Verdict {
     JoinOutcome outcome = JoinOutcome::kJoined;
-    std::string reason;         ///< Of a refusal.
+    std::string reason;  ///< Of a refusal.
     std::string certificate;
   };
   struct Guest;
-  JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca, const Digest& ca_key, IssuedLog issued);
+  JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca, const Digest& ca_key,
+           IssuedLog issued);
 
   Verdict judge(const From& from, const join::Join& message);
   Verdict judge(const From& from, const join::Renew& message);

@@ -19,8 +19,8 @@ class Listener {
  public:
   using OnSocket = std::function<void(boost::asio::ip::tcp::socket socket)>;
 
-  /// `address.host` is an IP address; port 0 takes a free one. `tls` null: plain text. Errors: no such address, not loopback
-  /// and no identity, an identity that is no coordinator's, in use.
+  /// `address.host` is an IP address; port 0 takes a free one. `tls` null: plain text. Errors: no such address, not
+  /// loopback and no identity, an identity that is no coordinator's, in use.
   [[nodiscard]] static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io, const Address& address,
                                                               std::shared_ptr<const TlsContext> tls = nullptr);
 

@@ -9,7 +9,9 @@ namespace sgd::net {
 namespace {
 
 /// Files here have no passphrase; without this OpenSSL asks for one on the terminal.
-int no_passphrase(char*, int, int, void*) { return -1; }
+int no_passphrase(char*, int, int, void*) {
+  return -1;
+}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #pragma once
-// OpenSSL's objects as owned values, and its errors as text. Only .cpp files of this folder include it: no other header
-// shows OpenSSL.
+// OpenSSL's objects as owned values, and its errors as text. Only .cpp files of this folder include it: no
+// other header shows OpenSSL.
 
 #include <array>
 #include <cstdint>

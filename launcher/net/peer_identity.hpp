@@ -1,6 +1,7 @@
 #pragma once
-// Who the other side of a connection is, as its certificate says: a role and a name, written as one URI in the subject
-// alternative name, for example "sgd://agent/n1". Text only: what proves it is the certificate's signature.
+// Who the other side of a connection is, as its certificate says: a role and a name, written as one URI in
+// the subject alternative name, for example "sgd://agent/n1". Text only: what proves it is the certificate's
+// signature.
 
 #include <cstdint>
 #include <optional>
@@ -18,11 +19,11 @@ enum class Role {
 
 struct PeerIdentity {
   Role role = Role::kNone;
-  std::string name;             ///< Of the node, the person or the coordinator's host.
-  std::string serial;           ///< Of the certificate: 32 lower-case hexadecimal digits for one that we issued.
-  bool is_admin = false;        ///< A client that may act on the runs of others.
-  std::int64_t issued_s = 0;    ///< Unix time.
-  std::int64_t expires_s = 0;   ///< Unix time.
+  std::string name;       ///< Of the node, the person or the coordinator's host.
+  std::string serial;     ///< Of the certificate: 32 lower-case hexadecimal digits for one that we issued.
+  bool is_admin = false;  ///< A client that may act on the runs of others.
+  std::int64_t issued_s = 0;   ///< Unix time.
+  std::int64_t expires_s = 0;  ///< Unix time.
 };
 
 inline constexpr std::size_t kNameBytesMax = 128;
@@ -32,7 +33,8 @@ inline constexpr std::size_t kNameBytesMax = 128;
 /// Not for kNone, which nobody can be given.
 [[nodiscard]] std::optional<Role> role_of(std::string_view name);
 
-/// From [A-Za-z0-9._-], 1 to 128 bytes, beginning with a letter or a digit: safe as a part of a path and of a URI.
+/// From [A-Za-z0-9._-], 1 to 128 bytes, beginning with a letter or a digit: safe as a part of a path and of a
+/// URI.
 [[nodiscard]] bool is_name(std::string_view text);
 
 /// "sgd://client/eva/admin".

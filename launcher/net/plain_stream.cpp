@@ -36,10 +36,12 @@ class PlainStream : public Stream {
       is_first_ = false;
       if (into[0] == kTlsAlert)
         return {IoState::kError, 0,
-                "the other side speaks TLS and this side plain text: this side needs an identity (sgd-launch join)"};
+                "the other side speaks TLS and this side plain text: this side needs an identity (sgd-launch "
+                "join)"};
       if (into[0] == kTlsHandshake)
         return {IoState::kError, 0,
-                "the other side speaks TLS and this side plain text: this side has no identity (sgd-launch init)"};
+                "the other side speaks TLS and this side plain text: this side has no identity (sgd-launch "
+                "init)"};
     }
     return {IoState::kDone, static_cast<std::size_t>(count), {}};
   }
@@ -72,6 +74,8 @@ class PlainStream : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_plain_stream(int fd) { return std::make_unique<PlainStream>(fd); }
+std::unique_ptr<Stream> make_plain_stream(int fd) {
+  return std::make_unique<PlainStream>(fd);
+}
 
 }  // namespace sgd::net

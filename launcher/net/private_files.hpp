@@ -1,6 +1,7 @@
 #pragma once
-// Small files that must be whole, and that nobody else may read: keys, certificates, tokens. Written under another name,
-// synced and renamed, so that a crash leaves the old file or the new one; read only if they are what they should be.
+// Small files that must be whole, and that nobody else may read: keys, certificates, tokens. Written under
+// another name, synced and renamed, so that a crash leaves the old file or the new one; read only if they are
+// what they should be.
 
 #include <cstdint>
 #include <string>
@@ -11,16 +12,18 @@
 namespace sgd::net {
 
 enum class Readers {
-  kOwner,     ///< 0600; read only if no one else may.
-  kAnybody,   ///< 0644.
+  kOwner,    ///< 0600; read only if no one else may.
+  kAnybody,  ///< 0644.
 };
 
-/// Creates `path` and what is above it with mode 0700. Errors: not a folder, others may write to it, somebody else's.
+/// Creates `path` and what is above it with mode 0700. Errors: not a folder, others may write to it, somebody
+/// else's.
 [[nodiscard]] Status make_private_folder(const std::string& path);
 
 [[nodiscard]] Status write_file(const std::string& path, std::string_view bytes, Readers readers);
 
-/// Errors: absent (code ENOENT), a link or no plain file, longer than `bytes_max`, readable by others if it must not be.
+/// Errors: absent (code ENOENT), a link or no plain file, longer than `bytes_max`, readable by others if it
+/// must not be.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t bytes_max, Readers readers);
 
 /// Tells one version of a file from another, by what the system notes of it; equal for two absent ones.

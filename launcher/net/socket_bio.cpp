@@ -7,7 +7,9 @@
 namespace sgd::net {
 namespace {
 
-SocketState& state_of(BIO* bio) { return *static_cast<SocketState*>(BIO_get_data(bio)); }
+SocketState& state_of(BIO* bio) {
+  return *static_cast<SocketState*>(BIO_get_data(bio));
+}
 
 /// Whether it is to be tried again when the socket is ready; anything else is noted.
 bool is_blocked(SocketState& state) {

@@ -1,6 +1,6 @@
 #pragma once
-// OpenSSL's way to a socket. Its own (SSL_set_fd) writes with write(2), which ends a process by SIGPIPE when the peer is
-// gone; this one sends without, and notes how the socket has ended.
+// OpenSSL's way to a socket. Its own (SSL_set_fd) writes with write(2), which ends a process by SIGPIPE when
+// the peer is gone; this one sends without, and notes how the socket has ended.
 
 #include "launcher/net/openssl.hpp"
 

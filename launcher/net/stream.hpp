@@ -1,7 +1,7 @@
 #pragma once
-// Bytes over one connected, non-blocking socket, as plain text or through TLS: what a Connection reads and writes.
-// Nothing here waits: an operation that cannot go on says for what, and is called again when that has come. The socket
-// belongs to the caller, who keeps it open as long as the stream.
+// Bytes over one connected, non-blocking socket, as plain text or through TLS: what a Connection reads and
+// writes. Nothing here waits: an operation that cannot go on says for what, and is called again when that has
+// come. The socket belongs to the caller, who keeps it open as long as the stream.
 
 #include <cstddef>
 #include <memory>
@@ -39,7 +39,8 @@ class Stream {
   [[nodiscard]] virtual bool has_pending() const = 0;
   /// Says to the other side that nothing follows, if that is possible at once.
   virtual void say_goodbye() = 0;
-  /// What was said last may still be on its way, and the other side's bytes unread: closing the socket now would lose it.
+  /// What was said last may still be on its way, and the other side's bytes unread: closing the socket now
+  /// would lose it.
   [[nodiscard]] virtual bool has_last_words() const = 0;
 
   /// Whether it is protected; without, nobody knows who the peer is.

@@ -14,7 +14,8 @@
 namespace sgd::net {
 namespace {
 
-constexpr long kCertificateBytesMax = 16 << 10;  // All that a peer shows; it is read before we know who it is.
+constexpr long kCertificateBytesMax = 16
+                                      << 10;  // All that a peer shows; it is read before we know who it is.
 
 using Stamps = std::array<FileStamp, 3>;
 
@@ -38,8 +39,8 @@ ContextPtr make_context() {
   SGD_ASSERT(SSL_CTX_set_num_tickets(raw, 0) == 1);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   // Buffers of 16 KiB each way exist only while bytes are in them; a read takes what has come in one call.
-  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                            SSL_MODE_NO_AUTO_CHAIN);
+  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                            SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN);
   SSL_CTX_set_read_ahead(raw, 1);
   SSL_CTX_set_max_cert_list(raw, kCertificateBytesMax);
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
@@ -113,15 +114,20 @@ std::shared_ptr<const TlsContext> TlsContext::for_joining(const Digest& ca_key) 
 }
 
 std::unique_ptr<Stream> TlsContext::make_stream(int fd, TlsSide side) const {
-  (void)refresh();  // Ignoring: with damaged files those from before stay in force, and refresh() tells its callers.
+  (void)refresh();  // Ignoring: with damaged files those from before stay in force, and refresh() tells its
+                    // callers.
   SslPtr ssl(SSL_new(files_->context.get()));
   SGD_ASSERT(ssl != nullptr);
   return make_tls_stream(shared_from_this(), std::move(ssl), fd, side, pinned_ca_key_.get());
 }
 
-const PeerIdentity& TlsContext::own() const { return files_->own; }
+const PeerIdentity& TlsContext::own() const {
+  return files_->own;
+}
 
-bool TlsContext::is_revoked(const PeerIdentity& identity) const { return files_->revoked.contains(identity); }
+bool TlsContext::is_revoked(const PeerIdentity& identity) const {
+  return files_->revoked.contains(identity);
+}
 
 Status TlsContext::refresh() const {
   if (folder_.empty()) return {};

@@ -1,7 +1,7 @@
 #pragma once
-// TLS as our daemons speak it: version 1.3 alone, certificates of the cluster's own authority on both sides, no tickets, no
-// sessions to resume, little memory. Made from an identity folder; when its files change (a renewed certificate,
-// somebody revoked) connections that begin later use the new ones, without a restart.
+// TLS as our daemons speak it: version 1.3 alone, certificates of the cluster's own authority on both sides,
+// no tickets, no sessions to resume, little memory. Made from an identity folder; when its files change (a
+// renewed certificate, somebody revoked) connections that begin later use the new ones, without a restart.
 //
 // For one thread, as the event loop that its connections belong to.
 
@@ -29,8 +29,8 @@ class TlsContext : public std::enable_shared_from_this<TlsContext> {
 
   /// Errors: no identity there (code ENOENT), or one that is damaged.
   [[nodiscard]] static Result<std::shared_ptr<const TlsContext>> load(const std::string& identity_folder);
-  /// For somebody who has a join token and no certificate yet: takes a coordinator whose authority has the public key
-  /// with this digest.
+  /// For somebody who has a join token and no certificate yet: takes a coordinator whose authority has the
+  /// public key with this digest.
   [[nodiscard]] static std::shared_ptr<const TlsContext> for_joining(const Digest& ca_key);
 
   /// A stream over a connected, non-blocking socket.
@@ -39,7 +39,8 @@ class TlsContext : public std::enable_shared_from_this<TlsContext> {
   /// Of this side; kNone when joining.
   [[nodiscard]] const PeerIdentity& own() const;
   [[nodiscard]] bool is_revoked(const PeerIdentity& identity) const;
-  /// Reads the folder again if its files have changed. Error: they are damaged; those from before stay in force.
+  /// Reads the folder again if its files have changed. Error: they are damaged; those from before stay in
+  /// force.
   Status refresh() const;
   /// The same at most once in kLook; what fails is found again by refresh().
   void refresh_soon() const;

@@ -23,7 +23,8 @@ constexpr std::array<unsigned char, 7> kAlertProtocolVersion{0x15, 3, 3, 0, 2, 2
 
 class TlsStream : public Stream {
  public:
-  TlsStream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd, TlsSide side, const Digest* pinned_ca_key)
+  TlsStream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd, TlsSide side,
+            const Digest* pinned_ca_key)
       : context_(std::move(context)), socket_{fd}, ssl_(std::move(ssl)) {
     check_.context = context_.get();
     check_.side = side;
@@ -31,8 +32,10 @@ class TlsStream : public Stream {
     SSL_set_app_data(ssl_.get(), &check_);
     BIO* bio = make_socket_bio(socket_);
     SSL_set_bio(ssl_.get(), bio, bio);
-    if (side == TlsSide::kAccepts) SSL_set_accept_state(ssl_.get());
-    else SSL_set_connect_state(ssl_.get());
+    if (side == TlsSide::kAccepts)
+      SSL_set_accept_state(ssl_.get());
+    else
+      SSL_set_connect_state(ssl_.get());
   }
 
   IoOutcome handshake() override {
@@ -57,7 +60,8 @@ class TlsStream : public Stream {
 
   IoOutcome write(std::span<const std::string_view> parts) override {
     SGD_ASSERT(!parts.empty());
-    // Small messages share a record: each costs 22 bytes and a call. A retry has the same bytes in front, as OpenSSL asks.
+    // Small messages share a record: each costs 22 bytes and a call. A retry has the same bytes in front, as
+    // OpenSSL asks.
     std::array<char, kRecordBytes> record;
     std::string_view bytes = parts.front();
     if (bytes.size() < record.size() && parts.size() > 1) {
@@ -79,7 +83,8 @@ class TlsStream : public Stream {
   void say_goodbye() override {
     if (!is_open_ || has_failed_) return;
     ERR_clear_error();
-    (void)SSL_shutdown(ssl_.get());  // Ignoring: it is a courtesy, frames say themselves whether they are whole.
+    (void)SSL_shutdown(
+        ssl_.get());  // Ignoring: it is a courtesy, frames say themselves whether they are whole.
     ERR_clear_error();
   }
   bool has_last_words() const override { return has_failed_ && !socket_.is_eof && socket_.error == 0; }
@@ -101,8 +106,9 @@ class TlsStream : public Stream {
     if (has_heard_tls_) return {};
     has_failed_ = true;
     if (check_.side == TlsSide::kDials)
-      return {IoState::kError, 0,
-              "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)"};
+      return {
+          IoState::kError, 0,
+          "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)"};
     (void)::send(socket_.fd, kAlertProtocolVersion.data(), kAlertProtocolVersion.size(), MSG_NOSIGNAL);
     return {IoState::kError, 0, "the other side does not speak TLS, without which nobody is let in here"};
   }
@@ -130,8 +136,8 @@ class TlsStream : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_tls_stream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd, TlsSide side,
-                                        const Digest* pinned_ca_key) {
+std::unique_ptr<Stream> make_tls_stream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd,
+                                        TlsSide side, const Digest* pinned_ca_key) {
   return std::make_unique<TlsStream>(std::move(context), std::move(ssl), fd, side, pinned_ca_key);
 }
 

@@ -7,11 +7,14 @@
 namespace sgd::net {
 namespace {
 
-void free_stack(STACK_OF(X509) * certificates) { sk_X509_free(certificates); }  // The certificates are others'.
+void free_stack(STACK_OF(X509) * certificates) {
+  sk_X509_free(certificates);
+}  // The certificates are others'.
 
 std::string words_for(int error, X509* certificate) {
   switch (error) {
-    case X509_V_ERR_CERT_HAS_EXPIRED: return "the certificate of the other side has expired";
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+      return "the certificate of the other side has expired";
     case X509_V_ERR_CERT_NOT_YET_VALID:
       return "the certificate of the other side is not valid yet: compare the two clocks";
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
@@ -20,7 +23,8 @@ std::string words_for(int error, X509* certificate) {
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-    case X509_V_ERR_CERT_CHAIN_TOO_LONG:  // Ours have none: every certificate is signed by the authority itself.
+    case X509_V_ERR_CERT_CHAIN_TOO_LONG:  // Ours have none: every certificate is signed by the authority
+                                          // itself.
       return "the certificate of the other side is not of this cluster's authority";
     case X509_V_ERR_INVALID_PURPOSE: {
       const Result<PeerIdentity> identity = identity_of(certificate);
@@ -29,9 +33,11 @@ std::string words_for(int error, X509* certificate) {
                            identity.value().name);
       break;
     }
-    default: break;
+    default:
+      break;
   }
-  return fmt::format("the certificate of the other side is refused: {}", X509_verify_cert_error_string(error));
+  return fmt::format("the certificate of the other side is refused: {}",
+                     X509_verify_cert_error_string(error));
 }
 
 /// The certificate among those that the peer has sent whose public key was pinned.
@@ -52,7 +58,8 @@ int refuse(X509_STORE_CTX* store, PeerCheck& check, int error, std::string reaso
 }  // namespace
 
 int verify_peer(X509_STORE_CTX* store, void*) {
-  const auto* ssl = static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  const auto* ssl =
+      static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   PeerCheck& check = *static_cast<PeerCheck*>(SSL_get_app_data(ssl));
   check.found = {};
   std::unique_ptr<STACK_OF(X509), Freed<free_stack>> trusted;
@@ -74,8 +81,9 @@ int verify_peer(X509_STORE_CTX* store, void*) {
   if (!identity) return refuse(store, check, X509_V_ERR_APPLICATION_VERIFICATION, identity.error().message);
   PeerIdentity& found = identity.value();
   if (check.side == TlsSide::kDials && found.role != Role::kCoordinator)
-    return refuse(store, check, X509_V_ERR_INVALID_PURPOSE,
-                  fmt::format("the other side is {} {}, not a coordinator", role_name(found.role), found.name));
+    return refuse(
+        store, check, X509_V_ERR_INVALID_PURPOSE,
+        fmt::format("the other side is {} {}, not a coordinator", role_name(found.role), found.name));
   if (check.context->is_revoked(found))
     return refuse(store, check, X509_V_ERR_CERT_REVOKED, fmt::format("{} is revoked", describe(found)));
   check.found = std::move(found);

@@ -1,6 +1,7 @@
 #pragma once
-// Whether a peer's certificate is accepted: signed by our authority and valid now (OpenSSL's part), of a role that this side takes,
-// and not revoked (ours). The reason of a refusal is kept in words; the peer hears the fitting alert.
+// Whether a peer's certificate is accepted: signed by our authority and valid now (OpenSSL's part), of a role
+// that this side takes, and not revoked (ours). The reason of a refusal is kept in words; the peer hears the
+// fitting alert.
 
 #include <string>
 

@@ -11,13 +11,18 @@ namespace {
 
 // Those with ALERT are what the other side has sent; the rest this side has found.
 constexpr std::array<std::pair<int, const char*>, 15> kWords{{
-    {SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, "the other side refuses this side's certificate: it has expired (sgd-launch join)"},
+    {SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED,
+     "the other side refuses this side's certificate: it has expired (sgd-launch join)"},
     {SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED, "the other side refuses this side's certificate: it is revoked"},
-    {SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE, "the other side refuses this side's certificate: it is of another role"},
-    {SSL_R_SSLV3_ALERT_BAD_CERTIFICATE, "the other side refuses this side's certificate: compare the two clocks"},
+    {SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+     "the other side refuses this side's certificate: it is of another role"},
+    {SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+     "the other side refuses this side's certificate: compare the two clocks"},
     {SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, "the other side refuses this side's certificate"},
-    {SSL_R_TLSV1_ALERT_UNKNOWN_CA, "the other side refuses this side's certificate: it is of another cluster's authority"},
-    {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, "the other side wants a certificate, and this side has none (sgd-launch join)"},
+    {SSL_R_TLSV1_ALERT_UNKNOWN_CA,
+     "the other side refuses this side's certificate: it is of another cluster's authority"},
+    {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED,
+     "the other side wants a certificate, and this side has none (sgd-launch join)"},
     {SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE, "the other side speaks TLS with other ciphers"},
     {SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, "the other side does not speak TLS 1.3"},
     {SSL_R_TLSV1_ALERT_INTERNAL_ERROR, "the other side has failed inside TLS"},

@@ -1,6 +1,6 @@
 #pragma once
-// The join tokens that a coordinator has given out, as values: of each secret only the digest, and whether it was used.
-// On disk it is one file, to which the verbs of the same machine write too.
+// The join tokens that a coordinator has given out, as values: of each secret only the digest, and whether it
+// was used. On disk it is one file, to which the verbs of the same machine write too.
 
 #include <cstdint>
 #include <string>
@@ -17,10 +17,10 @@ struct StoredToken {
   std::string role;           ///< "agent" or "client".
   std::string name;           ///< That it may be used for; empty: any that is free.
   bool is_admin = false;
-  std::int64_t created_s = 0; ///< Unix time, as all here.
+  std::int64_t created_s = 0;  ///< Unix time, as all here.
   std::int64_t expires_s = 0;
-  std::int64_t used_s = 0;    ///< 0: not used.
-  std::string used_by;        ///< The name that was joined with it.
+  std::int64_t used_s = 0;  ///< 0: not used.
+  std::string used_by;      ///< The name that was joined with it.
 };
 
 enum class TokenFault {
@@ -29,7 +29,7 @@ enum class TokenFault {
   kWrongSecret,  ///< The id is known: somebody guesses, or has seen a list.
   kExpired,
   kUsed,
-  kOtherRole,    ///< The text was changed.
+  kOtherRole,  ///< The text was changed.
 };
 
 class TokenBook {

@@ -13,11 +13,14 @@ namespace {
 
 constexpr std::string_view kOurs = "sgd://";
 
-void free_names(GENERAL_NAMES* names) { GENERAL_NAMES_free(names); }
+void free_names(GENERAL_NAMES* names) {
+  GENERAL_NAMES_free(names);
+}
 using NamesPtr = std::unique_ptr<GENERAL_NAMES, Freed<free_names>>;
 
 std::string_view text_in(const ASN1_STRING* text) {
-  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)), static_cast<std::size_t>(ASN1_STRING_length(text))};
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+          static_cast<std::size_t>(ASN1_STRING_length(text))};
 }
 
 /// Empty for what is no address.
@@ -48,7 +51,8 @@ std::int64_t unix_seconds_of(const ASN1_TIME* time) {
 }  // namespace
 
 Result<PeerIdentity> identity_of(X509* certificate) {
-  const NamesPtr names(static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  const NamesPtr names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   const std::vector<std::string_view> uris = our_uris(names.get());
   if (uris.empty()) return Error{"the certificate names no role of ours (sgd://agent/NAME, for example)"};
   if (uris.size() > 1) return Error{"the certificate names more than one role"};
@@ -61,7 +65,8 @@ Result<PeerIdentity> identity_of(X509* certificate) {
 }
 
 std::vector<std::string> host_names_of(X509* certificate) {
-  const NamesPtr names(static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  const NamesPtr names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::vector<std::string> found;
   for (int index = 0; index < sk_GENERAL_NAME_num(names.get()); ++index) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), index);

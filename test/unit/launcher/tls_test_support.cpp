@@ -15,7 +15,8 @@ namespace sgd::test {
 using boost::asio::ip::tcp;
 
 std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 TemporaryFolder::TemporaryFolder() {
@@ -39,13 +40,15 @@ std::string Cluster::identity(net::Role role, const std::string& name, bool is_a
   files.key = net::make_key();
   files.ca = ca.certificate();
   const net::Grant grant{role, name, is_admin, {}};
-  files.certificate =
-      ca.issue(net::make_request(files.key).value(), grant, unix_now_s() + validity.from_now_s, validity.valid_s).value();
+  files.certificate = ca.issue(net::make_request(files.key).value(), grant,
+                               unix_now_s() + validity.from_now_s, validity.valid_s)
+                          .value();
   REQUIRE(net::save_identity(place, files).ok());
   return place;
 }
 
-std::shared_ptr<const net::TlsContext> Cluster::context(net::Role role, const std::string& name, bool is_admin) {
+std::shared_ptr<const net::TlsContext> Cluster::context(net::Role role, const std::string& name,
+                                                        bool is_admin) {
   return net::TlsContext::load(identity(role, name, is_admin)).value();
 }
 
@@ -80,9 +83,12 @@ bool RawPeer::write(std::string_view bytes) {
   while (!bytes.empty()) {
     REQUIRE(std::chrono::steady_clock::now() < deadline);
     const net::IoOutcome outcome = stream_->write({&bytes, 1});
-    if (outcome.state == net::IoState::kDone) bytes.remove_prefix(outcome.bytes);
-    else if (outcome.state == net::IoState::kError || outcome.state == net::IoState::kEof) return false;
-    else turn_();
+    if (outcome.state == net::IoState::kDone)
+      bytes.remove_prefix(outcome.bytes);
+    else if (outcome.state == net::IoState::kError || outcome.state == net::IoState::kEof)
+      return false;
+    else
+      turn_();
   }
   return true;
 }
@@ -93,16 +99,20 @@ std::string RawPeer::read_until_end() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (std::chrono::steady_clock::now() < deadline) {
     const net::IoOutcome outcome = stream_->read(some);
-    if (outcome.state == net::IoState::kDone) all.append(some.data(), outcome.bytes);
+    if (outcome.state == net::IoState::kDone)
+      all.append(some.data(), outcome.bytes);
     else if (outcome.state == net::IoState::kEof || outcome.state == net::IoState::kError) {
       end_ = outcome.state == net::IoState::kEof ? "closed" : outcome.reason;
       return all;
-    } else turn_();
+    } else
+      turn_();
   }
   end_ = "still open";
   return all;
 }
 
-void RawPeer::close() { socket_.close(); }
+void RawPeer::close() {
+  socket_.close();
+}
 
 }  // namespace sgd::test

@@ -1,6 +1,6 @@
 #pragma once
-// A cluster's authority and identities in a folder of its own, and peers on real sockets that send whatever a test likes,
-// in plain text or TLS.
+// A cluster's authority and identities in a folder of its own, and peers on real sockets that send whatever a
+// test likes, in plain text or TLS.
 
 #include <functional>
 #include <memory>
@@ -40,8 +40,10 @@ struct Cluster {
   };
   /// Makes an identity, and returns its folder.
   [[nodiscard]] std::string identity(net::Role role, const std::string& name, bool is_admin = false);
-  [[nodiscard]] std::string identity(net::Role role, const std::string& name, bool is_admin, Validity validity);
-  [[nodiscard]] std::shared_ptr<const net::TlsContext> context(net::Role role, const std::string& name, bool is_admin = false);
+  [[nodiscard]] std::string identity(net::Role role, const std::string& name, bool is_admin,
+                                     Validity validity);
+  [[nodiscard]] std::shared_ptr<const net::TlsContext> context(net::Role role, const std::string& name,
+                                                               bool is_admin = false);
 
  private:
   int made_ = 0;
@@ -54,7 +56,8 @@ struct Cluster {
 class RawPeer {
  public:
   /// `tls` null: plain text. `turn` lets the other side work for a moment.
-  RawPeer(boost::asio::io_context& io, int port, const std::shared_ptr<const net::TlsContext>& tls, std::function<void()> turn);
+  RawPeer(boost::asio::io_context& io, int port, const std::shared_ptr<const net::TlsContext>& tls,
+          std::function<void()> turn);
 
   /// Until the handshake is over; the reason if it fails, else empty.
   [[nodiscard]] std::string shake_hands();
