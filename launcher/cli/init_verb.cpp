@@ -50,6 +50,14 @@ Result<bool> has_identity(const std::string& folder, const net::CertificateAutho
   return true;
 }
 
+/// Whether the person's certificate is near its end: who may make one from nothing may make it anew.
+bool is_user_due(const std::string& folder) {
+  const auto files = net::load_identity(folder);
+  if (!files) return false;
+  const auto identity = net::identity_in(files.value().certificate);
+  return identity.ok() && net::renew_at_s(identity.value()) <= net::unix_now_s();
+}
+
 /// Errors: the identity that is there lacks some of `hosts`.
 Status check_hosts(const std::string& folder, const std::vector<std::string>& hosts) {
   const auto files = net::load_identity(folder);
@@ -88,12 +96,13 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
     if (!made) return made.error();
   }
   say(!has_own.value(), "the coordinator's identity", own);
-  if (!has_user.value()) {
+  const bool is_due = has_user.value() && is_user_due(user);
+  if (!has_user.value() || is_due) {
     const auto made = net::make_identity(state_dir, ca.value(), {net::Role::kClient, user_name(), true, {}},
                                          user, net::unix_now_s());
     if (!made) return made.error();
   }
-  say(!has_user.value(), fmt::format("the identity of {}, an administrator", user_name()), user);
+  say(!has_user.value() || is_due, fmt::format("the identity of {}, an administrator", user_name()), user);
   return {};
 }
 

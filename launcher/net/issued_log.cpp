@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/messages/codec.hpp"
+#include "launcher/net/private_files.hpp"
 
 namespace sgd::net {
 namespace {
@@ -70,6 +71,21 @@ inline constexpr auto kMessage<net::IssuedLine> =
 
 namespace sgd::net {
 
+namespace {
+
+std::string line_of(const PeerIdentity& identity, const std::string& why) {
+  const IssuedLine line{identity.issued_s,
+                        identity.expires_s,
+                        role_name(identity.role),
+                        identity.name,
+                        identity.is_admin,
+                        identity.serial,
+                        why};
+  return codec::print(codec::write_fields(line)) + "\n";
+}
+
+}  // namespace
+
 Result<IssuedLog> IssuedLog::load(const std::string& state_dir) {
   IssuedLog log(state_dir + "/issued.jsonl");
   if (const Status read = log.refresh(); !read) return read.error();
@@ -77,6 +93,11 @@ Result<IssuedLog> IssuedLog::load(const std::string& state_dir) {
 }
 
 Status IssuedLog::refresh() {
+  if (stamp_of(path_).bytes < static_cast<std::int64_t>(read_bytes_)) {  // Begun anew by another process.
+    read_bytes_ = 0;
+    holders_.clear();
+    of_serial_.clear();
+  }
   const Result<std::string> text = read_from(path_, read_bytes_);
   if (!text) return text.error();
   std::string_view rest = text.value();
@@ -92,6 +113,20 @@ Status IssuedLog::refresh() {
   return {};
 }
 
+/// The old file is kept under another name; what still holds goes on in the new one.
+Status IssuedLog::begin_anew(std::int64_t now_s) {
+  std::erase_if(holders_, [&](const auto& one) { return one.second.expires_s <= now_s; });
+  of_serial_.clear();
+  std::string text;
+  for (const auto& [key, holder] : holders_) {
+    of_serial_[holder.serial] = key;
+    text += line_of(holder, "carried over");
+  }
+  if (::rename(path_.c_str(), (path_ + ".old").c_str()) != 0) return system_error("cannot rename " + path_);
+  read_bytes_ = text.size();
+  return write_file(path_, text, Readers::kOwner);
+}
+
 void IssuedLog::note(PeerIdentity identity) {
   const std::string key = key_of(identity.role, identity.name);
   of_serial_[identity.serial] = key;
@@ -100,17 +135,11 @@ void IssuedLog::note(PeerIdentity identity) {
 }
 
 Status IssuedLog::add(const PeerIdentity& identity, const std::string& why) {
-  const IssuedLine line{identity.issued_s,
-                        identity.expires_s,
-                        role_name(identity.role),
-                        identity.name,
-                        identity.is_admin,
-                        identity.serial,
-                        why};
+  if (stamp_of(path_).bytes > kFileBytesMax)
+    if (const Status anew = begin_anew(identity.issued_s); !anew) return anew;
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path_);
-  const std::string text =
-      (ends_inside_line(fd) ? "\n" : "") + codec::print(codec::write_fields(line)) + "\n";
+  const std::string text = (ends_inside_line(fd) ? "\n" : "") + line_of(identity, why);
   const bool is_written =
       ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
   const Error failed = system_error("cannot write " + path_);

@@ -13,6 +13,9 @@ namespace sgd::net {
 
 class IssuedLog {
  public:
+  static constexpr std::int64_t kFileBytesMax = 16
+                                                << 20;  ///< Then a new file is begun; the one before is kept.
+
   /// `issued.jsonl` of a coordinator's state folder; absent: empty. A torn line is ignored: what it was to
   /// say of was never handed out.
   [[nodiscard]] static Result<IssuedLog> load(const std::string& state_dir);
@@ -29,6 +32,7 @@ class IssuedLog {
 
  private:
   void note(PeerIdentity identity);
+  [[nodiscard]] Status begin_anew(std::int64_t now_s);
   explicit IssuedLog(std::string path) : path_(std::move(path)) {}
 
   std::string path_;

@@ -51,7 +51,7 @@ Result<JoinToken> parse_join_token(std::string_view text) {
   if (!text.starts_with(kFront) || text.size() > kTextBytesMax)
     return Error{"not a join token: one begins with " + std::string(kFront)};
   const std::optional<std::vector<std::uint8_t>> bytes = from_base64url(text.substr(kFront.size()));
-  if (bytes && !bytes->empty() && bytes->front() > kVersion)
+  if (bytes && bytes->size() >= kBodyBytes && bytes->front() > kVersion)
     return Error{"a join token of a newer version: update this sgd-launch"};
   if (!bytes || bytes->size() != kBodyBytes + kCheckBytes)
     return Error{"the join token is cut off or mistyped"};
