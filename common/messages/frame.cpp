@@ -1,9 +1,12 @@
 #include "common/messages/frame.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace sgd {
 namespace {
+
+constexpr std::size_t kKeptBytesMax = 4 << 10;  // Of an empty buffer.
 
 /// Largest body of a kind, or 0 for a kind that does not exist.
 std::size_t bytes_max(std::uint8_t kind) {
@@ -42,8 +45,8 @@ Result<std::optional<Frame>> FrameReader::next() {
   std::uint32_t length = 0;
   for (int i = 0; i < 4; ++i) length = length << 8 | static_cast<std::uint8_t>(waiting[i]);
   const auto kind = static_cast<std::uint8_t>(waiting[4]);
-  const std::size_t limit = bytes_max(kind);
-  if (limit == 0) return Error{"frame of unknown kind " + std::to_string(kind)};
+  const std::size_t limit = std::min(bytes_max(kind), limit_);
+  if (bytes_max(kind) == 0) return Error{"frame of unknown kind " + std::to_string(kind)};
   if (length > limit) {
     return Error{"frame of " + std::to_string(length) + " bytes; kind " + std::to_string(kind) +
                  " may have " + std::to_string(limit)};
@@ -53,6 +56,11 @@ Result<std::optional<Frame>> FrameReader::next() {
   frame.kind = static_cast<FrameKind>(kind);
   frame.bytes = waiting.substr(kFrameHeaderBytes, length);
   begin_ += kFrameHeaderBytes + length;
+  if (begin_ == buffer_.size()) {  // Thousands of quiet connections hold no buffers.
+    begin_ = 0;
+    if (buffer_.capacity() > kKeptBytesMax) buffer_ = {};
+    buffer_.clear();
+  }
   return std::optional<Frame>(std::move(frame));
 }
 

@@ -33,12 +33,15 @@ inline constexpr std::size_t kChunkFrameBytesMax = 4 << 20;
 class FrameReader {
  public:
   void append(std::string_view bytes);
+  /// From here on a frame may have so many bytes at most, whatever its kind allows.
+  void limit(std::size_t bytes) { limit_ = bytes; }
   /// The next whole frame, nothing when more bytes are needed, or an error after which the stream is unusable.
   [[nodiscard]] Result<std::optional<Frame>> next();
 
  private:
   std::string buffer_;
   std::size_t begin_ = 0;
+  std::size_t limit_ = kChunkFrameBytesMax;
 };
 
 }  // namespace sgd

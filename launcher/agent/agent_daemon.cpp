@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -60,6 +61,7 @@ Status AgentDaemon::open() {
   auto runtime = process::RuntimeDir::create(base.value());
   if (!runtime) return runtime.error();
   runtime_.emplace(std::move(runtime).value());
+  if (const Status identity = open_identity(); !identity) return identity;
   if (options_.name.empty()) options_.name = host_name();
   if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
 
@@ -82,10 +84,25 @@ Status AgentDaemon::open() {
   files.coordinator = options_.coordinator;
   files.node = facts.node;
   files.incarnation = facts.incarnation;
+  files.tls = tls_;
   auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
-  auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()));
+  auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
   shell_ = std::make_unique<AgentShell>(io_, std::move(facts), options_.own_program, std::move(link), std::move(observer),
                                         std::move(spool));
+  return {};
+}
+
+Status AgentDaemon::open_identity() {
+  const std::string folder = options_.state_dir + "/identity";
+  auto tls = net::TlsContext::load(folder);
+  if (!tls && tls.error().code == ENOENT) return {};
+  if (!tls) return tls.error();
+  tls_ = std::move(tls).value();
+  if (options_.name.empty()) options_.name = tls_->own().name;
+  if (tls_->own().role != net::Role::kAgent || tls_->own().name != options_.name)
+    return Error{fmt::format("{} is the identity of {} {}, not of agent {}", folder, net::role_name(tls_->own().role),
+                             tls_->own().name, options_.name)};
+  renewer_ = std::make_unique<net::Renewer>(io_, options_.coordinator, folder, tls_, net::Renewer::Pace{});
   return {};
 }
 
@@ -111,6 +128,9 @@ void AgentDaemon::run() {
                   options_.coordinator.host, options_.coordinator.port));
   const Status started = shell_->start();
   if (!started) return log("error: " + started.error().message);
+  if (renewer_)
+    renewer_->start({[this](const net::PeerIdentity&) { log("the node's certificate is renewed"); },
+                     [this](const std::string& reason) { log("warning: cannot renew the node's certificate: " + reason); }});
   wait_signal();
   io_.run();
 }

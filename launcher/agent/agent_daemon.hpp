@@ -18,16 +18,17 @@
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/connection.hpp"
+#include "launcher/net/enrolment.hpp"
 #include "launcher/process/runtime_dir.hpp"
 
 namespace sgd::agent {
 
 struct AgentOptions {
   net::Address coordinator;
-  NodeId name;                ///< Empty: the host's name.
+  NodeId name;                ///< Empty: that of the identity, else the host's.
   std::string address;        ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
   std::optional<int> slots;   ///< Absent: as many as cores.
-  std::string state_dir;      ///< Absolute; created when missing.
+  std::string state_dir;      ///< Absolute; created when missing. The node's identity is in its folder identity/.
   std::string own_program;    ///< This program's file, for keepers.
   std::string worker_program;
 };
@@ -43,6 +44,7 @@ class AgentDaemon {
 
  private:
   [[nodiscard]] core::AgentFacts facts() const;
+  [[nodiscard]] Status open_identity();
   void wait_signal();
   void on_signal(int signal);
   void end_if_idle();
@@ -52,6 +54,8 @@ class AgentDaemon {
   boost::asio::io_context io_{1};
   net::ReadBuffer buffer_;
   std::optional<process::RuntimeDir> runtime_;
+  std::shared_ptr<const net::TlsContext> tls_;  ///< Null: plain text, which coordinators speak on loopback alone.
+  std::unique_ptr<net::Renewer> renewer_;
   std::unique_ptr<AgentShell> shell_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer leave_timer_;

@@ -33,8 +33,9 @@ struct FileLink::End {
 };
 
 FileLink::FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own,
-                   core::Random random)
+                   core::Random random, std::shared_ptr<const net::TlsContext> tls)
     : own_(std::move(own)),
+      security_{std::move(tls), net::TlsSide::kDials},
       end_(std::make_shared<End>()),
       dialer_(std::in_place, io, std::move(coordinator), random) {}
 
@@ -55,7 +56,7 @@ void FileLink::start(Handlers handlers) {
 }
 
 void FileLink::talk(boost::asio::ip::tcp::socket socket) {
-  const auto connection = std::make_shared<net::Connection>(std::move(socket), buffer_);
+  const auto connection = std::make_shared<net::Connection>(std::move(socket), buffer_, security_);
   end_->connection = connection;
   end_->announced.reset();
   const auto was_open = std::make_shared<bool>(false);

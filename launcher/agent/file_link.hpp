@@ -27,8 +27,9 @@ class FileLink {
     std::function<void(const std::string& reason)> on_lost;
   };
 
-  /// `io` must outlive it.
-  FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own, core::Random random);
+  /// `io` must outlive it. `tls` null: plain text.
+  FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own, core::Random random,
+           std::shared_ptr<const net::TlsContext> tls = nullptr);
   ~FileLink();
 
   void start(Handlers handlers);
@@ -44,6 +45,7 @@ class FileLink {
 
   net::ReadBuffer buffer_;
   transfer::Files own_;
+  net::Security security_;
   std::shared_ptr<End> end_;
   std::optional<net::Dialer> dialer_;
 };

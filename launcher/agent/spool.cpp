@@ -32,7 +32,7 @@ Spool::Spool(boost::asio::io_context& io, Setup setup, core::Random random)
       setup_(std::move(setup)),
       runs_dir_(setup_.state_dir + "/runs"),
       revisit_timer_(io),
-      link_(io, setup_.coordinator, {setup_.node, setup_.incarnation}, random),
+      link_(io, setup_.coordinator, {setup_.node, setup_.incarnation}, random, setup_.tls),
       sending_(io),
       fetching_(io),
       sender_(io, sending_, link_,

@@ -40,6 +40,7 @@ class Spool {
     Duration revisit = std::chrono::hours(1);  ///< Refused folders are tried again, or removed.
     storage::Quota quota;                      ///< Of what is fetched.
     SenderTimes times;
+    std::shared_ptr<const net::TlsContext> tls;  ///< The node's identity; null: plain text.
   };
 
   /// `io` must outlive it.

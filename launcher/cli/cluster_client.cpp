@@ -1,5 +1,6 @@
 #include "launcher/cli/cluster_client.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
@@ -7,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
 
+#include "launcher/cli/state_places.hpp"
 #include "launcher/net/client_link.hpp"
 #include "launcher/process/random_seed.hpp"
 
@@ -85,9 +87,17 @@ std::optional<net::Address> cluster_address(const std::string& given, Diagnostic
   return address;
 }
 
+Result<std::shared_ptr<const net::TlsContext>> user_tls() {
+  auto tls = net::TlsContext::load(user_identity_dir());
+  if (!tls && tls.error().code == ENOENT) return std::shared_ptr<const net::TlsContext>();
+  return tls;
+}
+
 Result<Json> ask_cluster(const net::Address& address, Json request) {
   boost::asio::io_context io{1};
-  net::ClientLink link(io, address, core::Random(process::random_seed()));
+  const auto tls = user_tls();
+  if (!tls) return tls.error();
+  net::ClientLink link(io, address, core::Random(process::random_seed()), tls.value());
   std::optional<Result<Json>> answer;
   Json whole = {{"type", "request"}, {"id", 1}};
   whole.update(request);

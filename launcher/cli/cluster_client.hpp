@@ -1,6 +1,7 @@
 #pragma once
 // Which coordinator a verb speaks to, if any, and one question to it.
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "common/json/diagnostics.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/net/dialer.hpp"
+#include "launcher/net/tls_context.hpp"
 
 namespace sgd::cli {
 
@@ -24,6 +26,9 @@ inline constexpr int kDefaultPort = 7070;
 /// "HOST:PORT", "[::1]:7070", or "HOST" with the default port; nothing when it is none of these.
 [[nodiscard]] std::optional<net::Address> parse_address(const std::string& text);
 [[nodiscard]] std::string to_text(const net::Address& address);
+
+/// The calling user's identity; null: there is none, and plain text is spoken, which coordinators do on loopback alone.
+[[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> user_tls();
 
 /// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.
 [[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address, nlohmann::ordered_json request);

@@ -1,7 +1,6 @@
 // `sgd-launch coordinator` and `sgd-launch agent`: the long-running programs of a cluster.
 
 #include <cstdlib>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include "launcher/agent/agent_daemon.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/state_places.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -16,15 +16,6 @@
 
 namespace sgd::cli {
 namespace {
-
-Option text_option(std::vector<std::string> names, std::string value, std::string help, std::string& target,
-                   std::string env = {}) {
-  const std::string expected = "expected " + value;
-  return {std::move(names), std::move(value), std::move(help), std::move(env), [&target, expected](const std::string& text) {
-            target = text;
-            return text.empty() ? expected : std::string();
-          }};
-}
 
 Option address_value(std::vector<std::string> names, std::string help, net::Address& target, std::string env = {}) {
   return {std::move(names), "HOST:PORT", std::move(help), std::move(env), [&target](const std::string& text) {
@@ -34,22 +25,12 @@ Option address_value(std::vector<std::string> names, std::string help, net::Addr
           }};
 }
 
-/// Options of a verb that names no run. Nothing: the verb goes on; else its exit code.
+/// Options of a daemon. Nothing: it goes on; else its exit code.
 std::optional<int> parse_daemon(const std::string& name, const std::string& example, std::vector<Option> table,
                                 const std::vector<std::string>& arguments, Diagnostics& diagnostics) {
-  bool help = false;
-  table.push_back(flag({"--help", "-h"}, "this text", help));
-  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
-  if (help) {
-    fmt::print("Example: {}\nUsage: sgd-launch {} [options]\n{}", example, name, describe(table));
-    return exit_code::kSucceeded;
-  }
-  if (!parsed.positional.empty())
-    diagnostics.error(name, 0, 0, fmt::format("takes options only: \"{}\" is too many", parsed.positional.front()));
-  return std::nullopt;
+  std::vector<std::string> words;
+  return parse_plain_verb({name, "[options]", example, std::move(table), 0}, arguments, words, diagnostics);
 }
-
-std::string absolute(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
 
 }  // namespace
 

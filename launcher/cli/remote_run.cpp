@@ -21,11 +21,11 @@ constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4;
 
 }  // namespace
 
-RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator)
+RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::shared_ptr<const net::TlsContext> tls)
     : options_(options),
       coordinator_(std::move(coordinator)),
       console_(io_, detect_style(options.no_color, options.quiet)),
-      link_(io_, coordinator_, core::Random(process::random_seed())),
+      link_(io_, coordinator_, core::Random(process::random_seed()), std::move(tls)),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       status_timer_(io_),
       timeout_(io_) {

@@ -7,6 +7,7 @@
 // The exit code is the run's.
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,8 @@ namespace sgd::cli {
 
 class RemoteRun {
  public:
-  RemoteRun(const RunOptions& options, net::Address coordinator);
+  /// `tls`: the user's identity, or null.
+  RemoteRun(const RunOptions& options, net::Address coordinator, std::shared_ptr<const net::TlsContext> tls);
 
   /// Submits `request` and follows the run; with `detach` prints its id and ends.
   [[nodiscard]] int submit(nlohmann::ordered_json request, bool detach);

@@ -5,6 +5,7 @@
 #include "common/exit_codes.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/remote_run.hpp"
+#include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
@@ -20,7 +21,9 @@ int run_on_cluster(const RunOptions& options, const net::Address& coordinator, b
   if (options.local_nodes != 1) only_here("--local-nodes");
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
-  return RemoteRun(options, coordinator).submit({{"job", loaded.job->resolved}}, detach);
+  auto tls = user_tls();
+  if (!tls) return refuse(exit_code::kUsage, tls.error().message);
+  return RemoteRun(options, coordinator, std::move(tls).value()).submit({{"job", loaded.job->resolved}}, detach);
 }
 
 int submit_verb(const std::vector<std::string>& arguments) {

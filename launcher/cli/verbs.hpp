@@ -23,6 +23,10 @@ namespace sgd::cli {
 [[nodiscard]] int ps_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int coordinator_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int agent_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int init_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int token_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int revoke_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int join_verb(const std::vector<std::string>& arguments);
 
 /// Submits what `options` name, and follows it unless `detach`. The run's exit code.
 [[nodiscard]] int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach);

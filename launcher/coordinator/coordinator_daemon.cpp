@@ -1,5 +1,6 @@
 #include "launcher/coordinator/coordinator_daemon.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -7,9 +8,16 @@
 
 #include <fmt/format.h>
 
+#include "launcher/net/cluster_state.hpp"
 #include "launcher/net/tcp_link.hpp"
+#include "launcher/net/wall_clock.hpp"
 
 namespace sgd::coordinator {
+namespace {
+
+constexpr Duration kRenewalLook = std::chrono::hours(24);
+
+}  // namespace
 
 CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
     : options_(std::move(options)),
@@ -18,10 +26,12 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       files_(io_, file_handlers()),
       settling_(io_, {[this](const NodeId& node) { return is_connected(node); },
                       [this](const RunId& run) { service_.settle(run); }}),
-      signals_(io_, SIGINT, SIGTERM) {
+      signals_(io_, SIGINT, SIGTERM),
+      renewal_(io_) {
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
                   [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
-                  [this](const RunId& run) { settling_.on_over(run, service_.directory_of(run).value_or("")); }});}
+                  [this](const RunId& run) { settling_.on_over(run, service_.directory_of(run).value_or("")); }});
+}
 
 Status CoordinatorDaemon::open() {
   std::error_code error;
@@ -31,10 +41,34 @@ Status CoordinatorDaemon::open() {
       options_.state_dir, {[this](const std::string& message) { log("error: " + message); },
                            [this] { log("the store takes events again"); }});
   if (!store) return store;
-  auto listener = net::Listener::open(io_, options_.listen);
+  auto tls = open_identity();
+  if (!tls) return tls.error();
+  auto listener = net::Listener::open(io_, options_.listen, std::move(tls).value());
   if (!listener) return listener.error();
   door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
   return service_.restore();
+}
+
+/// Null without one: then only loopback is served.
+Result<std::shared_ptr<const net::TlsContext>> CoordinatorDaemon::open_identity() {
+  auto tls = net::TlsContext::load(net::coordinator_identity_folder(options_.state_dir));
+  if (!tls && tls.error().code == ENOENT) return std::shared_ptr<const net::TlsContext>();
+  if (!tls) return tls.error();
+  renew_identity();
+  auto desk = net::JoinDesk::open(io_, options_.state_dir);
+  if (!desk) return desk.error();
+  join_desk_ = std::move(desk).value();
+  return tls;
+}
+
+void CoordinatorDaemon::renew_identity() {
+  const Result<bool> renewed = net::renew_coordinator(options_.state_dir, net::unix_now_s());
+  if (!renewed) log("warning: cannot renew the coordinator's certificate: " + renewed.error().message);
+  if (renewed.ok() && renewed.value()) log("the coordinator's certificate is renewed");
+  renewal_.expires_after(kRenewalLook);
+  renewal_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) renew_identity();
+  });
 }
 
 void CoordinatorDaemon::run() {
@@ -63,6 +97,12 @@ void CoordinatorDaemon::serve() {
   handlers.kinds[kClientKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
     service_.desk().take(std::move(visitor));
   };
+  for (const char* kind : {"join", "renew"}) {
+    if (!join_desk_) break;
+    handlers.kinds[kind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
+      join_desk_->take(std::move(visitor), first);
+    };
+  }
   handlers.on_refused = refuse;
   door_->start(std::move(handlers));
 }

@@ -3,6 +3,7 @@
 //
 //   agents ──> Door ──> CoordinatorShell <── RunService <── ClientDesk <── Door <── clients
 //   their files ──> Door ──> FileDesk ──> run directories below <state>/runs
+//   JoinDesk <── Door <── those who join or renew     with an identity (`sgd-launch init`): then all of it is TLS
 //
 // SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator.
 
@@ -12,11 +13,13 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/file_desk.hpp"
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/coordinator/settling.hpp"
 #include "launcher/net/door.hpp"
+#include "launcher/net/join_desk.hpp"
 
 namespace sgd::coordinator {
 
@@ -41,6 +44,8 @@ class CoordinatorDaemon {
   void serve();
   [[nodiscard]] FileDesk::Handlers file_handlers();
   [[nodiscard]] bool is_connected(const NodeId& node) const;
+  [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> open_identity();
+  void renew_identity();
   void wait_signal();
   void log(const std::string& line) const;
 
@@ -50,8 +55,10 @@ class CoordinatorDaemon {
   RunService service_;
   FileDesk files_;
   Settling settling_;
+  std::unique_ptr<net::JoinDesk> join_desk_;  ///< With an identity.
   std::unique_ptr<net::Door> door_;
   boost::asio::signal_set signals_;
+  boost::asio::steady_timer renewal_;
 };
 
 }  // namespace sgd::coordinator

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
+#include "launcher/net/admission.hpp"
 #include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
@@ -56,6 +57,13 @@ void FileDesk::take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json&
   if (files == nullptr || !transfer::is_part(files->node)) {
     ++refused_;
     if (handlers_.on_refused) handlers_.on_refused(visitor->peer(), "the first message does not name a node");
+    return;
+  }
+  const std::string refusal =
+      visitor->is_secure() ? net::refusal_of_node(files->node, visitor->peer_identity()) : std::string();
+  if (!refusal.empty()) {
+    ++refused_;
+    if (handlers_.on_refused) handlers_.on_refused(visitor->peer(), refusal);
     return;
   }
   // A node that comes back may be quicker than the end of its connection before.

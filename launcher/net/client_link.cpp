@@ -32,8 +32,9 @@ struct ClientLink::End {
   }
 };
 
-ClientLink::ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random)
-    : end_(std::make_shared<End>()), dialer_(io, std::move(coordinator), random) {}
+ClientLink::ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random,
+                       std::shared_ptr<const TlsContext> tls)
+    : security_{std::move(tls), TlsSide::kDials}, end_(std::make_shared<End>()), dialer_(io, std::move(coordinator), random) {}
 
 ClientLink::~ClientLink() {
   end_->dialer = nullptr;
@@ -48,7 +49,7 @@ void ClientLink::start(Handlers handlers) {
 }
 
 void ClientLink::talk(boost::asio::ip::tcp::socket socket) {
-  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_);
+  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security_);
   end_->connection = connection;
   const auto was_open = std::make_shared<bool>(false);
   Connection::Handlers handlers;

@@ -27,8 +27,9 @@ class ClientLink {
     std::function<void(const std::string& reason)> on_lost;
   };
 
-  /// `io` must outlive the link.
-  ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random);
+  /// `io` must outlive the link. `tls` null: plain text.
+  ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random,
+             std::shared_ptr<const TlsContext> tls = nullptr);
   ~ClientLink();
 
   /// No handler is called inside start() or send().
@@ -41,6 +42,7 @@ class ClientLink {
   void talk(boost::asio::ip::tcp::socket socket);
 
   ReadBuffer buffer_;
+  Security security_;
   std::shared_ptr<End> end_;
   Dialer dialer_;
 };

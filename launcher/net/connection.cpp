@@ -3,8 +3,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <chrono>
 #include <utility>
-#include <vector>
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
-constexpr std::size_t kBuffersPerWrite = 64;
+constexpr std::size_t kPartsPerWrite = 64;
+constexpr Duration kLastWords = std::chrono::seconds(1);
 
 std::string name_of(const tcp::socket& socket) {
   boost::system::error_code error;
@@ -37,45 +39,73 @@ void set_options(tcp::socket& socket, const ConnectionLimits& limits) {
 
 }  // namespace
 
-Connection::Connection(tcp::socket socket, ReadBuffer& buffer, ConnectionLimits limits, hello::Hello own)
+Connection::Connection(tcp::socket socket, ReadBuffer& buffer, const Security& security, ConnectionLimits limits,
+                       hello::Hello own)
     : socket_(std::move(socket)),
-      hello_timer_(socket_.get_executor()),
+      timer_(socket_.get_executor()),
       buffer_(buffer),
       limits_(limits),
       own_(own),
-      peer_(name_of(socket_)) {}
+      peer_(name_of(socket_)),
+      stream_(security.tls ? security.tls->make_stream(socket_.native_handle(), security.side)
+                           : make_plain_stream(socket_.native_handle())) {
+  reader_.limit(limits_.hello_bytes);
+}
 
 void Connection::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   set_options(socket_, limits_);
-  hello_timer_.expires_after(limits_.hello);
-  hello_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (!error) self->close(fmt::format("no hello within {}", format_duration(self->limits_.hello)));
+  timer_.expires_after(limits_.hello);
+  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error) return;
+    self->close(fmt::format("no {} within {}", self->has_shaken_hands_ ? "hello" : "TLS handshake",
+                            format_duration(self->limits_.hello)));
   });
+  shake_hands();
+}
+
+void Connection::again_when(tcp::socket::wait_type ready, void (Connection::*next)()) {
+  if (is_closed_) return;
+  socket_.async_wait(ready, [self = shared_from_this(), next](const boost::system::error_code& error) {
+    if (!error) ((*self).*next)();
+  });
+}
+
+void Connection::shake_hands() {
+  if (is_closed_) return;
+  IoOutcome outcome = stream_->handshake();
+  switch (outcome.state) {
+    case IoState::kWouldBlockRead: return again_when(tcp::socket::wait_read, &Connection::shake_hands);
+    case IoState::kWouldBlockWrite: return again_when(tcp::socket::wait_write, &Connection::shake_hands);
+    case IoState::kEof: return close("closed by the other side in the TLS handshake");
+    case IoState::kError: return close(std::move(outcome.reason));
+    case IoState::kDone: break;
+  }
+  has_shaken_hands_ = true;
   queue(FrameKind::kJson, hello::encode(own_));
-  wait_readable();
+  if (!stream_->has_pending()) return again_when(tcp::socket::wait_read, &Connection::read);
+  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
 // ---- in ----
 
-void Connection::wait_readable() {
-  if (is_closed_) return;
-  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
-    if (!error) self->read();
-  });
-}
-
 void Connection::read() {
+  if (!is_closed_ && stream_->is_revoked()) return close(fmt::format("{} is revoked", describe(stream_->peer())));
   for (int turn = 0; turn < kReadsPerTurn && !is_closed_; ++turn) {
-    boost::system::error_code error;
-    const std::size_t bytes = socket_.read_some(asio::buffer(buffer_), error);
-    if (error == asio::error::would_block) break;
-    if (error == asio::error::eof) return close("closed by the other side");
-    if (error) return close(error.message());
-    reader_.append({buffer_.data(), bytes});
+    IoOutcome outcome = stream_->read(buffer_);
+    switch (outcome.state) {
+      case IoState::kWouldBlockRead: return again_when(tcp::socket::wait_read, &Connection::read);
+      case IoState::kWouldBlockWrite: return again_when(tcp::socket::wait_write, &Connection::read);
+      case IoState::kEof: return close("closed by the other side");
+      case IoState::kError: return close(std::move(outcome.reason));
+      case IoState::kDone: break;
+    }
+    reader_.append({buffer_.data(), outcome.bytes});
     take_frames();
   }
-  wait_readable();
+  if (is_closed_) return;
+  if (!stream_->has_pending()) return again_when(tcp::socket::wait_read, &Connection::read);
+  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
 void Connection::take_frames() {
@@ -98,8 +128,21 @@ void Connection::take_hello(const Frame& frame) {
   const Result<int> agreed = hello::agree(own_, other.value());
   if (!agreed) return close(agreed.error().message);
   protocol_ = agreed.value();
-  hello_timer_.cancel();
+  const bool is_stranger = stream_->is_secure() && stream_->peer().role == Role::kNone;
+  reader_.limit(is_stranger ? limits_.stranger_bytes : kChunkFrameBytesMax);
+  timer_.cancel();
+  close_at_expiry();
   handlers_.on_open(protocol_);
+}
+
+/// A certificate lets its owner in until it expires, not for as long as a connection happens to hold.
+void Connection::close_at_expiry() {
+  if (stream_->peer().role == Role::kNone) return;
+  const auto expires = std::chrono::system_clock::time_point(std::chrono::seconds(stream_->peer().expires_s));
+  timer_.expires_after(std::chrono::duration_cast<Duration>(expires - std::chrono::system_clock::now()));
+  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error) self->close("the certificate of the other side has expired");
+  });
 }
 
 // ---- out ----
@@ -132,25 +175,25 @@ void Connection::flush_soon() {
 void Connection::flush() {
   is_flushing_ = false;
   while (!queue_.empty() && !is_closed_) {
-    std::vector<asio::const_buffer> buffers;
-    for (const std::string& frame : queue_) {
-      const std::size_t skip = buffers.empty() ? sent_of_first_ : 0;
-      buffers.emplace_back(frame.data() + skip, frame.size() - skip);
-      if (buffers.size() == kBuffersPerWrite) break;
+    std::array<std::string_view, kPartsPerWrite> parts;
+    std::size_t count = 0;
+    for (auto frame = queue_.begin(); frame != queue_.end() && count < parts.size(); ++frame) parts[count++] = *frame;
+    parts[0].remove_prefix(sent_of_first_);
+    IoOutcome outcome = stream_->write({parts.data(), count});
+    switch (outcome.state) {
+      case IoState::kWouldBlockRead:
+        is_flushing_ = true;
+        return again_when(tcp::socket::wait_read, &Connection::flush);
+      case IoState::kWouldBlockWrite:
+        is_flushing_ = true;
+        return again_when(tcp::socket::wait_write, &Connection::flush);
+      case IoState::kEof: return close("closed by the other side");
+      case IoState::kError: return close(std::move(outcome.reason));
+      case IoState::kDone: break;
     }
-    boost::system::error_code error;
-    std::size_t sent = socket_.write_some(buffers, error);
-    if (error == asio::error::would_block) {
-      is_flushing_ = true;
-      return socket_.async_wait(tcp::socket::wait_write,
-                                [self = shared_from_this()](const boost::system::error_code& failed) {
-                                  if (!failed) self->flush();
-                                });
-    }
-    if (error) return close(error.message());
-    queued_bytes_ -= sent;
-    for (sent += sent_of_first_; !queue_.empty() && sent >= queue_.front().size(); queue_.pop_front())
-      sent -= queue_.front().size();
+    queued_bytes_ -= outcome.bytes;
+    std::size_t sent = outcome.bytes + sent_of_first_;
+    for (; !queue_.empty() && sent >= queue_.front().size(); queue_.pop_front()) sent -= queue_.front().size();
     sent_of_first_ = sent;
   }
 }
@@ -170,11 +213,34 @@ void Connection::abandon(std::string reason) {
 
 void Connection::finish() {
   boost::system::error_code ignored;
-  hello_timer_.cancel();
-  socket_.close(ignored);
+  timer_.cancel();
+  stream_->say_goodbye();
+  if (stream_->has_last_words()) linger();
+  else socket_.close(ignored);
   queue_.clear();
   const Handlers last = std::exchange(handlers_, {});
   if (!is_abandoned_ && last.on_closed) last.on_closed(close_reason_);
+}
+
+/// A socket that is closed while bytes of the peer are unread takes the alert with it that tells the peer why.
+void Connection::linger() {
+  boost::system::error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  timer_.expires_after(kLastWords);
+  timer_.async_wait([self = shared_from_this()](const boost::system::error_code&) {
+    boost::system::error_code unused;
+    self->socket_.close(unused);
+  });
+  drain();
+}
+
+void Connection::drain() {
+  boost::system::error_code error;
+  for (int turn = 0; turn < kReadsPerTurn && !error; ++turn) (void)socket_.read_some(asio::buffer(buffer_), error);
+  if (error && error != asio::error::would_block) return (void)timer_.cancel();
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const boost::system::error_code& ended) {
+    if (!ended) self->drain();
+  });
 }
 
 }  // namespace sgd::net

@@ -1,9 +1,9 @@
 #pragma once
-// One TCP connection between two of our daemons: whole frames in both directions, after both have said which protocol
-// they speak. Bytes are read into a buffer that all connections of an event loop share, so that thousands of quiet ones
-// cost little; what the peer does not take waits in a queue with a limit.
+// One TCP connection between two of our daemons, in plain text or TLS: whole frames in both directions, after both have
+// said which protocol they speak. Bytes are read into a buffer that all connections of an event loop share, so that
+// thousands of quiet ones cost little; what the peer does not take waits in a queue with a limit.
 //
-//   start() -> both hellos -> on_open -> on_frame ... -> on_closed, once and last
+//   start() -> TLS handshake -> both hellos -> on_open -> on_frame ... -> on_closed, once and last
 //
 // Whatever the peer does wrong ends this connection and nothing else, with a reason.
 
@@ -21,6 +21,9 @@
 #include "common/base/time.hpp"
 #include "common/messages/frame.hpp"
 #include "common/messages/hello.hpp"
+#include "launcher/net/peer_identity.hpp"
+#include "launcher/net/stream.hpp"
+#include "launcher/net/tls_context.hpp"
 
 namespace sgd::net {
 
@@ -29,8 +32,16 @@ using ReadBuffer = std::array<char, 64 << 10>;
 
 struct ConnectionLimits {
   std::size_t queue_bytes = 16 << 20;           ///< Sent, and not taken by the peer.
-  Duration hello = std::chrono::seconds(5);     ///< From start() to the peer's hello.
+  std::size_t hello_bytes = 4 << 10;            ///< Of the first frame.
+  std::size_t stranger_bytes = 16 << 10;        ///< Of any frame of a peer without certificate where TLS is spoken.
+  Duration hello = std::chrono::seconds(5);     ///< From start() to the peer's hello, TLS handshake included.
   Duration unanswered = std::chrono::seconds(5);  ///< TCP_USER_TIMEOUT: sent, and not acknowledged by the peer's kernel.
+};
+
+/// How a connection is protected: by nothing without a context.
+struct Security {
+  std::shared_ptr<const TlsContext> tls;
+  TlsSide side = TlsSide::kAccepts;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -42,7 +53,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   /// `buffer` must outlive the connection. `own` is what this side speaks.
-  Connection(boost::asio::ip::tcp::socket socket, ReadBuffer& buffer, ConnectionLimits limits = {}, hello::Hello own = {});
+  Connection(boost::asio::ip::tcp::socket socket, ReadBuffer& buffer, const Security& security = {},
+             ConnectionLimits limits = {}, hello::Hello own = {});
 
   /// Handlers are never called inside start(), send() or close(), and are let go after on_closed.
   void start(Handlers handlers);
@@ -55,30 +67,40 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// "10.0.0.2:41822".
   [[nodiscard]] const std::string& peer() const { return peer_; }
+  /// Who the peer has proved to be, from on_open on; kNone without TLS, and for a peer without certificate.
+  [[nodiscard]] const PeerIdentity& peer_identity() const { return stream_->peer(); }
+  /// Whether it is TLS that carries this connection.
+  [[nodiscard]] bool is_secure() const { return stream_->is_secure(); }
   [[nodiscard]] bool is_open() const { return protocol_ != 0 && !is_closed_; }
 
  private:
-  void wait_readable();
+  void again_when(boost::asio::ip::tcp::socket::wait_type ready, void (Connection::*next)());
+  void shake_hands();
   void read();
   void take_frames();
   void take_hello(const Frame& frame);
   void queue(FrameKind kind, std::string_view bytes);
   void flush_soon();
   void flush();
+  void close_at_expiry();
   void finish();
+  void linger();
+  void drain();
 
   boost::asio::ip::tcp::socket socket_;
-  boost::asio::steady_timer hello_timer_;
+  boost::asio::steady_timer timer_;  ///< For the hello, then for the end of the peer's certificate, then last words.
   ReadBuffer& buffer_;
   ConnectionLimits limits_;
   hello::Hello own_;
   std::string peer_;
+  std::unique_ptr<Stream> stream_;
   Handlers handlers_;
   FrameReader reader_;
   std::deque<std::string> queue_;
   std::size_t queued_bytes_ = 0;
   std::size_t sent_of_first_ = 0;
   int protocol_ = 0;  ///< 0: the peer's hello has not come.
+  bool has_shaken_hands_ = false;
   bool is_flushing_ = false;
   bool is_closed_ = false;
   bool is_abandoned_ = false;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/messages/codec.hpp"
+#include "launcher/net/admission.hpp"
 
 namespace sgd::net {
 
@@ -35,6 +36,8 @@ struct Visitor::Visit {
   Door* door = nullptr;  ///< While it is a stranger's.
   std::weak_ptr<Connection> connection;
   std::string peer;
+  PeerIdentity identity;        ///< From the first message on.
+  bool is_secure = false;
   asio::steady_timer deadline;  ///< For the first message.
   Handlers handlers;
   std::vector<Frame> early;     ///< Until the visitor is started.
@@ -71,6 +74,10 @@ void Visitor::close(std::string reason) { visit_->close(std::move(reason)); }
 
 const std::string& Visitor::peer() const { return visit_->peer; }
 
+const PeerIdentity& Visitor::peer_identity() const { return visit_->identity; }
+
+bool Visitor::is_secure() const { return visit_->is_secure; }
+
 // ---- the door ----
 
 Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener) : io_(io), listener_(std::move(listener)) {}
@@ -89,7 +96,7 @@ void Door::start(Handlers handlers) {
 }
 
 void Door::take(tcp::socket socket) {
-  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_);
+  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, listener_->security());
   if (strangers_.size() >= kStrangersMax)
     return handlers_.on_refused(connection->peer(), fmt::format("{} others have not said who they are", kStrangersMax));
   const auto visit = std::make_shared<Visitor::Visit>(io_);
@@ -128,6 +135,12 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
     return visit->close("the first message does not say what kind of visitor it is");
   const auto kind = handlers_.kinds.find(type->get<std::string>());
   if (kind == handlers_.kinds.end()) return visit->close("the first message is of a kind that nobody here serves");
+  if (const auto connection = visit->connection.lock(); connection && connection->is_secure()) {
+    visit->is_secure = true;
+    visit->identity = connection->peer_identity();
+    const std::string refusal = refusal_of_visit(kind->first, visit->identity);
+    if (!refusal.empty()) return visit->close(refusal);
+  }
   visit->deadline.cancel();
   visit->door = nullptr;
   strangers_.erase(visit);

@@ -1,6 +1,7 @@
 #pragma once
 // Where everybody comes in: one listener for agents, file transfers and clients. A connection is a stranger's until its
-// first message, a JSON object whose "type" says what kind of visitor it is; then the one who serves that kind takes it.
+// first message, a JSON object whose "type" says what kind of visitor it is; then the one who serves that kind takes
+// it, if the peer's certificate is of the right role.
 
 #include <functional>
 #include <map>
@@ -42,6 +43,10 @@ class Visitor {
   void close(std::string reason);
   /// "10.0.0.2:41822".
   [[nodiscard]] const std::string& peer() const;
+  /// Who it has proved to be; kNone on loopback without TLS.
+  [[nodiscard]] const PeerIdentity& peer_identity() const;
+  /// Whether TLS carries the connection, and so somebody has proved something.
+  [[nodiscard]] bool is_secure() const;
 
  private:
   std::shared_ptr<Visit> visit_;

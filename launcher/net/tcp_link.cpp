@@ -5,6 +5,8 @@
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
+#include "launcher/net/admission.hpp"
+
 namespace sgd::net {
 
 namespace asio = boost::asio;
@@ -29,8 +31,9 @@ struct AgentEnd {
 
 class TcpAgentLink : public AgentLink {
  public:
-  TcpAgentLink(asio::io_context& io, ReadBuffer& buffer, Address coordinator, core::Random random)
-      : buffer_(buffer), dialer_(io, std::move(coordinator), random) {}
+  TcpAgentLink(asio::io_context& io, ReadBuffer& buffer, Address coordinator, core::Random random,
+               std::shared_ptr<const TlsContext> tls)
+      : buffer_(buffer), security_{std::move(tls), TlsSide::kDials}, dialer_(io, std::move(coordinator), random) {}
   ~TcpAgentLink() override {
     end_->dialer = nullptr;
     if (const auto connection = end_->connection.lock()) connection->abandon("the agent ends");
@@ -48,7 +51,7 @@ class TcpAgentLink : public AgentLink {
 
  private:
   void talk(tcp::socket socket) {
-    const auto connection = std::make_shared<Connection>(std::move(socket), buffer_);
+    const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security_);
     end_->connection = connection;
     Connection::Handlers handlers;
     const auto was_open = std::make_shared<bool>(false);
@@ -70,6 +73,7 @@ class TcpAgentLink : public AgentLink {
   }
 
   ReadBuffer& buffer_;
+  Security security_;
   std::shared_ptr<AgentEnd> end_ = std::make_shared<AgentEnd>();
   Dialer dialer_;
 };
@@ -77,8 +81,8 @@ class TcpAgentLink : public AgentLink {
 }  // namespace
 
 std::unique_ptr<AgentLink> make_tcp_agent_link(asio::io_context& io, ReadBuffer& buffer, Address coordinator,
-                                               core::Random random) {
-  return std::make_unique<TcpAgentLink>(io, buffer, std::move(coordinator), random);
+                                               core::Random random, std::shared_ptr<const TlsContext> tls) {
+  return std::make_unique<TcpAgentLink>(io, buffer, std::move(coordinator), random, std::move(tls));
 }
 
 // ---- the coordinator's side ----
@@ -109,14 +113,19 @@ class TcpCoordinatorLink : public CoordinatorLink {
  private:
   /// Handlers hold this, not the link, so that the link may go in any of them.
   struct End {
-    End(std::unique_ptr<Visitor> who, cluster::FromAgent said) : visitor(std::move(who)), first(std::move(said)) {}
+    End(std::unique_ptr<Visitor> who, cluster::FromAgent said)
+        : visitor(std::move(who)), first(std::move(said)), node(std::get<cluster::NodeState>(first).node) {}
     void take(const Frame& frame) {
       Result<cluster::FromAgent> message = cluster::decode_from_agent(frame.bytes);
-      if (message) return handlers.on_message(std::move(message).value());
-      visitor->close("a message of an agent: " + message.error().message);
+      if (!message) return visitor->close("a message of an agent: " + message.error().message);
+      const auto* state = std::get_if<cluster::NodeState>(&message.value());
+      if (state != nullptr && state->node != node)
+        return visitor->close(fmt::format("the agent of node {} speaks for {}", node, state->node));
+      handlers.on_message(std::move(message).value());
     }
     std::unique_ptr<Visitor> visitor;  ///< Null: the link is gone.
     cluster::FromAgent first;
+    NodeId node;
     Handlers handlers;
   };
 
@@ -137,6 +146,10 @@ Door::OnVisitor serve_agents(asio::io_context& io,
     if (state == nullptr || state->node.empty())
       return on_refused(visitor->peer(), "the first message does not say which node it is");
     const NodeId node = state->node;
+    if (visitor->is_secure()) {
+      const std::string refusal = refusal_of_node(node, visitor->peer_identity());
+      if (!refusal.empty()) return on_refused(visitor->peer(), refusal);
+    }
     on_agent(node, std::make_unique<TcpCoordinatorLink>(io, std::move(visitor), std::move(message).value()));
   };
 }

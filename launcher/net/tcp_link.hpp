@@ -15,9 +15,10 @@
 
 namespace sgd::net {
 
-/// `io` and `buffer` must outlive the link.
+/// `io` and `buffer` must outlive the link. `tls` null: plain text.
 [[nodiscard]] std::unique_ptr<AgentLink> make_tcp_agent_link(boost::asio::io_context& io, ReadBuffer& buffer,
-                                                             Address coordinator, core::Random random);
+                                                             Address coordinator, core::Random random,
+                                                             std::shared_ptr<const TlsContext> tls = nullptr);
 
 /// What a Door does with an agent, a visitor of the kind "node_state": the link's first message, that NodeState, comes
 /// after its start(). `on_refused`, with peer and reason: it does not name its node.

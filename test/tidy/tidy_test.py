@@ -29,6 +29,8 @@ PLANTED = [
      {"worker/torch/a.cpp": "#include <torch/torch.h>\n"}),
     ("outside_headers", {"common/a.cpp": "#include <boost/asio/post.hpp>\n"}, 1,
      {"launcher/net/a.cpp": "#include <boost/asio/post.hpp>\n"}),
+    ("outside_headers", {"launcher/cli/a.cpp": "#include <openssl/ssl.h>\n"}, 1,
+     {"launcher/net/a.cpp": "#include <openssl/ssl.h>\n"}),
     ("pure_core", {"launcher/core/a.cpp": "#include <thread>\n"}, 1, {"launcher/core/a.cpp": "#include <map>\n"}),
     ("pure_core", {"launcher/core/a.cpp": "\n\n#include <filesystem>\n"}, 3, {"launcher/process/a.cpp": "#include <thread>\n"}),
     ("banned_calls", {"launcher/core/a.cpp": "auto t = std::chrono::steady_clock::now();\n"}, 1,

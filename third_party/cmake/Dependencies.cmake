@@ -5,6 +5,7 @@ find_package(Boost 1.81 REQUIRED COMPONENTS filesystem)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
 find_package(Threads REQUIRED)
 
 # Linked whole, like Boost: a shared object would be loaded at every start, and embedded runs never use it.

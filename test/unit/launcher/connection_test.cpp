@@ -5,10 +5,10 @@
 #include <functional>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/write.hpp>
 #include <catch2/catch.hpp>
 
 #include "launcher/net/tcp_link.hpp"
+#include "test/unit/launcher/tls_test_support.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -16,10 +16,23 @@ using boost::asio::ip::tcp;
 
 namespace {
 
+struct Plain {
+  static std::shared_ptr<const net::TlsContext> coordinator() { return nullptr; }
+  static std::shared_ptr<const net::TlsContext> agent() { return nullptr; }
+};
+struct Tls {
+  static std::shared_ptr<const net::TlsContext> coordinator() {
+    return test::shared_cluster().context(net::Role::kCoordinator, "head");
+  }
+  static std::shared_ptr<const net::TlsContext> agent() { return test::shared_cluster().context(net::Role::kAgent, "node1"); }
+};
+
 /// A door, and sockets that knock at it with whatever bytes a test likes.
+template <class Carrier>
 struct Knocking {
   boost::asio::io_context io;
-  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}).value()};
+  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, Carrier::coordinator()).value()};
+  std::shared_ptr<const net::TlsContext> agent = Carrier::agent();
   std::vector<std::string> refused;
   std::vector<std::unique_ptr<net::CoordinatorLink>> links;
   std::vector<std::string> closed;
@@ -34,11 +47,11 @@ struct Knocking {
   }
   ~Knocking() { links.clear(); }
 
-  tcp::socket knock(const std::string& bytes) {
-    tcp::socket socket(io);
-    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(door.port())});
-    boost::asio::write(socket, boost::asio::buffer(bytes));
-    return socket;
+  test::RawPeer knock(const std::string& bytes) {
+    test::RawPeer peer(io, door.port(), agent, [this] { io.poll(); });
+    CHECK(peer.shake_hands().empty());
+    peer.write(bytes);
+    return peer;
   }
   bool run_until(const std::function<bool()>& done, Duration limit = 10s) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -46,7 +59,7 @@ struct Knocking {
     return done();
   }
   std::string refusal(const std::string& bytes) {
-    const tcp::socket socket = knock(bytes);
+    const test::RawPeer peer = knock(bytes);
     REQUIRE(run_until([&] { return refused.size() == 1; }));
     return refused.front();
   }
@@ -58,12 +71,12 @@ std::string state() { return json_frame(cluster::encode(cluster::NodeState{"node
 
 }  // namespace
 
-TEST_CASE("connection: strangers are refused with the reason", "[net]") {
-  Knocking at;
+TEMPLATE_TEST_CASE("connection: strangers are refused with the reason", "[net]", Plain, Tls) {
+  Knocking<TestType> at;
   SECTION("no hello") { CHECK_THAT(at.refusal(state()), Catch::StartsWith("the first frame is no hello")); }
   SECTION("HTTP") { CHECK_THAT(at.refusal("GET / HTTP/1.1\r\n\r\n"), Catch::StartsWith("frame of unknown kind")); }
   SECTION("a frame that is too long") {
-    CHECK_THAT(at.refusal(std::string("\x7f\xff\xff\xff\x01", 5)), Catch::Contains("may have 1048576"));
+    CHECK_THAT(at.refusal(std::string("\x7f\xff\xff\xff\x01", 5)), Catch::Contains("may have 4096"));
   }
   SECTION("a chunk for a hello") {
     CHECK(at.refusal(encode_frame(FrameKind::kChunk, "x")) == "the first frame is no hello");
@@ -99,32 +112,32 @@ TEST_CASE("connection: strangers are refused with the reason", "[net]") {
   CHECK(at.links.empty());
 }
 
-TEST_CASE("connection: one byte at a time is as good as all at once", "[net]") {
-  Knocking at;
-  tcp::socket socket = at.knock("");
+TEMPLATE_TEST_CASE("connection: one byte at a time is as good as all at once", "[net]", Plain, Tls) {
+  Knocking<TestType> at;
+  test::RawPeer peer = at.knock("");
   for (const char letter : own_hello() + state()) {
-    boost::asio::write(socket, boost::asio::buffer(&letter, 1));
+    peer.write({&letter, 1});
     at.io.poll();
   }
   CHECK(at.run_until([&] { return at.links.size() == 1; }));
 }
 
-TEST_CASE("connection: a bad frame ends its connection and no other", "[net]") {
-  Knocking at;
-  tcp::socket good = at.knock(own_hello() + state());
-  tcp::socket bad = at.knock(own_hello() + state());
+TEMPLATE_TEST_CASE("connection: a bad frame ends its connection and no other", "[net]", Plain, Tls) {
+  Knocking<TestType> at;
+  test::RawPeer good = at.knock(own_hello() + state());
+  test::RawPeer bad = at.knock(own_hello() + state());
   REQUIRE(at.run_until([&] { return at.links.size() == 2; }));
-  boost::asio::write(bad, boost::asio::buffer(std::string("\0\0\0\1\7x", 6)));
+  bad.write(std::string("\0\0\0\1\7x", 6));
   REQUIRE(at.run_until([&] { return at.closed.size() == 1; }));
   CHECK(at.closed.front() == "frame of unknown kind 7");
-  boost::asio::write(good, boost::asio::buffer(json_frame(cluster::encode(cluster::Beat{}))));
+  good.write(json_frame(cluster::encode(cluster::Beat{})));
   at.io.run_for(20ms);
   CHECK(at.closed.size() == 1);
 }
 
-TEST_CASE("connection: a peer that does not read is given up at the limit", "[net]") {
-  Knocking at;
-  const tcp::socket socket = at.knock(own_hello() + state());
+TEMPLATE_TEST_CASE("connection: a peer that does not read is given up at the limit", "[net]", Plain, Tls) {
+  Knocking<TestType> at;
+  const test::RawPeer peer = at.knock(own_hello() + state());
   REQUIRE(at.run_until([&] { return at.links.size() == 1; }));
   cluster::DesiredRun desired;
   desired.job = {{"text", std::string(900'000, 'x')}};
@@ -144,9 +157,11 @@ TEST_CASE("connection: silence before the hello has a limit", "[net]") {
   silent.connect(acceptor.local_endpoint());
   net::ConnectionLimits limits;
   limits.hello = 30ms;
-  const auto connection = std::make_shared<net::Connection>(acceptor.accept(), buffer, limits);
+  const bool is_secure = GENERATE(false, true);
+  const net::Security security{is_secure ? Tls::coordinator() : nullptr, net::TlsSide::kAccepts};
+  const auto connection = std::make_shared<net::Connection>(acceptor.accept(), buffer, security, limits);
   std::string closed;
   connection->start({[](int) {}, [](const Frame&) {}, [&](const std::string& reason) { closed = reason; }});
   io.run_for(5s);
-  CHECK(closed == "no hello within 30ms");
+  CHECK(closed == (is_secure ? "no TLS handshake within 30ms" : "no hello within 30ms"));
 }

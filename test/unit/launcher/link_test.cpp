@@ -9,6 +9,7 @@
 
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/net/tcp_link.hpp"
+#include "test/unit/launcher/tls_test_support.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -66,9 +67,11 @@ struct Embedded : Pair {
 struct Tcp : Pair {
   net::ReadBuffer buffer;
   std::unique_ptr<net::Door> door;
+  std::shared_ptr<const net::TlsContext> own_tls;    ///< Of the coordinator.
+  std::shared_ptr<const net::TlsContext> agent_tls;
 
   void connect() override {
-    door = std::make_unique<net::Door>(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
+    door = std::make_unique<net::Door>(io, net::Listener::open(io, {"127.0.0.1", 0}, own_tls).value());
     const auto refuse = [](const std::string& peer, const std::string& why) { FAIL(peer << " is refused: " << why); };
     const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
       CHECK(node == "node1");
@@ -76,7 +79,7 @@ struct Tcp : Pair {
       start_coordinator();
     };
     door->start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
-    agent = net::make_tcp_agent_link(io, buffer, {"127.0.0.1", door->port()}, core::Random({1, 2, 3, 4}));
+    agent = net::make_tcp_agent_link(io, buffer, {"127.0.0.1", door->port()}, core::Random({1, 2, 3, 4}), agent_tls);
     start_agent();
     run_until([&] { return from_agent.size() == 1; });
   }
@@ -89,13 +92,20 @@ struct Tcp : Pair {
   }
 };
 
+struct Tls : Tcp {
+  Tls() {
+    own_tls = test::shared_cluster().context(net::Role::kCoordinator, "head");
+    agent_tls = test::shared_cluster().context(net::Role::kAgent, "node1");
+  }
+};
+
 cluster::Fact fact(std::int64_t sequence) {
   return {7, sequence, "run1", 1, cluster::WorkerStarted{static_cast<Rank>(sequence % 4), 100}};
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]", Embedded, Tcp) {
+TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]", Embedded, Tcp, Tls) {
   TestType pair;
   pair.connect();
   CHECK(pair.connected == 1);
@@ -123,7 +133,7 @@ TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]
   }
 }
 
-TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks", "[net]", Embedded, Tcp) {
+TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks", "[net]", Embedded, Tcp, Tls) {
   TestType pair;
   pair.connect();
   pair.coordinator->send(cluster::FactAck{7, 1});
@@ -134,7 +144,7 @@ TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks"
   CHECK(pair.to_agent.empty());
 }
 
-TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp) {
+TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp, Tls) {
   TestType pair;
   pair.connect();
   pair.agent->send(fact(1));
@@ -145,10 +155,10 @@ TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on the
   for (const cluster::FromAgent& message : pair.from_agent) CHECK(std::holds_alternative<cluster::NodeState>(message));
 }
 
-TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]") {
-  Tcp pair;
+TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]", Tcp, Tls) {
+  TestType pair;
   std::string lost;
-  net::Door door(pair.io, net::Listener::open(pair.io, {"127.0.0.1", 0}).value());
+  net::Door door(pair.io, net::Listener::open(pair.io, {"127.0.0.1", 0}, pair.own_tls).value());
   int links = 0;
   const auto welcome = [&](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
     ++links;
@@ -157,7 +167,8 @@ TEST_CASE("link over TCP: a broken connection is told to both, and made again", 
                              [&](const std::string& reason) { pair.closed = reason; }});
   };
   door.start({{{net::kAgentKind, net::serve_agents(pair.io, welcome, nullptr)}}, nullptr});
-  pair.agent = net::make_tcp_agent_link(pair.io, pair.buffer, {"127.0.0.1", door.port()}, core::Random({1, 2, 3, 4}));
+  pair.agent = net::make_tcp_agent_link(pair.io, pair.buffer, {"127.0.0.1", door.port()}, core::Random({1, 2, 3, 4}),
+                                        pair.agent_tls);
   pair.agent->start({[&] {
                        ++pair.connected;
                        pair.agent->send(cluster::NodeState{"node1", 7, "", 1, 1, true, {}});
@@ -193,7 +204,8 @@ TEST_CASE("listener: what it refuses, in words", "[net]") {
   boost::asio::io_context io;
   const auto words = [&](const char* host, int port) { return net::Listener::open(io, {host, port}).error().message; };
   CHECK(words("0.0.0.0", 0) ==
-        "cannot listen on 0.0.0.0:0: without a TLS identity only loopback addresses are served, as 127.0.0.1 is");
+        "cannot listen on 0.0.0.0:0: without a TLS identity only loopback addresses are served, as 127.0.0.1 is; "
+        "run `sgd-launch init` to make one");
   CHECK(words("node1", 7070) == "cannot listen on node1:7070: not an IP address and a port, as 127.0.0.1:7070 is");
   CHECK(words("127.0.0.1", 70000) == "cannot listen on 127.0.0.1:70000: not an IP address and a port, as 127.0.0.1:7070 is");
   const auto first = net::Listener::open(io, {"127.0.0.1", 0});

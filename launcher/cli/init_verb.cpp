@@ -1,0 +1,144 @@
+// `sgd-launch init`: makes a cluster's authority, the coordinator's identity, and one for the person who
+// asks, as its first administrator. What is there already is kept; nothing is ever replaced.
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/member_name.hpp"
+#include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/state_places.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/net/certificate.hpp"
+#include "launcher/net/cluster_state.hpp"
+#include "launcher/net/identity_files.hpp"
+#include "launcher/net/private_files.hpp"
+#include "launcher/net/wall_clock.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr int kLockWaitMs = 5000;
+
+void say(bool is_new, const std::string& what, const std::string& where) {
+  fmt::print("{} {}: {}\n", is_new ? "made" : "kept", what, where);
+}
+
+/// The authority of `state_dir`, made if there is none.
+Result<net::CertificateAuthority> authority(const std::string& state_dir, bool& is_new) {
+  auto ca = net::CertificateAuthority::load(net::ca_folder(state_dir));
+  is_new = !ca && ca.error().code == ENOENT;
+  if (!is_new) return ca;
+  net::CertificateAuthority made = net::CertificateAuthority::create(net::unix_now_s());
+  if (const Status saved = made.save(net::ca_folder(state_dir)); !saved) return saved.error();
+  return made;
+}
+
+/// Whether `folder` has an identity of `ca`. Error: it has another one, or a damaged one.
+Result<bool> has_identity(const std::string& folder, const net::CertificateAuthority& ca) {
+  const auto files = net::load_identity(folder);
+  if (!files && files.error().code == ENOENT) return false;
+  if (!files) return files.error();
+  if (files.value().ca != ca.certificate())
+    return Error{
+        fmt::format("{} holds an identity of another cluster, which is not replaced: move it away, or set "
+                    "XDG_CONFIG_HOME",
+                    folder)};
+  return true;
+}
+
+/// Whether the person's certificate is near its end: who may make one from nothing may make it anew.
+bool is_user_due(const std::string& folder) {
+  const auto files = net::load_identity(folder);
+  if (!files) return false;
+  const auto identity = net::identity_in(files.value().certificate);
+  return identity.ok() && net::renew_at_s(identity.value()) <= net::unix_now_s();
+}
+
+/// Errors: the identity that is there lacks some of `hosts`.
+Status check_hosts(const std::string& folder, const std::vector<std::string>& hosts) {
+  const auto files = net::load_identity(folder);
+  if (!files) return files.error();
+  const auto has = net::host_names_in(files.value().certificate);
+  if (!has) return has.error();
+  for (const std::string& host : hosts)
+    if (std::find(has.value().begin(), has.value().end(), host) == has.value().end())
+      return Error{
+          fmt::format("the coordinator's identity is there and does not name {}: remove {} to make it anew",
+                      host, net::identity_file(folder))};
+  return {};
+}
+
+Status init(const std::string& state_dir, const std::vector<std::string>& hosts) {
+  if (const Status made = net::make_private_folder(state_dir); !made) return made;
+  const auto lock = net::FolderLock::take(state_dir, kLockWaitMs);
+  if (!lock) return lock.error();
+  bool is_new_ca = false;
+  const auto ca = authority(state_dir, is_new_ca);
+  if (!ca) return ca.error();
+  const std::string own = net::coordinator_identity_folder(state_dir);
+  const std::string user = user_identity_dir();
+  const auto has_own = has_identity(own, ca.value());
+  const auto has_user = has_identity(user, ca.value());
+  if (!has_own) return has_own.error();
+  if (!has_user) return has_user.error();
+  if (has_own.value())
+    if (const Status named = check_hosts(own, hosts); !named) return named;
+  say(is_new_ca, "the cluster's authority", net::ca_folder(state_dir));
+  if (!has_own.value()) {
+    std::vector<std::string> names = hosts;
+    if (std::find(names.begin(), names.end(), host_name()) == names.end()) names.push_back(host_name());
+    const auto made = net::make_identity(
+        state_dir, ca.value(), {net::Role::kCoordinator, host_name(), false, names}, own, net::unix_now_s());
+    if (!made) return made.error();
+  }
+  say(!has_own.value(), "the coordinator's identity", own);
+  const bool is_due = has_user.value() && is_user_due(user);
+  if (!has_user.value() || is_due) {
+    const auto made = net::make_identity(state_dir, ca.value(), {net::Role::kClient, user_name(), true, {}},
+                                         user, net::unix_now_s());
+    if (!made) return made.error();
+  }
+  say(!has_user.value() || is_due, fmt::format("the identity of {}, an administrator", user_name()), user);
+  return {};
+}
+
+}  // namespace
+
+int init_verb(const std::vector<std::string>& arguments) {
+  std::string state_dir = coordinator_state_dir();
+  std::vector<std::string> hosts;
+  std::vector<std::string> words;
+  Diagnostics diagnostics;
+  const Option names = {{"--name"},
+                        "HOST",
+                        "name or address that the coordinator is reached by, for other tools; again for more",
+                        "",
+                        [&hosts](const std::string& text) {
+                          hosts.push_back(text);
+                          return text.empty() ? std::string("expected a host") : std::string();
+                        }};
+  const auto ended =
+      parse_plain_verb({"init",
+                        "[options]",
+                        "sgd-launch init --name coordinator.example",
+                        {text_option({"--state-dir"}, "DIR", "the coordinator's folder", state_dir), names},
+                        0},
+                       arguments, words, diagnostics);
+  if (ended) return *ended;
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  state_dir = absolute(state_dir);
+  if (const Status made = init(state_dir, hosts); !made)
+    return refuse(exit_code::kUsage, made.error().message);
+  fmt::print(stderr,
+             "next: sgd-launch coordinator --listen 0.0.0.0:7070\n"
+             "      sgd-launch token create > FILE      for each node; then, on the node, with that file:\n"
+             "      sgd-launch join COORDINATOR:7070 --token-file FILE\n");
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,98 @@
+// `sgd-launch join HOST:PORT --token-file FILE`: this machine or this person becomes a member of a cluster.
+// The token is read from a file, never from the command line, which everybody on the machine can see.
+
+#include <cerrno>
+#include <fstream>
+#include <iostream>
+#include <optional>
+
+#include <fmt/format.h>
+#include <boost/asio/io_context.hpp>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/member_name.hpp"
+#include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/state_places.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/net/enrolment.hpp"
+#include "launcher/net/identity_files.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr std::size_t kTokenBytesMax = 1024;
+
+Result<net::JoinToken> read_token(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path);
+    if (!file) return system_error("cannot open " + path);
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::string text(kTokenBytesMax, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  Result<net::JoinToken> token = net::parse_join_token(text);
+  if (!token)
+    return Error{fmt::format("{}: {}", path == "-" ? "standard input" : path, token.error().message)};
+  return token;
+}
+
+Result<net::PeerIdentity> enrol(const net::Address& coordinator, const net::JoinToken& token,
+                                const std::string& folder, const std::string& name) {
+  boost::asio::io_context io{1};
+  net::Enrolment enrolment(io, coordinator, folder);
+  std::optional<Result<net::PeerIdentity>> outcome;
+  enrolment.join(token, name, token.role == net::Role::kAgent ? host_name() : user_name(),
+                 [&outcome](const Result<net::PeerIdentity>& result) { outcome = result; });
+  while (!outcome) io.run_one();  // It has its own deadline.
+  return *outcome;
+}
+
+}  // namespace
+
+int join_verb(const std::vector<std::string>& arguments) {
+  std::string token_file;
+  std::string folder;
+  std::string name;
+  Diagnostics diagnostics;
+  std::vector<std::string> words;
+  const auto ended = parse_plain_verb(
+      {"join",
+       "HOST:PORT --token-file FILE [options]",
+       "sgd-launch join coordinator.example:7070 --token-file node1.token",
+       {text_option({"--token-file"}, "FILE",
+                    "what `sgd-launch token create` has printed; - is standard input", token_file),
+        text_option({"--identity"}, "DIR", "where certificate and key go (default: of the agent, or of you)",
+                    folder),
+        text_option({"--name"}, "NAME", "in the cluster (default: the token's, the host's or yours)", name)},
+       1},
+      arguments, words, diagnostics);
+  if (ended) return *ended;
+  const auto coordinator = words.empty() ? std::nullopt : parse_address(words.front());
+  if (!coordinator)
+    diagnostics.error("join", 0, 0, "name the coordinator: sgd-launch join HOST:PORT --token-file FILE");
+  if (token_file.empty()) diagnostics.error("--token-file", 0, 0, "is missing: a file with the token, or -");
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  const auto token = read_token(token_file);
+  if (!token) return refuse(exit_code::kUsage, token.error().message);
+  if (folder.empty())
+    folder = token.value().role == net::Role::kAgent ? agent_state_dir() + "/identity" : user_identity_dir();
+  folder = absolute(folder);
+  const auto before = net::load_identity(folder);
+  if (before.ok() || before.error().code != ENOENT)
+    return refuse(exit_code::kUsage,
+                  fmt::format("{} holds an identity, which is not replaced: remove it first, or name "
+                              "another folder with --identity",
+                              folder));
+  const auto identity = enrol(*coordinator, token.value(), folder, name);
+  if (!identity)
+    return refuse(exit_code::kUnreachable, fmt::format("{}: {}", words.front(), identity.error().message));
+  fmt::print("joined as {} {}: {}\n", net::role_name(identity.value().role), identity.value().name, folder);
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,60 @@
+#include "launcher/net/cluster_state.hpp"
+
+#include "launcher/net/certificate.hpp"
+#include "launcher/net/identity_files.hpp"
+#include "launcher/net/issued_log.hpp"
+#include "launcher/net/private_files.hpp"
+
+namespace sgd::net {
+namespace {
+
+constexpr int kLockWaitMs = 2000;
+
+}  // namespace
+
+std::string ca_folder(const std::string& state_dir) {
+  return state_dir + "/ca";
+}
+std::string coordinator_identity_folder(const std::string& state_dir) {
+  return state_dir + "/identity";
+}
+
+Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
+                                   const Grant& grant, const std::string& folder, std::int64_t now_s) {
+  IdentityFiles files;
+  files.key = make_key();
+  files.ca = ca.certificate();
+  const Result<std::string> request = make_request(files.key);
+  if (!request) return request.error();
+  Result<std::string> certificate = ca.issue(request.value(), grant, now_s);
+  if (!certificate) return certificate.error();
+  files.certificate = std::move(certificate).value();
+  Result<PeerIdentity> identity = identity_in(files.certificate);
+  if (!identity) return identity.error();
+  Result<IssuedLog> log = IssuedLog::load(state_dir);
+  if (!log) return log.error();
+  if (const Status noted = log.value().add(identity.value(), "init"); !noted) return noted.error();
+  if (const Status saved = save_identity(folder, files); !saved) return saved.error();
+  return identity;
+}
+
+Result<bool> renew_coordinator(const std::string& state_dir, std::int64_t now_s) {
+  const std::string folder = coordinator_identity_folder(state_dir);
+  const Result<IdentityFiles> files = load_identity(folder);
+  if (!files) return files.error();
+  const Result<PeerIdentity> before = identity_in(files.value().certificate);
+  if (!before) return before.error();
+  if (now_s < renew_at_s(before.value())) return false;
+  const Result<FolderLock> lock = FolderLock::take(state_dir, kLockWaitMs);
+  if (!lock) return lock.error();
+  const Result<CertificateAuthority> ca = CertificateAuthority::load(ca_folder(state_dir));
+  if (!ca) return ca.error();
+  const Result<std::vector<std::string>> hosts = host_names_in(files.value().certificate);
+  if (!hosts) return hosts.error();
+  const Grant grant{Role::kCoordinator, before.value().name, false, hosts.value()};
+  const Result<PeerIdentity> after = make_identity(state_dir, ca.value(), grant, folder, now_s);
+  if (!after) return after.error();
+  return true;
+}
+
+}  // namespace sgd::net

@@ -1,0 +1,32 @@
+#pragma once
+// The security part of a coordinator's state folder, and what is done to it where the authority's key lies.
+//
+//   ca/            the authority: ca.pem, ca.key
+//   identity/      the coordinator's own identity, and revoked.json
+//   tokens.json    join tokens that were given out
+//   issued.jsonl   every certificate that was issued
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/result.hpp"
+#include "launcher/net/ca.hpp"
+#include "launcher/net/peer_identity.hpp"
+
+namespace sgd::net {
+
+[[nodiscard]] std::string ca_folder(const std::string& state_dir);
+/// For TlsContext::load().
+[[nodiscard]] std::string coordinator_identity_folder(const std::string& state_dir);
+
+/// Makes a key and a certificate of `ca` for it, writes both to `folder` and notes the certificate in
+/// `state_dir`.
+[[nodiscard]] Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
+                                                 const Grant& grant, const std::string& folder,
+                                                 std::int64_t now_s);
+
+/// Replaces the coordinator's own certificate when two thirds of its time are over; a context takes it up by
+/// itself. Says whether it was. For the start of a coordinator, and once a day.
+[[nodiscard]] Result<bool> renew_coordinator(const std::string& state_dir, std::int64_t now_s);
+
+}  // namespace sgd::net

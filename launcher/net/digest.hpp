@@ -1,0 +1,33 @@
+#pragma once
+// SHA-256, random bytes for keys and tokens, and the two text forms that they travel in.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sgd::net {
+
+using Digest = std::array<std::uint8_t, 32>;
+
+[[nodiscard]] Digest sha256(std::span<const std::uint8_t> bytes);
+/// In time that does not depend on the contents.
+[[nodiscard]] bool equal_in_constant_time(const Digest& a, const Digest& b);
+
+/// From the system's generator; asserts that it works.
+void fill_random(std::span<std::uint8_t> bytes);
+
+/// Lower-case digits.
+[[nodiscard]] std::string to_hex(std::span<const std::uint8_t> bytes);
+/// Exactly one digest in hexadecimal digits, or nothing.
+[[nodiscard]] std::optional<Digest> digest_from_hex(std::string_view text);
+
+/// RFC 4648 section 5, without padding.
+[[nodiscard]] std::string to_base64url(std::span<const std::uint8_t> bytes);
+/// Nothing for any text that to_base64url does not make.
+[[nodiscard]] std::optional<std::vector<std::uint8_t>> from_base64url(std::string_view text);
+
+}  // namespace sgd::net

@@ -1,0 +1,64 @@
+#pragma once
+// An identity folder: what a daemon or a person needs to be somebody in a cluster. One file holds certificate
+// and key, so that both change in one moment when they are renewed.
+//
+//   identity.pem   certificate and private key, 0600
+//   ca.pem         the certificate of the cluster's authority
+//   revoked.json   of a coordinator: whom it no longer lets in
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/result.hpp"
+#include "launcher/net/peer_identity.hpp"
+
+namespace sgd::net {
+
+struct IdentityFiles {
+  std::string certificate;
+  std::string key;
+  std::string ca;
+};
+
+[[nodiscard]] std::string identity_file(const std::string& folder);
+[[nodiscard]] std::string ca_file(const std::string& folder);
+[[nodiscard]] std::string revoked_file(const std::string& folder);
+
+/// Errors: absent (code ENOENT), readable by others, damaged, key and certificate and CA don't belong
+/// together.
+[[nodiscard]] Result<IdentityFiles> load_identity(const std::string& folder);
+/// Creates the folder. An older identity is replaced in one moment; an identity of another CA is not, that is
+/// an error.
+[[nodiscard]] Status save_identity(const std::string& folder, const IdentityFiles& files);
+
+/// One entry of revoked.json: a certificate by its serial, or all that were made for a name until `at_s`.
+struct Revocation {
+  std::string serial;     ///< Or empty.
+  std::string name;       ///< Or empty; of agents and clients alike.
+  std::int64_t at_s = 0;  ///< Unix time.
+};
+
+class RevokedList {
+ public:
+  static constexpr std::size_t kEntriesMax = 50'000;
+
+  /// An absent file is an empty list.
+  [[nodiscard]] static Result<RevokedList> load(const std::string& folder);
+  /// Entries that are older than any certificate can be are left out.
+  [[nodiscard]] Status save(const std::string& folder, std::int64_t now_s) const;
+
+  /// Error: the list is full.
+  [[nodiscard]] Status add(Revocation entry);
+  [[nodiscard]] bool contains(const PeerIdentity& identity) const;
+  [[nodiscard]] const std::vector<Revocation>& entries() const { return entries_; }
+
+ private:
+  std::vector<Revocation> entries_;
+  std::set<std::string> serials_;
+  std::map<std::string, std::int64_t> names_;  ///< Revoked until that time.
+};
+
+}  // namespace sgd::net

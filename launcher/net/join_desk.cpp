@@ -1,0 +1,217 @@
+#include "launcher/net/join_desk.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/net/certificate.hpp"
+#include "launcher/net/cluster_state.hpp"
+#include "launcher/net/identity_files.hpp"
+#include "launcher/net/private_files.hpp"
+#include "launcher/net/wall_clock.hpp"
+
+namespace sgd::net {
+namespace {
+
+constexpr int kLockWaitMs =
+    100;  // The event loop stands still meanwhile; verbs hold the folder for milliseconds.
+
+constexpr std::array<std::pair<JoinOutcome, const char*>, kJoinOutcomes> kNames{{
+    {JoinOutcome::kJoined, "joined"},
+    {JoinOutcome::kRenewed, "renewed"},
+    {JoinOutcome::kTooOften, "too_often"},
+    {JoinOutcome::kMalformed, "malformed"},
+    {JoinOutcome::kOtherCluster, "other_cluster"},
+    {JoinOutcome::kUnknownToken, "unknown_token"},
+    {JoinOutcome::kWrongSecret, "wrong_secret"},
+    {JoinOutcome::kExpiredToken, "expired_token"},
+    {JoinOutcome::kUsedToken, "used_token"},
+    {JoinOutcome::kWrongName, "wrong_name"},
+    {JoinOutcome::kNameTaken, "name_taken"},
+    {JoinOutcome::kBadRequest, "bad_request"},
+    {JoinOutcome::kNobody, "nobody"},
+    {JoinOutcome::kTooEarly, "too_early"},
+    {JoinOutcome::kBusy, "busy"},
+}};
+
+}  // namespace
+
+const char* join_outcome_name(JoinOutcome outcome) {
+  return kNames[static_cast<std::size_t>(outcome)].second;
+}
+
+/// A visitor who has its answer, until it leaves.
+struct JoinDesk::Guest {
+  Guest(boost::asio::io_context& io, std::unique_ptr<Visitor> who) : visitor(std::move(who)), deadline(io) {}
+  std::unique_ptr<Visitor> visitor;
+  boost::asio::steady_timer deadline;
+};
+
+JoinDesk::JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca,
+                   const Digest& ca_key, IssuedLog issued)
+    : io_(io),
+      state_dir_(std::move(state_dir)),
+      ca_(std::move(ca)),
+      ca_key_(ca_key),
+      issued_(std::move(issued)) {}
+
+JoinDesk::~JoinDesk() {
+  for (const std::shared_ptr<Guest>& guest : guests_) guest->deadline.cancel();
+}
+
+Result<std::unique_ptr<JoinDesk>> JoinDesk::open(boost::asio::io_context& io, const std::string& state_dir) {
+  Result<CertificateAuthority> ca = CertificateAuthority::load(ca_folder(state_dir));
+  if (!ca) return ca.error();
+  const Result<Digest> ca_key = public_key_digest_in(ca.value().certificate());
+  if (!ca_key) return ca_key.error();
+  Result<IssuedLog> issued = IssuedLog::load(state_dir);
+  if (!issued) return issued.error();
+  return std::unique_ptr<JoinDesk>(
+      new JoinDesk(io, state_dir, std::move(ca).value(), ca_key.value(), std::move(issued).value()));
+}
+
+// ---- visitors ----
+
+void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first) {
+  if (guests_.size() >= kVisitorsMax) return;  // It goes with its owner, and dials again later.
+  Result<join::FromVisitor> message = join::decode_from_visitor(first.dump());
+  join::ToVisitor reply = join::Refused{};
+  if (message.ok()) {
+    reply =
+        answer({std::chrono::steady_clock::now(), unix_now_s(), visitor->peer(), visitor->peer_identity()},
+               message.value());
+  } else {
+    ++counts_[static_cast<std::size_t>(JoinOutcome::kMalformed)];
+    reply = join::Refused{message.error().message};
+  }
+  const auto guest = std::make_shared<Guest>(io_, std::move(visitor));
+  guests_.insert(guest);
+  const Status sent = guest->visitor->send(FrameKind::kJson, join::encode(reply));
+  SGD_ASSERT(sent.ok());  // Two certificates at most.
+  const std::weak_ptr<Guest> weak = guest;
+  guest->visitor->start({[](const Frame&) {},
+                         [this, weak](const std::string&) {
+                           const auto gone = weak.lock();
+                           gone->deadline.cancel();
+                           guests_.erase(gone);
+                         }});
+  guest->deadline.expires_after(kLeave);
+  guest->deadline.async_wait([weak](const boost::system::error_code& error) {
+    const auto stays = weak.lock();
+    if (!error && stays) stays->visitor->close("it has its answer and does not leave");
+  });
+}
+
+// ---- decisions ----
+
+join::ToVisitor JoinDesk::answer(const From& from, const join::FromVisitor& message) {
+  const std::string address = address_of_peer(from.peer);
+  Verdict verdict;
+  if (!limit_.allows(from.now, address)) {
+    verdict = {JoinOutcome::kTooOften, "too many attempts that failed: try again in a minute", {}};
+  } else {
+    verdict = std::visit([&](const auto& one) { return judge(from, one); }, message);
+    const bool is_member =
+        verdict.outcome == JoinOutcome::kJoined || verdict.outcome == JoinOutcome::kRenewed;
+    if (!is_member && verdict.outcome != JoinOutcome::kBusy) limit_.count_failure(from.now, address);
+  }
+  ++counts_[static_cast<std::size_t>(verdict.outcome)];
+  if (verdict.certificate.empty()) return join::Refused{verdict.reason};
+  return join::Joined{verdict.certificate, ca_.certificate()};
+}
+
+JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Join& message) {
+  const Result<JoinToken> token = parse_join_token(message.token);
+  if (!token) return {JoinOutcome::kMalformed, token.error().message, {}};
+  if (!equal_in_constant_time(token.value().ca_key, ca_key_))
+    return {JoinOutcome::kOtherCluster, "the join token is of another cluster", {}};
+  const Result<FolderLock> lock = FolderLock::take(state_dir_, kLockWaitMs);
+  if (!lock) return {JoinOutcome::kBusy, "the coordinator is busy: try again", {}};
+  return admit(from, message, token.value());
+}
+
+/// The folder is ours meanwhile.
+JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, const JoinToken& token) {
+  Result<TokenBook> book = load_tokens(state_dir_);
+  if (!book || !issued_.refresh()) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  StoredToken stored;
+  const char* unknown = "the join token is not known: it was revoked, or ended long ago";
+  switch (book.value().check(token, from.now_s, stored)) {
+    case TokenFault::kUnknown:
+      return {JoinOutcome::kUnknownToken, unknown, {}};
+    case TokenFault::kOtherRole:
+    case TokenFault::kWrongSecret:
+      return {JoinOutcome::kWrongSecret, unknown, {}};
+    case TokenFault::kExpired:
+      return {JoinOutcome::kExpiredToken, "the join token has expired: make another one", {}};
+    case TokenFault::kUsed:
+      return {JoinOutcome::kUsedToken, "the join token is used up: make another one", {}};
+    case TokenFault::kNone:
+      break;
+  }
+  Grant grant;
+  if (Verdict refused = name_for(from, message, stored, grant); !refused.reason.empty()) return refused;
+  // Used up on disk before anybody sees the certificate: whatever happens then, nobody gets a second one.
+  TokenBook after = book.value();
+  after.mark_used(stored.id, grant.name, from.now_s);
+  Verdict verdict = issue(from, message.csr, grant, "join " + address_of_peer(from.peer));
+  if (verdict.certificate.empty()) return verdict;
+  if (!save_tokens(state_dir_, after))
+    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  return verdict;
+}
+
+JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message, const StoredToken& token,
+                                     Grant& grant) {
+  grant.role = role_of(token.role).value_or(Role::kNone);
+  grant.is_admin = token.is_admin;
+  if (!token.name.empty()) {
+    grant.name = token.name;
+    if (!message.name.empty() && message.name != token.name)
+      return {JoinOutcome::kWrongName,
+              fmt::format("the join token is for {}, not for {}", token.name, message.name),
+              {}};
+    return {};
+  }
+  grant.name = message.name.empty() ? message.default_name : message.name;
+  if (!is_name(grant.name))
+    return {JoinOutcome::kWrongName,
+            "a name has letters, digits, \".\", \"_\" and \"-\", at most 128: give one with --name",
+            {}};
+  const PeerIdentity* holder = issued_.holder(grant.role, grant.name);
+  if (holder == nullptr || holder->expires_s <= from.now_s) return {};
+  const Result<RevokedList> revoked = RevokedList::load(coordinator_identity_folder(state_dir_));
+  if (revoked.ok() && revoked.value().contains(*holder)) return {};
+  return {JoinOutcome::kNameTaken,
+          fmt::format("the name {} is taken: join with --name, or with a token that was made with --name {}",
+                      grant.name, grant.name),
+          {}};
+}
+
+JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Renew& message) {
+  const PeerIdentity& held = from.identity;
+  if (held.role != Role::kAgent && held.role != Role::kClient)
+    return {JoinOutcome::kNobody, "there is no certificate to renew", {}};
+  if (from.now_s < held.issued_s + (held.expires_s - held.issued_s) / 3)
+    return {JoinOutcome::kTooEarly, "the certificate is too new to be renewed", {}};
+  const Result<FolderLock> lock = FolderLock::take(state_dir_, kLockWaitMs);
+  if (!lock) return {JoinOutcome::kBusy, "the coordinator is busy: try again", {}};
+  Verdict verdict = issue(from, message.csr, {held.role, held.name, held.is_admin, {}}, "renew");
+  if (verdict.outcome == JoinOutcome::kJoined) verdict.outcome = JoinOutcome::kRenewed;
+  return verdict;
+}
+
+JoinDesk::Verdict JoinDesk::issue(const From& from, const std::string& csr, const Grant& grant,
+                                  const std::string& why) {
+  Result<std::string> certificate = ca_.issue(csr, grant, from.now_s);
+  if (!certificate) return {JoinOutcome::kBadRequest, certificate.error().message, {}};
+  const Result<PeerIdentity> identity = identity_in(certificate.value());
+  if (!identity) return {JoinOutcome::kBadRequest, identity.error().message, {}};
+  if (!issued_.add(identity.value(), why))
+    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  return {JoinOutcome::kJoined, {}, std::move(certificate).value()};
+}
+
+}  // namespace sgd::net

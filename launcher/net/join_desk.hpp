@@ -1,0 +1,101 @@
+#pragma once
+// Where a coordinator makes members: whoever brings a join token gets a certificate of the token's role, and
+// whoever has a certificate gets a newer one of the same role and name. Every answer is counted by its
+// outcome.
+//
+//   {"type":"join","token":T,"csr":PEM,"name":N}  -> {"type":"joined","certificate":PEM,"ca":PEM}
+//   {"type":"renew","csr":PEM}                       or {"type":"refused","reason":R}
+// The visitor leaves when it has its answer. Files are written here, at most a few times a second: what is
+// said to a joiner must be on disk before.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/messages/join.hpp"
+#include "launcher/net/attempt_limit.hpp"
+#include "launcher/net/ca.hpp"
+#include "launcher/net/door.hpp"
+#include "launcher/net/issued_log.hpp"
+#include "launcher/net/token_book.hpp"
+
+namespace sgd::net {
+
+enum class JoinOutcome {
+  kJoined,
+  kRenewed,
+  kTooOften,      ///< Too many failures from this address.
+  kMalformed,     ///< Not a message, or no token in it.
+  kOtherCluster,  ///< A token of another authority.
+  kUnknownToken,
+  kWrongSecret,
+  kExpiredToken,
+  kUsedToken,
+  kWrongName,   ///< The token is for another one, or it is no name.
+  kNameTaken,   ///< Somebody holds a certificate for it, and the token does not name it.
+  kBadRequest,  ///< No signing request that we can answer.
+  kNobody,      ///< A renewal without a certificate to renew.
+  kTooEarly,    ///< A renewal of a certificate that is quite new.
+  kBusy,        ///< The disk, or a verb that holds the folder.
+};
+inline constexpr std::size_t kJoinOutcomes = 15;
+
+/// "wrong_secret".
+[[nodiscard]] const char* join_outcome_name(JoinOutcome outcome);
+
+class JoinDesk {
+ public:
+  static constexpr std::size_t kVisitorsMax = 256;
+  static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A visitor that stays longer is shown out.
+
+  /// Errors: no authority there. `io` must outlive the desk.
+  [[nodiscard]] static Result<std::unique_ptr<JoinDesk>> open(boost::asio::io_context& io,
+                                                              const std::string& state_dir);
+  ~JoinDesk();
+
+  /// As Door::OnVisitor, for the kinds "join" and "renew".
+  void take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first);
+
+  struct From {
+    TimePoint now;           ///< For the limit of attempts.
+    std::int64_t now_s = 0;  ///< Unix time.
+    std::string peer;        ///< "10.0.0.2:41822".
+    PeerIdentity identity;
+  };
+  [[nodiscard]] join::ToVisitor answer(const From& from, const join::FromVisitor& message);
+  [[nodiscard]] std::uint64_t count(JoinOutcome outcome) const {
+    return counts_[static_cast<std::size_t>(outcome)];
+  }
+
+ private:
+  struct Verdict {
+    JoinOutcome outcome = JoinOutcome::kJoined;
+    std::string reason;  ///< Of a refusal.
+    std::string certificate;
+  };
+  struct Guest;
+  JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca, const Digest& ca_key,
+           IssuedLog issued);
+
+  Verdict judge(const From& from, const join::Join& message);
+  Verdict judge(const From& from, const join::Renew& message);
+  Verdict admit(const From& from, const join::Join& message, const JoinToken& token);
+  Verdict name_for(const From& from, const join::Join& message, const StoredToken& token, Grant& grant);
+  Verdict issue(const From& from, const std::string& csr, const Grant& grant, const std::string& why);
+
+  boost::asio::io_context& io_;
+  std::string state_dir_;
+  CertificateAuthority ca_;
+  Digest ca_key_;
+  IssuedLog issued_;
+  AttemptLimit limit_;
+  std::array<std::uint64_t, kJoinOutcomes> counts_{};
+  std::set<std::shared_ptr<Guest>> guests_;
+};
+
+}  // namespace sgd::net

@@ -1,0 +1,134 @@
+"""A cluster with TLS, by its verbs: made, joined, used, and left by force; what is refused, and that nothing is replaced."""
+
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from harness import LAUNCHER, LIMIT_S, read_file, wait_for
+
+
+class SecurityTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sgd-security-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.state = self.path("state")
+        self.daemons = []
+        self.addCleanup(self.end_daemons)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def environment(self, person):
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        return kept | {"HOME": self.path(person), "XDG_CONFIG_HOME": self.path(person, "config"),
+                       "XDG_RUNTIME_DIR": self.folder, "TMPDIR": self.folder}
+
+    def run_verb(self, *arguments, person="operator", code=0, text=None):
+        done = subprocess.run([LAUNCHER, *map(str, arguments)], env=self.environment(person), input=text, text=True,
+                              capture_output=True, timeout=LIMIT_S, cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, code, (arguments, done.stdout, done.stderr))
+        return done
+
+    def start(self, name, *arguments):
+        log = open(self.path(name + ".log"), "wb")
+        process = subprocess.Popen([LAUNCHER, *map(str, arguments)], env=self.environment("daemon"), cwd=self.folder,
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        log.close()
+        self.daemons.append(process)
+        return process
+
+    def end_daemons(self):
+        for process in reversed(self.daemons):
+            process.kill()
+            process.wait()
+
+    def said(self, name):
+        return read_file(self.path(name + ".log")).decode()
+
+    def wait_for_words(self, name, words):
+        wait_for(lambda: words in self.said(name), LIMIT_S, f"{words!r} of {name}: {self.said(name)}")
+
+    def start_coordinator(self):
+        self.run_verb("init", "--state-dir", self.state)
+        self.start("coordinator", "coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state)
+        found = wait_for(lambda: re.search(r"listening on 0\.0\.0\.0:(\d+)", self.said("coordinator")), LIMIT_S, "the port")
+        self.address = f"127.0.0.1:{found.group(1)}"
+
+    def token(self, *arguments):
+        return self.run_verb("token", "create", "--state-dir", self.state, *arguments).stdout
+
+    def join(self, token, folder, *arguments, **how):
+        return self.run_verb("join", self.address, "--token-file", "-", "--identity", folder, *arguments, text=token, **how)
+
+    def test_init_makes_keeps_and_replaces_nothing(self):
+        made = self.run_verb("init", "--state-dir", self.state)
+        self.assertEqual(made.stdout.count("made "), 3)
+        before = {name: read_file(self.path(name)) for name in
+                  ("state/ca/ca.key", "state/identity/identity.pem", "operator/config/sgd-launch/identity/identity.pem")}
+        for name, content in before.items():
+            self.assertIn(b"PRIVATE KEY", content)
+            self.assertEqual(stat.S_IMODE(os.stat(self.path(name)).st_mode), 0o600)
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(self.path(name))).st_mode), 0o700)
+        again = self.run_verb("init", "--state-dir", self.state)
+        self.assertEqual(again.stdout.count("kept "), 3)
+        refused = self.run_verb("init", "--state-dir", self.path("other"), code=2)
+        self.assertIn("identity of another cluster, which is not replaced", refused.stderr)
+        self.assertIn("does not name x.example", self.run_verb("init", "--state-dir", self.state, "--name", "x.example", code=2).stderr)
+        self.assertEqual(before, {name: read_file(self.path(name)) for name in before})
+
+    def test_without_an_identity_only_loopback_is_served(self):
+        refused = self.run_verb("coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state, code=2)
+        self.assertIn("run `sgd-launch init` to make one", refused.stderr)
+
+    def test_a_node_joins_works_and_is_thrown_out(self):
+        self.start_coordinator()
+        agent_state = self.path("agent")
+        joined = self.join(self.token("--name", "n1"), os.path.join(agent_state, "identity"))
+        self.assertIn("joined as agent n1", joined.stdout)
+        self.start("agent", "agent", "--join", self.address, "--state-dir", agent_state, "--slots", 2)
+        self.wait_for_words("coordinator", "node n1: connected")
+        done = self.run_verb("-n", 2, "--address", self.address, "--", "sh", "-c", "echo rank $RANK")
+        self.assertEqual(sorted(done.stdout.split("\n"))[1:], ["0: rank 0", "1: rank 1"])
+        self.run_verb("revoke", "n1", "--state-dir", self.state)
+        self.wait_for_words("agent", "it is revoked")
+        self.run_verb("revoke", "nobody", "--state-dir", self.state, code=4)
+
+    def test_a_person_joins_and_others_stay_out(self):
+        self.start_coordinator()
+        refused = self.run_verb("ps", "--address", self.address, person="stranger", code=3)
+        self.assertIn("this side needs an identity (sgd-launch join)", refused.stderr)
+        token = self.token("--role", "client", "--name", "eva")
+        joined = self.run_verb("join", self.address, "--token-file", "-", person="eva", text=token)
+        self.assertIn("joined as client eva", joined.stdout)
+        self.run_verb("ps", "--address", self.address, person="eva")
+        self.assertIn("used up", self.join(token, self.path("second"), code=3).stderr)
+        self.assertIn("not replaced", self.run_verb("join", self.address, "--token-file", "-", person="eva", text=token, code=2).stderr)
+        self.assertIn("no join token", self.run_verb("join", self.address, "--token-file", "-", text="hello", code=2).stderr
+                      .replace("not a join token", "no join token"))
+        listed = json.loads(self.run_verb("token", "list", "--json", "--state-dir", self.state).stdout)["tokens"]
+        self.assertEqual([(one["role"], one["used_by"]) for one in listed], [("client", "eva")])
+        open_token = self.token()
+        name = [one["token"] for one in json.loads(self.run_verb("token", "list", "--json", "--state-dir", self.state).stdout)["tokens"]
+                if not one["used_s"]][0]
+        self.run_verb("token", "revoke", name, "--state-dir", self.state)
+        self.assertIn("is not known", self.join(open_token, self.path("third"), code=3).stderr)
+
+    def test_plain_text_to_the_door(self):
+        self.start_coordinator()
+        host, port = self.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=LIMIT_S) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            self.assertTrue(stranger.recv(100).startswith(b"\x15\x03"))
+        self.wait_for_words("coordinator", "does not speak TLS")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,437 @@
+// How members come and go: certificates of the authority, join tokens, the desk that takes them, and the side
+// that brings them.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/net/attempt_limit.hpp"
+#include "launcher/net/certificate.hpp"
+#include "launcher/net/cluster_state.hpp"
+#include "launcher/net/enrolment.hpp"
+#include "launcher/net/identity_files.hpp"
+#include "launcher/net/join_desk.hpp"
+#include "launcher/net/private_files.hpp"
+#include "test/unit/launcher/tls_test_support.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using net::JoinOutcome;
+using net::Role;
+
+namespace {
+
+/// A coordinator's state folder with a desk, as `sgd-launch init` makes it.
+struct Desk {
+  test::TemporaryFolder folder;
+  std::string state = folder.path() + "/state";
+  std::int64_t now_s = test::unix_now_s();
+  boost::asio::io_context io;
+  net::CertificateAuthority ca = net::CertificateAuthority::create(now_s);
+  net::Digest ca_key = net::public_key_digest_in(ca.certificate()).value();
+  std::unique_ptr<net::JoinDesk> desk;
+  TimePoint now{};
+
+  Desk() {
+    REQUIRE(ca.save(net::ca_folder(state)).ok());
+    REQUIRE(net::make_identity(state, ca,
+                               {Role::kCoordinator, "head", false, {"head.example", "10.0.0.1", "::1"}},
+                               net::coordinator_identity_folder(state), now_s)
+                .ok());
+    desk = net::JoinDesk::open(io, state).value();
+  }
+  net::JoinToken token(Role role, const std::string& name = "", bool is_admin = false,
+                       std::int64_t valid_s = 900) const {
+    const net::JoinToken made = net::make_join_token(ca_key, role);
+    net::TokenBook book = net::load_tokens(state).value();
+    REQUIRE(book.add(made, name, is_admin, now_s, valid_s).ok());
+    REQUIRE(net::save_tokens(state, book).ok());
+    return made;
+  }
+  static join::Join message(const net::JoinToken& token, const std::string& name = "",
+                            const std::string& default_name = "node1") {
+    return {net::to_text(token), net::make_request(net::make_key()).value(), name, default_name};
+  }
+  join::ToVisitor ask(const join::FromVisitor& message, const std::string& peer = "10.0.0.2:4000",
+                      const net::PeerIdentity& as = {}) {
+    return desk->answer({now, now_s, peer, as}, message);
+  }
+  /// "agent node1 admin", or the reason of the refusal.
+  std::string outcome(const join::FromVisitor& message, const std::string& peer = "10.0.0.2:4000",
+                      const net::PeerIdentity& as = {}) {
+    const join::ToVisitor reply = ask(message, peer, as);
+    if (const auto* refused = std::get_if<join::Refused>(&reply)) return refused->reason;
+    const auto identity = net::identity_in(std::get<join::Joined>(reply).certificate).value();
+    return std::string(net::role_name(identity.role)) + " " + identity.name +
+           (identity.is_admin ? " admin" : "");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("identity: a URI is a role and a name, and nothing else", "[net]") {
+  CHECK(net::identity_uri(Role::kAgent, "n1", false) == "sgd://agent/n1");
+  CHECK(net::identity_uri(Role::kClient, "eva", true) == "sgd://client/eva/admin");
+  const auto admin = net::parse_identity_uri("sgd://client/eva/admin");
+  REQUIRE(admin);
+  CHECK((admin->role == Role::kClient && admin->name == "eva" && admin->is_admin));
+  for (const char* bad :
+       {"", "sgd://", "sgd://agent", "sgd://agent/", "sgd://none/n1", "sgd://root/n1", "sgd://agent/n1/admin",
+        "sgd://agent/../x", "sgd://agent/.x", "sgd://agent/a b", "http://agent/n1", "sgd://client//admin"})
+    CHECK(!net::parse_identity_uri(bad));
+  CHECK(!net::is_name(std::string(129, 'a')));
+  CHECK(!net::is_name(std::string("a\0b", 3)));
+}
+
+TEST_CASE("ca: a certificate says what the authority grants, and not what the request asks for", "[net]") {
+  const std::int64_t now_s = test::unix_now_s();
+  const auto ca = net::CertificateAuthority::create(now_s);
+  const std::string key = net::make_key();
+  const std::string request = net::make_request(key).value();
+  const std::string certificate = ca.issue(request, {Role::kAgent, "node1", false, {}}, now_s).value();
+  const auto identity = net::identity_in(certificate).value();
+  CHECK((identity.role == Role::kAgent && identity.name == "node1" && !identity.is_admin));
+  CHECK(identity.serial.size() == 32);
+  CHECK(identity.issued_s == now_s);
+  CHECK(identity.expires_s == now_s + 24 * 3600);
+  CHECK(net::renew_at_s(identity) == now_s + 16 * 3600);
+  CHECK(net::check_issued(certificate, key, ca.certificate()).ok());
+  CHECK(!net::check_issued(certificate, net::make_key(), ca.certificate()).ok());
+  CHECK(!net::check_issued(certificate, key, net::CertificateAuthority::create(now_s).certificate()).ok());
+  CHECK(!ca.issue("-----BEGIN", {Role::kAgent, "node1", false, {}}, now_s).ok());
+  CHECK(!ca.issue(std::string(9000, 'x'), {Role::kAgent, "node1", false, {}}, now_s).ok());
+  CHECK(!ca.issue(request, {Role::kCoordinator, "head", false, {"a,URI:sgd://client/x/admin"}}, now_s).ok());
+  std::string forged = request;
+  const std::size_t at = forged.size() / 2;
+  forged[at] = forged[at] == 'A' ? 'B' : 'A';
+  CHECK(!ca.issue(forged, {Role::kAgent, "node1", false, {}}, now_s).ok());
+  CHECK(ca.issue(request, {Role::kAgent, "node1", false, {}}, now_s).value() != certificate);
+}
+
+TEST_CASE(
+    "identity files: keys are for their owner alone, and an identity of another cluster is not replaced",
+    "[net]") {
+  test::Cluster cluster;
+  test::Cluster other;
+  const std::string folder = cluster.identity(Role::kAgent, "node1");
+  const std::string file = net::identity_file(folder);
+  struct stat facts {};
+  REQUIRE(::stat(file.c_str(), &facts) == 0);
+  CHECK((facts.st_mode & 0777) == 0600);
+  REQUIRE(::stat(folder.c_str(), &facts) == 0);
+  CHECK((facts.st_mode & 0777) == 0700);
+  const auto foreign = net::load_identity(other.identity(Role::kAgent, "node1")).value();
+  CHECK_THAT(net::save_identity(folder, foreign).error().message, Catch::Contains("another cluster"));
+  REQUIRE(::chmod(file.c_str(), 0640) == 0);
+  CHECK_THAT(net::load_identity(folder).error().message,
+             Catch::Contains("can be read by others (mode 640): chmod 600"));
+  CHECK(net::load_identity(folder + "/none").error().code == ENOENT);
+  REQUIRE(::unlink(file.c_str()) == 0);
+  REQUIRE(::symlink("/dev/null", file.c_str()) == 0);
+  CHECK(!net::load_identity(folder).ok());
+}
+
+TEST_CASE(
+    "state folder: an authority and the coordinator's names survive, and its certificate is renewed in time",
+    "[net]") {
+  Desk at;
+  const std::string folder = net::coordinator_identity_folder(at.state);
+  const auto before = net::load_identity(folder).value();
+  CHECK(net::host_names_in(before.certificate).value() ==
+        std::vector<std::string>{"head.example", "10.0.0.1", "::1"});
+  CHECK(!net::renew_coordinator(at.state, at.now_s).value());
+  const std::int64_t later_s = at.now_s + 250 * 24 * 3600;
+  CHECK(net::renew_coordinator(at.state, later_s).value());
+  const auto after = net::load_identity(folder).value();
+  CHECK(after.key != before.key);
+  CHECK(net::host_names_in(after.certificate).value().size() == 3);
+  CHECK(net::identity_in(after.certificate).value().expires_s == later_s + 365 * 24 * 3600);
+}
+
+TEST_CASE("join token: a text is the token, or says what is wrong with it", "[net]") {
+  const net::JoinToken token = net::make_join_token(net::sha256({}), Role::kAgent);
+  const std::string text = net::to_text(token);
+  CHECK(text.starts_with("sgd-join-"));
+  const auto back = net::parse_join_token(" " + text + "\n").value();
+  CHECK((back.id == token.id && back.secret == token.secret && back.ca_key == token.ca_key &&
+         back.role == token.role));
+  CHECK(net::parse_join_token("").error().message == "not a join token: one begins with sgd-join-");
+  CHECK(net::parse_join_token(text.substr(0, 50)).error().message == "the join token is cut off or mistyped");
+  CHECK(net::parse_join_token(std::string(10'000, 'a')).error().message ==
+        "not a join token: one begins with sgd-join-");
+  for (std::size_t index = std::string("sgd-join-").size() + 2; index < text.size(); ++index) {
+    std::string mistyped = text;
+    mistyped[index] = mistyped[index] == 'x' ? 'y' : 'x';
+    CHECK(!net::parse_join_token(mistyped).ok());
+  }
+}
+
+TEST_CASE("join desk: a token makes one member, of its role", "[net]") {
+  Desk at;
+  const net::JoinToken agent = at.token(Role::kAgent);
+  CHECK(at.outcome(Desk::message(agent)) == "agent node1");
+  CHECK(at.outcome(Desk::message(agent, "node2")) == "the join token is used up: make another one");
+  CHECK(at.outcome(Desk::message(at.token(Role::kClient, "", true), "eva")) == "client eva admin");
+  CHECK(at.outcome(Desk::message(at.token(Role::kAgent, "node7"))) == "agent node7");
+  CHECK(at.desk->count(JoinOutcome::kJoined) == 3);
+  CHECK(at.desk->count(JoinOutcome::kUsedToken) == 1);
+  const std::string file = net::read_file(at.state + "/tokens.json", 1 << 20, net::Readers::kOwner).value();
+  CHECK(file.find(net::to_hex(agent.secret)) == std::string::npos);
+  CHECK(file.find(net::to_hex(net::sha256(agent.secret))) != std::string::npos);
+}
+
+TEST_CASE("join desk: refusals, each with its count", "[net]") {
+  Desk at;
+  const auto refused = [&](const join::FromVisitor& message, JoinOutcome outcome) {
+    const std::string reason = at.outcome(message);
+    CHECK(at.desk->count(outcome) == 1);
+    return reason;
+  };
+  SECTION("unknown") {
+    CHECK_THAT(
+        refused(Desk::message(net::make_join_token(at.ca_key, Role::kAgent)), JoinOutcome::kUnknownToken),
+        Catch::StartsWith("the join token is not known"));
+  }
+  SECTION("a guessed secret") {
+    net::JoinToken guess = at.token(Role::kAgent);
+    guess.secret[5] ^= 1;
+    CHECK_THAT(refused(Desk::message(guess), JoinOutcome::kWrongSecret),
+               Catch::StartsWith("the join token is not known"));
+  }
+  SECTION("another role than it was made for") {
+    net::JoinToken changed = at.token(Role::kAgent);
+    changed.role = Role::kClient;
+    CHECK_THAT(refused(Desk::message(changed), JoinOutcome::kWrongSecret),
+               Catch::StartsWith("the join token is not known"));
+  }
+  SECTION("expired") {
+    const net::JoinToken token = at.token(Role::kAgent, "", false, 60);
+    at.now_s += 60;
+    CHECK(refused(Desk::message(token), JoinOutcome::kExpiredToken) ==
+          "the join token has expired: make another one");
+  }
+  SECTION("another cluster's") {
+    CHECK(refused(Desk::message(net::make_join_token(net::sha256({}), Role::kAgent)),
+                  JoinOutcome::kOtherCluster) == "the join token is of another cluster");
+  }
+  SECTION("mistyped") {
+    CHECK(refused(join::Join{"sgd-join-abc", "", "", ""}, JoinOutcome::kMalformed) ==
+          "the join token is cut off or mistyped");
+  }
+  SECTION("another name") {
+    CHECK(refused(Desk::message(at.token(Role::kAgent, "node7"), "node8"), JoinOutcome::kWrongName) ==
+          "the join token is for node7, not for node8");
+  }
+  SECTION("no name") {
+    CHECK_THAT(refused(Desk::message(at.token(Role::kAgent), "../../etc"), JoinOutcome::kWrongName),
+               Catch::StartsWith("a name has letters"));
+  }
+  SECTION("no request") {
+    const net::JoinToken token = at.token(Role::kAgent);
+    CHECK_THAT(refused(join::Join{net::to_text(token), "x", "", "node1"}, JoinOutcome::kBadRequest),
+               Catch::StartsWith("not a signing request"));
+    CHECK(at.outcome(Desk::message(token)) == "agent node1");  // It was not used up.
+  }
+  SECTION("the folder is held") {
+    const net::JoinToken token = at.token(Role::kAgent);
+    {
+      const auto lock = net::FolderLock::take(at.state, 0);
+      REQUIRE(lock.ok());
+      CHECK(refused(Desk::message(token), JoinOutcome::kBusy) == "the coordinator is busy: try again");
+    }
+    CHECK(at.outcome(Desk::message(token)) == "agent node1");
+  }
+}
+
+TEST_CASE("join desk: a name is its holder's until the certificate ends, or is revoked", "[net]") {
+  Desk at;
+  CHECK(at.outcome(Desk::message(at.token(Role::kAgent))) == "agent node1");
+  CHECK_THAT(at.outcome(Desk::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
+  CHECK(at.desk->count(JoinOutcome::kNameTaken) == 1);
+  SECTION("a token that names it") {
+    CHECK(at.outcome(Desk::message(at.token(Role::kAgent, "node1"))) == "agent node1");
+  }
+  SECTION("another role") {
+    CHECK(at.outcome(Desk::message(at.token(Role::kClient))) == "client node1");
+  }
+  SECTION("after its end") {
+    at.now_s += 24 * 3600;
+    CHECK(at.outcome(Desk::message(at.token(Role::kAgent))) == "agent node1");
+  }
+  SECTION("revoked") {
+    net::RevokedList list;
+    REQUIRE(list.add({"", "node1", at.now_s}).ok());
+    REQUIRE(list.save(net::coordinator_identity_folder(at.state), at.now_s).ok());
+    CHECK(at.outcome(Desk::message(at.token(Role::kAgent))) == "agent node1");
+  }
+  SECTION("a desk that begins anew knows it too") {
+    at.desk = net::JoinDesk::open(at.io, at.state).value();
+    CHECK_THAT(at.outcome(Desk::message(at.token(Role::kAgent))),
+               Catch::StartsWith("the name node1 is taken"));
+  }
+}
+
+TEST_CASE("join desk: renewals keep role and name", "[net]") {
+  Desk at;
+  const join::Renew renew{net::make_request(net::make_key()).value()};
+  net::PeerIdentity held{
+      Role::kClient, "eva", "00", true, at.now_s - 60 * 24 * 3600, at.now_s + 30 * 24 * 3600};
+  CHECK(at.outcome(renew, "10.0.0.2:1", held) == "client eva admin");
+  CHECK(at.desk->count(JoinOutcome::kRenewed) == 1);
+  held.issued_s = at.now_s;
+  CHECK(at.outcome(renew, "10.0.0.2:1", held) == "the certificate is too new to be renewed");
+  CHECK(at.outcome(renew) == "there is no certificate to renew");
+}
+
+TEST_CASE("join desk: whoever fails often is not heard for a while, and only that address", "[net]") {
+  Desk at;
+  const join::Join wrong = Desk::message(net::make_join_token(at.ca_key, Role::kAgent));
+  for (int number = 0; number < 10; ++number)
+    CHECK_THAT(at.outcome(wrong), Catch::StartsWith("the join token is not known"));
+  CHECK_THAT(at.outcome(wrong, "10.0.0.2:9999"), Catch::StartsWith("too many attempts"));
+  const net::JoinToken good = at.token(Role::kAgent);
+  CHECK_THAT(at.outcome(Desk::message(good)), Catch::StartsWith("too many attempts"));
+  CHECK(at.outcome(Desk::message(good), "10.0.0.3:1") == "agent node1");
+  at.now += 7s;
+  CHECK(at.outcome(Desk::message(at.token(Role::kAgent), "node2")) == "agent node2");
+  for (int number = 0; number < 100; ++number)
+    CHECK(at.outcome(Desk::message(at.token(Role::kAgent), "n" + std::to_string(number)), "10.0.0.9:1")
+              .starts_with("agent"));
+}
+
+TEST_CASE("attempt limit: remembers a bounded number of addresses", "[net]") {
+  net::AttemptLimit limit;
+  TimePoint now{};
+  for (int number = 0; number < 20; ++number) limit.count_failure(now, "bad");
+  CHECK(!limit.allows(now, "bad"));
+  for (int number = 0; number < 10'000; ++number) limit.count_failure(now, "once-" + std::to_string(number));
+  CHECK(!limit.allows(now, "bad"));
+  CHECK(limit.allows(now, "once-1"));
+  CHECK(limit.allows(now + 70s, "bad"));
+  CHECK(net::address_of_peer("10.0.0.2:41822") == "10.0.0.2");
+  CHECK(net::address_of_peer("2001:db8:1:2:3:4:5:6:41822") == "2001:db8:1:2::");
+}
+
+TEST_CASE("issued log: a torn line is ignored and harms no other", "[net]") {
+  test::TemporaryFolder folder;
+  const net::PeerIdentity one{Role::kAgent, "node1", "aa", false, 1, 100};
+  const net::PeerIdentity two{Role::kAgent, "node2", "bb", false, 1, 200};
+  {
+    auto log = net::IssuedLog::load(folder.path()).value();
+    REQUIRE(log.add(one, "join 10.0.0.2").ok());
+  }
+  FILE* file = std::fopen((folder.path() + "/issued.jsonl").c_str(), "a");
+  std::fputs("{\"issued_s\":1,\"expi", file);
+  std::fclose(file);
+  auto log = net::IssuedLog::load(folder.path()).value();
+  CHECK(log.holder(Role::kAgent, "node1")->serial == "aa");
+  REQUIRE(log.add(two, "renew").ok());
+  const auto again = net::IssuedLog::load(folder.path()).value();
+  REQUIRE(again.holder(Role::kAgent, "node2") != nullptr);
+  CHECK(again.holder_of("bb")->expires_s == 200);
+  CHECK(again.holder(Role::kClient, "node1") == nullptr);
+}
+
+namespace {
+
+/// A desk behind a real door.
+struct Served : Desk {
+  std::shared_ptr<const net::TlsContext> tls =
+      net::TlsContext::load(net::coordinator_identity_folder(state)).value();
+  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, tls).value()};
+  std::vector<std::string> refused;
+
+  Served() {
+    const auto serve = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
+      desk->take(std::move(visitor), first);
+    };
+    door.start({{{"join", serve}, {"renew", serve}},
+                [this](const std::string&, const std::string& reason) { refused.push_back(reason); }});
+  }
+  ~Served() { desk.reset(); }
+  bool run_refused() {
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (refused.empty() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
+    return !refused.empty();
+  }
+  template <class Call>
+  Result<net::PeerIdentity> wait(net::Enrolment& enrolment, Call call) {
+    std::optional<Result<net::PeerIdentity>> outcome;
+    call(enrolment, [&](const Result<net::PeerIdentity>& result) { outcome = result; });
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (!outcome && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
+    REQUIRE(outcome);
+    return *outcome;
+  }
+  Result<net::PeerIdentity> join(const net::JoinToken& token, const std::string& identity_folder) {
+    net::Enrolment enrolment(io, {"127.0.0.1", door.port()}, identity_folder);
+    return wait(enrolment, [&](net::Enrolment& one, net::Enrolment::Done done) {
+      one.join(token, "", "node1", std::move(done));
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("enrolment: a token becomes an identity, which is renewed over its own connection", "[net]") {
+  Served at;
+  const std::string folder = at.folder.path() + "/agent";
+  const auto joined = at.join(at.token(Role::kAgent), folder);
+  REQUIRE(joined.ok());
+  CHECK((joined.value().role == Role::kAgent && joined.value().name == "node1"));
+  const auto tls = net::TlsContext::load(folder).value();
+  CHECK(tls->own().serial == joined.value().serial);
+  net::Enrolment again(at.io, {"127.0.0.1", at.door.port()}, folder);
+  const auto early = at.wait(
+      again, [&](net::Enrolment& one, net::Enrolment::Done done) { one.renew(tls, std::move(done)); });
+  REQUIRE(!early.ok());
+  CHECK(early.error().message == "the certificate is too new to be renewed");
+  // The same name, at two thirds of its time.
+  net::IdentityFiles aged = net::load_identity(folder).value();
+  aged.certificate = at.ca
+                         .issue(net::make_request(aged.key).value(), {Role::kAgent, "node1", false, {}},
+                                at.now_s - 7200, 10'000)
+                         .value();
+  REQUIRE(net::save_identity(folder, aged).ok());
+  net::Renewer renewer(at.io, {"127.0.0.1", at.door.port()}, folder, tls, {});
+  std::string renewed;
+  renewer.start({[&](const net::PeerIdentity& identity) { renewed = identity.serial; },
+                 [&](const std::string& reason) { FAIL(reason); }});
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (renewed.empty() && std::chrono::steady_clock::now() < deadline) at.io.run_one_for(20ms);
+  REQUIRE(!renewed.empty());
+  REQUIRE(tls->refresh().ok());
+  CHECK(tls->own().serial == renewed);
+  CHECK(net::load_identity(folder).value().key != aged.key);
+}
+
+TEST_CASE("enrolment: a joiner gives its token to no other cluster", "[net]") {
+  Served at;
+  Served between;  // Somebody in the middle, with an authority of their own.
+  const net::JoinToken token = at.token(Role::kAgent);
+  const std::string folder = at.folder.path() + "/agent";
+  const auto joined = between.join(token, folder);
+  REQUIRE(!joined.ok());
+  CHECK(joined.error().message ==
+        "this is not the cluster that made the token: a wrong address, or somebody in between");
+  REQUIRE(between.run_refused());
+  for (std::size_t outcome = 0; outcome < net::kJoinOutcomes; ++outcome)
+    CHECK(between.desk->count(static_cast<JoinOutcome>(outcome)) == 0);
+  CHECK(net::load_identity(folder).error().code == ENOENT);
+  CHECK(at.join(token, folder).ok());
+}
+
+TEST_CASE("enrolment: a refusal and a silent coordinator are told", "[net]") {
+  Served at;
+  const std::string folder = at.folder.path() + "/agent";
+  const auto refused = at.join(net::make_join_token(at.ca_key, Role::kAgent), folder);
+  REQUIRE(!refused.ok());
+  CHECK_THAT(refused.error().message, Catch::StartsWith("the join token is not known"));
+  net::Enrolment nobody(at.io, {"127.0.0.1", 1}, folder);
+  const auto lost = at.wait(nobody, [&](net::Enrolment& one, net::Enrolment::Done done) {
+    one.join(net::make_join_token(at.ca_key, Role::kAgent), "", "node1", std::move(done));
+  });
+  REQUIRE(!lost.ok());
+  CHECK_THAT(lost.error().message, Catch::StartsWith("cannot reach 127.0.0.1:1: "));
+}
