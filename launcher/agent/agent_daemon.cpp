@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "launcher/net/tcp_link.hpp"
+#include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
@@ -47,9 +47,18 @@ std::string address_towards(boost::asio::io_context& io, const net::Address& to)
 }  // namespace
 
 AgentDaemon::AgentDaemon(AgentOptions options)
-    : options_(std::move(options)), signals_(io_, SIGINT, SIGTERM), leave_timer_(io_), look_timer_(io_) {}
+    : options_(std::move(options)),
+      log_(process::stderr_log(options_.log_format)),
+      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      leave_timer_(io_),
+      look_timer_(io_) {}
 
 Status AgentDaemon::open() {
+  // Before any thread: it changes the environment.
+  auto notify = process::ServiceNotify::open(process::take_notify_environment());
+  if (!notify) return notify.error();
+  notify_ = std::move(notify).value();
+  feeder_ = std::make_unique<process::WatchdogFeeder>(io_, notify_);
   const Status subreaper = process::become_subreaper();
   if (!subreaper) return subreaper;
   std::error_code error;
@@ -71,7 +80,7 @@ Status AgentDaemon::open() {
     const bool is_link = message.starts_with("coordinator: ");
     if (is_link && message == last_lost_) return;
     if (is_link) last_lost_ = message;
-    log("warning: " + message);
+    log(message, process::LogLevel::kWarning);
   };
   observer.on_run_gone = [this](const RunId& run) {
     log(fmt::format("run {}: nothing of it is left here", run));
@@ -127,11 +136,13 @@ void AgentDaemon::run() {
   log(fmt::format("node {}: {} slots at {}, coordinator {}:{}", options_.name, slots_, options_.address,
                   options_.coordinator.host, options_.coordinator.port));
   const Status started = shell_->start();
-  if (!started) return log("error: " + started.error().message);
+  if (!started) return log(started.error().message, process::LogLevel::kError);
   if (renewer_)
     renewer_->start({[this](const net::PeerIdentity&) { log("the node's certificate is renewed"); },
-                     [this](const std::string& reason) { log("warning: cannot renew the node's certificate: " + reason); }});
+                     [this](const std::string& reason) { log("cannot renew the node's certificate: " + reason, process::LogLevel::kWarning); }});
   wait_signal();
+  if (const Status said = notify_.ready(fmt::format("node {}, {} slots", options_.name, slots_)); !said)
+    log(said.error().message, process::LogLevel::kWarning);
   io_.run();
 }
 
@@ -144,11 +155,18 @@ void AgentDaemon::wait_signal() {
 }
 
 void AgentDaemon::on_signal(int signal) {
+  if (signal == SIGHUP) {  // Its identity is read anew whenever the files change.
+    (void)notify_.reloading(process::monotonic_now());
+    (void)notify_.ready(fmt::format("node {}, {} slots", options_.name, slots_));
+    return log("reloaded");
+  }
   if (++signals_seen_ > 1) {
     log("once more: what still runs here is killed");
     return io_.stop();
   }
   log(fmt::format("signal {}: this node leaves; its runs save and go on elsewhere", signal));
+  (void)notify_.stopping("leaving: runs save and go on elsewhere");
+  notify_.extend_timeout(kLeaveLimit);
   shell_->leave();
   leave_timer_.expires_after(kLeaveLimit);
   leave_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -168,6 +186,6 @@ void AgentDaemon::end_if_idle() {
   });
 }
 
-void AgentDaemon::log(const std::string& line) const { fmt::print(stderr, "sgd-launch agent: {}\n", line); }
+void AgentDaemon::log(const std::string& line, process::LogLevel level) { log_.write(level, "", line); }
 
 }  // namespace sgd::agent

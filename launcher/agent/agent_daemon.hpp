@@ -19,7 +19,9 @@
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/enrolment.hpp"
+#include "launcher/process/daemon_log.hpp"
 #include "launcher/process/runtime_dir.hpp"
+#include "launcher/process/service_notify.hpp"
 
 namespace sgd::agent {
 
@@ -31,6 +33,7 @@ struct AgentOptions {
   std::string state_dir;      ///< Absolute; created when missing. The node's identity is in its folder identity/.
   std::string own_program;    ///< This program's file, for keepers.
   std::string worker_program;
+  std::string log_format = "auto";  ///< As process::log_format() takes it.
 };
 
 class AgentDaemon {
@@ -48,10 +51,13 @@ class AgentDaemon {
   void wait_signal();
   void on_signal(int signal);
   void end_if_idle();
-  void log(const std::string& line) const;
+  void log(const std::string& line, process::LogLevel level = process::LogLevel::kInfo);
 
   AgentOptions options_;
+  process::DaemonLog log_;
   boost::asio::io_context io_{1};
+  process::ServiceNotify notify_;
+  std::unique_ptr<process::WatchdogFeeder> feeder_;
   net::ReadBuffer buffer_;
   std::optional<process::RuntimeDir> runtime_;
   std::shared_ptr<const net::TlsContext> tls_;  ///< Null: plain text, which coordinators speak on loopback alone.

@@ -1,5 +1,6 @@
 // `sgd-launch coordinator` and `sgd-launch agent`: the long-running programs of a cluster.
 
+#include <cerrno>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "launcher/cli/state_places.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/coordinator/coordinator_daemon.hpp"
+#include "launcher/process/daemon_log.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -48,14 +50,17 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
           const auto time = parse_duration(text);
           if (time) options.node_timeout = *time;
           return time && *time > Duration{0} ? std::string() : fmt::format("expected a time as 5s, got \"{}\"", text);
-        }}},
+        }},
+       whole_number_option({"--metrics-port"}, "/metrics, /healthz and /readyz on 127.0.0.1 (default: none)",
+                           options.metrics_port),
+       log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
   coordinator::CoordinatorDaemon daemon(options);
-  if (const Status opened = daemon.open(); !opened) return refuse(exit_code::kUsage, opened.error().message);
+  if (const Status opened = daemon.open(); !opened) return refuse_to_start(opened.error());
   fmt::print("sgd-launch coordinator: listening on {}:{}\n", options.listen.host, daemon.port());
   std::fflush(stdout);
   daemon.run();
@@ -75,7 +80,8 @@ int agent_verb(const std::vector<std::string>& arguments) {
        text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
                    options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
-       text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir)},
+       text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
+       log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
   if (options.coordinator.host.empty()) diagnostics.error("--join", 0, 0, "is missing: the coordinator's HOST:PORT");
@@ -83,7 +89,7 @@ int agent_verb(const std::vector<std::string>& arguments) {
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
   agent::AgentDaemon daemon(options);
-  if (const Status opened = daemon.open(); !opened) return refuse(exit_code::kUsage, opened.error().message);
+  if (const Status opened = daemon.open(); !opened) return refuse_to_start(opened.error());
   daemon.run();
   return exit_code::kSucceeded;
 }

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -21,12 +20,14 @@ constexpr Duration kRenewalLook = std::chrono::hours(24);
 
 CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
     : options_(std::move(options)),
+      log_(process::stderr_log(options_.log_format)),
       shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
+      probes_(io_, shell_, [this](const std::string& line) { log(line); }),
       service_(shell_, options_.state_dir + "/runs", [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers()),
       settling_(io_, {[this](const NodeId& node) { return is_connected(node); },
                       [this](const RunId& run) { service_.settle(run); }}),
-      signals_(io_, SIGINT, SIGTERM),
+      signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
                   [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
@@ -34,11 +35,13 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
 }
 
 Status CoordinatorDaemon::open() {
+  // Before the store's thread: it changes the environment.
+  if (const Status probes = probes_.open(options_.metrics_port); !probes) return probes;
   std::error_code error;
   std::filesystem::create_directories(options_.state_dir + "/runs", error);
   if (error) return Error{fmt::format("cannot create {}/runs: {}", options_.state_dir, error.message())};
   const Status store = shell_.open_store(
-      options_.state_dir, {[this](const std::string& message) { log("error: " + message); },
+      options_.state_dir, {[this](const std::string& message) { log(message, process::LogLevel::kError); },
                            [this] { log("the store takes events again"); }});
   if (!store) return store;
   auto tls = open_identity();
@@ -63,7 +66,7 @@ Result<std::shared_ptr<const net::TlsContext>> CoordinatorDaemon::open_identity(
 
 void CoordinatorDaemon::renew_identity() {
   const Result<bool> renewed = net::renew_coordinator(options_.state_dir, net::unix_now_s());
-  if (!renewed) log("warning: cannot renew the coordinator's certificate: " + renewed.error().message);
+  if (!renewed) log("cannot renew the coordinator's certificate: " + renewed.error().message, process::LogLevel::kWarning);
   if (renewed.ok() && renewed.value()) log("the coordinator's certificate is renewed");
   renewal_.expires_after(kRenewalLook);
   renewal_.async_wait([this](const boost::system::error_code& error) {
@@ -75,12 +78,14 @@ void CoordinatorDaemon::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
   serve();
   wait_signal();
+  probes_.on_ready();
   io_.run();
 }
 
 void CoordinatorDaemon::serve() {
   const auto refuse = [this](const std::string& peer, const std::string& reason) {
-    log(fmt::format("{} is refused: {}", peer, reason));
+    probes_.metrics.connections_refused.add("at the door");
+    log_.write(process::LogLevel::kWarning, "refused", fmt::format("{} is refused: {}", peer, reason));
   };
   const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
     log(fmt::format("node {}: connected", node));
@@ -113,7 +118,8 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) { service_.on_log_grown(run, file); };
   handlers.on_all_sent = [this](const RunId& run, const NodeId& node) { settling_.on_all_sent(run, node); };
   handlers.on_refused = [this](const std::string& peer, const std::string& reason) {
-    log(fmt::format("files of {} are refused: {}", peer, reason));
+    probes_.metrics.frames_refused.add("files");
+    log_.write(process::LogLevel::kWarning, "files refused", fmt::format("files of {} are refused: {}", peer, reason));
   };
   return handlers;
 }
@@ -128,13 +134,19 @@ bool CoordinatorDaemon::is_connected(const NodeId& node) const {
 void CoordinatorDaemon::wait_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
+    if (signal == SIGHUP) {
+      probes_.on_reload();
+      log("reloaded");
+      return wait_signal();
+    }
     log(fmt::format("signal {}: the coordinator ends, runs go on", signal));
+    probes_.on_stop();
     shell_.stop();
     files_.stop();
     io_.stop();
   });
 }
 
-void CoordinatorDaemon::log(const std::string& line) const { fmt::print(stderr, "sgd-launch coordinator: {}\n", line); }
+void CoordinatorDaemon::log(const std::string& line, process::LogLevel level) { log_.write(level, "", line); }
 
 }  // namespace sgd::coordinator

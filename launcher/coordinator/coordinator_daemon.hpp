@@ -5,7 +5,8 @@
 //   their files ──> Door ──> FileDesk ──> run directories below <state>/runs
 //   JoinDesk <── Door <── those who join or renew     with an identity (`sgd-launch init`): then all of it is TLS
 //
-// SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator.
+// SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator. SIGHUP: identities are
+// read anew (they are whenever their files change).
 
 #include <memory>
 #include <optional>
@@ -15,11 +16,13 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/coordinator/coordinator_probes.hpp"
 #include "launcher/coordinator/file_desk.hpp"
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/coordinator/settling.hpp"
 #include "launcher/net/door.hpp"
 #include "launcher/net/join_desk.hpp"
+#include "launcher/process/daemon_log.hpp"
 
 namespace sgd::coordinator {
 
@@ -27,6 +30,8 @@ struct CoordinatorOptions {
   net::Address listen{"127.0.0.1", 7070};
   std::string state_dir;  ///< Absolute; created when missing.
   Duration node_timeout = std::chrono::seconds(5);
+  std::optional<int> metrics_port;      ///< On 127.0.0.1; 0 takes a free one.
+  std::string log_format = "auto";      ///< As process::log_format() takes it.
 };
 
 class CoordinatorDaemon {
@@ -37,6 +42,8 @@ class CoordinatorDaemon {
   [[nodiscard]] Status open();
   /// The port it listens on.
   [[nodiscard]] int port() const { return door_->port(); }
+  /// Of the probes; 0: there are none.
+  [[nodiscard]] int metrics_port() const { return probes_.port(); }
   /// Until a signal.
   void run();
 
@@ -47,11 +54,13 @@ class CoordinatorDaemon {
   [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> open_identity();
   void renew_identity();
   void wait_signal();
-  void log(const std::string& line) const;
+  void log(const std::string& line, process::LogLevel level = process::LogLevel::kInfo);
 
   CoordinatorOptions options_;
+  process::DaemonLog log_;
   boost::asio::io_context io_{1};
   CoordinatorShell shell_;
+  CoordinatorProbes probes_;
   RunService service_;
   FileDesk files_;
   Settling settling_;

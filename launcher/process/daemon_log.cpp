@@ -1,5 +1,6 @@
 #include "launcher/process/daemon_log.hpp"
 
+#include <cstdlib>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -167,6 +168,13 @@ void DaemonLog::put(LogLevel level, std::string_view key, std::string_view messa
     if (count < 0) return;  // Nobody reads the log, or its disk is full: the daemon goes on.
     rest.remove_prefix(static_cast<std::size_t>(count));
   }
+}
+
+DaemonLog::Settings stderr_log(std::string_view format) {
+  const char* journal = std::getenv("JOURNAL_STREAM");
+  DaemonLog::Settings settings;
+  settings.format = log_format(format, journal == nullptr ? "" : journal, settings.fd).value_or(settings.format);
+  return settings;
 }
 
 }  // namespace sgd::process

@@ -76,4 +76,7 @@ class DaemonLog {
   TimePoint next_end_ = TimePoint::max();
 };
 
+/// On stderr, in the format that --log-format names.
+[[nodiscard]] DaemonLog::Settings stderr_log(std::string_view format);
+
 }  // namespace sgd::process

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 
 from harness import LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
+from namespaces import HUB
 
 
 class Client:
@@ -24,8 +25,8 @@ class Client:
         self.cluster = cluster
         self.out, self.err = (os.path.join(cluster.folder, f"{name}.{kind}") for kind in ("out", "err"))
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self.process = subprocess.Popen([LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                            env=cluster.environment(address=True), cwd=cluster.folder)
+            self.process = subprocess.Popen([*cluster.on(HUB), LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=err, env=cluster.environment(address=True), cwd=cluster.folder)
 
     def said(self):
         with open(self.err, encoding="utf-8", errors="replace") as err, open(self.out, encoding="utf-8", errors="replace") as out:
@@ -47,7 +48,11 @@ class Client:
 
 
 class Cluster:
-    def __init__(self, nodes, folder=None, coordinator_options=()):
+    """`network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
+    speaks TLS, with certificates that the agents have joined for. Else plain text over loopback."""
+
+    def __init__(self, nodes, folder=None, coordinator_options=(), network=None):
+        self.network = network
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="sgd-cluster-")
         self.slots = dict(nodes)
@@ -60,8 +65,12 @@ class Cluster:
 
     def __enter__(self):
         try:
+            if self.network:
+                self.verb("init", "--state-dir", "coordinator", "--name", self.host)
             self.start_coordinator()
             for name in self.slots:
+                if self.network:
+                    self.join(name)
                 self.start_agent(name)
             self.wait_for_nodes(*self.slots)
         except BaseException:
@@ -79,11 +88,31 @@ class Cluster:
         if self.own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def host(self):
+        return self.network.addresses[HUB] if self.network else "127.0.0.1"
+
+    def on(self, machine):
+        """What a command there begins with."""
+        return self.network.inside(machine) if self.network else []
+
+    def verb(self, *arguments, machine=HUB, text=None):
+        """A verb that must succeed: its output."""
+        ended = subprocess.run([*self.on(machine), LAUNCHER, *map(str, arguments)], input=text, capture_output=True, text=True,
+                               timeout=LIMIT_S, env=self.environment(), cwd=self.folder, check=False)
+        assert ended.returncode == 0, (arguments, ended.returncode, ended.stdout, ended.stderr)
+        return ended.stdout
+
+    def join(self, name):
+        token = self.verb("token", "create", "--state-dir", "coordinator", "--name", name)
+        self.verb("join", f"{self.host}:{self.port}", "--token-file", "-", "--identity", f"agent-{name}/identity", machine=name,
+                  text=token)
+
     def environment(self, address=False):
         env = {**os.environ, MARK: self.mark, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
         env.pop("SGD_ADDRESS", None)
         if address:
-            env["SGD_ADDRESS"] = f"127.0.0.1:{self.port}"
+            env["SGD_ADDRESS"] = f"{self.host}:{self.port}"
         return env
 
     def left(self):
@@ -95,14 +124,15 @@ class Cluster:
             return file.read()
 
     def _daemon(self, name, *arguments):
+        machine = HUB if name == "coordinator" else name
         with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
-            return subprocess.Popen([LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                    env=self.environment(), cwd=self.folder)
+            return subprocess.Popen([*self.on(machine), LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log, env=self.environment(), cwd=self.folder)
 
     def start_coordinator(self):
         already = self.log_of("coordinator").count("listening on") if self.port else 0
-        self.coordinator = self._daemon("coordinator", "coordinator", "--listen", f"127.0.0.1:{self.port}" if self.port else
-                                        "127.0.0.1:0", "--state-dir", "coordinator", *self.options)
+        self.coordinator = self._daemon("coordinator", "coordinator", "--listen", f"{self.host}:{self.port}", "--state-dir",
+                                        "coordinator", *self.options)
 
         def listening():
             lines = [line for line in self.log_of("coordinator").splitlines() if "listening on" in line]
@@ -111,13 +141,14 @@ class Cluster:
         self.port = int(line.rsplit(":", 1)[1])
 
     def start_agent(self, name):
-        self.agents[name] = self._daemon(name, "agent", "--join", f"127.0.0.1:{self.port}", "--name", name, "--slots",
+        self.agents[name] = self._daemon(name, "agent", "--join", f"{self.host}:{self.port}", "--name", name, "--slots",
                                          self.slots[name], "--state-dir", f"agent-{name}")
 
     def ask(self, *arguments, expect=0):
         """The JSON that a verb prints."""
-        ended = subprocess.run([LAUNCHER, *map(str, arguments), "--json"], capture_output=True, text=True, timeout=LIMIT_S,
-                               env=self.environment(address=True), cwd=self.folder, stdin=subprocess.DEVNULL)
+        ended = subprocess.run([*self.on(HUB), LAUNCHER, *map(str, arguments), "--json"], capture_output=True, text=True,
+                               timeout=LIMIT_S, env=self.environment(address=True), cwd=self.folder, check=False,
+                               stdin=subprocess.DEVNULL)
         assert ended.returncode == expect, (arguments, ended.returncode, ended.stdout, ended.stderr)
         return json.loads(ended.stdout) if expect == 0 else ended.stderr
 

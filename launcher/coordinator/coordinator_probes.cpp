@@ -1,0 +1,103 @@
+#include "launcher/coordinator/coordinator_probes.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/http/process_metrics.hpp"
+#include "launcher/process/clock.hpp"
+
+namespace sgd::coordinator {
+namespace {
+
+constexpr auto kStatusInterval = std::chrono::seconds(1);
+
+}  // namespace
+
+CoordinatorProbes::CoordinatorProbes(boost::asio::io_context& io, const CoordinatorShell& shell, Log log)
+    : io_(io),
+      shell_(shell),
+      log_(std::move(log)),
+      lag_(io, [this](double lag_s) { metrics.event_loop_lag.observe(lag_s); }),
+      status_timer_(io) {}
+
+Status CoordinatorProbes::open(std::optional<int> port) {
+  auto notify = process::ServiceNotify::open(process::take_notify_environment());
+  if (!notify) return notify.error();
+  notify_ = std::move(notify).value();
+  feeder_ = std::make_unique<process::WatchdogFeeder>(io_, notify_);
+  if (!port) return {};
+  server_ = std::make_unique<http::ProbeServer>(
+      io_,
+      [this] {
+        refresh();
+        return http::text_of(metrics, http::read_process_metrics());
+      },
+      [this] {
+        http::Health health;
+        health.is_ready = metrics.is_ready && !shell_.is_held();
+        if (!health.is_ready) health.reason = shell_.is_held() ? "too much waits for the store" : "not serving yet";
+        return health;
+      });
+  return server_->listen(*port);
+}
+
+void CoordinatorProbes::on_ready() {
+  metrics.is_ready = true;
+  last_status_ = status_text();
+  if (const Status said = notify_.ready(last_status_); !said) log_("warning: " + said.error().message);
+  if (notify_.is_heard()) tick();
+}
+
+/// Identities are read anew by themselves; there is nothing else that may change while it runs.
+void CoordinatorProbes::on_reload() {
+  (void)notify_.reloading(process::monotonic_now());
+  (void)notify_.ready(status_text());
+}
+
+void CoordinatorProbes::on_stop() {
+  metrics.is_ready = false;
+  (void)notify_.stopping("ending; runs go on");
+  if (server_) server_->stop();
+}
+
+void CoordinatorProbes::tick() {
+  std::string text = status_text();
+  if (text != last_status_) notify_.status(text);
+  last_status_ = std::move(text);
+  status_timer_.expires_after(kStatusInterval);
+  status_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tick();
+  });
+}
+
+std::string CoordinatorProbes::status_text() const {
+  const std::vector<core::NodeSnapshot> nodes = shell_.nodes();
+  const std::vector<RunRow> runs = shell_.runs();
+  int slots = 0;
+  int used = 0;
+  for (const core::NodeSnapshot& node : nodes) {
+    slots += node.slots;
+    used += node.used;
+  }
+  const auto live = std::count_if(runs.begin(), runs.end(), [](const RunRow& run) { return run.state == "live"; });
+  return fmt::format("{} runs, {} nodes, {} of {} slots used", live, nodes.size(), used, slots);
+}
+
+void CoordinatorProbes::refresh() {
+  metrics.agents = metrics.slots = metrics.slots_used = 0;
+  metrics.nodes.clear();
+  metrics.runs.clear();
+  for (const core::NodeSnapshot& node : shell_.nodes()) {
+    ++metrics.nodes[core::name(node.phase)];
+    if (node.phase == core::NodePhase::kLost || node.phase == core::NodePhase::kClosed) continue;
+    ++metrics.agents;
+    metrics.slots += node.slots;
+    metrics.slots_used += node.used;
+  }
+  for (const RunRow& run : shell_.runs())
+    if (run.state == "live") ++metrics.runs[run.phase];
+}
+
+}  // namespace sgd::coordinator
