@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -32,6 +33,18 @@ std::optional<int> parse_daemon(const std::string& name, const std::string& exam
                                 const std::vector<std::string>& arguments, Diagnostics& diagnostics) {
   std::vector<std::string> words;
   return parse_plain_verb({name, "[options]", example, std::move(table), 0}, arguments, words, diagnostics);
+}
+
+Option log_format_option(std::string& target) {
+  return {{"--log-format"}, "FORMAT", "text, json, or auto: the journal's where it listens", "", [&target](const std::string& text) {
+            target = text;
+            return process::log_format(text, "", 2) ? std::string() : fmt::format("expected auto, text or json, got \"{}\"", text);
+          }};
+}
+
+/// What is wrong with options or settings does not get better by trying again; a service manager tells the two apart.
+int refuse_to_start(const Error& error) {
+  return refuse(error.code == EADDRINUSE ? exit_code::kFailed : exit_code::kUsage, error.message);
 }
 
 }  // namespace

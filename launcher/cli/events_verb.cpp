@@ -45,8 +45,7 @@ int events_verb(const std::vector<std::string>& arguments) {
                                  {}},
                                 arguments);
   if (!run.is_named) return run.exit_code;
-  if (run.cluster)
-    return RemoteRun(RunOptions(), *run.cluster).read({{"run", run.run}, {"events", true}, {"until_now", !follow}});
+  if (run.cluster) return read_on_cluster(run, {{"events", true}, {"until_now", !follow}}, true);
   std::ifstream file(run.directory + "/events.jsonl");
   if (!file) return refuse(exit_code::kNotFound, run.directory + " has no events.jsonl");
   for (;;) {

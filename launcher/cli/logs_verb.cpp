@@ -124,13 +124,11 @@ class LogPrinter {
   std::map<std::string, OpenLog> open_;
 };
 
-int read_on_cluster(const NamedRun& run, const LogsOptions& options) {
-  nlohmann::ordered_json follow = {{"run", run.run}, {"logs", true}, {"until_now", !options.follow}};
+nlohmann::ordered_json follow_of(const LogsOptions& options) {
+  nlohmann::ordered_json follow = {{"logs", true}, {"until_now", !options.follow}};
   if (options.rank) follow["rank"] = *options.rank;
   if (options.generation) follow["generation"] = *options.generation;
-  RunOptions reading;
-  reading.show_prefix = options.prefix;
-  return RemoteRun(reading, *run.cluster).read(std::move(follow));
+  return follow;
 }
 
 }  // namespace
@@ -145,7 +143,7 @@ int logs_verb(const std::vector<std::string>& arguments) {
                                  {}},
                                 arguments);
   if (!run.is_named) return run.exit_code;
-  if (run.cluster) return read_on_cluster(run, options);
+  if (run.cluster) return read_on_cluster(run, follow_of(options), options.prefix);
   LogPrinter printer(run.directory, options);
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.

@@ -268,4 +268,13 @@ void RemoteRun::end(int exit_code) {
   console_.when_drained([this] { io_.stop(); });
 }
 
+int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix) {
+  auto tls = user_tls();
+  if (!tls) return refuse(exit_code::kUsage, tls.error().message);
+  RunOptions options;
+  options.show_prefix = show_prefix;
+  follow["run"] = run.run;
+  return RemoteRun(options, *run.cluster, std::move(tls).value()).read(std::move(follow));
+}
+
 }  // namespace sgd::cli

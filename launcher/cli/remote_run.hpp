@@ -17,6 +17,7 @@
 
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/narrator.hpp"
+#include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/core/snapshot.hpp"
 #include "launcher/net/client_link.hpp"
@@ -88,5 +89,8 @@ class RemoteRun {
   int status_ticks_ = 0;
   std::optional<int> exit_code_;
 };
+
+/// RemoteRun::read() of a run that was named; the exit code.
+[[nodiscard]] int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix);
 
 }  // namespace sgd::cli
