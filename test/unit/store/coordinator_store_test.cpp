@@ -131,7 +131,7 @@ class World {
   static NodeId node(int index) { return fmt::format("node{}", index); }
   coordinator::RunObserver observer(const RunId& id) {
     return {[this, id](const nlohmann::ordered_json&) { ++told[id]; }, [this, id](const nlohmann::ordered_json&) { ++told[id]; },
-            [this](const std::string& text) { warnings.push_back(text); }, [](const core::RunOutcome&) {}};
+            [this](const std::string& text) { warnings.push_back(text); }, {}, [](const core::RunOutcome&) {}};
   }
 
   boost::asio::io_context io_{1};

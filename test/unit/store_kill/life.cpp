@@ -80,7 +80,7 @@ class Coordinator {
     });
   }
   static coordinator::RunObserver observer() {
-    return {{}, {}, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); }, {}};
+    return {{}, {}, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); }, {}, {}};
   }
 
   Life life_;
