@@ -60,6 +60,15 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
     if (connection) connection->abandon("the answer has come");
   }
 
+  /// The connection's handlers hold this attempt: without letting go of it here, an event loop that ends before the
+  /// connection has would leave both.
+  void give_up() {
+    done = nullptr;
+    limit.cancel();
+    if (connection) connection->abandon("given up");
+    connection.reset();
+  }
+
   boost::asio::io_context& io;
   Dialer dialer;
   boost::asio::steady_timer limit;
@@ -79,13 +88,11 @@ Enrolment::Enrolment(boost::asio::io_context& io, Address coordinator, std::stri
     : io_(io), coordinator_(std::move(coordinator)), folder_(std::move(identity_folder)) {}
 
 Enrolment::~Enrolment() {
-  if (!attempt_) return;
-  attempt_->done = nullptr;
-  attempt_->limit.cancel();
-  if (attempt_->connection) attempt_->connection->abandon("given up");
+  if (attempt_) attempt_->give_up();
 }
 
 void Enrolment::join(const JoinToken& token, std::string name, std::string default_name, Done done) {
+  if (attempt_) attempt_->give_up();
   attempt_ = std::make_shared<Attempt>(io_, coordinator_);
   attempt_->role = token.role;
   attempt_->has_token = true;
@@ -95,6 +102,7 @@ void Enrolment::join(const JoinToken& token, std::string name, std::string defau
 }
 
 void Enrolment::renew(std::shared_ptr<const TlsContext> tls, Done done) {
+  if (attempt_) attempt_->give_up();
   attempt_ = std::make_shared<Attempt>(io_, coordinator_);
   attempt_->role = tls->own().role;
   begin(std::move(tls), join::Renew{}, std::move(done));

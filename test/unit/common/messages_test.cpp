@@ -204,7 +204,7 @@ TEST_CASE("cluster: agent to coordinator") {
        R"({"type":"exchange_put","run":"r","generation":1,"rank":2,"key":"k","value":"v"})"},
       {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
-           "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false}})"},
+           "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0}})"},
   };
   check_cases(
       cases, [](const FromAgent& message) { return encode(message); },

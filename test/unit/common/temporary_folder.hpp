@@ -24,6 +24,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  [[nodiscard]] std::string path() const { return path_.string(); }
   [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
   /// Writes a file and returns its path.
   std::string write(const std::string& name, const std::string& bytes) const {

@@ -195,15 +195,19 @@ TEST_CASE("probes: who dawdles over a request is cut off at its deadline, howeve
   http::ProbeLimits limits;
   limits.request = 100ms;
   Served at(limits);
+  const auto begin = std::chrono::steady_clock::now();  // The server counts from when it accepts.
   tcp::socket silent = at.connect();
   tcp::socket slow = at.connect();
-  const auto begin = std::chrono::steady_clock::now();
   std::string text;
   Served::send(slow, "GET /metrics HTTP/1.1\r\n");
-  // Each turn brings one more byte: a deadline that began anew with each would never end.
+  // Each millisecond brings one more byte: a deadline that began anew with each would never end.
+  auto next = begin;
   CHECK(at.run_until([&] {
     boost::system::error_code error;
-    boost::asio::write(slow, boost::asio::buffer("X", 1), error);
+    if (const auto now = std::chrono::steady_clock::now(); now >= next) {
+      boost::asio::write(slow, boost::asio::buffer("X", 1), error);
+      next = now + 1ms;
+    }
     return Served::read_more(slow, text);
   }));
   CHECK(text.empty());

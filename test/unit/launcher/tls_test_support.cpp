@@ -19,17 +19,6 @@ std::int64_t unix_now_s() {
       .count();
 }
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "sgd-test-XXXXXX").string();
-  REQUIRE(::mkdtemp(name.data()) != nullptr);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::string Cluster::identity(net::Role role, const std::string& name, bool is_admin) {
   return identity(role, name, is_admin, Validity{});
 }

@@ -12,22 +12,11 @@
 #include "launcher/net/ca.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/tls_context.hpp"
+#include "test/unit/common/temporary_folder.hpp"
 
 namespace sgd::test {
 
 [[nodiscard]] std::int64_t unix_now_s();
-
-/// Removed with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  ~TemporaryFolder();
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// One cluster: its authority, and a folder for each identity that a test asks for.
 struct Cluster {
