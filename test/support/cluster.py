@@ -17,6 +17,8 @@ import tempfile
 from harness import LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
 from namespaces import HUB
 
+CORES = sorted(os.sched_getaffinity(0))
+
 
 class Client:
     """A client that follows a run: its output goes to files."""
@@ -123,10 +125,10 @@ class Cluster:
         with open(os.path.join(self.folder, f"{name}.log"), encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def _daemon(self, name, *arguments):
+    def _daemon(self, name, *arguments, bound=()):
         machine = HUB if name == "coordinator" else name
         with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
-            return subprocess.Popen([*self.on(machine), LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*self.on(machine), *bound, LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, env=self.environment(), cwd=self.folder)
 
     def start_coordinator(self):
@@ -141,8 +143,11 @@ class Cluster:
         self.port = int(line.rsplit(":", 1)[1])
 
     def start_agent(self, name):
+        """On one core of its own, if there are enough: nodes that think that they have the same cores would wait for each
+        other's time slices."""
+        core = CORES[list(self.slots).index(name) % len(CORES)]
         self.agents[name] = self._daemon(name, "agent", "--join", f"{self.host}:{self.port}", "--name", name, "--slots",
-                                         self.slots[name], "--state-dir", f"agent-{name}")
+                                         self.slots[name], "--state-dir", f"agent-{name}", bound=["taskset", "-c", str(core)])
 
     def ask(self, *arguments, expect=0):
         """The JSON that a verb prints."""
