@@ -219,6 +219,8 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
       return;
     case NodeOrder::Kind::kUndrain:
       standings_[node].is_drained = false;
+      standings_[node].flaps.clear();  // Whoever takes it back vouches for its link too.
+      standings_[node].unstable_until.reset();
       return;
     case NodeOrder::Kind::kSetSlots:
       standings_[node].slots = order.slots < 0 ? std::nullopt : std::optional(order.slots);
@@ -272,7 +274,7 @@ std::string Coordinator::why_out(const NodeId& node, const Node& known) const {
     case NodePhase::kUnstable:
       break;
   }
-  return fmt::format("unstable: link lost {} times within {}", standing(node)->flaps.size(),
+  return fmt::format("unstable: link lost {} times within {}; `nodes undrain` takes it back at once", standing(node)->flaps.size(),
                      format_duration(settings_.flap_window));
 }
 

@@ -1,12 +1,14 @@
-"""Agent and workers of a node SIGKILLed: from the kill to the first step of the ranks that are left, at their smaller size.
+"""A node is lost: from then to the first step of the ranks that are left, at their smaller size.
 
-Three nodes, 4 workers of the Fashion-MNIST MLP (2, 1 and 1). The killed node comes back and the run grows again before the
-next kill.
+Three nodes in network namespaces with TLS (without root: on loopback in plain text), 4 workers of the Fashion-MNIST MLP
+(2, 1 and 1), no shared folder. A node's agent and workers are killed, frozen, or its link goes down; it comes back and the
+run grows again before the next fault.
 """
 
 import json
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -17,41 +19,97 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from cluster import Cluster
 from harness import LIMIT_S, wait_for
 from live_run import mlp_job
-from measure import arguments, table
+from measure import arguments, hardware, table
+from namespaces import Network, available
+
+NODES = {"n1": 2, "n2": 1, "n3": 1}
+FAULTS = {"killed": "agent and workers SIGKILLed", "frozen": "agent and workers SIGSTOPped", "link": "link down"}
+
+
+class Fault:
+    def __init__(self, cluster, kind, name):
+        self.cluster, self.kind, self.name = cluster, kind, name
+
+    def begin(self, run):
+        if self.kind == "link":
+            return self.cluster.network.link(self.name, "down")
+        self.workers = [event["pid"] for event in self.cluster.events(run, "worker_started")
+                        if event["node"] == self.name and event["generation"] == self.cluster.generation(run)]
+        if self.kind == "killed":
+            return self.cluster.kill(self.name)
+        self.cluster.kill(self.name, signal.SIGSTOP)
+        for pid in self.workers:
+            os.kill(pid, signal.SIGSTOP)
+
+    def end(self):
+        if self.kind == "link":
+            return self.cluster.network.link(self.name, "up")
+        if self.kind == "killed":
+            return self.cluster.start_agent(self.name)
+        self.cluster.kill(self.name, signal.SIGCONT)
+        for pid in self.workers:
+            os.kill(pid, signal.SIGCONT)
+
+
+def first_step_after(cluster, run, generation, is_right):
+    def found():
+        last = cluster.events(run, "first_step")[-1]
+        return last["generation"] > generation and is_right(last) and last
+    return wait_for(found, LIMIT_S, f"a step after generation {generation}: {cluster.lines(run)[-5:]}")
+
+
+def growth_s(cluster, run, step):
+    """From the boundary at which the run grew: the newest checkpoint before the new generation's start."""
+    saved = [event["time"] for event in cluster.events(run, "checkpoint_saved") if event["generation"] < step["generation"]]
+    return step["time"] - saved[-1]
+
+
+def measure(cluster, run, kind, chance):
+    """(seconds to the first step without the node, seconds from the boundary to the first step with it)"""
+    fault = Fault(cluster, kind, chance.choice(list(NODES)))
+    cluster.ask("nodes", "undrain", fault.name)  # Else a node that is lost this often is left alone as unstable.
+    generation = cluster.generation(run)
+    began = time.time()
+    fault.begin(run)
+    small = first_step_after(cluster, run, generation, lambda step: step["world_size"] < 4)
+    fault.end()
+    grown = first_step_after(cluster, run, small["generation"], lambda step: step["world_size"] == 4)
+    print(f"{fault.name} {kind}: {1e3 * (small['time'] - began):.0f} ms to a step of {small['world_size']}; grown again "
+          f"{1e3 * growth_s(cluster, run, grown):.0f} ms after the boundary", file=sys.stderr, flush=True)
+    return small["time"] - began, growth_s(cluster, run, grown)
 
 
 def main():
-    options = arguments(__doc__.splitlines()[0])
+    options = arguments(__doc__.splitlines()[0], faults={"default": ",".join(FAULTS)})
     chance = random.Random(5)
-    with tempfile.TemporaryDirectory() as folder, Cluster({"n1": 2, "n2": 1, "n3": 1}) as cluster:
-        job = mlp_job(1000000, num_workers=4, recovery={"cooldown": "100ms", "scale_up": "checkpoint"},
-                      checkpoint={"every": {"seconds": 1}})
-        path = os.path.join(folder, "job.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(job, file)
-        client = cluster.run(path)
-        run = client.run_id()
-        cluster.wait_for_event(run, "first_step")
-        times, growths = [], []
-        for number in range(options.n):
-            name = chance.choice(["n1", "n2", "n3"])
-            generation = cluster.events(run, "first_step")[-1]["generation"]
-            killed = time.time()
-            cluster.kill(name)
+    network = Network(list(NODES), prefix="sgdb").up() if available() else None
+    kinds = [kind for kind in options.faults.split(",") if network or kind != "link"]
+    losses, growths = {kind: [] for kind in kinds}, []
+    try:
+        with tempfile.TemporaryDirectory() as folder, Cluster(NODES, network=network) as cluster:
+            job = mlp_job(1000000, num_workers=4, checkpoint={"every": {"seconds": 1}},
+                          recovery={"cooldown": "100ms", "scale_up": "checkpoint", "max_failures": "unlimited"})
+            path = os.path.join(folder, "job.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(job, file)
+            run = cluster.run(path).run_id()
+            cluster.wait_for_event(run, "first_step")
+            for _ in range(options.n):
+                for kind in kinds:
+                    loss, growth = measure(cluster, run, kind, chance)
+                    losses[kind].append(1e3 * loss)
+                    growths.append(1e3 * growth)
+    finally:
+        if network:
+            network.down()
+    rows = [[what, *figures(losses[kind])] for kind, what in FAULTS.items() if kind in kinds]
+    rows.append(["the node is back: boundary to first step with it", *figures(growths)])
+    table("A lost node of three, 4 ranks: to the first step of the ranks that are left, ms", ["fault", "p50", "min", "max", "n"],
+          rows, f"{hardware()}. {'Network namespaces, TLS' if network else 'Loopback, plain text'}.")
 
-            def stepped(before=generation):
-                last = cluster.events(run, "first_step")[-1]
-                return last["generation"] > before and last
 
-            step = wait_for(stepped, LIMIT_S, "a step of the ranks that are left")
-            times.append(1e3 * (step["time"] - killed))
-            print(f"{number}: {name} {times[-1]:.0f} ms, {step['world_size']} workers", file=sys.stderr, flush=True)
-            cluster.start_agent(name)
-            wait_for(lambda: cluster.events(run, "first_step")[-1]["world_size"] == 4, LIMIT_S, "the run to grow")
-        ordered = sorted(times)
-        table("A node's agent and workers killed, to the first step of the others, ms", ["side", "p50", "max", "n"],
-              [["sgd-launch", f"{statistics.median(ordered):.0f}", f"{ordered[-1]:.0f}", len(ordered)]],
-              "Three agents on one machine, over loopback.")
+def figures(values):
+    return [f"{value:,.0f}" for value in (statistics.median(values), min(values), max(values))] + [len(values)]
 
 
 if __name__ == "__main__":

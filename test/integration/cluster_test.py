@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from cluster import Cluster
 from data import image_job, small_fashion, write_job
 from harness import LIMIT_S, read_file, wait_for
+from namespaces import Network, available
 
 SAMPLES = 6_400
 END_S = 240  # Of a run whose epochs are enough for what happens to it, on a machine with other work.
@@ -20,12 +21,18 @@ KILLS = 5  # Of the coordinator; scripts/bench cluster has more.
 
 class ClusterCase(unittest.TestCase):
     nodes = {"n1": 2, "n2": 2}
+    has_network = False  # Nodes in network namespaces of their own, with TLS, where this machine allows it.
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sgd-cluster-test-")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.cluster = Cluster(self.nodes)
+        network = None
+        if self.has_network and available():
+            network = Network(list(self.nodes), prefix=f"sgdt{os.getpid() % 10_000}")
+            self.addCleanup(network.down)
+            network.up()
+        self.cluster = Cluster(self.nodes, network=network)
         self.cluster.__enter__()
         self.addCleanup(self.cluster.__exit__)
 
@@ -132,6 +139,8 @@ class CommandTest(ClusterCase):
 
 
 class TrainingTest(ClusterCase):
+    has_network = True
+
     def test_killed_rank_leaves_the_same_weights(self):
         weights = []
         for kill in (False, True):

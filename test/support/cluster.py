@@ -180,6 +180,10 @@ class Cluster:
     def events(self, run, name):
         return [event for event in self.lines(run) if event["event"] == name]
 
+    def generation(self, run):
+        """The newest that has made a step."""
+        return self.events(run, "first_step")[-1]["generation"]
+
     def wait_for_event(self, run, name, count=1, limit_s=LIMIT_S):
         return wait_for(lambda: len(self.events(run, name)) >= count and self.events(run, name)[-1], limit_s,
                         f"{count} x {name} of {run}")

@@ -410,7 +410,7 @@ TEST_CASE("a node whose link flaps is out until it has been well for a while; a 
   CHECK(bench.row("a").phase == core::NodePhase::kReady);
   flap();
   CHECK(bench.row("a").phase == core::NodePhase::kUnstable);
-  CHECK(bench.row("a").reason == "unstable: link lost 3 times within 1h");
+  CHECK(bench.row("a").reason == "unstable: link lost 3 times within 1h; `nodes undrain` takes it back at once");
   bench.submit("run", 1);
   CHECK(bench.phase("run") == RunPhase::kPlacing);
   bench.wait(3s);
