@@ -48,7 +48,8 @@ int stop_verb(const std::vector<std::string>& arguments) {
   const auto answer = ask(run, request);
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (run.cluster && !answer.value()->value("ok", false))
-    return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
+    return refuse(answer.value()->value("kind", "") == "forbidden" ? exit_code::kUnreachable : exit_code::kNotFound,
+                  answer.value()->value("error", ""));
   const std::string name = run.cluster ? answer.value()->value("run", "") : run.directory;
   if (!answer.value() || answer.value()->value("is_over", false)) {
     fmt::print("{}: not running\n", name);

@@ -40,6 +40,7 @@ void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
   if (clients_.size() >= kClientsMax) return;
   const std::uint64_t id = next_++;
   net::Visitor& client = *visitor;
+  clients_[id].who = requester_of(client);
   clients_[id].visitor = std::move(visitor);
   send(client, {{"type", "welcome"}, {"version", SGD_VERSION}});
   client.start({[this, id](const Frame& frame) { on_frame(id, frame); },
@@ -73,7 +74,7 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
 }
 
 void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
-  service_.answer(message, [this, id, number, is_here = is_here_](Json reply) {
+  service_.answer(find(id)->who, message, [this, id, number, is_here = is_here_](Json reply) {
     if (*is_here) answer(id, number, std::move(reply));
   });
 }

@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/result.hpp"
+#include "launcher/coordinator/requester.hpp"
 #include "launcher/coordinator/run_follower.hpp"
 #include "launcher/net/door.hpp"
 
@@ -41,7 +42,7 @@ class ClientDesk {
   };
   struct Service {
     /// Answers once, now or later. Keys of `request` may have any type and be absent.
-    std::function<void(const nlohmann::json& request, Reply reply)> answer;
+    std::function<void(const Requester& who, const nlohmann::json& request, Reply reply)> answer;
     /// By id or a unique prefix; empty: the latest.
     std::function<Result<FollowedRun>(const std::string& run)> find;
   };
@@ -65,6 +66,7 @@ class ClientDesk {
   };
   struct Client {
     std::unique_ptr<net::Visitor> visitor;
+    Requester who;
     std::map<std::int64_t, Follow> follows;
   };
 

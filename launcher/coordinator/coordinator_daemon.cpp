@@ -23,7 +23,8 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       log_(process::stderr_log(options_.log_format)),
       shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
       probes_(io_, shell_, [this](const std::string& line) { log(line); }),
-      service_(shell_, options_.state_dir + "/runs", [this](const std::string& line) { log(line); }),
+      audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
+      service_(shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers()),
       settling_(io_, {[this](const NodeId& node) { return is_connected(node); },
                       [this](const RunId& run) { service_.settle(run); }}),
@@ -40,6 +41,7 @@ Status CoordinatorDaemon::open() {
   std::error_code error;
   std::filesystem::create_directories(options_.state_dir + "/runs", error);
   if (error) return Error{fmt::format("cannot create {}/runs: {}", options_.state_dir, error.message())};
+  if (const Status audit = audit_.open(options_.state_dir); !audit) return audit;
   const Status store = shell_.open_store(
       options_.state_dir, {[this](const std::string& message) { log(message, process::LogLevel::kError); },
                            [this] { log("the store takes events again"); }});

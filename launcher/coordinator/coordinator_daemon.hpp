@@ -61,6 +61,7 @@ class CoordinatorDaemon {
   boost::asio::io_context io_{1};
   CoordinatorShell shell_;
   CoordinatorProbes probes_;
+  AuditLog audit_;
   RunService service_;
   FileDesk files_;
   Settling settling_;

@@ -46,11 +46,14 @@ Json row_of(const core::NodeSnapshot& node) {
 
 }  // namespace
 
-RunService::RunService(CoordinatorShell& shell, std::string runs_dir, Log log)
+RunService::RunService(CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log)
     : shell_(shell),
       runs_dir_(std::move(runs_dir)),
+      audit_(audit),
       log_(std::move(log)),
-      desk_({[this](const nlohmann::json& request, const ClientDesk::Reply& reply) { answer(request, reply); },
+      desk_({[this](const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+               answer(who, request, reply);
+             },
              [this](const std::string& run) { return find_to_follow(run); }}) {}
 
 Status RunService::restore() {
@@ -63,20 +66,20 @@ std::optional<std::string> RunService::directory_of(const RunId& run) const {
   return std::nullopt;
 }
 
-void RunService::answer(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
-  if (what == "submit") return submit(request, reply);
+  if (what == "submit") return submit(who, request, reply);
   if (what == "ps") return reply(ps(request));
   if (what == "status") return reply(status(request));
-  if (what == "stop") return reply(stop(request));
+  if (what == "stop") return reply(stop(who, request));
   if (what == "nodes") return reply(nodes());
-  if (what == "order_node") return reply(order(request));
+  if (what == "order_node") return reply(order(who, request));
   if (what == "plan") return reply(plan(request));
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
 
 /// The same request once more, after a lost connection, is answered with the same run.
-void RunService::submit(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string request_id = request.value("request_id", "");
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply({{"ok", true}, {"run", *before}});
@@ -91,13 +94,14 @@ void RunService::submit(const nlohmann::json& request, const ClientDesk::Reply& 
   definition.request_id = request_id;
   definition.placement_timeout = loaded.job->placement_timeout;
   definition.priority = loaded.job->priority;
-  definition.owner = request.value("owner", "");
+  definition.owner = who.certificate.empty() ? request.value("owner", "") : who.name;
   definition.job = std::move(*loaded.job);
   definition.run_dir = place.value().directory;
   const RunId id = definition.id;
   const int workers = definition.job.num_workers;
   shell_.submit(std::move(definition), std::move(directory).value(), observe(id),
-                [this, reply, id, workers](const Result<RunId>& accepted) {
+                [this, who, reply, id, workers](const Result<RunId>& accepted) {
+                  audit_.add(who, "submit", {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
                   log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
                   reply({{"ok", true}, {"run", accepted.value()}});
@@ -189,9 +193,12 @@ Json RunService::status(const nlohmann::json& request) const {
   return {{"ok", true}, {"status", std::move(status)}};
 }
 
-Json RunService::stop(const nlohmann::json& request) {
+Json RunService::stop(const Requester& who, const nlohmann::json& request) {
   const auto run = find(request.value("run", ""));
   if (!run) return refused("run", run.error().message);
+  const std::string forbidden = refusal_of_change(who, run.value().id, run.value().owner);
+  audit_.add(who, "stop", {{"run", run.value().id}}, forbidden);
+  if (!forbidden.empty()) return refused("forbidden", forbidden);
   const bool was_over = is_over(run.value());
   if (!was_over) {
     log_(fmt::format("run {}: asked to stop", run.value().id));
@@ -207,7 +214,7 @@ Json RunService::nodes() const {
   return {{"ok", true}, {"nodes", std::move(rows)}};
 }
 
-Json RunService::order(const nlohmann::json& request) {
+Json RunService::order(const Requester& who, const nlohmann::json& request) {
   static const std::map<std::string, core::NodeOrder::Kind> kKinds = {{"drain", core::NodeOrder::Kind::kDrain},
                                                                       {"undrain", core::NodeOrder::Kind::kUndrain},
                                                                       {"remove", core::NodeOrder::Kind::kRemove},
@@ -222,8 +229,10 @@ Json RunService::order(const nlohmann::json& request) {
     return refused("node", fmt::format("no node \"{}\"; there is {}", node, names.empty() ? "none" : names));
   }
   core::NodeOrder order{kind->second, request.value("slots", -1)};
-  const std::string why_not = shell_.order(node, order);
-  if (!why_not.empty()) return refused("value", why_not);
+  const std::string forbidden = refusal_of_order(who);
+  const std::string why_not = forbidden.empty() ? shell_.order(node, order) : forbidden;
+  audit_.add(who, kind->first, {{"node", node}}, why_not);
+  if (!why_not.empty()) return refused(forbidden.empty() ? "value" : "forbidden", why_not);
   log_(fmt::format("node {}: {}", node, kind->first));
   return nodes();
 }

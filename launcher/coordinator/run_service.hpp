@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/coordinator/audit_log.hpp"
 #include "launcher/coordinator/client_desk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 
@@ -22,7 +23,7 @@ class RunService {
   using Log = std::function<void(const std::string& line)>;
 
   /// Runs get folders below `runs_dir`, which exists.
-  RunService(CoordinatorShell& shell, std::string runs_dir, Log log);
+  RunService(CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log);
 
   /// Goes on with the runs of the shell's store.
   [[nodiscard]] Status restore();
@@ -41,13 +42,13 @@ class RunService {
   void settle(const RunId& run);
 
  private:
-  void answer(const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void submit(const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   [[nodiscard]] Json ps(const nlohmann::json& request) const;
   [[nodiscard]] Json status(const nlohmann::json& request) const;
-  [[nodiscard]] Json stop(const nlohmann::json& request);
+  [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json nodes() const;
-  [[nodiscard]] Json order(const nlohmann::json& request);
+  [[nodiscard]] Json order(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json plan(const nlohmann::json& request) const;
   [[nodiscard]] RunObserver observe(const RunId& run);
   [[nodiscard]] Result<RunRow> find(const std::string& name) const;
@@ -55,6 +56,7 @@ class RunService {
 
   CoordinatorShell& shell_;
   std::string runs_dir_;
+  AuditLog& audit_;
   Log log_;
   std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
   Watcher watcher_;

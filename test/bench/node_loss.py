@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from cluster import Cluster
 from harness import LIMIT_S, wait_for
 from live_run import mlp_job
-from measure import arguments, hardware, table
+from measure import arguments, table
 from namespaces import Network, available
 
 NODES = {"n1": 2, "n2": 1, "n3": 1}
@@ -105,7 +105,7 @@ def main():
     rows = [[what, *figures(losses[kind])] for kind, what in FAULTS.items() if kind in kinds]
     rows.append(["the node is back: boundary to first step with it", *figures(growths)])
     table("A lost node of three, 4 ranks: to the first step of the ranks that are left, ms", ["fault", "p50", "min", "max", "n"],
-          rows, f"{hardware()}. {'Network namespaces, TLS' if network else 'Loopback, plain text'}.")
+          rows, "Network namespaces, TLS." if network else "Loopback, plain text.")
 
 
 def figures(values):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import socket
 import stat
@@ -120,6 +121,31 @@ class SecurityTest(unittest.TestCase):
                 if not one["used_s"]][0]
         self.run_verb("token", "revoke", name, "--state-dir", self.state)
         self.assertIn("is not known", self.join(open_token, self.path("third"), code=3).stderr)
+
+    def test_a_run_is_its_owners_and_nodes_are_the_admins(self):
+        self.start_coordinator()
+        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
+        self.start("agent", "agent", "--join", self.address, "--state-dir", self.path("agent"), "--slots", 2)
+        for person in ("eva", "bob"):
+            self.run_verb("join", self.address, "--token-file", "-", person=person,
+                          text=self.token("--role", "client", "--name", person))
+        there = ("--address", self.address)
+        run = self.run_verb("submit", "--detach", "-n", 1, *there, "--", "sleep", "100", person="eva").stdout.strip()
+        other = self.run_verb("submit", "--detach", "-n", 1, *there, "--", "sleep", "100", person="eva").stdout.strip()
+        self.assertEqual({row["owner"] for row in json.loads(self.run_verb("ps", "--json", *there, person="bob").stdout)["runs"]},
+                         {"eva"})
+        self.assertIn("only eva or an admin may stop it, and you are bob",
+                      self.run_verb("stop", *there, run, person="bob", code=3).stderr)
+        self.assertIn("are for admins, and bob is none", self.run_verb("nodes", *there, "drain", "n1", person="bob", code=3).stderr)
+        self.run_verb("stop", "--now", *there, run, person="eva")
+        self.run_verb("stop", "--now", *there, other)
+        self.run_verb("nodes", *there, "drain", "n1")
+        operator = pwd.getpwuid(os.getuid()).pw_name
+        lines = [json.loads(line) for line in read_file(self.path("state", "audit.jsonl")).splitlines()]
+        self.assertEqual([(line["who"], line["action"], "refused" in line) for line in lines],
+                         [("eva", "submit", False), ("eva", "submit", False), ("bob", "stop", True), ("bob", "drain", True),
+                          ("eva", "stop", False), (operator, "stop", False), (operator, "drain", False)])
+        self.assertTrue(all(line["certificate"] and line["peer"] for line in lines))
 
     def test_plain_text_to_the_door(self):
         self.start_coordinator()

@@ -22,7 +22,7 @@ struct Desk {
   keeper_test::TemporaryDir folder;
   boost::asio::io_context io;
   coordinator::ClientDesk desk{
-      {[](const nlohmann::json& request, const coordinator::ClientDesk::Reply& reply) {
+      {[](const coordinator::Requester&, const nlohmann::json& request, const coordinator::ClientDesk::Reply& reply) {
          reply({{"ok", true}, {"echo", request.at("job")}});
        },
        [this](const std::string& run) -> Result<coordinator::ClientDesk::FollowedRun> {

@@ -1,0 +1,24 @@
+#include "launcher/coordinator/requester.hpp"
+
+#include <fmt/format.h>
+
+namespace sgd::coordinator {
+
+Requester requester_of(const net::Visitor& visitor) {
+  if (!visitor.is_secure()) return {{}, {}, visitor.peer(), true};
+  const net::PeerIdentity& identity = visitor.peer_identity();
+  return {identity.name, identity.serial, visitor.peer(), identity.is_admin};
+}
+
+std::string refusal_of_change(const Requester& who, const std::string& run, const std::string& owner) {
+  if (who.is_admin || (!who.name.empty() && who.name == owner)) return {};
+  return fmt::format("{} is a run of {}: only {} or an admin may stop it, and you are {}", run, owner.empty() ? "nobody" : owner,
+                     owner.empty() ? "nobody" : owner, who.name);
+}
+
+std::string refusal_of_order(const Requester& who) {
+  if (who.is_admin) return {};
+  return fmt::format("orders to nodes are for admins, and {} is none: a token made with --admin makes one", who.name);
+}
+
+}  // namespace sgd::coordinator
