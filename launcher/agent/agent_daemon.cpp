@@ -124,6 +124,9 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.is_shared = true;
   facts.counts_cpus = !options_.slots;
   facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
+  facts.gpus = options_.gpus;
+  facts.memory_bytes = options_.memory_bytes;
+  facts.labels = options_.labels;
   facts.worker_program = options_.worker_program;
   facts.link_path = runtime_->file("link.sock");
   facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;

@@ -6,10 +6,13 @@
 // First SIGTERM or SIGINT: the coordinator is told that the node leaves, its runs save and go; when nothing is left, or at the
 // second signal, the agent ends, and with it whatever still runs here.
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -30,6 +33,9 @@ struct AgentOptions {
   NodeId name;                ///< Empty: that of the identity, else the host's.
   std::string address;        ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
   std::optional<int> slots;   ///< Absent: as many as cores.
+  std::vector<int> gpus;      ///< As CUDA_VISIBLE_DEVICES names them.
+  std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
+  std::map<std::string, std::string> labels;
   std::string state_dir;      ///< Absolute; created when missing. The node's identity is in its folder identity/.
   std::string own_program;    ///< This program's file, for keepers.
   std::string worker_program;

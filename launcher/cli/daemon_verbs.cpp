@@ -1,11 +1,16 @@
 // `sgd-launch coordinator` and `sgd-launch agent`: the long-running programs of a cluster.
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "common/base/bytes.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/agent/agent_daemon.hpp"
 #include "launcher/cli/cluster_client.hpp"
@@ -16,6 +21,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/coordinator/coordinator_daemon.hpp"
 #include "launcher/process/daemon_log.hpp"
+#include "launcher/process/node_resources.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -45,6 +51,23 @@ Option log_format_option(std::string& target) {
 /// What is wrong with options or settings does not get better by trying again; a service manager tells the two apart.
 int refuse_to_start(const Error& error) {
   return refuse(error.code == EADDRINUSE ? exit_code::kFailed : exit_code::kUsage, error.message);
+}
+
+Option label_option(std::map<std::string, std::string>& labels) {
+  return {{"--label"}, "KEY=VALUE", "for placement rules of jobs; may be repeated", "", [&labels](const std::string& text) {
+            const std::size_t equals = text.find('=');
+            if (equals == 0 || equals == std::string::npos) return fmt::format("expected KEY=VALUE, got \"{}\"", text);
+            labels[text.substr(0, equals)] = text.substr(equals + 1);
+            return std::string();
+          }};
+}
+
+Option memory_option(std::int64_t& bytes) {
+  return {{"--memory"}, "SIZE", "for workers (default: this machine's, or our cgroup's limit)", "", [&bytes](const std::string& text) {
+            const auto size = parse_bytes(text);
+            if (size && *size > 0) bytes = *size;
+            return size && *size > 0 ? std::string() : fmt::format("expected a size as 64GiB, got \"{}\"", text);
+          }};
 }
 
 }  // namespace
@@ -85,6 +108,9 @@ int agent_verb(const std::vector<std::string>& arguments) {
   options.state_dir = agent_state_dir();
   options.own_program = own_program();
   options.worker_program = worker_program();
+  bool allow_root = false;
+  options.gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  options.memory_bytes = process::memory_bytes();
   Diagnostics diagnostics;
   const auto ended = parse_daemon(
       "agent", "sgd-launch agent --join coordinator.example:7070",
@@ -93,10 +119,15 @@ int agent_verb(const std::vector<std::string>& arguments) {
        text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
                    options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
+       flag({"--allow-root"}, "let workers run as root", allow_root), label_option(options.labels), memory_option(options.memory_bytes),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
        log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
+  if (::geteuid() == 0 && !allow_root)
+    diagnostics.error("agent", 0, 0,
+                      "workers run as the user of their agent, and this is root: start it as another user (the unit in "
+                      "scripts/systemd does), or with --allow-root");
   if (options.coordinator.host.empty()) diagnostics.error("--join", 0, 0, "is missing: the coordinator's HOST:PORT");
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;

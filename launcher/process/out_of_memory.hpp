@@ -3,7 +3,10 @@
 // and its children are in (version 2 or 1), or that of the whole machine where there is none.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "launcher/process/memory_cgroup.hpp"
 
 namespace sgd::process {
 
@@ -23,8 +26,8 @@ class OutOfMemoryKills {
  private:
   [[nodiscard]] std::int64_t count() const;
 
-  std::string counter_;  ///< A file with a line "oom_kill N".
-  std::string limit_;    ///< A file with a number of bytes; empty: the machine's memory.
+  std::string counter_;                ///< A file with a line "oom_kill N".
+  std::optional<MemoryCgroup> group_;  ///< Absent: the machine's memory is the limit.
   std::int64_t taken_ = 0;
 };
 

@@ -32,7 +32,7 @@ class ClusterCase(unittest.TestCase):
             network = Network(list(self.nodes), prefix=f"sgdt{os.getpid() % 10_000}")
             self.addCleanup(network.down)
             network.up()
-        self.cluster = Cluster(self.nodes, network=network)
+        self.cluster = Cluster(self.nodes, network=network, agent_options={"n2": ["--label", "disk=fast", "--memory", "3GiB"]})
         self.cluster.__enter__()
         self.addCleanup(self.cluster.__exit__)
 
@@ -96,6 +96,15 @@ class CommandTest(ClusterCase):
         reader = self.cluster.run("events", run)
         self.assertEqual(reader.wait(), 0, reader.said())
         self.assertEqual([json.loads(line) for line in reader.said()[1].splitlines()], self.cluster.lines(run))
+
+    def test_ranks_go_where_labels_and_memory_allow(self):
+        plan = self.cluster.ask("plan", "-n", 2, "--set", 'placement={"labels":{"disk":"fast"}}', "--", "true")
+        self.assertEqual({row["node"]: row["ranks"] for row in plan["nodes"]}, {"n1": [], "n2": [0, 1]})
+        self.assertEqual(self.cluster.nodes()["n2"]["memory_bytes"], 3 << 30)
+        self.assertGreater(self.cluster.nodes()["n1"]["memory_bytes"], 0)
+        refused = self.cluster.ask("plan", "-n", 2, "--set", 'placement={"labels":{"disk":"fast"}}', "--set",
+                                   "per_worker.memory=2GiB", "--", "true")
+        self.assertFalse(refused["starts_now"])
 
     def test_drained_node_takes_nothing_new(self):
         drained = self.cluster.ask("nodes", "drain", "n1")

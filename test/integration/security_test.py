@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LAUNCHER, LIMIT_S, read_file, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
 
 
 class SecurityTest(unittest.TestCase):
@@ -85,6 +85,12 @@ class SecurityTest(unittest.TestCase):
         self.assertIn("does not name x.example", self.run_verb("init", "--state-dir", self.state, "--name", "x.example", code=2).stderr)
         self.assertEqual(before, {name: read_file(self.path(name)) for name in before})
 
+    @unittest.skipIf(os.geteuid() != 0, "of an agent that root has started")
+    def test_no_worker_runs_as_root_unasked(self):
+        refused = self.run_verb("agent", "--join", "127.0.0.1:1", "--state-dir", self.path("agent"), code=2)
+        self.assertIn("workers run as the user of their agent, and this is root", refused.stderr)
+        self.assertFalse(os.path.exists(self.path("agent")))
+
     def test_without_an_identity_only_loopback_is_served(self):
         refused = self.run_verb("coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state, code=2)
         self.assertIn("run `sgd-launch init` to make one", refused.stderr)
@@ -94,7 +100,7 @@ class SecurityTest(unittest.TestCase):
         agent_state = self.path("agent")
         joined = self.join(self.token("--name", "n1"), os.path.join(agent_state, "identity"))
         self.assertIn("joined as agent n1", joined.stdout)
-        self.start("agent", "agent", "--join", self.address, "--state-dir", agent_state, "--slots", 2)
+        self.start("agent", *AGENT, "--join", self.address, "--state-dir", agent_state, "--slots", 2)
         self.wait_for_words("coordinator", "node n1: connected")
         done = self.run_verb("-n", 2, "--address", self.address, "--", "sh", "-c", "echo rank $RANK")
         self.assertEqual(sorted(done.stdout.split("\n"))[1:], ["0: rank 0", "1: rank 1"])
@@ -125,7 +131,7 @@ class SecurityTest(unittest.TestCase):
     def test_a_run_is_its_owners_and_nodes_are_the_admins(self):
         self.start_coordinator()
         self.join(self.token("--name", "n1"), self.path("agent", "identity"))
-        self.start("agent", "agent", "--join", self.address, "--state-dir", self.path("agent"), "--slots", 2)
+        self.start("agent", *AGENT, "--join", self.address, "--state-dir", self.path("agent"), "--slots", 2)
         for person in ("eva", "bob"):
             self.run_verb("join", self.address, "--token-file", "-", person=person,
                           text=self.token("--role", "client", "--name", person))

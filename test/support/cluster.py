@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 
-from harness import LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
 from namespaces import HUB
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -50,15 +50,16 @@ class Client:
 
 
 class Cluster:
-    """`network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
+    """`agent_options`: more of them by node. `network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
     speaks TLS, with certificates that the agents have joined for. Else plain text over loopback."""
 
-    def __init__(self, nodes, folder=None, coordinator_options=(), network=None):
+    def __init__(self, nodes, folder=None, coordinator_options=(), agent_options=None, network=None):
         self.network = network
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="sgd-cluster-")
         self.slots = dict(nodes)
         self.options = list(coordinator_options)
+        self.agent_options = dict(agent_options or {})
         self.agents = {}
         self.coordinator = None
         self.clients = []
@@ -146,8 +147,8 @@ class Cluster:
         """On one core of its own, if there are enough: nodes that think that they have the same cores would wait for each
         other's time slices."""
         core = CORES[list(self.slots).index(name) % len(CORES)]
-        self.agents[name] = self._daemon(name, "agent", "--join", f"{self.host}:{self.port}", "--name", name, "--slots",
-                                         self.slots[name], "--state-dir", f"agent-{name}", bound=["taskset", "-c", str(core)])
+        self.agents[name] = self._daemon(name, *AGENT, "--join", f"{self.host}:{self.port}", "--name", name, "--slots",
+                                         self.slots[name], "--state-dir", f"agent-{name}", *self.agent_options.get(name, ()), bound=["taskset", "-c", str(core)])
 
     def ask(self, *arguments, expect=0):
         """The JSON that a verb prints."""
