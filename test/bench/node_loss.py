@@ -1,54 +1,21 @@
 """A node is lost: from then to the first step of the ranks that are left, at their smaller size.
 
-Three nodes in network namespaces with TLS (without root: on loopback in plain text), 4 workers of the Fashion-MNIST MLP
-(2, 1 and 1), no shared folder. A node's agent and workers are killed, frozen, or its link goes down; it comes back and the
-run grows again before the next fault.
+4 workers of the Fashion-MNIST MLP on three nodes (2, 1 and 1) without a shared folder. A node's agent and workers are
+killed, frozen, or its link goes down; it comes back and the run grows again before the next fault.
 """
 
-import json
 import os
 import random
-import signal
 import statistics
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from cluster import Cluster
+from cluster_bench import NODES, NodeFault, three_nodes, where, write_job
 from harness import LIMIT_S, wait_for
-from live_run import mlp_job
 from measure import arguments, table
-from namespaces import Network, available
 
-NODES = {"n1": 2, "n2": 1, "n3": 1}
 FAULTS = {"killed": "agent and workers SIGKILLed", "frozen": "agent and workers SIGSTOPped", "link": "link down"}
-
-
-class Fault:
-    def __init__(self, cluster, kind, name):
-        self.cluster, self.kind, self.name = cluster, kind, name
-
-    def begin(self, run):
-        if self.kind == "link":
-            return self.cluster.network.link(self.name, "down")
-        self.workers = [event["pid"] for event in self.cluster.events(run, "worker_started")
-                        if event["node"] == self.name and event["generation"] == self.cluster.generation(run)]
-        if self.kind == "killed":
-            return self.cluster.kill(self.name)
-        self.cluster.kill(self.name, signal.SIGSTOP)
-        for pid in self.workers:
-            os.kill(pid, signal.SIGSTOP)
-
-    def end(self):
-        if self.kind == "link":
-            return self.cluster.network.link(self.name, "up")
-        if self.kind == "killed":
-            return self.cluster.start_agent(self.name)
-        self.cluster.kill(self.name, signal.SIGCONT)
-        for pid in self.workers:
-            os.kill(pid, signal.SIGCONT)
 
 
 def first_step_after(cluster, run, generation, is_right):
@@ -66,7 +33,7 @@ def growth_s(cluster, run, step):
 
 def measure(cluster, run, kind, chance):
     """(seconds to the first step without the node, seconds from the boundary to the first step with it)"""
-    fault = Fault(cluster, kind, chance.choice(list(NODES)))
+    fault = NodeFault(cluster, kind, chance.choice(list(NODES)))
     cluster.ask("nodes", "undrain", fault.name)  # Else a node that is lost this often is left alone as unstable.
     generation = cluster.generation(run)
     began = time.time()
@@ -82,30 +49,20 @@ def measure(cluster, run, kind, chance):
 def main():
     options = arguments(__doc__.splitlines()[0], faults={"default": ",".join(FAULTS)})
     chance = random.Random(5)
-    network = Network(list(NODES), prefix="sgdb").up() if available() else None
-    kinds = [kind for kind in options.faults.split(",") if network or kind != "link"]
-    losses, growths = {kind: [] for kind in kinds}, []
-    try:
-        with tempfile.TemporaryDirectory() as folder, Cluster(NODES, network=network) as cluster:
-            job = mlp_job(1000000, num_workers=4, checkpoint={"every": {"seconds": 1}},
-                          recovery={"cooldown": "100ms", "scale_up": "checkpoint", "max_failures": "unlimited"})
-            path = os.path.join(folder, "job.json")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(job, file)
-            run = cluster.run(path).run_id()
-            cluster.wait_for_event(run, "first_step")
-            for _ in range(options.n):
-                for kind in kinds:
-                    loss, growth = measure(cluster, run, kind, chance)
-                    losses[kind].append(1e3 * loss)
-                    growths.append(1e3 * growth)
-    finally:
-        if network:
-            network.down()
+    with three_nodes("sgdb") as cluster:
+        kinds = [kind for kind in options.faults.split(",") if cluster.network or kind != "link"]
+        losses, growths = {kind: [] for kind in kinds}, []
+        run = cluster.run(write_job(cluster, epochs=1_000_000)).run_id()
+        cluster.wait_for_event(run, "first_step")
+        for _ in range(options.n):
+            for kind in kinds:
+                loss, growth = measure(cluster, run, kind, chance)
+                losses[kind].append(1e3 * loss)
+                growths.append(1e3 * growth)
     rows = [[what, *figures(losses[kind])] for kind, what in FAULTS.items() if kind in kinds]
     rows.append(["the node is back: boundary to first step with it", *figures(growths)])
     table("A lost node of three, 4 ranks: to the first step of the ranks that are left, ms", ["fault", "p50", "min", "max", "n"],
-          rows, "Network namespaces, TLS." if network else "Loopback, plain text.")
+          rows, where(cluster))
 
 
 def figures(values):
