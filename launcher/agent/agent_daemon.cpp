@@ -124,6 +124,7 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.is_shared = true;
   facts.counts_cpus = !options_.slots;
   facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
+  facts.orphan_timeout = options_.orphan_timeout;
   facts.gpus = options_.gpus;
   facts.memory_bytes = options_.memory_bytes;
   facts.labels = options_.labels;

@@ -33,6 +33,7 @@ struct AgentOptions {
   NodeId name;                ///< Empty: that of the identity, else the host's.
   std::string address;        ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
   std::optional<int> slots;   ///< Absent: as many as cores.
+  Duration orphan_timeout = std::chrono::minutes(10);  ///< Without a coordinator for so long, all ranks here are ended.
   std::vector<int> gpus;      ///< As CUDA_VISIBLE_DEVICES names them.
   std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels;

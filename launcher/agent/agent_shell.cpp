@@ -49,7 +49,10 @@ Status AgentShell::start() {
     if (spool_ && desired != nullptr) message = spool_->localize(std::move(*desired));
     on_event(core::agent_event::FromCoordinator{std::move(message)});
   };
-  handlers.on_lost = [this](std::string reason) { observer_.on_warning("coordinator: " + std::move(reason)); };
+  handlers.on_lost = [this](std::string reason) {
+    on_event(core::agent_event::Disconnected{});
+    observer_.on_warning("coordinator: " + std::move(reason));
+  };
   link_->start(std::move(handlers));
   return {};
 }

@@ -53,6 +53,15 @@ int refuse_to_start(const Error& error) {
   return refuse(error.code == EADDRINUSE ? exit_code::kFailed : exit_code::kUsage, error.message);
 }
 
+Option time_option(std::vector<std::string> names, std::string help, Duration& target) {
+  return {std::move(names), "TIME", std::move(help), "", [&target](const std::string& text) {
+            const auto time = parse_duration(text);
+            const bool is_good = time && *time > Duration{0};
+            if (is_good) target = *time;
+            return is_good ? std::string() : fmt::format("expected a time as 5s, got \"{}\"", text);
+          }};
+}
+
 Option label_option(std::map<std::string, std::string>& labels) {
   return {{"--label"}, "KEY=VALUE", "for placement rules of jobs; may be repeated", "", [&labels](const std::string& text) {
             const std::size_t equals = text.find('=');
@@ -81,12 +90,7 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
       "coordinator", "sgd-launch coordinator --listen 127.0.0.1:7070",
       {address_value({"--listen"}, "where agents and clients come in (default: 127.0.0.1:7070)", options.listen),
        text_option({"--state-dir"}, "DIR", "folder of its runs and its memory", options.state_dir),
-       {{"--node-timeout"}, "TIME", "a node that is silent for so long is lost (default: 5s)", "",
-        [&options](const std::string& text) {
-          const auto time = parse_duration(text);
-          if (time) options.node_timeout = *time;
-          return time && *time > Duration{0} ? std::string() : fmt::format("expected a time as 5s, got \"{}\"", text);
-        }},
+       time_option({"--node-timeout"}, "a node that is silent for so long is lost (default: 5s)", options.node_timeout),
        whole_number_option({"--metrics-port"}, "/metrics, /healthz and /readyz on 127.0.0.1 (default: none)",
                            options.metrics_port),
        log_format_option(options.log_format)},
@@ -120,6 +124,8 @@ int agent_verb(const std::vector<std::string>& arguments) {
                    options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
        flag({"--allow-root"}, "let workers run as root", allow_root), label_option(options.labels), memory_option(options.memory_bytes),
+       time_option({"--orphan-timeout"}, "without a coordinator for so long, all ranks here are ended (default: 10m)",
+                   options.orphan_timeout),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
        log_format_option(options.log_format)},
       arguments, diagnostics);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "common/base/assert.hpp"
 
 namespace sgd::core {
@@ -19,9 +21,12 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   using namespace agent_event;
   if (std::holds_alternative<Connected>(event)) {
     tell_state(true, out);
+    orphaned_at_.reset();
     if (facts_.beat_interval) beat_at_ = now + *facts_.beat_interval;
     for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
     for (auto& [id, run] : runs_) run.on_connected(out);
+  } else if (std::holds_alternative<Disconnected>(event)) {
+    if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
   } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
     on_coordinator(now, told->message, out);
   } else if (const auto* started = std::get_if<KeeperStarted>(&event)) {
@@ -56,6 +61,7 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
 }
 
 void Agent::on_tick(TimePoint now, AgentCommands& out) {
+  if (orphaned_at_ && now >= *orphaned_at_) end_orphans(out);
   for (auto& [id, run] : runs_) run.on_tick(now, out);
   if (resend_at_ && now >= *resend_at_) {
     resend_at_ = now + kResendAfter;
@@ -65,6 +71,15 @@ void Agent::on_tick(TimePoint now, AgentCommands& out) {
     beat_at_ = now + *facts_.beat_interval;
     out.push_back(agent_command::TellCoordinator{cluster::Beat{}});
   }
+}
+
+void Agent::end_orphans(AgentCommands& out) {
+  orphaned_at_.reset();
+  const std::string reason = fmt::format("it has ended its ranks: no coordinator for {}", format_duration(*facts_.orphan_timeout));
+  bool has_ended = false;
+  for (auto& [id, run] : runs_) has_ended |= run.on_orphaned(reason, out);
+  if (has_ended)
+    out.push_back(agent_command::Warn{fmt::format("no coordinator for {}: all ranks here are ended", format_duration(*facts_.orphan_timeout))});
 }
 
 void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
@@ -155,7 +170,7 @@ std::optional<TimePoint> Agent::next_wakeup() const {
     const std::optional<TimePoint> at = run.next_wakeup();
     if (at) next = next ? std::min(*next, *at) : at;
   }
-  for (const auto& at : {resend_at_, beat_at_})
+  for (const auto& at : {resend_at_, beat_at_, orphaned_at_})
     if (at) next = next ? std::min(*next, *at) : at;
   return next;
 }

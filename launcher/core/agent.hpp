@@ -36,6 +36,7 @@ class Agent {
   void forget_gone(AgentCommands& out);
   void tell_state(bool is_new_link, AgentCommands& out) const;
   void on_tick(TimePoint now, AgentCommands& out);
+  void end_orphans(AgentCommands& out);
   void send_facts(TimePoint now, AgentCommands& out);
   [[nodiscard]] NodeRun* find(const RunId& run);
 
@@ -49,6 +50,7 @@ class Agent {
   std::int64_t sequence_ = 0;
   std::optional<TimePoint> resend_at_;  ///< While the outbox is not empty.
   std::optional<TimePoint> beat_at_;
+  std::optional<TimePoint> orphaned_at_;  ///< While the coordinator cannot be reached.
 };
 
 }  // namespace sgd::core

@@ -31,6 +31,8 @@ struct AgentFacts {
   bool omp_threads_set = false;     ///< The user's environment has OMP_NUM_THREADS.
   /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
   std::optional<Duration> beat_interval;
+  /// A coordinator that cannot be reached for so long has given this node up: its ranks are ended. Nothing: never.
+  std::optional<Duration> orphan_timeout = {};
   bool is_shared = false;           ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
   bool counts_cpus = false;         ///< A worker takes its cores, not only a slot: the slots were not given.
   std::vector<int> gpus = {};       ///< As CUDA_VISIBLE_DEVICES names them.
@@ -41,6 +43,7 @@ struct AgentFacts {
 
 namespace agent_event {
 struct Connected {};                                                  ///< The coordinator can be reached (again).
+struct Disconnected {};                                               ///< And the link to it is made again.
 struct FromCoordinator { cluster::ToAgent message; };
 struct KeeperStarted { RunId run; };                                  ///< Its Started message and descriptors are here.
 struct FromKeeper { RunId run; keeper::FromKeeper message; };
@@ -58,7 +61,7 @@ struct Tick {};                                                       ///< next_
 }  // namespace agent_event
 
 using AgentEvent =
-    std::variant<agent_event::Connected, agent_event::FromCoordinator, agent_event::KeeperStarted,
+    std::variant<agent_event::Connected, agent_event::Disconnected, agent_event::FromCoordinator, agent_event::KeeperStarted,
                  agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
                  agent_event::FromWorker, agent_event::LinkClosed, agent_event::FetchAdvanced,
                  agent_event::CheckpointFetched, agent_event::SlotsChanged, agent_event::LeavingSoon, agent_event::Tick>;

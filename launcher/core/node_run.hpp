@@ -36,6 +36,8 @@ class NodeRun {
 
   void on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out);
   void on_keeper_started(TimePoint now, AgentCommands& out);
+  /// Its keeper and all that is below it are to end, for `reason`. Returns whether there was one.
+  bool on_orphaned(const std::string& reason, AgentCommands& out);
   void on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out);
   void on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out);
   void on_strays_cleared(TimePoint now, AgentCommands& out);
@@ -111,6 +113,7 @@ class NodeRun {
   CoreAllocation& allocation_;
   cluster::DesiredRun desired_;
   Keeper keeper_ = Keeper::kNone;
+  bool is_orphan_ = false;  ///< kLost by our own order, and the coordinator is told.
   ForkServer fork_server_ = ForkServer::kNone;
   Group group_ = Group::kEmpty;
   Generation spawned_ = 0;             ///< Generation of the group, alive or last alive.

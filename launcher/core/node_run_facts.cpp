@@ -17,7 +17,18 @@ void NodeRun::on_keeper_started(TimePoint now, AgentCommands& out) {
   reconcile(now, out);
 }
 
+/// To the coordinator it is as if the keeper had died: what ended its ranks is one thing, not a signal for each of them.
+bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
+  if (keeper_ != Keeper::kStarting && keeper_ != Keeper::kUp) return false;
+  tell_keeper(keeper::Close{}, out);
+  say(cluster::KeeperLost{SIGKILL, reason});
+  keeper_ = Keeper::kLost;
+  is_orphan_ = true;
+  return true;
+}
+
 void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
+  if (keeper_ == Keeper::kLost) return;
   if (std::get_if<keeper::ForkServerReady>(&message) != nullptr) {
     fork_server_ = std::get<keeper::ForkServerReady>(message).can_fork ? ForkServer::kReady : ForkServer::kUnusable;
     return reconcile(now, out);
@@ -82,13 +93,14 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     allocation_.release(id_);
     return reconcile(now, out);
   }
-  if (keeper_ != Keeper::kClosing) say(cluster::KeeperLost{closed.signal, closed.message});
+  if (keeper_ != Keeper::kClosing && !is_orphan_) say(cluster::KeeperLost{closed.signal, closed.message});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }
 
 void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
   if (keeper_ != Keeper::kLost) return;
+  is_orphan_ = false;
   keeper_ = Keeper::kNone;
   fork_server_ = ForkServer::kNone;
   group_ = Group::kEmpty;

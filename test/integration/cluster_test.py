@@ -21,6 +21,7 @@ KILLS = 5  # Of the coordinator; scripts/bench cluster has more.
 
 class ClusterCase(unittest.TestCase):
     nodes = {"n1": 2, "n2": 2}
+    agent_options = {}
     has_network = False  # Nodes in network namespaces of their own, with TLS, where this machine allows it.
 
     def setUp(self):
@@ -32,7 +33,7 @@ class ClusterCase(unittest.TestCase):
             network = Network(list(self.nodes), prefix=f"sgdt{os.getpid() % 10_000}")
             self.addCleanup(network.down)
             network.up()
-        self.cluster = Cluster(self.nodes, network=network, agent_options={"n2": ["--label", "disk=fast", "--memory", "3GiB"]})
+        self.cluster = Cluster(self.nodes, network=network, agent_options=self.agent_options)
         self.cluster.__enter__()
         self.addCleanup(self.cluster.__exit__)
 
@@ -56,6 +57,8 @@ class ClusterCase(unittest.TestCase):
 
 
 class CommandTest(ClusterCase):
+    agent_options = {"n2": ["--label", "disk=fast", "--memory", "3GiB", "--orphan-timeout", "1s"]}
+
     def test_output_and_exit_code_are_those_of_a_local_run(self):
         client = self.cluster.run("-n", 3, "--", "sh", "-c", "echo out $RANK of $WORLD_SIZE; echo err $RANK >&2")
         self.assertEqual(client.wait(), 0, client.said())
@@ -127,6 +130,18 @@ class CommandTest(ClusterCase):
         client.process.kill()
         self.cluster.wait_for_event(run, "run_finished")
         self.assertEqual(self.cluster.ask("status", run)["state"], "succeeded")
+
+    def test_ranks_without_a_coordinator_end_after_orphan_timeout(self):
+        """[18] And the run goes on when it is back."""
+        client = self.cluster.run("-n", 1, "--max-failures", 1, "--set", 'placement={"labels":{"disk":"fast"}}', "--", "sh", "-c",
+                                  "echo $SGD_GENERATION; test $SGD_GENERATION = 2 || sleep 100")
+        run = client.run_id()
+        pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
+        self.cluster.kill("coordinator")
+        wait_for(lambda: not os.path.exists(f"/proc/{pid}"), LIMIT_S, "the end of the rank")
+        self.cluster.start_coordinator()
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertIn("no coordinator for 1s", self.cluster.events(run, "failure")[0]["message"])
 
     def test_interrupted(self):
         client = self.cluster.run("-n", 2, "--", "sleep", "100")

@@ -120,6 +120,8 @@ void Story::add_node(const Words& words) {
   if (!words.value("gpu", "").empty()) facts.labels["gpu"] = words.value("gpu", "");
   const Duration beat = words.duration("beat", Duration{0});
   if (beat > Duration{0}) facts.beat_interval = beat;
+  const Duration orphan = words.duration("orphan", Duration{0});
+  if (orphan > Duration{0}) facts.orphan_timeout = orphan;
   crew_.world().add_node(std::move(facts));
 }
 

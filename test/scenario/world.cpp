@@ -62,6 +62,7 @@ void World::forget(const RunId& run) { coordinator_event(core::coordinator_event
 void World::cut(const NodeId& node, bool is_seen) {
   cut_.insert(node);
   if (is_seen) coordinator_event(core::coordinator_event::AgentClosed{node});
+  if (is_seen) agent_event(node, core::agent_event::Disconnected{});
 }
 
 void World::join(const NodeId& node, bool is_new_link) {

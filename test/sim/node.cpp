@@ -36,6 +36,7 @@ void Node::boot() {
   facts.worker_program = "sgd-worker";
   facts.link_path = "link";
   facts.beat_interval = kBeatInterval;
+  facts.orphan_timeout = kOrphanTimeout;
   world_.say("{}: agent starts with {} slots", id_, slots_);
   agent_.start(std::move(facts), world_.chance.split());
   wire_.connect_soon();

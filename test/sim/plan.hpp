@@ -76,6 +76,7 @@ struct Plan {
 };
 
 inline constexpr Duration kNodeTimeout = std::chrono::seconds(5);
+inline constexpr Duration kOrphanTimeout = std::chrono::seconds(1);  ///< Short, so that it comes at all.
 inline constexpr Duration kBeatInterval = std::chrono::seconds(1);
 
 [[nodiscard]] Plan make_plan(std::uint64_t seed);

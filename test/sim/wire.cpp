@@ -93,6 +93,7 @@ void Wire::agent_notices(Duration delay) {
     if (connection != connection_ || !agent_open_) return;
     agent_open_ = false;
     world_.say("{}: agent notices that its link is closed", node_.id());
+    node_.tell(core::agent_event::Disconnected{});
     connect_soon();
   });
 }
