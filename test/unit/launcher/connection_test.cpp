@@ -34,11 +34,15 @@ struct Knocking {
   net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, Carrier::coordinator()).value()};
   std::shared_ptr<const net::TlsContext> agent = Carrier::agent();
   std::vector<std::string> refused;
+  std::vector<std::string> kinds;  // Of these, as they are counted.
   std::vector<std::unique_ptr<net::CoordinatorLink>> links;
   std::vector<std::string> closed;
 
   Knocking() {
-    const auto refuse = [this](const std::string&, const std::string& reason) { refused.push_back(reason); };
+    const auto refuse = [this](const std::string&, const net::Refusal& refusal) {
+      refused.push_back(refusal.reason);
+      kinds.emplace_back(name(refusal.kind));
+    };
     const auto welcome = [this](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
       link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
       links.push_back(std::move(link));
