@@ -1,5 +1,6 @@
 #include "launcher/net/door.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ class Place {
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
   std::shared_ptr<Taken> taken_;
@@ -58,6 +60,7 @@ struct Visitor::Visit {
 
   asio::io_context& io;
   Door& door;  ///< Of no use when the visitor is gone.
+  std::uint64_t number = 0;  ///< In the order in which they came.
   bool is_stranger = true;
   std::unique_ptr<Place> place;  ///< Until it has shown a certificate.
   std::weak_ptr<Connection> connection;
@@ -130,14 +133,16 @@ void Door::take(tcp::socket socket) {
   const auto too_many = [&](std::size_t most, const char* from) {
     handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others{} have not said who they are", most, from)});
   };
-  if (strangers_.size() >= kStrangersMax) return too_many(kStrangersMax, "");
   const auto visit = std::make_shared<Visitor::Visit>(io_, *this);
+  std::string address;
   if (security.tls) {  // Plain text is for loopback only, where everybody has the same address.
-    std::string address = address_of_peer(peer);
+    address = address_of_peer(peer);
     if (const auto taken = places_->find(address); taken != places_->end() && taken->second >= kStrangersOfOneMax)
       return too_many(kStrangersOfOneMax, " from there");
-    visit->place = std::make_unique<Place>(places_, std::move(address));
   }
+  if (strangers_.size() >= kStrangersMax && !make_room(address)) return too_many(kStrangersMax, "");
+  if (security.tls) visit->place = std::make_unique<Place>(places_, std::move(address));
+  visit->number = ++visits_;
   visit->connection = connection;
   visit->peer = peer;
   strangers_.insert(visit);
@@ -154,6 +159,26 @@ void Door::take(tcp::socket socket) {
   };
   handlers.on_closed = [visit](const std::string& reason) { visit->door.on_closed(visit, reason); };
   connection->start(std::move(handlers));
+}
+
+/// A few addresses that hold every place must not keep out one that holds none: the oldest of the busiest goes.
+bool Door::make_room(const std::string& address) {
+  const auto busiest = std::max_element(places_->begin(), places_->end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto own = places_->find(address);
+  if (busiest == places_->end() || busiest->second <= (own == places_->end() ? 0 : own->second) + 1) return false;
+  std::shared_ptr<Visitor::Visit> oldest;
+  for (const std::shared_ptr<Visitor::Visit>& visit : strangers_)
+    if (visit->place && visit->place->address() == busiest->first && (!oldest || visit->number < oldest->number))
+      oldest = visit;
+  if (!oldest) return false;
+  oldest->deadline.cancel();
+  oldest->place.reset();
+  strangers_.erase(oldest);
+  const Refusal refusal{RefusalKind::kTooMany, "it makes room for another address"};
+  if (const auto open = oldest->connection.lock()) open->abandon(refusal.reason);
+  handlers_.on_refused(oldest->peer, refusal);
+  return true;
 }
 
 void Door::on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::string& reason) {

@@ -54,7 +54,7 @@ class Visitor {
 
 class Door {
  public:
-  /// Connections that have not said who they are; more are closed at once.
+  /// Connections that have not said who they are. When there are more, one from the address that has most makes room.
   static constexpr std::size_t kStrangersMax = 1024;
   /// Of them from one address, where TLS is spoken: whoever has only one cannot keep everybody else out. A visitor that
   /// has shown no certificate counts until it leaves.
@@ -82,6 +82,7 @@ class Door {
  private:
   void take(boost::asio::ip::tcp::socket socket);
   void on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::string& reason);
+  [[nodiscard]] bool make_room(const std::string& address);
   void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
 
   boost::asio::io_context& io_;
@@ -89,6 +90,7 @@ class Door {
   std::unique_ptr<Listener> listener_;
   Handlers handlers_;
   std::set<std::shared_ptr<Visitor::Visit>> strangers_;
+  std::uint64_t visits_ = 0;
   /// Taken by those who have shown no certificate, by address. Connections that end later than the door hold it, too.
   std::shared_ptr<std::map<std::string, std::size_t>> places_;
 };

@@ -26,9 +26,8 @@ enum class RefusalKind {
   kSlow,        ///< It did not say what it had to say within the time, or does not read.
   kTooMany,     ///< Too many others are there, from this address or in all.
   kGone,        ///< It has left before it had said who it is.
-  kOther,       ///< The system's error of its socket.
 };
-inline constexpr std::array<std::pair<RefusalKind, const char*>, 18> kRefusalKindNames{{
+inline constexpr std::array<std::pair<RefusalKind, const char*>, 17> kRefusalKindNames{{
     {RefusalKind::kNone, "none"},
     {RefusalKind::kPlainText, "plain_text"},
     {RefusalKind::kHandshake, "handshake"},
@@ -46,7 +45,6 @@ inline constexpr std::array<std::pair<RefusalKind, const char*>, 18> kRefusalKin
     {RefusalKind::kSlow, "slow"},
     {RefusalKind::kTooMany, "too_many"},
     {RefusalKind::kGone, "gone"},
-    {RefusalKind::kOther, "other"},
 }};
 
 /// "bad_frame".

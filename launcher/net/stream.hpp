@@ -26,7 +26,7 @@ struct IoOutcome {
   IoState state = IoState::kDone;
   std::size_t bytes = 0;
   std::string reason;
-  RefusalKind kind = RefusalKind::kOther;  ///< Of an error.
+  RefusalKind kind = RefusalKind::kNone;  ///< Of an error that is the other side's fault.
 };
 
 class Stream {

@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 
 JSON, CHUNK = 1, 2
 HELLO = {"type": "hello", "protocol_min": 1, "protocol_max": 1}
@@ -163,3 +164,44 @@ class Forge:
         with open(self.path(f"{name}.pem"), "w", encoding="ascii") as file:
             file.write(self.read(f"{name}.crt") + self.read(f"{name}.key"))
         return self.path(f"{name}.pem")
+
+
+class Impostor:
+    """Listens with somebody's certificate, and keeps what it hears after the handshake."""
+
+    def __init__(self, identity):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(identity)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.heard = b""
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                raw, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                raw.settimeout(WAIT_S)
+                with self.context.wrap_socket(raw, server_side=True) as wire:
+                    self.heard += wire.recv(65536)
+            except OSError:
+                continue
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
+def checksum(run, file, offset, content):
+    """CRC-32C of a chunk's place and bytes, as common/messages/transfer.hpp says."""
+    crc = 0xFFFFFFFF
+    for byte in run.encode() + b"\0" + file.encode() + b"\0" + offset.to_bytes(8, "little") + b"\0" + content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
