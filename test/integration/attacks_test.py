@@ -20,7 +20,7 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import attacker
 from attacker import CHUNK, HELLO, Wire, attempt, checksum, frame
-from harness import LAUNCHER, LIMIT_S, read_file, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
 
 IDLE = int(os.environ.get("SGD_ATTACK_CONNECTIONS", "2000"))
 IDLE_PROCESSES = 4
@@ -73,7 +73,7 @@ class AttacksTest(unittest.TestCase):
         cls.join("eva", "client")
         cls.n1, cls.n2, cls.eva, cls.gone = (cls.path(name, "identity/identity.pem") for name in ("n1", "n2", "eva", "gone"))
         cls.verb("revoke", "gone", "--state-dir", cls.state)
-        cls.start("n1", "agent", "--join", cls.address, "--state-dir", cls.path("n1"), "--slots", 2)
+        cls.start("n1", *AGENT, "--join", cls.address, "--state-dir", cls.path("n1"), "--slots", 2)
         wait_for(lambda: "node n1: connected" in cls.said("coordinator"), LIMIT_S, "n1")
         cls.job = cls.start("job", "-n", 2, "--address", cls.address, "--", "sh", "-c", LOOP, split=True)
         wait_for(lambda: b"1: line 3" in read_file(cls.path("job.out")), LIMIT_S, "the job's lines")
@@ -451,7 +451,7 @@ class AttacksTest(unittest.TestCase):
                                       ("client", self.eva, "the other side is client eva, not a coordinator"),
                                       ("stranger", stranger, "not of this cluster's authority")):
             with self.subTest(attack=f"an agent dials an impostor: {name}"), attacker.Impostor(identity) as impostor:
-                agent = self.start(f"dials-{name}", "agent", "--join", impostor.address, "--state-dir", self.path("n2"))
+                agent = self.start(f"dials-{name}", *AGENT, "--join", impostor.address, "--state-dir", self.path("n2"))
                 wait_for(lambda name=name, words=words: words in self.said(f"dials-{name}"), LIMIT_S, f"{words!r} for {name}")
                 agent.kill()
                 agent.wait()

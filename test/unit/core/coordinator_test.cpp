@@ -163,10 +163,10 @@ TEST_CASE("a node speaks for its own ranks, and is of a run only where it has ha
   Bench bench;
   for (const char* node : {"a", "b", "c"}) bench.node(node, 1);
   bench.submit("run", 2);
-  bench.fact("b", "run", 1, cluster::WorkerExited{0, 100, 1});
+  bench.fact("b", "run", 1, cluster::WorkerReady{0, {}});
   CHECK(bench.acknowledged() == 1);
   CHECK(bench.events() == 0);
-  bench.fact("c", "run", 1, cluster::WorkerExited{0, 100, 1});
+  bench.fact("c", "run", 1, cluster::WorkerReady{0, {}});
   CHECK(bench.facts().of(core::FactVerdict::kOtherNode) == 1);
   CHECK(bench.facts().of(core::FactVerdict::kNotOfRun) == 1);
   CHECK(bench.is_foreign("run", "c"));
