@@ -1,6 +1,7 @@
 #include "common/messages/frame.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace sgd {
@@ -49,7 +50,8 @@ Result<std::optional<Frame>> FrameReader::next() {
   if (bytes_max(kind) == 0) return Error{"frame of unknown kind " + std::to_string(kind)};
   if (length > limit) {
     return Error{"frame of " + std::to_string(length) + " bytes; kind " + std::to_string(kind) +
-                 " may have " + std::to_string(limit)};
+                     " may have " + std::to_string(limit),
+                 EMSGSIZE};
   }
   if (waiting.size() - kFrameHeaderBytes < length) return std::optional<Frame>();
   Frame frame;

@@ -35,7 +35,8 @@ class FrameReader {
   void append(std::string_view bytes);
   /// From here on a frame may have so many bytes at most, whatever its kind allows.
   void limit(std::size_t bytes) { limit_ = bytes; }
-  /// The next whole frame, nothing when more bytes are needed, or an error after which the stream is unusable.
+  /// The next whole frame, nothing when more bytes are needed, or an error after which the stream is unusable; its
+  /// code is EMSGSIZE for a frame that says it is too long.
   [[nodiscard]] Result<std::optional<Frame>> next();
 
  private:

@@ -57,7 +57,9 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
   if (client == nullptr) return;
   const auto parsed = frame.kind == FrameKind::kJson ? codec::parse_object(frame.bytes, codec::kDepthMax)
                                                      : Result<nlohmann::json>(Error{"it is a chunk"});
-  if (!parsed) return client->visitor->close("a message of a client is no JSON object: " + parsed.error().message);
+  if (!parsed) 
+    return client->visitor->close("a message of a client is no JSON object: " + parsed.error().message,
+                                  net::RefusalKind::kBadMessage);
   const nlohmann::json& message = parsed.value();
   // Whatever a client writes: a value of a wrong type is its error, not ours.
   std::int64_t number = 0;

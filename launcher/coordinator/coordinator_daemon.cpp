@@ -85,16 +85,18 @@ void CoordinatorDaemon::run() {
 }
 
 void CoordinatorDaemon::serve() {
-  const auto refuse = [this](const std::string& peer, const std::string& reason) {
-    probes_.metrics.connections_refused.add("at the door");
-    log_.write(process::LogLevel::kWarning, "refused", fmt::format("{} is refused: {}", peer, reason));
+  const auto refuse = [this](const std::string& peer, const net::Refusal& refusal) {
+    probes_.metrics.connections_refused.add(name(refusal.kind));
+    log_.write(process::LogLevel::kWarning, fmt::format("refused {}", name(refusal.kind)),
+               fmt::format("{} is refused: {}", peer, refusal.reason));
   };
   const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
     log(fmt::format("node {}: connected", node));
     shell_.add_agent(node, std::move(link));
   };
   shell_.on_refused = [this](const NodeId& node, const std::string& reason) {
-    log(fmt::format("node {}: refused: {}", node, reason));
+    probes_.metrics.connections_refused.add(name(net::RefusalKind::kNodeTaken));
+    log_.write(process::LogLevel::kInfo, "refused node", fmt::format("node {}: refused: {}", node, reason));
   };
   net::Door::Handlers handlers;
   handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);
@@ -110,17 +112,28 @@ void CoordinatorDaemon::serve() {
       join_desk_->take(std::move(visitor), first);
     };
   }
+  if (join_desk_)
+    join_desk_->on_refused = [this](const std::string& peer, net::JoinOutcome outcome, const std::string& reason) {
+      probes_.metrics.connections_refused.add(fmt::format("join_{}", net::join_outcome_name(outcome)));
+      log_.write(process::LogLevel::kWarning, "refused join", fmt::format("{} may not join: {}", peer, reason));
+    };
   handlers.on_refused = refuse;
+  handlers.on_broken = [this](const std::string& peer, const net::Refusal& refusal) {
+    probes_.metrics.frames_refused.add(name(refusal.kind));
+    log_.write(process::LogLevel::kWarning, fmt::format("broken {}", name(refusal.kind)),
+               fmt::format("{} is shown out: {}", peer, refusal.reason));
+  };
   door_->start(std::move(handlers));
 }
 
 FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   FileDesk::Handlers handlers;
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
+  handlers.is_foreign = [this](const RunId& run, const NodeId& node) { return shell_.is_foreign(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) { service_.on_log_grown(run, file); };
   handlers.on_all_sent = [this](const RunId& run, const NodeId& node) { settling_.on_all_sent(run, node); };
-  handlers.on_refused = [this](const std::string& peer, const std::string& reason) {
-    probes_.metrics.frames_refused.add("files");
+  handlers.on_refused = [this](const std::string& peer, const char* kind, const std::string& reason) {
+    probes_.metrics.frames_refused.add(kind);
     log_.write(process::LogLevel::kWarning, "files refused", fmt::format("files of {} are refused: {}", peer, reason));
   };
   return handlers;

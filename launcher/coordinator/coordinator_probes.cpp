@@ -87,6 +87,8 @@ std::string CoordinatorProbes::status_text() const {
 
 void CoordinatorProbes::refresh() {
   metrics.agents = metrics.slots = metrics.slots_used = 0;
+  metrics.facts.clear();
+  for (const auto& [verdict, name] : core::kFactVerdictNames) metrics.facts[name] = shell_.facts().of(verdict);
   metrics.nodes.clear();
   metrics.runs.clear();
   for (const core::NodeSnapshot& node : shell_.nodes()) {

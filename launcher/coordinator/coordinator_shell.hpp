@@ -85,6 +85,9 @@ class CoordinatorShell {
   /// What an operator wants of a node; why it would change nothing, else empty.
   [[nodiscard]] std::string order(const NodeId& node, const core::NodeOrder& order);
   /// What would become of `run`, were it submitted now.
+  /// As core::Coordinator's.
+  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const { return core_.is_foreign(run, node); }
+  [[nodiscard]] const core::FactCounts& facts() const { return core_.facts(); }
   [[nodiscard]] core::Explanation explain(const core::RunDefinition& run) const;
   /// All that are known, in the order in which they were submitted.
   [[nodiscard]] std::vector<RunRow> runs() const;

@@ -11,6 +11,23 @@ namespace sgd::coordinator {
 using transfer::kChunkBytesMax;
 using transfer::kWindowBytes;
 
+namespace {
+
+// What is refused, as it is counted.
+constexpr const char* kBadNode = "file_node";
+constexpr const char* kBadName = "file_name";
+constexpr const char* kUnknownRun = "file_run";
+constexpr const char* kForeignRun = "file_foreign_run";
+constexpr const char* kNoRoom = "file_quota";
+constexpr const char* kDamaged = "file_damaged";
+constexpr const char* kBadCheckpoint = "file_checkpoint";
+constexpr const char* kBadMessage = "file_message";
+constexpr const char* kTooMuch = "file_window";
+constexpr const char* kDisk = "file_disk";
+constexpr const char* kMissing = "file_missing";
+
+}  // namespace
+
 /// Files that are to be put again from an offset: what comes beyond it was on its way before the sender knew.
 struct FileDesk::Intake {
   static constexpr std::size_t kFilesMax = 4096;
@@ -54,18 +71,11 @@ storage::FileThread& FileDesk::thread_of(const std::string& file) {
 void FileDesk::take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
   const auto decoded = transfer::decode_from_node(first.dump());
   const auto* files = decoded ? std::get_if<transfer::Files>(&decoded.value()) : nullptr;
-  if (files == nullptr || !transfer::is_part(files->node)) {
-    ++refused_;
-    if (handlers_.on_refused) handlers_.on_refused(visitor->peer(), "the first message does not name a node");
-    return;
-  }
+  if (files == nullptr || !transfer::is_part(files->node))
+    return count_refusal(*visitor, kBadNode, "the first message does not name a node");
   const std::string refusal =
       visitor->is_secure() ? net::refusal_of_node(files->node, visitor->peer_identity()) : std::string();
-  if (!refusal.empty()) {
-    ++refused_;
-    if (handlers_.on_refused) handlers_.on_refused(visitor->peer(), refusal);
-    return;
-  }
+  if (!refusal.empty()) return count_refusal(*visitor, kBadNode, refusal);
   // A node that comes back may be quicker than the end of its connection before.
   for (auto place = guests_.begin(); place != guests_.end();) {
     const auto before = place++;
@@ -95,10 +105,15 @@ void FileDesk::on_closed(GuestId id) {
   carry_out(actions);
 }
 
-void FileDesk::close(GuestId id, const std::string& reason) {
+void FileDesk::count_refusal(const net::Visitor& visitor, const char* kind, const std::string& reason) {
+  ++refused_;
+  if (handlers_.on_refused) handlers_.on_refused(visitor.peer(), kind, reason);
+}
+
+void FileDesk::close(GuestId id, const char* kind, const std::string& reason) {
   const auto guest = guests_.find(id);
   if (guest == guests_.end()) return;
-  if (handlers_.on_refused) handlers_.on_refused(guest->second->visitor->peer(), reason);
+  count_refusal(*guest->second->visitor, kind, reason);
   guest->second->visitor->close(reason);
 }
 
@@ -107,30 +122,34 @@ void FileDesk::send(GuestId id, const transfer::ToNode& message, std::string_vie
   if (guest == guests_.end()) return;
   Status sent = guest->second->visitor->send(FrameKind::kJson, transfer::encode(message));
   if (sent && !chunk.empty()) sent = guest->second->visitor->send(FrameKind::kChunk, chunk);
-  if (!sent) close(id, sent.error().message);
+  if (!sent) close(id, kTooMuch, sent.error().message);
 }
 
-void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, const std::string& reason,
-                      bool unknown_run) {
+void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, const char* kind,
+                      const std::string& reason) {
   const auto guest = guests_.find(id);
   if (guest == guests_.end()) return;
-  ++refused_;
-  if (handlers_.on_refused) handlers_.on_refused(guest->second->visitor->peer(), reason);
-  send(id, transfer::Refused{run, path, reason, unknown_run});
+  count_refusal(*guest->second->visitor, kind, reason);
+  send(id, transfer::Refused{run, path, reason, kind == kUnknownRun});
   if (++guest->second->refusals > kRefusalsMax) guest->second->visitor->close("too much was refused");
 }
 
 FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::string& path,
                                    const Status& name) {
   if (!name) {
-    refuse(id, run, path, name.error().message);
+    refuse(id, run, path, kBadName, name.error().message);
     return nullptr;
   }
   const std::optional<std::string> folder =
       transfer::is_part(run) ? handlers_.directory_of(run) : std::nullopt;
   if (!folder) {
     files_.erase(run);
-    refuse(id, run, path, "the run is not known here", true);
+    refuse(id, run, path, kUnknownRun, "the run is not known here");
+    return nullptr;
+  }
+  const auto guest = guests_.find(id);
+  if (handlers_.is_foreign && guest != guests_.end() && handlers_.is_foreign(run, guest->second->node)) {
+    refuse(id, run, path, kForeignRun, "the run has had no rank on this node");
     return nullptr;
   }
   Files& files = files_[run];
@@ -138,7 +157,7 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
     auto opened = storage::RunFiles::open(*folder, quota_);
     if (!opened) {
       files_.erase(run);
-      refuse(id, run, path, opened.error().message);
+      refuse(id, run, path, kDisk, opened.error().message);
       return nullptr;
     }
     files = std::move(opened).value();
@@ -171,16 +190,16 @@ void FileDesk::on_frame(GuestId id, Frame frame) {
   if (guest.announced) {
     const transfer::Put put = *std::exchange(guest.announced, std::nullopt);
     if (frame.kind != FrameKind::kChunk || static_cast<std::int64_t>(frame.bytes.size()) != put.bytes)
-      return close(id, "the bytes that were announced do not follow");
+      return close(id, kBadMessage, "the bytes that were announced do not follow");
     return on_put(id, put, std::move(frame.bytes));
   }
-  if (frame.kind == FrameKind::kChunk) return close(id, "bytes that were not announced");
+  if (frame.kind == FrameKind::kChunk) return close(id, kBadMessage, "bytes that were not announced");
   auto message = transfer::decode_from_node(frame.bytes);
-  if (!message) return close(id, message.error().message);
+  if (!message) return close(id, kBadMessage, message.error().message);
   if (auto* put = std::get_if<transfer::Put>(&message.value())) {
     const bool is_possible = put->bytes >= 0 && put->bytes <= kChunkBytesMax && put->offset >= 0 &&
                              put->offset <= INT64_MAX - put->bytes;
-    if (!is_possible) return close(id, "a chunk of an impossible size");
+    if (!is_possible) return close(id, kBadMessage, "a chunk of an impossible size");
     if (put->bytes == 0) return on_put(id, std::move(*put), {});
     guest.announced = std::move(*put);
   } else if (const auto* query = std::get_if<transfer::Query>(&message.value())) {
@@ -205,7 +224,7 @@ void FileDesk::on_put(GuestId id, transfer::Put put, std::string bytes) {
   const Files files = files_of(id, put.run, put.file, transfer::check_file(put.file));
   if (!files) return;
   guest.bytes_in_work += put.bytes;
-  if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, "more bytes than the window takes");
+  if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, kTooMuch, "more bytes than the window takes");
   storage::FileThread& thread = thread_of(put.file);
   auto work = [files, put, bytes = std::move(bytes),
                intake = &thread == &logs_ ? guest.logs : guest.checkpoints] {
@@ -239,19 +258,18 @@ void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcom
   const storage::Held& held = outcome.held;
   const std::string checkpoint = transfer::checkpoint_of(put.file);
   if (held.is_stored) return stored(id, {put.run, checkpoint}, false);
-  if (held.is_too_much) return refuse(id, put.run, put.file, held.error);
+  if (held.is_too_much) return refuse(id, put.run, put.file, kNoRoom, held.error);
   transfer::Have have{put.run, put.file,          static_cast<std::int64_t>(held.bytes),
                       false,   outcome.is_synced, held.error};
   have.rewind = outcome.is_damaged || held.is_gap || !held.error.empty();
   if (have.rewind) {
-    ++refused_;
     const std::string why = outcome.is_damaged ? "a chunk was damaged on its way"
                             : held.is_gap      ? "bytes are missing"
                                                : held.error;
     const auto guest = guests_.find(id);
-    if (handlers_.on_refused && guest != guests_.end())
-      handlers_.on_refused(guest->second->visitor->peer(),
-                           fmt::format("{}: {}; asked for again from {}", put.file, why, held.bytes));
+    if (guest != guests_.end())
+      count_refusal(*guest->second->visitor, held.error.empty() ? kDamaged : kDisk,
+                    fmt::format("{}: {}; asked for again from {}", put.file, why, held.bytes));
   }
   send(id, have);
   if (!checkpoint.empty()) {
@@ -269,7 +287,7 @@ void FileDesk::on_query(GuestId id, const transfer::Query& query) {
            [this, id, query](const storage::Held& held) {
              const std::string checkpoint = transfer::checkpoint_of(query.file);
              if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
-             if (!held.error.empty()) return refuse(id, query.run, query.file, held.error);
+             if (!held.error.empty()) return refuse(id, query.run, query.file, kDisk, held.error);
              send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false,
                                      false, ""});
            });
@@ -288,7 +306,7 @@ void FileDesk::on_checkpoint_done(GuestId id, const transfer::CheckpointDone& do
   checkpoints_.ask(finish, [this, id, done](const Result<bool>& is_news) {
     const CheckpointId checkpoint{done.run, done.path};
     if (is_news) return stored(id, checkpoint, is_news.value());
-    refuse(id, done.run, done.path, is_news.error().message);
+    refuse(id, done.run, done.path, kBadCheckpoint, is_news.error().message);
     RelayActions actions;
     relay_.on_lacks(process::monotonic_now(), id, checkpoint, is_news.error().message, actions);
     carry_out(actions);
@@ -337,9 +355,9 @@ void FileDesk::send_data(GuestId id, const transfer::Get& get) {
   if (!files) return;
   Guest& guest = *guests_.at(id);
   if (get.offset < 0 || get.bytes <= 0 || get.bytes > kChunkBytesMax)
-    return close(id, "a chunk of an impossible size");
+    return close(id, kBadMessage, "a chunk of an impossible size");
   guest.bytes_in_work += get.bytes;
-  if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, "asks for more bytes than the window takes");
+  if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, kTooMuch, "asks for more bytes than the window takes");
   struct Piece {
     Result<std::string> bytes;
     std::uint32_t crc32c = 0;
@@ -353,7 +371,7 @@ void FileDesk::send_data(GuestId id, const transfer::Get& get) {
   checkpoints_.ask(read, [this, id, get](const Piece& piece) {
     if (const auto asking = guests_.find(id); asking != guests_.end())
       asking->second->bytes_in_work -= get.bytes;
-    if (!piece.bytes) return refuse(id, get.run, get.path, piece.bytes.error().message);
+    if (!piece.bytes) return refuse(id, get.run, get.path, kMissing, piece.bytes.error().message);
     const std::string& bytes = piece.bytes.value();
     send(id,
          transfer::Data{get.run, get.path, get.file, get.offset, static_cast<std::int64_t>(bytes.size()),
@@ -375,7 +393,7 @@ void FileDesk::carry_out(const RelayActions& actions) {
         send(action.guest, transfer::Pending{run, path, action.bytes});
         break;
       case RelayAction::What::kRefuse:
-        refuse(action.guest, run, path, action.reason);
+        refuse(action.guest, run, path, kMissing, action.reason);
         break;
     }
   }

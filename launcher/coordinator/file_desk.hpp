@@ -44,8 +44,10 @@ class FileDesk {
     std::function<void(const RunId& run, const std::string& path)> on_checkpoint_stored;
     /// Every file that the node had of a run is here, and safe; may be told twice. May be absent.
     std::function<void(const RunId& run, const NodeId& node)> on_all_sent;
-    /// May be absent.
-    std::function<void(const std::string& peer, const std::string& reason)> on_refused;
+    /// `kind` is one of a few fixed words, for counting. May be absent.
+    std::function<void(const std::string& peer, const char* kind, const std::string& reason)> on_refused = {};
+    /// Whether the node has nothing to do with the run: it may neither add to its files nor have them. May be absent.
+    std::function<bool(const RunId& run, const NodeId& node)> is_foreign = {};
   };
 
   /// `io` must outlive it, and it the door whose visitors it serves.
@@ -81,10 +83,10 @@ class FileDesk {
   void stored(GuestId id, const CheckpointId& checkpoint, bool is_news);
   /// The run's files, or nothing after a refusal.
   [[nodiscard]] Files files_of(GuestId id, const RunId& run, const std::string& path, const Status& name);
-  void refuse(GuestId id, const RunId& run, const std::string& path, const std::string& reason,
-              bool unknown_run = false);
+  void refuse(GuestId id, const RunId& run, const std::string& path, const char* kind, const std::string& reason);
+  void count_refusal(const net::Visitor& visitor, const char* kind, const std::string& reason);
   void send(GuestId id, const transfer::ToNode& message, std::string_view chunk = {});
-  void close(GuestId id, const std::string& reason);
+  void close(GuestId id, const char* kind, const std::string& reason);
   void carry_out(const RelayActions& actions);
   void arm_timer();
   [[nodiscard]] storage::FileThread& thread_of(const std::string& file);

@@ -88,6 +88,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
 
 /// Nobody was listened to for a while: silence counts from here.
 void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
+  facts_ = {};
   for (auto& [id, node] : nodes_) {
     node.heard_at = now;
     node.suspect_until.reset();
@@ -98,14 +99,15 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
 
 void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
                           CoordinatorCommands& out) {
-  if (fact.incarnation != known.incarnation) return;
+  if (fact.incarnation != known.incarnation) return facts_.add(FactVerdict::kOtherIncarnation);
   // A gap means that an earlier one is still on its way: it will be sent again, and this one after it.
-  if (fact.sequence > known.last_fact + 1) return;
-  const bool is_new = fact.sequence > known.last_fact;
-  if (is_new) {
+  if (fact.sequence > known.last_fact + 1) return facts_.add(FactVerdict::kEarly);
+  if (fact.sequence <= known.last_fact) {
+    facts_.add(FactVerdict::kRepeated);
+  } else {
     known.last_fact = fact.sequence;
     const auto run = runs_.find(fact.run);
-    if (run != runs_.end()) run->second.on_fact(now, node, fact, out);
+    facts_.add(run == runs_.end() ? FactVerdict::kUnknownRun : run->second.on_fact(now, node, fact, out));
     if (std::holds_alternative<cluster::Cleared>(fact.body)) capacity_changed_ = true;
   }
   out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});
@@ -130,6 +132,11 @@ void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
   for (auto& [id, ticket] : tickets_) ticket.passed_by.erase(run);
   runs_.erase(run);
   out.push_back(coordinator_command::ForgetRun{run});
+}
+
+bool Coordinator::is_foreign(const RunId& run, const NodeId& node) const {
+  const auto known = runs_.find(run);
+  return known != runs_.end() && !known->second.has_touched(node);
 }
 
 std::optional<TimePoint> Coordinator::next_wakeup() const {

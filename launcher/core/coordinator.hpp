@@ -15,6 +15,7 @@
 
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
+#include "launcher/core/fact_counts.hpp"
 #include "launcher/core/queue.hpp"
 #include "launcher/core/run_machine.hpp"
 
@@ -62,6 +63,10 @@ class Coordinator {
   [[nodiscard]] std::vector<NodeSnapshot> nodes() const;
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] Explanation explain(TimePoint now, const RunDefinition& run) const;
+  /// Whether `run` is known and `node` has had no rank of it.
+  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const;
+  /// What became of facts, since this process began.
+  [[nodiscard]] const FactCounts& facts() const { return facts_; }
   /// Why an order would change nothing, in words; empty: it is carried out. Ask before it is given.
   [[nodiscard]] std::string why_not(const NodeId& node, const NodeOrder& order) const;
   /// With no live run: replayed in place of all stored events it gives a machine that goes on as this one does.
@@ -143,6 +148,7 @@ class Coordinator {
   std::map<RunId, RunMachine> runs_;
   std::map<RunId, Ticket> tickets_;
   std::int64_t submissions_ = 0;
+  FactCounts facts_;
   std::deque<RunId> finished_;     ///< In the order in which they finished.
   bool capacity_changed_ = false;  ///< In the event in work.
 };

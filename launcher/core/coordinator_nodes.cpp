@@ -52,7 +52,7 @@ void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::Fro
     if (run != runs_.end()) run->second.on_exchange(now, node, *put, out);
   } else if (const auto* progress = std::get_if<cluster::Progress>(&message)) {
     const auto run = runs_.find(progress->run);
-    if (run != runs_.end()) run->second.on_progress(now, *progress);
+    if (run != runs_.end()) run->second.on_progress(now, node, *progress);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/exchange.hpp"
+#include "launcher/core/fact_counts.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/core/placement.hpp"
 #include "launcher/core/recovery_record.hpp"
@@ -68,9 +69,9 @@ class RunMachine {
   /// `node` (re)connected and holds this run at `generation`: told again what is wanted.
   void on_node_back(const NodeId& node, Generation generation, CoordinatorCommands& out);
   void on_port(TimePoint now, Generation generation, int port, CoordinatorCommands& out);
-  void on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
+  FactVerdict on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
   void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
-  void on_progress(TimePoint now, const cluster::Progress& progress);
+  void on_progress(TimePoint now, const NodeId& node, const cluster::Progress& progress);
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   void on_restarted(CoordinatorCommands& out) const;
@@ -101,6 +102,8 @@ class RunMachine {
   [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
 
  private:
+  [[nodiscard]] bool is_on(const NodeId& node, Rank rank) const;
+
   struct NodeRecord {
     int node_rank = 0;
     std::vector<Rank> ranks;

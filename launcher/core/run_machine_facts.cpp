@@ -12,12 +12,37 @@ using coordinator_command::RecordMetrics;
 using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
-void RunMachine::on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out) {
-  if (finished() || !nodes_.contains(node) || nodes_.at(node).lost) return;
+namespace {
+
+/// The rank that a fact is about: rank 0 for checkpoints, which it saves; nothing for what is about a node.
+std::optional<Rank> speaker_of(const cluster::FactBody& body) {
+  return std::visit(
+      []<class Body>(const Body& one) -> std::optional<Rank> {
+        if constexpr (requires { one.rank; }) return one.rank;
+        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved>) return Rank{0};
+        return std::nullopt;
+      },
+      body);
+}
+
+}  // namespace
+
+FactVerdict RunMachine::on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact,
+                                CoordinatorCommands& out) {
+  if (finished() || !nodes_.contains(node) || nodes_.at(node).lost) return FactVerdict::kNotOfRun;
   const bool is_cleared = std::holds_alternative<cluster::Cleared>(fact.body);
-  if (fact.generation != (is_cleared ? desired_generation_ : generation_)) return;
+  if (fact.generation != (is_cleared ? desired_generation_ : generation_)) return FactVerdict::kOtherGeneration;
+  if (const std::optional<Rank> rank = speaker_of(fact.body); rank && !is_on(node, *rank))
+    return FactVerdict::kOtherNode;
   on_body(now, node, fact.body, out);
   decide(now, out);
+  return FactVerdict::kTaken;
+}
+
+/// A node speaks for its own ranks: one that was broken into can end what it holds, and nothing else.
+bool RunMachine::is_on(const NodeId& node, Rank rank) const {
+  const auto known = ranks_.find(rank);
+  return known == ranks_.end() || known->second.node == node;
 }
 
 void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactBody& body, CoordinatorCommands& out) {
@@ -226,7 +251,7 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
 
 void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put,
                              CoordinatorCommands& out) {
-  if (put.generation != generation_ || finished() || !nodes_.contains(node)) return;
+  if (put.generation != generation_ || finished() || !nodes_.contains(node) || !is_on(node, put.rank)) return;
   auto done = exchange_.put(put.rank, put.key, put.value);
   if (!done) {
     add_failure(now, protocol_failure(put.rank, node, done.error().message));
@@ -237,8 +262,8 @@ void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::E
     out.push_back(SendToAgent{member, cluster::ExchangeDone{definition_.id, generation_, put.key, *done.value()}});
 }
 
-void RunMachine::on_progress(TimePoint now, const cluster::Progress& progress) {
-  if (progress.generation != generation_) return;
+void RunMachine::on_progress(TimePoint now, const NodeId& node, const cluster::Progress& progress) {
+  if (progress.generation != generation_ || !is_on(node, progress.rank)) return;
   RankRecord* rank = find(progress.rank);
   if (rank == nullptr || rank->exited) return;
   rank->heartbeat = progress.heartbeat;

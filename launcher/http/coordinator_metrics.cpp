@@ -49,10 +49,8 @@ std::string text_of(const CoordinatorMetrics& metrics, const ProcessMetrics& pro
   text.counter("sgd_coordinator_frames_received_total", "Frames received.",
                static_cast<double>(metrics.frames_received));
   text.counter("sgd_coordinator_frames_sent_total", "Frames sent.", static_cast<double>(metrics.frames_sent));
-  text.counter("sgd_coordinator_facts_committed_total", "Facts of agents that were committed.",
-               static_cast<double>(metrics.facts_committed));
-  text.counter("sgd_coordinator_facts_repeated_total", "Facts that had been seen before.",
-               static_cast<double>(metrics.facts_repeated));
+  text.family(MetricKind::kCounter, "sgd_coordinator_facts_total", "Facts of agents, by what became of them.");
+  for (const auto& [verdict, count] : metrics.facts) text.sample(static_cast<double>(count), {{"verdict", verdict}});
   timed(text, "sgd_coordinator_recovery_seconds", "From a failure to the first step of all ranks.",
         metrics.recovery);
   timed(text, "sgd_coordinator_store_commit_seconds", "One transaction of the job store.",

@@ -28,8 +28,7 @@ struct CoordinatorMetrics {
   CountByLabel frames_refused;       ///< By reason, as above.
   std::uint64_t frames_received = 0;
   std::uint64_t frames_sent = 0;
-  std::uint64_t facts_committed = 0;
-  std::uint64_t facts_repeated = 0;  ///< Seen before: acknowledged and dropped.
+  std::map<std::string, std::uint64_t> facts;  ///< By what became of them (core::FactVerdict); zeros too.
   // Histograms, in seconds.
   Histogram recovery = histogram_of_seconds();        ///< From a failure to the first step of all ranks.
   Histogram store_commit = histogram_of_seconds();    ///< One transaction, with its fsync.

@@ -6,11 +6,12 @@
 #include <string_view>
 
 #include "launcher/net/peer_identity.hpp"
+#include "launcher/net/refusal.hpp"
 
 namespace sgd::net {
 
-/// Why `peer`, proved by its certificate, may not be a visitor of `kind`; empty: it may.
-[[nodiscard]] std::string refusal_of_visit(std::string_view kind, const PeerIdentity& peer);
+/// Why `peer`, proved by its certificate, may not be a visitor of `kind`; kNone: it may.
+[[nodiscard]] Refusal refusal_of_visit(std::string_view kind, const PeerIdentity& peer);
 
 /// Why `peer` may not speak for `node`; empty: it may.
 [[nodiscard]] std::string refusal_of_node(std::string_view node, const PeerIdentity& peer);

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -59,7 +60,8 @@ void Connection::start(Handlers handlers) {
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error) return;
     self->close(fmt::format("no {} within {}", self->has_shaken_hands_ ? "hello" : "TLS handshake",
-                            format_duration(self->limits_.hello)));
+                            format_duration(self->limits_.hello)),
+                RefusalKind::kSlow);
   });
   shake_hands();
 }
@@ -78,7 +80,7 @@ void Connection::shake_hands() {
     case IoState::kWouldBlockRead: return again_when(tcp::socket::wait_read, &Connection::shake_hands);
     case IoState::kWouldBlockWrite: return again_when(tcp::socket::wait_write, &Connection::shake_hands);
     case IoState::kEof: return close("closed by the other side in the TLS handshake");
-    case IoState::kError: return close(std::move(outcome.reason));
+    case IoState::kError: return close(std::move(outcome.reason), outcome.kind);
     case IoState::kDone: break;
   }
   has_shaken_hands_ = true;
@@ -90,14 +92,15 @@ void Connection::shake_hands() {
 // ---- in ----
 
 void Connection::read() {
-  if (!is_closed_ && stream_->is_revoked()) return close(fmt::format("{} is revoked", describe(stream_->peer())));
+  if (!is_closed_ && stream_->is_revoked()) 
+    return close(fmt::format("{} is revoked", describe(stream_->peer())), RefusalKind::kRevoked);
   for (int turn = 0; turn < kReadsPerTurn && !is_closed_; ++turn) {
     IoOutcome outcome = stream_->read(buffer_);
     switch (outcome.state) {
       case IoState::kWouldBlockRead: return again_when(tcp::socket::wait_read, &Connection::read);
       case IoState::kWouldBlockWrite: return again_when(tcp::socket::wait_write, &Connection::read);
       case IoState::kEof: return close("closed by the other side");
-      case IoState::kError: return close(std::move(outcome.reason));
+      case IoState::kError: return close(std::move(outcome.reason), outcome.kind);
       case IoState::kDone: break;
     }
     reader_.append({buffer_.data(), outcome.bytes});
@@ -111,7 +114,9 @@ void Connection::read() {
 void Connection::take_frames() {
   while (!is_closed_) {
     Result<std::optional<Frame>> next = reader_.next();
-    if (!next) return close(next.error().message);
+    if (!next)
+      return close(next.error().message,
+                   next.error().code == EMSGSIZE ? RefusalKind::kOversize : RefusalKind::kBadFrame);
     if (!next.value()) return;
     if (protocol_ == 0) {
       take_hello(*next.value());
@@ -122,11 +127,11 @@ void Connection::take_frames() {
 }
 
 void Connection::take_hello(const Frame& frame) {
-  if (frame.kind != FrameKind::kJson) return close("the first frame is no hello");
+  if (frame.kind != FrameKind::kJson) return close("the first frame is no hello", RefusalKind::kProtocol);
   const Result<hello::Hello> other = hello::decode(frame.bytes);
-  if (!other) return close("the first frame is no hello: " + other.error().message);
+  if (!other) return close("the first frame is no hello: " + other.error().message, RefusalKind::kProtocol);
   const Result<int> agreed = hello::agree(own_, other.value());
-  if (!agreed) return close(agreed.error().message);
+  if (!agreed) return close(agreed.error().message, RefusalKind::kProtocol);
   protocol_ = agreed.value();
   const bool is_stranger = stream_->is_secure() && stream_->peer().role == Role::kNone;
   reader_.limit(is_stranger ? limits_.stranger_bytes : kChunkFrameBytesMax);
@@ -141,7 +146,7 @@ void Connection::close_at_expiry() {
   const auto expires = std::chrono::system_clock::time_point(std::chrono::seconds(stream_->peer().expires_s));
   timer_.expires_after(std::chrono::duration_cast<Duration>(expires - std::chrono::system_clock::now()));
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (!error) self->close("the certificate of the other side has expired");
+    if (!error) self->close("the certificate of the other side has expired", RefusalKind::kExpired);
   });
 }
 
@@ -162,7 +167,7 @@ void Connection::queue(FrameKind kind, std::string_view bytes) {
   queued_bytes_ += frame.size();
   queue_.push_back(std::move(frame));
   if (queued_bytes_ > limits_.queue_bytes)
-    return close(fmt::format("the other side does not read: {} bytes wait for it", queued_bytes_));
+    return close(fmt::format("the other side does not read: {} bytes wait for it", queued_bytes_), RefusalKind::kSlow);
   flush_soon();
 }
 
@@ -188,7 +193,7 @@ void Connection::flush() {
         is_flushing_ = true;
         return again_when(tcp::socket::wait_write, &Connection::flush);
       case IoState::kEof: return close("closed by the other side");
-      case IoState::kError: return close(std::move(outcome.reason));
+      case IoState::kError: return close(std::move(outcome.reason), outcome.kind);
       case IoState::kDone: break;
     }
     queued_bytes_ -= outcome.bytes;
@@ -200,8 +205,9 @@ void Connection::flush() {
 
 // ---- the end ----
 
-void Connection::close(std::string reason) {
+void Connection::close(std::string reason, RefusalKind kind) {
   if (std::exchange(is_closed_, true)) return;
+  refusal_ = kind;
   close_reason_ = std::move(reason);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->finish(); });
 }

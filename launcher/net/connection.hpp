@@ -22,6 +22,7 @@
 #include "common/messages/frame.hpp"
 #include "common/messages/hello.hpp"
 #include "launcher/net/peer_identity.hpp"
+#include "launcher/net/refusal.hpp"
 #include "launcher/net/stream.hpp"
 #include "launcher/net/tls_context.hpp"
 
@@ -61,7 +62,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Before on_open nothing may be sent. Error: `bytes` is more than a frame may have; the connection goes on.
   Status send(FrameKind kind, std::string_view bytes);
   /// on_closed follows with `reason`; what waits to be sent is dropped.
-  void close(std::string reason);
+  void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
   /// The same without on_closed: from here on no handler is called.
   void abandon(std::string reason);
 
@@ -71,6 +72,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] const PeerIdentity& peer_identity() const { return stream_->peer(); }
   /// Whether it is TLS that carries this connection.
   [[nodiscard]] bool is_secure() const { return stream_->is_secure(); }
+  /// What the peer has done wrong, when it is closed.
+  [[nodiscard]] RefusalKind refusal() const { return refusal_; }
   [[nodiscard]] bool is_open() const { return protocol_ != 0 && !is_closed_; }
 
  private:
@@ -105,6 +108,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_closed_ = false;
   bool is_abandoned_ = false;
   std::string close_reason_;
+  RefusalKind refusal_ = RefusalKind::kNone;
 };
 
 }  // namespace sgd::net

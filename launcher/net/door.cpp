@@ -1,5 +1,6 @@
 #include "launcher/net/door.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,18 +9,43 @@
 
 #include "common/messages/codec.hpp"
 #include "launcher/net/admission.hpp"
+#include "launcher/net/attempt_limit.hpp"
 
 namespace sgd::net {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
+namespace {
+
+/// One of those that an address has; free again when this goes.
+class Place {
+ public:
+  using Taken = std::map<std::string, std::size_t>;
+  Place(std::shared_ptr<Taken> taken, std::string address) : taken_(std::move(taken)), address_(std::move(address)) {
+    ++(*taken_)[address_];
+  }
+  ~Place() {
+    const auto one = taken_->find(address_);
+    if (--one->second == 0) taken_->erase(one);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  std::shared_ptr<Taken> taken_;
+  std::string address_;
+};
+
+}  // namespace
+
 /// One connection: a stranger's until its first message, then a visitor's.
 struct Visitor::Visit {
-  explicit Visit(asio::io_context& loop) : io(loop), deadline(loop) {}
+  Visit(asio::io_context& loop, Door& entered) : io(loop), door(entered), deadline(loop) {}
 
-  void close(std::string reason) const {
-    if (const auto open = connection.lock()) open->close(std::move(reason));
+  void close(std::string reason, RefusalKind kind) const {
+    if (const auto open = connection.lock()) open->close(std::move(reason), kind);
   }
   void on_frame(Frame frame) {
     if (is_dropped) return;
@@ -33,7 +59,10 @@ struct Visitor::Visit {
   }
 
   asio::io_context& io;
-  Door* door = nullptr;  ///< While it is a stranger's.
+  Door& door;  ///< Of no use when the visitor is gone.
+  std::uint64_t number = 0;  ///< In the order in which they came.
+  bool is_stranger = true;
+  std::unique_ptr<Place> place;  ///< Until it has shown a certificate.
   std::weak_ptr<Connection> connection;
   std::string peer;
   PeerIdentity identity;        ///< From the first message on.
@@ -70,7 +99,7 @@ Status Visitor::send(FrameKind kind, std::string_view bytes) {
   return open && open->is_open() ? open->send(kind, bytes) : Status{};
 }
 
-void Visitor::close(std::string reason) { visit_->close(std::move(reason)); }
+void Visitor::close(std::string reason, RefusalKind kind) { visit_->close(std::move(reason), kind); }
 
 const std::string& Visitor::peer() const { return visit_->peer; }
 
@@ -80,7 +109,8 @@ bool Visitor::is_secure() const { return visit_->is_secure; }
 
 // ---- the door ----
 
-Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener) : io_(io), listener_(std::move(listener)) {}
+Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
+    : io_(io), listener_(std::move(listener)), places_(std::make_shared<Place::Taken>()) {}
 
 Door::~Door() {
   for (const std::shared_ptr<Visitor::Visit>& visit : strangers_) {
@@ -91,38 +121,78 @@ Door::~Door() {
 
 void Door::start(Handlers handlers) {
   handlers_ = std::move(handlers);
-  if (!handlers_.on_refused) handlers_.on_refused = [](const std::string&, const std::string&) {};
+  if (!handlers_.on_refused) handlers_.on_refused = [](const std::string&, const Refusal&) {};
+  if (!handlers_.on_broken) handlers_.on_broken = [](const std::string&, const Refusal&) {};
   listener_->start([this](tcp::socket socket) { take(std::move(socket)); });
 }
 
 void Door::take(tcp::socket socket) {
-  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, listener_->security());
-  if (strangers_.size() >= kStrangersMax)
-    return handlers_.on_refused(connection->peer(), fmt::format("{} others have not said who they are", kStrangersMax));
-  const auto visit = std::make_shared<Visitor::Visit>(io_);
-  visit->door = this;
+  const Security security = listener_->security();
+  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security);
+  const std::string& peer = connection->peer();
+  const auto too_many = [&](std::size_t most, const char* from) {
+    handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others{} have not said who they are", most, from)});
+  };
+  const auto visit = std::make_shared<Visitor::Visit>(io_, *this);
+  std::string address;
+  if (security.tls) {  // Plain text is for loopback only, where everybody has the same address.
+    address = address_of_peer(peer);
+    if (const auto taken = places_->find(address); taken != places_->end() && taken->second >= kStrangersOfOneMax)
+      return too_many(kStrangersOfOneMax, " from there");
+  }
+  if (strangers_.size() >= kStrangersMax && !make_room(address)) return too_many(kStrangersMax, "");
+  if (security.tls) visit->place = std::make_unique<Place>(places_, std::move(address));
+  visit->number = ++visits_;
   visit->connection = connection;
-  visit->peer = connection->peer();
+  visit->peer = peer;
   strangers_.insert(visit);
   Connection::Handlers handlers;
   handlers.on_open = [visit](int) {
     visit->deadline.expires_after(kFirstMessage);
     visit->deadline.async_wait([visit](const boost::system::error_code& error) {
-      if (!error) visit->close(fmt::format("no message within {}", format_duration(kFirstMessage)));
+      if (!error) visit->close(fmt::format("no message within {}", format_duration(kFirstMessage)), RefusalKind::kSlow);
     });
   };
   handlers.on_frame = [visit](Frame frame) {
-    if (visit->door != nullptr) return visit->door->on_first(visit, frame);
+    if (visit->is_stranger) return visit->door.on_first(visit, frame);
     visit->on_frame(std::move(frame));
   };
-  handlers.on_closed = [visit](const std::string& reason) {
-    visit->deadline.cancel();
-    Door* door = std::exchange(visit->door, nullptr);
-    if (door == nullptr) return visit->on_closed(reason);
-    door->strangers_.erase(visit);
-    door->handlers_.on_refused(visit->peer, reason);
-  };
+  handlers.on_closed = [visit](const std::string& reason) { visit->door.on_closed(visit, reason); };
   connection->start(std::move(handlers));
+}
+
+/// A few addresses that hold every place must not keep out one that holds none: the oldest of the busiest goes.
+bool Door::make_room(const std::string& address) {
+  const auto busiest = std::max_element(places_->begin(), places_->end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto own = places_->find(address);
+  if (busiest == places_->end() || busiest->second <= (own == places_->end() ? 0 : own->second) + 1) return false;
+  std::shared_ptr<Visitor::Visit> oldest;
+  for (const std::shared_ptr<Visitor::Visit>& visit : strangers_)
+    if (visit->place && visit->place->address() == busiest->first && (!oldest || visit->number < oldest->number))
+      oldest = visit;
+  if (!oldest) return false;
+  oldest->deadline.cancel();
+  oldest->place.reset();
+  strangers_.erase(oldest);
+  const Refusal refusal{RefusalKind::kTooMany, "it makes room for another address"};
+  if (const auto open = oldest->connection.lock()) open->abandon(refusal.reason);
+  handlers_.on_refused(oldest->peer, refusal);
+  return true;
+}
+
+void Door::on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::string& reason) {
+  visit->deadline.cancel();
+  const auto connection = visit->connection.lock();
+  Refusal refusal{connection ? connection->refusal() : RefusalKind::kNone, reason};
+  if (std::exchange(visit->is_stranger, false)) {
+    if (refusal.kind == RefusalKind::kNone) refusal.kind = RefusalKind::kGone;
+    strangers_.erase(visit);
+    return handlers_.on_refused(visit->peer, refusal);
+  }
+  if (visit->is_dropped) return;
+  if (refusal.kind != RefusalKind::kNone) handlers_.on_broken(visit->peer, refusal);
+  visit->on_closed(reason);
 }
 
 /// A stranger's first message.
@@ -132,17 +202,19 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
   nlohmann::json first = parsed ? std::move(parsed).value() : nlohmann::json::object();
   const auto type = first.find("type");
   if (type == first.end() || !type->is_string())
-    return visit->close("the first message does not say what kind of visitor it is");
+    return visit->close("the first message does not say what kind of visitor it is", RefusalKind::kBadMessage);
   const auto kind = handlers_.kinds.find(type->get<std::string>());
-  if (kind == handlers_.kinds.end()) return visit->close("the first message is of a kind that nobody here serves");
+  if (kind == handlers_.kinds.end())
+    return visit->close("the first message is of a kind that nobody here serves", RefusalKind::kBadMessage);
   if (const auto connection = visit->connection.lock(); connection && connection->is_secure()) {
     visit->is_secure = true;
     visit->identity = connection->peer_identity();
-    const std::string refusal = refusal_of_visit(kind->first, visit->identity);
-    if (!refusal.empty()) return visit->close(refusal);
+    const Refusal refusal = refusal_of_visit(kind->first, visit->identity);
+    if (refusal.kind != RefusalKind::kNone) return visit->close(refusal.reason, refusal.kind);
+    if (visit->identity.role != Role::kNone) visit->place.reset();
   }
   visit->deadline.cancel();
-  visit->door = nullptr;
+  visit->is_stranger = false;
   strangers_.erase(visit);
   kind->second(std::make_unique<Visitor>(visit), std::move(first));
 }

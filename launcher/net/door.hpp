@@ -39,8 +39,8 @@ class Visitor {
   void start(Handlers handlers);
   /// Dropped when the connection is gone. Error: more bytes than a frame may have; the connection goes on.
   Status send(FrameKind kind, std::string_view bytes);
-  /// on_closed follows with `reason`.
-  void close(std::string reason);
+  /// on_closed follows with `reason`. `kind`: what the other side has done wrong.
+  void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
   /// "10.0.0.2:41822".
   [[nodiscard]] const std::string& peer() const;
   /// Who it has proved to be; kNone on loopback without TLS.
@@ -54,8 +54,11 @@ class Visitor {
 
 class Door {
  public:
-  /// Connections that have not said who they are; more are closed at once.
+  /// Connections that have not said who they are. When there are more, one from the address that has most makes room.
   static constexpr std::size_t kStrangersMax = 1024;
+  /// Of them from one address, where TLS is spoken: whoever has only one cannot keep everybody else out. A visitor that
+  /// has shown no certificate counts until it leaves.
+  static constexpr std::size_t kStrangersOfOneMax = 256;
   /// From the hello to the first message.
   static constexpr Duration kFirstMessage = std::chrono::seconds(5);
 
@@ -64,7 +67,9 @@ class Door {
   struct Handlers {
     std::map<std::string, OnVisitor> kinds;  ///< By the "type" of the first message.
     /// A connection was closed before it had said who it is. May be absent.
-    std::function<void(const std::string& peer, const std::string& reason)> on_refused;
+    std::function<void(const std::string& peer, const Refusal& refusal)> on_refused;
+    /// A visitor's connection ends because of what it has sent, or not sent. May be absent.
+    std::function<void(const std::string& peer, const Refusal& refusal)> on_broken = {};
   };
 
   /// `io` must outlive the door, and the door all visitors.
@@ -76,6 +81,8 @@ class Door {
 
  private:
   void take(boost::asio::ip::tcp::socket socket);
+  void on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::string& reason);
+  [[nodiscard]] bool make_room(const std::string& address);
   void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
 
   boost::asio::io_context& io_;
@@ -83,6 +90,9 @@ class Door {
   std::unique_ptr<Listener> listener_;
   Handlers handlers_;
   std::set<std::shared_ptr<Visitor::Visit>> strangers_;
+  std::uint64_t visits_ = 0;
+  /// Taken by those who have shown no certificate, by address. Connections that end later than the door hold it, too.
+  std::shared_ptr<std::map<std::string, std::size_t>> places_;
 };
 
 }  // namespace sgd::net

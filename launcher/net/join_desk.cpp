@@ -75,7 +75,10 @@ Result<std::unique_ptr<JoinDesk>> JoinDesk::open(boost::asio::io_context& io, co
 // ---- visitors ----
 
 void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first) {
-  if (guests_.size() >= kVisitorsMax) return;  // It goes with its owner, and dials again later.
+  if (guests_.size() >= kVisitorsMax) {  // It goes with its owner, and dials again later.
+    (void)refuse(visitor->peer(), JoinOutcome::kBusy, "too many want to join");
+    return;
+  }
   Result<join::FromVisitor> message = join::decode_from_visitor(first.dump());
   join::ToVisitor reply = join::Refused{};
   if (message.ok()) {
@@ -83,8 +86,7 @@ void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& firs
         answer({std::chrono::steady_clock::now(), unix_now_s(), visitor->peer(), visitor->peer_identity()},
                message.value());
   } else {
-    ++counts_[static_cast<std::size_t>(JoinOutcome::kMalformed)];
-    reply = join::Refused{message.error().message};
+    reply = refuse(visitor->peer(), JoinOutcome::kMalformed, message.error().message);
   }
   const auto guest = std::make_shared<Guest>(io_, std::move(visitor));
   guests_.insert(guest);
@@ -100,8 +102,14 @@ void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& firs
   guest->deadline.expires_after(kLeave);
   guest->deadline.async_wait([weak](const boost::system::error_code& error) {
     const auto stays = weak.lock();
-    if (!error && stays) stays->visitor->close("it has its answer and does not leave");
+    if (!error && stays) stays->visitor->close("it has its answer and does not leave", RefusalKind::kSlow);
   });
+}
+
+join::Refused JoinDesk::refuse(const std::string& peer, JoinOutcome outcome, const std::string& reason) {
+  ++counts_[static_cast<std::size_t>(outcome)];
+  if (on_refused) on_refused(peer, outcome, reason);
+  return {reason};
 }
 
 // ---- decisions ----
@@ -117,8 +125,8 @@ join::ToVisitor JoinDesk::answer(const From& from, const join::FromVisitor& mess
         verdict.outcome == JoinOutcome::kJoined || verdict.outcome == JoinOutcome::kRenewed;
     if (!is_member && verdict.outcome != JoinOutcome::kBusy) limit_.count_failure(from.now, address);
   }
+  if (verdict.certificate.empty()) return refuse(from.peer, verdict.outcome, verdict.reason);
   ++counts_[static_cast<std::size_t>(verdict.outcome)];
-  if (verdict.certificate.empty()) return join::Refused{verdict.reason};
   return join::Joined{verdict.certificate, ca_.certificate()};
 }
 

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -50,7 +51,7 @@ inline constexpr std::size_t kJoinOutcomes = 15;
 
 class JoinDesk {
  public:
-  static constexpr std::size_t kVisitorsMax = 256;
+  static constexpr std::size_t kVisitorsMax = 1024;  ///< Of whom the door lets in a quarter from one address.
   static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A visitor that stays longer is shown out.
 
   /// Errors: no authority there. `io` must outlive the desk.
@@ -60,6 +61,9 @@ class JoinDesk {
 
   /// As Door::OnVisitor, for the kinds "join" and "renew".
   void take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first);
+
+  /// Told of each visitor that goes without a certificate. May be absent.
+  std::function<void(const std::string& peer, JoinOutcome outcome, const std::string& reason)> on_refused;
 
   struct From {
     TimePoint now;           ///< For the limit of attempts.
@@ -82,6 +86,7 @@ class JoinDesk {
   JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca, const Digest& ca_key,
            IssuedLog issued);
 
+  join::Refused refuse(const std::string& peer, JoinOutcome outcome, const std::string& reason);
   Verdict judge(const From& from, const join::Join& message);
   Verdict judge(const From& from, const join::Renew& message);
   Verdict admit(const From& from, const join::Join& message, const JoinToken& token);

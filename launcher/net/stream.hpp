@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "launcher/net/peer_identity.hpp"
+#include "launcher/net/refusal.hpp"
 
 namespace sgd::net {
 
@@ -25,6 +26,7 @@ struct IoOutcome {
   IoState state = IoState::kDone;
   std::size_t bytes = 0;
   std::string reason;
+  RefusalKind kind = RefusalKind::kNone;  ///< Of an error that is the other side's fault.
 };
 
 class Stream {

@@ -117,10 +117,12 @@ class TcpCoordinatorLink : public CoordinatorLink {
         : visitor(std::move(who)), first(std::move(said)), node(std::get<cluster::NodeState>(first).node) {}
     void take(const Frame& frame) {
       Result<cluster::FromAgent> message = cluster::decode_from_agent(frame.bytes);
-      if (!message) return visitor->close("a message of an agent: " + message.error().message);
+      if (!message) 
+        return visitor->close("a message of an agent: " + message.error().message, RefusalKind::kBadMessage);
       const auto* state = std::get_if<cluster::NodeState>(&message.value());
       if (state != nullptr && state->node != node)
-        return visitor->close(fmt::format("the agent of node {} speaks for {}", node, state->node));
+        return visitor->close(fmt::format("the agent of node {} speaks for {}", node, state->node),
+                              RefusalKind::kWrongName);
       handlers.on_message(std::move(message).value());
     }
     std::unique_ptr<Visitor> visitor;  ///< Null: the link is gone.
@@ -137,18 +139,19 @@ class TcpCoordinatorLink : public CoordinatorLink {
 
 Door::OnVisitor serve_agents(asio::io_context& io,
                              std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
-                             std::function<void(const std::string& peer, const std::string& reason)> on_refused) {
+                             std::function<void(const std::string& peer, const Refusal& refusal)> on_refused) {
   return [&io, on_agent = std::move(on_agent), on_refused = std::move(on_refused)](std::unique_ptr<Visitor> visitor,
                                                                                    const nlohmann::json& first) {
     Result<cluster::FromAgent> message = cluster::decode_from_agent(first.dump());
-    if (!message) return on_refused(visitor->peer(), "a message of an agent: " + message.error().message);
+    if (!message) 
+      return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "a message of an agent: " + message.error().message});
     const auto* state = std::get_if<cluster::NodeState>(&message.value());
     if (state == nullptr || state->node.empty())
-      return on_refused(visitor->peer(), "the first message does not say which node it is");
+      return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "the first message does not say which node it is"});
     const NodeId node = state->node;
     if (visitor->is_secure()) {
       const std::string refusal = refusal_of_node(node, visitor->peer_identity());
-      if (!refusal.empty()) return on_refused(visitor->peer(), refusal);
+      if (!refusal.empty()) return on_refused(visitor->peer(), {RefusalKind::kWrongName, refusal});
     }
     on_agent(node, std::make_unique<TcpCoordinatorLink>(io, std::move(visitor), std::move(message).value()));
   };

@@ -21,10 +21,10 @@ namespace sgd::net {
                                                              std::shared_ptr<const TlsContext> tls = nullptr);
 
 /// What a Door does with an agent, a visitor of the kind "node_state": the link's first message, that NodeState, comes
-/// after its start(). `on_refused`, with peer and reason: it does not name its node.
+/// after its start(). `on_refused`: it does not name its node, or not its own.
 inline constexpr const char* kAgentKind = "node_state";
 [[nodiscard]] Door::OnVisitor serve_agents(
     boost::asio::io_context& io, std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
-    std::function<void(const std::string& peer, const std::string& reason)> on_refused);
+    std::function<void(const std::string& peer, const Refusal& refusal)> on_refused);
 
 }  // namespace sgd::net

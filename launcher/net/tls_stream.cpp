@@ -110,7 +110,8 @@ class TlsStream : public Stream {
           IoState::kError, 0,
           "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)"};
     (void)::send(socket_.fd, kAlertProtocolVersion.data(), kAlertProtocolVersion.size(), MSG_NOSIGNAL);
-    return {IoState::kError, 0, "the other side does not speak TLS, without which nobody is let in here"};
+    return {IoState::kError, 0, "the other side does not speak TLS, without which nobody is let in here",
+            RefusalKind::kPlainText};
   }
 
   IoOutcome outcome_of(int result) {
@@ -120,8 +121,8 @@ class TlsStream : public Stream {
     if (error == SSL_ERROR_ZERO_RETURN || socket_.is_eof) return {IoState::kEof, 0, {}};
     has_failed_ = true;
     if (socket_.error != 0) return {IoState::kError, 0, std::strerror(socket_.error)};
-    if (!check_.refusal.empty()) return {IoState::kError, 0, check_.refusal};
-    return {IoState::kError, 0, tls_error_in_words(ERR_get_error())};
+    if (!check_.refusal.empty()) return {IoState::kError, 0, check_.refusal, check_.kind};
+    return {IoState::kError, 0, tls_error_in_words(ERR_get_error()), RefusalKind::kHandshake};
   }
 
   std::shared_ptr<const TlsContext> context_;

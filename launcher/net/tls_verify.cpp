@@ -49,8 +49,16 @@ X509* find_pinned(STACK_OF(X509) * sent, const Digest& ca_key) {
   return nullptr;
 }
 
+RefusalKind kind_of(int error) {
+  const bool is_of_time = error == X509_V_ERR_CERT_HAS_EXPIRED || error == X509_V_ERR_CERT_NOT_YET_VALID;
+  if (error == X509_V_ERR_CERT_REVOKED) return RefusalKind::kRevoked;
+  if (error == X509_V_ERR_INVALID_PURPOSE) return RefusalKind::kWrongRole;
+  return is_of_time ? RefusalKind::kExpired : RefusalKind::kUntrusted;
+}
+
 int refuse(X509_STORE_CTX* store, PeerCheck& check, int error, std::string reason) {
   X509_STORE_CTX_set_error(store, error);
+  check.kind = kind_of(error);
   check.refusal = std::move(reason);
   return 0;
 }
@@ -74,6 +82,7 @@ int verify_peer(X509_STORE_CTX* store, void*) {
   }
   X509* certificate = X509_STORE_CTX_get0_cert(store);
   if (X509_verify_cert(store) != 1) {
+    check.kind = kind_of(X509_STORE_CTX_get_error(store));
     check.refusal = words_for(X509_STORE_CTX_get_error(store), certificate);
     return 0;
   }

@@ -7,6 +7,7 @@
 
 #include "launcher/net/openssl.hpp"
 #include "launcher/net/peer_identity.hpp"
+#include "launcher/net/refusal.hpp"
 #include "launcher/net/tls_context.hpp"
 
 namespace sgd::net {
@@ -18,6 +19,7 @@ struct PeerCheck {
   const Digest* pinned_ca_key = nullptr;  ///< Joining: in place of an authority that we know.
   PeerIdentity found;                     ///< Of a certificate that was accepted.
   std::string refusal;                    ///< Why it was not; empty if it was.
+  RefusalKind kind = RefusalKind::kUntrusted;  ///< Of that.
 };
 
 /// For SSL_CTX_set_cert_verify_callback.

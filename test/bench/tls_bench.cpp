@@ -126,8 +126,8 @@ void measure(const char* name, int connections, int beats, const Context& own, c
                  [](const std::string&) {}});
     links.push_back(std::move(link));
   };
-  const auto refuse = [](const std::string&, const std::string& why) {
-    fmt::print(stderr, "refused: {}\n", why);
+  const auto refuse = [](const std::string&, const net::Refusal& why) {
+    fmt::print(stderr, "refused: {}\n", why.reason);
   };
   const double resident = resident_kib(), heap = heap_kib(), cpu_before = cpu_seconds();
   door.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});

@@ -92,6 +92,8 @@ class Bench {
       if (const auto* refused = std::get_if<core::coordinator_command::RefuseAgent>(&command)) return refused->reason;
     return {};
   }
+  [[nodiscard]] const core::FactCounts& facts() const { return coordinator_.facts(); }
+  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const { return coordinator_.is_foreign(run, node); }
   [[nodiscard]] bool has_stored() const {
     for (const auto& command : commands_)
       if (std::holds_alternative<core::coordinator_command::Store>(command)) return true;
@@ -155,6 +157,20 @@ TEST_CASE("facts of another generation, of an unknown run and of an unknown node
   bench.fact("a", "run", 3, cluster::WorkerStarted{0, 100}, 1, 7);  // Of an agent that is no more.
   CHECK(bench.acknowledged() == -1);
   CHECK(bench.events() == 0);
+}
+
+TEST_CASE("a node speaks for its own ranks, and is of a run only where it has had one") {
+  Bench bench;
+  for (const char* node : {"a", "b", "c"}) bench.node(node, 1);
+  bench.submit("run", 2);
+  bench.fact("b", "run", 1, cluster::WorkerReady{0, {}});
+  CHECK(bench.acknowledged() == 1);
+  CHECK(bench.events() == 0);
+  bench.fact("c", "run", 1, cluster::WorkerReady{0, {}});
+  CHECK(bench.facts().of(core::FactVerdict::kOtherNode) == 1);
+  CHECK(bench.facts().of(core::FactVerdict::kNotOfRun) == 1);
+  CHECK(bench.is_foreign("run", "c"));
+  CHECK_FALSE(bench.is_foreign("run", "b"));
 }
 
 TEST_CASE("a silent node is lost after node_timeout and a second look; any word counts") {

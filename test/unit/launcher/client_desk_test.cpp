@@ -37,7 +37,7 @@ struct Desk {
     handlers.kinds["client"] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
       desk.take(std::move(visitor));
     };
-    handlers.on_refused = [](const std::string&, const std::string&) {};
+    handlers.on_refused = [](const std::string&, const net::Refusal&) {};
     door.start(std::move(handlers));
     socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(door.port())});
     socket.non_blocking(true);

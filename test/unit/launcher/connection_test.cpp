@@ -2,6 +2,8 @@
 
 #include "launcher/net/connection.hpp"
 
+#include <sys/resource.h>
+
 #include <functional>
 
 #include <boost/asio/io_context.hpp>
@@ -34,11 +36,15 @@ struct Knocking {
   net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, Carrier::coordinator()).value()};
   std::shared_ptr<const net::TlsContext> agent = Carrier::agent();
   std::vector<std::string> refused;
+  std::vector<std::string> kinds;  // Of these, as they are counted.
   std::vector<std::unique_ptr<net::CoordinatorLink>> links;
   std::vector<std::string> closed;
 
   Knocking() {
-    const auto refuse = [this](const std::string&, const std::string& reason) { refused.push_back(reason); };
+    const auto refuse = [this](const std::string&, const net::Refusal& refusal) {
+      refused.push_back(refusal.reason);
+      kinds.emplace_back(name(refusal.kind));
+    };
     const auto welcome = [this](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
       link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
       links.push_back(std::move(link));
@@ -110,6 +116,33 @@ TEMPLATE_TEST_CASE("connection: strangers are refused with the reason", "[net]",
     CHECK(at.refused.front() == "closed by the other side");
   }
   CHECK(at.links.empty());
+  CHECK(at.kinds.size() == 1);
+  CHECK(at.kinds.front() != "none");
+}
+
+TEST_CASE("door: one address has a quarter of the places, and gives way to one that has none", "[net]") {
+  rlimit files{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &files) == 0);
+  const rlim_t wanted = 4 * net::Door::kStrangersMax;  // Both ends of each connection are here.
+  if (files.rlim_max < wanted) return;
+  if (files.rlim_cur < wanted) files.rlim_cur = wanted;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &files) == 0);
+  Knocking<Tls> at;
+  std::vector<tcp::socket> held;
+  const auto hold = [&](const char* from) {
+    tcp::socket& one = held.emplace_back(at.io, tcp::endpoint(boost::asio::ip::make_address(from), 0));
+    one.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    at.io.poll();
+  };
+  for (const char* from : {"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"})
+    for (std::size_t number = 0; number < net::Door::kStrangersOfOneMax; ++number) hold(from);
+  CHECK(at.refused.empty());
+  hold("127.0.0.2");
+  CHECK(at.refused == std::vector<std::string>{"256 others from there have not said who they are"});
+  const test::RawPeer member = at.knock(own_hello() + state());
+  CHECK(at.run_until([&] { return at.links.size() == 1; }));
+  CHECK(at.refused.back() == "it makes room for another address");
+  CHECK(at.kinds == std::vector<std::string>{"too_many", "too_many"});
 }
 
 TEMPLATE_TEST_CASE("connection: one byte at a time is as good as all at once", "[net]", Plain, Tls) {

@@ -72,7 +72,7 @@ struct Tcp : Pair {
 
   void connect() override {
     door = std::make_unique<net::Door>(io, net::Listener::open(io, {"127.0.0.1", 0}, own_tls).value());
-    const auto refuse = [](const std::string& peer, const std::string& why) { FAIL(peer << " is refused: " << why); };
+    const auto refuse = [](const std::string& peer, const net::Refusal& why) { FAIL(peer << " is refused: " << why.reason); };
     const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
       CHECK(node == "node1");
       coordinator = std::move(link);

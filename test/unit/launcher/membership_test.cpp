@@ -347,7 +347,7 @@ struct Served : Desk {
       desk->take(std::move(visitor), first);
     };
     door.start({{{"join", serve}, {"renew", serve}},
-                [this](const std::string&, const std::string& reason) { refused.push_back(reason); }});
+                [this](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); }, {}});
   }
   ~Served() { desk.reset(); }
   bool run_refused() {

@@ -43,6 +43,7 @@ struct Guarded {
   Context own = TlsContext::load(folder).value();
   net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, own).value()};
   std::vector<std::string> refused;
+  std::vector<std::string> kinds;  // Of these, as they are counted.
   std::vector<std::string> closed;
   std::vector<std::string> visited;
   std::vector<std::unique_ptr<net::CoordinatorLink>> links;
@@ -50,7 +51,10 @@ struct Guarded {
   std::unique_ptr<test::RawPeer> short_lived;
 
   Guarded() {
-    const auto refuse = [this](const std::string&, const std::string& reason) { refused.push_back(reason); };
+    const auto refuse = [this](const std::string&, const net::Refusal& refusal) {
+      refused.push_back(refusal.reason);
+      kinds.emplace_back(name(refusal.kind));
+    };
     const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
       link->start(
           {[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
@@ -256,7 +260,7 @@ TEST_CASE("tls: plain text and TLS tell each other apart", "[net]") {
     boost::asio::io_context io;
     std::vector<std::string> refused;
     net::Door door(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
-    door.start({{}, [&](const std::string&, const std::string& reason) { refused.push_back(reason); }});
+    door.start({{}, [&](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); }, {}});
     test::RawPeer peer(io, door.port(), test::shared_cluster().context(Role::kAgent, "node1"),
                        [&] { io.poll(); });
     CHECK(peer.shake_hands() ==

@@ -190,7 +190,7 @@ void Transfers::restart_desk() {
           [this](const RunId&, const std::string& file, std::int64_t bytes) { grown[file] = bytes; },
           [this](const RunId&, const std::string& path) { stored.push_back(path); },
           [this](const RunId&, const NodeId& node) { all_sent.push_back(node); },
-          [this](const std::string&, const std::string& reason) { refused.push_back(reason); }},
+          [this](const std::string&, const char*, const std::string& reason) { refused.push_back(reason); }},
       quota);
   auto listener = net::Listener::open(io, {"127.0.0.1", port});
   REQUIRE(listener.ok());

@@ -33,7 +33,7 @@ class Coordinator {
     net::Door::Handlers handlers;
     handlers.kinds[net::kAgentKind] = net::serve_agents(
         io_, [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) { shell_.add_agent(node, std::move(link)); },
-        [](const std::string&, const std::string&) {});
+        [](const std::string&, const net::Refusal&) {});
     door_->start(std::move(handlers));
     boost::asio::post(io_, [this] { go_on(); });
     io_.run();
