@@ -1,4 +1,5 @@
-"""Coordinator and agents as programs: what is submitted trains on their nodes, and goes on whatever is lost."""
+"""Coordinator and agents as programs: what is submitted trains on their nodes, and goes on whatever is lost. Names in
+brackets are rows of the list of failure modes."""
 
 import json
 import os
@@ -180,6 +181,7 @@ class TrainingTest(ClusterCase):
         self.assertEqual(weights[0], weights[1])
 
     def test_killed_node_is_gone_without_and_taken_back(self):
+        """[13] [14] [47] Its memory is lost with it: it fetches the checkpoint that the run goes on from."""
         client = self.cluster.run(self.job(epochs=150))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
@@ -194,6 +196,7 @@ class TrainingTest(ClusterCase):
         self.assertEqual(self.cluster.ask("status", run)["failures"], 1)
 
     def test_frozen_node_is_lost_and_obeys_when_it_is_back(self):
+        """[18] [22]"""
         client = self.cluster.run(self.job(epochs=250))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
@@ -216,6 +219,7 @@ class TrainingTest(ClusterCase):
         self.check_samples(run, 250)
 
     def test_killed_coordinator_costs_no_step(self):
+        """[15] [58]"""
         client = self.cluster.run(self.job(epochs=200))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
@@ -239,6 +243,7 @@ class TrainingTest(ClusterCase):
         self.assertEqual([line.split()[1] for line in printed], [f"{epoch}/200" for epoch in range(1, 201)])
 
     def test_node_that_is_asked_to_leave(self):
+        """[55]"""
         client = self.cluster.run(self.job(epochs=150))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)

@@ -1,0 +1,204 @@
+"""What happens around a cluster: slow links, ports and names that are wrong, clients that do not read, data that one node
+lacks, folders that were copied. Names in brackets are rows of the list of failure modes."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from cluster import Cluster
+from data import image_job, small_fashion, write_job
+from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+
+LATENCY_S = 0.2
+BYTES_PER_S = 8_000  # 64 kbit/s.
+
+
+class SlowLink(threading.Thread):
+    """Carries connections to `port` with LATENCY_S each way, at most BYTES_PER_S."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.target, self.is_on = port, True
+        self.carriers, self.sockets = [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        self.listener.settimeout(0.2)
+        while self.is_on:
+            try:
+                near, _ = self.listener.accept()
+            except TimeoutError:
+                continue
+            far = socket.create_connection(("127.0.0.1", self.target))
+            self.sockets += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                self.carriers.append(threading.Thread(target=self.carry, args=(source, sink), daemon=True))
+                self.carriers[-1].start()
+
+    def carry(self, source, sink):
+        waiting, free_at = [], time.monotonic()
+        while self.is_on:
+            timeout = max(0.0, min(0.2, waiting[0][0] - time.monotonic())) if waiting else 0.2
+            if len(waiting) < 1000 and select.select([source], [], [], timeout)[0]:
+                data = source.recv(1000)
+                if not data:
+                    break
+                free_at = max(free_at, time.monotonic()) + len(data) / BYTES_PER_S
+                waiting.append((free_at + LATENCY_S, data))
+            while waiting and waiting[0][0] <= time.monotonic():
+                sink.sendall(waiting.pop(0)[1])
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def stop(self):
+        self.is_on = False
+        self.join()
+        for carrier in self.carriers:
+            carrier.join()
+        for each in [self.listener, *self.sockets]:
+            each.close()
+
+
+class ClusterFaultsTest(unittest.TestCase):
+    def cluster(self, nodes, **options):
+        cluster = Cluster(nodes, **options)
+        cluster.__enter__()
+        self.addCleanup(cluster.__exit__)
+        return cluster
+
+    def verb(self, *arguments):
+        return subprocess.run([LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+
+    def test_slow_link_is_no_death(self):
+        """[23] 200 ms each way at 64 kbit/s: with the default time-outs nobody is lost."""
+        cluster = self.cluster({"n1": 1})
+        link = SlowLink(cluster.port)
+        self.addCleanup(link.stop)
+        cluster.slots["far"] = 1
+        port, cluster.port = cluster.port, link.port
+        cluster.start_agent("far")
+        cluster.port = port
+        cluster.wait_for_nodes("far")
+        client = cluster.run("-n", 2, "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 1; echo $i; done")
+        run = client.run_id()
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual([event["event"] for event in cluster.lines(run) if event["event"] in ("failure", "node_lost", "resized")], [])
+        self.assertEqual(sorted(client.said()[1].split()), sorted([f"{rank}:" for rank in (0, 1)] * 8 + list("12345678") * 2))
+
+    def test_name_that_leads_nowhere_is_tried_again_and_told(self):
+        """[24]"""
+        with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
+            agent = subprocess.Popen([LAUNCHER, *AGENT, "--join", "no-such-host.invalid:7070", "--state-dir", folder],
+                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            try:
+                wait_for(lambda: b"coordinator: cannot reach no-such-host.invalid" in read_file(log.name), LIMIT_S, "the reason")
+                self.assertIsNone(agent.poll())
+            finally:
+                agent.send_signal(signal.SIGTERM)
+                self.assertEqual(agent.wait(LIMIT_S), 0)
+
+    def test_port_that_is_taken(self):
+        """[25] [60] And a folder that another coordinator has."""
+        cluster = self.cluster({})
+        with tempfile.TemporaryDirectory() as folder:
+            taken = self.verb("coordinator", "--listen", f"127.0.0.1:{cluster.port}", "--state-dir", folder)
+        self.assertEqual(taken.returncode, 1)
+        self.assertIn(f"cannot listen on 127.0.0.1:{cluster.port}: Address already in use", taken.stderr)
+        second = self.verb("coordinator", "--listen", "127.0.0.1:0", "--state-dir", os.path.join(cluster.folder, "coordinator"))
+        self.assertNotEqual(second.returncode, 0)
+        self.assertIn(str(cluster.coordinator.pid), second.stderr)
+
+    def test_client_that_does_not_read_holds_nobody_up(self):
+        """[28]"""
+        cluster = self.cluster({"n1": 1})
+        client = cluster.run("-n", 1, "--no-prefix", "--", "sh", "-c", "sleep 1; seq 1 2000000; echo end")
+        run = client.run_id()
+        client.process.send_signal(signal.SIGSTOP)
+        cluster.wait_for_event(run, "run_finished")
+        self.assertEqual(cluster.ask("status", run)["state"], "succeeded")
+        client.process.send_signal(signal.SIGCONT)
+        self.assertEqual(client.wait(), 0)
+        self.assertEqual(client.said()[1], "".join(f"{number}\n" for number in range(1, 2_000_001)) + "end\n")
+
+    def test_command_that_one_node_lacks(self):
+        """[38] Nothing is tried again that cannot get better."""
+        cluster = self.cluster({"n1": 1})
+        client = cluster.run("-n", 1, "--max-failures", 5, "--", "/no/such/program")
+        self.assertIn(client.wait(), (1, 2), client.said())
+        self.assertIn("/no/such/program", client.said()[0])
+
+    @unittest.skipIf(os.geteuid() != 0, "makes a mount namespace")
+    def test_data_that_one_node_lacks(self):
+        """[39] The failure names the node and the file."""
+        with tempfile.TemporaryDirectory() as folder:
+            cluster = self.cluster({"n1": 1})
+            data = small_fashion(os.path.join(folder, "data"), 600, 100)
+            cluster.slots["bare"] = 1
+            cluster.on = lambda machine: ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none {data}; exec \"$@\"", "sh"] \
+                if machine == "bare" else []
+            cluster.start_agent("bare")
+            cluster.wait_for_nodes("bare")
+            client = cluster.run("--max-failures", 5, write_job(os.path.join(folder, "job.json"), image_job(data)))
+            self.assertNotEqual(client.wait(), 0)
+            self.assertIn(data, client.said()[0])
+            self.assertIn("bare", client.said()[0])
+
+    def test_coordinator_goes_on_from_a_copy_of_its_folder(self):
+        """[16] The machine is lost for good, and its folder was kept."""
+        cluster = self.cluster({"n1": 1})
+        client = cluster.run("-n", 1, "--", "sh", "-c", "sleep 3; echo end")
+        run = client.run_id()
+        cluster.wait_for_event(run, "worker_started")
+        cluster.kill("coordinator")
+        folder = os.path.join(cluster.folder, "coordinator")
+        shutil.copytree(folder, folder + ".copy", symlinks=True)
+        shutil.rmtree(folder)
+        os.rename(folder + ".copy", folder)
+        cluster.start_coordinator()
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual((client.said()[1], cluster.events(run, "failure")), ("0: end\n", []))
+
+    def test_a_run_that_crashes_takes_no_other_with_it(self):
+        """[63]"""
+        cluster = self.cluster({"n1": 2})
+        good = cluster.run("-n", 1, "--", "sh", "-c", "sleep 2; echo end")
+        cluster.wait_for_event(good.run_id(), "worker_started")
+        bad = cluster.run("-n", 1, "--max-failures", 2, "--set", 'recovery={"backoff":{"first":"10ms"}}', "--", "sh", "-c", "exit 9")
+        self.assertEqual(bad.wait(), 1, bad.said())
+        self.assertEqual(good.wait(), 0, good.said())
+        self.assertEqual(len(cluster.events(good.run_id(), "worker_started")), 1)
+
+    def test_daemons_end_in_order(self):
+        """[62] The coordinator leaves runs to their nodes; an agent that leaves ends its ranks, and a second signal at once."""
+        cluster = self.cluster({"n1": 1})
+        client = cluster.run("-n", 1, "--max-failures", 0, "--", "sh", "-c", "trap '' TERM; sleep 100")
+        run = client.run_id()
+        pid = cluster.wait_for_event(run, "worker_started")["pid"]
+        cluster.coordinator.send_signal(signal.SIGTERM)
+        self.assertEqual(cluster.coordinator.wait(LIMIT_S), 0)
+        self.assertTrue(os.path.exists(f"/proc/{pid}"))
+        cluster.start_coordinator()
+        cluster.wait_for_nodes("n1")
+        cluster.kill("n1", signal.SIGHUP)
+        self.assertIsNone(cluster.agents["n1"].poll())
+        cluster.kill("n1", signal.SIGTERM)
+        cluster.kill("n1", signal.SIGTERM)
+        cluster.agents["n1"].wait(LIMIT_S)
+        wait_for(lambda: not os.path.exists(f"/proc/{pid}"), LIMIT_S, "the end of the rank")
+
+
+if __name__ == "__main__":
+    unittest.main()
