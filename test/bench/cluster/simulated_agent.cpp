@@ -1,0 +1,126 @@
+#include "test/bench/cluster/simulated_agent.hpp"
+
+#include <csignal>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+#include "launcher/process/clock.hpp"
+#include "launcher/process/random_seed.hpp"
+
+namespace sgd::bench {
+
+SimulatedAgent::SimulatedAgent(boost::asio::io_context& io, net::ReadBuffer& buffer, const net::Address& coordinator,
+                               core::AgentFacts facts, std::shared_ptr<const net::TlsContext> tls, Counts& counts)
+    : io_(io),
+      counts_(counts),
+      core_(std::move(facts), core::Random(process::random_seed())),
+      link_(net::make_tcp_agent_link(io, buffer, coordinator, core::Random(process::random_seed()), std::move(tls))),
+      timer_(io) {}
+
+void SimulatedAgent::start() {
+  net::AgentLink::Handlers handlers;
+  handlers.on_connected = [this] {
+    is_connected_ = true;
+    ++counts_.connected;
+    ++counts_.connections;
+    on_event(core::agent_event::Connected{});
+  };
+  handlers.on_message = [this](cluster::ToAgent message) {
+    on_event(core::agent_event::FromCoordinator{std::move(message)});
+  };
+  handlers.on_lost = [this](const std::string& reason) {
+    ++counts_.reasons[reason];
+    if (!std::exchange(is_connected_, false)) {
+      ++counts_.failures;
+      return;
+    }
+    --counts_.connected;
+    ++counts_.lost;
+  };
+  link_->start(std::move(handlers));
+}
+
+void SimulatedAgent::on_event(const core::AgentEvent& event) {
+  core::AgentCommands commands;
+  core_.on(process::monotonic_now(), event, commands);
+  for (core::AgentCommand& command : commands) carry_out(std::move(command));
+  arm_timer();
+}
+
+void SimulatedAgent::carry_out(core::AgentCommand command) {
+  using namespace core::agent_command;
+  if (auto* tell = std::get_if<TellCoordinator>(&command)) {
+    if (is_connected_ && std::holds_alternative<cluster::Beat>(tell->message)) ++counts_.beats;
+    link_->send(std::move(tell->message));
+  } else if (const auto* start = std::get_if<StartKeeper>(&command)) {
+    runs_[start->run] = {};
+    later(core::agent_event::KeeperStarted{start->run});
+  } else if (const auto* order = std::get_if<TellKeeper>(&command)) {
+    play(order->run, order->message);
+  } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
+    later(core::agent_event::StraysCleared{strays->run});
+  }
+  // The rest is for links of workers, for files, or for people.
+}
+
+void SimulatedAgent::play(const RunId& run, const keeper::ToKeeper& order) {
+  const auto place = runs_.find(run);
+  if (place == runs_.end()) return;
+  Played& played = place->second;
+  if (const auto* spawn = std::get_if<keeper::Spawn>(&order)) {
+    played.generation = spawn->generation;
+    played.pids[spawn->rank] = ++last_pid_;
+    ++counts_.ranks_started;
+    say(run, keeper::Spawned{spawn->generation, spawn->rank, last_pid_});
+  } else if (std::holds_alternative<keeper::Signal>(order)) {
+    end_ranks(run, played, std::get<keeper::Signal>(order).signal);
+  } else if (const auto* clear = std::get_if<keeper::Clear>(&order)) {
+    const int killed = static_cast<int>(played.pids.size());
+    end_ranks(run, played, SIGKILL);
+    say(run, keeper::Cleared{clear->generation, killed});
+  } else if (std::holds_alternative<keeper::Close>(order)) {
+    const int killed = static_cast<int>(played.pids.size());
+    end_ranks(run, played, SIGKILL);
+    say(run, keeper::Cleared{0, killed});
+    later(core::agent_event::KeeperClosed{run, 0, ""});
+    runs_.erase(place);
+  }
+}
+
+void SimulatedAgent::end_ranks(const RunId& run, Played& played, int signal) {
+  for (const auto& [rank, pid] : std::exchange(played.pids, {})) {
+    keeper::Exited exited;
+    exited.generation = played.generation;
+    exited.rank = rank;
+    exited.pid = pid;
+    exited.signal = signal;
+    ++counts_.ranks_ended;
+    say(run, std::move(exited));
+  }
+}
+
+void SimulatedAgent::say(const RunId& run, keeper::FromKeeper message) {
+  later(core::agent_event::FromKeeper{run, std::move(message)});
+}
+
+/// As from a socket: never within the event that it answers.
+void SimulatedAgent::later(core::AgentEvent event) {
+  boost::asio::post(io_, [this, event = std::move(event)] { on_event(event); });
+}
+
+void SimulatedAgent::arm_timer() {
+  const std::optional<TimePoint> next = core_.next_wakeup();
+  if (next == armed_) return;
+  armed_ = next;
+  timer_.cancel();
+  if (!next) return;
+  timer_.expires_at(*next);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    armed_.reset();
+    on_event(core::agent_event::Tick{});
+  });
+}
+
+}  // namespace sgd::bench

@@ -1,0 +1,67 @@
+#pragma once
+// One agent of a simulated cluster: the agent's own machine and the agent's own link over TLS, as AgentShell puts them
+// together, with a keeper and workers that are only said to exist. Ranks "start" at once and "run" until they are told to
+// end, so that what a coordinator spends on a node is real and what a node spends on ranks is nothing.
+//
+//   coordinator <══ TLS ══> AgentLink ── events ──> core::Agent ── commands ──> AgentLink | played keeper
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/core/agent.hpp"
+#include "launcher/net/tcp_link.hpp"
+
+namespace sgd::bench {
+
+/// Of all agents of one process together.
+struct Counts {
+  int connected = 0;         ///< Now.
+  long connections = 0;      ///< Made.
+  long lost = 0;             ///< Connections that had been made, and ended.
+  long failures = 0;         ///< Attempts that came to nothing.
+  long beats = 0;            ///< Heartbeats sent.
+  long ranks_started = 0;
+  long ranks_ended = 0;
+  std::map<std::string, long> reasons;  ///< Of failures and losses.
+};
+
+class SimulatedAgent {
+ public:
+  /// `io`, `buffer` and `counts` must outlive it.
+  SimulatedAgent(boost::asio::io_context& io, net::ReadBuffer& buffer, const net::Address& coordinator,
+                 core::AgentFacts facts, std::shared_ptr<const net::TlsContext> tls, Counts& counts);
+
+  void start();
+
+ private:
+  /// What a run's keeper would have running.
+  struct Played {
+    Generation generation = 0;
+    std::map<Rank, int> pids;
+  };
+
+  void on_event(const core::AgentEvent& event);
+  void carry_out(core::AgentCommand command);
+  void play(const RunId& run, const keeper::ToKeeper& order);
+  void end_ranks(const RunId& run, Played& played, int signal);
+  void later(core::AgentEvent event);
+  void say(const RunId& run, keeper::FromKeeper message);
+  void arm_timer();
+
+  boost::asio::io_context& io_;
+  Counts& counts_;
+  core::Agent core_;
+  std::unique_ptr<net::AgentLink> link_;
+  boost::asio::steady_timer timer_;
+  std::optional<TimePoint> armed_;
+  std::map<RunId, Played> runs_;
+  int last_pid_ = 0;
+  bool is_connected_ = false;
+};
+
+}  // namespace sgd::bench
