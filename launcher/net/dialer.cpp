@@ -12,8 +12,9 @@ namespace sgd::net {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// Handlers of an attempt that was given up find `dialer` null.
-struct Dialer::Attempt {
+/// With the wait before it. Handlers of an attempt that is over find `dialer` null: on a busy event loop a timer may have
+/// fired, and wait for its turn, when what it was to end has ended.
+struct Dialer::Attempt : std::enable_shared_from_this<Dialer::Attempt> {
   explicit Attempt(asio::io_context& io, Dialer& owner) : resolver(io), socket(io), dialer(&owner) {}
 
   tcp::resolver resolver;
@@ -25,6 +26,14 @@ struct Dialer::Attempt {
     boost::system::error_code ignored;
     resolver.cancel();
     socket.close(ignored);
+  }
+  /// If it is not over by then.
+  template <class Then>
+  void after(Duration wait, Then then) {
+    dialer->timer_.expires_after(wait);
+    dialer->timer_.async_wait([self = shared_from_this(), then](const boost::system::error_code& error) {
+      if (!error && self->dialer != nullptr) then(*self->dialer);
+    });
   }
 };
 
@@ -44,28 +53,23 @@ Dialer::~Dialer() {
 
 void Dialer::start(Handlers handlers) {
   handlers_ = std::move(handlers);
+  attempt_ = std::make_shared<Attempt>(io_, *this);
   dial();
 }
 
 void Dialer::again(bool was_open) {
   failures_ = was_open ? 0 : failures_ + 1;
   const double chance = static_cast<double>(random_.next() >> 11) * 0x1p-53;
-  timer_.expires_after(redial_wait(failures_, chance));
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) dial();
-  });
+  attempt_ = std::make_shared<Attempt>(io_, *this);
+  attempt_->after(redial_wait(failures_, chance), [](Dialer& dialer) { dialer.dial(); });
 }
 
 void Dialer::dial() {
-  attempt_ = std::make_shared<Attempt>(io_, *this);
-  timer_.expires_after(kAttempt);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) fail(fmt::format("no answer within {}", format_duration(kAttempt)));
-  });
+  attempt_->after(kAttempt, [](Dialer& dialer) { dialer.fail(fmt::format("no answer within {}", format_duration(kAttempt))); });
   const auto connected = [attempt = attempt_](const boost::system::error_code& error, const tcp::endpoint&) {
+    if (attempt->dialer == nullptr) return;
+    if (error) return attempt->dialer->fail(error.message());
     Dialer* dialer = std::exchange(attempt->dialer, nullptr);
-    if (dialer == nullptr) return;
-    if (error) return dialer->fail(error.message());
     dialer->timer_.cancel();
     dialer->attempt_.reset();
     dialer->handlers_.on_socket(std::move(attempt->socket));
