@@ -26,7 +26,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
       service_(shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers()),
-      settling_(io_, {[this](const NodeId& node) { return is_connected(node); },
+      settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
                       [this](const RunId& run) { service_.settle(run); }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
@@ -137,13 +137,6 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
     log_.write(process::LogLevel::kWarning, "files refused", fmt::format("files of {} are refused: {}", peer, reason));
   };
   return handlers;
-}
-
-/// A node whose link is closed may come back; one that is lost has nothing more to send.
-bool CoordinatorDaemon::is_connected(const NodeId& node) const {
-  for (const core::NodeSnapshot& one : shell_.nodes())
-    if (one.node == node) return one.phase != core::NodePhase::kLost;
-  return false;
 }
 
 void CoordinatorDaemon::wait_signal() {

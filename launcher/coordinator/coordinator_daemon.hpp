@@ -50,7 +50,6 @@ class CoordinatorDaemon {
  private:
   void serve();
   [[nodiscard]] FileDesk::Handlers file_handlers();
-  [[nodiscard]] bool is_connected(const NodeId& node) const;
   [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> open_identity();
   void renew_identity();
   void wait_signal();

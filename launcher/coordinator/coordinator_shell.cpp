@@ -221,9 +221,11 @@ void CoordinatorShell::reserve_port(const RunId& run, Generation generation) {
   });
 }
 
+/// A heartbeat makes the next wake-up later, ten thousand times a second: the timer stays where it is, and looks again.
 void CoordinatorShell::arm_timer() {
   const std::optional<TimePoint> next = is_held_ ? std::nullopt : core_.next_wakeup();
-  if (next == armed_) return;
+  if (next && armed_ && *armed_ <= *next) return;
+  if (!next && !armed_) return;
   armed_ = next;
   timer_.cancel();
   if (!next) return;
@@ -231,6 +233,8 @@ void CoordinatorShell::arm_timer() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     armed_.reset();
+    const std::optional<TimePoint> due = is_held_ ? std::nullopt : core_.next_wakeup();
+    if (!due || clock_.now() < *due) return arm_timer();
     on_event(core::coordinator_event::Tick{});
   });
 }

@@ -91,6 +91,12 @@ class CoordinatorShell {
   [[nodiscard]] core::Explanation explain(const core::RunDefinition& run) const;
   /// All that are known, in the order in which they were submitted.
   [[nodiscard]] std::vector<RunRow> runs() const;
+  /// One of them; nothing if it is not known.
+  [[nodiscard]] std::optional<RunRow> run(const RunId& id) const;
+  /// Without the row of a live run: that would count all its ranks.
+  [[nodiscard]] std::optional<std::string> directory_of(const RunId& id) const;
+  /// It is connected, or may come back.
+  [[nodiscard]] bool is_expected(const NodeId& node) const { return core_.is_expected(node); }
   /// No run is live, and everything is recorded and committed.
   [[nodiscard]] bool is_idle() const;
   /// Nothing is taken from outside: too much waits for the store.
@@ -110,6 +116,7 @@ class CoordinatorShell {
     std::unique_ptr<RunRecords> records;  ///< Nothing: it has ended, and everything is written.
     storage::StoredRun row;
   };
+  [[nodiscard]] std::optional<RunRow> shown(const RunId& id, const Run& run) const;
   struct Replay;  ///< Of the stored events, while it lasts.
 
   // coordinator_shell.cpp
@@ -148,7 +155,7 @@ class CoordinatorShell {
   BarrierQueue queue_;
   bool is_draining_ = false;
   boost::asio::steady_timer timer_;
-  std::optional<TimePoint> armed_;
+  std::optional<TimePoint> armed_;  ///< No later than the machine's next wake-up.
 
   StoreObserver store_observer_;
   BarrierQueue::Ticket last_ticket_ = 0;  ///< Of anything that was given to the store.

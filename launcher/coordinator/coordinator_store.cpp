@@ -208,22 +208,36 @@ void CoordinatorShell::forget_oldest() {
 
 bool CoordinatorShell::is_idle() const { return live_.empty() && queue_.empty() && committed_ >= last_ticket_; }
 
+/// Nothing for a run that the machine does not know.
+std::optional<RunRow> CoordinatorShell::shown(const RunId& id, const Run& run) const {
+  const storage::StoredRun& row = run.row;
+  RunRow shown{id, row.name, row.owner, row.state, core::name(core::RunPhase::kFinished), "", row.exit_code, row.wall_s,
+               row.num_workers, 0, row.submitted_s, row.finished_s, row.run_dir, row.summary};
+  if (!row.state.empty()) return shown;
+  shown.state = "live";
+  const auto shot = snapshot(id);
+  if (!shot) return std::nullopt;
+  shown.phase = core::name(shot->phase);
+  shown.reason = shot->reason;
+  shown.wall_s = shot->wall_s;
+  shown.world_size = shot->world_size;
+  return shown;
+}
+
+std::optional<RunRow> CoordinatorShell::run(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known == runs_.end() ? std::nullopt : shown(id, known->second);
+}
+
+std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known == runs_.end() ? std::nullopt : std::optional(known->second.row.run_dir);
+}
+
 std::vector<RunRow> CoordinatorShell::runs() const {
   std::vector<RunRow> rows;
   for (const auto& [id, run] : runs_) {
-    const storage::StoredRun& row = run.row;
-    RunRow shown{id, row.name, row.owner, row.state, core::name(core::RunPhase::kFinished), "", row.exit_code, row.wall_s,
-                 row.num_workers, 0, row.submitted_s, row.finished_s, row.run_dir, row.summary};
-    if (row.state.empty()) {
-      shown.state = "live";
-      const auto shot = snapshot(id);
-      if (!shot) continue;
-      shown.phase = core::name(shot->phase);
-      shown.reason = shot->reason;
-      shown.wall_s = shot->wall_s;
-      shown.world_size = shot->world_size;
-    }
-    rows.push_back(std::move(shown));
+    if (auto row = shown(id, run)) rows.push_back(*std::move(row));
   }
   std::stable_sort(rows.begin(), rows.end(), [](const RunRow& a, const RunRow& b) { return a.submitted_s < b.submitted_s; });
   return rows;

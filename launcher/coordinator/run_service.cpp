@@ -60,11 +60,7 @@ Status RunService::restore() {
   return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
 }
 
-std::optional<std::string> RunService::directory_of(const RunId& run) const {
-  for (const RunRow& row : shell_.runs())
-    if (row.id == run) return row.run_dir;
-  return std::nullopt;
-}
+std::optional<std::string> RunService::directory_of(const RunId& run) const { return shell_.directory_of(run); }
 
 void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
@@ -132,12 +128,12 @@ void RunService::settle(const RunId& run) {
 
 /// By id, or a unique prefix of one; the newest for an empty name.
 Result<RunRow> RunService::find(const std::string& name) const {
+  if (auto row = shell_.run(name)) return *std::move(row);
   std::vector<RunRow> rows = shell_.runs();
   if (rows.empty()) return Error{"no run here yet"};
   if (name.empty()) return std::move(rows.back());
   std::vector<const RunRow*> fitting;
   for (const RunRow& row : rows) {
-    if (row.id == name) return row;
     if (row.id.starts_with(name)) fitting.push_back(&row);
   }
   if (fitting.empty()) return Error{fmt::format("no run \"{}\" here", name)};

@@ -21,6 +21,13 @@ void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCo
   apply(now, event, out);
 }
 
+/// Nothing but the time depends on it.
+bool Coordinator::is_sign_of_life(const CoordinatorEvent& event) {
+  const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
+  return arrived != nullptr && (std::holds_alternative<cluster::Progress>(arrived->message) ||
+                                std::holds_alternative<cluster::Beat>(arrived->message));
+}
+
 /// All but signs of life, and facts that have been taken or come too early.
 bool Coordinator::is_stored(const CoordinatorEvent& event) const {
   const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
@@ -29,24 +36,27 @@ bool Coordinator::is_stored(const CoordinatorEvent& event) const {
   if (known == nodes_.end()) return true;
   if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message))
     return fact->incarnation == known->second.incarnation && fact->sequence == known->second.last_fact + 1;
-  return !std::holds_alternative<cluster::Progress>(arrived->message) &&
-         !std::holds_alternative<cluster::Beat>(arrived->message);
+  return !is_sign_of_life(event);
 }
 
 void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   const std::size_t first = out.size();
   handle(now, event, out);
-  if (capacity_changed_) take_back_slots(now, out);
-  const auto wants_capacity = [](const auto& run) { return run.second.wants_capacity(); };
+  // Ten thousand nodes say a word a second: what no run hears of must not cost a look at all of them.
+  if (is_sign_of_life(event) && !capacity_changed_) return;
+  is_wakeup_known_ = false;
+  if (std::exchange(room_changed_, false)) take_back_slots(now, out);
+  const auto wants_capacity = [this](const RunId& run) { return runs_.at(run).wants_capacity(); };
   std::size_t told = first;
   do {
     // A run that ends while it waits makes way in the queue.
     for (; told < out.size(); ++told)
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
-    if (!std::exchange(capacity_changed_, false) && std::none_of(runs_.begin(), runs_.end(), wants_capacity))
+    if (!std::exchange(capacity_changed_, false) && std::none_of(live_.begin(), live_.end(), wants_capacity))
       break;
     offer_capacity(now, out);
   } while (true);
+  changed_nodes_.clear();
   note_finished(first, out);
 }
 
@@ -55,6 +65,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
   if (const auto* submitted = std::get_if<Submitted>(&event)) {
     const bool is_new = runs_.try_emplace(submitted->run.id, submitted->run, now).second;
     SGD_ASSERT(is_new);
+    live_.insert(submitted->run.id);
     tickets_[submitted->run.id].submission = ++submissions_;
     capacity_changed_ = true;
   } else if (const auto* from_agent = std::get_if<FromAgent>(&event)) {
@@ -89,10 +100,10 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
 /// Nobody was listened to for a while: silence counts from here.
 void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
   facts_ = {};
+  time_to_be_back_ = std::chrono::seconds(nodes_.size() / kBackPerSecond);
   for (auto& [id, node] : nodes_) {
-    node.heard_at = now;
-    node.suspect_until.reset();
     node.is_linked = false;
+    hear(now, id, node);
   }
   for (auto& [id, run] : runs_) run.on_restarted(out);
 }
@@ -116,8 +127,10 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
 /// Runs among the commands from `first` on that have ended; of all that have, the oldest are forgotten.
 void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
   for (std::size_t index = first; index < out.size(); ++index)
-    if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index]))
+    if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index])) {
+      live_.erase(finished->run);
       finished_.push_back(finished->run);
+    }
   while (finished_.size() > settings_.finished_max) forget(RunId(finished_.front()), out);
 }
 
@@ -142,13 +155,16 @@ bool Coordinator::is_foreign(const RunId& run, const NodeId& node) const {
 std::optional<TimePoint> Coordinator::next_wakeup() const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
-  for (const auto& [id, run] : runs_)
-    if (const std::optional<TimePoint> at = run.next_wakeup()) consider(*at);
-  if (!settings_.node_timeout) return next;
-  for (const auto& [id, node] : nodes_) {
-    consider(next_look(node));
-    const Standing* known = standing(id);
-    if (known != nullptr && known->unstable_until && !node.is_closed) consider(*known->unstable_until);
+  if (!std::exchange(is_wakeup_known_, true)) {
+    for (const RunId& id : live_)
+      if (const std::optional<TimePoint> at = runs_.at(id).next_wakeup()) consider(*at);
+    runs_wakeup_ = std::exchange(next, std::nullopt);
+  }
+  if (runs_wakeup_) consider(*runs_wakeup_);
+  if (!looks_.empty()) consider(looks_.begin()->first);
+  for (const NodeId& id : unstable_) {
+    const auto node = nodes_.find(id);
+    if (node != nodes_.end() && !node->second.is_closed) consider(*standings_.at(id).unstable_until);
   }
   return next;
 }

@@ -11,6 +11,8 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/time.hpp"
@@ -42,6 +44,9 @@ class Coordinator {
   static constexpr Duration kLateTick = std::chrono::milliseconds(500);
   /// A silent node is looked at once more after this, when what lay unread in its link has been read.
   static constexpr Duration kSecondLook = std::chrono::milliseconds(100);
+  /// After a restart of this process so many nodes a second can be back at least: each is a TLS handshake. Who is not
+  /// back yet is given that time beside its own, or a large cluster would be lost by its coordinator's restart.
+  static constexpr std::size_t kBackPerSecond = 500;
   /// Lost nodes that are remembered; the one that was lost first is forgotten first.
   static constexpr std::size_t kLostMax = 1024;
 
@@ -61,6 +66,8 @@ class Coordinator {
   [[nodiscard]] std::vector<RunId> runs() const;
   /// Lost ones, too.
   [[nodiscard]] std::vector<NodeSnapshot> nodes() const;
+  /// It is known and not lost: connected, or it may come back.
+  [[nodiscard]] bool is_expected(const NodeId& node) const { return nodes_.contains(node); }
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] Explanation explain(TimePoint now, const RunDefinition& run) const;
   /// Whether `run` is known and `node` has had no rank of it.
@@ -78,6 +85,7 @@ class Coordinator {
     cluster::NodeState state;    ///< As it was told last; its runs are not kept.
     std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
     TimePoint heard_at;
+    std::optional<TimePoint> look_at;  ///< Its place in looks_.
     bool is_closed = false;  ///< Its link.
     bool is_linked = true;       ///< Since this process began it has been connected.
     std::optional<TimePoint> suspect_until;
@@ -102,6 +110,7 @@ class Coordinator {
   // coordinator.cpp: events and runs
   void apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   [[nodiscard]] bool is_stored(const CoordinatorEvent& event) const;
+  [[nodiscard]] static bool is_sign_of_life(const CoordinatorEvent& event);
   void on_restarted(TimePoint now, CoordinatorCommands& out);
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
@@ -122,6 +131,9 @@ class Coordinator {
   [[nodiscard]] std::vector<NodeId> silent_nodes(TimePoint now);
   [[nodiscard]] Node* find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out);
   [[nodiscard]] TimePoint next_look(const Node& node) const;
+  void hear(TimePoint now, const NodeId& id, Node& node);
+  void note_look(const NodeId& id, Node& node);
+  void drop_look(const NodeId& id, Node& node);
   void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
             CoordinatorCommands& out);
   void note_flap(TimePoint now, const NodeId& node);
@@ -138,19 +150,32 @@ class Coordinator {
   void offer_capacity(TimePoint now, CoordinatorCommands& out);
   void note_starts(const QueuePlan& plan);
   [[nodiscard]] QueueState queue_state(TimePoint now) const;
-  [[nodiscard]] std::map<NodeId, NodeCapacity> capacities() const;
+  [[nodiscard]] NodeView view_of(const NodeId& node) const;
+  [[nodiscard]] std::map<RunId, Holding> holdings() const;
+  [[nodiscard]] std::map<NodeId, NodeCapacity> capacities(const std::map<RunId, Holding>& holdings) const;
   [[nodiscard]] std::vector<RunId> least_important_first() const;
 
   CoordinatorSettings settings_;
   std::map<NodeId, Node> nodes_;
   std::map<NodeId, Node> lost_;  ///< As they were: a node may be heard again, and its facts go on counting.
+  /// Of nodes_: when each is looked at next for being silent, so that a heartbeat costs no look at all the others.
+  std::set<std::pair<TimePoint, NodeId>> looks_;
   std::map<NodeId, Standing> standings_;
+  Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
+  std::set<NodeId> unstable_;  ///< Names whose standing has unstable_until.
   std::map<RunId, RunMachine> runs_;
+  std::set<RunId> live_;  ///< Of runs_: those that have not finished.
   std::map<RunId, Ticket> tickets_;
   std::int64_t submissions_ = 0;
   FactCounts facts_;
   std::deque<RunId> finished_;     ///< In the order in which they finished.
-  bool capacity_changed_ = false;  ///< In the event in work.
+  // In the event in work:
+  bool capacity_changed_ = false;
+  bool room_changed_ = false;        ///< What nodes offer, so that more may be held than there is.
+  std::set<NodeId> changed_nodes_;   ///< Their NodeView is another.
+  // Asked after every event, and another only after some: remembered.
+  mutable std::optional<TimePoint> runs_wakeup_;
+  mutable bool is_wakeup_known_ = false;
 };
 
 }  // namespace sgd::core

@@ -18,6 +18,13 @@ cluster::DesiredRun gone(const RunId& run, Generation generation) {
   return desired;
 }
 
+/// To runs: not who its agent is, nor what it holds.
+bool offers_the_same(const cluster::NodeState& a, const cluster::NodeState& b) {
+  return a.address == b.address && a.slots == b.slots && a.cpus == b.cpus && a.counts_cpus == b.counts_cpus &&
+         a.gpus == b.gpus && a.memory_bytes == b.memory_bytes && a.labels == b.labels &&
+         a.is_leaving == b.is_leaving;
+}
+
 }  // namespace
 
 /// Two agents of one name must not take turns: the one that is there stays. An agent that was started anew is
@@ -43,8 +50,7 @@ void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::Fro
   if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
   Node* known = find_speaker(now, node, out);
   if (known == nullptr) return;  // Its first message must be its state.
-  known->heard_at = now;
-  known->suspect_until.reset();
+  hear(now, node, *known);
   if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
     on_fact(now, node, *known, *fact, out);
   } else if (const auto* put = std::get_if<cluster::ExchangePut>(&message)) {
@@ -64,10 +70,11 @@ Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, 
   auto lost = lost_.extract(node);
   if (lost.empty()) return nullptr;
   Node& back = nodes_.insert(std::move(lost)).position->second;
-  back.heard_at = now;
+  hear(now, node, back);
   back.is_closed = false;
   back.lost_at.reset();
   capacity_changed_ = true;
+  changed_nodes_.insert(node);
   note_back(now, node);
   for (auto& [id, run] : runs_)
     if (run.has_touched(node)) run.on_node_back(node, 0, out);
@@ -85,16 +92,19 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   const bool is_new = !nodes_.contains(node);
   Node& known = nodes_[node];
   const bool is_back = is_new || known.is_closed || state.is_new_link;
+  // After a restart of this process all nodes say again what is known of them: that concerns nobody.
+  if (is_new || known.is_closed || !offers_the_same(known.state, state)) {
+    capacity_changed_ = room_changed_ = true;
+    changed_nodes_.insert(node);
+  }
   if (is_new) known.last_fact = state.acknowledged;
   if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation)
     known.last_fact = lost.mapped().last_fact;  // Numbers of one incarnation go on.
   known.incarnation = state.incarnation;
   known.state = state;
   known.state.runs.clear();
-  known.heard_at = now;
-  known.suspect_until.reset();
   known.is_linked = true;
-  capacity_changed_ = true;
+  hear(now, node, known);
   if (is_new || known.is_closed) note_back(now, node);
   known.is_closed = false;
   if (is_back) tell_again(node, state, out);
@@ -122,22 +132,24 @@ void Coordinator::on_closed(TimePoint now, const NodeId& node) {
   if (!known->second.is_closed) note_flap(now, node);
   known->second.is_closed = true;
   capacity_changed_ = true;
+  changed_nodes_.insert(node);
 }
 
 /// As the watchdog looks for ranks: nobody is judged by a late clock, nor before a second look.
 std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
   std::vector<NodeId> silent;
-  if (!settings_.node_timeout) return silent;
-  const bool is_late = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-    return now >= next_look(node.second) + kLateTick;
-  });
-  for (auto& [id, node] : nodes_) {
-    if (now < next_look(node)) continue;
+  if (looks_.empty()) return silent;
+  const bool is_late = now >= looks_.begin()->first + kLateTick;
+  std::vector<NodeId> due;
+  for (auto look = looks_.begin(); look != looks_.end() && look->first <= now; ++look) due.push_back(look->second);
+  std::sort(due.begin(), due.end());
+  for (const NodeId& id : due) {
+    Node& node = nodes_.at(id);
     if (is_late) {
-      node.heard_at = now;
-      node.suspect_until.reset();
+      hear(now, id, node);
     } else if (!node.suspect_until) {
       node.suspect_until = now + kSecondLook;
+      note_look(id, node);
     } else {
       silent.push_back(id);
     }
@@ -146,7 +158,28 @@ std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
 }
 
 TimePoint Coordinator::next_look(const Node& node) const {
-  return node.suspect_until.value_or(node.heard_at + *settings_.node_timeout);
+  const Duration time = *settings_.node_timeout + (node.is_linked ? Duration{} : time_to_be_back_);
+  return node.suspect_until.value_or(node.heard_at + time);
+}
+
+void Coordinator::hear(TimePoint now, const NodeId& id, Node& node) {
+  node.heard_at = now;
+  node.suspect_until.reset();
+  note_look(id, node);
+}
+
+void Coordinator::note_look(const NodeId& id, Node& node) {
+  if (!settings_.node_timeout) return;
+  const TimePoint at = next_look(node);
+  if (node.look_at == at) return;
+  drop_look(id, node);
+  node.look_at = at;
+  looks_.emplace(at, id);
+}
+
+void Coordinator::drop_look(const NodeId& id, Node& node) {
+  if (node.look_at) looks_.erase({*node.look_at, id});
+  node.look_at.reset();
 }
 
 void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
@@ -154,6 +187,7 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
   auto lost = nodes_.extract(node);
   if (!lost.empty()) {
     if (!lost.mapped().is_closed) note_flap(now, node);
+    drop_look(node, lost.mapped());
     lost.mapped().suspect_until.reset();
     lost.mapped().lost_at = now;
     lost_.insert_or_assign(node, lost.mapped());
@@ -176,6 +210,7 @@ void Coordinator::note_flap(TimePoint now, const NodeId& node) {
   if (static_cast<int>(known.flaps.size()) <= settings_.flaps_max) return;
   known.flaps.erase(known.flaps.begin(), known.flaps.end() - settings_.flaps_max - 1);
   known.unstable_until = now + settings_.stable_after;
+  unstable_.insert(node);
 }
 
 /// It has to be well for so long from here on.
@@ -186,12 +221,15 @@ void Coordinator::note_back(TimePoint now, const NodeId& node) {
 }
 
 void Coordinator::end_quarantines(TimePoint now) {
-  for (auto& [id, known] : standings_) {
-    const auto node = nodes_.find(id);
-    if (!known.unstable_until || now < *known.unstable_until || node == nodes_.end() ||
-        node->second.is_closed)
+  for (auto id = unstable_.begin(); id != unstable_.end();) {
+    Standing& known = standings_.at(*id);
+    const auto node = nodes_.find(*id);
+    if (now < *known.unstable_until || node == nodes_.end() || node->second.is_closed) {
+      ++id;
       continue;
+    }
     known.unstable_until.reset();
+    id = unstable_.erase(id);
     capacity_changed_ = true;
   }
 }
@@ -212,7 +250,8 @@ std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) con
 
 void Coordinator::on_order(const NodeId& node, const NodeOrder& order, CoordinatorCommands& out) {
   if (!why_not(node, order).empty()) return;
-  capacity_changed_ = true;
+  capacity_changed_ = room_changed_ = true;
+  changed_nodes_.insert(node);
   switch (order.kind) {
     case NodeOrder::Kind::kDrain:
       standings_[node].is_drained = true;
@@ -221,6 +260,7 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
       standings_[node].is_drained = false;
       standings_[node].flaps.clear();  // Whoever takes it back vouches for its link too.
       standings_[node].unstable_until.reset();
+      unstable_.erase(node);
       return;
     case NodeOrder::Kind::kSetSlots:
       standings_[node].slots = order.slots < 0 ? std::nullopt : std::optional(order.slots);
@@ -231,10 +271,12 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
   if (const auto known = nodes_.find(node); known != nodes_.end()) {
     out.push_back(
         coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
+    drop_look(node, known->second);
     nodes_.erase(known);
   }
   lost_.erase(node);
   standings_.erase(node);
+  unstable_.erase(node);
 }
 
 // ---- views ----
@@ -321,12 +363,15 @@ void Coordinator::on_nodes_known(TimePoint now, const coordinator_event::NodesKn
     node.state = one.state;
     node.last_fact = one.last_fact;
     node.heard_at = now;
+    if (!one.lost_at) note_look(one.node, node);
     node.is_closed = one.is_closed;
     node.lost_at = one.lost_at;
   }
-  for (const KnownStanding& one : known.standings)
+  for (const KnownStanding& one : known.standings) {
     standings_[one.node] = {one.is_drained, one.slots, {one.flaps.begin(), one.flaps.end()}, one.unstable_until};
-  capacity_changed_ = true;
+    if (one.unstable_until) unstable_.insert(one.node);
+  }
+  capacity_changed_ = room_changed_ = true;
 }
 
 std::vector<NodeSnapshot> Coordinator::nodes() const {

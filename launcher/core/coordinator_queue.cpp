@@ -12,9 +12,12 @@ namespace sgd::core {
 /// first.
 void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
   const std::vector<RunId> order = least_important_first();
-  for (const auto& [id, capacity] : capacities()) {
-    const bool is_leaving = nodes_.at(id).state.is_leaving;
-    int over = -capacity.free.slots;
+  for (const NodeId& id : changed_nodes_) {
+    const auto node = nodes_.find(id);
+    if (node == nodes_.end()) continue;
+    const bool is_leaving = node->second.state.is_leaving;
+    int over = -slots_of(id, node->second);
+    for (const RunId& run : order) over += runs_.at(run).slots_used(id);
     for (auto run = order.begin(); run != order.end() && (over > 0 || is_leaving); ++run) {
       RunMachine& machine = runs_.at(*run);
       const int held = machine.slots_used(id);
@@ -25,34 +28,41 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
   }
 }
 
-/// Every run is told what it may have now: those that wait in the order of the queue, then the others.
+/// Runs are told what they may have now: those that wait in the order of the queue, then those that could grow; the
+/// others hear of what has changed on their nodes. With many nodes that is what makes most events cheap.
 void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
-  const QueuePlan plan = serve_queue(queue_state(now));
+  const auto is_served = [](const RunMachine& run) { return run.waits_for_room() || run.may_grow(); };
+  QueuePlan plan;
+  if (std::any_of(live_.begin(), live_.end(), [&](const RunId& id) { return is_served(runs_.at(id)); }))
+    plan = serve_queue(queue_state(now));
   note_starts(plan);
-  Offer offer;
-  for (const auto& [id, node] : nodes_) {
-    const Standing* its = standing(id);
-    offer.nodes[id] = NodeView{node.state.address, node.is_closed, its != nullptr && its->is_drained};
-  }
+  std::set<RunId> waiting;
   for (const QueueTurn& turn : plan.turns) {
+    Offer offer;
+    for (const NodePlace& place : turn.placement.nodes) offer.nodes[place.node] = view_of(place.node);
     offer.placement = turn.placement;
     offer.reason = turn.reason;
     offer.fits_idle = turn.fits_idle;
+    waiting.insert(turn.run);
     runs_.at(turn.run).on_capacity(now, offer, out);
   }
-  const auto is_served = [&plan](const RunId& id) {
-    return std::any_of(plan.turns.begin(), plan.turns.end(),
-                       [&id](const QueueTurn& turn) { return turn.run == id; });
-  };
-  offer.placement = {};
-  offer.reason.clear();
-  offer.fits_idle = false;
-  for (auto& [id, run] : runs_) {
-    if (run.finished() || is_served(id)) continue;
+  for (const RunId& id : live_) {
+    RunMachine& run = runs_.at(id);
+    if (run.finished() || waiting.contains(id)) continue;
+    for (const NodeId& node : changed_nodes_)
+      if (nodes_.contains(node)) run.on_view(now, node, view_of(node), out);
     const auto growth = plan.growth.find(id);
+    if (growth == plan.growth.end() && !run.wants_capacity()) continue;
+    Offer offer;
     offer.growth = growth == plan.growth.end() ? 0 : growth->second;
     run.on_capacity(now, offer, out);
   }
+}
+
+NodeView Coordinator::view_of(const NodeId& node) const {
+  const Node& known = nodes_.at(node);
+  const Standing* its = standing(node);
+  return {known.state.address, known.is_closed, its != nullptr && its->is_drained};
 }
 
 /// Who starts has passed those in front of it that do not.
@@ -74,43 +84,55 @@ QueueState Coordinator::queue_state(TimePoint now) const {
   QueueState state;
   state.now = now;
   state.backfill_limit = settings_.backfill_limit;
-  state.nodes = capacities();
-  for (const auto& [id, run] : runs_) {
+  state.holdings = holdings();
+  state.nodes = capacities(state.holdings);
+  for (const RunId& id : live_) {
+    const RunMachine& run = runs_.at(id);
     if (run.finished()) continue;
     const Ticket& ticket = tickets_.at(id);
-    const RunDefinition& definition = run.definition();
+    const int priority = run.definition().priority;
     if (run.waits_for_room())
-      state.waiting.push_back({id, run.is_admitted(), definition.priority, ticket.submission, run.demand(),
-                               run.placement(), ticket.passed_by, ticket.startable_since});
+      state.waiting.push_back({id, run.is_admitted(), priority, ticket.submission, run.demand(), run.placement(),
+                               ticket.passed_by, ticket.startable_since});
     if (run.may_grow())
-      state.growing.push_back(
-          {id, definition.priority, ticket.submission, run.demand(), run.placement().world_size});
-    state.holdings[id] = {definition.job.per_worker, run.held()};
+      state.growing.push_back({id, priority, ticket.submission, run.demand(), run.placement().world_size});
   }
   return state;
 }
 
-std::map<NodeId, NodeCapacity> Coordinator::capacities() const {
+std::map<RunId, Holding> Coordinator::holdings() const {
+  std::map<RunId, Holding> holdings;
+  for (const RunId& id : live_) {
+    const RunMachine& run = runs_.at(id);
+    if (!run.finished()) holdings[id] = {run.definition().job.per_worker, run.held()};
+  }
+  return holdings;
+}
+
+std::map<NodeId, NodeCapacity> Coordinator::capacities(const std::map<RunId, Holding>& holdings) const {
   std::map<NodeId, NodeCapacity> capacities;
   for (const auto& [id, node] : nodes_) {
     const Standing* its = standing(id);
-    NodeCapacity& capacity = capacities[id];
+    NodeCapacity& capacity = capacities.emplace_hint(capacities.end(), id, NodeCapacity{})->second;
     capacity.total = {slots_of(id, node), node.state.cpus, node.state.gpus, node.state.memory_bytes};
     capacity.free = capacity.total;
     capacity.counts_cpus = node.state.counts_cpus && (its == nullptr || !its->slots);
     capacity.labels = node.state.labels;
     capacity.out = why_out(id, node);
   }
-  for (const auto& [id, run] : runs_)
-    for (const auto& [node, workers] : run.held())
-      if (capacities.contains(node)) take(capacities.at(node).free, run.definition().job.per_worker, workers);
+  for (const auto& [run, holding] : holdings) {
+    for (const auto& [node, workers] : holding.workers) {
+      const auto capacity = capacities.find(node);
+      if (capacity != capacities.end()) take(capacity->second.free, holding.per_worker, workers);
+    }
+  }
   return capacities;
 }
 
 std::vector<RunId> Coordinator::least_important_first() const {
   std::vector<RunId> order;
-  for (const auto& [id, run] : runs_)
-    if (!run.finished()) order.push_back(id);
+  for (const RunId& id : live_)
+    if (!runs_.at(id).finished()) order.push_back(id);
   const auto rank = [this](const RunId& id) {
     return std::tuple(runs_.at(id).definition().priority, -tickets_.at(id).submission);
   };

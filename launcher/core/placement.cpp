@@ -15,8 +15,9 @@ std::vector<NodeId> order_of(const Counts& rooms, const Placement& before) {
   std::vector<NodeId> order;
   for (const NodePlace& place : before.nodes)
     if (rooms.contains(place.node)) order.push_back(place.node);
+  const std::set<NodeId> placed(order.begin(), order.end());
   for (const auto& [node, room] : rooms)
-    if (std::find(order.begin(), order.end(), node) == order.end()) order.push_back(node);
+    if (!placed.contains(node)) order.push_back(node);
   return order;
 }
 

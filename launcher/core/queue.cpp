@@ -90,7 +90,7 @@ class Server {
     turn.startable_since = run.startable_since;
     for (const auto& [node, capacity] : free_) {
       const auto kept = kept_.find(node);
-      turn.rooms[node] = kept == kept_.end() ? room(node, capacity, run.demand) : 0;
+      turn.rooms.emplace_hint(turn.rooms.end(), node, kept == kept_.end() ? room(node, capacity, run.demand) : 0);
       if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
     }
     int most = run.demand.num_workers;

@@ -42,7 +42,10 @@ void RunMachine::on_capacity(TimePoint now, const Offer& offer, CoordinatorComma
   if (finished()) return;
   offered_ = offer;
   looks_for_room_ = false;
-  for (const auto& [node, view] : offer.nodes) addresses_[node] = view.address;
+  for (const auto& [node, view] : offer.nodes) {
+    addresses_[node] = view.address;
+    views_[node] = view;
+  }
   if (waits_for_room()) {
     is_queued_ = offer.fits_idle;
     if (offer.fits_idle) placeless_since_.reset();
@@ -53,6 +56,14 @@ void RunMachine::on_capacity(TimePoint now, const Offer& offer, CoordinatorComma
   if (is_ready_to_count()) wait_for_slots(now, out);
   consider_leaving(out);
   consider_growth(now, out);
+  if (is_live()) decide(now, out);
+}
+
+void RunMachine::on_view(TimePoint now, const NodeId& node, const NodeView& view, CoordinatorCommands& out) {
+  if (finished() || !nodes_.contains(node)) return;
+  addresses_[node] = view.address;
+  views_[node] = view;
+  consider_leaving(out);
   if (is_live()) decide(now, out);  // A link may have closed behind which missed ranks are.
 }
 
@@ -88,11 +99,13 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   }
   nodes_.clear();
   ranks_.clear();
+  ranks_started_ = ranks_exited_ = nodes_cleared_ = 0;
   for (std::size_t index = 0; index < placement_.nodes.size(); ++index) {
     const NodePlace& place = placement_.nodes[index];
     nodes_[place.node] = NodeRecord{static_cast<int>(index), place.ranks, false, false};
     for (const Rank rank : place.ranks) ranks_[rank].node = place.node;
   }
+  std::erase_if(views_, [this](const auto& view) { return !nodes_.contains(view.first); });
   outcome_.world_size = placement_.world_size;
   recovery_.started(now);
   if (generation_ == 1)
@@ -237,7 +250,7 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
 
 void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kClearing;
-  for (auto& [node, record] : nodes_) record.cleared = record.lost;
+  clear_none_but_lost();
   send_desired(cluster::Want::kGone, out);
   if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
 }
@@ -305,15 +318,29 @@ bool RunMachine::is_live() const {
 }
 
 bool RunMachine::all_exited() const {
-  return !ranks_.empty() && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.exited; });
+  return !ranks_.empty() && ranks_exited_ == ranks_.size();
 }
 
 bool RunMachine::all_cleared() const {
-  return !nodes_.empty() && std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.cleared; });
+  return !nodes_.empty() && nodes_cleared_ == nodes_.size();
 }
 
-bool RunMachine::all_started() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.pid != 0; });
+bool RunMachine::all_started() const { return ranks_started_ == ranks_.size(); }
+
+void RunMachine::end_rank(RankRecord& rank) {
+  if (!std::exchange(rank.exited, true)) ++ranks_exited_;
+}
+
+void RunMachine::clear_node(NodeRecord& node) {
+  if (!std::exchange(node.cleared, true)) ++nodes_cleared_;
+}
+
+void RunMachine::clear_none_but_lost() {
+  nodes_cleared_ = 0;
+  for (auto& [id, node] : nodes_) {
+    node.cleared = node.lost;
+    if (node.lost) ++nodes_cleared_;
+  }
 }
 
 RunMachine::RankRecord* RunMachine::find(Rank rank) {
@@ -324,14 +351,18 @@ RunMachine::RankRecord* RunMachine::find(Rank rank) {
 std::map<NodeId, int> RunMachine::held() const {
   std::map<NodeId, int> held;
   for (const auto& [node, record] : nodes_)
-    if (const int slots = slots_used(node); slots > 0) held[node] = slots;
+    if (const int slots = slots_of(record); slots > 0) held.emplace_hint(held.end(), node, slots);
   return held;
 }
 
 int RunMachine::slots_used(const NodeId& node) const {
   const auto place = nodes_.find(node);
-  if (finished() || place == nodes_.end() || place->second.lost || phase_ == RunPhase::kWaiting) return 0;
-  return static_cast<int>(place->second.ranks.size());
+  return place == nodes_.end() ? 0 : slots_of(place->second);
+}
+
+int RunMachine::slots_of(const NodeRecord& node) const {
+  if (finished() || node.lost || phase_ == RunPhase::kWaiting) return 0;
+  return static_cast<int>(node.ranks.size());
 }
 
 }  // namespace sgd::core

@@ -44,7 +44,7 @@ struct NodeView {
 
 /// What a run may have now.
 struct Offer {
-  std::map<NodeId, NodeView> nodes;  ///< All that are not lost.
+  std::map<NodeId, NodeView> nodes;  ///< Of the placement.
   Placement placement;     ///< Of a run that waits: where it starts now; world_size 0: not now, and why.
   std::string reason;      ///< Of a run that waits: its place in the queue.
   bool fits_idle = false;  ///< Of a run that waits: only other runs are in its way.
@@ -60,8 +60,10 @@ class RunMachine {
 
   RunMachine(RunDefinition definition, TimePoint now);
 
-  /// What it may have now; call it after every event that may have changed slots, and after those of this run.
+  /// What it may have now; for one that waits, may grow or wants it: after every event that may have changed slots.
   void on_capacity(TimePoint now, const Offer& offer, CoordinatorCommands& out);
+  /// A node has changed; one that the run does not hold is nothing to it.
+  void on_view(TimePoint now, const NodeId& node, const NodeView& view, CoordinatorCommands& out);
   /// This run is to give up what it has on `node`, now: its ranks save and end, and no retry is used.
   void on_slots_lost(TimePoint now, const NodeId& node, const std::string& reason, CoordinatorCommands& out);
   void on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
@@ -176,9 +178,13 @@ class RunMachine {
   [[nodiscard]] bool is_ready_to_count() const {
     return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_;
   }
+  [[nodiscard]] int slots_of(const NodeRecord& node) const;
   [[nodiscard]] bool all_exited() const;
   [[nodiscard]] bool all_cleared() const;
   [[nodiscard]] bool all_started() const;
+  void end_rank(RankRecord& rank);
+  void clear_node(NodeRecord& node);
+  void clear_none_but_lost();
   [[nodiscard]] bool is_training() const { return definition_.job.training.has_value(); }
   [[nodiscard]] RankRecord* find(Rank rank);
 
@@ -193,10 +199,15 @@ class RunMachine {
   Placement trained_;            ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
   Offer offered_;                ///< The newest.
+  std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.
   std::set<NodeId> touched_;     ///< Nodes that may hold something of it.
   std::map<NodeId, std::string> addresses_;
   std::map<NodeId, NodeRecord> nodes_;
   std::map<Rank, RankRecord> ranks_;
+  // Counted, since a run of ten thousand ranks asks after each of their facts:
+  std::size_t ranks_started_ = 0;
+  std::size_t ranks_exited_ = 0;
+  std::size_t nodes_cleared_ = 0;
   ExchangeTable exchange_;
   ReportReducer reducer_;
   CauseFinder causes_;

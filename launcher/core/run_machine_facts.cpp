@@ -72,6 +72,7 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
                             CoordinatorCommands& out) {
   RankRecord* rank = find(started.rank);
   if (rank == nullptr) return;
+  if (rank->pid == 0 && started.pid != 0) ++ranks_started_;
   rank->pid = started.pid;
   rank->phase = RankPhase::kStarted;
   record({{"event", "worker_started"}, {"generation", generation_}, {"rank", started.rank}, {"pid", started.pid},
@@ -126,16 +127,16 @@ void RunMachine::on_cleared(const NodeId& node) {
   // Of what an earlier generation left there, before this one could start.
   if (phase_ == RunPhase::kStarting || phase_ == RunPhase::kRunning) return;
   NodeRecord& record = nodes_.at(node);
-  record.cleared = true;
+  clear_node(record);
   if (phase_ != RunPhase::kStopping) return;
   // The stop came before any rank was started there, or its keeper is lost: nobody tells their exits.
-  for (const Rank rank : record.ranks) ranks_.at(rank).exited = true;
+  for (const Rank rank : record.ranks) end_rank(ranks_.at(rank));
 }
 
 /// Its ranks die with it, and nobody is left to tell how.
 void RunMachine::on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost) {
   if (is_live())
-    for (const Rank rank : nodes_.at(node).ranks) ranks_.at(rank).exited = true;
+    for (const Rank rank : nodes_.at(node).ranks) end_rank(ranks_.at(rank));
   add_failure(now, failure_of(node, lost));
 }
 
@@ -191,7 +192,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
                            CoordinatorCommands& out) {
   RankRecord* rank = find(exited.rank);
   if (rank == nullptr || rank->exited) return;
-  rank->exited = true;
+  end_rank(*rank);
   rank->phase = RankPhase::kExited;
   note_step(exited.step);
   Event event = {{"event", "worker_exited"}, {"generation", generation_}, {"rank", exited.rank},

@@ -48,7 +48,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
 void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kRecovering;
   desired_generation_ = generation_ + 1;
-  for (auto& [node, record] : nodes_) record.cleared = record.lost;
+  clear_none_but_lost();
   before_ = placement_;
   if (was_started_ || trained_.world_size == 0) trained_ = placement_;
   send_desired(cluster::Want::kClear, out);
@@ -88,8 +88,8 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
 void RunMachine::consider_leaving(CoordinatorCommands& out) {
   if (phase_ != RunPhase::kRunning || !is_training() || stop_ || leave_ != Leave::kNo) return;
   for (const auto& [node, record] : nodes_) {
-    const auto view = offered_.nodes.find(node);
-    const bool is_drained = view != offered_.nodes.end() && view->second.is_drained;
+    const auto view = views_.find(node);
+    const bool is_drained = view != views_.end() && view->second.is_drained;
     if (is_drained && !record.lost) return leave_at_boundary(node + " is drained", out);
   }
 }
@@ -128,12 +128,13 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
                            CoordinatorCommands& out) {
   NodeRecord& lost = nodes_.at(node);
   lost.lost = true;
-  lost.cleared = true;
+  views_.erase(node);
+  clear_node(lost);
   keepers_from_[node] = generation_ + 1;  // What it reports from here on is refused.
   record({{"event", "node_lost"}, {"generation", generation_}, {"node", node}, {"reason", reason}}, out);
   if (!is_live()) return;
   for (const Rank rank : lost.ranks) {
-    ranks_.at(rank).exited = true;
+    end_rank(ranks_.at(rank));
     ranks_.at(rank).phase = RankPhase::kExited;
   }
   add_failure(now, node_failure(node, reason, silent_s));
@@ -143,8 +144,8 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
 void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
   if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
   for (const auto& [node, record] : nodes_) {
-    const auto view = offered_.nodes.find(node);
-    if (record.lost || view == offered_.nodes.end() || !view->second.is_closed || !is_missed(node)) continue;
+    const auto view = views_.find(node);
+    if (record.lost || view == views_.end() || !view->second.is_closed || !is_missed(node)) continue;
     return lose_node(now, node, "its link is closed, and its ranks are missed by their peers", 0, out);
   }
 }
