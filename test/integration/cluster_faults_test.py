@@ -195,6 +195,7 @@ class ClusterFaultsTest(unittest.TestCase):
         cluster.kill("n1", signal.SIGHUP)
         self.assertIsNone(cluster.agents["n1"].poll())
         cluster.kill("n1", signal.SIGTERM)
+        wait_for(lambda: "this node leaves" in cluster.log_of("n1"), LIMIT_S, "the first signal")
         cluster.kill("n1", signal.SIGTERM)
         cluster.agents["n1"].wait(LIMIT_S)
         wait_for(lambda: not os.path.exists(f"/proc/{pid}"), LIMIT_S, "the end of the rank")
