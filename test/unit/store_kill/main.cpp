@@ -51,6 +51,7 @@ class Killer {
     for (std::string& one : test::findings(root(), runs_)) found.push_back(std::move(one));
     for (const std::string& one : found) fmt::print(stderr, "{}\n", one);
     fmt::print("{} kills, {} runs, {} facts taken, {} findings\n", killed_, runs_.size(), taken(), found.size());
+    if (found.empty()) fmt::print("All tests passed ({} kills in 1 test case)\n", killed_);
     return found.empty() ? 0 : 1;
   }
 
