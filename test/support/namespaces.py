@@ -4,6 +4,7 @@ By hand: `python3 test/support/namespaces.py up n1 n2`, `ip netns exec sgd-n1 ..
 """
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ HUB = "hub"
 
 def available():
     """Whether this machine lets us make them."""
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"sgdtry{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
