@@ -274,6 +274,10 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
     drop_look(node, known->second);
     nodes_.erase(known);
   }
+  // One that was only silent has its link still: without this it would speak on, and nobody would know it.
+  if (const auto lost = lost_.find(node); lost != lost_.end() && !lost->second.is_closed)
+    out.push_back(
+        coordinator_command::RefuseAgent{node, lost->second.incarnation, "removed by an operator"});
   lost_.erase(node);
   standings_.erase(node);
   unstable_.erase(node);
