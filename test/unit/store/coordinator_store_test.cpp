@@ -102,6 +102,11 @@ class World {
       io_.run_one_for(10ms);
     }
   }
+  /// Hands over what is under way: acknowledgements of commits that have been made.
+  void deliver() {
+    if (io_.stopped()) io_.restart();
+    while (io_.poll() > 0) {}
+  }
   void run_until_idle() {
     run_until([this] { return shell_->is_idle(); });
   }
@@ -224,6 +229,7 @@ TEST_CASE("coordinator with a store: nothing is acknowledged, written or accepte
   auto full = std::make_unique<test::FullDisk>();
   world.submit("second", "request");
   world.run_until([&] { return !world.troubles.empty(); });
+  world.deliver();
   const auto acknowledged = world.acknowledged();
   const auto events = world.lines("first", "events.jsonl");
   const auto accepted = world.accepted;
