@@ -91,7 +91,7 @@ struct Report { Rank rank = 0; link::Report report; };
 struct CheckpointSaved { link::CheckpointSaved checkpoint; };
 struct CheckpointRejected { link::CheckpointRejected checkpoint; };
 struct ResultMade { Rank rank = 0; nlohmann::json value; };
-/// Nothing of this generation or older runs here any more.
+/// Nothing of this generation or older runs here any more, nor will it be started: answers kStop, kClear and kGone.
 struct Cleared { int killed = 0; };
 
 using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed,

@@ -101,6 +101,7 @@ class NodeRun {
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);
+  void tell_keeper_lost(cluster::KeeperLost lost);
   void say(cluster::FactBody body);
   void tell_keeper(keeper::ToKeeper message, AgentCommands& out);
   [[nodiscard]] Duration heartbeat_setting(const char* key, Duration otherwise) const;

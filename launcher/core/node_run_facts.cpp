@@ -21,10 +21,17 @@ void NodeRun::on_keeper_started(TimePoint now, AgentCommands& out) {
 bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
   if (keeper_ != Keeper::kStarting && keeper_ != Keeper::kUp) return false;
   tell_keeper(keeper::Close{}, out);
-  say(cluster::KeeperLost{SIGKILL, reason});
+  tell_keeper_lost({SIGKILL, reason});
   keeper_ = Keeper::kLost;
   is_orphan_ = true;
   return true;
+}
+
+/// The coordinator starts another generation for it: ranks that were to be started are not started any more.
+void NodeRun::tell_keeper_lost(cluster::KeeperLost lost) {
+  const bool wants_ranks = desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave;
+  if (wants_ranks && group_ == Group::kEmpty) spawned_ = desired_.generation;
+  say(std::move(lost));
 }
 
 void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
@@ -93,7 +100,7 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     allocation_.release(id_);
     return reconcile(now, out);
   }
-  if (keeper_ != Keeper::kClosing && !is_orphan_) say(cluster::KeeperLost{closed.signal, closed.message});
+  if (keeper_ != Keeper::kClosing && !is_orphan_) tell_keeper_lost({closed.signal, closed.message});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }
@@ -128,6 +135,7 @@ void NodeRun::on_exchange_done(const cluster::ExchangeDone& done, AgentCommands&
 }
 
 bool NodeRun::on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out) {
+  if (keeper_ != Keeper::kUp || group_ != Group::kAlive) return false;  // It is being ended.
   for (auto& [rank, record] : ranks_) {
     if (record.token != hello.token || record.connection || record.exit) continue;
     record.connection = connection;
@@ -297,7 +305,10 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   say(std::move(told));
 }
 
+/// What was cleared so that ranks can be started concerns nobody: said then, it would be taken for the answer to a
+/// later wish for this generation's end.
 void NodeRun::group_cleared(int killed) {
+  if (desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave) return;
   if (cleared_told_ >= desired_.generation && killed == 0) return;
   cleared_told_ = desired_.generation;
   say(cluster::Cleared{killed});

@@ -132,6 +132,7 @@ void Crew::keeper(const Words& words) {
   if (what == "cleared") from_keeper(node, keeper::Cleared{generation, words.number("killed", 0)});
   if (what == "closed") {
     std::erase_if(processes_, [&](const auto& entry) { return entry.second.node == node; });
+    std::erase_if(tasks_, [&](const Task& task) { return task.node == node; });  // Nobody reads them any more.
     world_.agent_event(node, core::agent_event::KeeperClosed{"run", signal, "gone"});
   }
 }

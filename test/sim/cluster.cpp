@@ -131,7 +131,6 @@ void Cluster::observe(const core::CoordinatorEvent& event) {
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) passes_.on_submitted(submitted->run.id);
   const auto* said = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
   if (said != nullptr && said->incarnation == twin_) return;
-  known_.note(event);
   if (arrived == nullptr) return;
   if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message)) {
     std::int64_t& taken = facts_taken_[fact->incarnation];
@@ -214,6 +213,7 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
   if (is_crashed_) return;
   if (crash_in_ > 0 && --crash_in_ == 0) return die_now();
   if (auto* store = std::get_if<Store>(&command)) {
+    known_.note(store->event);
     stored_.push_back(std::move(*store));
   } else if (auto* send_command = std::get_if<SendToAgent>(&command)) {
     send(send_command->node, std::move(send_command->message));
