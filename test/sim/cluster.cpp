@@ -50,7 +50,22 @@ bool Cluster::order(const NodeId& node, const core::NodeOrder& order) {
   if (!coordinator_.core().why_not(node, order).empty()) return false;
   world_.say("{}: order {}, {} slots", node, static_cast<int>(order.kind), order.slots);
   tell(core::coordinator_event::NodeOrdered{node, order});
+  if (order.kind == core::NodeOrder::Kind::kDrain) world_.queue.after(seconds(1), [this, node] { check_drained(node); });
   return true;
+}
+
+/// Training that is at work on a drained node has been asked to leave it, in the moment in which that was stored.
+void Cluster::check_drained(const NodeId& node) {
+  if (!coordinator_alive() || !known_.at(node).is_drained) return;
+  for (const auto& [id, run] : runs_) {
+    const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
+    if (!shot || shot->phase != core::RunPhase::kRunning || !run.plan.definition.job.training) continue;
+    const Generation generation = run.check.generation();
+    const auto interrupted = interrupted_.find(id);
+    if (interrupted != interrupted_.end() && interrupted->second == generation) continue;
+    if (run.check.wanted_on(node).value_or(0) == 0 || run.check.was_lost(node, generation)) continue;
+    if (!run.check.is_leaving()) violated("{} stays on {}, which is drained", id, node);
+  }
 }
 
 void Cluster::drain_until_done(const NodeId& node, bool is_drained, bool for_good) {

@@ -63,6 +63,7 @@ class Cluster {
   void refuse(const core::coordinator_command::RefuseAgent& refused);
   void check_loss(const nlohmann::ordered_json& event);
   void check_end(const RunId& id);
+  void check_drained(const NodeId& node);
   void check_memory();
   void check_cores(const RunState& run, Keeper& keeper, const Worker::Identity& identity);
   [[nodiscard]] Node& node(const NodeId& id);
