@@ -62,6 +62,7 @@ void RunMachine::on_recovery_cleared(TimePoint now) {
     for (const auto& [node, record] : nodes_) keepers_from_[node] = generation_ + 1;
   recovery_.cleared(now);
   phase_ = RunPhase::kWaiting;
+  if (wait_until_ && now >= *wait_until_) wait_until_.reset();  // The clearing took longer: it is its turn at once.
   start_at_capacity_ = !wait_until_;
   is_queued_ = false;
 }

@@ -23,12 +23,6 @@ constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
 constexpr std::size_t kPartsPerWrite = 64;
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
-std::string name_of(const tcp::socket& socket) {
-  boost::system::error_code error;
-  const tcp::endpoint peer = socket.remote_endpoint(error);
-  return error ? "a peer that is gone" : fmt::format("{}:{}", peer.address().to_string(), peer.port());
-}
-
 void set_options(tcp::socket& socket, const ConnectionLimits& limits) {
   boost::system::error_code ignored;  // A socket that is gone already is found out by the first read.
   socket.non_blocking(true, ignored);
@@ -40,6 +34,12 @@ void set_options(tcp::socket& socket, const ConnectionLimits& limits) {
 
 }  // namespace
 
+std::string peer_name(const tcp::socket& socket) {
+  boost::system::error_code error;
+  const tcp::endpoint peer = socket.remote_endpoint(error);
+  return error ? "a peer that is gone" : fmt::format("{}:{}", peer.address().to_string(), peer.port());
+}
+
 Connection::Connection(tcp::socket socket, ReadBuffer& buffer, const Security& security, ConnectionLimits limits,
                        hello::Hello own)
     : socket_(std::move(socket)),
@@ -47,7 +47,7 @@ Connection::Connection(tcp::socket socket, ReadBuffer& buffer, const Security& s
       buffer_(buffer),
       limits_(limits),
       own_(own),
-      peer_(name_of(socket_)),
+      peer_(peer_name(socket_)),
       stream_(security.tls ? security.tls->make_stream(socket_.native_handle(), security.side)
                            : make_plain_stream(socket_.native_handle())) {
   reader_.limit(limits_.hello_bytes);

@@ -45,6 +45,9 @@ struct Security {
   TlsSide side = TlsSide::kAccepts;
 };
 
+/// "10.0.0.2:41822".
+[[nodiscard]] std::string peer_name(const boost::asio::ip::tcp::socket& socket);
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct Handlers {

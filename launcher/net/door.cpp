@@ -110,7 +110,7 @@ bool Visitor::is_secure() const { return visit_->is_secure; }
 // ---- the door ----
 
 Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
-    : io_(io), listener_(std::move(listener)), places_(std::make_shared<Place::Taken>()) {}
+    : io_(io), listener_(std::move(listener)), places_(std::make_shared<Place::Taken>()), line_timer_(io) {}
 
 Door::~Door() {
   for (const std::shared_ptr<Visitor::Visit>& visit : strangers_) {
@@ -127,24 +127,50 @@ void Door::start(Handlers handlers) {
 }
 
 void Door::take(tcp::socket socket) {
-  const Security security = listener_->security();
-  const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security);
-  const std::string& peer = connection->peer();
-  const auto too_many = [&](std::size_t most, const char* from) {
-    handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others{} have not said who they are", most, from)});
-  };
-  const auto visit = std::make_shared<Visitor::Visit>(io_, *this);
-  std::string address;
-  if (security.tls) {  // Plain text is for loopback only, where everybody has the same address.
-    address = address_of_peer(peer);
-    if (const auto taken = places_->find(address); taken != places_->end() && taken->second >= kStrangersOfOneMax)
-      return too_many(kStrangersOfOneMax, " from there");
+  std::string peer = peer_name(socket);
+  // Plain text is for loopback only, where everybody has the same address.
+  std::string address = listener_->security().tls ? address_of_peer(peer) : "";
+  const bool has_place = may_enter(address) && (strangers_.size() < kStrangersMax || make_room(address));
+  if (has_place) return enter({std::move(socket), std::move(address)});
+  if (line_.size() >= kLineMax)
+    return handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
+  line_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});
+  if (line_.size() == 1) look_after_line();
+}
+
+bool Door::may_enter(const std::string& address) const {
+  const auto taken = places_->find(address);
+  return taken == places_->end() || taken->second < kStrangersOfOneMax;
+}
+
+void Door::serve_line() {
+  while (strangers_.size() < kStrangersMax) {
+    std::optional<Arrival> next = line_.take([this](const std::string& address) { return may_enter(address); });
+    if (!next) return;
+    enter(std::move(*next));
   }
-  if (strangers_.size() >= kStrangersMax && !make_room(address)) return too_many(kStrangersMax, "");
-  if (security.tls) visit->place = std::make_unique<Place>(places_, std::move(address));
+}
+
+/// Places are also free again when visitors leave, of whom the door hears nothing.
+void Door::look_after_line() {
+  line_timer_.expires_after(kLineLook);
+  line_timer_.async_wait([this, alive = std::weak_ptr<const char>(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    for (const Arrival& late : line_.take_older(std::chrono::steady_clock::now() - kLineTime))
+      handlers_.on_refused(peer_name(late.socket), {RefusalKind::kTooMany, fmt::format("no place within {}", format_duration(kLineTime))});
+    serve_line();
+    if (line_.size() > 0) look_after_line();
+  });
+}
+
+void Door::enter(Arrival arrival) {
+  const Security security = listener_->security();
+  const auto connection = std::make_shared<Connection>(std::move(arrival.socket), buffer_, security);
+  const auto visit = std::make_shared<Visitor::Visit>(io_, *this);
+  if (security.tls) visit->place = std::make_unique<Place>(places_, std::move(arrival.address));
   visit->number = ++visits_;
   visit->connection = connection;
-  visit->peer = peer;
+  visit->peer = connection->peer();
   strangers_.insert(visit);
   Connection::Handlers handlers;
   handlers.on_open = [visit](int) {
@@ -188,7 +214,9 @@ void Door::on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::st
   if (std::exchange(visit->is_stranger, false)) {
     if (refusal.kind == RefusalKind::kNone) refusal.kind = RefusalKind::kGone;
     strangers_.erase(visit);
-    return handlers_.on_refused(visit->peer, refusal);
+    visit->place.reset();
+    handlers_.on_refused(visit->peer, refusal);
+    return serve_line();
   }
   if (visit->is_dropped) return;
   if (refusal.kind != RefusalKind::kNone) handlers_.on_broken(visit->peer, refusal);
@@ -216,6 +244,7 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
   visit->deadline.cancel();
   visit->is_stranger = false;
   strangers_.erase(visit);
+  serve_line();
   kind->second(std::make_unique<Visitor>(visit), std::move(first));
 }
 

@@ -11,11 +11,13 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <nlohmann/json.hpp>
 
 #include "common/messages/frame.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/listener.hpp"
+#include "launcher/net/waiting_line.hpp"
 
 namespace sgd::net {
 
@@ -56,9 +58,14 @@ class Door {
  public:
   /// Connections that have not said who they are. When there are more, one from the address that has most makes room.
   static constexpr std::size_t kStrangersMax = 1024;
-  /// Of them from one address, where TLS is spoken: whoever has only one cannot keep everybody else out. A visitor that
-  /// has shown no certificate counts until it leaves.
+  /// Of them from one address, where TLS is spoken; others from there wait: whoever has only one cannot keep everybody else out.
+  /// A visitor that has shown no certificate counts until it leaves.
   static constexpr std::size_t kStrangersOfOneMax = 256;
+  /// Connections that wait until there is a place for them, unread and before any TLS: thousands of agents that come back at once
+  /// are served one after the other, and need not come again.
+  static constexpr std::size_t kLineMax = 4096;
+  /// Less than a peer's patience, which is ConnectionLimits::hello.
+  static constexpr Duration kLineTime = std::chrono::seconds(4);
   /// From the hello to the first message.
   static constexpr Duration kFirstMessage = std::chrono::seconds(5);
 
@@ -80,7 +87,17 @@ class Door {
   [[nodiscard]] int port() const { return listener_->port(); }
 
  private:
+  static constexpr Duration kLineLook = std::chrono::milliseconds(250);
+  struct Arrival {
+    boost::asio::ip::tcp::socket socket;
+    std::string address;  ///< Empty where it does not count.
+  };
+
   void take(boost::asio::ip::tcp::socket socket);
+  [[nodiscard]] bool may_enter(const std::string& address) const;
+  void enter(Arrival arrival);
+  void serve_line();
+  void look_after_line();
   void on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::string& reason);
   [[nodiscard]] bool make_room(const std::string& address);
   void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
@@ -93,6 +110,9 @@ class Door {
   std::uint64_t visits_ = 0;
   /// Taken by those who have shown no certificate, by address. Connections that end later than the door hold it, too.
   std::shared_ptr<std::map<std::string, std::size_t>> places_;
+  WaitingLine<Arrival> line_;
+  boost::asio::steady_timer line_timer_;
+  std::shared_ptr<const char> alive_ = std::make_shared<char>();
 };
 
 }  // namespace sgd::net
