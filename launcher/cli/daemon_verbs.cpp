@@ -21,6 +21,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/coordinator/coordinator_daemon.hpp"
 #include "launcher/process/daemon_log.hpp"
+#include "launcher/process/file_limit.hpp"
 #include "launcher/process/node_resources.hpp"
 
 namespace sgd::cli {
@@ -99,6 +100,7 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
+  process::raise_file_limit();
   coordinator::CoordinatorDaemon daemon(options);
   if (const Status opened = daemon.open(); !opened) return refuse_to_start(opened.error());
   fmt::print("sgd-launch coordinator: listening on {}:{}\n", options.listen.host, daemon.port());

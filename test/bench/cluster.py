@@ -23,7 +23,7 @@ from harness import BIN_DIR, LAUNCHER, wait_for
 from measure import hardware
 
 AGENTS = os.path.join(BIN_DIR, "cluster_agents")
-SPARE_FILES = 256            # Of the coordinator, beside its connections.
+SPARE_FILES = 4096           # Of the coordinator, beside its connections: three of each run, and who waits before the door.
 AGENTS_PER_PROCESS = 5000
 SMALL_JOB_RANKS = 20
 LIMIT_S = 300

@@ -1,5 +1,6 @@
 #include "test/sim/liveness.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "test/sim/faults.hpp"
@@ -25,7 +26,7 @@ Duration Liveness::bound(const RunPlan& plan, int) {
          job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
 }
 
-/// In truth, whatever the coordinator knows.
+/// By what runs there and what is wanted, whatever the coordinator believes of its nodes.
 int Liveness::room_for(const RunState& run, int least) {
   int room = 0;
   const job::JobSpec& job = run.plan.definition.job;
@@ -39,12 +40,14 @@ int Liveness::room_for(const RunState& run, int least) {
     capacity.counts_cpus = node.plan().counts_cpus && !known.ordered;
     capacity.labels["zone"] = node.plan().zone;
     int own = 0;
-    for (const auto& [id, other] : cluster_.runs())
-      for (Worker* worker : other.alive) {
-        if (&worker->node() != &node) continue;
-        core::take(capacity.free, other.plan.definition.job.per_worker, 1);
-        own += &other == &run;
-      }
+    for (const auto& [id, other] : cluster_.runs()) {
+      const auto is_here = [&](Worker* worker) { return &worker->node() == &node; };
+      const int alive = static_cast<int>(std::count_if(other.alive.begin(), other.alive.end(), is_here));
+      // A rank that has ended keeps its place until its generation does.
+      const int taken = std::max(alive, other.check.wanted_on(node.id()).value_or(0));
+      core::take(capacity.free, other.plan.definition.job.per_worker, taken);
+      if (&other == &run) own = taken;
+    }
     int here = core::room(node.id(), capacity, demand);
     if (job.placement.max_per_node > 0) here = std::clamp(job.placement.max_per_node - own, 0, here);
     room += here;
