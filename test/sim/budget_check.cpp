@@ -9,7 +9,8 @@ constexpr int kCrashesInPlace = 3;
 
 }  // namespace
 
-void BudgetCheck::on_start(int world_size) {
+void BudgetCheck::on_start(Generation generation, int world_size) {
+  generation_ = generation;
   live_ = true;
   was_started_ = false;
   world_size_ = world_size;
@@ -37,6 +38,8 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event) {
   const std::string kind = event.at("kind");
   const std::string message = event.at("message");
   const int rank = event.at("rank").is_null() ? -1 : event.at("rank").get<int>();
+  // One that a coordinator had placed when it died, and of which no node was told.
+  if (event.at("generation") > generation_) was_started_ = false;
   if (was_started_ && kind != "node_lost") {
     same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
     last_rank_ = rank;

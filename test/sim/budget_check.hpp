@@ -16,7 +16,7 @@ class BudgetCheck {
  public:
   explicit BudgetCheck(const job::JobSpec& job) : job_(job) {}
 
-  void on_start(int world_size);
+  void on_start(Generation generation, int world_size);
   /// Its nodes are told to clear: what its ranks still say changes no count.
   void on_end() { live_ = was_started_ = false; }
   void on_event(const nlohmann::ordered_json& event);
@@ -30,6 +30,7 @@ class BudgetCheck {
   const job::JobSpec& job_;
   bool live_ = false;
   bool was_started_ = false;
+  Generation generation_ = 0;
   int world_size_ = 0;
   int executed_ = 0;      // Ranks of this generation.
   std::int64_t failures_ = 0;

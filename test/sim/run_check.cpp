@@ -66,7 +66,7 @@ void RunCheck::start(const cluster::DesiredRun& desired) {
   places_.clear();
   wants_.clear();
   check_resume(desired);
-  budget_.on_start(size);
+  budget_.on_start(generation_, size);
 }
 
 void RunCheck::check_resume(const cluster::DesiredRun& desired) const {
