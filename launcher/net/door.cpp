@@ -1,5 +1,7 @@
 #include "launcher/net/door.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -17,6 +19,11 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 namespace {
+
+std::size_t files_allowed() {
+  rlimit files{};
+  return ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : 0;
+}
 
 /// One of those that an address has; free again when this goes.
 class Place {
@@ -110,7 +117,11 @@ bool Visitor::is_secure() const { return visit_->is_secure; }
 // ---- the door ----
 
 Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
-    : io_(io), listener_(std::move(listener)), places_(std::make_shared<Place::Taken>()), line_timer_(io) {}
+    : io_(io),
+      listener_(std::move(listener)),
+      places_(std::make_shared<Place::Taken>()),
+      files_allowed_(files_allowed()),
+      line_timer_(io) {}
 
 Door::~Door() {
   for (const std::shared_ptr<Visitor::Visit>& visit : strangers_) {
@@ -132,7 +143,9 @@ void Door::take(tcp::socket socket) {
   std::string address = listener_->security().tls ? address_of_peer(peer) : "";
   const bool has_place = may_enter(address) && (strangers_.size() < kStrangersMax || make_room(address));
   if (has_place) return enter({std::move(socket), std::move(address)});
-  if (line_.size() >= kLineMax)
+  // The kernel gives the lowest number that is free: all below it are in use.
+  const auto in_use = static_cast<std::size_t>(socket.native_handle());
+  if (line_.size() >= kLineMax || in_use >= files_allowed_ / 4 * 3)
     return handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
   line_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});
   if (line_.size() == 1) look_after_line();

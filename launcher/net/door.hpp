@@ -62,10 +62,11 @@ class Door {
   /// A visitor that has shown no certificate counts until it leaves.
   static constexpr std::size_t kStrangersOfOneMax = 256;
   /// Connections that wait until there is a place for them, unread and before any TLS: thousands of agents that come back at once
-  /// are served one after the other, and need not come again.
-  static constexpr std::size_t kLineMax = 4096;
-  /// Less than a peer's patience, which is ConnectionLimits::hello.
-  static constexpr Duration kLineTime = std::chrono::seconds(4);
+  /// are served one after the other, and need not come again. None when three quarters of the files that this
+  /// process may have open are in use.
+  static constexpr std::size_t kLineMax = 16384;
+  /// Less than an agent's patience.
+  static constexpr Duration kLineTime = std::chrono::seconds(15);
   /// From the hello to the first message.
   static constexpr Duration kFirstMessage = std::chrono::seconds(5);
 
@@ -111,6 +112,7 @@ class Door {
   /// Taken by those who have shown no certificate, by address. Connections that end later than the door hold it, too.
   std::shared_ptr<std::map<std::string, std::size_t>> places_;
   WaitingLine<Arrival> line_;
+  std::size_t files_allowed_;
   boost::asio::steady_timer line_timer_;
   std::shared_ptr<const char> alive_ = std::make_shared<char>();
 };

@@ -14,6 +14,13 @@ using asio::ip::tcp;
 
 namespace {
 
+/// An agent waits for its turn behind all the others that come back with it.
+ConnectionLimits patient() {
+  ConnectionLimits limits;
+  limits.hello = std::chrono::seconds(20);
+  return limits;
+}
+
 template <class Message>
 void send_over(const std::weak_ptr<Connection>& to, const Message& message) {
   const std::shared_ptr<Connection> connection = to.lock();
@@ -51,7 +58,7 @@ class TcpAgentLink : public AgentLink {
 
  private:
   void talk(tcp::socket socket) {
-    const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security_);
+    const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security_, patient());
     end_->connection = connection;
     Connection::Handlers handlers;
     const auto was_open = std::make_shared<bool>(false);

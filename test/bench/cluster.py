@@ -23,7 +23,7 @@ from harness import BIN_DIR, LAUNCHER, wait_for
 from measure import hardware
 
 AGENTS = os.path.join(BIN_DIR, "cluster_agents")
-SPARE_FILES = 4096           # Of the coordinator, beside its connections: three of each run, and who waits before the door.
+SPARE_FILES = 4096           # Of the coordinator: three of each run at work, and others.
 AGENTS_PER_PROCESS = 5000
 SMALL_JOB_RANKS = 20
 LIMIT_S = 300
@@ -270,7 +270,7 @@ def measure(cluster, report):
 
 def main():
     options = parse()
-    allow_files(max(options.agents, AGENTS_PER_PROCESS) + SPARE_FILES)
+    allow_files(4 * max(options.agents, AGENTS_PER_PROCESS) // 3 + SPARE_FILES)
     folder = tempfile.mkdtemp(prefix="sgd-bench-")
     print(f"## {options.agents} agents over TLS, one coordinator\n{hardware()}. Agents on the same cores.\n", flush=True)
     print(f"| {'what':58} | {'figure':44} | target   |\n|{'-' * 60}|{'-' * 46}|{'-' * 10}|", flush=True)
