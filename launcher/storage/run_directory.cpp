@@ -81,6 +81,10 @@ bool is_same_job(const std::string& path, const nlohmann::json& job) {
   return nlohmann::json::parse(file, nullptr, false, true) == job;
 }
 
+Status keep_job(const std::string& path, const nlohmann::json& job) {
+  return is_same_job(path, job) ? Status{} : write_file(path, dump(job, 2) + "\n");
+}
+
 std::string new_id(const std::string& name) {
   std::string clean;
   for (const char c : name) clean += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '-';
@@ -123,8 +127,10 @@ void point_latest(const fs::path& directory) {
 
 Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir, const std::string& runs_dir) {
   RunPlace place;
-  place.id = new_id(name);
   std::error_code error;
+  // Hundreds a second share a second, and four digits are soon drawn twice.
+  do place.id = new_id(name);
+  while (given_dir.empty() && fs::exists(fs::path(runs_dir) / place.id, error));
   const fs::path given = given_dir.empty() ? fs::path(runs_dir) / place.id : fs::path(given_dir);
   fs::path directory = fs::absolute(given, error).lexically_normal();
   if (!directory.has_filename()) directory = directory.parent_path();  // A slash at the end.
@@ -142,14 +148,25 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
   return place;
 }
 
-Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place, const nlohmann::json& resolved_job) {
-  std::error_code error;
-  fs::create_directories(place.directory, error);
-  if (error) return Error{fmt::format("cannot create {}: {}", place.directory, error.message())};
+Result<std::unique_ptr<RunDirectory>> RunDirectory::lock(const RunPlace& place) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(place));
   const Result<int> lock = lock_folder(place.directory);
   if (!lock) return lock.error();
   run->lock_fd_ = lock.value();
+  return run;
+}
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::make(const RunPlace& place) {
+  std::error_code error;
+  fs::create_directories(place.directory, error);
+  if (error) return Error{fmt::format("cannot create {}: {}", place.directory, error.message())};
+  return lock(place);
+}
+
+Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place, const nlohmann::json& resolved_job) {
+  Result<std::unique_ptr<RunDirectory>> made = make(place);
+  if (!made) return made.error();
+  std::unique_ptr<RunDirectory> run = std::move(made).value();
   const Status job = write_file(place.directory + "/job.json", dump(resolved_job, 2) + "\n");
   if (!job) return job.error();
   const Status opened = run->open_files();
@@ -159,18 +176,11 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place, const nlohmann::json& resolved_job,
                                                           const LineCounts& kept) {
-  std::error_code error;
-  fs::create_directories(place.directory, error);
-  if (error) return Error{fmt::format("cannot create {}: {}", place.directory, error.message())};
-  std::unique_ptr<RunDirectory> run(new RunDirectory(place));
-  const Result<int> lock = lock_folder(place.directory);
-  if (!lock) return lock.error();
-  run->lock_fd_ = lock.value();
-  const std::string job_file = place.directory + "/job.json";
-  if (!is_same_job(job_file, resolved_job)) {
-    const Status job = write_file(job_file, dump(resolved_job, 2) + "\n");
-    if (!job) return job.error();
-  }
+  Result<std::unique_ptr<RunDirectory>> made = make(place);
+  if (!made) return made.error();
+  std::unique_ptr<RunDirectory> run = std::move(made).value();
+  const Status job = keep_job(place.directory + "/job.json", resolved_job);
+  if (!job) return job.error();
   const Status opened = run->open_files(kept);
   if (!opened) return opened.error();
   return run;
@@ -178,19 +188,15 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place,
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place, const nlohmann::json& resolved_job,
                                                            const RunHistory& history) {
-  std::unique_ptr<RunDirectory> run(new RunDirectory(place));
-  const Result<int> lock = lock_folder(place.directory);
-  if (!lock) return lock.error();
-  run->lock_fd_ = lock.value();
+  Result<std::unique_ptr<RunDirectory>> made = lock(place);
+  if (!made) return made.error();
+  std::unique_ptr<RunDirectory> run = std::move(made).value();
   for (const LinesEnd* end : {&history.events_end, &history.metrics_end}) {
     const Status cut = cut_off(place.directory, *end);
     if (!cut) return cut.error();
   }
-  const std::string job_file = place.directory + "/job.json";
-  if (!is_same_job(job_file, resolved_job)) {
-    const Status job = write_file(job_file, dump(resolved_job, 2) + "\n");
-    if (!job) return job.error();
-  }
+  const Status job = keep_job(place.directory + "/job.json", resolved_job);
+  if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
   // It tells of the life before: should this one be killed, the run must not look as if it had ended that way.

@@ -70,6 +70,9 @@ class RunDirectory {
 
  private:
   explicit RunDirectory(RunPlace place) : place_(std::move(place)) {}
+  /// Files are not open yet.
+  [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> make(const RunPlace& place);
+  [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> lock(const RunPlace& place);
   [[nodiscard]] Status open_files(const std::optional<LineCounts>& kept = std::nullopt);
 
   RunPlace place_;
