@@ -20,11 +20,8 @@
 #include <fmt/format.h>
 #include <boost/asio/steady_timer.hpp>
 
-#include "launcher/net/ca.hpp"
-#include "launcher/net/certificate.hpp"
-#include "launcher/net/identity_files.hpp"
 #include "launcher/net/tcp_link.hpp"
-#include "launcher/net/wall_clock.hpp"
+#include "test/bench/make_identity.hpp"
 
 namespace {
 
@@ -52,16 +49,6 @@ double resident_kib() {
 double heap_kib() {
   const auto info = ::mallinfo2();
   return static_cast<double>(info.uordblks + info.hblkhd) / 1024;
-}
-
-std::string make_identity(const net::CertificateAuthority& ca, net::Role role, const std::string& folder) {
-  net::IdentityFiles files;
-  files.key = net::make_key();
-  files.ca = ca.certificate();
-  files.certificate =
-      ca.issue(net::make_request(files.key).value(), {role, "node", false, {}}, net::unix_now_s()).value();
-  if (!net::save_identity(folder, files).ok()) std::abort();
-  return folder;
 }
 
 /// The agents: all of them in this process.
@@ -163,9 +150,9 @@ int main(int argc, char** argv) {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   const auto ca = net::CertificateAuthority::create(net::unix_now_s());
   const Context own =
-      net::TlsContext::load(make_identity(ca, net::Role::kCoordinator, folder + "/head")).value();
+      net::TlsContext::load(bench::make_identity(ca, net::Role::kCoordinator, "node", folder + "/head")).value();
   const Context agent =
-      net::TlsContext::load(make_identity(ca, net::Role::kAgent, folder + "/agent")).value();
+      net::TlsContext::load(bench::make_identity(ca, net::Role::kAgent, "node", folder + "/agent")).value();
   measure("plain", connections, beats, nullptr, nullptr);
   measure("TLS", connections, beats, own, agent);
   std::filesystem::remove_all(folder);

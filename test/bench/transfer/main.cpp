@@ -1,11 +1,10 @@
-// A checkpoint between a node and the coordinator over loopback, both ways, against a raw TCP stream of as
-// many bytes: once from memory into nothing, once from a file into a file that is synced, as a transfer must.
-// Two processes.
+// A checkpoint between a node and the coordinator, both ways, against a raw stream of as many bytes: once from
+// memory into nothing, once from a file into a file that is synced, as a transfer must. Two processes.
 //
-//     transfer_bench [MiB] [rounds] [folder]
+//     transfer_bench [MiB] [rounds] [folder] [--tls] [--host IP --node-netns NAME]
+//
+// With a namespace the node's process is in that one, and reaches the coordinator's at IP.
 
-#include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,14 +26,17 @@
 #include "common/checkpoint/manifest.hpp"
 #include "launcher/agent/spool.hpp"
 #include "launcher/coordinator/file_desk.hpp"
+#include "test/bench/make_identity.hpp"
+#include "test/bench/transfer/wire.hpp"
 
 using namespace sgd;
-using boost::asio::ip::tcp;
+using bench::Wire;
 namespace fs = std::filesystem;
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Context = std::shared_ptr<const net::TlsContext>;
 const std::string kName = checkpoint::directory_name(100, 1);
 
 double seconds_since(Clock::time_point begin) {
@@ -54,65 +56,19 @@ void write_checkpoint(const std::string& folder, std::size_t bytes) {
   std::ofstream(folder + "/" + checkpoint::kManifestFile) << checkpoint::encode(manifest);
 }
 
-/// Runs `child` in a process of its own; `parent` meanwhile. Both begin when both are there.
-void in_two(const std::function<void()>& child, const std::function<void()>& parent) {
-  const pid_t pid = ::fork();
-  SGD_ASSERT(pid >= 0);
-  if (pid == 0) {
-    child();
-    ::_exit(0);
-  }
-  parent();
-  int status = 0;
-  SGD_ASSERT(::waitpid(pid, &status, 0) == pid && status == 0);
-}
-
-/// Bytes from memory, or from `from`, into nothing, or into `to`.
-double raw(std::size_t bytes, const std::string& from, const std::string& to) {
-  constexpr std::size_t kPiece = 256 << 10;
-  boost::asio::io_context io;
-  tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
-  double seconds = 0;
-  in_two(
-      [&] {
-        boost::asio::io_context own;
-        tcp::socket socket(own);
-        socket.connect(acceptor.local_endpoint());
-        const int file = from.empty() ? -1 : ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
-        std::vector<char> piece(kPiece, 'x');
-        for (std::size_t sent = 0; sent < bytes; sent += kPiece) {
-          if (file >= 0) SGD_ASSERT(::read(file, piece.data(), kPiece) > 0);
-          for (std::size_t at = 0; at < kPiece;) {
-            const ssize_t count = ::send(socket.native_handle(), piece.data() + at, kPiece - at, 0);
-            SGD_ASSERT(count > 0);
-            at += static_cast<std::size_t>(count);
-          }
-        }
-      },
-      [&] {
-        tcp::socket socket = acceptor.accept();
-        const auto begin = Clock::now();
-        const int file = to.empty() ? -1 : ::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        std::vector<char> piece(kPiece);
-        for (;;) {
-          const ssize_t count = ::recv(socket.native_handle(), piece.data(), piece.size(), 0);
-          if (count <= 0) break;
-          if (file >= 0) SGD_ASSERT(::write(file, piece.data(), static_cast<std::size_t>(count)) == count);
-        }
-        if (file >= 0) SGD_ASSERT(::fsync(file) == 0 && ::close(file) == 0);
-        seconds = seconds_since(begin);
-      });
-  return seconds;
+Context context_of(const std::string& identity) {
+  return identity.empty() ? nullptr : net::TlsContext::load(identity).value();
 }
 
 /// A node's process: its spool in `state`, until `work` says that it is done.
-void node(int port, const std::string& state,
+void node(const Wire& wire, int port, const std::string& state,
           const std::function<void(boost::asio::io_context&, agent::Spool&, bool&)>& work) {
   boost::asio::io_context io;
   agent::Spool::Setup setup;
   setup.state_dir = state;
-  setup.coordinator = {"127.0.0.1", port};
+  setup.coordinator = {wire.host, port};
   setup.node = "node1";
+  setup.tls = context_of(wire.node_identity);
   agent::Spool spool(io, setup, core::Random({1, 2, 3, 4}));
   SGD_ASSERT(spool.start([](const std::string& text) { fmt::print(stderr, "{}\n", text); }).ok());
   bool is_done = false;
@@ -148,7 +104,7 @@ double coordinator_side(boost::asio::io_context& io, std::unique_ptr<net::Listen
   return seconds.value_or(0);
 }
 
-double ours(const std::string& folder, bool is_up) {
+double ours(const Wire& wire, const std::string& folder, bool is_up) {
   const std::string state = folder + "/state";
   const std::string run_dir = folder + "/run";
   const std::string spool_dir = state + "/runs/run1";
@@ -156,7 +112,7 @@ double ours(const std::string& folder, bool is_up) {
   fs::create_directories(spool_dir + "/checkpoints");
   fs::rename(folder + "/made", (is_up ? spool_dir : run_dir) + "/checkpoints/" + kName);
   boost::asio::io_context io;
-  auto listener = net::Listener::open(io, {"127.0.0.1", 0});
+  auto listener = net::Listener::open(io, {wire.host, 0}, context_of(wire.head_identity));
   SGD_ASSERT(listener.ok());
   const int port = listener.value()->port();
   std::array<int, 2> pipe{};
@@ -166,9 +122,10 @@ double ours(const std::string& folder, bool is_up) {
   desired.run = "run1";
   desired.want = cluster::Want::kRun;
   desired.run_dir = run_dir;
-  in_two(
+  bench::in_two(
+      wire,
       [&] {
-        node(port, state, [&](boost::asio::io_context& own, agent::Spool& spool, bool& is_done) {
+        node(wire, port, state, [&](boost::asio::io_context& own, agent::Spool& spool, bool& is_done) {
           (void)spool.localize(desired);
           if (is_up) {
             spool.end("run1");
@@ -203,18 +160,37 @@ double median(std::vector<double> values) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t bytes = (argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 256) << 20;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
-  std::string folder =
-      (argc > 3 ? std::string(argv[3]) : fs::temp_directory_path().string()) + "/transfer-bench-XXXXXX";
+  std::vector<std::string> words;
+  Wire wire;
+  bool has_tls = false;
+  for (int index = 1; index < argc; ++index) {
+    const std::string word = argv[index];
+    if (word == "--tls") {
+      has_tls = true;
+    } else if (word == "--host" && index + 1 < argc) {
+      wire.host = argv[++index];
+    } else if (word == "--node-netns" && index + 1 < argc) {
+      wire.node_netns = argv[++index];
+    } else {
+      words.push_back(word);
+    }
+  }
+  const std::size_t bytes = (!words.empty() ? std::stoul(words[0]) : 256) << 20;
+  const int rounds = words.size() > 1 ? std::stoi(words[1]) : 5;
+  std::string folder = (words.size() > 2 ? words[2] : fs::temp_directory_path().string()) + "/transfer-bench-XXXXXX";
   SGD_ASSERT(::mkdtemp(folder.data()) != nullptr);
+  if (has_tls) {
+    const auto ca = net::CertificateAuthority::create(net::unix_now_s());
+    wire.head_identity = bench::make_identity(ca, net::Role::kCoordinator, "head", folder + "/head");
+    wire.node_identity = bench::make_identity(ca, net::Role::kAgent, "node1", folder + "/node");
+  }
   write_checkpoint(folder + "/made", bytes);
-  const std::vector<std::pair<const char*, std::function<double()>>> ways = {
-      {"raw TCP, memory to nothing", [&] { return raw(bytes, "", ""); }},
-      {"raw TCP, file to synced file",
-       [&] { return raw(bytes, folder + "/made/model.safetensors", folder + "/copy"); }},
-      {"to the coordinator", [&] { return ours(folder, true); }},
-      {"to a node", [&] { return ours(folder, false); }}};
+  const std::string raw = has_tls ? "raw TLS" : "raw TCP";
+  const std::vector<std::pair<std::string, std::function<double()>>> ways = {
+      {raw + ", memory to nothing", [&] { return raw_stream(wire, bytes, "", ""); }},
+      {raw + ", file to synced file", [&] { return raw_stream(wire, bytes, folder + "/made/model.safetensors", folder + "/copy"); }},
+      {"to the coordinator", [&] { return ours(wire, folder, true); }},
+      {"to a node", [&] { return ours(wire, folder, false); }}};
   std::vector<std::vector<double>> seconds(ways.size());
   for (int round = 0; round < rounds; ++round)
     for (std::size_t way = 0; way < ways.size(); ++way) seconds[way].push_back(ways[way].second());
