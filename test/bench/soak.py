@@ -23,7 +23,7 @@ SETTLED_S = 30   # A daemon's memory and descriptors are compared from so long a
 AWAY_S = 8
 GROWN_KIB = 8192
 GROWN_DESCRIPTORS = 32
-EPOCHS = 60      # Of one training run: some minutes under faults.
+EPOCHS = 25      # Of one training run: some minutes under faults.
 
 
 class Lives:
