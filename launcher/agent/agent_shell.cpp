@@ -31,7 +31,7 @@ AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std:
       observer_(std::move(observer)),
       workers_(io, [this](core::AgentEvent event) { on_event(event); },
                [this](std::string reason) { observer_.on_warning(std::move(reason)); }),
-      timer_(io) {}
+      timer_(io, [this] { on_event(core::agent_event::Tick{}); }) {}
 
 AgentShell::~AgentShell() = default;
 
@@ -72,7 +72,7 @@ void AgentShell::on_event(const core::AgentEvent& event) {
   core::AgentCommands commands;
   core_.on(process::monotonic_now(), event, commands);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
-  arm_timer();
+  timer_.arm(core_.next_wakeup());
 }
 
 void AgentShell::carry_out(core::AgentCommand command) {
@@ -179,20 +179,6 @@ void AgentShell::clear_strays(const RunId& run) {
 void AgentShell::acknowledge_output(const RunId& run, std::size_t bytes) {
   const auto keeper = keepers_.find(run);
   if (keeper != keepers_.end()) keeper->second->send(keeper::OutputAck{static_cast<std::int64_t>(bytes)});
-}
-
-void AgentShell::arm_timer() {
-  const std::optional<TimePoint> next = core_.next_wakeup();
-  if (next == armed_) return;
-  armed_ = next;
-  timer_.cancel();
-  if (!next) return;
-  timer_.expires_at(*next);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    armed_.reset();
-    on_event(core::agent_event::Tick{});
-  });
 }
 
 }  // namespace sgd::agent

@@ -12,7 +12,6 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "launcher/agent/keeper_process.hpp"
@@ -20,6 +19,7 @@
 #include "launcher/agent/worker_server.hpp"
 #include "launcher/core/agent.hpp"
 #include "launcher/net/agent_link.hpp"
+#include "launcher/net/wakeup_timer.hpp"
 
 namespace sgd::agent {
 
@@ -55,7 +55,6 @@ class AgentShell {
   void clear_strays(const RunId& run);
   void fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch);
   void forget_run(const RunId& run);
-  void arm_timer();
   void on_keeper_message(const RunId& run, keeper::FromKeeper message);
 
   boost::asio::io_context& io_;
@@ -67,8 +66,7 @@ class AgentShell {
   AgentObserver observer_;
   WorkerServer workers_;
   std::map<RunId, std::unique_ptr<KeeperProcess>> keepers_;
-  boost::asio::steady_timer timer_;
-  std::optional<TimePoint> armed_;
+  net::WakeupTimer timer_;
 };
 
 }  // namespace sgd::agent

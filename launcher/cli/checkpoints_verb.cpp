@@ -1,58 +1,16 @@
 // `sgd-launch checkpoints [RUN]`: what a run, living or ended, has saved, and whether it is whole.
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-
 #include <fmt/format.h>
 
-#include "common/checkpoint/scan.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/storage/checkpoint_list.hpp"
 
 namespace sgd::cli {
 namespace {
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::uint64_t bytes_in(const std::string& directory) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(directory, error)) {
-    const std::uintmax_t size = file.file_size(error);
-    if (!error) bytes += size;
-  }
-  return bytes;
-}
-
-/// Seconds since it was finished; null when that cannot be told.
-Json age_of(const std::string& directory) {
-  std::error_code error;
-  auto written = fs::last_write_time(directory + "/" + checkpoint::kManifestFile, error);
-  if (error) written = fs::last_write_time(directory, error);
-  if (error) return nullptr;
-  const double age = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
-  return std::max(0.0, age);
-}
-
-Json describe_one(const checkpoint::Found& found, const std::string& run_dir) {
-  // What the manifest says is worth a look when only another file is damaged; sizes are judged again, weights
-  // not read.
-  const auto manifest = checkpoint::verify(found.path, checkpoint::Proof::kSizes);
-  std::string damage = found.damage;
-  if (damage.starts_with(found.path + "/")) damage.erase(0, found.path.size() + 1);
-  Json one = {{"path", found.path.substr(run_dir.size() + 1)}, {"step", found.name.step}};
-  one["epoch"] = manifest ? Json(manifest.value().epoch) : Json();
-  one["generation"] = found.name.generation;
-  one["world_size"] = manifest ? Json(manifest.value().world_size) : Json();
-  one["bytes"] = bytes_in(found.path);
-  one["age_s"] = age_of(found.path);
-  one["whole"] = damage.empty();
-  one["damage"] = damage.empty() ? Json() : Json(damage);
-  return one;
-}
 
 std::string age_text(const Json& age) {
   if (!age.is_number()) return "-";
@@ -84,6 +42,18 @@ void print_table(const std::string& run_dir, const Json& checkpoints) {
                one.at("whole").get<bool>() ? "whole" : one.at("damage").get<std::string>());
 }
 
+/// An error's code is the exit code.
+Result<Json> list(const NamedRun& run, bool quick) {
+  if (!run.cluster) {
+    auto all = storage::describe_checkpoints(run.directory, quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);
+    return all ? std::move(all) : Error{all.error().message, exit_code::kFailed};
+  }
+  const auto answer = ask(run, {{"request", "checkpoints"}});
+  if (!answer) return Error{answer.error().message, exit_code::kUnreachable};
+  if (!answer.value()->value("ok", false)) return Error{answer.value()->value("error", ""), exit_code::kNotFound};
+  return answer.value()->at("checkpoints");
+}
+
 }  // namespace
 
 int checkpoints_verb(const std::vector<std::string>& arguments) {
@@ -92,29 +62,18 @@ int checkpoints_verb(const std::vector<std::string>& arguments) {
   const NamedRun run = name_run({"checkpoints",
                                  "[--quick] [--json] [RUN]",
                                  "sgd-launch checkpoints",
-                                 {flag({"--quick"}, "compare sizes only, not checksums", quick),
+                                 {flag({"--quick"}, "compare sizes only, not checksums (as on a cluster)", quick),
                                   flag({"--json"}, "one JSON object", as_json)},
-                                 {}, true},
+                                 {}},
                                 arguments);
   if (!run.is_named) return run.exit_code;
-  const auto found =
-      checkpoint::list_checkpoints(run.directory + "/" + checkpoint::kDirectory,
-                                   quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);
-  if (!found) return refuse(exit_code::kFailed, found.error().message);
-  Json checkpoints = Json::array();
-  std::error_code error;
-  for (const checkpoint::Found& one : found.value())
-    // A living run removes old ones: what went away while it was read is not damaged.
-    if (one.damage.empty() || fs::exists(one.path, error))
-      checkpoints.push_back(describe_one(one, run.directory));
+  const Result<Json> listed = list(run, quick);
+  if (!listed) return refuse(listed.error().code, listed.error().message);
+  const Json& all = listed.value();
   if (as_json) {
-    const Json all = {{"schema_version", 1},
-                      {"run_dir", run.directory},
-                      {"checked", quick ? "sizes" : "checksums"},
-                      {"checkpoints", checkpoints}};
     fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    print_table(run.directory, checkpoints);
+    print_table(all.at("run_dir"), all.at("checkpoints"));
   }
   return exit_code::kSucceeded;
 }

@@ -106,6 +106,9 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
                        event.contains("skipped") ? fmt::format(", {} due meanwhile left out", event.value("skipped", 0)) : "");
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", event.value("path", ""), event.value("reason", ""));
+  if (name == "straggler")
+    return fmt::format("warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
+                       event.value("rank", 0), event.value("node", ""), event.value("own_ms", 0.0), event.value("others_ms", 0.0));
   return narrate_recovery(event);
 }
 

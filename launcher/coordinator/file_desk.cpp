@@ -53,7 +53,7 @@ struct FileDesk::PutOutcome {
 };
 
 FileDesk::FileDesk(boost::asio::io_context& io, Handlers handlers, storage::Quota quota)
-    : io_(io), handlers_(std::move(handlers)), quota_(quota), timer_(io), logs_(io), checkpoints_(io) {}
+    : io_(io), handlers_(std::move(handlers)), quota_(quota), timer_(io, [this] { on_wakeup(); }), logs_(io), checkpoints_(io) {}
 
 FileDesk::~FileDesk() = default;
 
@@ -324,7 +324,7 @@ void FileDesk::stored(GuestId id, const CheckpointId& checkpoint, bool is_news) 
   if (is_news && handlers_.on_checkpoint_stored)
     handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
   for (const GuestId waiting : relay_.on_stored(checkpoint)) send_listing(waiting, checkpoint);
-  arm_timer();
+  timer_.arm(relay_.next_wakeup());
 }
 
 // ---- files that go ----
@@ -397,23 +397,13 @@ void FileDesk::carry_out(const RelayActions& actions) {
         break;
     }
   }
-  arm_timer();
+  timer_.arm(relay_.next_wakeup());
 }
 
-void FileDesk::arm_timer() {
-  const std::optional<TimePoint> next = relay_.next_wakeup();
-  if (next == armed_) return;
-  armed_ = next;
-  timer_.cancel();
-  if (!next) return;
-  timer_.expires_at(*next);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    armed_.reset();
-    RelayActions actions;
-    relay_.on_tick(process::monotonic_now(), actions);
-    carry_out(actions);
-  });
+void FileDesk::on_wakeup() {
+  RelayActions actions;
+  relay_.on_tick(process::monotonic_now(), actions);
+  carry_out(actions);
 }
 
 }  // namespace sgd::coordinator

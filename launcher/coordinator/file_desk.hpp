@@ -19,11 +19,11 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/messages/transfer.hpp"
 #include "launcher/coordinator/checkpoint_relay.hpp"
 #include "launcher/net/door.hpp"
+#include "launcher/net/wakeup_timer.hpp"
 #include "launcher/storage/file_thread.hpp"
 #include "launcher/storage/run_files.hpp"
 
@@ -88,7 +88,7 @@ class FileDesk {
   void send(GuestId id, const transfer::ToNode& message, std::string_view chunk = {});
   void close(GuestId id, const char* kind, const std::string& reason);
   void carry_out(const RelayActions& actions);
-  void arm_timer();
+  void on_wakeup();
   [[nodiscard]] storage::FileThread& thread_of(const std::string& file);
 
   boost::asio::io_context& io_;
@@ -99,8 +99,7 @@ class FileDesk {
   std::map<RunId, Files> files_;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
   CheckpointRelay relay_;
-  boost::asio::steady_timer timer_;
-  std::optional<TimePoint> armed_;
+  net::WakeupTimer timer_;
   std::size_t refused_ = 0;
   storage::FileThread logs_;
   storage::FileThread checkpoints_;

@@ -8,6 +8,7 @@
 #include "common/job/load.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/storage/checkpoint_list.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -67,6 +68,7 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "submit") return submit(who, request, reply);
   if (what == "ps") return reply(ps(request));
   if (what == "status") return reply(status(request));
+  if (what == "checkpoints") return reply(checkpoints(request));
   if (what == "stop") return reply(stop(who, request));
   if (what == "nodes") return reply(nodes());
   if (what == "order_node") return reply(order(who, request));
@@ -187,6 +189,15 @@ Json RunService::status(const nlohmann::json& request) const {
   Json status = core::to_json(*shot);
   status["run_dir"] = row.run_dir;
   return {{"ok", true}, {"status", std::move(status)}};
+}
+
+/// Manifests and sizes: reading all weights would hold up the event loop.
+Json RunService::checkpoints(const nlohmann::json& request) const {
+  const auto run = find(request.value("run", ""));
+  if (!run) return refused("run", run.error().message);
+  const auto listed = storage::describe_checkpoints(run.value().run_dir, checkpoint::Proof::kSizes);
+  if (!listed) return refused("state", listed.error().message);
+  return {{"ok", true}, {"checkpoints", listed.value()}};
 }
 
 Json RunService::stop(const Requester& who, const nlohmann::json& request) {

@@ -46,6 +46,7 @@ class RunService {
   void submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   [[nodiscard]] Json ps(const nlohmann::json& request) const;
   [[nodiscard]] Json status(const nlohmann::json& request) const;
+  [[nodiscard]] Json checkpoints(const nlohmann::json& request) const;
   [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json nodes() const;
   [[nodiscard]] Json order(const Requester& who, const nlohmann::json& request);

@@ -88,7 +88,10 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
                            CoordinatorCommands& out) {
   const auto place = nodes_.find(node);
   const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
+  // Facts that it has forgotten, trusting an acknowledgement, and that are not known here: the store has lost its end.
+  const bool is_ahead = place != nodes_.end() && !is_restarted && state.acknowledged > place->second.last_fact;
   if (is_restarted) lose(now, node, "its agent was started anew", 0, out);
+  if (is_ahead) lose(now, node, "the coordinator has lost what it had acknowledged", 0, out);
   const bool is_new = !nodes_.contains(node);
   Node& known = nodes_[node];
   const bool is_back = is_new || known.is_closed || state.is_new_link;
@@ -99,7 +102,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   }
   if (is_new) known.last_fact = state.acknowledged;
   if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation)
-    known.last_fact = lost.mapped().last_fact;  // Numbers of one incarnation go on.
+    known.last_fact = std::max(lost.mapped().last_fact, state.acknowledged);  // Numbers of one incarnation go on.
   known.incarnation = state.incarnation;
   known.state = state;
   known.state.runs.clear();

@@ -118,7 +118,7 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
     pending_[other].pop_front();
   }
   written_ = expected;
-  return Nothing{ReducedReport{expected, reduce_metrics(per_rank)}};
+  return Nothing{ReducedReport{expected, reduce_metrics(per_rank), find_straggler(per_rank)}};
 }
 
 std::optional<link::ReportKey> ReportReducer::newest_pending(Rank rank) const {

@@ -18,12 +18,14 @@
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "common/messages/link.hpp"
+#include "launcher/core/straggler.hpp"
 
 namespace sgd::core {
 
 struct ReducedReport {
   link::ReportKey key;
   nlohmann::ordered_json metrics;  ///< RaySGD's keys in RaySGD's order, then others by name.
+  std::optional<Straggler> straggler;
 };
 
 /// Orders keys by epoch, phase ("train" before anything else), batch and sequence.

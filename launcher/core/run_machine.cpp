@@ -87,6 +87,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   looks_for_room_ = false;
   was_started_ = false;
   held_checkpoints_.clear();
+  straggler_.reset();
   master_port_ = 0;
   causes_.reset();
   exchange_.reset(placement_.world_size);

@@ -169,6 +169,7 @@ class RunMachine {
   void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
   void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
   void on_cleared(const NodeId& node);
+  void note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out);
   void add_failure(TimePoint now, Failure failure);
 
   [[nodiscard]] bool decided(TimePoint now) const;
@@ -224,6 +225,7 @@ class RunMachine {
   std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
   bool looks_for_room_ = false;  ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
+  std::optional<Rank> straggler_;  ///< That was told of in this generation.
   /// A checkpoint, and the last report of rank 0 before it. It counts when that is a line: a restart from a state
   /// whose reports were lost with a node would leave a gap in the metrics.
   struct HeldCheckpoint {

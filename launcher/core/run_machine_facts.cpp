@@ -239,6 +239,7 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   last_report_at_ = now;
   outcome_.metrics[line.key.phase] = metrics;
   note_step(report.report.step);
+  if (line.straggler) note_straggler(line.key.epoch, *line.straggler, out);
   out.push_back(RecordMetrics{definition_.id, std::move(metrics)});
   if (is_live()) complete_recovery(now, out);  // A generation that resumed in validation is at work, too.
   const bool is_end_of_epoch = line.key.phase == "validate" && line.key.batch == 0;
@@ -248,6 +249,13 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
     record({{"event", "epoch_finished"}, {"generation", generation_}, {"epoch", line.key.epoch}}, out);
   }
   accept_reported(out);
+}
+
+/// Told once, until another one is the slowest: it is no failure, and nothing is done about it.
+void RunMachine::note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out) {
+  if (std::exchange(straggler_, found.rank) == found.rank) return;
+  record({{"event", "straggler"}, {"generation", generation_}, {"epoch", epoch}, {"rank", found.rank},
+          {"node", ranks_.at(found.rank).node}, {"own_ms", found.own_ms}, {"others_ms", found.others_ms}}, out);
 }
 
 void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put,

@@ -120,7 +120,6 @@ Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
     : io_(io),
       listener_(std::move(listener)),
       places_(std::make_shared<Place::Taken>()),
-      files_allowed_(files_allowed()),
       line_timer_(io) {}
 
 Door::~Door() {
@@ -139,13 +138,15 @@ void Door::start(Handlers handlers) {
 
 void Door::take(tcp::socket socket) {
   std::string peer = peer_name(socket);
+  // The kernel gives the lowest number that is free: all below it are in use.
+  const std::size_t in_use = static_cast<std::size_t>(socket.native_handle()), allowed = files_allowed();
+  if (in_use >= allowed - allowed / kFilesSpared)
+    return handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} of {} files are in use", in_use, allowed)});
   // Plain text is for loopback only, where everybody has the same address.
   std::string address = listener_->security().tls ? address_of_peer(peer) : "";
   const bool has_place = may_enter(address) && (strangers_.size() < kStrangersMax || make_room(address));
   if (has_place) return enter({std::move(socket), std::move(address)});
-  // The kernel gives the lowest number that is free: all below it are in use.
-  const auto in_use = static_cast<std::size_t>(socket.native_handle());
-  if (line_.size() >= kLineMax || in_use >= files_allowed_ / 4 * 3)
+  if (line_.size() >= kLineMax || in_use >= allowed / 4 * 3)
     return handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
   line_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});
   if (line_.size() == 1) look_after_line();

@@ -67,6 +67,8 @@ class Door {
   static constexpr std::size_t kLineMax = 16384;
   /// Less than an agent's patience.
   static constexpr Duration kLineTime = std::chrono::seconds(15);
+  /// Of the files that this process may have open, one in so many is not for visitors: runs and the store need some.
+  static constexpr std::size_t kFilesSpared = 8;
   /// From the hello to the first message.
   static constexpr Duration kFirstMessage = std::chrono::seconds(5);
 
@@ -112,7 +114,6 @@ class Door {
   /// Taken by those who have shown no certificate, by address. Connections that end later than the door hold it, too.
   std::shared_ptr<std::map<std::string, std::size_t>> places_;
   WaitingLine<Arrival> line_;
-  std::size_t files_allowed_;
   boost::asio::steady_timer line_timer_;
   std::shared_ptr<const char> alive_ = std::make_shared<char>();
 };

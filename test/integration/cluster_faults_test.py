@@ -3,6 +3,7 @@ lacks, folders that were copied. Names in brackets are rows of the list of failu
 
 import contextlib
 import os
+import resource
 import select
 import shutil
 import signal
@@ -17,9 +18,10 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import image_job, small_fashion, write_job
-from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, read_file, resident_bytes, wait_for
 
 LATENCY_S = 0.2
+FILES = 160
 BYTES_PER_S = 8_000  # 64 kbit/s.
 
 
@@ -122,16 +124,55 @@ class ClusterFaultsTest(unittest.TestCase):
         self.assertIn(str(cluster.coordinator.pid), second.stderr)
 
     def test_client_that_does_not_read_holds_nobody_up(self):
-        """[28]"""
+        """[27] [28]"""
         cluster = self.cluster({"n1": 1})
+        before = resident_bytes(cluster.coordinator.pid)
         client = cluster.run("-n", 1, "--no-prefix", "--", "sh", "-c", "sleep 1; seq 1 2000000; echo end")
         run = client.run_id()
         client.process.send_signal(signal.SIGSTOP)
         cluster.wait_for_event(run, "run_finished")
         self.assertEqual(cluster.ask("status", run)["state"], "succeeded")
+        self.assertLess(resident_bytes(cluster.coordinator.pid), before + (16 << 20))
         client.process.send_signal(signal.SIGCONT)
         self.assertEqual(client.wait(), 0)
         self.assertEqual(client.said()[1], "".join(f"{number}\n" for number in range(1, 2_000_001)) + "end\n")
+
+    def test_descriptors_that_run_out(self):
+        """[26] Who is there is served, others are turned away at once, and let in when there are some again."""
+        cluster = self.cluster({"n1": 1})
+        client = cluster.run("-n", 1, "--", "sh", "-c", f"while [ ! -e {cluster.folder}/go ]; do sleep 0.1; done; seq 1 1000")
+        run = client.run_id()
+        cluster.wait_for_event(run, "worker_started")
+        resource.prlimit(cluster.coordinator.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
+        with contextlib.ExitStack() as idle:
+            for _ in range(FILES):
+                idle.enter_context(socket.create_connection(("127.0.0.1", cluster.port)))
+            wait_for(lambda: f"of {FILES} files are in use" in cluster.log_of("coordinator"), LIMIT_S, "somebody to be turned away")
+            with open(os.path.join(cluster.folder, "go"), "w", encoding="utf-8"):
+                pass
+            self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual(cluster.ask("status", run)["state"], "succeeded")
+        self.assertEqual(len(client.said()[1].splitlines()), 1000)
+        self.assertEqual(cluster.lines(run)[-1]["event"], "run_finished")
+
+    def test_store_that_has_lost_its_end(self):
+        """[17] What it had acknowledged is missing: the nodes that trusted it are started anew, and the run goes on."""
+        cluster = self.cluster({"n1": 1})
+        client = cluster.run("-n", 1, "--max-failures", 3, "--", "sh", "-c",
+                             f"while [ ! -e {cluster.folder}/go ]; do sleep 0.1; done; echo done")
+        run = client.run_id()
+        cluster.wait_for_event(run, "worker_started")
+        cluster.kill("coordinator")
+        wal = next(name for name in os.listdir(os.path.join(cluster.folder, "coordinator")) if name.endswith("-wal"))
+        path = os.path.join(cluster.folder, "coordinator", wal)
+        os.truncate(path, os.path.getsize(path) - 100)  # The newest commit is torn.
+        cluster.start_coordinator()
+        with open(os.path.join(cluster.folder, "go"), "w", encoding="utf-8"):
+            pass
+        self.assertEqual(client.wait(), 0, client.said())
+        lost = [line["reason"] for line in cluster.lines(run) if line["event"] == "node_lost"]
+        self.assertEqual(lost, ["the coordinator has lost what it had acknowledged"])
+        self.assertEqual(cluster.ask("status", run)["state"], "succeeded")
 
     def test_command_that_one_node_lacks(self):
         """[38] Nothing is tried again that cannot get better."""

@@ -176,6 +176,9 @@ class TrainingTest(ClusterCase):
                 os.kill(next(e["pid"] for e in self.cluster.events(run, "worker_started") if e["rank"] == 3), signal.SIGKILL)
             self.assertEqual(client.wait(END_S), 0, client.said())
             self.check_samples(run, 20)
+            saved = self.cluster.ask("checkpoints", run)["checkpoints"]
+            self.assertTrue(saved and all(one["whole"] for one in saved), saved)
+            self.assertEqual(saved[0]["path"], self.cluster.events(run, "checkpoint_saved")[-1]["path"])
             self.assertEqual(len(self.cluster.events(run, "recovered")), int(kill))
             weights.append(self.weights(run))
         self.assertEqual(weights[0], weights[1])

@@ -4,12 +4,15 @@ that would happen again.
 
 import os
 import signal
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import LaunchTest, wait_for
+from harness import LIMIT_S, LaunchTest, wait_for
+
+HOGS = 4
 
 SPEAK_AND_FAIL = """
 import os, sys, time
@@ -50,6 +53,26 @@ class FailureTest(LaunchTest):
         self.assertEqual(launch.events("failure")[0]["rank"], 0)
         self.assertIn("rank 0", launch.summary()["error"])
         self.assertNotIn("peer_lost", launch.summary()["error"])
+
+    @unittest.skipUnless(len(os.sched_getaffinity(0)) >= 2, "ranks need cores of their own")
+    def test_straggler_is_named(self):
+        """Row 54: a rank whose core others use, too, is named, and goes on."""
+        launch = self.endless_training()
+        launch.wait_for_event("first_step")
+        slow = launch.rank_pids()[1]
+        cores = os.sched_getaffinity(slow)
+        self.assertNotEqual(cores, os.sched_getaffinity(launch.rank_pids()[0]))
+        for _ in range(HOGS):
+            hog = subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=lambda: os.sched_setaffinity(0, cores))
+            self.addCleanup(hog.wait)
+            self.addCleanup(hog.kill)
+        wait_for(lambda: [event for event in launch.events("straggler") if event["rank"] == 1], LIMIT_S, "rank 1 to be named")
+        event = next(event for event in launch.events("straggler") if event["rank"] == 1)
+        self.assertGreater(event["own_ms"], 1.5 * event["others_ms"])
+        self.assertIn("warning: rank 1 on", launch.said())
+        self.assertEqual(launch.events("failure"), [])
+        os.kill(launch.process.pid, signal.SIGINT)
+        self.assertEqual(launch.wait(), 130, launch.said())
 
     def test_bad_label_is_one_block_with_the_cause_first(self):
         data = small_fashion(self.path("data"), 640, 128, bad_label_at=100)

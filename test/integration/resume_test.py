@@ -166,7 +166,9 @@ class ExactTest(ResumeCase):
         self.assertEqual(rejected["path"], "checkpoints/" + os.path.basename(damaged))
         self.assertIn("model.safetensors is damaged", rejected["reason"])
         self.assertIn("model.safetensors is damaged", resumed.stderr())
-        self.assertEqual(resumed.events("run_resumed")[0]["step"], 60)
+        # On a slow disk one that is due is left out.
+        before = [event["step"] for event in finished.events("checkpoint_saved") if event["generation"] == 1][-2]
+        self.assertEqual(resumed.events("run_resumed")[0]["step"], before)
         self.assertEqual(self.facts(resumed), self.facts(straight))
         with open(os.path.join(self.newest(resumed), "model.safetensors"), "rb") as file:
             self.assertTrue(file.read() == self.weights(straight), "the weights differ")

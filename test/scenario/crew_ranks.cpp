@@ -25,6 +25,8 @@ link::Report report_of(const Words& words) {
   report.metrics = {{"epoch", report.key.epoch},
                     {"num_samples", words.number("samples", 5)},
                     {report.key.phase == "train" ? "train_loss" : "val_loss", std::stod(words.value("loss", "1"))}};
+  if (const std::string own = words.value("own_ms", ""); !own.empty())
+    report.metrics.update({{"batch_count", 100}, {"step_ms", {{"own", std::stod(own)}}}});
   return report;
 }
 

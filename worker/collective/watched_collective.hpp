@@ -1,10 +1,12 @@
 #pragma once
 // A collective that says in Progress when the training thread is inside of it, so that a heartbeat
-// tells a rank that waits for others from one that stands still. Two relaxed stores a call.
+// tells a rank that waits for others from one that stands still, and how long it has been in there.
+// Three relaxed stores and two looks at the clock a call.
 
 #include <memory>
 #include <utility>
 
+#include "common/base/time.hpp"
 #include "worker/collective/collective.hpp"
 #include "worker/link/progress.hpp"
 
@@ -44,15 +46,20 @@ class WatchedCollective final : public Collective {
  private:
   class Waiting {
    public:
-    explicit Waiting(Progress& progress) : progress_(progress) {
+    explicit Waiting(Progress& progress) : progress_(progress), since_(std::chrono::steady_clock::now()) {
       progress_.waiting.store(true, std::memory_order_relaxed);
     }
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
-    ~Waiting() { progress_.waiting.store(false, std::memory_order_relaxed); }
+    ~Waiting() {
+      const Duration waited = std::chrono::steady_clock::now() - since_;
+      progress_.waited_ns.fetch_add(waited.count(), std::memory_order_relaxed);
+      progress_.waiting.store(false, std::memory_order_relaxed);
+    }
 
    private:
     Progress& progress_;
+    TimePoint since_;
   };
 
   std::unique_ptr<Collective> inner_;

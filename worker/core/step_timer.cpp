@@ -1,5 +1,6 @@
 #include "worker/core/step_timer.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -46,6 +47,19 @@ double StepTimer::quantile_ms(double quantile) const {
     if (seen >= wanted) return middle_of(bucket, kSubBits) * 1e-6;
   }
   return middle_of(kBuckets - 1, kSubBits) * 1e-6;
+}
+
+double StepTimer::mean_ms() const {
+  constexpr double kKept = 0.99;
+  const auto kept = std::max<std::int64_t>(1, static_cast<std::int64_t>(kKept * static_cast<double>(count_)));
+  double sum_ns = 0;
+  std::int64_t seen = 0;
+  for (std::size_t bucket = 0; bucket < kBuckets && seen < kept; ++bucket) {
+    const std::int64_t here = std::min<std::int64_t>(buckets_[bucket], kept - seen);
+    sum_ns += middle_of(bucket, kSubBits) * static_cast<double>(here);
+    seen += here;
+  }
+  return seen > 0 ? sum_ns / static_cast<double>(seen) * 1e-6 : 0;
 }
 
 void StepTimer::clear() {

@@ -22,6 +22,9 @@ class StepTimer {
   /// The smallest duration that at least a part `quantile` (0 .. 1) of all do not exceed.
   [[nodiscard]] double quantile_ms(double quantile) const;
 
+  /// Milliseconds: the mean of all but the slowest 1 %, so that one long step is not many.
+  [[nodiscard]] double mean_ms() const;
+
   void clear();
 
  private:

@@ -17,6 +17,7 @@ struct Progress {
   std::atomic<double> loss{0};                 ///< Of this rank's last batch.
   std::atomic<std::int64_t> samples{0};        ///< This rank's samples so far; the link thread derives the rate.
   std::atomic<bool> waiting{false};            ///< The training thread is inside a collective.
+  std::atomic<std::int64_t> waited_ns{0};      ///< The training thread's time inside collectives so far.
   std::atomic<std::int64_t> fetched{0};        ///< Bytes of the checkpoint that the group waits for.
 };
 

@@ -21,7 +21,12 @@ PhaseStream::PhaseStream(const PhaseSettings& settings, const Sampler& sampler, 
       after_(std::move(after)),
       consumed_(settings.consumed),
       started_(now()),
-      batch_started_(started_) {}
+      batch_started_(started_),
+      waited_before_(waited()) {}
+
+Duration PhaseStream::waited() const {
+  return settings_.waited_ns == nullptr ? Duration{0} : Duration{settings_.waited_ns->load(std::memory_order_relaxed)};
+}
 
 std::optional<Batch> PhaseStream::next() {
   if (pending_) throw std::logic_error("BatchStream::next() was called before add() completed the last batch");
@@ -43,7 +48,9 @@ void PhaseStream::add(const BatchMetrics& metrics) {
   consumed_ = sampler_.advance(consumed_, settings_.batch_size);
   samples_ += metrics.num_samples;
   const TimePoint time = now();
+  const Duration all = waited();
   timer_.add(time - batch_started_);
+  own_timer_.add(time - batch_started_ - (all - std::exchange(waited_before_, all)));
   batch_started_ = time;
   interrupted_ = !after_(metrics);
 }

@@ -3,6 +3,7 @@
 // metrics of those done. It keeps the position right: a batch counts as consumed when it has been
 // added, and only then may a save or a stop happen.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,6 +23,7 @@ struct PhaseSettings {
   int rank = 0;
   std::int64_t batch_size = 1;  ///< Of one rank.
   std::int64_t consumed = 0;    ///< Where the phase begins in this process.
+  const std::atomic<std::int64_t>* waited_ns = nullptr;  ///< Inside collectives so far; null: there are none.
 };
 
 class PhaseStream final : public BatchStream {
@@ -41,6 +43,8 @@ class PhaseStream final : public BatchStream {
   [[nodiscard]] std::int64_t consumed() const { return consumed_; }
   [[nodiscard]] bool interrupted() const { return interrupted_; }
   [[nodiscard]] const StepTimer& timer() const { return timer_; }
+  /// Without the time inside collectives.
+  [[nodiscard]] const StepTimer& own_timer() const { return own_timer_; }
   /// Samples of this rank per second, of the batches done in this process.
   [[nodiscard]] double samples_per_s() const;
 
@@ -58,10 +62,14 @@ class PhaseStream final : public BatchStream {
   BatchInfo info_;
   std::vector<std::int64_t> indices_;
   std::vector<MetricValue> values_;
+  [[nodiscard]] Duration waited() const;
+
   StepTimer timer_;
+  StepTimer own_timer_;
   std::int64_t samples_ = 0;
   TimePoint started_;
   TimePoint batch_started_;
+  Duration waited_before_;
 };
 
 }  // namespace sgd::worker

@@ -123,7 +123,8 @@ Trainer::After Trainer::train_phase() {
   stepper_->set_epochs_completed(position_.epoch - 1);
   const Sampler sampler(training_.seed, position_.epoch, setup_.dataset.count(Split::kTrain), world_size(),
                         training_.shuffle);
-  const PhaseSettings settings{Split::kTrain, position_.epoch, world_rank(), batch_size(), position_.consumed};
+  const PhaseSettings settings{Split::kTrain, position_.epoch, world_rank(), batch_size(), position_.consumed,
+                               &setup_.link.progress().waited_ns};
   PhaseStream* self = nullptr;
   PhaseStream stream(
       settings, sampler, setup_.dataset, metrics_,
@@ -262,6 +263,7 @@ void Trainer::report(const PhaseStream& stream, const nlohmann::json& further) {
     message.metrics["samples_per_s"] = stream.samples_per_s();
     message.metrics["step_ms"]["median"] = stream.timer().median_ms();
     message.metrics["step_ms"]["p95"] = stream.timer().p95_ms();
+    message.metrics["step_ms"]["own"] = stream.own_timer().mean_ms();
   }
   if (further.is_object()) message.metrics.update(further);
   send(message);

@@ -16,7 +16,7 @@ SimulatedAgent::SimulatedAgent(boost::asio::io_context& io, net::ReadBuffer& buf
       counts_(counts),
       core_(std::move(facts), core::Random(process::random_seed())),
       link_(net::make_tcp_agent_link(io, buffer, coordinator, core::Random(process::random_seed()), std::move(tls))),
-      timer_(io) {}
+      timer_(io, [this] { on_event(core::agent_event::Tick{}); }) {}
 
 void SimulatedAgent::start() {
   net::AgentLink::Handlers handlers;
@@ -45,7 +45,7 @@ void SimulatedAgent::on_event(const core::AgentEvent& event) {
   core::AgentCommands commands;
   core_.on(process::monotonic_now(), event, commands);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
-  arm_timer();
+  timer_.arm(core_.next_wakeup());
 }
 
 void SimulatedAgent::carry_out(core::AgentCommand command) {
@@ -107,20 +107,6 @@ void SimulatedAgent::say(const RunId& run, keeper::FromKeeper message) {
 /// As from a socket: never within the event that it answers.
 void SimulatedAgent::later(core::AgentEvent event) {
   boost::asio::post(io_, [this, event = std::move(event)] { on_event(event); });
-}
-
-void SimulatedAgent::arm_timer() {
-  const std::optional<TimePoint> next = core_.next_wakeup();
-  if (next == armed_) return;
-  armed_ = next;
-  timer_.cancel();
-  if (!next) return;
-  timer_.expires_at(*next);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    armed_.reset();
-    on_event(core::agent_event::Tick{});
-  });
 }
 
 }  // namespace sgd::bench

@@ -11,10 +11,10 @@
 #include <set>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/core/agent.hpp"
 #include "launcher/net/tcp_link.hpp"
+#include "launcher/net/wakeup_timer.hpp"
 
 namespace sgd::bench {
 
@@ -51,14 +51,12 @@ class SimulatedAgent {
   void end_ranks(const RunId& run, Played& played, int signal);
   void later(core::AgentEvent event);
   void say(const RunId& run, keeper::FromKeeper message);
-  void arm_timer();
 
   boost::asio::io_context& io_;
   Counts& counts_;
   core::Agent core_;
   std::unique_ptr<net::AgentLink> link_;
-  boost::asio::steady_timer timer_;
-  std::optional<TimePoint> armed_;
+  net::WakeupTimer timer_;
   std::map<RunId, Played> runs_;
   int last_pid_ = 0;
   bool is_connected_ = false;

@@ -88,7 +88,11 @@ TEST_CASE("step timer: quantiles are within half a percent") {
   CHECK(timer.count() == 10'000);
   CHECK(timer.median_ms() == Approx(5.0).epsilon(0.005));
   CHECK(timer.p95_ms() == Approx(9.5).epsilon(0.005));
+  CHECK(timer.mean_ms() == Approx(4.95).epsilon(0.005));  // The slowest 1 % are left out.
+  timer.add(std::chrono::hours(1));
+  CHECK(timer.mean_ms() == Approx(4.95).epsilon(0.005));
   timer.clear();
+  CHECK(timer.mean_ms() == 0);
   CHECK(timer.count() == 0);
   for (const std::int64_t ns : {1ll, 100ll, 255ll, 256ll, 257ll, 1'000'003ll, 3'600'000'000'000ll / 4}) {
     timer.clear();

@@ -59,6 +59,25 @@ TEST_CASE("the ranks share an epoch, and every batch knows its place") {
   CHECK(fixture.drain(second) == std::vector<std::int64_t>{1, 3, 5, 7, 9});
 }
 
+TEST_CASE("time inside collectives is not a rank's own") {
+  Fixture fixture;
+  std::atomic<std::int64_t> waited_ns{0};
+  PhaseSettings settings;
+  settings.batch_size = 2;
+  settings.waited_ns = &waited_ns;
+  constexpr auto kLong = std::chrono::hours(1);  // Longer than the test: what is left is nothing.
+  PhaseStream stream(
+      settings, fixture.sampler, fixture.dataset, fixture.metrics, [] { return 0; },
+      [&](const BatchMetrics&) {
+        waited_ns += std::chrono::nanoseconds(kLong).count();
+        return true;
+      });
+  (void)fixture.drain(stream);
+  CHECK(stream.own_timer().count() == stream.timer().count());
+  CHECK(stream.timer().quantile_ms(1) > 0);
+  CHECK(stream.own_timer().quantile_ms(0.6) == 0);
+}
+
 TEST_CASE("a phase goes on where it was left") {
   Fixture fixture;
   PhaseStream rest = fixture.stream(1, 4);

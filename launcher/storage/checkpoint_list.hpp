@@ -1,0 +1,17 @@
+#pragma once
+// What a run, living or ended, has saved, and whether it is whole, as it is shown to people and programs.
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/result.hpp"
+#include "common/checkpoint/scan.hpp"
+
+namespace sgd::storage {
+
+/// {"schema_version", "run_dir", "checked": "sizes" or "checksums", "checkpoints": [{"path", "step", "epoch", "generation",
+/// "world_size", "bytes", "age_s", "whole", "damage"}]}, the newest first. kSizes reads manifests, not weights.
+[[nodiscard]] Result<nlohmann::ordered_json> describe_checkpoints(const std::string& run_dir, checkpoint::Proof proof);
+
+}  // namespace sgd::storage
