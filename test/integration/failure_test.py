@@ -3,16 +3,18 @@ that would happen again.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from data import image_job, small_fashion, write_job
+from data import image_job, read_safetensors, small_fashion, write_job
 from harness import LIMIT_S, LaunchTest, wait_for
 
 HOGS = 4
+LARGEST = 256 << 20
 
 SPEAK_AND_FAIL = """
 import os, sys, time
@@ -23,6 +25,23 @@ if rank == 1:
     sys.exit(23)
 time.sleep(1000)
 """
+
+
+def flip_bit(pid, pattern):
+    """The lowest bit of `pattern` wherever the process holds it in memory of its own; how often."""
+    found = []
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for line in maps.readlines():
+            span, rights = line.split()[:2]
+            begin, end = (int(number, 16) for number in span.split("-"))
+            if rights == "rw-p" and end - begin <= LARGEST:
+                memory.seek(begin)
+                content = memory.read(end - begin)
+                found += [begin + match.start() for match in re.finditer(re.escape(pattern), content, re.DOTALL)]
+        for address in found:
+            memory.seek(address)
+            memory.write(bytes([pattern[0] ^ 1]))
+    return len(found)
 
 
 class FailureTest(LaunchTest):
@@ -73,6 +92,20 @@ class FailureTest(LaunchTest):
         self.assertEqual(launch.events("failure"), [])
         os.kill(launch.process.pid, signal.SIGINT)
         self.assertEqual(launch.wait(), 130, launch.said())
+
+    @unittest.skipIf(os.geteuid() != 0, "writes into another process")
+    def test_bit_that_turns_over_in_one_rank_is_found(self):
+        """Row 53: weights are compared after every epoch."""
+        data = small_fashion(self.path("data"), 2000, 500)
+        job = image_job(data, epochs=100_000, optimizer={"type": "sgd", "lr": 1e-38})  # Weights stay what they are.
+        launch = self.start("--num-workers", 2, "--max-failures", 0, write_job(self.path("job.json"), job))
+        launch.wait_for_event("checkpoint_saved")
+        weights = read_safetensors(os.path.join(launch.checkpoints()[-1], "model.safetensors"))
+        name = next(name for name in weights if name.endswith("weight"))
+        pattern = weights[name][1].tobytes()[:64]
+        self.assertGreater(flip_bit(launch.rank_pids()[1], pattern), 0)
+        self.assertEqual(launch.wait(), 1, launch.said())
+        self.assertRegex(launch.summary()["error"], r"after epoch \d+ the weights of rank 1 differ from those of rank 0")
 
     def test_bad_label_is_one_block_with_the_cause_first(self):
         data = small_fashion(self.path("data"), 640, 128, bad_label_at=100)
