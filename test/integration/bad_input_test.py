@@ -1,4 +1,4 @@
-"""Bad usage and bad job files: every error at once, with its place, exit code 2, and nothing started or created."""
+"""[37] Bad usage and bad job files: every error at once, with its place, exit code 2, and nothing started or created."""
 
 import json
 import os

@@ -80,7 +80,7 @@ TEST_CASE("two ranks of 200,000 lines, killed right after the last one: every li
   CHECK(keeper.messages.size() == 2);  // The two Spawned; nothing was dropped.
 }
 
-TEST_CASE("64 MB without a newline: bounded memory, a whole file, a split console line", "[keeper]") {
+TEST_CASE("64 MB without a newline: bounded memory, a whole file, a split console line", "[keeper][29]") {
   TemporaryDir dir;
   TestKeeper keeper;
   const long before = keeper_test::memory_kib(keeper.pid(), "VmRSS");

@@ -79,7 +79,7 @@ TEST_CASE("killing spares whom it is told to, and reaches what left the group", 
   CHECK(kill_descendants({}, 10s).value() == 1);
 }
 
-TEST_CASE("an entry is read for any name, and not for a process that is gone", "[process]") {
+TEST_CASE("an entry is read for any name, and not for a process that is gone: no other one is signalled", "[process][51]") {
   TemporaryDir dir;
   const auto own = read_process(::getpid());
   REQUIRE(own);

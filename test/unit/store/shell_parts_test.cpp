@@ -14,7 +14,7 @@ using namespace sgd;
 using namespace std::chrono_literals;
 using test::lines_of;
 
-TEST_CASE("core clock: time never goes back, whatever the machine's clock says") {
+TEST_CASE("core clock: time never goes back, whatever the machine's clock says", "[49]") {
   const TimePoint last{1000s};
   const auto core_now = [&](TimePoint machine, std::optional<Duration> former) {
     return machine + coordinator::clock_offset(machine, last, former);

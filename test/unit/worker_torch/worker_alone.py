@@ -260,20 +260,43 @@ class Checkpoints(WorkerTest):
         self.assertIn("optimizer.safetensors", other.of_type("failed")[0]["message"])
 
     def test_a_full_disk_keeps_the_old_checkpoint_and_training_goes_on(self):
+        """[40]"""
+        agent = self.check_goes_on_when(lambda agent: resource.prlimit(agent.ranks[0].pid, resource.RLIMIT_FSIZE, (100, 100)))
+        self.assertFalse([name for name in os.listdir(agent.run_dir + "/checkpoints") if name.endswith(".part")])
+
+    def test_a_folder_that_is_read_only_keeps_the_old_checkpoint_and_training_goes_on(self):
+        """[42] Root writes where others may not, so the folder is made immutable."""
+        def protect(agent):
+            folder = agent.run_dir + "/checkpoints"
+            if os.geteuid() == 0:
+                self.addCleanup(subprocess.run, ["chattr", "-i", folder], check=True)
+                subprocess.run(["chattr", "+i", folder], check=True)
+            else:
+                self.addCleanup(os.chmod, folder, 0o755)
+                os.chmod(folder, 0o555)
+        if os.geteuid() == 0:
+            probe = tempfile.mkdtemp()
+            self.addCleanup(os.rmdir, probe)
+            if subprocess.run(["chattr", "+i", probe], capture_output=True, check=False).returncode != 0:
+                self.skipTest("this file system knows no immutable folders")
+            subprocess.run(["chattr", "-i", probe], check=True)
+        self.check_goes_on_when(protect)
+
+    def check_goes_on_when(self, spoil):
         agent = self.agent(linear_job(1, 4, epochs=4), 1)
         saved = []
 
-        def fill_disk(agent, message):
+        def spoil_after_the_first(agent, message):
             if message["type"] == "checkpoint" and not saved:
                 saved.append(message["path"])
-                resource.prlimit(agent.ranks[0].pid, resource.RLIMIT_FSIZE, (100, 100))
+                spoil(agent)
 
-        agent.hooks.append(fill_disk)
+        agent.hooks.append(spoil_after_the_first)
         agent.start()
         self.assertEqual(agent.run(), [0])
         self.assertEqual(len([m for m in agent.of_type("report") if m["key"]["phase"] == "train"]), 4)
         self.assertIn(os.path.basename(saved[0]), os.listdir(agent.run_dir + "/checkpoints"))
-        self.assertFalse([name for name in os.listdir(agent.run_dir + "/checkpoints") if name.endswith(".part")])
+        return agent
 
     def test_seconds_and_never(self):
         job = linear_job(2, 4, epochs=1_000_000)
@@ -292,6 +315,7 @@ class Checkpoints(WorkerTest):
         self.assertEqual(self.train(job, 2).of_type("checkpoint"), [])
 
     def test_steps_are_never_written_two_at_once(self):
+        """[41]"""
         job = linear_job(2, 4, epochs=3)
         job["checkpoint"] = {"every": {"steps": 7}, "keep": 2}
         agent = self.train(job, 2)
@@ -326,6 +350,7 @@ class Failures(WorkerTest):
         self.assertEqual(agent.run(timeout=10), [70, 70])
 
     def test_a_loss_that_is_not_finite_stops_all_ranks(self):
+        """[52]"""
         job = linear_job(2, 32, optimizer={"type": "sgd", "lr": 1e30})
         agent = self.agent(job, 2)
         agent.start()
