@@ -1,5 +1,7 @@
 #include "launcher/cli/run_naming.hpp"
 
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -44,7 +46,13 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   named.run = parsed.positional.empty() ? "" : parsed.positional.front();
   if (named.cluster) return named;
   auto directory = storage::find_run(named.run);
-  if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
+  if (!directory) {
+    Diagnostics ignored;
+    const char* environment = std::getenv("SGD_ADDRESS");
+    const bool has_cluster = verb.is_local_only && cluster_address(environment == nullptr ? "" : environment, ignored);
+    return ended(refuse(exit_code::kNotFound,
+                        directory.error().message + (has_cluster ? fmt::format(" ({} goes on with runs of this machine, not of a cluster)", verb.name) : "")));
+  }
   named.directory = std::move(directory).value();
   return named;
 }

@@ -156,6 +156,8 @@ class CommandTest(ClusterCase):
                 (["-n", 2, "--run-dir", "x", "--", "true"], 2, "--run-dir"),
                 (["-n", 2, "--address", "127.0.0.1:1", "--", "true"], 3, "no coordinator at 127.0.0.1:1"),
                 (["ps", "--address", "a b"], 2, "--address"),
+                (["checkpoints", "no-such-run"], 4, "no run"),
+                (["resume", "no-such-run"], 4, "resume goes on with runs of this machine, not of a cluster"),
                 (["-n", 100, "--set", "placement_timeout=100ms", "--", "true"], 5, "100 slots wanted, 4 available"),
         ]:
             client = self.cluster.run(*arguments)
