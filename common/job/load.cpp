@@ -166,4 +166,11 @@ LoadResult load_resolved(const nlohmann::json& resolved) {
   return load({std::move(document), "resolved job", "/", "job"}, {}, {});
 }
 
+LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides) {
+  json::Document document;
+  document.value = resolved;
+  std::error_code error;
+  return load({std::move(document), "job of the run", fs::current_path(error), "job"}, overrides, {});
+}
+
 }  // namespace sgd::job

@@ -46,6 +46,8 @@ struct LoadResult {
 
 /// A JobSpec from a resolved job (`config` of an assignment).
 [[nodiscard]] LoadResult load_resolved(const nlohmann::json& resolved);
+/// The same with changes, in which relative paths start in the working directory.
+[[nodiscard]] LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides);
 
 /// What only the file system can tell, for the launcher before it creates anything: data paths exist,
 /// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys

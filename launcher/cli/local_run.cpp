@@ -17,6 +17,7 @@
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
+#include "launcher/storage/run_succession.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -131,8 +132,6 @@ Status LocalRun::open_directory() {
 
 /// What was found in the folder: the first lines of the run's new life, and warnings.
 Status LocalRun::record_resumption() {
-  using Json = nlohmann::ordered_json;
-  const core::RunPast& past = history_->past;
   for (const storage::LinesEnd* end : {&history_->events_end, &history_->metrics_end})
     if (end->whole_bytes != end->bytes)
       console_.complain("warning", fmt::format("{}/{}: its last line was cut short; {} bytes are removed", shown_dir_, end->file,
@@ -141,17 +140,9 @@ Status LocalRun::record_resumption() {
     console_.complain("warning", fmt::format("checkpoint {}/{} is of an epoch that metrics.jsonl has no line of; going on "
                                              "from before it",
                                              shown_dir_, path));
-  const bool has_checkpoint = !past.checkpoints.empty();
-  Json resumed = {{"event", "run_resumed"}, {"run", place_.id}, {"from_generation", past.generation}};
-  resumed["checkpoint"] = has_checkpoint ? Json(past.checkpoints.front().substr(place_.directory.size() + 1)) : Json();
-  resumed["step"] = history_->newest.step;
-  Status written = directory_->append_event(resumed);
-  for (const storage::DamagedCheckpoint& damaged : history_->damaged) {
-    if (!written) return written;
-    written = directory_->append_event({{"event", "checkpoint_rejected"}, {"path", damaged.path}, {"reason", damaged.reason}});
+  for (const storage::DamagedCheckpoint& damaged : history_->damaged)
     console_.complain("warning", fmt::format("checkpoint {}/{} is left out: {}", shown_dir_, damaged.path, damaged.reason));
-  }
-  return written;
+  return storage::record_resumption(*directory_, *history_);
 }
 
 Status LocalRun::start_node(int index) {

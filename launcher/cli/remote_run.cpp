@@ -113,6 +113,9 @@ void RemoteRun::on_submitted(const Json& answer) {
     return end(answer.value("kind", "") == "job" ? exit_code::kUsage : exit_code::kUnreachable);
   }
   const bool is_new = run_.empty();
+  // What it had written in the life before is not told again.
+  const Json offsets = answer.value("offsets", Json::object());
+  for (const auto& [file, bytes] : offsets.items()) files_[file].got = bytes.get<std::uint64_t>();
   run_ = answer.value("run", "");
   if (detach_) {
     console_.result(run_);

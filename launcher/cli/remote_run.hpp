@@ -29,7 +29,7 @@ class RemoteRun {
   /// `tls`: the user's identity, or null.
   RemoteRun(const RunOptions& options, net::Address coordinator, std::shared_ptr<const net::TlsContext> tls);
 
-  /// Submits `request` and follows the run; with `detach` prints its id and ends.
+  /// Submits `request`, its "job" at least, and follows the run; with `detach` prints its id and ends.
   [[nodiscard]] int submit(nlohmann::ordered_json request, bool detach);
   /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_desk.hpp. The lines of
   /// events and metrics are printed as they are.

@@ -6,14 +6,34 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/local_run.hpp"
-#include "launcher/cli/nothing_left.hpp"
+#include "launcher/storage/nothing_left.hpp"
+#include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
+namespace {
+
+/// The coordinator has the run, and changes are typed here: its job comes, is changed, and goes back.
+int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
+  const auto answer = ask(run, {{"request", "job"}});
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
+  if (!answer.value()->value("ok", false)) return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
+  job::LoadResult loaded = job::load_changed(answer.value()->at("job"), options.overrides);
+  refuse_local_options(options, loaded.diagnostics);
+  print(loaded.diagnostics);
+  if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
+  auto tls = user_tls();
+  if (!tls) return refuse(exit_code::kUsage, tls.error().message);
+  return RemoteRun(options, *run.cluster, std::move(tls).value())
+      .submit({{"request", "resume"}, {"run", answer.value()->at("run")}, {"job", loaded.job->resolved}}, options.detach);
+}
+
+}  // namespace
 
 int resume_verb(const std::vector<std::string>& arguments) {
   RunOptions options;
@@ -21,9 +41,10 @@ int resume_verb(const std::vector<std::string>& arguments) {
                                  "[options] [RUN]",
                                  "sgd-launch resume --set training.epochs=8",
                                  resume_option_table(options),
-                                 {}, true},
+                                 {}},
                                 arguments);
   if (!run.is_named) return run.exit_code;
+  if (run.cluster) return resume_on_cluster(run, options);
   const auto answer = ask_run(run.directory, {{"request", "status"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (answer.value())
@@ -40,7 +61,7 @@ int resume_verb(const std::vector<std::string>& arguments) {
   auto history = storage::read_history(run.directory);
   if (!history) diagnostics.error(run.directory, 0, 0, history.error().message);
   if (loaded.job && history) {
-    const std::string nothing = nothing_left(*loaded.job, history.value());
+    const std::string nothing = storage::nothing_left(*loaded.job, history.value());
     if (!nothing.empty()) diagnostics.error("sgd-launch", 0, 0, nothing);
   }
   print(diagnostics);

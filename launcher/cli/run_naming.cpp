@@ -1,7 +1,5 @@
 #include "launcher/cli/run_naming.hpp"
 
-#include <cstdlib>
-
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -25,7 +23,7 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   bool help = false;
   std::string address;
   std::vector<Option> table = verb.options;
-  if (!verb.is_local_only) table.push_back(address_option(address));
+  table.push_back(address_option(address));
   table.push_back(flag({"--help", "-h"}, "this text", help));
   Diagnostics diagnostics;
   ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
@@ -39,20 +37,14 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   if (parsed.positional.size() > 1)
     diagnostics.error(verb.name, 0, 0, fmt::format("name one run: \"{}\" is too many", parsed.positional[1]));
   NamedRun named;
-  if (!verb.is_local_only) named.cluster = cluster_address(address, diagnostics);
+  named.cluster = cluster_address(address, diagnostics);
   print(diagnostics);
   if (diagnostics.has_errors()) return ended(exit_code::kUsage);
   named.is_named = true;
   named.run = parsed.positional.empty() ? "" : parsed.positional.front();
   if (named.cluster) return named;
   auto directory = storage::find_run(named.run);
-  if (!directory) {
-    Diagnostics ignored;
-    const char* environment = std::getenv("SGD_ADDRESS");
-    const bool has_cluster = verb.is_local_only && cluster_address(environment == nullptr ? "" : environment, ignored);
-    return ended(refuse(exit_code::kNotFound,
-                        directory.error().message + (has_cluster ? fmt::format(" ({} goes on with runs of this machine, not of a cluster)", verb.name) : "")));
-  }
+  if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
   named.directory = std::move(directory).value();
   return named;
 }

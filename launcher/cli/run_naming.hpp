@@ -22,7 +22,6 @@ struct RunVerb {
   std::vector<Option> options;  ///< Without --help.
   /// Takes the verb's own words out of those that are no options; empty: it has none.
   std::function<void(std::vector<std::string>& words, Diagnostics& diagnostics)> take_words;
-  bool is_local_only = false;   ///< Speaks to no coordinator.
 };
 
 struct NamedRun {

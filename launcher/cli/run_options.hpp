@@ -41,4 +41,7 @@ struct RunOptions {
 [[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics);
 [[nodiscard]] std::string run_help();
 
+/// What a run on a cluster cannot have.
+void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics);
+
 }  // namespace sgd::cli

@@ -10,15 +10,19 @@
 
 namespace sgd::cli {
 
-int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach) {
-  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
-                                                    : job::load_job_file(options.job_file, options.overrides);
+void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
   const auto only_here = [&](const char* option) {
-    loaded.diagnostics.error(option, 0, 0, "belongs to a run on this machine; this one goes to a coordinator");
+    diagnostics.error(option, 0, 0, "belongs to a run on this machine; this one goes to a coordinator");
   };
   if (!options.run_dir.empty()) only_here("--run-dir");
   if (options.slots) only_here("--slots");
   if (options.local_nodes != 1) only_here("--local-nodes");
+}
+
+int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach) {
+  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
+                                                    : job::load_job_file(options.job_file, options.overrides);
+  refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   auto tls = user_tls();

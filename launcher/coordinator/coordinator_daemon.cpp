@@ -24,7 +24,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
       probes_(io_, shell_, [this](const std::string& line) { log(line); }),
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
-      service_(shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
+      service_(io_, shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers()),
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
                       [this](const RunId& run) { service_.settle(run); }}),

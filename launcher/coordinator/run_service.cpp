@@ -1,6 +1,8 @@
 #include "launcher/coordinator/run_service.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +11,8 @@
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
+#include "launcher/storage/nothing_left.hpp"
+#include "launcher/storage/run_succession.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -47,7 +51,7 @@ Json row_of(const core::NodeSnapshot& node) {
 
 }  // namespace
 
-RunService::RunService(CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log)
+RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log)
     : shell_(shell),
       runs_dir_(std::move(runs_dir)),
       audit_(audit),
@@ -55,7 +59,8 @@ RunService::RunService(CoordinatorShell& shell, std::string runs_dir, AuditLog& 
       desk_({[this](const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
                answer(who, request, reply);
              },
-             [this](const std::string& run) { return find_to_follow(run); }}) {}
+             [this](const std::string& run) { return find_to_follow(run); }}),
+      files_(io) {}
 
 Status RunService::restore() {
   return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
@@ -66,6 +71,8 @@ std::optional<std::string> RunService::directory_of(const RunId& run) const { re
 void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
   if (what == "submit") return submit(who, request, reply);
+  if (what == "resume") return resume(who, request, reply);
+  if (what == "job") return reply(job(request));
   if (what == "ps") return reply(ps(request));
   if (what == "status") return reply(status(request));
   if (what == "checkpoints") return reply(checkpoints(request));
@@ -75,6 +82,18 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "plan") return reply(plan(request));
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
+
+struct RunService::Submission {
+  Requester who;
+  const char* verb;
+  std::string request_id;
+  std::string owner;  ///< As the client says; its certificate says it where there is one.
+  job::JobSpec job;
+  std::optional<core::RunPast> past;
+  std::unique_ptr<storage::RunDirectory> directory;
+  ClientDesk::Reply reply;
+  Json offsets = Json::object();  ///< Where the files of a run that goes on begin to be its own.
+};
 
 /// The same request once more, after a lost connection, is answered with the same run.
 void RunService::submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
@@ -87,23 +106,78 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   if (!place) return reply(refused("state", place.error().message));
   auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
   if (!directory) return reply(refused("state", directory.error().message));
+  start({who, "submit", request_id, request.value("owner", ""), std::move(*loaded.job), {}, std::move(directory).value(), reply});
+}
+
+void RunService::start(Submission submission) {
   core::RunDefinition definition;
-  definition.id = place.value().id;
-  definition.request_id = request_id;
-  definition.placement_timeout = loaded.job->placement_timeout;
-  definition.priority = loaded.job->priority;
-  definition.owner = who.certificate.empty() ? request.value("owner", "") : who.name;
-  definition.job = std::move(*loaded.job);
-  definition.run_dir = place.value().directory;
+  definition.id = submission.directory->id();
+  definition.request_id = submission.request_id;
+  definition.placement_timeout = submission.job.placement_timeout;
+  definition.priority = submission.job.priority;
+  definition.owner = submission.who.certificate.empty() ? submission.owner : submission.who.name;
+  definition.job = std::move(submission.job);
+  definition.run_dir = submission.directory->path();
+  definition.past = std::move(submission.past);
   const RunId id = definition.id;
   const int workers = definition.job.num_workers;
-  shell_.submit(std::move(definition), std::move(directory).value(), observe(id),
-                [this, who, reply, id, workers](const Result<RunId>& accepted) {
-                  audit_.add(who, "submit", {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
+  shell_.submit(std::move(definition), std::move(submission.directory), observe(id),
+                [this, who = submission.who, verb = submission.verb, reply = submission.reply, offsets = submission.offsets, id,
+                 workers](const Result<RunId>& accepted) {
+                  audit_.add(who, verb, {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
                   log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
-                  reply({{"ok", true}, {"run", accepted.value()}});
+                  reply({{"ok", true}, {"run", accepted.value()}, {"offsets", offsets}});
                 });
+}
+
+/// A run of its own that begins as a copy of the one that has ended, which stays as it is.
+void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  const std::string request_id = request.value("request_id", "");
+  if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
+    return reply({{"ok", true}, {"run", *before}});
+  const auto former = find(request.value("run", ""));
+  if (!former) return reply(refused("run", former.error().message));
+  if (!is_over(former.value()) || unsettled_.contains(former.value().id))
+    return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", former.value().id)));
+  job::LoadResult loaded = job::load_resolved(request.at("job"));
+  if (!loaded.job) return reply(refused_job(loaded.diagnostics));
+  auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
+  if (!place) return reply(refused("state", place.error().message));
+  const auto read = [from = former.value().run_dir, to = place.value().directory]() -> Result<storage::RunHistory> {
+    if (const Status copied = storage::copy_run(from, to); !copied) return copied.error();
+    return storage::read_history(to);
+  };
+  const auto go_on = [this, who, request_id, owner = request.value("owner", ""), job = std::move(*loaded.job),
+                      place = place.value(), reply](Result<storage::RunHistory> history) mutable {
+    std::string refusal = history ? storage::nothing_left(job, history.value()) : history.error().message;
+    const char* kind = history ? "job" : "state";
+    if (refusal.empty()) {
+      auto directory = storage::RunDirectory::reopen(place, job.resolved, history.value());
+      const Status recorded = directory ? storage::record_resumption(*directory.value(), history.value()) : directory.error();
+      if (recorded.ok()) {
+        const Json offsets = {{"events.jsonl", history.value().events_end.whole_bytes},
+                              {"metrics.jsonl", history.value().metrics_end.whole_bytes}};
+        return start({who, "resume", request_id, owner, std::move(job), std::move(history.value().past), std::move(directory).value(),
+                      reply, offsets});
+      }
+      refusal = recorded.error().message;
+      kind = "state";
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(place.directory, ignored);
+    reply(refused(kind, refusal));
+  };
+  files_.ask(read, go_on);
+}
+
+RunService::Json RunService::job(const nlohmann::json& request) const {
+  const auto run = find(request.value("run", ""));
+  if (!run) return refused("run", run.error().message);
+  std::ifstream file(run.value().run_dir + "/job.json");
+  Json job = Json::parse(file, nullptr, false);
+  if (!job.is_object()) return refused("state", "its job.json cannot be read");
+  return {{"ok", true}, {"run", run.value().id}, {"job", std::move(job)}};
 }
 
 RunObserver RunService::observe(const RunId& run) {

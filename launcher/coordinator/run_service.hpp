@@ -14,6 +14,7 @@
 #include "launcher/coordinator/audit_log.hpp"
 #include "launcher/coordinator/client_desk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/storage/file_thread.hpp"
 
 namespace sgd::coordinator {
 
@@ -23,7 +24,7 @@ class RunService {
   using Log = std::function<void(const std::string& line)>;
 
   /// Runs get folders below `runs_dir`, which exists.
-  RunService(CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log);
+  RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log);
 
   /// Goes on with the runs of the shell's store.
   [[nodiscard]] Status restore();
@@ -44,6 +45,11 @@ class RunService {
  private:
   void answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  /// The resolved job of a run that has ended, for a client that wants to change it.
+  [[nodiscard]] Json job(const nlohmann::json& request) const;
+  struct Submission;
+  void start(Submission submission);
   [[nodiscard]] Json ps(const nlohmann::json& request) const;
   [[nodiscard]] Json status(const nlohmann::json& request) const;
   [[nodiscard]] Json checkpoints(const nlohmann::json& request) const;
@@ -62,6 +68,7 @@ class RunService {
   std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
   Watcher watcher_;
   ClientDesk desk_;
+  storage::FileThread files_;  ///< Reads what ended runs have left.
 };
 
 }  // namespace sgd::coordinator

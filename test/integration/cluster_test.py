@@ -157,7 +157,7 @@ class CommandTest(ClusterCase):
                 (["-n", 2, "--address", "127.0.0.1:1", "--", "true"], 3, "no coordinator at 127.0.0.1:1"),
                 (["ps", "--address", "a b"], 2, "--address"),
                 (["checkpoints", "no-such-run"], 4, "no run"),
-                (["resume", "no-such-run"], 4, "resume goes on with runs of this machine, not of a cluster"),
+                (["resume", "no-such-run"], 4, "no run"),
                 (["-n", 100, "--set", "placement_timeout=100ms", "--", "true"], 5, "100 slots wanted, 4 available"),
         ]:
             client = self.cluster.run(*arguments)
@@ -184,6 +184,26 @@ class TrainingTest(ClusterCase):
             self.assertEqual(len(self.cluster.events(run, "recovered")), int(kill))
             weights.append(self.weights(run))
         self.assertEqual(weights[0], weights[1])
+
+    def test_stopped_run_is_gone_on_with(self):
+        straight = self.cluster.run(self.job(epochs=30))
+        self.assertEqual(straight.wait(END_S), 0, straight.said())
+        stopped = self.cluster.run(self.job(epochs=30))
+        former = stopped.run_id()
+        self.cluster.wait_for_event(former, "epoch_finished", 3)
+        self.assertIn("is still running", self.cluster.run("resume", former).wait_and_say(2))
+        self.assertEqual(self.cluster.run("stop", former).wait(), 0)
+        self.assertEqual(stopped.wait(END_S), 6, stopped.said())
+        resumed = self.cluster.run("resume", former)
+        run = resumed.run_id()
+        self.assertEqual(resumed.wait(END_S), 0, resumed.said())
+        self.assertNotEqual(run, former)
+        self.check_samples(run, 30)
+        self.assertEqual(self.weights(run), self.weights(straight.run_id()))
+        self.assertEqual(self.cluster.ask("status", former)["state"], "cancelled")
+        self.assertEqual([event["of"] for event in self.cluster.events(run, "run_resumed")], [former])
+        self.assertNotIn("epoch 1/30", resumed.said()[1])
+        self.assertIn("nothing to train: all 30 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
 
     def test_killed_node_is_gone_without_and_taken_back(self):
         """[13] [14] [47] Its memory is lost with it: it fetches the checkpoint that the run goes on from."""

@@ -37,6 +37,11 @@ class Client:
     def wait(self, limit_s=LIMIT_S):
         return self.process.wait(limit_s)
 
+    def wait_and_say(self, expect):
+        """What is on stderr at its end."""
+        assert self.wait() == expect, (self.process.returncode, self.said())
+        return self.said()[0]
+
     def run_id(self):
         """As soon as the coordinator has taken the run."""
         def find():

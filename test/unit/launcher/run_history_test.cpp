@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/checkpoint/crc32c.hpp"
-#include "launcher/cli/nothing_left.hpp"
+#include "launcher/storage/nothing_left.hpp"
 #include "launcher/storage/run_directory.hpp"
 
 using namespace sgd;
@@ -208,23 +208,23 @@ TEST_CASE("reopen: two launchers never share a folder, and lines that came since
 TEST_CASE("nothing left: all epochs are trained and kept") {
   job::JobSpec job;
   storage::RunHistory history;
-  CHECK(cli::nothing_left(job, history).empty());  // A command.
+  CHECK(storage::nothing_left(job, history).empty());  // A command.
   job.training.emplace();
   job.training->epochs = 5;
   history.past.epochs = 5;
-  CHECK(cli::nothing_left(job, history).empty());  // Its last weights are not on disk.
+  CHECK(storage::nothing_left(job, history).empty());  // Its last weights are not on disk.
   history.past.checkpoints = {"/r/checkpoints/c"};
   history.newest.epoch = 4;
-  CHECK(cli::nothing_left(job, history).empty());
+  CHECK(storage::nothing_left(job, history).empty());
   history.newest.epoch = 5;
-  CHECK(cli::nothing_left(job, history).empty());  // Its end is not recorded.
+  CHECK(storage::nothing_left(job, history).empty());  // Its end is not recorded.
   history.succeeded = true;
-  CHECK(cli::nothing_left(job, history) ==
+  CHECK(storage::nothing_left(job, history) ==
         "nothing to train: all 5 epochs are trained; --set training.epochs=8 trains more");
   job.training->epochs = 3;
-  CHECK(cli::nothing_left(job, history) ==
+  CHECK(storage::nothing_left(job, history) ==
         "nothing to train: 5 epochs are trained, the job wants 3; --set training.epochs=8 trains more");
   history.past.checkpoints.clear();
   job.checkpoint.every = job::CheckpointPolicy::Every::kNever;
-  CHECK_FALSE(cli::nothing_left(job, history).empty());
+  CHECK_FALSE(storage::nothing_left(job, history).empty());
 }

@@ -1,21 +1,21 @@
-#include "launcher/cli/nothing_left.hpp"
+#include "launcher/storage/nothing_left.hpp"
 
 #include <fmt/format.h>
 
-namespace sgd::cli {
+namespace sgd::storage {
 namespace {
 
 constexpr int kEpochsSuggested = 3;  // Beyond those that are trained.
 
 /// Epochs whose outcome is on disk: without a checkpoint of the last one its weights are still to be made.
-int epochs_kept(const job::JobSpec& job, const storage::RunHistory& history) {
+int epochs_kept(const job::JobSpec& job, const RunHistory& history) {
   const bool keeps_checkpoints = job.checkpoint.every != job::CheckpointPolicy::Every::kNever;
   return keeps_checkpoints || !history.past.checkpoints.empty() ? history.newest.epoch : history.past.epochs;
 }
 
 }  // namespace
 
-std::string nothing_left(const job::JobSpec& job, const storage::RunHistory& history) {
+std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
   if (!job.training) return {};
   const int kept = epochs_kept(job, history);
   const int wanted = job.training->epochs;
@@ -30,4 +30,4 @@ std::string nothing_left(const job::JobSpec& job, const storage::RunHistory& his
                      kept + kEpochsSuggested);
 }
 
-}  // namespace sgd::cli
+}  // namespace sgd::storage
