@@ -23,6 +23,7 @@ SETTLED_S = 30   # A daemon's memory and descriptors are compared from so long a
 AWAY_S = 8
 GROWN_KIB = 8192
 GROWN_DESCRIPTORS = 32
+SAMPLES = 60_000
 EPOCHS = 25      # Of one training run: some minutes under faults.
 
 
@@ -105,9 +106,12 @@ def problems_of(cluster, client, run, epochs):
     finished = [event["epoch"] for event in cluster.events(run, "epoch_finished")]
     if finished != list(range(1, epochs + 1)):
         found.append(f"{run}: epochs are not 1..{epochs} once each: {len(finished)} of them")
-    wrong = [line for line in cluster.lines(run, "metrics.jsonl") if line["phase"] == "train" and line["num_samples"] != 60000]
+    # Each division of what is left of an epoch is padded to the same number for every rank, as RaySGD's is.
+    most = SAMPLES + (sum(NODES.values()) - 1) * (1 + len(cluster.events(run, "resized")))
+    wrong = [f"{line['num_samples']} in epoch {line['epoch']} of generation {line['generation']} with {line['world_size']} ranks"
+             for line in cluster.lines(run, "metrics.jsonl") if line["phase"] == "train" and not SAMPLES <= line["num_samples"] <= most]
     if wrong:
-        found.append(f"{run}: {len(wrong)} epochs with a wrong number of samples")
+        found.append(f"{run}: wrong numbers of samples: " + ", ".join(wrong))
     return found
 
 
