@@ -85,7 +85,7 @@ int run(std::size_t mib, int saves, const std::string& folder) {
   if (!memory) require(memory.error());
   std::atomic<bool> cancelled{false};
   const TimePoint populating = Clock::now();
-  require(memory.value()->populate(fd, cancelled));
+  require(memory.value()->populate(cancelled));
   std::printf("%zu MiB of state; its pages in memory: %.0f ms, behind training\n", mib, ms_since(populating));
   Figures plain, stall, commit;
   TrainingState training;

@@ -253,6 +253,43 @@ class RecoveryTest(LaunchTest):
         self.assertEqual([event["path"] for event in rejected], [newest])
         self.assertIn("CRC-32C", rejected[0]["reason"])
 
+    def kill_until_restored_from_memory(self, launch):
+        """Until both slots hold a copy: what was restored, and one that was made since."""
+        launch.wait_for_event("first_step")
+        wait_for(lambda: self.kill(launch, 1) and launch.events("restored")[-1]["source"] == "memory", 30, "a copy in memory")
+        step = launch.events("restored")[-1]["step"]
+        wait_for(lambda: self.kill(launch, 1) and launch.events("restored")[-1]["step"] > step, 30, "a second copy")
+
+    def damage_memory(self, launch, slots):
+        """Turns a bit over in the tensors of the newest `slots` memory checkpoints, of ranks that stand still."""
+        descriptors = f"/proc/{launch.process.pid}/fd"
+        name = next(name for name in os.listdir(descriptors)
+                    if "sgd-memory-checkpoint" in os.readlink(os.path.join(descriptors, name)))
+        pids = self.live_pids(launch)
+        for pid in pids.values():
+            os.kill(pid, signal.SIGSTOP)
+        with open(os.path.join(descriptors, name), "r+b", buffering=0) as file:
+            slot_bytes = (os.fstat(file.fileno()).st_size - 4096) // 2
+            begins = [4096, 4096 + slot_bytes]
+            stamp = lambda begin: int.from_bytes(os.pread(file.fileno(), 8, begin), "little")
+            for begin in sorted(begins, key=stamp)[-slots:]:
+                at = begin + 4096 + (1 << 20) + 5000
+                byte = os.pread(file.fileno(), 1, at)[0]
+                os.pwrite(file.fileno(), bytes([byte ^ 1]), at)
+        os.kill(pids[0], signal.SIGKILL)
+
+    def test_damaged_memory_is_passed_over(self):
+        """[44] The copy before it is used; with both damaged and nothing on disk, training begins anew."""
+        launch = self.train(checkpoint={"every": {"steps": 1_000_000}})  # Only the last one.
+        self.kill_until_restored_from_memory(launch)
+        for damaged, source in ((1, "memory"), (2, "fresh")):
+            before = len(launch.events("first_step"))
+            self.damage_memory(launch, damaged)
+            launch.wait_for_event("first_step", count=before + 1)
+            self.assertEqual(launch.events("restored")[-1]["source"], source)
+        self.check_same(launch)
+        self.assertRegex(launch.said(), "the memory checkpoint of generation .* is damaged: its CRC-32C is")
+
     def test_max_failures_is_counted_since_the_last_epoch(self):
         launch = self.train(recovery={"max_failures": 1})
         for _ in range(3):

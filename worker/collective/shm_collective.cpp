@@ -26,6 +26,7 @@ ShmCollective::ShmCollective(int fd, Generation generation, int rank, int size, 
       gradient_count_(gradient_count) {
   SGD_ASSERT(rank >= 0 && rank < size);
   for (int r = 0; r < size; ++r) buffers_.push_back(region_.gradients(r));
+  region_.populate(rank);
 }
 
 // Whole cache lines, so that no two ranks write to one.

@@ -66,6 +66,9 @@ class ShmRegion {
   [[nodiscard]] std::span<std::byte> staging(int rank);
   /// The gradients of a rank, with the control floats behind them.
   [[nodiscard]] float* gradients(int rank);
+  /// Maps all pages of a rank's gradients at once: half of the cost of a fault for each. Where a former generation has
+  /// used the region it has them already.
+  void populate(int rank);
 
  private:
   int local_world_size_;

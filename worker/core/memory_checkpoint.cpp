@@ -95,6 +95,21 @@ std::uint32_t copy_and_sum(std::byte* to, std::span<const std::byte> from, std::
   return crc;
 }
 
+/// Copies out of the file, and sums as copy_and_sum() does. By the system, not by the mapping: its pages would be mapped
+/// for one pass, and be unmapped when this process ends, which its successor waits for.
+Result<std::uint32_t> read_and_sum(int fd, std::size_t at, std::span<std::byte> to, std::uint32_t crc) {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(fd, to.data(), std::min(to.size(), kPieceBytes), static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return system_error("it cannot be read");
+    const auto piece = to.first(static_cast<std::size_t>(count));
+    crc = checkpoint::crc32c(crc, piece);
+    at += piece.size();
+    to = to.subspan(piece.size());
+  }
+  return crc;
+}
+
 Result<std::byte*> map_region(int fd, std::size_t bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (address == MAP_FAILED) return system_error("cannot map the memory checkpoint");
@@ -110,7 +125,7 @@ Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::attach(int fd, const
   if (static_cast<std::size_t>(info.st_size) != bytes) return std::unique_ptr<MemoryCheckpoint>();
   Result<std::byte*> base = map_region(fd, bytes);
   if (!base) return base.error();
-  std::unique_ptr<MemoryCheckpoint> region(new MemoryCheckpoint(base.value(), layout));
+  std::unique_ptr<MemoryCheckpoint> region(new MemoryCheckpoint(fd, base.value(), layout));
   const MemoryRegionHeader& header = region->header();
   const bool same = header.magic.load(std::memory_order_acquire) == kMagic && header.format == kFormat &&
                     header.slot_bytes == slot_bytes_of(layout) && header.layout_digest == layout.digest &&
@@ -126,7 +141,7 @@ Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::create(int fd, const
     return system_error(fmt::format("cannot give the memory checkpoint {} bytes", bytes));
   Result<std::byte*> base = map_region(fd, bytes);
   if (!base) return base.error();
-  std::unique_ptr<MemoryCheckpoint> region(new MemoryCheckpoint(base.value(), layout));
+  std::unique_ptr<MemoryCheckpoint> region(new MemoryCheckpoint(fd, base.value(), layout));
   MemoryRegionHeader& header = region->header();
   header.format = kFormat;
   header.slot_bytes = slot_bytes_of(layout);
@@ -138,8 +153,8 @@ Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::create(int fd, const
   return region;
 }
 
-MemoryCheckpoint::MemoryCheckpoint(std::byte* base, MemoryLayout layout)
-    : base_(base), layout_(std::move(layout)), bytes_(region_bytes_of(layout_)) {}
+MemoryCheckpoint::MemoryCheckpoint(int fd, std::byte* base, MemoryLayout layout)
+    : fd_(fd), base_(base), layout_(std::move(layout)), bytes_(region_bytes_of(layout_)) {}
 
 MemoryCheckpoint::~MemoryCheckpoint() { ::munmap(base_, bytes_); }
 
@@ -163,18 +178,8 @@ std::size_t MemoryCheckpoint::part_bytes() const {
   return bytes;
 }
 
-std::optional<std::string> MemoryCheckpoint::damage_of(int index) const {
-  const MemorySlotHeader& slot = slot_header(index);
-  if (slot.header_crc != header_crc_of(slot) || slot.text_bytes > kTextBytesMax || slot.part_bytes != part_bytes())
-    return "its header is damaged";
-  std::uint32_t crc = checkpoint::crc32c(0, {text_begin(index), slot.text_bytes});
-  const std::byte* at = parts_begin(index);
-  for (const std::size_t bytes : layout_.part_bytes) {
-    crc = checkpoint::crc32c(crc, {at, bytes});
-    at += rounded(bytes, kPartAlignment);
-  }
-  if (crc == slot.data_crc) return std::nullopt;
-  return fmt::format("its CRC-32C is {:08x}, its header says {:08x}", crc, slot.data_crc);
+std::size_t MemoryCheckpoint::offset_of(const std::byte* address) const {
+  return static_cast<std::size_t>(address - base_);
 }
 
 std::optional<MemorySlot> MemoryCheckpoint::slot(int index) const {
@@ -189,34 +194,29 @@ std::optional<MemorySlot> MemoryCheckpoint::slot(int index) const {
   return found;
 }
 
-std::optional<MemorySlot> MemoryCheckpoint::newest_whole(std::vector<std::string>& damage) {
-  const bool second_first = slot_header(1).stamp.load() > slot_header(0).stamp.load();
-  for (const int index : {second_first ? 1 : 0, second_first ? 0 : 1}) {
-    const std::optional<MemorySlot> found = slot(index);
-    if (!found) continue;
-    const std::optional<std::string> reason = damage_of(index);
-    if (!reason) return found;
-    damage.push_back(fmt::format("the memory checkpoint of generation {}, sequence {} is damaged: {}",
-                                 found->generation, found->sequence, *reason));
-    slot_header(index).stamp.store(0);
-  }
-  return std::nullopt;
+std::optional<MemorySlot> MemoryCheckpoint::newest() const {
+  return slot(slot_header(1).stamp.load() > slot_header(0).stamp.load() ? 1 : 0);
 }
 
-std::string_view MemoryCheckpoint::text(int index) const {
-  const std::size_t bytes = std::min<std::size_t>(slot_header(index).text_bytes, kTextBytesMax);
-  return {reinterpret_cast<const char*>(text_begin(index)), bytes};
-}
-
-void MemoryCheckpoint::read(int index, std::span<const std::span<std::byte>> parts) const {
+Result<std::string> MemoryCheckpoint::read(int index, std::span<const std::span<std::byte>> parts) const {
   SGD_ASSERT(parts.size() == layout_.part_bytes.size());
-  const std::byte* at = parts_begin(index);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  const MemorySlotHeader& slot = slot_header(index);
+  if (slot.header_crc != header_crc_of(slot) || slot.text_bytes > kTextBytesMax || slot.part_bytes != part_bytes())
+    return Error{"its header is damaged"};
+  std::string text(slot.text_bytes, '\0');
+  Result<std::uint32_t> crc = read_and_sum(fd_, offset_of(text_begin(index)), std::as_writable_bytes(std::span(text)), 0);
+  std::size_t at = offset_of(parts_begin(index));
+  for (std::size_t i = 0; i < parts.size() && crc; ++i) {
     SGD_ASSERT(parts[i].size() == layout_.part_bytes[i]);
-    if (!parts[i].empty()) std::memcpy(parts[i].data(), at, parts[i].size());
+    crc = read_and_sum(fd_, at, parts[i], crc.value());
     at += rounded(parts[i].size(), kPartAlignment);
   }
+  if (!crc) return crc.error();
+  if (crc.value() == slot.data_crc) return text;
+  return Error{fmt::format("its CRC-32C is {:08x}, its header says {:08x}", crc.value(), slot.data_crc)};
 }
+
+void MemoryCheckpoint::discard(int index) { slot_header(index).stamp.store(0); }
 
 Status MemoryCheckpoint::commit(Generation generation, const MemoryPoint& point, std::string_view text,
                                 std::span<const std::span<const std::byte>> parts) {
@@ -257,26 +257,19 @@ void MemoryCheckpoint::restamp(int index, Generation generation) {
   stamp.store(stamp_of(generation, static_cast<std::uint32_t>(stamp.load())), std::memory_order_release);
 }
 
-Status MemoryCheckpoint::populate(int fd, const std::atomic<bool>& cancelled) {
+Status MemoryCheckpoint::populate(const std::atomic<bool>& cancelled) {
   const bool reserved = header().reserved.load() != 0;
   for (std::size_t at = 0; at < bytes_; at += kPopulateBytes) {
     if (cancelled.load()) return {};
     const std::size_t bytes = std::min(kPopulateBytes, bytes_ - at);
     // A page that cannot be had is an error here; at a write it would be a SIGBUS.
-    while (!reserved && ::fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(bytes)) != 0) {
+    while (!reserved && ::fallocate(fd_, 0, static_cast<off_t>(at), static_cast<off_t>(bytes)) != 0) {
       if (errno != EINTR) return system_error(fmt::format("cannot reserve {} bytes of memory", bytes_));
     }
     populate_pages({base_ + at, bytes});
   }
   header().reserved.store(1);
   return {};
-}
-
-void MemoryCheckpoint::map_newest() const {
-  const int index = slot_header(1).stamp.load() > slot_header(0).stamp.load() ? 1 : 0;
-  if (!slot(index)) return;
-  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ; older headers lack it.
-  (void)::madvise(&slot_header(index), slot_bytes_of(layout_), kPopulateRead);  // Ignoring: only faster.
 }
 
 std::optional<std::int64_t> MemoryCheckpoint::live_step() const {

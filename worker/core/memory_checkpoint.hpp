@@ -61,7 +61,7 @@ class MemoryCheckpoint {
   /// The longest text.
   static constexpr std::size_t kTextBytesMax = std::size_t{1} << 20;
 
-  /// Maps the region in `fd` when it was made for this layout; null when it was not, or is empty.
+  /// Maps the region in `fd`, which stays open as long, when it was made for this layout; null when it was not, or is empty.
   [[nodiscard]] static Result<std::unique_ptr<MemoryCheckpoint>> attach(int fd, const MemoryLayout& layout);
   /// Makes the region anew; what it held is gone. No other process may be reading it.
   [[nodiscard]] static Result<std::unique_ptr<MemoryCheckpoint>> create(int fd, const MemoryLayout& layout);
@@ -69,17 +69,16 @@ class MemoryCheckpoint {
   MemoryCheckpoint& operator=(const MemoryCheckpoint&) = delete;
   ~MemoryCheckpoint();
 
-  /// The newest slot whose checksum is right. For the writer: a damaged one is cleared, so that no commit spares
-  /// it, and described in `damage`.
-  [[nodiscard]] std::optional<MemorySlot> newest_whole(std::vector<std::string>& damage);
-  /// The slot as it is stamped now, without its checksum; nothing when it is empty.
+  /// The slot of the newest stamp; only read() proves it.
+  [[nodiscard]] std::optional<MemorySlot> newest() const;
+  /// The slot as it is stamped now; nothing when it is empty.
   [[nodiscard]] std::optional<MemorySlot> slot(int index) const;
 
-  /// Maps the pages of the newest slot at once, for a read() to come.
-  void map_newest() const;
-  [[nodiscard]] std::string_view text(int index) const;
-  /// Copies the parts out. The spans have the layout's sizes.
-  void read(int index, std::span<const std::span<std::byte>> parts) const;
+  /// Copies the parts out, whose spans have the layout's sizes, and returns the text. Its checksums are proven on the
+  /// way: an error says what is damaged, and the parts hold nothing of use then.
+  [[nodiscard]] Result<std::string> read(int index, std::span<const std::span<std::byte>> parts) const;
+  /// The slot is empty from here on, so that no commit spares it. For the writer, of one that is damaged.
+  void discard(int index);
 
   /// Replaces the older slot. An error when the text is too long or a part has another size; nothing is
   /// changed then.
@@ -90,7 +89,7 @@ class MemoryCheckpoint {
 
   /// Gives the region all its memory and maps it here, so that no commit waits for pages; takes long. May run
   /// beside everything but commit(). Ends early, without an error, when `cancelled`.
-  [[nodiscard]] Status populate(int fd, const std::atomic<bool>& cancelled);
+  [[nodiscard]] Status populate(const std::atomic<bool>& cancelled);
 
   /// The last step that training finished, newer than any slot; nothing before the first set_live_step().
   [[nodiscard]] std::optional<std::int64_t> live_step() const;
@@ -100,13 +99,14 @@ class MemoryCheckpoint {
   [[nodiscard]] std::size_t part_bytes() const;
 
  private:
-  MemoryCheckpoint(std::byte* base, MemoryLayout layout);
+  MemoryCheckpoint(int fd, std::byte* base, MemoryLayout layout);
   [[nodiscard]] MemoryRegionHeader& header() const;
   [[nodiscard]] MemorySlotHeader& slot_header(int index) const;
   [[nodiscard]] std::byte* text_begin(int index) const;
   [[nodiscard]] std::byte* parts_begin(int index) const;
-  [[nodiscard]] std::optional<std::string> damage_of(int index) const;
+  [[nodiscard]] std::size_t offset_of(const std::byte* address) const;
 
+  int fd_;
   std::byte* base_;
   MemoryLayout layout_;
   std::size_t bytes_;

@@ -1,20 +1,35 @@
 #include "worker/torch/flat_parameters.hpp"
 
-#include <cstring>
+#include <algorithm>
+#include <memory>
 #include <stdexcept>
 
 #include "common/base/assert.hpp"
+#include "worker/torch/gradient_place.hpp"
 
 namespace sgd::worker {
 namespace {
 
 constexpr std::size_t kAlignedFloats = 16;  // 64 bytes.
 
+/// Whose backward pass runs on this thread: LibTorch runs that of CPU tensors on the thread that asks for it.
+thread_local FlatParameters* in_backward = nullptr;
+
 at::Tensor view_of(float* base, const ParameterPlace& place) {
   return at::from_blob(base + place.offset, place.shape, at::TensorOptions().dtype(at::kFloat));
 }
 
 }  // namespace
+
+/// Called when a parameter has got its gradient.
+struct FlatParameters::PlacingHook : torch::autograd::PostAccumulateGradHook {
+  PlacingHook(FlatParameters& flat, std::size_t index) : flat_(flat), index_(index) {}
+  void operator()(const at::Tensor& parameter) override {
+    if (parameter.grad().layout() == at::kStrided) flat_.place(index_);  // Others: collect_gradients() says so.
+  }
+  FlatParameters& flat_;
+  std::size_t index_;
+};
 
 FlatParameters::FlatParameters(torch::nn::Module& model) {
   std::size_t offset = 0;
@@ -42,37 +57,65 @@ FlatParameters::FlatParameters(torch::nn::Module& model) {
   }
 }
 
+FlatParameters::~FlatParameters() {
+  if (in_backward == this) in_backward = nullptr;
+  if (views_.empty()) return;
+  for (const at::Tensor& parameter : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+}
+
 void FlatParameters::attach_gradients(std::span<float> gradients) {
   SGD_ASSERT(gradients.size() == size());
   gradients_ = gradients;
   views_.clear();
+  claimed_.assign(places_.size(), false);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     views_.push_back(view_of(gradients_.data(), places_[i]));
-    parameters_[i].mutable_grad() = views_[i];
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<PlacingHook>(*this, i));
+    const std::size_t end = places_[i].offset + places_[i].count;
+    const std::size_t next = i + 1 < places_.size() ? places_[i + 1].offset : size();
+    std::fill(gradients_.begin() + static_cast<std::ptrdiff_t>(end), gradients_.begin() + static_cast<std::ptrdiff_t>(next), 0.0f);
   }
-  zero_gradients();
 }
 
-void FlatParameters::zero_gradients() { std::memset(gradients_.data(), 0, gradients_.size_bytes()); }
+void FlatParameters::begin_backward() {
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  claimed_.assign(places_.size(), false);
+  in_backward = this;
+}
 
 void FlatParameters::collect_gradients() {
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const at::Tensor& gradient = parameters_[i].mutable_grad();
-    if (!gradient.is_same(views_[i])) repair(i);
-  }
+  in_backward = nullptr;
+  for (std::size_t i = 0; i < places_.size(); ++i) place(i);
 }
 
-void FlatParameters::repair(std::size_t index) {
+void FlatParameters::place(std::size_t index) {
   at::Tensor& gradient = parameters_[index].mutable_grad();
+  const at::Tensor& view = views_[index];
+  if (gradient.is_same(view)) return;
   const at::NoGradGuard no_gradients;
   if (!gradient.defined()) {
-    views_[index].zero_();
+    view.zero_();
   } else if (gradient.layout() != at::kStrided) {
     throw std::runtime_error("the gradient of parameter " + places_[index].name + " is sparse, which is not supported");
-  } else if (gradient.data_ptr() != views_[index].data_ptr() || !gradient.is_contiguous()) {
-    views_[index].copy_(gradient);
+  } else if (gradient.data_ptr() != view.data_ptr() || !gradient.is_contiguous()) {
+    view.copy_(gradient);
   }
-  gradient = views_[index];
+  gradient = view;
+}
+
+std::optional<std::size_t> FlatParameters::find(const at::Tensor& parameter) const {
+  const auto same = [&parameter](const at::Tensor& one) { return one.is_same(parameter); };
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), same);
+  if (found == parameters_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - parameters_.begin());
+}
+
+at::Tensor claim_gradient_place(const at::Tensor& parameter) {
+  if (in_backward == nullptr) return {};
+  const std::optional<std::size_t> index = in_backward->find(parameter);
+  if (!index || in_backward->claimed_[*index]) return {};
+  in_backward->claimed_[*index] = true;
+  return in_backward->views_[*index].alias();
 }
 
 std::uint64_t FlatParameters::hash() {

@@ -33,11 +33,11 @@ std::unique_ptr<MemorySaver> MemorySaver::make(int fd, Generation generation, co
     }
     region = std::move(created).value();
   }
-  return std::unique_ptr<MemorySaver>(new MemorySaver(fd, generation, std::move(region)));
+  return std::unique_ptr<MemorySaver>(new MemorySaver(generation, std::move(region)));
 }
 
-MemorySaver::MemorySaver(int fd, Generation generation, std::unique_ptr<MemoryCheckpoint> region)
-    : fd_(fd), generation_(generation), region_(std::move(region)) {}
+MemorySaver::MemorySaver(Generation generation, std::unique_ptr<MemoryCheckpoint> region)
+    : generation_(generation), region_(std::move(region)) {}
 
 MemorySaver::~MemorySaver() {
   cancelled_ = true;
@@ -51,7 +51,7 @@ void MemorySaver::start() {
 }
 
 void MemorySaver::populate() {
-  if (Status populated = region_->populate(fd_, cancelled_); !populated) {
+  if (Status populated = region_->populate(cancelled_); !populated) {
     warn(populated.error().message);
   } else if (!cancelled_) {
     ready_.store(true, std::memory_order_release);

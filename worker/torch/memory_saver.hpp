@@ -59,11 +59,10 @@ class MemorySaver {
   void set_live_step(std::int64_t step) { region_->set_live_step(step); }
 
  private:
-  MemorySaver(int fd, Generation generation, std::unique_ptr<MemoryCheckpoint> region);
+  MemorySaver(Generation generation, std::unique_ptr<MemoryCheckpoint> region);
   [[nodiscard]] bool ready() const { return ready_.load(std::memory_order_acquire); }
   void populate();
 
-  int fd_;
   Generation generation_;
   std::unique_ptr<MemoryCheckpoint> region_;
   CopyPace pace_;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "common/checkpoint/scan.hpp"
-#include "worker/core/aligned_floats.hpp"
 #include "worker/torch/checkpoint_reader.hpp"
 #include "worker/torch/errors.hpp"
 
@@ -78,23 +77,20 @@ Restorer::Restorer(const RestoreSetup& setup)
 Restorer::~Restorer() = default;
 
 Restored Restorer::run() {
-  offer_and_gather();
-  const Decision decision = agree_on_decision();
   Restored restored;
-  restored.source = decision.source;
-  restored.path = decision.path;
-  switch (decision.source) {
-    case RestoreSource::kMemory:
-      read_memory(restored);
-      break;
-    case RestoreSource::kDisk:
-      if (reader_)
-        reader_->read_tensors(setup_.parameters, setup_.model, setup_.optimizer, setup_.optimizer_type);
-      share(0, reader_ ? worker::to_json(reader_->state()).dump() : "", restored);
-      break;
-    case RestoreSource::kFresh:
-      share(0, "", restored);
-      break;
+  for (bool done = false; !done;) {
+    offer_and_gather();
+    const Decision decision = agree_on_decision();
+    restored.source = decision.source;
+    restored.path = decision.path;
+    done = decision.source != RestoreSource::kMemory || read_memory(restored);
+  }
+  if (restored.source == RestoreSource::kDisk) {
+    if (reader_) reader_->read_tensors(setup_.parameters, setup_.model, setup_.optimizer, setup_.optimizer_type);
+    share(0, reader_ ? worker::to_json(reader_->state()).dump() : "", restored);
+  } else if (restored.source == RestoreSource::kFresh) {
+    if (was_damaged_) throw EnvironmentError("the memory checkpoints are damaged, and there is no other: training begins anew");
+    share(0, "", restored);
   }
   const std::int64_t step = restored.state ? restored.state->step : 0;
   if (live_step_) restored.redone = std::max<std::int64_t>(*live_step_ - step, 0);
@@ -108,18 +104,12 @@ void Restorer::offer_and_gather() {
   std::optional<MemorySlot> slot;
   std::optional<std::int64_t> live_step;
   if (region_ && leads_node()) {
-    std::vector<std::string> damage;
-    slot = region_->newest_whole(damage);
+    slot = region_->newest();
     live_step = region_->live_step();
-    for (const std::string& reason : damage) std::fprintf(stderr, "sgd-worker: warning: %s\n", reason.c_str());
-  } else if (region_) {
-    // While the leader proves the checksum.
-    region_->map_newest();
-    for (const OptimizerBuffer& buffer : setup_.optimizer.buffers())
-      populate_pages(std::as_writable_bytes(buffer.values));
   }
   const std::vector<std::string> told =
       setup_.collective.all_gather(to_json(setup_.assignment.node_rank, slot, live_step).dump());
+  offers_.clear();
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     const nlohmann::json json = nlohmann::json::parse(told[rank]);
     if (json.contains("slot")) offers_.push_back(offer_of(static_cast<Rank>(rank), json));
@@ -200,29 +190,49 @@ Restorer::Decision Restorer::agree_on_decision() {
   }
 }
 
-void Restorer::read_memory(Restored& restored) {
+bool Restorer::read_memory(Restored& restored) {
   const MemoryOffer winner = newest(offers_).value();
   std::optional<MemoryOffer> own;
   for (const MemoryOffer& offer : offers_) {
     if (offer.node == setup_.assignment.node_rank && same_state(offer, winner)) own = offer;
   }
-  if (own) restored.slot = own->slot.index;
-  std::vector<MemoryOffer> holders;
-  std::copy_if(offers_.begin(), offers_.end(), std::back_inserter(holders),
-               [&winner](const MemoryOffer& offer) { return same_state(offer, winner); });
-  const bool everywhere = static_cast<int>(holders.size()) == setup_.assignment.node_count;
-  const bool reads = everywhere || setup_.assignment.rank == winner.rank;
+  restored.slot = own ? std::optional(own->slot.index) : std::nullopt;
+  const auto holders = std::count_if(offers_.begin(), offers_.end(),
+                                     [&winner](const MemoryOffer& offer) { return same_state(offer, winner); });
+  const bool everywhere = static_cast<int>(holders) == setup_.assignment.node_count;
   std::string text;
-  if (reads) {
+  std::string damage;
+  if (everywhere || setup_.assignment.rank == winner.rank) {
     if (!region_ || !own) throw EnvironmentError("this rank was not given its node's memory checkpoint");
-    text = region_->text(own->slot.index);
-    region_->read(own->slot.index, state_.parts);
+    Result<std::string> read = region_->read(own->slot.index, state_.parts);
+    (read ? text : damage) = read ? std::move(read).value() : read.error().message;
   }
+  if (!all_whole(own, damage)) return false;
   if (everywhere) {
     restored.state = parse_state(text);
   } else {
     share(winner.rank, std::move(text), restored);
   }
+  return true;
+}
+
+bool Restorer::all_whole(const std::optional<MemoryOffer>& own, const std::string& damage) {
+  const int node = setup_.assignment.node_rank;
+  const nlohmann::json verdict = {{"node", node}, {"damage", damage}};
+  bool whole = true;
+  bool is_discarded = false;
+  for (const std::string& text : setup_.collective.all_gather(verdict.dump())) {
+    const nlohmann::json told = nlohmann::json::parse(text);
+    const std::string reason = told.at("damage");
+    if (reason.empty()) continue;
+    whole = false;
+    if (!leads_node() || !own || told.at("node") != node || std::exchange(is_discarded, true)) continue;
+    std::fprintf(stderr, "sgd-worker: warning: the memory checkpoint of generation %llu, sequence %u is damaged: %s\n",
+                 static_cast<unsigned long long>(own->slot.generation), own->slot.sequence, reason.c_str());
+    region_->discard(own->slot.index);
+  }
+  was_damaged_ = was_damaged_ || !whole;
+  return whole;
 }
 
 void Restorer::share(Rank root, std::string text, Restored& restored) {

@@ -2,12 +2,13 @@
 // What a generation goes on from: the newest memory checkpoint of any node, else the newest whole
 // checkpoint on disk, else nothing. All ranks call it together and end with the same tensors.
 //
-//   leaders offer (checksum proven) ─┐
+//   leaders offer ───────────────────┐
 //   rank 0: newest offer, or disk ───┴─► decision ─► memory: every node that holds it reads its own,
-//                                                    or its lowest rank broadcasts it to all
-//                                                 ─► disk: rank 0 reads and broadcasts; one that is not on its node
-//                                                    is fetched first, and all ranks hear how far that is
-//                                                 ─► fresh: rank 0 broadcasts what it initialized
+//             ▲                                      or its lowest rank broadcasts it to all
+//             │                                   ─► disk: rank 0 reads and broadcasts; one that is not on its node
+//             │                                      is fetched first, and all ranks hear how far that is
+//             │                                   ─► fresh: rank 0 broadcasts what it initialized
+//             └── damaged, found while it was read: discarded, and all begin anew
 //
 // A damaged checkpoint is reported and the next one is tried; a whole one of another model is the
 // user's error. Changes nothing of the trainer but the tensors.
@@ -70,7 +71,9 @@ class Restorer {
   enum class Fetch { kOnItsWay, kHere, kMissing };
   [[nodiscard]] Fetch fetch(const std::string& path);
   [[nodiscard]] Decision agree_on_decision();
-  void read_memory(Restored& restored);
+  /// False when it was damaged on any node: it is discarded then, and the tensors hold nothing of use.
+  [[nodiscard]] bool read_memory(Restored& restored);
+  [[nodiscard]] bool all_whole(const std::optional<MemoryOffer>& own, const std::string& damage);
   void share(Rank root, std::string text, Restored& restored);
   void reject(const std::string& path, const std::string& reason);
   [[nodiscard]] bool leads_node() const { return setup_.assignment.local_rank == 0; }
@@ -80,6 +83,7 @@ class Restorer {
   std::unique_ptr<MemoryCheckpoint> region_;
   std::vector<MemoryOffer> offers_;        // Of all nodes.
   std::optional<std::int64_t> live_step_;  // The furthest of all nodes.
+  bool was_damaged_ = false;               // What the tensors began with is overwritten.
   std::size_t candidate_ = 0;              // Of resume_from; those before it are rejected.
   bool is_fetching_ = false;               // That one.
   std::unique_ptr<CheckpointReader> reader_;  // On rank 0, of the chosen checkpoint.

@@ -25,7 +25,7 @@ double Stepper::learning_rate() const { return schedule_ ? schedule_->lr(schedul
 
 std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) {
   last_loss_ = loss.item<double>();
-  parameters_.zero_gradients();
+  parameters_.begin_backward();
   // A loss without history (a constant) has no gradients: zeros are right, and the other ranks wait for us.
   if (loss.requires_grad()) loss.backward();
   parameters_.collect_gradients();

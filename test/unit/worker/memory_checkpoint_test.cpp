@@ -62,17 +62,21 @@ std::unique_ptr<MemoryCheckpoint> attached(const Memory& memory, const MemoryLay
   return std::move(region).value();
 }
 
-/// The step of the newest whole slot, after a check that all of it belongs to that step; -1 for none.
+/// The step of the newest whole slot, after a check that all of it belongs to that step; -1 for none. Damaged ones are
+/// discarded on the way.
 std::int64_t newest_step(MemoryCheckpoint& region, std::vector<std::string>* damage = nullptr) {
-  std::vector<std::string> reasons;
-  const auto slot = region.newest_whole(reasons);
-  if (damage != nullptr) *damage = reasons;
-  if (!slot) return -1;
-  State state(0);
-  region.read(slot->index, state.parts());
-  CHECK(state == State(slot->point.step));
-  CHECK(region.text(slot->index) == text_of(slot->point.step));
-  return slot->point.step;
+  for (auto slot = region.newest(); slot; slot = region.newest()) {
+    State state(0);
+    const Result<std::string> text = region.read(slot->index, state.parts());
+    if (text) {
+      CHECK(state == State(slot->point.step));
+      CHECK(text.value() == text_of(slot->point.step));
+      return slot->point.step;
+    }
+    if (damage != nullptr) damage->push_back(text.error().message);
+    region.discard(slot->index);
+  }
+  return -1;
 }
 
 void flip(const Memory& memory, off_t at) {
@@ -99,12 +103,10 @@ TEST_CASE("memory checkpoint: the newest of two comes back whole") {
     commit(*attached(memory), 1, step);
     CHECK(newest_step(*attached(memory)) == step);
   }
-  std::vector<std::string> damage;
-  const auto slot = attached(memory)->newest_whole(damage);
+  const auto slot = attached(memory)->newest();
   CHECK(slot->generation == 1);
   CHECK(slot->sequence == 3);
   CHECK(slot->point == MemoryPoint{30, 2, true, 7});
-  CHECK(damage.empty());
 }
 
 TEST_CASE("memory checkpoint: the region keeps its pages and its state when it is populated") {
@@ -112,10 +114,10 @@ TEST_CASE("memory checkpoint: the region keeps its pages and its state when it i
   const auto region = created(memory);
   commit(*region, 1, 5);
   std::atomic<bool> cancelled{true};
-  CHECK(region->populate(memory.fd(), cancelled).ok());  // Ends at once.
+  CHECK(region->populate(cancelled).ok());  // Ends at once.
   cancelled = false;
-  CHECK(region->populate(memory.fd(), cancelled).ok());
-  CHECK(attached(memory)->populate(memory.fd(), cancelled).ok());
+  CHECK(region->populate(cancelled).ok());
+  CHECK(attached(memory)->populate(cancelled).ok());
   CHECK(newest_step(*region) == 5);
 }
 
@@ -132,7 +134,7 @@ TEST_CASE("memory checkpoint: every damaged byte is found, and the copy before i
     const auto region = attached(memory);
     CHECK(newest_step(*region, &damage) == 10);
     REQUIRE(damage.size() == 1);
-    CHECK_THAT(damage[0], Catch::Contains("generation 1, sequence 2 is damaged"));
+    CHECK_THAT(damage[0], Catch::StartsWith("its CRC-32C is ") || Catch::Equals("its header is damaged"));
     // The next commit replaces the damaged one, not the whole one.
     CHECK_FALSE(region->slot(1).has_value());
     commit(*region, 1, 30);

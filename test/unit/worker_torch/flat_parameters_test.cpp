@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/gradient_place.hpp"
+#include "worker/torch/linear_function.hpp"
 #include "worker/torch/models.hpp"
 
 namespace sgd::worker {
@@ -61,6 +63,60 @@ TEST_CASE("a replaced gradient is copied in and re-attached, a dropped one count
   CHECK(first.grad().data_ptr<float>() == fixture.buffer.data() + fixture.flat.places()[1].offset);
   CHECK(fixture.buffer.data()[fixture.flat.places()[2].offset] == 0);
   CHECK(second.grad().defined());
+}
+
+TEST_CASE("a new backward pass begins without the gradients of the last one") {
+  Fixture fixture;
+  for (const float samples : {2.0f, 5.0f}) {
+    fixture.flat.begin_backward();
+    CHECK_FALSE(fixture.parameter("fc2.bias").grad().defined());
+    fixture.model->forward(at::ones({static_cast<std::int64_t>(samples), 5})).sum().backward();
+    fixture.flat.collect_gradients();
+    CHECK(at::equal(fixture.parameter("fc2.bias").grad(), at::full({3}, samples)));
+  }
+}
+
+TEST_CASE("a place is given once a backward pass, to its own parameter") {
+  Fixture fixture;
+  const at::Tensor weight = fixture.parameter("fc1.weight");
+  CHECK_FALSE(claim_gradient_place(weight).defined());
+  fixture.flat.begin_backward();
+  const at::Tensor place = claim_gradient_place(weight);
+  CHECK(place.data_ptr<float>() == fixture.buffer.data() + fixture.flat.places()[0].offset);
+  CHECK_FALSE(claim_gradient_place(weight).defined());
+  CHECK_FALSE(claim_gradient_place(at::ones({7, 5})).defined());
+  CHECK(claim_gradient_place(fixture.parameter("fc2.weight")).defined());
+  fixture.flat.begin_backward();
+  CHECK(claim_gradient_place(weight).defined());
+  fixture.flat.collect_gradients();
+  CHECK_FALSE(claim_gradient_place(fixture.parameter("fc2.weight")).defined());
+}
+
+// One row takes the place, more rows go through oneDNN or MKL and are copied there; used twice, a weight has a sum.
+TEST_CASE("gradients of a linear layer are the same on every way to their place") {
+  for (const std::int64_t rows : {1, 3}) {
+    for (const int uses : {1, 2}) {
+      CAPTURE(rows, uses);
+      at::manual_seed(5);
+      torch::nn::Linear layer(6, 6);
+      const at::Tensor input = at::randn({rows, 6});
+      const auto loss = [&](const auto& apply) {
+        at::Tensor values = input;
+        for (int use = 0; use < uses; ++use) values = apply(values);
+        return (values * values).sum();
+      };
+      loss([&](const at::Tensor& values) { return torch::linear(values, layer->weight, layer->bias); }).backward();
+      const at::Tensor expected = layer->weight.grad().clone();
+      FlatParameters flat(*layer);
+      AlignedFloats buffer(flat.size());
+      flat.attach_gradients(buffer.span());
+      flat.begin_backward();
+      loss([&](const at::Tensor& values) { return linear(values, layer->weight, layer->bias, false); }).backward();
+      flat.collect_gradients();
+      CHECK(layer->weight.grad().data_ptr<float>() == buffer.data());
+      CHECK(at::allclose(layer->weight.grad(), expected));
+    }
+  }
 }
 
 TEST_CASE("a sparse gradient is an error that names the parameter") {

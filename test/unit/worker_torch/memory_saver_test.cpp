@@ -60,23 +60,21 @@ TEST_CASE("no copy is made before its memory is there, and an adopted one is of 
     REQUIRE(saver);
     CHECK_FALSE(saver->due(clock_now()));
     saver->commit({5}, "{}", tensors.state, clock_now());
-    std::vector<std::string> damage;
     auto region = MemoryCheckpoint::attach(fd.get(), tensors.state.layout);
-    CHECK_FALSE(region.value()->newest_whole(damage).has_value());
+    CHECK_FALSE(region.value()->newest().has_value());
     saver->start();
     saver->start();
     wait_until_due(*saver);
     saver->commit({6}, "{}", tensors.state, clock_now());
     CHECK_FALSE(saver->due(clock_now()));
   }
-  std::vector<std::string> damage;
   auto region = std::move(MemoryCheckpoint::attach(fd.get(), tensors.state.layout)).value();
-  const auto slot = region->newest_whole(damage);
+  const auto slot = region->newest();
   REQUIRE(slot.has_value());
   CHECK(slot->point.step == 6);
   const auto next = MemorySaver::make(fd.get(), 2, tensors.state.layout, std::move(region));
   next->adopt(slot->index);
-  const auto seen = MemoryCheckpoint::attach(fd.get(), tensors.state.layout).value()->newest_whole(damage);
+  const auto seen = MemoryCheckpoint::attach(fd.get(), tensors.state.layout).value()->newest();
   CHECK(seen->generation == 2);
   CHECK(seen->point.step == 6);
 }
