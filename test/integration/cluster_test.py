@@ -16,6 +16,7 @@ from harness import LIMIT_S, read_file, wait_for
 from namespaces import Network, available
 
 SAMPLES = 6_400
+ENDLESS = 100_000  # Epochs of a run that is stopped when all has happened to it.
 END_S = 240  # Of a run whose epochs are enough for what happens to it, on a machine with other work.
 KILLS = 5  # Of the coordinator; scripts/bench cluster has more.
 
@@ -48,6 +49,15 @@ class ClusterCase(unittest.TestCase):
     def weights(self, run):
         folder = os.path.join(self.cluster.run_dir(run), "checkpoints")
         return read_file(os.path.join(folder, sorted(os.listdir(folder))[-1], "model.safetensors"))
+
+    def stop_and_check(self, client, run):
+        """Ends a run whose epochs have no end, one epoch after what happened to it; gives how many it finished."""
+        self.cluster.wait_for_event(run, "epoch_finished", len(self.cluster.events(run, "epoch_finished")) + 1)
+        self.assertEqual(self.cluster.run("stop", run).wait(), 0)
+        self.assertEqual(client.wait(END_S), 6, client.said())
+        epochs = len(self.cluster.events(run, "epoch_finished"))
+        self.check_samples(run, epochs)
+        return epochs
 
     def check_samples(self, run, epochs):
         """Each epoch once, and in each of them every sample once."""
@@ -171,13 +181,13 @@ class TrainingTest(ClusterCase):
     def test_killed_rank_leaves_the_same_weights(self):
         weights = []
         for kill in (False, True):
-            client = self.cluster.run(self.job(epochs=20))
+            client = self.cluster.run(self.job(epochs=10))
             run = client.run_id()
             if kill:
                 self.cluster.wait_for_event(run, "epoch_finished", 2)
                 os.kill(next(e["pid"] for e in self.cluster.events(run, "worker_started") if e["rank"] == 3), signal.SIGKILL)
             self.assertEqual(client.wait(END_S), 0, client.said())
-            self.check_samples(run, 20)
+            self.check_samples(run, 10)
             saved = self.cluster.ask("checkpoints", run)["checkpoints"]
             self.assertTrue(saved and all(one["whole"] for one in saved), saved)
             self.assertEqual(saved[0]["path"], self.cluster.events(run, "checkpoint_saved")[-1]["path"])
@@ -186,9 +196,9 @@ class TrainingTest(ClusterCase):
         self.assertEqual(weights[0], weights[1])
 
     def test_stopped_run_is_gone_on_with(self):
-        straight = self.cluster.run(self.job(epochs=30))
+        straight = self.cluster.run(self.job(epochs=20))
         self.assertEqual(straight.wait(END_S), 0, straight.said())
-        stopped = self.cluster.run(self.job(epochs=30))
+        stopped = self.cluster.run(self.job(epochs=20))
         former = stopped.run_id()
         self.cluster.wait_for_event(former, "epoch_finished", 3)
         self.assertIn("is still running", self.cluster.run("resume", former).wait_and_say(2))
@@ -198,16 +208,16 @@ class TrainingTest(ClusterCase):
         run = resumed.run_id()
         self.assertEqual(resumed.wait(END_S), 0, resumed.said())
         self.assertNotEqual(run, former)
-        self.check_samples(run, 30)
+        self.check_samples(run, 20)
         self.assertEqual(self.weights(run), self.weights(straight.run_id()))
         self.assertEqual(self.cluster.ask("status", former)["state"], "cancelled")
         self.assertEqual([event["of"] for event in self.cluster.events(run, "run_resumed")], [former])
-        self.assertNotIn("epoch 1/30", resumed.said()[1])
-        self.assertIn("nothing to train: all 30 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
+        self.assertNotIn("epoch 1/20", resumed.said()[1])
+        self.assertIn("nothing to train: all 20 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
 
     def test_killed_node_is_gone_without_and_taken_back(self):
         """[13] [14] [47] Its memory is lost with it: it fetches the checkpoint that the run goes on from."""
-        client = self.cluster.run(self.job(epochs=150))
+        client = self.cluster.run(self.job(epochs=ENDLESS))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
         self.cluster.kill("n2")
@@ -216,13 +226,12 @@ class TrainingTest(ClusterCase):
         self.cluster.start_agent("n2")
         up = self.cluster.wait_for_event(run, "resized", 2)
         self.assertEqual((down["from"], down["to"], up["from"], up["to"]), (4, 2, 2, 4))
-        self.assertEqual(client.wait(END_S), 0, client.said())
-        self.check_samples(run, 150)
+        self.stop_and_check(client, run)
         self.assertEqual(self.cluster.ask("status", run)["failures"], 1)
 
     def test_frozen_node_is_lost_and_obeys_when_it_is_back(self):
         """[18] [22]"""
-        client = self.cluster.run(self.job(epochs=250))
+        client = self.cluster.run(self.job(epochs=ENDLESS))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
         frozen = [self.cluster.agents["n2"].pid]
@@ -240,12 +249,11 @@ class TrainingTest(ClusterCase):
             os.kill(pid, signal.SIGCONT)
         up = self.cluster.wait_for_event(run, "resized", 2)
         self.assertEqual((up["from"], up["to"]), (2, 4))
-        self.assertEqual(client.wait(END_S), 0, client.said())
-        self.check_samples(run, 250)
+        self.stop_and_check(client, run)
 
     def test_killed_coordinator_costs_no_step(self):
         """[15] [58]"""
-        client = self.cluster.run(self.job(epochs=200))
+        client = self.cluster.run(self.job(epochs=ENDLESS))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
         for kill in range(KILLS):
@@ -257,27 +265,25 @@ class TrainingTest(ClusterCase):
             self.assertIn(detached.said()[1].strip(), [row["run"] for row in self.cluster.ask("ps", "--all")["runs"]])
             wait_for(lambda before=epochs: len(self.cluster.events(run, "epoch_finished")) > before or client.process.poll() is not None,
                      LIMIT_S, f"an epoch after kill {kill}")
-        self.assertEqual(client.wait(END_S), 0, client.said())
-        self.check_samples(run, 200)
+        epochs = self.stop_and_check(client, run)
         self.assertEqual(self.cluster.events(run, "failure"), [])
         self.assertEqual(len(self.cluster.events(run, "worker_started")), 4)
         self.assertEqual(len(self.cluster.events(run, "coordinator_restarted")), KILLS)
         self.assertEqual(self.cluster.ask("status", run)["generation"], 1)
         # What the client printed has no gap and no line twice.
         printed = [line for line in client.said()[1].splitlines() if line.startswith("epoch ")]
-        self.assertEqual([line.split()[1] for line in printed], [f"{epoch}/200" for epoch in range(1, 201)])
+        self.assertEqual([line.split()[1] for line in printed], [f"{epoch}/{ENDLESS}" for epoch in range(1, epochs + 1)])
 
     def test_node_that_is_asked_to_leave(self):
         """[55]"""
-        client = self.cluster.run(self.job(epochs=150))
+        client = self.cluster.run(self.job(epochs=ENDLESS))
         run = client.run_id()
         self.cluster.wait_for_event(run, "epoch_finished", 2)
         self.cluster.kill("n2", signal.SIGTERM)
         down = self.cluster.wait_for_event(run, "resized")
         self.assertEqual((down["from"], down["to"]), (4, 2))
         self.assertEqual(self.cluster.agents["n2"].wait(30), 0)
-        self.assertEqual(client.wait(END_S), 0, client.said())
-        self.check_samples(run, 150)
+        self.stop_and_check(client, run)
         self.assertEqual(self.cluster.ask("status", run)["failures"], 0)
 
 

@@ -2,14 +2,16 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import LAUNCHER, LaunchTest, read_file, wait_for
+from harness import LAUNCHER, Launch, LaunchTest, read_file, wait_for
 
 EXACT = ("phase", "epoch", "step", "batch_count", "num_samples", "train_loss", "last_train_loss", "val_loss",
          "last_val_loss", "val_accuracy", "last_val_accuracy", "_training_iteration")
@@ -20,13 +22,17 @@ SHORT = 4000   # 63 steps an epoch.
 
 
 class ResumeCase(LaunchTest):
-    def job(self, name="job.json", every=EVERY, epochs=EPOCHS, images=LONG, **changes):
+    def job(self, name="job.json", images=LONG, **changes):
         data = self.path(f"data-{images}")
         if not os.path.isdir(data):
             small_fashion(data, images, 500)
+        return self.job_file(self.folder, data, name, **changes)
+
+    @staticmethod
+    def job_file(folder, data, name="job.json", every=EVERY, epochs=EPOCHS, **changes):
         job = image_job(data, epochs=epochs, **changes)
         job["checkpoint"] = {"every": every if isinstance(every, str) else {"steps": every}, "keep": 10}
-        return write_job(self.path(name), job)
+        return write_job(os.path.join(folder, name), job)
 
     def ask(self, *arguments, expect=0):
         """Output and errors of a verb that ends by itself."""
@@ -41,9 +47,6 @@ class ResumeCase(LaunchTest):
         self.assertEqual(launch.wait(), expect, launch.said())
         launch.wait_until_gone()
         return launch
-
-    def undisturbed(self, **changes):
-        return self.run_to_end("--num-workers", 2, self.job("straight.json", **changes), run_dir="straight")
 
     def interrupted(self, number=signal.SIGINT, after=EVERY, code=130, **changes):
         """A run that gets a signal in the middle of an epoch, some steps after a checkpoint."""
@@ -85,11 +88,21 @@ class ResumeCase(LaunchTest):
 
 
 class ExactTest(ResumeCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.mkdtemp(prefix="sgd-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        cls.data = small_fashion(os.path.join(cls.shared, "data"), LONG, 500)
+        run_dir = os.path.join(cls.shared, "straight")
+        launch = Launch(["--num-workers", "2", "--run-dir", run_dir, cls.job_file(cls.shared, cls.data)], cls.shared, run_dir)
+        if launch.wait() != 0:
+            raise AssertionError(launch.said())
+        cls.straight = launch
+
     def test_interrupted_run_is_bit_equal(self):
-        straight = self.undisturbed()
         self.interrupted()
         resumed = self.resume()
-        self.check_equal(resumed, straight)
+        self.check_equal(resumed, self.straight)
         (event,) = resumed.events("run_resumed")
         self.assertEqual((event["run"], event["from_generation"]), ("run", 1))
         self.assertTrue(event["checkpoint"].startswith(f"checkpoints/step-{event['step']:012}-gen-0001"), event)
@@ -104,13 +117,11 @@ class ExactTest(ResumeCase):
         self.assertEqual(said.count("epoch "), EPOCHS - len([e for e in resumed.events("epoch_finished") if e["generation"] == 1]))
 
     def test_killed_launcher(self):
-        straight = self.undisturbed()
         self.interrupted(signal.SIGKILL, after=300, code=-signal.SIGKILL)
         self.assertFalse(os.path.exists(self.path("run", "summary.json")))
-        self.check_equal(self.resume(), straight)
+        self.check_equal(self.resume(), self.straight)
 
     def test_twice(self):
-        straight = self.undisturbed()
         self.interrupted()
         second = self.start("resume", self.path("run"), run_dir=None)
         second.run_dir = self.path("run")
@@ -119,15 +130,14 @@ class ExactTest(ResumeCase):
         self.assertEqual(second.wait(), 143, second.said())
         second.wait_until_gone()
         third = self.resume()
-        self.check_equal(third, straight)
+        self.check_equal(third, self.straight)
         self.assertEqual([e["from_generation"] for e in third.events("run_resumed")], [1, 2])
 
     def test_moved_directory(self):
-        straight = self.undisturbed()
         self.interrupted()
         os.rename(self.path("run"), self.path("elsewhere"))
         resumed = self.resume(run_dir="elsewhere")
-        self.check_equal(resumed, straight)
+        self.check_equal(resumed, self.straight)
         self.assertEqual(resumed.events("run_resumed")[0]["run"], "run")
 
     def test_finished_run_with_more_epochs(self):
@@ -174,7 +184,6 @@ class ExactTest(ResumeCase):
             self.assertTrue(file.read() == self.weights(straight), "the weights differ")
 
     def test_torn_last_lines(self):
-        straight = self.undisturbed()
         self.interrupted(signal.SIGKILL, after=300, code=-signal.SIGKILL)
         for name in ("events.jsonl", "metrics.jsonl"):
             with open(self.path("run", name), "ab") as file:
@@ -182,10 +191,9 @@ class ExactTest(ResumeCase):
         resumed = self.resume()
         for name in ("events.jsonl", "metrics.jsonl"):
             self.assertIn(f"{name}: its last line was cut short", resumed.stderr())
-        self.check_equal(resumed, straight)
+        self.check_equal(resumed, self.straight)
 
     def test_lost_lines_of_metrics_are_made_again(self):
-        straight = self.undisturbed()
         self.interrupted(signal.SIGKILL, after=300, code=-signal.SIGKILL)
         lines = read_file(self.path("run", "metrics.jsonl")).splitlines(keepends=True)
         self.assertGreaterEqual(len(lines), 2)
@@ -193,7 +201,7 @@ class ExactTest(ResumeCase):
             file.write(b"".join(lines[:1]))
         resumed = self.resume()
         self.assertIn("metrics.jsonl has no line of", resumed.stderr())
-        self.assertEqual(self.facts(resumed), self.facts(straight))
+        self.assertEqual(self.facts(resumed), self.facts(self.straight))
 
 
 class RefusalTest(ResumeCase):

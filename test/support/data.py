@@ -1,6 +1,7 @@
 """Data and files of the tests: small real data sets in IDX form, job files, and a reader of safetensors."""
 
 import array
+import functools
 import gzip
 import json
 import os
@@ -12,6 +13,7 @@ SPLITS = {"train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
           "validation": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")}
 
 
+@functools.lru_cache(maxsize=8)
 def read_idx(path):
     """(sizes, bytes) of an IDX file of bytes, gzip or plain."""
     with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:

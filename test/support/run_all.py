@@ -1,4 +1,4 @@
-"""Runs every test that ctest knows of in the given build folders and counts single tests.
+"""Runs every test that ctest knows of in the given build folders, several programs at a time, and counts single tests.
 
 A ctest entry is a whole program, so its own summary is read: Catch2's, or unittest's. A program that crashes,
 runs past its time limit or ends with an error and no summary counts as one failed test, so nothing that went
@@ -7,15 +7,19 @@ wrong can be missing from the count. Output of a program is shown when something
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 LIMIT_DEFAULT_S = 600.0
+# Cores that a program of a label takes of those there are: beside two training ranks there is room for one that mostly waits.
+CORES = {"training": 1.5, "waits": 0.5}
 
 
 def count_catch2(output):
@@ -53,15 +57,29 @@ def count(output, exit_status):
     return passed, failed
 
 
-def tests_of(build):
-    """The ctest entries of a build folder: name, command, environment, time limit."""
+@dataclasses.dataclass
+class Program:
+    """A ctest entry."""
+    label: str          # Folder of the build, name of the test.
+    command: list
+    environment: dict
+    folder: str
+    limit_s: float
+    cost_s: float       # About what it takes, as its COST says: long ones begin first.
+    cores: float        # By its label.
+
+
+def programs_of(build):
+    """The ctest entries of a build folder."""
     listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
                              timeout=60, check=True)
     for test in json.loads(listing.stdout)["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
-        yield (test["name"], test.get("command", []), environment, properties.get("WORKING_DIRECTORY", build),
-               float(properties.get("TIMEOUT", LIMIT_DEFAULT_S)))
+        yield Program(f"{os.path.basename(os.path.normpath(build))}/{test['name']}", test.get("command", []), environment,
+                      properties.get("WORKING_DIRECTORY", build), float(properties.get("TIMEOUT", LIMIT_DEFAULT_S)),
+                      float(properties.get("COST", 0)),
+                      CORES.get((properties.get("LABELS") or [""])[0], 1))
 
 
 def run_one(command, environment, folder, limit_s):
@@ -77,34 +95,66 @@ def run_one(command, environment, folder, limit_s):
     return process.returncode, output.decode(errors="replace")
 
 
+def run_and_tell(program):
+    """(passed, label of each failure); what went wrong is printed in one piece."""
+    if not program.command or not os.access(program.command[0], os.X_OK):
+        return 0, [f"{program.label}: not built"]
+    started = time.monotonic()
+    status, output = run_one(program.command, program.environment, program.folder, program.limit_s)
+    good, bad = count(output, status)
+    shown = output.rstrip() + "\n" if bad else ""
+    print(f"{shown}{program.label}: {good} passed, {bad} failed, {time.monotonic() - started:.1f} s\n", end="", flush=True)
+    return good, [program.label] * bad
+
+
+def run(programs, cores):
+    """(passed, failures) of all: long ones first, as many at a time as there is room for."""
+    waiting = sorted(programs, key=lambda program: -program.cost_s)
+    results = []
+    room = [cores]
+    changed = threading.Condition()
+
+    def run_and_give_back(program):
+        result = run_and_tell(program)
+        with changed:
+            results.append(result)
+            room[0] += program.cores
+            changed.notify()
+
+    threads = []
+    with changed:
+        while waiting:
+            fitting = next((program for program in waiting if program.cores <= room[0] or room[0] == cores), None)
+            if fitting is None:
+                changed.wait()
+                continue
+            waiting.remove(fitting)
+            room[0] -= fitting.cores
+            threads.append(threading.Thread(target=run_and_give_back, args=[fitting]))
+            threads[-1].start()
+    for thread in threads:
+        thread.join()
+    return sum(good for good, _ in results), [label for _, bad in results for label in bad]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("builds", nargs="+", help="configured build folders")
     parser.add_argument("--broken", action="append", default=[], help="a step before the tests that failed")
     parser.add_argument("--time-before", type=float, default=0.0, help="seconds that the steps before took")
     parser.add_argument("--only", default="", help="regular expression for the names of tests to run")
+    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="for programs that run at the same time (all)")
     arguments = parser.parse_args()
     begin = time.monotonic()
-    passed, failures = 0, list(arguments.broken)
+    failures = list(arguments.broken)
+    programs = []
     for build in arguments.builds:
         try:
-            tests = [test for test in tests_of(build) if re.search(arguments.only, test[0])]
+            programs += [program for program in programs_of(build) if re.search(arguments.only, program.label)]
         except (subprocess.SubprocessError, OSError, ValueError) as error:
             failures.append(f"{build}: its tests cannot be listed: {error}")
-            continue
-        for name, command, environment, folder, limit_s in tests:
-            label = f"{os.path.basename(os.path.normpath(build))}/{name}"
-            if not command or not os.access(command[0], os.X_OK):
-                failures.append(f"{label}: not built")
-                continue
-            started = time.monotonic()
-            status, output = run_one(command, environment, folder, limit_s)
-            good, bad = count(output, status)
-            passed += good
-            failures += [label] * bad
-            if bad:
-                print(output.rstrip())
-            print(f"{label}: {good} passed, {bad} failed, {time.monotonic() - started:.1f} s", flush=True)
+    passed, failed = run(programs, arguments.cores)
+    failures += failed
     for failure in sorted(set(failures)):
         print(f"FAILED {failure}")
     print(f"whole time {arguments.time_before + time.monotonic() - begin:.1f} s")

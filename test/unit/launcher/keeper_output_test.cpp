@@ -60,13 +60,13 @@ std::string without_marks(std::string text) {
 
 }  // namespace
 
-TEST_CASE("two ranks of 200,000 lines, killed right after the last one: every line, in order", "[keeper]") {
+TEST_CASE("two ranks of 50,000 lines, killed right after the last one: every line, in order", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;
   for (Rank rank : {0, 1}) {
-    keeper.spawn_shell(rank, "seq -f %079.0f 200000; kill -9 $$", dir.file("log" + std::to_string(rank)));
+    keeper.spawn_shell(rank, "seq -f %079.0f 50000; kill -9 $$", dir.file("log" + std::to_string(rank)));
   }
-  const std::string wanted = numbered_lines(200000);
+  const std::string wanted = numbered_lines(50000);
   // Both first: comparing takes so long under a sanitizer that the console would count as stalled.
   const keeper::Exited exits[] = {keeper.wait<keeper::Exited>(), keeper.wait<keeper::Exited>()};
   for (const keeper::Exited& exited : exits) {
@@ -80,15 +80,15 @@ TEST_CASE("two ranks of 200,000 lines, killed right after the last one: every li
   CHECK(keeper.messages.size() == 2);  // The two Spawned; nothing was dropped.
 }
 
-TEST_CASE("64 MB without a newline: bounded memory, a whole file, a split console line", "[keeper][29]") {
+TEST_CASE("24 MB without a newline: bounded memory, a whole file, a split console line", "[keeper][29]") {
   TemporaryDir dir;
   TestKeeper keeper;
   const long before = keeper_test::memory_kib(keeper.pid(), "VmRSS");
-  keeper.spawn_shell(0, "head -c 64000000 /dev/zero | tr '\\0' x", dir.file("log"));
+  keeper.spawn_shell(0, "head -c 24000000 /dev/zero | tr '\\0' x", dir.file("log"));
   const auto exited = keeper.wait<keeper::Exited>();
   CHECK(exited.exit_code == 0);
   CHECK(keeper_test::memory_kib(keeper.pid(), "VmHWM") - before < kGrowthKibMax);
-  const std::string wanted(64000000, 'x');
+  const std::string wanted(24000000, 'x');
   check_equal(read_file(dir.file("log")), wanted);
   check_equal(without_marks(keeper.output[0]), wanted + "\n");
   REQUIRE_FALSE(exited.tail.empty());

@@ -46,7 +46,7 @@ TEST_CASE("transfer: logs arrive as they are written, and the spool goes at the 
   append(desired.run_dir + "/logs/gen-0001/rank-0000.log", "two\n");
   node.spool->look("run1");
   at.run_until([&] { return slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\ntwo\n"; });
-  CHECK(at.grown.at("logs/gen-0001/rank-0000.log") == 8);
+  at.run_until([&] { return at.grown.at("logs/gen-0001/rank-0000.log") == 8; });  // Told once it is there.
   append(desired.run_dir + "/logs/gen-0001/rank-0000.log", "last");
   end_and_wait(at, node);
   CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\ntwo\nlast");
