@@ -92,7 +92,7 @@ void check_size(const nlohmann::json& job, const std::string& source, Diagnostic
 
 /// `so_far` holds the reader's errors.
 LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
-  LoadResult result{std::nullopt, std::move(so_far)};
+  LoadResult result{std::nullopt, std::move(so_far), input.source, {}};
   Diagnostics& diagnostics = result.diagnostics;
   json::Document& document = input.document;
   apply_overrides(overrides, document, diagnostics);
@@ -111,6 +111,7 @@ LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
     }
   }
   sort_by_place(input.source, diagnostics);
+  result.given = std::move(document);
   return result;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/job/spec.hpp"
 #include "common/json/diagnostics.hpp"
+#include "common/json/reader.hpp"
 
 namespace sgd::job {
 
@@ -31,6 +32,8 @@ struct Overrides {
 struct LoadResult {
   std::optional<JobSpec> job;  ///< Set exactly when diagnostics hold no error.
   Diagnostics diagnostics;
+  std::string source;          ///< What `given` was read from.
+  json::Document given;        ///< With the overrides, without defaults.
 };
 
 /// Reads and validates a training or command job file. `path` may be "-" for standard input.

@@ -19,16 +19,20 @@ using Json = nlohmann::ordered_json;
 
 constexpr auto kDeadline = std::chrono::seconds(15);
 
-std::string configuration_file() {
+}  // namespace
+
+std::string user_configuration_file() {
   const char* base = std::getenv("XDG_CONFIG_HOME");
   if (base != nullptr && *base != '\0') return std::string(base) + "/sgd-launch/config.json";
   const char* home = std::getenv("HOME");
   return home == nullptr ? "" : std::string(home) + "/.config/sgd-launch/config.json";
 }
 
+namespace {
+
 /// The file's "address"; empty without a file, or without the key.
 std::string configured_address(Diagnostics& diagnostics) {
-  const std::string path = configuration_file();
+  const std::string path = user_configuration_file();
   std::ifstream file(path);
   if (!file) return {};
   const Json json = Json::parse(file, nullptr, false, true);

@@ -19,8 +19,10 @@ inline constexpr int kDefaultPort = 7070;
 
 /// `--address`, and the environment's SGD_ADDRESS.
 [[nodiscard]] Option address_option(std::string& given);
+/// $XDG_CONFIG_HOME/sgd-launch/config.json (~/.config by default); empty without a home.
+[[nodiscard]] std::string user_configuration_file();
 /// From `given` ("HOST:PORT", "HOST", "auto", "local"), else from the user's configuration file
-/// ($XDG_CONFIG_HOME/sgd-launch/config.json, {"address": "HOST:PORT"}); nothing: no cluster, runs are on this machine.
+/// ({"address": "HOST:PORT"}); nothing: no cluster, runs are on this machine.
 /// "auto": the coordinator on this machine. "local": no cluster, whatever the file says.
 [[nodiscard]] std::optional<net::Address> cluster_address(const std::string& given, Diagnostics& diagnostics);
 /// "HOST:PORT", "[::1]:7070", or "HOST" with the default port; nothing when it is none of these.

@@ -168,6 +168,7 @@ std::string run_help() {
          "  sgd-launch resume [options] [RUN]                          RUN: an id, a unique prefix, a folder\n"
          "  sgd-launch (status | logs | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
+         "  sgd-launch config show [--origin] [job.json]               what holds, and where each value comes from\n"
          "  sgd-launch (submit [--detach] ... | ps | plan ... | events) of a cluster: --address, or SGD_ADDRESS\n"
          "  sgd-launch (coordinator | agent --join HOST:PORT)          the programs of a cluster, each with --help\n"
          "  sgd-launch (init | token | join | revoke)                  who belongs to it, each with --help\n"

@@ -20,6 +20,7 @@ namespace sgd::cli {
 [[nodiscard]] int events_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int submit_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int plan_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int config_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int ps_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int coordinator_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int agent_verb(const std::vector<std::string>& arguments);

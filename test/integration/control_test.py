@@ -17,6 +17,40 @@ time.sleep(1000)
 """
 
 
+class ConfigTest(LaunchTest):
+    def ask(self, *arguments, expect=0, **environment):
+        clean = {key: value for key, value in os.environ.items() if key != "SGD_ADDRESS"}
+        ended = subprocess.run([LAUNCHER, "config", *arguments], capture_output=True, text=True, timeout=20, cwd=self.folder,
+                               env={**clean, "XDG_CONFIG_HOME": self.folder, **environment})
+        self.assertEqual(ended.returncode, expect, ended.stdout + ended.stderr)
+        return ended.stdout + ended.stderr
+
+    def test_each_value_says_where_it_comes_from(self):
+        with open(self.path("job.json"), "w") as file:
+            file.write('{"command": ["true"],\n "num_workers": 2,\n "stop": {"grace": "9s"}}\n')
+        shown = json.loads(self.ask("show", "--origin", "--json", "-n", "3", "job.json", "--set", 'heartbeat={"timeout":"7s"}'))
+        origins = {one["key"]: (one["value"], one["origin"]) for one in shown}
+        for key, expected in {"num_workers": (3, "--num-workers"), "command": (["true"], "job.json:1"), "stop.grace": ("9s", "job.json:3"),
+                              "heartbeat.timeout": ("7s", "--set heartbeat"), "heartbeat.interval": ("500ms", "default"),
+                              "address": ("local", "default")}.items():
+            with self.subTest(key):
+                self.assertEqual(origins[key], expected)
+        self.assertNotIn("job.json:", self.ask("show", "job.json"))
+
+    def test_the_coordinator_that_runs_go_to(self):
+        self.assertIn('"node1:7070"  SGD_ADDRESS', self.ask("show", "--origin", SGD_ADDRESS="node1"))
+        os.mkdir(self.path("sgd-launch"))
+        with open(self.path("sgd-launch", "config.json"), "w") as file:
+            file.write('{"address": "node2:9"}')
+        self.assertIn('"node2:9"  ' + self.path("sgd-launch", "config.json"), self.ask("show", "--origin"))
+        self.assertIn('"node3:8"  --address', self.ask("show", "--origin", "--address", "node3:8", "--", "true"))
+
+    def test_what_is_wrong(self):
+        self.assertIn("config show", self.ask(expect=2))
+        self.assertIn("no-such.json", self.ask("show", "no-such.json", expect=2))
+        self.assertIn("unknown option", self.ask("show", "--orign", "job.json", expect=2))
+
+
 class ControlTest(LaunchTest):
     def ask(self, *arguments, expect=0):
         ended = subprocess.run([LAUNCHER, *arguments], capture_output=True, text=True, timeout=20, cwd=self.folder,

@@ -1,0 +1,112 @@
+// `sgd-launch config show`: what holds here, and where each value comes from; nothing is started.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "common/job/origins.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/cli/verbs.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "Examples:\n"
+    "  sgd-launch config show                                     which coordinator runs go to\n"
+    "  sgd-launch config show job.json --set training.epochs=8    the whole job, with its defaults\n"
+    "  sgd-launch config show --origin job.json                   and where each value comes from\n"
+    "Usage: sgd-launch config show [--origin] [--json] [options of run] [job.json | -- command...]\n";
+
+struct Wanted {
+  bool origin = false;
+  bool as_json = false;
+  std::vector<std::string> words;  ///< For run's own options.
+};
+
+/// The options of run are not looked at, nor is anything behind "--".
+Wanted parse(const std::vector<std::string>& arguments) {
+  Wanted wanted;
+  bool is_command = false;
+  for (const std::string& word : arguments) {
+    is_command = is_command || word == "--";
+    if (!is_command && word == "--origin") wanted.origin = true;
+    else if (!is_command && word == "--json") wanted.as_json = true;
+    else wanted.words.push_back(word);
+  }
+  return wanted;
+}
+
+/// The coordinator that runs go to, as a setting like any other.
+job::Setting address_setting(const RunOptions& options, const std::vector<std::string>& words,
+                             const std::optional<net::Address>& coordinator) {
+  job::Setting setting{"address", coordinator ? to_text(*coordinator) : "local", "default"};
+  const char* variable = std::getenv("SGD_ADDRESS");
+  const bool is_option = std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--address"); });
+  if (is_option) setting.origin = "--address";
+  else if (!options.address.empty() && variable != nullptr) setting.origin = "SGD_ADDRESS";
+  else if (coordinator) setting.origin = user_configuration_file();
+  return setting;
+}
+
+void print_table(const std::vector<job::Setting>& settings, bool with_origin) {
+  std::size_t paths = 0;
+  std::size_t values = 0;
+  for (const job::Setting& setting : settings) {
+    paths = std::max(paths, setting.path.size());
+    values = std::max(values, setting.value.dump().size());
+  }
+  for (const job::Setting& setting : settings) {
+    if (with_origin) fmt::print("{:<{}}  {:<{}}  {}\n", setting.path, paths, setting.value.dump(), values, setting.origin);
+    else fmt::print("{:<{}}  {}\n", setting.path, paths, setting.value.dump());
+  }
+}
+
+void print_json(const std::vector<job::Setting>& settings, bool with_origin) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const job::Setting& setting : settings) {
+    out.push_back({{"key", setting.path}, {"value", setting.value}});
+    if (with_origin) out.back()["origin"] = setting.origin;
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+}  // namespace
+
+int config_verb(const std::vector<std::string>& arguments) {
+  const bool is_help = !arguments.empty() && (arguments.front() == "--help" || arguments.front() == "-h");
+  if (is_help || (arguments.size() > 1 && (arguments[1] == "--help" || arguments[1] == "-h"))) {
+    fmt::print("{}", kHelp);
+    return exit_code::kSucceeded;
+  }
+  if (arguments.empty() || arguments.front() != "show")
+    return refuse(exit_code::kUsage, fmt::format("config: say what to do: \"config show\"\n{}", kHelp));
+  const Wanted wanted = parse({arguments.begin() + 1, arguments.end()});
+  Diagnostics diagnostics;
+  const bool has_job = !wanted.words.empty();
+  RunOptions options;
+  if (has_job) options = parse_run_options(wanted.words, diagnostics);
+  else if (const char* variable = std::getenv("SGD_ADDRESS")) options.address = variable;
+  const auto coordinator = cluster_address(options.address, diagnostics);
+  if (diagnostics.has_errors()) {
+    print(diagnostics);
+    return exit_code::kUsage;
+  }
+  std::vector<job::Setting> settings = {address_setting(options, wanted.words, coordinator)};
+  if (has_job) {
+    const job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
+                                                            : job::load_job_file(options.job_file, options.overrides);
+    print(loaded.diagnostics);
+    if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
+    for (job::Setting& setting : job::settings(loaded)) settings.push_back(std::move(setting));
+  }
+  if (wanted.as_json) print_json(settings, wanted.origin);
+  else print_table(settings, wanted.origin);
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli
