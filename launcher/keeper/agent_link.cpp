@@ -56,11 +56,11 @@ Status AgentLink::send_started(const Started& started, std::span<const int> desc
 }
 
 void AgentLink::attach(process::UniqueFd socket) {
-  detach();
+  let_go();
   socket_ = std::move(socket);
 }
 
-void AgentLink::detach() {
+void AgentLink::let_go() {
   socket_.reset();
   reader_ = {};
   window_ = ConsoleWindow(kOutputWindowBytes, static_cast<std::int64_t>(kConsoleRoom));

@@ -45,7 +45,7 @@ class AgentLink {
   /// Its Attach is here: answers with `started` and `descriptors`, then with what it lacks. Error: it is not ours.
   [[nodiscard]] Status resume(const Attach& attach, Started started, std::span<const int> descriptors);
   /// It is gone.
-  void detach();
+  void let_go();
   [[nodiscard]] bool is_attached() const { return static_cast<bool>(socket_); }
   /// Tells it how much of what it has said is here, if that is news.
   void acknowledge();

@@ -44,7 +44,7 @@ bool Keeper::waits_for_agent(TimePoint now) {
     return false;
   }
   if (!lost_agent_.empty()) {
-    agent_.detach();
+    agent_.let_go();
     lost_agent_.clear();
     if (!alone_since_) alone_since_ = now;
   }

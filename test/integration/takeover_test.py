@@ -78,11 +78,11 @@ class CommandTest(TakeoverCase):
         pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
         self.cluster.kill("n1")
         self.touch("go")
-        wait_for(lambda: not os.path.exists(f"/proc/{pid}"), LIMIT_S, "the end of the rank")
+        wait_for(lambda: pid not in self.cluster.left(), LIMIT_S, "the end of the rank")
         self.cluster.start_agent("n1")
         self.assertEqual(client.wait(), 1, client.said())
         ended, = self.cluster.events(run, "worker_exited")
-        self.assertEqual((ended["pid"], ended["exit_code"]), (pid, 3))
+        self.assertEqual((ended["pid"], ended["exit_code"]), (pid, 3), (self.cluster.lines(run), self.cluster.log_of("n1")))
         self.assertEqual(client.said()[1], "".join(f"{number}\n" for number in range(1, 20_001)))
 
     def test_a_rank_that_is_killed_while_the_agent_is_away_is_started_again(self):
@@ -109,7 +109,7 @@ class CommandTest(TakeoverCase):
         os.kill(keeper, signal.SIGKILL)
         self.cluster.start_agent("n1")
         self.assertEqual(client.wait(), 0, client.said())
-        self.assertFalse(os.path.exists(f"/proc/{stray}"))
+        self.assertNotIn(stray, self.cluster.left())
         self.assertEqual(self.cluster.ask("status", run)["generation"], 2)
 
     def test_two_agents_on_one_folder(self):
@@ -131,7 +131,7 @@ class CommandTest(TakeoverCase):
             journal.write(b"\0\0\0\0")
         self.cluster.start_agent("n1")
         self.assertEqual(client.wait(), 0, client.said())
-        self.assertFalse(os.path.exists(f"/proc/{pid}"))
+        self.assertNotIn(pid, self.cluster.left())
         self.assertIn("cannot be taken over", self.cluster.log_of("n1"))
 
 

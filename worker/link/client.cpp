@@ -255,7 +255,7 @@ void LinkClient::handle(link::ToWorker&& message) {
   } else if (const auto* leave = std::get_if<link::StopAtEpoch>(&message)) {
     (leave->at_checkpoint ? stop_at_checkpoint_ : stop_at_epoch_) = true;
   } else if (const auto* received = std::get_if<link::Received>(&message)) {
-    take(*received);
+    note(*received);
   } else if (const auto* dropped = std::get_if<link::Dropped>(&message)) {
     if (!finishing_) worker::leave(("the agent has closed the link: " + dropped->reason).c_str());
   } else {

@@ -115,7 +115,7 @@ class LinkClient {
   void handle(link::ToWorker&& message);
   void lose();                  // The link is closed, and there will be another one.
   void connect_again();
-  void take(const link::Received& received);  // With mutex_ held.
+  void note(const link::Received& received);  // With mutex_ held.
   void acknowledge();
   [[nodiscard]] link::Hello hello() const;
   [[nodiscard]] bool is_all_taken() const;    // With mutex_ held.

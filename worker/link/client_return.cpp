@@ -52,7 +52,7 @@ void LinkClient::connect_again() {
 }
 
 /// The agent says how much it has: the first word of one that is back, and then whenever it has taken something.
-void LinkClient::take(const link::Received& received) {
+void LinkClient::note(const link::Received& received) {
   if (const Status known = sent_.acknowledge(received.count); !known) {
     std::fprintf(stderr, "sgd-worker: the agent is another one: %s\n", known.error().message.c_str());
     _exit(worker_exit::kEnvironment);
