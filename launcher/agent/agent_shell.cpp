@@ -111,11 +111,11 @@ void AgentShell::end_everything() {
   stop();
 }
 
-/// The journal has what the coordinator said; the machine, where it is on this node.
-core::AgentEvent AgentShell::localized(const core::AgentEvent& event) {
+/// The journal has what the coordinator said; the machine, where it is on this node. Nothing: it is the same.
+std::optional<core::AgentEvent> AgentShell::localized(const core::AgentEvent& event) {
   const auto* from = std::get_if<core::agent_event::FromCoordinator>(&event);
   const auto* desired = from == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&from->message);
-  if (!spool_ || desired == nullptr) return event;
+  if (!spool_ || desired == nullptr) return std::nullopt;
   return core::agent_event::FromCoordinator{spool_->localize(*desired)};
 }
 
@@ -132,7 +132,7 @@ void AgentShell::begin_journal() {
 void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
   if (!journal_->is_on() && !core_.idle()) return;
   // Nothing is here: what is done about this event is done before the next one, and needs no journal.
-  if (core_.idle() && journal_->is_worth_beginning_anew()) return begin_journal();
+  if (core_.idle() && !core_.was_soft() && journal_->is_worth_beginning_anew()) return begin_journal();
   std::vector<core::TimedEvent> kept;
   sieve_.take(now, event, core_.was_soft(), kept);
   if (const Status written = journal_->append(kept, core_.told()); !written)
@@ -142,7 +142,8 @@ void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
 void AgentShell::on_event(const core::AgentEvent& event) {
   core::AgentCommands commands;
   const TimePoint now = process::monotonic_now();
-  core_.on(now, localized(event), commands);
+  const std::optional<core::AgentEvent> here = localized(event);
+  core_.on(now, here ? *here : event, commands);
   if (journal_) write_down(now, event);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
   timer_.arm(core_.next_wakeup());
@@ -182,6 +183,7 @@ void AgentShell::carry_out(core::AgentCommand command) {
 void AgentShell::forget_run(const RunId& run) {
   boost::asio::post(io_, [this, run] {
     keepers_.erase(run);
+    dead_keepers_.erase(run);
     if (spool_) spool_->end(run);
     observer_.on_run_gone(run);
   });

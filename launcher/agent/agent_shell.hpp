@@ -72,7 +72,7 @@ class AgentShell {
 
  private:
   void on_event(const core::AgentEvent& event);
-  [[nodiscard]] core::AgentEvent localized(const core::AgentEvent& event);
+  [[nodiscard]] std::optional<core::AgentEvent> localized(const core::AgentEvent& event);
   void write_down(TimePoint now, const core::AgentEvent& event);
   void begin_journal();
   void link_to_coordinator();
@@ -107,7 +107,8 @@ class AgentShell {
   std::optional<AgentJournal> journal_;
   core::JournalSieve sieve_;
   std::uint64_t keepers_made_ = 0;
-  std::map<RunId, KeeperProcess::Place> dead_keepers_;  ///< Whose strays are to be cleared.
+  std::map<RunId, KeeperProcess::Place> dead_keepers_;  ///< Whose strays may be to be cleared.
+  std::set<RunId> strays_;  ///< Of a replay: to be cleared, and not said to be.
   std::set<std::pair<RunId, std::string>> fetches_;     ///< Asked for and not answered: of a replay, to be asked again.
   bool is_listening_ = false;
 };

@@ -27,10 +27,10 @@ Status AgentShell::replay() {
     if (!record) return record.error();
     if (!record.value()) break;
     const core::TimedEvent& timed = record.value()->event;
-    const core::AgentEvent event = localized(timed.event);
+    const std::optional<core::AgentEvent> here = localized(timed.event);
     core::AgentCommands commands;
-    core_.on(timed.at, event, commands);
-    replay_event(event);
+    core_.on(timed.at, here ? *here : timed.event, commands);
+    replay_event(timed.event);
     for (core::AgentCommand& command : commands) replay_command(std::move(command));
   }
   return journal_->go_on(past.read_bytes());
@@ -49,6 +49,7 @@ void AgentShell::replay_event(const core::AgentEvent& event) {
     keepers_.erase(closed->run);
   } else if (const auto* cleared = std::get_if<StraysCleared>(&event)) {
     dead_keepers_.erase(cleared->run);
+    strays_.erase(cleared->run);
   } else if (const auto* from_worker = std::get_if<FromWorker>(&event)) {
     workers_.replay(*from_worker);
   } else if (const auto* link_closed = std::get_if<LinkClosed>(&event)) {
@@ -73,8 +74,11 @@ void AgentShell::replay_command(core::AgentCommand command) {
     workers_.drop(drop->connection, drop->reason);
   } else if (const auto* fetch = std::get_if<FetchCheckpoint>(&command)) {
     fetches_.emplace(fetch->run, fetch->path);
+  } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
+    strays_.insert(strays->run);
   } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
     keepers_.erase(forget->run);
+    dead_keepers_.erase(forget->run);
     std::erase_if(fetches_, [&](const auto& one) { return one.first == forget->run; });
     if (spool_) spool_->end(forget->run);
   }
@@ -95,8 +99,7 @@ void AgentShell::take_over() {
     });
   }
   for (const auto& [run, path] : std::exchange(fetches_, {})) fetch_checkpoint({run, path});
-  // Told of by an earlier life, which had no time to say that it is done.
-  for (const auto& [run, place] : std::map(dead_keepers_)) clear_strays(run);
+  for (const RunId& run : std::exchange(strays_, {})) clear_strays(run);
   if (!keepers_.empty()) observer_.on_warning(fmt::format("takes over {} runs from an agent that has ended", keepers_.size()));
   workers_.await_return(continuity_->wait);
   boost::asio::post(io_, [this] { listen_when_settled(); });

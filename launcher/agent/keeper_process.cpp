@@ -75,8 +75,9 @@ void KeeperProcess::connect(process::UniqueFd socket) {
   stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
   told_received_ = received_;
   limit_.expires_after(kAttachLimit);
-  limit_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) stream_->close("it does not answer");
+  limit_.async_wait([stream = std::weak_ptr(stream_)](const boost::system::error_code& error) {
+    const auto silent = stream.lock();
+    if (!error && silent) silent->close("it does not answer");
   });
 }
 
@@ -164,8 +165,10 @@ void KeeperProcess::on_stream_closed(std::string reason) {
 void KeeperProcess::wait_for_end() {
   if (place_) {
     limit_.expires_after(kEndLimit);
-    limit_.async_wait([this](const boost::system::error_code& error) {
-      if (!error) (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
+    // A timer that has expired cannot be cancelled any more: it must not reach a keeper that is gone.
+    limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+      if (error || alive.expired() || !pidfd_.is_open()) return;
+      (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
     });
   }
   pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {

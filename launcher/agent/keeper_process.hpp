@@ -103,6 +103,7 @@ class KeeperProcess {
   std::int64_t told_received_ = 0;
   bool was_started_ = false;   ///< Its owner knows that it is up.
   bool is_attached_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< For handlers that may outlive this.
 };
 
 }  // namespace sgd::agent

@@ -9,8 +9,8 @@
 namespace sgd::agent {
 namespace {
 
-/// Takes all events, with nobody to carry anything out.
-Status prove(PastJournal& past) {
+/// Takes all events, with nobody to carry anything out. Returns whether that leads to an agent that has nothing.
+Result<bool> prove(PastJournal& past) {
   const JournalHeader& first = past.header();
   core::Agent machine(first.facts, core::Random(first.random), first.told);
   for (;;) {
@@ -23,16 +23,15 @@ Status prove(PastJournal& past) {
       return Error{fmt::format("its events lead to {} facts where {} were told", machine.told(), record.value()->told)};
   }
   past.rewind();
-  return {};
+  return machine.idle();
 }
 
-std::string why_not(PastJournal& past, const std::string& node) {
+std::string why_not(const PastJournal& past, const std::string& node) {
   const JournalHeader& header = past.header();
   if (header.boot_id.empty() || header.boot_id != boot_id()) return "the system was started anew since";
   if (header.program != SGD_VERSION) return fmt::format("it is of version {}", header.program);
   if (header.facts.node != node) return fmt::format("it is of node {}", header.facts.node);
-  const Status proven = prove(past);
-  return proven ? "" : proven.error().message;
+  return {};
 }
 
 }  // namespace
@@ -48,6 +47,9 @@ PastLife find_past_life(const std::string& journal_path, const std::string& node
   PastJournal& past = *found.value();
   life.why_not = why_not(past, node);
   if (!life.why_not.empty()) return life;
+  const Result<bool> has_nothing = prove(past);
+  if (!has_nothing) life.why_not = has_nothing.error().message;
+  if (!has_nothing || has_nothing.value()) return life;
   auto runtime = process::RuntimeDir::take(past.header().runtime_dir);
   if (!runtime) {
     life.why_not = runtime.error().message;

@@ -196,7 +196,7 @@ void LinkClient::run() {
       if (!returns()) leave("the link to the agent has closed");
       lose();
     }
-    if (socket_.get() < 0) connect_again();
+    if (returns()) connect_again();
     acknowledge();
     if (now() - last_beat_ >= Duration(heartbeat_interval_ns_.load())) send_heartbeat();
   }

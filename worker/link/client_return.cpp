@@ -36,14 +36,16 @@ void LinkClient::lose() {
   received_descriptors_.clear();
 }
 
+/// An agent that lets nobody finish his greeting is none.
 void LinkClient::connect_again() {
-  Result<UniqueFd> socket = connect_unix(path_, Duration::zero());
+  const bool is_away = socket_.get() < 0;
+  Result<UniqueFd> socket = is_away ? connect_unix(path_, Duration::zero()) : Result<UniqueFd>(Error{});
   const std::lock_guard lock(mutex_);
-  if (!socket) {
-    if (now() - away_since_ < agent_wait_ || finishing_) return;
+  if (link_ != Link::kOpen && now() - away_since_ >= agent_wait_ && !finishing_) {
     std::fprintf(stderr, "sgd-worker: no agent for %s\n", format_duration(agent_wait_).c_str());
     _exit(worker_exit::kEnvironment);
   }
+  if (!socket) return;
   socket_ = std::move(socket).value();
   link_ = Link::kGreeting;
   told_received_ = received_;

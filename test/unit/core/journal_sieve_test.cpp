@@ -40,12 +40,14 @@ std::string words(const AgentCommand& command) {
   return std::to_string(command.index());
 }
 
-/// Heartbeats of ranks and of the link are not worth a replay; everything else is compared.
-std::vector<std::string> words(const AgentCommands& commands) {
+/// When a link gets its next sign of life, and facts are told once more, is not worth a replay; all else is compared.
+std::vector<std::string> words(const AgentCommands& commands, bool is_tick = false, std::int64_t told = 0) {
   std::vector<std::string> all;
   for (const AgentCommand& command : commands) {
     const auto* up = std::get_if<agent_command::TellCoordinator>(&command);
     if (up != nullptr && std::holds_alternative<cluster::Beat>(up->message)) continue;
+    const auto* fact = up == nullptr ? nullptr : std::get_if<cluster::Fact>(&up->message);
+    if (is_tick && fact != nullptr && fact->sequence <= told) continue;
     all.push_back(words(command));
   }
   return all;
@@ -188,8 +190,10 @@ TEST_CASE("a replay of what the sieve keeps stands where the machine stands") {
     CHECK(words(replayed.on(story.now(), resumed)) == words(straight.on(story.now(), resumed)));
     for (int count = 0; count < 60; ++count) {
       const AgentEvent event = count == 0 ? AgentEvent(agent_event::Connected{}) : story.next(straight.agent);
+      const bool is_tick = std::holds_alternative<agent_event::Tick>(event);
+      const std::int64_t told = straight.agent.told();
       story.note(straight.on(story.now(), event));
-      REQUIRE(words(replayed.on(story.now(), event)) == words(straight.commands));
+      REQUIRE(words(replayed.on(story.now(), event), is_tick, told) == words(straight.commands, is_tick, told));
     }
   }
   CHECK(written < taken);
