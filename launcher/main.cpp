@@ -1,6 +1,7 @@
 // sgd-launch: picks the verb. No decision about runs is made here.
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/time.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -18,7 +20,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   try {
     const std::string verb = words.empty() ? "" : words.front();
-    if (verb == "keeper" && words.size() == 1) return sgd::keeper::keeper_main();  // Started by ourselves only.
+    if (verb == "keeper" && words.size() <= 2)  // Started by ourselves only.
+      return sgd::keeper::keeper_main(words.size() == 1 ? sgd::Duration{} : sgd::parse_duration(words[1]).value_or(sgd::Duration{}));
+    (void)::unsetenv("SGD_AGENT_WAIT");  // Said of another agent, where we are ourselves part of a run.
     if (words.empty() || verb == "help" || verb == "--help" || verb == "-h") {
       fmt::print(words.empty() ? stderr : stdout, "{}", run_help());
       return words.empty() ? sgd::exit_code::kUsage : sgd::exit_code::kSucceeded;

@@ -33,7 +33,15 @@ inline constexpr auto kMessage<keeper::OutputAck> = message("output_ack",
                                                             required("bytes", &keeper::OutputAck::bytes));
 
 template <>
-inline constexpr auto kMessage<keeper::Started> = message("started", optional("pid", &keeper::Started::pid));
+inline constexpr auto kMessage<keeper::Attach> = message("attach", optional("received", &keeper::Attach::received));
+template <>
+inline constexpr auto kMessage<keeper::Received> = message("received", required("count", &keeper::Received::count));
+template <>
+inline constexpr auto kMessage<keeper::AgentEnds> = message("agent_ends");
+
+template <>
+inline constexpr auto kMessage<keeper::Started> = message("started", optional("pid", &keeper::Started::pid),
+                                                          optional("received", &keeper::Started::received));
 template <>
 inline constexpr auto kMessage<keeper::ForkServerReady> =
     message("fork_server_ready", optional("pid", &keeper::ForkServerReady::pid),
@@ -82,6 +90,16 @@ std::string encode(const ToKeeper& message) {
 
 std::string encode(const FromKeeper& message) {
   return encode_frame(FrameKind::kJson, codec::print(codec::write_variant(message)));
+}
+
+bool is_counted(const ToKeeper& message) {
+  return !std::holds_alternative<OutputAck>(message) && !std::holds_alternative<Attach>(message) &&
+         !std::holds_alternative<Received>(message) && !std::holds_alternative<AgentEnds>(message);
+}
+
+bool is_counted(const FromKeeper& message) {
+  return !std::holds_alternative<Started>(message) && !std::holds_alternative<OutputDropped>(message) &&
+         !std::holds_alternative<Received>(message);
 }
 
 Result<ToKeeper> decode_to_keeper(std::string_view text) {

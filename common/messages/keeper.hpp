@@ -3,6 +3,10 @@
 // The keeper has no policy: it starts, watches, signals and clears what it is told, keeps the
 // log files, and reports. Output for the console travels as chunk frames (OutputHeader, then
 // whole lines), within a window that the agent opens by OutputAck.
+//
+// Where the agent may die and come back, descriptor 3 is a listening socket. Each agent that connects says
+// Attach first and is answered by Started; both ends count what they send and take (is_counted()), keep what
+// is not acknowledged by Received, and send again what the other end lacks.
 
 #include <cstdint>
 #include <map>
@@ -45,13 +49,23 @@ struct Clear { Generation generation = 0; };
 struct Close {};
 /// The console has taken this many bytes of output.
 struct OutputAck { std::int64_t bytes = 0; };
+/// First message of a connection to a listening keeper: counted messages that the agent has from it.
+struct Attach { std::int64_t received = 0; };
+/// In both directions: counted messages taken so far.
+struct Received { std::int64_t count = 0; };
+/// No agent will come back: everything ends, as when a link closes that cannot be made again.
+struct AgentEnds {};
 
-using ToKeeper = std::variant<StartForkServer, Spawn, Signal, Clear, Close, OutputAck>;
+using ToKeeper =
+    std::variant<StartForkServer, Spawn, Signal, Clear, Close, OutputAck, Attach, Received, AgentEnds>;
 
 // ---- keeper -> agent ----
 
 /// First message; comes with two descriptors: the shared region and the memory checkpoint (memfds, empty).
-struct Started { int pid = 0; };
+struct Started {
+  int pid = 0;
+  std::int64_t received = 0;  ///< Counted messages that it has from the agent.
+};
 struct ForkServerReady { int pid = 0; double start_s = 0; int threads = 1; bool can_fork = true; };
 /// It could not prepare the job (exit code 2), or it died at any time.
 struct ForkServerFailed { int exit_code = -1; int signal = 0; std::string message; };
@@ -75,7 +89,11 @@ struct Cleared { Generation generation = 0; int killed = 0; };
 struct OutputDropped { Rank rank = 0; std::int64_t lines = 0; std::int64_t bytes = 0; std::string reason; };
 
 using FromKeeper =
-    std::variant<Started, ForkServerReady, ForkServerFailed, Spawned, SpawnFailed, Exited, Cleared, OutputDropped>;
+    std::variant<Started, ForkServerReady, ForkServerFailed, Spawned, SpawnFailed, Exited, Cleared, OutputDropped, Received>;
+
+/// Every message but those about the connection and about console output, which ends with a connection.
+[[nodiscard]] bool is_counted(const ToKeeper& message);
+[[nodiscard]] bool is_counted(const FromKeeper& message);
 
 /// Head of an output chunk: u32 generation, u32 rank, both in network order, then whole lines.
 inline constexpr std::size_t kOutputHeaderBytes = 8;

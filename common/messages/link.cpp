@@ -55,6 +55,16 @@ std::string encode(const ToWorker& message) {
   return encode_line(message);
 }
 
+bool is_counted(const FromWorker& message) {
+  return !std::holds_alternative<Hello>(message) && !std::holds_alternative<Heartbeat>(message) &&
+         !std::holds_alternative<Received>(message);
+}
+
+bool is_counted(const ToWorker& message) {
+  return !std::holds_alternative<Fetching>(message) && !std::holds_alternative<Received>(message) &&
+         !std::holds_alternative<Dropped>(message);
+}
+
 Result<FromWorker> decode_from_worker(std::string_view line) {
   return decode_line(line, std::type_identity<FromWorker>{});
 }

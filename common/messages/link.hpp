@@ -4,6 +4,11 @@
 // SGD_LINK, the rank's secret in SGD_TOKEN. Unknown fields are ignored; a line of an unknown
 // type decodes to Unknown, is counted and ignored. An Assignment travels with descriptors
 // (SCM_RIGHTS): first the shared region, then the memory checkpoint.
+//
+// Where SGD_AGENT_WAIT is set (seconds), an agent that dies comes back to the same path: a rank connects
+// again for so long, and says hello with what it has. Both ends count the lines they send and take
+// (is_counted()), keep what is not acknowledged by Received, and send again what the other end lacks. A rank
+// that does not (Hello::returns false) is told nothing of this: its link has ended.
 
 #include <cstdint>
 #include <string>
@@ -28,7 +33,14 @@ struct ReportKey {
   std::int64_t sequence = 0; ///< Tells several reports of one batch apart.
 };
 
-struct Hello { std::string token; int pid = 0; int protocol = kProtocol; std::string version; };
+struct Hello {
+  std::string token;
+  int pid = 0;
+  int protocol = kProtocol;
+  std::string version;
+  bool returns = false;       ///< It counts, and comes back when the link is lost.
+  std::int64_t received = 0;  ///< Counted lines that it has from the agent: not 0 only when it is back.
+};
 /// State restored, collectives formed.
 struct Ready {
   std::int64_t step = 0;
@@ -69,10 +81,12 @@ struct Fetch { std::string path; };
 struct ExchangePut { std::string key; nlohmann::json value; };
 struct Failed { std::string message; std::string backtrace; };
 struct ResultMade { nlohmann::json value; };
+/// In both directions: counted lines taken so far. The agent's first answer to a rank that is back.
+struct Received { std::int64_t count = 0; };
 struct Unknown { std::string type; };
 
 using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointRejected,
-                                Fetch, ExchangePut, Failed, ResultMade, Unknown>;
+                                Fetch, ExchangePut, Failed, ResultMade, Received, Unknown>;
 
 struct Assignment {
   RunId run;
@@ -103,8 +117,15 @@ struct Abort { Generation generation = 0; };
 struct Stop { double deadline_s = 0; bool checkpoint = true; };
 /// Leave at the next epoch's end with a checkpoint, or with `at_checkpoint` at the next checkpoint on disk.
 struct StopAtEpoch { bool at_checkpoint = false; };
+/// The agent closes the link for good: coming back is in vain.
+struct Dropped { std::string reason; };
 
-using ToWorker = std::variant<Assignment, ExchangeValue, Fetching, Fetched, Abort, Stop, StopAtEpoch, Unknown>;
+using ToWorker = std::variant<Assignment, ExchangeValue, Fetching, Fetched, Abort, Stop, StopAtEpoch, Received, Dropped,
+                              Unknown>;
+
+/// Every line but those about the link itself, and those that the next of their kind makes worthless.
+[[nodiscard]] bool is_counted(const FromWorker& message);
+[[nodiscard]] bool is_counted(const ToWorker& message);
 
 /// One line, with its newline.
 [[nodiscard]] std::string encode(const FromWorker& message);

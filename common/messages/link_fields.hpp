@@ -17,7 +17,13 @@ template <>
 inline constexpr auto kMessage<link::Hello> = message("hello", required("token", &link::Hello::token),
                                                       optional("pid", &link::Hello::pid),
                                                       optional("protocol", &link::Hello::protocol),
-                                                      optional("version", &link::Hello::version));
+                                                      optional("version", &link::Hello::version),
+                                                      optional("returns", &link::Hello::returns),
+                                                      optional("received", &link::Hello::received));
+template <>
+inline constexpr auto kMessage<link::Received> = message("received", required("count", &link::Received::count));
+template <>
+inline constexpr auto kMessage<link::Dropped> = message("dropped", optional("reason", &link::Dropped::reason));
 template <>
 inline constexpr auto kMessage<link::Ready> = message("ready", optional("step", &link::Ready::step),
                                                       optional("epoch", &link::Ready::epoch),

@@ -16,6 +16,7 @@
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
+#include "launcher/process/strays.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(60);
 constexpr Duration kLookAgain = std::chrono::milliseconds(20);
+constexpr Duration kStraysLimit = std::chrono::seconds(10);
 
 std::string host_name() {
   char name[256] = {};
@@ -61,19 +63,63 @@ Status AgentDaemon::open() {
   feeder_ = std::make_unique<process::WatchdogFeeder>(io_, notify_);
   const Status subreaper = process::become_subreaper();
   if (!subreaper) return subreaper;
-  std::error_code error;
-  std::filesystem::create_directories(options_.state_dir, error);
-  if (error) return Error{fmt::format("cannot create {}: {}", options_.state_dir, error.message())};
-  const auto base = process::runtime_base();
-  if (!base) return base.error();
-  (void)process::remove_dead_runtime_dirs(base.value());
-  auto runtime = process::RuntimeDir::create(base.value());
-  if (!runtime) return runtime.error();
-  runtime_.emplace(std::move(runtime).value());
+  auto lock = storage::StateLock::take(options_.state_dir, "agent");
+  if (!lock) return lock.error();
+  lock_.emplace(std::move(lock).value());
   if (const Status identity = open_identity(); !identity) return identity;
   if (options_.name.empty()) options_.name = host_name();
   if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
+  auto continuity = open_past();
+  if (!continuity) return continuity.error();
+  const core::AgentFacts& facts = continuity.value().first.facts;
+  slots_ = continuity.value().now.slots;
+  Spool::Setup files;
+  files.state_dir = options_.state_dir;
+  files.coordinator = options_.coordinator;
+  files.node = facts.node;
+  files.incarnation = facts.incarnation;
+  files.tls = tls_;
+  auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
+  auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
+  shell_ = std::make_unique<AgentShell>(io_, std::move(continuity).value(), options_.own_program, std::move(link), observer(),
+                                        std::move(spool));
+  return {};
+}
 
+/// What the life before has left is taken over, or cleared.
+Result<AgentShell::Continuity> AgentDaemon::open_past() {
+  const auto base = process::runtime_base();
+  if (!base) return base.error();
+  (void)process::remove_dead_runtime_dirs(base.value());
+  auto mark = keeper_mark(options_.state_dir);
+  if (!mark) return mark.error();
+  AgentShell::Continuity continuity;
+  continuity.journal_path = options_.state_dir + "/agent.journal";
+  continuity.mark = mark.value();
+  continuity.wait = options_.orphan_timeout;
+  PastLife past = find_past_life(continuity.journal_path, options_.name);
+  if (!past.why_not.empty())
+    log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
+  runtime_ = std::move(past.runtime);
+  if (!past.journal) {
+    const auto killed = process::kill_strays({continuity.mark, true}, kStraysLimit);
+    if (!killed) return killed.error();
+    if (killed.value() > 0) log(fmt::format("{} processes that it had started are killed", killed.value()), process::LogLevel::kWarning);
+    auto runtime = process::RuntimeDir::create(base.value());
+    if (!runtime) return runtime.error();
+    runtime_.emplace(std::move(runtime).value());
+  }
+  if (const Status kept = runtime_->keep_for(options_.state_dir + "/runtime"); !kept) return kept.error();
+  continuity.runtime_dir = runtime_->path();
+  const core::AgentFacts now = facts();
+  continuity.now = {now.slots, now.address, now.memory_bytes, now.labels};
+  continuity.first = past.journal ? past.journal->header()
+                                  : JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now, process::random_seed(), 0, 0};
+  continuity.past = std::move(past.journal);
+  return continuity;
+}
+
+AgentObserver AgentDaemon::observer() {
   AgentObserver observer;
   observer.on_output = [this](const Output& output) { shell_->acknowledge_output(output.run, output.bytes.size()); };
   observer.on_warning = [this](const std::string& message) {
@@ -86,19 +132,7 @@ Status AgentDaemon::open() {
     log(fmt::format("run {}: nothing of it is left here", run));
     if (signals_seen_ > 0) end_if_idle();
   };
-  core::AgentFacts facts = this->facts();
-  slots_ = facts.slots;
-  Spool::Setup files;
-  files.state_dir = options_.state_dir;
-  files.coordinator = options_.coordinator;
-  files.node = facts.node;
-  files.incarnation = facts.incarnation;
-  files.tls = tls_;
-  auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
-  auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
-  shell_ = std::make_unique<AgentShell>(io_, std::move(facts), options_.own_program, std::move(link), std::move(observer),
-                                        std::move(spool));
-  return {};
+  return observer;
 }
 
 Status AgentDaemon::open_identity() {
@@ -125,6 +159,7 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.counts_cpus = !options_.slots;
   facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
   facts.orphan_timeout = options_.orphan_timeout;
+  facts.returns_within = options_.orphan_timeout;
   facts.gpus = options_.gpus;
   facts.memory_bytes = options_.memory_bytes;
   facts.labels = options_.labels;
@@ -148,6 +183,7 @@ void AgentDaemon::run() {
   if (const Status said = notify_.ready(fmt::format("node {}, {} slots", options_.name, slots_)); !said)
     log(said.error().message, process::LogLevel::kWarning);
   io_.run();
+  shell_->end_everything();
 }
 
 void AgentDaemon::wait_signal() {

@@ -3,6 +3,9 @@
 //
 //   coordinator <── TCP ── AgentShell ──> keepers ──> ranks
 //
+// It keeps a journal in its state folder: one that is killed is followed by one that takes over what runs here
+// (agent_takeover.cpp), if that is started within orphan_timeout.
+//
 // First SIGTERM or SIGINT: the coordinator is told that the node leaves, its runs save and go; when nothing is left, or at the
 // second signal, the agent ends, and with it whatever still runs here.
 
@@ -19,12 +22,14 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "launcher/agent/agent_shell.hpp"
+#include "launcher/agent/past_life.hpp"
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/enrolment.hpp"
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/process/service_notify.hpp"
+#include "launcher/storage/state_lock.hpp"
 
 namespace sgd::agent {
 
@@ -33,7 +38,8 @@ struct AgentOptions {
   NodeId name;                ///< Empty: that of the identity, else the host's.
   std::string address;        ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
   std::optional<int> slots;   ///< Absent: as many as cores.
-  Duration orphan_timeout = std::chrono::minutes(10);  ///< Without a coordinator for so long, all ranks here are ended.
+  /// Without a coordinator for so long, all ranks here are ended; and without an agent.
+  Duration orphan_timeout = std::chrono::minutes(10);
   std::vector<int> gpus;      ///< As CUDA_VISIBLE_DEVICES names them.
   std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels;
@@ -55,6 +61,8 @@ class AgentDaemon {
  private:
   [[nodiscard]] core::AgentFacts facts() const;
   [[nodiscard]] Status open_identity();
+  [[nodiscard]] Result<AgentShell::Continuity> open_past();
+  [[nodiscard]] AgentObserver observer();
   void wait_signal();
   void on_signal(int signal);
   void end_if_idle();
@@ -66,6 +74,7 @@ class AgentDaemon {
   process::ServiceNotify notify_;
   std::unique_ptr<process::WatchdogFeeder> feeder_;
   net::ReadBuffer buffer_;
+  std::optional<storage::StateLock> lock_;
   std::optional<process::RuntimeDir> runtime_;
   std::shared_ptr<const net::TlsContext> tls_;  ///< Null: plain text, which coordinators speak on loopback alone.
   std::unique_ptr<net::Renewer> renewer_;

@@ -11,42 +11,76 @@
 #include "launcher/process/clock.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
+#include "launcher/process/strays.hpp"
 
 namespace sgd::agent {
 namespace {
 
 constexpr Duration kStraysLimit = std::chrono::seconds(2);
 
+AgentShell::Continuity without_continuity(core::AgentFacts facts) {
+  AgentShell::Continuity none;
+  none.first.facts = std::move(facts);
+  none.first.random = process::random_seed();
+  return none;
+}
+
 }  // namespace
 
 AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
                        std::unique_ptr<net::AgentLink> link, AgentObserver observer,
                        std::unique_ptr<Spool> spool)
+    : AgentShell(io, without_continuity(std::move(facts)), std::move(program),
+                 std::move(link), std::move(observer), std::move(spool)) {
+  continuity_.reset();
+  journal_.reset();
+}
+
+AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::string program,
+                       std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool)
     : io_(io),
       program_(std::move(program)),
-      link_path_(facts.link_path),
-      core_(std::move(facts), core::Random(process::random_seed())),
+      link_path_(continuity.first.facts.link_path),
+      core_(continuity.first.facts, core::Random(continuity.first.random), continuity.first.told),
       link_(std::move(link)),
       spool_(std::move(spool)),
       observer_(std::move(observer)),
-      workers_(io, [this](core::AgentEvent event) { on_event(event); },
-               [this](std::string reason) { observer_.on_warning(std::move(reason)); }),
-      timer_(io, [this] { on_event(core::agent_event::Tick{}); }) {}
+      workers_(io, {[this](const core::AgentEvent& event) { on_event(event); },
+                    [this](std::string reason) { observer_.on_warning(std::move(reason)); },
+                    [this](const RunId& run) {
+                      const auto keeper = keepers_.find(run);
+                      return keeper == keepers_.end() ? std::vector<int>() : keeper->second->descriptors();
+                    }}),
+      timer_(io, [this] { on_event(core::agent_event::Tick{}); }),
+      continuity_(std::move(continuity)),
+      journal_(continuity_->journal_path),
+      keepers_made_(continuity_->first.keepers) {}
 
 AgentShell::~AgentShell() = default;
 
 Status AgentShell::start() {
-  const Status listening = workers_.listen(link_path_);
-  if (!listening) return listening;
+  if (!continuity_) {
+    const Status listening = workers_.listen(link_path_);
+    if (!listening) return listening;
+  }
   if (spool_) {
     const Status started = spool_->start([this](std::string message) { observer_.on_warning(std::move(message)); });
     if (!started) return started;
   }
+  if (continuity_) {
+    const bool has_past = continuity_->past.has_value();
+    if (const Status replayed = replay(); !replayed) return replayed;
+    if (has_past) on_event(continuity_->now);
+    take_over();
+  }
+  link_to_coordinator();
+  return {};
+}
+
+void AgentShell::link_to_coordinator() {
   net::AgentLink::Handlers handlers;
   handlers.on_connected = [this] { on_event(core::agent_event::Connected{}); };
   handlers.on_message = [this](cluster::ToAgent message) {
-    auto* desired = std::get_if<cluster::DesiredRun>(&message);
-    if (spool_ && desired != nullptr) message = spool_->localize(std::move(*desired));
     on_event(core::agent_event::FromCoordinator{std::move(message)});
   };
   handlers.on_lost = [this](std::string reason) {
@@ -54,7 +88,6 @@ Status AgentShell::start() {
     observer_.on_warning("coordinator: " + std::move(reason));
   };
   link_->start(std::move(handlers));
-  return {};
 }
 
 void AgentShell::leave() { on_event(core::agent_event::LeavingSoon{}); }
@@ -68,9 +101,50 @@ void AgentShell::stop() {
   (void)::unlink(link_path_.c_str());
 }
 
+void AgentShell::end_everything() {
+  for (auto& [run, keeper] : keepers_) {
+    if (!continuity_) continue;  // Its link closes with us, and that is enough.
+    if (keeper->is_attached()) keeper->send(keeper::AgentEnds{});
+    else (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
+  }
+  if (journal_) journal_->remove();
+  stop();
+}
+
+/// The journal has what the coordinator said; the machine, where it is on this node. Nothing: it is the same.
+std::optional<core::AgentEvent> AgentShell::localized(const core::AgentEvent& event) {
+  const auto* from = std::get_if<core::agent_event::FromCoordinator>(&event);
+  const auto* desired = from == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&from->message);
+  if (!spool_ || desired == nullptr) return std::nullopt;
+  return core::agent_event::FromCoordinator{spool_->localize(*desired)};
+}
+
+void AgentShell::begin_journal() {
+  JournalHeader header = continuity_->first;
+  header.facts = core_.facts();
+  header.random = core_.random().state();
+  header.told = core_.told();
+  header.keepers = keepers_made_;
+  sieve_ = {};
+  if (const Status begun = journal_->begin(header); !begun) observer_.on_warning(begun.error().message);
+}
+
+void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
+  if (!journal_->is_on() && !core_.idle()) return;
+  // Nothing is here: what is done about this event is done before the next one, and needs no journal.
+  if (core_.idle() && !core_.was_soft() && journal_->is_worth_beginning_anew()) return begin_journal();
+  std::vector<core::TimedEvent> kept;
+  sieve_.take(now, event, core_.was_soft(), kept);
+  if (const Status written = journal_->append(kept, core_.told()); !written)
+    observer_.on_warning(fmt::format("no next life of this agent can take over what runs here: {}", written.error().message));
+}
+
 void AgentShell::on_event(const core::AgentEvent& event) {
   core::AgentCommands commands;
-  core_.on(process::monotonic_now(), event, commands);
+  const TimePoint now = process::monotonic_now();
+  const std::optional<core::AgentEvent> here = localized(event);
+  core_.on(now, here ? *here : event, commands);
+  if (journal_) write_down(now, event);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
   timer_.arm(core_.next_wakeup());
 }
@@ -109,6 +183,7 @@ void AgentShell::carry_out(core::AgentCommand command) {
 void AgentShell::forget_run(const RunId& run) {
   boost::asio::post(io_, [this, run] {
     keepers_.erase(run);
+    dead_keepers_.erase(run);
     if (spool_) spool_->end(run);
     observer_.on_run_gone(run);
   });
@@ -127,7 +202,7 @@ void AgentShell::fetch_checkpoint(const core::agent_command::FetchCheckpoint& fe
   spool_->fetch(run, path, {progress, answer});
 }
 
-void AgentShell::start_keeper(const RunId& run) {
+std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run) {
   KeeperProcess::Handlers handlers;
   handlers.on_message = [this, run](keeper::FromKeeper message) { on_keeper_message(run, std::move(message)); };
   handlers.on_output = [this, run](Output output) {
@@ -137,18 +212,36 @@ void AgentShell::start_keeper(const RunId& run) {
   };
   handlers.on_closed = [this, run](int signal, const std::string& reason) {
     boost::asio::post(io_, [this, run, signal, reason] {
+      if (const auto keeper = keepers_.find(run); continuity_ && keeper != keepers_.end())
+        dead_keepers_[run] = keeper->second->place();
       keepers_.erase(run);
       on_event(core::agent_event::KeeperClosed{run, signal, reason});
+      listen_when_settled();
     });
   };
-  auto keeper = std::make_unique<KeeperProcess>(io_, std::move(handlers));
+  if (!continuity_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
+  handlers.on_attached = [this] { listen_when_settled(); };
+  const std::uint64_t number = ++keepers_made_;
+  KeeperProcess::Place place;
+  place.socket = fmt::format("{}/keeper-{}.sock", continuity_->runtime_dir, number);
+  place.mark = fmt::format("{}{}", continuity_->mark, number);
+  place.wait = continuity_->wait;
+  return std::make_unique<KeeperProcess>(io_, std::move(handlers), std::move(place));
+}
+
+/// After a replay, one that was to be started and was not is made already.
+void AgentShell::start_keeper(const RunId& run) {
+  auto& keeper = keepers_[run];
+  if (!keeper) keeper = make_keeper(run);
   const Status started = keeper->start(program_);
-  if (started) {
-    keepers_[run] = std::move(keeper);
-    return;
-  }
+  if (started) return;
+  if (continuity_) dead_keepers_[run] = keeper->place();
+  keepers_.erase(run);
   const std::string reason = "keeper could not be started: " + started.error().message;
-  boost::asio::post(io_, [this, run, reason] { on_event(core::agent_event::KeeperClosed{run, 0, reason}); });
+  boost::asio::post(io_, [this, run, reason] {
+    on_event(core::agent_event::KeeperClosed{run, 0, reason});
+    listen_when_settled();
+  });
 }
 
 void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message) {
@@ -166,13 +259,25 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
   on_event(core::agent_event::FromKeeper{run, std::move(message)});
 }
 
-/// A keeper died: its descendants have become ours, except those that died with it.
+/// A keeper died. Where it was this process's child, its descendants have become ours, except those that died with
+/// it; one that was taken over has left them to init.
 void AgentShell::clear_strays(const RunId& run) {
+  if (continuity_) return clear_marked_strays(run);
   std::set<pid_t> spared;
   for (const auto& [id, keeper] : keepers_)
     if (id != run) spared.insert(keeper->pid());
   const auto killed = process::kill_descendants(spared, kStraysLimit);
   if (!killed) observer_.on_warning("processes are left: " + killed.error().message);
+  boost::asio::post(io_, [this, run] { on_event(core::agent_event::StraysCleared{run}); });
+}
+
+void AgentShell::clear_marked_strays(const RunId& run) {
+  const auto dead = dead_keepers_.extract(run);
+  if (!dead.empty()) {
+    const auto killed = process::kill_strays({dead.mapped().mark}, kStraysLimit);
+    if (!killed) observer_.on_warning("processes are left: " + killed.error().message);
+    (void)::unlink(dead.mapped().socket.c_str());
+  }
   boost::asio::post(io_, [this, run] { on_event(core::agent_event::StraysCleared{run}); });
 }
 

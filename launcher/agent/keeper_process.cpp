@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 
 #include "launcher/process/pidfd.hpp"
@@ -10,29 +12,80 @@
 #include "launcher/process/unix_socket.hpp"
 
 namespace sgd::agent {
+namespace {
 
-KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers)
-    : handlers_(std::move(handlers)), io_(io), pidfd_(io) {}
+process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_fd) {
+  process::SpawnOptions options;
+  options.argv = std::move(argv);
+  options.control_fd = control_fd;
+  options.group = process::ChildGroup::kOwnSession;
+  options.dies_with_us = false;  // It outlives us long enough to end what the run has started, or to be taken over.
+  return options;
+}
+
+}  // namespace
+
+KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place)
+    : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io) {}
 
 Status KeeperProcess::start(const std::string& program) {
+  if (place_) return start_listening(program);
   auto pair = process::socket_pair(SOCK_STREAM);
   if (!pair) return pair.error();
-  process::SpawnOptions options;
-  options.argv = {program, "keeper"};
-  options.control_fd = pair.value().second.get();
-  options.group = process::ChildGroup::kOwnSession;
-  options.dies_with_us = false;  // It outlives us long enough to end what the run has started.
+  auto child = process::spawn(keeper_options({program, "keeper"}, pair.value().second.get()));
+  if (!child) return child.error();
+  pid_ = child.value().pid;
+  pidfd_.assign(child.value().pidfd.release());
+  connect(std::move(pair.value().first));
+  return {};
+}
+
+/// The socket listens before there is a keeper, and only the keeper has it: whoever can connect to it, connects to
+/// one that is there or about to be, and whoever cannot may start one.
+Status KeeperProcess::start_listening(const std::string& program) {
+  (void)::unlink(place_->socket.c_str());  // Ignoring: mostly there is none.
+  auto listener = process::listen_unix(place_->socket);
+  if (!listener) return listener.error();
+  process::SpawnOptions options =
+      keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get());
+  const std::size_t equals = place_->mark.find('=');
+  options.env[place_->mark.substr(0, equals)] = place_->mark.substr(equals + 1);
   auto child = process::spawn(options);
   if (!child) return child.error();
   pid_ = child.value().pid;
   pidfd_.assign(child.value().pidfd.release());
-  stream_ = std::make_shared<LocalStream>(io_, std::move(pair.value().first));
-  stream_->start([this](std::string_view bytes, std::vector<process::UniqueFd> fds) { on_bytes(bytes, std::move(fds)); },
-                 [this](std::string reason) { on_stream_closed(std::move(reason)); });
+  auto socket = process::connect_unix(place_->socket, kConnectLimit);
+  if (!socket) return socket.error();
+  connect(std::move(socket).value());
   return {};
 }
 
-void KeeperProcess::send(const keeper::ToKeeper& message) { stream_->send(keeper::encode(message)); }
+bool KeeperProcess::resume() {
+  auto socket = process::connect_unix(place_->socket, kConnectLimit);
+  if (!socket) return false;
+  connect(std::move(socket).value());
+  return true;
+}
+
+void KeeperProcess::connect(process::UniqueFd socket) {
+  stream_ = std::make_shared<LocalStream>(io_, std::move(socket));
+  stream_->start([this](std::string_view bytes, std::vector<process::UniqueFd> fds) { on_bytes(bytes, std::move(fds)); },
+                 [this](std::string reason) { on_stream_closed(std::move(reason)); });
+  if (!place_) return;
+  stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
+  told_received_ = received_;
+  limit_.expires_after(kAttachLimit);
+  limit_.async_wait([stream = std::weak_ptr(stream_)](const boost::system::error_code& error) {
+    const auto silent = stream.lock();
+    if (!error && silent) silent->close("it does not answer");
+  });
+}
+
+void KeeperProcess::send(const keeper::ToKeeper& message) {
+  std::string frame = keeper::encode(message);
+  if (place_ && keeper::is_counted(message)) sent_.push(frame);
+  if (!place_ || is_attached_) stream_->send(std::move(frame));
+}
 
 std::vector<int> KeeperProcess::descriptors() const {
   std::vector<int> numbers;
@@ -46,9 +99,12 @@ void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::Unique
   for (;;) {
     auto frame = reader_.next();
     if (!frame) return stream_->close(frame.error().message);
-    if (!frame.value()) return;
+    if (!frame.value()) break;
     on_frame(std::move(*frame.value()));
   }
+  if (!is_attached_ || told_received_ == received_) return;
+  told_received_ = received_;
+  send(keeper::Received{received_});
 }
 
 void KeeperProcess::on_frame(Frame frame) {
@@ -67,21 +123,61 @@ void KeeperProcess::on_frame(Frame frame) {
   }
   auto message = keeper::decode_from_keeper(frame.bytes);
   if (!message) return stream_->close(message.error().message);
+  if (place_) {
+    Status known;
+    if (const auto* received = std::get_if<keeper::Received>(&message.value())) {
+      known = sent_.acknowledge(received->count);
+      if (known) return;
+    } else if (const auto* started = std::get_if<keeper::Started>(&message.value())) {
+      known = on_started(*started);
+      if (known && std::exchange(was_started_, true)) return;
+    }
+    if (!known) return stream_->close(known.error().message);
+    note_message(message.value());
+  }
   handlers_.on_message(std::move(message).value());
+}
+
+Status KeeperProcess::on_started(const keeper::Started& started) {
+  if (const Status known = sent_.acknowledge(started.received); !known) return known;
+  limit_.cancel();
+  if (!pidfd_.is_open()) {
+    auto pidfd = process::pidfd_open(started.pid);
+    if (!pidfd) return pidfd.error();
+    pidfd_.assign(pidfd.value().release());
+    pid_ = started.pid;
+  }
+  is_attached_ = true;
+  for (const std::string& frame : sent_.kept()) stream_->send(frame);
+  if (handlers_.on_attached) handlers_.on_attached();
+  return {};
 }
 
 void KeeperProcess::on_stream_closed(std::string reason) {
   close_reason_ = std::move(reason);
+  is_attached_ = false;
+  limit_.cancel();
+  if (!pidfd_.is_open()) return handlers_.on_closed(0, close_reason_);
   wait_for_end();
 }
 
+/// A keeper that would wait for another agent while this one is here is of no use to anybody.
 void KeeperProcess::wait_for_end() {
+  if (place_) {
+    limit_.expires_after(kEndLimit);
+    // A timer that has expired cannot be cancelled any more: it must not reach a keeper that is gone.
+    limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+      if (error || alive.expired() || !pidfd_.is_open()) return;
+      (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
+    });
+  }
   pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
     if (!error) reap();
   });
 }
 
 void KeeperProcess::reap() {
+  limit_.cancel();
   const auto status = process::wait_exit(pidfd_.native_handle());
   const int signal = status && status.value() ? status.value()->signal : 0;
   const std::string how = status && status.value() ? process::describe(*status.value()) : close_reason_;

@@ -1,20 +1,31 @@
 #pragma once
-// One keeper, seen from its agent: starts it (this program again, verb "keeper", its socket as
-// descriptor 3), cuts its stream into frames, keeps the two descriptors it hands over, and
-// reports its end once its socket is closed and its process reaped.
+// One keeper, seen from its agent: starts it (this program again, verb "keeper", a socket as descriptor 3),
+// cuts its stream into frames, keeps the two descriptors it hands over, and reports its end once its socket
+// is closed and its process gone.
+//
+//   one agent:        start() ── socket pair, ends with it
+//   agents come back: start() ── listening socket ── connect, Attach ──> Started ──> both send what the other lacks
+//                     (replay: send(), note_*()) resume() ─┘
+//
+// With a Place, whatever is sent is kept until the keeper has it, so that the next life of this agent, which
+// replays what this one sent, can send the rest.
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
+#include "common/base/time.hpp"
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
+#include "common/messages/resend_queue.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/process/unique_fd.hpp"
 
@@ -30,35 +41,69 @@ struct Output {
 
 class KeeperProcess {
  public:
+  /// From the connection to Started.
+  static constexpr Duration kAttachLimit = std::chrono::seconds(10);
+  /// From the end of its socket to its own.
+  static constexpr Duration kEndLimit = std::chrono::seconds(2);
+  static constexpr Duration kConnectLimit = std::chrono::seconds(1);
+
   struct Handlers {
     std::function<void(keeper::FromKeeper)> on_message;
     std::function<void(Output)> on_output;                        ///< `run` is filled in by the owner.
     std::function<void(int signal, std::string reason)> on_closed;  ///< Last.
+    std::function<void()> on_attached = {};  ///< With a Place: it is there, and so are its descriptors.
+  };
+  /// Of a keeper that waits for the next life of its agent.
+  struct Place {
+    std::string socket;
+    std::string mark;   ///< NAME=value in the environment of all below it.
+    Duration wait{};    ///< How long it does.
   };
 
-  KeeperProcess(boost::asio::io_context& io, Handlers handlers);
+  KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
   /// `program` is this program's own file.
   [[nodiscard]] Status start(const std::string& program);
   void send(const keeper::ToKeeper& message);
   /// The shared region and the memory checkpoint; empty before Started.
   [[nodiscard]] std::vector<int> descriptors() const;
+  /// 0: not known, or none.
   [[nodiscard]] int pid() const { return pid_; }
+  [[nodiscard]] const Place& place() const { return *place_; }
+
+  // With a Place, in a replay:
+  void note_started() { was_started_ = true; }
+  void note_message(const keeper::FromKeeper& message) { received_ += keeper::is_counted(message) ? 1 : 0; }
+  [[nodiscard]] bool was_started() const { return was_started_; }
+  /// And after it. False: nobody is there.
+  [[nodiscard]] bool resume();
+  [[nodiscard]] bool is_attached() const { return is_attached_; }
 
  private:
+  [[nodiscard]] Status start_listening(const std::string& program);
+  void connect(process::UniqueFd socket);
   void on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors);
   void on_frame(Frame frame);
+  [[nodiscard]] Status on_started(const keeper::Started& started);
   void on_stream_closed(std::string reason);
   void wait_for_end();
   void reap();
 
   Handlers handlers_;
+  std::optional<Place> place_;
   boost::asio::io_context& io_;
   std::shared_ptr<LocalStream> stream_;
   boost::asio::posix::stream_descriptor pidfd_;
+  boost::asio::steady_timer limit_;  ///< With a Place: of the attaching, then of the end.
   FrameReader reader_;
   std::vector<process::UniqueFd> descriptors_;
   std::string close_reason_;
-  int pid_ = -1;
+  int pid_ = 0;
+  ResendQueue sent_;
+  std::int64_t received_ = 0;  ///< Counted messages, of all lives of this agent.
+  std::int64_t told_received_ = 0;
+  bool was_started_ = false;   ///< Its owner knows that it is up.
+  bool is_attached_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< For handlers that may outlive this.
 };
 
 }  // namespace sgd::agent

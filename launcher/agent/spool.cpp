@@ -31,6 +31,7 @@ Spool::Spool(boost::asio::io_context& io, Setup setup, core::Random random)
     : io_(io),
       setup_(std::move(setup)),
       runs_dir_(setup_.state_dir + "/runs"),
+      folders_made_(static_cast<std::uint32_t>(random.next())),
       revisit_timer_(io),
       link_(io, setup_.coordinator, {setup_.node, setup_.incarnation}, random, setup_.tls),
       sending_(io),
@@ -102,7 +103,7 @@ Status Spool::make_folder(const RunId& run) {
   if (!files) return files.error();
   Place& place = places_[run];
   place.files = std::move(files).value();
-  place.life = static_cast<std::uint32_t>(setup_.incarnation) + folders_made_++;
+  place.life = folders_made_++;
   return {};
 }
 

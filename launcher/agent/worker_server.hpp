@@ -2,6 +2,11 @@
 // The ranks' end of the world: accepts links on a Unix socket, cuts them into lines, and turns
 // lines into messages. Only this user's processes are let in; a link that does not say hello
 // in time, sends a line that is too long or no JSON is dropped, and nothing else suffers.
+//
+// Ranks that come back (link::Hello::returns): what is sent to them is kept until they have it. After a
+// replay, which makes their links anew without connections, each is waited for until its process ends:
+//   replayed --hello with its token--> open, under its old number, and both send what the other lacks
+//       '--its process has ended, or its wait--> LinkClosed
 
 #include <functional>
 #include <map>
@@ -15,6 +20,7 @@
 #include "common/base/result.hpp"
 #include "common/base/time.hpp"
 #include "common/messages/link.hpp"
+#include "common/messages/resend_queue.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
 
@@ -24,11 +30,16 @@ class WorkerServer {
  public:
   static constexpr std::size_t kStrangersMax = 256;  ///< Links that have not said hello yet.
   static constexpr Duration kHelloDeadline = std::chrono::seconds(10);
+  static constexpr std::size_t kKeptBytesMax = 8 << 20;  ///< Of one link, not acknowledged.
 
-  using OnEvent = std::function<void(core::AgentEvent)>;
-  using OnDropped = std::function<void(std::string reason)>;
+  struct Handlers {
+    std::function<void(core::AgentEvent)> on_event;
+    std::function<void(std::string reason)> on_dropped;
+    /// Of a run's keeper, for an assignment that is sent again.
+    std::function<std::vector<int>(const RunId&)> descriptors_of = {};
+  };
 
-  WorkerServer(boost::asio::io_context& io, OnEvent on_event, OnDropped on_dropped);
+  WorkerServer(boost::asio::io_context& io, Handlers handlers);
   /// Listens at `path`, which must not exist.
   [[nodiscard]] Status listen(const std::string& path);
   void send(core::ConnectionId connection, const link::ToWorker& message, const std::vector<int>& descriptors);
@@ -36,25 +47,43 @@ class WorkerServer {
   /// No new links; existing ones end.
   void stop();
 
+  // A replay: links without connections.
+  void replay(const core::agent_event::FromWorker& said);
+  void replay(const core::agent_event::LinkClosed& closed) { connections_.erase(closed.connection); }
+  /// And its end: who is gone already, and who goes without having come back, is told. Ranks wait for `wait`.
+  void await_return(Duration wait);
+
  private:
   struct Connection {
-    std::shared_ptr<LocalStream> stream;
+    std::shared_ptr<LocalStream> stream;  ///< Null: it is waited for.
+    std::shared_ptr<core::ConnectionId> number;  ///< What the stream's handlers know it by.
     std::string partial;   ///< Bytes after the last newline.
     int peer_pid = 0;
     bool greeted = false;  ///< Its hello has come.
     std::unique_ptr<boost::asio::steady_timer> hello_timer;
+    bool returns = false;  ///< It comes back.
+    std::string token;
+    RunId run;             ///< Of its assignment.
+    ResendQueue sent;
+    std::int64_t received = 0;  ///< Counted lines.
+    std::int64_t told_received = 0;
+    std::unique_ptr<boost::asio::posix::stream_descriptor> process;  ///< While it is waited for: its pidfd.
   };
 
   void wait_accept();
   void accept_all();
   void add(process::UniqueFd socket);
-  void on_bytes(core::ConnectionId id, std::string_view bytes);
+  void on_bytes(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes);
   void on_line(core::ConnectionId id, Connection& connection, std::string_view line);
+  [[nodiscard]] bool resume(core::ConnectionId stranger, const link::Hello& hello);
+  void acknowledge(Connection& connection);
+  void watch_process(core::ConnectionId id, Connection& connection);
+  void close_soon(core::ConnectionId id);
 
   boost::asio::io_context& io_;
-  OnEvent on_event_;
-  OnDropped on_dropped_;
+  Handlers handlers_;
   boost::asio::posix::stream_descriptor listener_;
+  boost::asio::steady_timer wait_timer_;
   std::map<core::ConnectionId, Connection> connections_;
   core::ConnectionId next_ = 1;
 };

@@ -120,10 +120,14 @@ void RunService::start(Submission submission) {
   definition.run_dir = submission.directory->path();
   definition.past = std::move(submission.past);
   const RunId id = definition.id;
+  const std::string folder = definition.run_dir;
   const int workers = definition.job.num_workers;
   shell_.submit(std::move(definition), std::move(submission.directory), observe(id),
                 [this, who = submission.who, verb = submission.verb, reply = submission.reply, offsets = submission.offsets, id,
-                 workers](const Result<RunId>& accepted) {
+                 folder, workers](const Result<RunId>& accepted) {
+                  std::error_code ignored;
+                  // Refused, or a request that was made before: nobody will ever look into this folder.
+                  if (!accepted || accepted.value() != id) std::filesystem::remove_all(folder, ignored);
                   audit_.add(who, verb, {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
                   log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));

@@ -8,10 +8,14 @@
 
 namespace sgd::core {
 
-Agent::Agent(AgentFacts facts, Random random)
-    : facts_(std::move(facts)), random_(random), allocation_(facts_.allowed_cores, facts_.gpus, facts_.is_shared) {}
+Agent::Agent(AgentFacts facts, Random random, std::int64_t told)
+    : facts_(std::move(facts)),
+      random_(random),
+      allocation_(facts_.allowed_cores, facts_.gpus, facts_.is_shared),
+      sequence_(told) {}
 
 void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
+  was_soft_ = false;
   handle(now, event, out);
   send_facts(now, out);
   forget_gone(out);
@@ -41,10 +45,12 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     on_worker(now, *from_worker, out);
   } else if (const auto* link_closed = std::get_if<LinkClosed>(&event)) {
     const auto owner = owners_.find(link_closed->connection);
-    if (owner == owners_.end()) return;
+    was_soft_ = owner == owners_.end();
+    if (was_soft_) return;
     if (NodeRun* run = find(owner->second)) run->on_link_closed(now, link_closed->connection, out);
     owners_.erase(owner);
   } else if (const auto* advanced = std::get_if<FetchAdvanced>(&event)) {
+    was_soft_ = true;
     if (NodeRun* run = find(advanced->run)) run->on_fetch(link::Fetching{advanced->path, advanced->bytes}, out);
   } else if (const auto* fetched = std::get_if<CheckpointFetched>(&event)) {
     if (NodeRun* run = find(fetched->run))
@@ -55,14 +61,18 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   } else if (std::holds_alternative<LeavingSoon>(event)) {
     is_leaving_ = true;
     tell_state(false, out);
+  } else if (const auto* resumed = std::get_if<Resumed>(&event)) {
+    on_resumed(now, *resumed);
   } else {
     on_tick(now, out);
   }
 }
 
 void Agent::on_tick(TimePoint now, AgentCommands& out) {
-  if (orphaned_at_ && now >= *orphaned_at_) end_orphans(out);
-  for (auto& [id, run] : runs_) run.on_tick(now, out);
+  was_soft_ = !orphaned_at_ || now < *orphaned_at_;
+  if (!was_soft_) end_orphans(out);
+  for (auto& [id, run] : runs_)
+    if (run.on_tick(now, out)) was_soft_ = false;
   if (resend_at_ && now >= *resend_at_) {
     resend_at_ = now + kResendAfter;
     for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
@@ -71,6 +81,17 @@ void Agent::on_tick(TimePoint now, AgentCommands& out) {
     beat_at_ = now + *facts_.beat_interval;
     out.push_back(agent_command::TellCoordinator{cluster::Beat{}});
   }
+}
+
+/// The coordinator's link is to be made again, whatever was last known of it.
+void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed) {
+  facts_.slots = resumed.slots;
+  facts_.address = resumed.address;
+  facts_.memory_bytes = resumed.memory_bytes;
+  facts_.labels = resumed.labels;
+  is_leaving_ = false;  // That was about the process before.
+  if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
+  for (auto& [id, run] : runs_) run.on_resumed(now);
 }
 
 void Agent::end_orphans(AgentCommands& out) {
@@ -135,7 +156,8 @@ void Agent::on_worker(TimePoint now, const agent_event::FromWorker& event, Agent
     out.push_back(agent_command::DropLink{event.connection, "first line is not hello"});
     return;
   }
-  if (NodeRun* run = find(owner->second)) run->on_link(now, event.connection, event.message, out);
+  NodeRun* run = find(owner->second);
+  was_soft_ = run == nullptr || !run->on_link(now, event.connection, event.message, out);
 }
 
 void Agent::send_facts(TimePoint now, AgentCommands& out) {

@@ -21,13 +21,20 @@ class Agent {
   /// A fact that is not acknowledged for so long is sent again, with all that follow it.
   static constexpr Duration kResendAfter = std::chrono::seconds(2);
 
-  Agent(AgentFacts facts, Random random);
+  /// `told`: facts of this incarnation that were told and acknowledged before.
+  Agent(AgentFacts facts, Random random, std::int64_t told = 0);
 
   void on(TimePoint now, const AgentEvent& event, AgentCommands& out);
+  /// The last event changed nothing but what the next sign of life brings again: a replay may leave it out.
+  [[nodiscard]] bool was_soft() const { return was_soft_; }
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   [[nodiscard]] std::size_t outbox_size() const { return outbox_.size(); }
   /// Nothing of any run is here, and everything that was told is acknowledged: after LeavingSoon the process may end.
   [[nodiscard]] bool idle() const { return runs_.empty() && outbox_.empty(); }
+  [[nodiscard]] const AgentFacts& facts() const { return facts_; }
+  [[nodiscard]] const Random& random() const { return random_; }
+  /// Facts told so far.
+  [[nodiscard]] std::int64_t told() const { return sequence_; }
 
  private:
   void handle(TimePoint now, const AgentEvent& event, AgentCommands& out);
@@ -36,6 +43,7 @@ class Agent {
   void forget_gone(AgentCommands& out);
   void tell_state(bool is_new_link, AgentCommands& out) const;
   void on_tick(TimePoint now, AgentCommands& out);
+  void on_resumed(TimePoint now, const agent_event::Resumed& resumed);
   void end_orphans(AgentCommands& out);
   void send_facts(TimePoint now, AgentCommands& out);
   [[nodiscard]] NodeRun* find(const RunId& run);
@@ -44,6 +52,7 @@ class Agent {
   Random random_;
   CoreAllocation allocation_;
   bool is_leaving_ = false;
+  bool was_soft_ = false;
   std::map<RunId, NodeRun> runs_;
   std::map<ConnectionId, RunId> owners_;  ///< Links that have said hello.
   std::deque<cluster::Fact> outbox_;

@@ -16,7 +16,7 @@
 
 namespace sgd::core {
 
-/// Number of one accepted worker link; never reused by one agent process.
+/// Number of one accepted worker link; never reused by one incarnation.
 using ConnectionId = std::uint64_t;
 
 /// What the shell knows of its node and the core needs for decisions.
@@ -39,6 +39,8 @@ struct AgentFacts {
   std::int64_t memory_bytes = 0;    ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels = {};
   std::string version = {};
+  /// The next life of this agent takes its runs over (journal_sieve.hpp): keepers and ranks wait so long for it.
+  std::optional<Duration> returns_within = {};
 };
 
 namespace agent_event {
@@ -58,13 +60,21 @@ struct CheckpointFetched { RunId run; std::string path; std::string error; bool 
 struct SlotsChanged { int slots = 0; };                               ///< Room for workers is another from now on.
 struct LeavingSoon {};                                                ///< This process was told to end: ranks save and go.
 struct Tick {};                                                       ///< next_wakeup() has come.
+/// After a replay: this process has taken over from one that ended without a word. What may have changed with it.
+struct Resumed {
+  int slots = 0;
+  std::string address;
+  std::int64_t memory_bytes = 0;
+  std::map<std::string, std::string> labels;
+};
 }  // namespace agent_event
 
 using AgentEvent =
     std::variant<agent_event::Connected, agent_event::Disconnected, agent_event::FromCoordinator, agent_event::KeeperStarted,
                  agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
                  agent_event::FromWorker, agent_event::LinkClosed, agent_event::FetchAdvanced,
-                 agent_event::CheckpointFetched, agent_event::SlotsChanged, agent_event::LeavingSoon, agent_event::Tick>;
+                 agent_event::CheckpointFetched, agent_event::SlotsChanged, agent_event::LeavingSoon, agent_event::Tick,
+                 agent_event::Resumed>;
 
 namespace agent_command {
 struct StartKeeper { RunId run; std::string run_dir; };

@@ -159,6 +159,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   identity.local_world_size = static_cast<int>(desired_.ranks.size());
   identity.token = record.token;
   identity.link_path = facts_.link_path;
+  identity.agent_wait = facts_.returns_within;
   identity.error_file = fmt::format("{}/errors/gen-{:04d}-rank-{:04d}.json", desired_.run_dir, spawned_, rank);
   spawn.env = rank_environment(desired_, identity);
   const int cpus = desired_.job.at("per_worker").at("cpus").get<int>();

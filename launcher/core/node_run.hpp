@@ -44,12 +44,16 @@ class NodeRun {
   void on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out);
   /// True when the token belongs to a live rank of this run.
   [[nodiscard]] bool on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out);
-  void on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out);
+  /// Returns whether it matters to what comes later: heartbeats mostly do not.
+  bool on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out);
   void on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out);
   /// Told to the ranks that have asked for its checkpoint.
   void on_fetch(const link::Fetching& fetching, AgentCommands& out);
   void on_fetch(const link::Fetched& fetched, AgentCommands& out);
-  void on_tick(TimePoint now, AgentCommands& out);
+  /// Returns whether anything was due.
+  bool on_tick(TimePoint now, AgentCommands& out);
+  /// Nobody is judged by the time that this agent was away.
+  void on_resumed(TimePoint now);
   void on_connected(AgentCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
@@ -95,7 +99,7 @@ class NodeRun {
   void clear_group(AgentCommands& out);
   void ask_to_leave(AgentCommands& out);
   void end_clearing(TimePoint now, AgentCommands& out);
-  void check_silence(TimePoint now, AgentCommands& out);
+  bool check_silence(TimePoint now, AgentCommands& out);
   void keep_stacks(AgentCommands& out);
   void ask_to_stop(TimePoint now, AgentCommands& out);
   void assign(Rank rank, RankRecord& record, AgentCommands& out);

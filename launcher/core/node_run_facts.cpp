@@ -168,9 +168,10 @@ void NodeRun::assign(Rank rank, RankRecord& record, AgentCommands& out) {
   out.push_back(TellWorker{*record.connection, id_, std::move(assignment)});
 }
 
-void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out) {
+bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out) {
   const auto place = connections_.find(connection);
-  if (place == connections_.end()) return;
+  if (place == connections_.end()) return false;
+  bool matters = true;
   const Rank rank = place->second;
   RankRecord& record = ranks_.at(rank);
   struct Visitor {
@@ -179,6 +180,7 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     Rank rank;
     RankRecord& record;
     AgentCommands& out;
+    bool& matters;
     void operator()(const link::Hello&) const {}
     void operator()(const link::Ready& ready) const {
       record.is_ready = true;
@@ -188,7 +190,9 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::Heartbeat& heartbeat) const {
       // A command is under watch from its first heartbeat on, since it need not send any.
       const bool begins = !self.is_training() && self.group_ == Group::kAlive && !record.exit;
-      if (begins && !self.watchdog_.watches(rank)) self.watchdog_.on_hello(now, rank);
+      const bool is_first = begins && !self.watchdog_.watches(rank);
+      if (is_first) self.watchdog_.on_hello(now, rank);
+      matters = is_first || self.watchdog_.suspects(rank);
       self.watchdog_.on_heartbeat(now, rank, heartbeat);
       record.step = std::max(record.step, heartbeat.step);
       out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
@@ -208,9 +212,11 @@ void NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     }
     void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
     void operator()(const link::ResultMade& result) const { self.say(cluster::ResultMade{rank, result.value}); }
+    void operator()(const link::Received&) const { matters = false; }
     void operator()(const link::Unknown&) const {}
   };
-  std::visit(Visitor{*this, now, rank, record, out}, message);
+  std::visit(Visitor{*this, now, rank, record, out, matters}, message);
+  return matters;
 }
 
 void NodeRun::on_fetch(const link::Fetching& fetching, AgentCommands& out) {
@@ -238,12 +244,28 @@ void NodeRun::on_link_closed(TimePoint now, ConnectionId connection, AgentComman
   if (cleared_ && connections_.empty()) end_clearing(now, out);
 }
 
-void NodeRun::on_tick(TimePoint now, AgentCommands& out) {
-  for (auto& [rank, record] : ranks_)
-    if (record.exit && !record.exit_told && now >= record.exit_deadline) tell_exit(now, rank, record);
-  if (cleared_ && now >= links_deadline_) end_clearing(now, out);
-  check_silence(now, out);
-  if (stop_deadline_ && now >= *stop_deadline_ && group_ == Group::kAlive) clear_group(out);
+bool NodeRun::on_tick(TimePoint now, AgentCommands& out) {
+  bool was_due = false;
+  for (auto& [rank, record] : ranks_) {
+    if (!record.exit || record.exit_told || now < record.exit_deadline) continue;
+    tell_exit(now, rank, record);
+    was_due = true;
+  }
+  if (cleared_ && now >= links_deadline_) {
+    end_clearing(now, out);
+    was_due = true;
+  }
+  was_due |= check_silence(now, out);
+  if (stop_deadline_ && now >= *stop_deadline_ && group_ == Group::kAlive) {
+    clear_group(out);
+    was_due = true;
+  }
+  return was_due;
+}
+
+void NodeRun::on_resumed(TimePoint now) {
+  watchdog_.renew(now);
+  silent_.clear();
 }
 
 std::optional<TimePoint> NodeRun::next_wakeup() const {
@@ -259,20 +281,23 @@ std::optional<TimePoint> NodeRun::next_wakeup() const {
 }
 
 /// Who is silent is told a moment after everybody was asked where it stands: stacks need the processes alive.
-void NodeRun::check_silence(TimePoint now, AgentCommands& out) {
+bool NodeRun::check_silence(TimePoint now, AgentCommands& out) {
+  const std::optional<TimePoint> look = watchdog_.next_look();
+  const bool is_due = look && now >= *look;
   std::vector<Silence> found = watchdog_.look(now);
   if (!found.empty() && silent_.empty()) {
     silence_deadline_ = now + kStackTime;
     keep_stacks(out);
   }
   silent_.insert(silent_.end(), found.begin(), found.end());
-  if (silent_.empty() || now < silence_deadline_) return;
+  if (silent_.empty() || now < silence_deadline_) return is_due;
   for (const Silence& silence : std::exchange(silent_, {})) {
     const RankRecord& record = ranks_.at(silence.rank);
     if (record.exit) continue;
     say(cluster::WorkerSilent{silence.rank, record.pid, silence.is_waiting, silence.is_stalled, silence.silent_s,
                               silence.words});
   }
+  return true;
 }
 
 void NodeRun::keep_stacks(AgentCommands& out) {

@@ -14,6 +14,8 @@ class Random {
   [[nodiscard]] std::uint64_t next();
   /// 32 hexadecimal digits.
   [[nodiscard]] std::string token();
+  /// A generator made of it goes on where this one is.
+  [[nodiscard]] const std::array<std::uint64_t, 4>& state() const { return state_; }
 
  private:
   std::array<std::uint64_t, 4> state_;

@@ -16,6 +16,7 @@ std::map<std::string, std::string> rank_environment(const cluster::DesiredRun& r
       {"SGD_CHECKPOINT_DIR", run.run_dir + "/checkpoints"},
       {"SGD_RESUME_FROM", run.resume_from.empty() ? "" : run.resume_from.front()},
   };
+  if (identity.agent_wait) env["SGD_AGENT_WAIT"] = number(to_seconds(*identity.agent_wait));
   if (!run.job.contains("command")) return env;
   const auto max_failures = run.job.at("recovery").at("max_failures");
   env.insert({

@@ -3,8 +3,10 @@
 // a command also gets torchrun's variables, so that a script written for torchrun runs unchanged.
 
 #include <map>
+#include <optional>
 #include <string>
 
+#include "common/base/time.hpp"
 #include "common/messages/cluster.hpp"
 
 namespace sgd::core {
@@ -16,6 +18,7 @@ struct RankIdentity {
   std::string token;
   std::string link_path;
   std::string error_file;      ///< Where the rank may leave torchrun's error record.
+  std::optional<Duration> agent_wait = {};  ///< An agent that dies comes back within this time.
 };
 
 [[nodiscard]] std::map<std::string, std::string> rank_environment(const cluster::DesiredRun& run,

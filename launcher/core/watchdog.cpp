@@ -5,14 +5,25 @@
 #include <fmt/format.h>
 
 namespace sgd::core {
-namespace {
 
-bool says_the_same(const link::Heartbeat& left, const link::Heartbeat& right) {
+bool Watchdog::says_the_same(const link::Heartbeat& left, const link::Heartbeat& right) {
   return left.step == right.step && left.epoch == right.epoch && left.phase == right.phase &&
          left.samples == right.samples && left.fetched == right.fetched;
 }
 
-}  // namespace
+bool Watchdog::suspects(Rank rank) const {
+  const auto place = ranks_.find(rank);
+  return place != ranks_.end() && place->second.suspect_until;
+}
+
+void Watchdog::renew(TimePoint now) {
+  for (auto& [number, rank] : ranks_) {
+    rank.heard_at = rank.advanced_at = now;
+    rank.beat = {};
+    rank.suspect_until.reset();
+    rank.is_told = false;
+  }
+}
 
 void Watchdog::reset(Duration timeout, Duration stall_timeout) {
   timeout_ = timeout;

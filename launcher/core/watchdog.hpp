@@ -39,6 +39,11 @@ class Watchdog {
   void on_hello(TimePoint now, Rank rank);
   void on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& beat);
   [[nodiscard]] bool watches(Rank rank) const { return ranks_.contains(rank); }
+  /// Its next heartbeat may change what a look finds.
+  [[nodiscard]] bool suspects(Rank rank) const;
+  /// Everybody has all the time again: the watching itself has been interrupted.
+  void renew(TimePoint now);
+  [[nodiscard]] static bool says_the_same(const link::Heartbeat& left, const link::Heartbeat& right);
   void forget(Rank rank) { ranks_.erase(rank); }
 
   /// Ranks that are silent; each is told once.

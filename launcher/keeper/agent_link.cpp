@@ -55,14 +55,49 @@ Status AgentLink::send_started(const Started& started, std::span<const int> desc
   return {};
 }
 
+void AgentLink::attach(process::UniqueFd socket) {
+  let_go();
+  socket_ = std::move(socket);
+}
+
+void AgentLink::let_go() {
+  socket_.reset();
+  reader_ = {};
+  window_ = ConsoleWindow(kOutputWindowBytes, static_cast<std::int64_t>(kConsoleRoom));
+  queue_.clear();
+  queue_begin_ = queue_bytes_ = 0;
+  lost_ = is_resumed_ = false;
+}
+
+Status AgentLink::resume(const Attach& attach, Started started, std::span<const int> descriptors) {
+  if (const Status known = kept_.acknowledge(attach.received); !known) return known;
+  started.received = told_received_ = received_;
+  if (const Status sent = send_started(started, descriptors); !sent) return sent;
+  is_resumed_ = true;
+  for (const std::string& frame : kept_.kept()) {
+    const std::string_view part = frame;
+    write_parts(std::span(&part, 1));
+  }
+  return {};
+}
+
+void AgentLink::acknowledge() {
+  if (!keeps_ || !is_resumed_ || told_received_ == received_) return;
+  told_received_ = received_;
+  send(Received{received_});
+}
+
 void AgentLink::send(const FromKeeper& message) {
   const std::string frame = encode(message);
+  if (keeps_ && is_counted(message)) kept_.push(frame);
+  if (keeps_ && !is_resumed_) return;
   const std::string_view part = frame;
   write_parts(std::span(&part, 1));
 }
 
 std::int64_t AgentLink::send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces,
                                     bool finish_line) {
+  if (keeps_ && !is_resumed_) return 0;
   std::string_view parts[kPartsMax];
   std::size_t count = 1;
   std::size_t bytes = 0;
@@ -151,14 +186,20 @@ Status AgentLink::receive(std::vector<ToKeeper>& out) {
       auto frame = reader_.next();
       if (!frame) return Error{"the agent sent a bad frame: " + frame.error().message};
       if (!frame.value()) break;
-      if (frame.value()->kind != FrameKind::kJson)
-        return Error{"the agent sent a chunk, which only a keeper may"};
-      auto message = decode_to_keeper(frame.value()->bytes);
-      if (!message) return Error{"the agent sent a bad message: " + message.error().message};
-      out.push_back(std::move(message).value());
+      if (const Status taken = take(*frame.value(), out); !taken) return taken;
     }
     if (static_cast<std::size_t>(count) < sizeof buffer) break;
   }
+  return {};
+}
+
+Status AgentLink::take(const Frame& frame, std::vector<ToKeeper>& out) {
+  if (frame.kind != FrameKind::kJson) return Error{"the agent sent a chunk, which only a keeper may"};
+  auto message = decode_to_keeper(frame.bytes);
+  if (!message) return Error{"the agent sent a bad message: " + message.error().message};
+  if (const auto* received = std::get_if<Received>(&message.value())) return kept_.acknowledge(received->count);
+  if (is_counted(message.value())) ++received_;
+  out.push_back(std::move(message).value());
   return {};
 }
 

@@ -3,6 +3,9 @@
 // out. Never blocks. Control messages are queued until they are written, output too, but only
 // as far as the console window allows; a queue over its limit means that the agent is lost.
 // Frames leave in the order in which they were given.
+//
+// Where agents may come back, control messages are kept until one has acknowledged them, and the next one is
+// sent what it lacks. Console output for which nobody is there is gone: the log file has it.
 
 #include <cstdint>
 #include <deque>
@@ -13,6 +16,7 @@
 
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
+#include "common/messages/resend_queue.hpp"
 #include "launcher/keeper/console_lines.hpp"
 #include "launcher/keeper/console_window.hpp"
 #include "launcher/process/unique_fd.hpp"
@@ -26,10 +30,27 @@ inline constexpr std::size_t kConsoleRoom = kReadBytes + kConsoleLineBytesMax + 
 /// Bytes waiting for the agent's socket: twice the window (ended ranks may overdraw), and room for control
 /// messages.
 inline constexpr std::size_t kAgentQueueBytesMax = 2 * kOutputWindowBytes + (8 << 20);
+/// Control messages kept for an agent that is away: thousands of exits with their last lines.
+inline constexpr std::size_t kKeptBytesMax = 64 << 20;
 
 class AgentLink {
  public:
+  /// To the only agent that there will be.
   explicit AgentLink(process::UniqueFd socket) : socket_(std::move(socket)) {}
+  /// To agents that come, and come back: none yet.
+  AgentLink() : keeps_(true) {}
+
+  /// An agent has connected; it says Attach next.
+  void attach(process::UniqueFd socket);
+  /// Its Attach is here: answers with `started` and `descriptors`, then with what it lacks. Error: it is not ours.
+  [[nodiscard]] Status resume(const Attach& attach, Started started, std::span<const int> descriptors);
+  /// It is gone.
+  void let_go();
+  [[nodiscard]] bool is_attached() const { return static_cast<bool>(socket_); }
+  /// Tells it how much of what it has said is here, if that is news.
+  void acknowledge();
+  [[nodiscard]] bool has_unacknowledged() const { return !kept_.kept().empty(); }
+  [[nodiscard]] bool keeps_too_much() const { return kept_.bytes() > kKeptBytesMax; }
 
   [[nodiscard]] int fd() const { return socket_.get(); }
   [[nodiscard]] bool wants_write() const { return !queue_.empty(); }
@@ -54,6 +75,7 @@ class AgentLink {
   /// Writes parts now when nothing waits, and queues what did not go.
   void write_parts(std::span<const std::string_view> parts);
   void enqueue(std::span<const std::string_view> parts, std::size_t skip);
+  [[nodiscard]] Status take(const Frame& frame, std::vector<ToKeeper>& out);
 
   process::UniqueFd socket_;
   FrameReader reader_;
@@ -62,6 +84,11 @@ class AgentLink {
   std::size_t queue_begin_ = 0;  ///< Bytes of the first entry that are written.
   std::size_t queue_bytes_ = 0;
   bool lost_ = false;
+  bool keeps_ = false;         ///< Agents come back.
+  bool is_resumed_ = false;    ///< The one that is attached has got what it lacked.
+  ResendQueue kept_;
+  std::int64_t received_ = 0;  ///< Counted messages of all agents.
+  std::int64_t told_received_ = 0;
 };
 
 }  // namespace sgd::keeper

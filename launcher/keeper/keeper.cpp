@@ -20,6 +20,7 @@ constexpr Duration kIdleWait = std::chrono::minutes(10);
 }  // namespace
 
 int Keeper::run() {
+  if (door_) alone_since_ = process::monotonic_now();
   while (!exit_code_) {
     watch_all();
     const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms(process::monotonic_now()));
@@ -31,6 +32,7 @@ int Keeper::run() {
       if (polled_[i].revents != 0) dispatch(watched_[i], now);
     }
     if (agent_.lost() && lost_agent_.empty()) lost_agent_ = "the agent does not read its link";
+    if (door_ && !waits_for_agent(now)) return leave_without_agent();
     if (!lost_agent_.empty()) return leave_without_agent();
     reap();
     empty_pipes_of_ended();
@@ -39,6 +41,8 @@ int Keeper::run() {
     }
     check_fork_deadlines(now);
     advance_clearing(now);
+    agent_.acknowledge();
+    check_last_words(now);
   }
   return *exit_code_;
 }
@@ -51,7 +55,9 @@ void Keeper::watch(int fd, short events, Source source, Slot slot) {
 void Keeper::watch_all() {
   polled_.clear();
   watched_.clear();
-  watch(agent_.fd(), static_cast<short>(POLLIN | (agent_.wants_write() ? POLLOUT : 0)), Source::kAgent);
+  if (agent_.is_attached())
+    watch(agent_.fd(), static_cast<short>(POLLIN | (agent_.wants_write() ? POLLOUT : 0)), Source::kAgent);
+  if (door_) watch(door_->listener.get(), POLLIN, Source::kDoor);
   watch(child_signals_.get(), POLLIN, Source::kChildSignals);
   if (fork_server_) {
     if (fork_server_->socket() >= 0) {
@@ -76,6 +82,8 @@ int Keeper::timeout_ms(TimePoint now) const {
   // The window's own deadline changes what watch_all() asks for.
   if (const auto stall = agent_.window().deadline()) deadline = std::min(deadline, *stall);
   if (clearing_) deadline = std::min(deadline, clearing_->next_pass);
+  if (alone_since_) deadline = std::min(deadline, *alone_since_ + door_->wait);
+  if (last_words_since_) deadline = std::min(deadline, *last_words_since_ + kLastWordsLimit);
   if (fork_server_ && !fork_server_ready_)
     deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
   if (fork_server_ && fork_link_closed_at_)
@@ -91,6 +99,9 @@ void Keeper::dispatch(const Watch& watch, TimePoint now) {
     case Source::kAgent:
       agent_.flush();
       read_agent(now);
+      return;
+    case Source::kDoor:
+      open_door();
       return;
     case Source::kChildSignals: {
       char buffer[1024];
@@ -117,6 +128,7 @@ void Keeper::dispatch(const Watch& watch, TimePoint now) {
 }
 
 void Keeper::read_agent(TimePoint now) {
+  if (!agent_.is_attached()) return;
   std::vector<ToKeeper> messages;
   const Status status = agent_.receive(messages);
   for (const ToKeeper& message : messages) {

@@ -1,7 +1,8 @@
 #pragma once
 // The parent of everything that one run starts on one node: one thread, one poll loop, no
 // policy. Starts, watches, signals and clears what the agent tells it to, keeps the log files,
-// and reports. Ends when told to close, or with its whole tree when the agent is gone.
+// and reports. Ends when told to close, or with its whole tree when the agent is gone: at once, or, where
+// agents come back (Door), when none has for a while; until then it goes on, and keeps what it has to tell.
 //
 // A rank:  Spawn -> forking (fork server) -> running -> ended -> Exited, forgotten
 //                     '-> SpawnFailed         pidfd^   '- its pipe is read empty first
@@ -27,9 +28,17 @@ namespace sgd::keeper {
 
 class Keeper {
  public:
-  /// `child_signals` is a non-blocking signalfd for SIGCHLD, which is blocked.
-  Keeper(AgentLink agent, process::UniqueFd child_signals)
-      : agent_(std::move(agent)), child_signals_(std::move(child_signals)) {}
+  /// Where agents come in that take over from one that died.
+  struct Door {
+    process::UniqueFd listener;    ///< Non-blocking.
+    Duration wait{};               ///< Without an agent for so long, everything ends.
+    std::vector<int> descriptors;  ///< Given to each; not owned.
+  };
+
+  /// `child_signals` is a non-blocking signalfd for SIGCHLD, which is blocked. Without a door `agent` is
+  /// connected.
+  Keeper(AgentLink agent, process::UniqueFd child_signals, std::optional<Door> door = std::nullopt)
+      : agent_(std::move(agent)), child_signals_(std::move(child_signals)), door_(std::move(door)) {}
 
   /// Works until closed (0), or until the agent is gone and everything below is dead (1).
   [[nodiscard]] int run();
@@ -66,7 +75,7 @@ class Keeper {
     bool forced = false;  ///< The fork server held it up and has been killed.
   };
 
-  enum class Source { kAgent, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe };
+  enum class Source { kAgent, kDoor, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe };
   struct Watch {
     Source source;
     Slot slot;
@@ -84,7 +93,15 @@ class Keeper {
   void handle(const Clear& message, TimePoint now);
   void handle(const Close& message, TimePoint now);
   void handle(const OutputAck& message, TimePoint now);
+  void handle(const Attach& message, TimePoint now);
+  void handle(const Received&, TimePoint) {}  ///< The link's own.
+  void handle(const AgentEnds& message, TimePoint now);
   [[nodiscard]] int leave_without_agent();
+
+  // Agents that come and go (keeper_agents.cpp).
+  void open_door();
+  [[nodiscard]] bool waits_for_agent(TimePoint now);
+  void check_last_words(TimePoint now);
 
   // Ranks (keeper_ranks.cpp).
   void spawn_by_exec(const Spawn& message, RankProcess rank);
@@ -117,6 +134,10 @@ class Keeper {
 
   AgentLink agent_;
   process::UniqueFd child_signals_;
+  std::optional<Door> door_;
+  std::optional<TimePoint> alone_since_;       ///< With a door, while no agent is there.
+  std::optional<TimePoint> last_words_since_;  ///< With a door: closed, and not everything is acknowledged.
+  bool agents_end_ = false;                    ///< None will come back.
   ReadBuffer buffer_;
   Ranks ranks_;
   Slot next_slot_ = 1;

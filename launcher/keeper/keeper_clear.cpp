@@ -77,6 +77,10 @@ void Keeper::finish_clearing(TimePoint now) {
   clearing_.reset();
   if (!close) return;
   agent_.send(Cleared{0, killed});
+  if (door_) {
+    last_words_since_ = now;
+    return;
+  }
   exit_code_ = 0;
   const TimePoint deadline = now + kLastWordsLimit;
   while (agent_.wants_write() && !agent_.lost()) {

@@ -44,9 +44,16 @@ process::UniqueFd watch_child_signals() {
   return process::UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
+/// With an agent that may come back, descriptor 3 listens.
+bool is_listening(int fd) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+}
+
 }  // namespace
 
-int keeper_main() {
+int keeper_main(Duration agent_wait) {
   int type = 0;
   socklen_t size = sizeof type;
   if (::getsockopt(process::kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) {
@@ -58,14 +65,19 @@ int keeper_main() {
   leave_terminal();
   // Big buffers go back to the system at once: the threshold would grow by itself otherwise.
   (void)::mallopt(M_MMAP_THRESHOLD, 128 << 10);
-  AgentLink agent{process::UniqueFd(process::kControlFd)};
+  process::UniqueFd control(process::kControlFd);
   process::UniqueFd child_signals = watch_child_signals();
   if (!child_signals || !process::become_subreaper()) return fail(1, "cannot watch child processes");
   // Held here, so that they outlive every rank and keep their pages between generations.
   const process::UniqueFd shared_region(::memfd_create("sgd-shared-region", MFD_CLOEXEC));
   const process::UniqueFd memory_checkpoint(::memfd_create("sgd-memory-checkpoint", MFD_CLOEXEC));
   if (!shared_region || !memory_checkpoint) return fail(1, "cannot create shared memory");
-  const int descriptors[] = {shared_region.get(), memory_checkpoint.get()};
+  const std::vector<int> descriptors = {shared_region.get(), memory_checkpoint.get()};
+  if (is_listening(control.get())) {
+    if (!process::set_nonblocking(control.get())) return fail(1, "cannot set up the agents' socket");
+    return Keeper(AgentLink(), std::move(child_signals), Keeper::Door{std::move(control), agent_wait, descriptors}).run();
+  }
+  AgentLink agent{std::move(control)};
   if (const Status sent = agent.send_started(Started{::getpid()}, descriptors); !sent) {
     return fail(1, sent.error().message.c_str());
   }

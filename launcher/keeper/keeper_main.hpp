@@ -1,11 +1,14 @@
 #pragma once
 // The program behind the hidden verb `sgd-launch keeper`. Sets up the process, then hands over
 // to Keeper. The agent starts it with its socket as descriptor 3, in a session of its own and
-// without a death signal: the keeper outlives the agent by as long as it takes to kill its tree.
+// without a death signal: the keeper outlives the agent by as long as it takes to kill its tree, or, where
+// the descriptor listens, until another agent has not come for `agent_wait`.
+
+#include "common/base/time.hpp"
 
 namespace sgd::keeper {
 
 /// Returns the exit status: 0 closed, 1 the agent is gone or could not be served, 2 not started by an agent.
-[[nodiscard]] int keeper_main();
+[[nodiscard]] int keeper_main(Duration agent_wait = {});
 
 }  // namespace sgd::keeper

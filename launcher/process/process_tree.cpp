@@ -143,8 +143,16 @@ std::optional<ProcessEntry> read_process(pid_t pid) {
   entry.zombie = fields[0] == "Z" || fields[0] == "X";
   std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), entry.parent);
   std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), entry.group);
+  std::from_chars(fields[3].data(), fields[3].data() + fields[3].size(), entry.session);
   std::from_chars(fields[19].data(), fields[19].data() + fields[19].size(), entry.start_ticks);
   return entry;
+}
+
+std::vector<ProcessEntry> all_processes() {
+  std::vector<ProcessEntry> found;
+  for (const pid_t pid : numbers_in("/proc"))
+    if (const auto entry = read_process(pid)) found.push_back(*entry);
+  return found;
 }
 
 std::vector<ProcessEntry> descendants(pid_t root, TreeSource source) {

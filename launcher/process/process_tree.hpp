@@ -22,6 +22,7 @@ struct ProcessEntry {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
+  pid_t session = 0;
   std::uint64_t start_ticks = 0;  ///< Since boot; with the pid, names one process for ever.
   bool zombie = false;            ///< Its first thread has ended.
 };
@@ -34,6 +35,9 @@ enum class TreeSource {
   kChildren,  ///< /proc/<pid>/task/*/children: cost grows with the tree (CONFIG_PROC_CHILDREN).
   kScan,      ///< Every /proc/*/stat: cost grows with the machine.
 };
+
+/// Every process of this machine that we may look at.
+[[nodiscard]] std::vector<ProcessEntry> all_processes();
 
 /// Every process below `root`, parents before children; not `root`.
 [[nodiscard]] std::vector<ProcessEntry> descendants(pid_t root, TreeSource source = TreeSource::kBest);

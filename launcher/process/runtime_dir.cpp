@@ -22,6 +22,7 @@ namespace sgd::process {
 namespace {
 
 constexpr const char* kLockName = "owner.lock";
+constexpr const char* kKeptName = "kept";
 constexpr int kNamesTried = 100;
 /// Room for "/<8 hex>/<socket name>" within the limit of socket paths.
 constexpr std::size_t kBaseBytesMax = kSocketPathBytesMax - 32;
@@ -64,7 +65,26 @@ UniqueFd try_lock(const std::string& path, int flags) {
   return fd;
 }
 
+std::string target_of(const std::string& link) {
+  std::error_code error;
+  return std::filesystem::read_symlink(link, error).string();
+}
+
+Status make_link(const std::string& target, const std::string& link) {
+  const std::string fresh = link + ".new";
+  (void)::unlink(fresh.c_str());
+  if (::symlink(target.c_str(), fresh.c_str()) != 0 || ::rename(fresh.c_str(), link.c_str()) != 0)
+    return system_error("cannot make the link " + link);
+  return {};
+}
+
+bool is_kept(const std::string& path) {
+  const std::string owner = target_of(path + "/" + kKeptName);
+  return !owner.empty() && target_of(owner) == path;
+}
+
 bool is_dead(const std::string& path, UniqueFd& lock) {
+  if (is_kept(path)) return false;
   const std::string lock_path = path + "/" + kLockName;
   struct stat info {};
   if (::lstat(lock_path.c_str(), &info) == 0) {
@@ -121,6 +141,18 @@ Result<RuntimeDir> RuntimeDir::create(const std::string& base) {
     if (lock) return RuntimeDir(path, std::move(lock));
   }
   return Error{"cannot make a private folder in " + base, EEXIST};
+}
+
+Result<RuntimeDir> RuntimeDir::take(const std::string& path) {
+  if (const Status checked = check_private(path); !checked) return checked.error();
+  UniqueFd lock = try_lock(path + "/" + kLockName, 0);
+  if (!lock) return Error{path + " is not a folder that was kept, or somebody has it"};
+  return RuntimeDir(path, std::move(lock));
+}
+
+Status RuntimeDir::keep_for(const std::string& link) const {
+  if (const Status made = make_link(path_, link); !made) return made;
+  return make_link(link, file(kKeptName));
 }
 
 RuntimeDir::RuntimeDir(RuntimeDir&& other) noexcept

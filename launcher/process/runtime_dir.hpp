@@ -2,7 +2,8 @@
 // Where sockets live: a fresh private folder per run under $XDG_RUNTIME_DIR/sgd-launch or
 // /tmp/sgd-<uid>, since Unix socket paths end at 107 bytes and network file systems refuse
 // them. The parent is refused unless it is a real folder of ours that nobody else can enter.
-// A folder whose owner is dead (its lock is free) is removed by the next start.
+// A folder whose owner is dead (its lock is free) is removed by the next start, unless it is kept for the
+// owner's next life: then a link in it leads to a link of the owner's, and that one back.
 
 #include <string>
 
@@ -24,6 +25,11 @@ class RuntimeDir {
  public:
   /// A new folder <8 hex> below `base`, locked as long as this process lives.
   [[nodiscard]] static Result<RuntimeDir> create(const std::string& base);
+
+  /// A folder that an earlier life has kept.
+  [[nodiscard]] static Result<RuntimeDir> take(const std::string& path);
+  /// From here on its owner's death does not make it a dead one. `link` is a path of the owner's, made here.
+  [[nodiscard]] Status keep_for(const std::string& link) const;
 
   RuntimeDir(RuntimeDir&& other) noexcept;
   RuntimeDir& operator=(RuntimeDir&& other) noexcept;

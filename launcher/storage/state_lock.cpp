@@ -35,16 +35,16 @@ std::string owner_of(int fd) {
 
 }  // namespace
 
-Result<StateLock> StateLock::take(const std::string& folder) {
+Result<StateLock> StateLock::take(const std::string& folder, const std::string& daemon) {
   if (const Status made = make_folder(folder); !made) return made.error();
-  const std::string path = folder + "/coordinator.lock";
+  const std::string path = folder + "/" + daemon + ".lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path);
   StateLock lock(fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return system_error("cannot lock " + path);
-    return Error{fmt::format("state folder {} is in use by another coordinator ({}): stop that one first, or name another "
-                             "folder", folder, owner_of(fd)), EWOULDBLOCK};
+    return Error{fmt::format("state folder {} is in use by another {} ({}): stop that one first, or name another folder",
+                             folder, daemon, owner_of(fd)), EWOULDBLOCK};
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
   const bool is_written = ::ftruncate(fd, 0) == 0 && ::pwrite(fd, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());

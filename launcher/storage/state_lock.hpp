@@ -1,5 +1,5 @@
 #pragma once
-// One coordinator for one state folder: a lock that a killed process has let go of, with the owner's pid for people.
+// One daemon of a kind for one state folder: a lock that a killed process has let go of, with the owner's pid for people.
 
 #include <string>
 
@@ -10,7 +10,7 @@ namespace sgd::storage {
 class StateLock {
  public:
   /// Creates the folder, for its owner only, if it is missing. The error names the process that holds the lock.
-  [[nodiscard]] static Result<StateLock> take(const std::string& folder);
+  [[nodiscard]] static Result<StateLock> take(const std::string& folder, const std::string& daemon = "coordinator");
   StateLock(StateLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
   StateLock& operator=(StateLock&&) = delete;
   ~StateLock();

@@ -10,6 +10,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacker import HELLO, Wire
 from cluster import Cluster
 from data import image_job, small_fashion, write_job
 from harness import LIMIT_S, read_file, wait_for
@@ -153,6 +154,23 @@ class CommandTest(ClusterCase):
         self.cluster.start_coordinator()
         self.assertEqual(client.wait(), 0, client.said())
         self.assertIn("no coordinator for 1s", self.cluster.events(run, "failure")[0]["message"])
+
+    def test_a_request_made_twice_is_one_run(self):
+        """As a client does whose link was lost before the answer; nothing is left of the second."""
+        first = self.cluster.run("-n", 1, "--", "true")
+        self.assertEqual(first.wait(), 0, first.said())
+        job = json.loads(read_file(os.path.join(self.cluster.run_dir(first.run_id()), "job.json")))
+        folders = set(os.listdir(os.path.dirname(self.cluster.run_dir(first.run_id()))))
+        answers = []
+        for number in (1, 2):
+            with Wire(f"{self.cluster.host}:{self.cluster.port}", tls=False) as wire:
+                wire.send(HELLO, {"type": "client", "version": "x"},
+                          {"type": "request", "id": number, "request": "submit", "request_id": "twice", "job": job})
+                answers.append(wire.read_until("answer"))
+        self.assertTrue(answers[0]["ok"], answers)
+        self.assertEqual(answers[0]["run"], answers[1]["run"])
+        made = set(os.listdir(os.path.dirname(self.cluster.run_dir(answers[0]["run"])))) - folders
+        self.assertEqual(made, {answers[0]["run"]})
 
     def test_interrupted(self):
         client = self.cluster.run("-n", 2, "--", "sleep", "100")

@@ -23,7 +23,10 @@ std::string words(const keeper::ToKeeper& message) {
                [](const keeper::Clear& clear) { return fmt::format("clear generation {}", clear.generation); },
                [](const keeper::Close&) { return std::string("close"); },
                [](const keeper::StartForkServer&) { return std::string("start fork server"); },
-               [](const keeper::OutputAck&) { return std::string("output ack"); }},
+               [](const keeper::OutputAck&) { return std::string("output ack"); },
+               [](const keeper::Attach&) { return std::string("attach"); },
+               [](const keeper::Received&) { return std::string("received"); },
+               [](const keeper::AgentEnds&) { return std::string("agent ends"); }},
       message);
 }
 

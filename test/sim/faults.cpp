@@ -133,6 +133,9 @@ bool Faults::to_node(Fault fault) {
   if (fault == Fault::kNodeCrash) {
     node.crash();
     world_.queue.after(world_.chance.spread_between(seconds(1), kHealing), [&node] { node.boot(); });
+  } else if (world_.chance.with(0.5)) {
+    node.kill_agent();
+    world_.queue.after(world_.chance.spread_between(milliseconds(10), seconds(12)), [&node] { node.take_over(); });
   } else {
     node.end_agent();
     world_.queue.after(world_.chance.between(milliseconds(500), seconds(3)), [&node] { node.boot(); });

@@ -16,9 +16,10 @@ namespace sgd::sim {
 template <class Core, class Event, class Tick, class Command>
 class Host {
  public:
-  /// `observe` sees each event when the machine does.
-  Host(World& world, std::function<void(const Event&)> observe, std::function<void(Command&&)> carry_out)
-      : world_(world), observe_(std::move(observe)), carry_out_(std::move(carry_out)) {}
+  /// `observe` sees each event when the machine does; `note`, when it has taken it and nothing is carried out yet.
+  Host(World& world, std::function<void(const Event&)> observe, std::function<void(Command&&)> carry_out,
+       std::function<void(const Event&)> note = {})
+      : world_(world), observe_(std::move(observe)), carry_out_(std::move(carry_out)), note_(std::move(note)) {}
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
@@ -65,6 +66,7 @@ class Host {
     commands_.clear();
     observe_(event);
     core_->on(world_.queue.now(), event, commands_);
+    if (note_) note_(event);
     // Nothing here speaks to this machine again before it is done: everything else has a delay.
     for (Command& command : commands_) carry_out_(std::move(command));
     arm();
@@ -109,6 +111,7 @@ class Host {
   World& world_;
   std::function<void(const Event&)> observe_;
   std::function<void(Command&&)> carry_out_;
+  std::function<void(const Event&)> note_;
   std::unique_ptr<Core> core_;
   std::vector<Command> commands_;
   std::vector<Event> backlog_;

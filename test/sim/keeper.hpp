@@ -59,6 +59,9 @@ class Keeper {
   void handle(const keeper::Clear& message);
   void handle(const keeper::Close& message);
   void handle(const keeper::OutputAck&) {}
+  void handle(const keeper::Attach&) {}
+  void handle(const keeper::Received&) {}
+  void handle(const keeper::AgentEnds&) {}
   void begin_clearing();
   void kill_later(Worker& worker);
   void advance_clearing();

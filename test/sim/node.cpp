@@ -18,11 +18,12 @@ Node::Node(World& world, Cluster& cluster, NodeId id, const NodePlan& plan)
       plan_(plan),
       slots_(plan.slots),
       agent_(world, [this](const core::AgentEvent& event) { observe(event); },
-             [this](core::AgentCommand&& command) { carry_out(std::move(command)); }),
+             [this](core::AgentCommand&& command) { carry_out(std::move(command)); },
+             [this](const core::AgentEvent& event) { write_down(event); }),
       wire_(world, *this, cluster) {}
 
 void Node::boot() {
-  if (is_up()) return;
+  if (is_up() || is_away_) return;
   incarnation_ = world_.chance.next() >> 1;
   core::AgentFacts facts;
   facts.node = id_;
@@ -39,6 +40,7 @@ void Node::boot() {
   facts.orphan_timeout = kOrphanTimeout;
   world_.say("{}: agent starts with {} slots", id_, slots_);
   agent_.start(std::move(facts), world_.chance.split());
+  begin_journal();
   wire_.connect_soon();
 }
 
@@ -71,6 +73,50 @@ void Node::end_agent() {
   workers_.clear();
   told_.clear();
   wire_.lose_agent(true);
+}
+
+void Node::tell(core::AgentEvent event) {
+  if (!is_away_) return agent_.tell(std::move(event));
+  const auto* said = std::get_if<core::agent_event::FromWorker>(&event);
+  const bool is_heartbeat = said != nullptr && std::holds_alternative<link::Heartbeat>(said->message);
+  if (!is_heartbeat) unheard_.push_back(std::move(event));
+}
+
+void Node::kill_agent() {
+  if (!is_up()) return;
+  world_.say("{}: agent is killed", id_);
+  agent_.end();
+  is_away_ = true;
+  wire_.lose_agent(true);
+}
+
+void Node::take_over() {
+  if (!is_away_) return;
+  world_.say("{}: agent takes over, {} events", id_, journal_.events.size());
+  agent_.start(journal_.facts, journal_.random, journal_.told);
+  core::AgentCommands done;
+  for (const core::TimedEvent& timed : journal_.events) agent_.machine().on(timed.at, timed.event, done);
+  if (agent_.core().told() != journal_.told_last)
+    violated("{}: a replay leads to {} facts, {} were told", id_, agent_.core().told(), journal_.told_last);
+  journal_.sieve = {};
+  is_away_ = false;
+  tell(core::agent_event::Resumed{slots_, journal_.facts.address, journal_.facts.memory_bytes, journal_.facts.labels});
+  for (core::AgentEvent& event : std::exchange(unheard_, {})) tell(std::move(event));
+  wire_.connect_soon();
+}
+
+void Node::begin_journal() {
+  const core::Agent& machine = agent_.core();
+  journal_ = {machine.facts(), machine.random(), machine.told(), {}, machine.told(), {}};
+}
+
+/// As the agent's shell does it.
+void Node::write_down(const core::AgentEvent& event) {
+  constexpr std::size_t kWorthBeginningAnew = 20;
+  const core::Agent& machine = agent_.core();
+  if (machine.idle() && journal_.events.size() > kWorthBeginningAnew) return begin_journal();
+  journal_.sieve.take(world_.queue.now(), event, machine.was_soft(), journal_.events);
+  journal_.told_last = machine.told();
 }
 
 void Node::preempt() {

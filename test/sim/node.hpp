@@ -1,12 +1,14 @@
 #pragma once
 // One node: its agent, the keepers that the agent has started, and its link to the coordinator. A node
-// that crashes or whose agent ends comes back as a new incarnation.
+// that crashes or whose agent ends comes back as a new incarnation; an agent that is killed, as the one that it
+// was: it takes its journal's events anew, and then hears what keepers and ranks had to say meanwhile.
 
 #include <map>
 #include <string>
 #include <vector>
 
 #include "launcher/core/agent.hpp"
+#include "launcher/core/journal_sieve.hpp"
 #include "test/sim/host.hpp"
 #include "test/sim/wire.hpp"
 #include "test/sim/world.hpp"
@@ -26,12 +28,16 @@ class Node {
   void crash();
   /// The agent's process ends; its keepers follow within moments.
   void end_agent();
+  /// The agent's process is killed; what it had started waits for the next one.
+  void kill_agent();
+  /// Which is here now.
+  void take_over();
   /// It is told to end: says so, ends, and comes back much later.
   void preempt();
   void set_slots(int slots);
   void pause(Duration duration);
 
-  void tell(core::AgentEvent event) { agent_.tell(std::move(event)); }
+  void tell(core::AgentEvent event);
   /// 0: there is no agent to connect to.
   [[nodiscard]] core::ConnectionId connect(Worker& worker);
   void disconnect(core::ConnectionId connection) { workers_.erase(connection); }
@@ -40,6 +46,7 @@ class Node {
   [[nodiscard]] Cluster& cluster() { return cluster_; }
   [[nodiscard]] Wire& wire() { return wire_; }
   [[nodiscard]] bool is_up() const { return agent_.alive(); }
+  [[nodiscard]] bool is_away() const { return is_away_; }
   [[nodiscard]] bool paused() const { return agent_.paused(); }
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] int slots() const { return slots_; }
@@ -52,6 +59,8 @@ class Node {
 
  private:
   void observe(const core::AgentEvent& event);
+  void write_down(const core::AgentEvent& event);
+  void begin_journal();
   void carry_out(core::AgentCommand&& command);
   void start_keeper(const RunId& run);
   void tell_keeper(const RunId& run, keeper::ToKeeper message);
@@ -71,6 +80,18 @@ class Node {
   std::map<core::ConnectionId, Worker*> workers_;
   std::map<RunId, Generation> told_;
   core::ConnectionId next_connection_ = 1;
+  /// Where the machine began, and what it was told since, as its journal has it.
+  struct Journal {
+    core::AgentFacts facts;
+    core::Random random{std::array<std::uint64_t, 4>{}};
+    std::int64_t told = 0;
+    std::vector<core::TimedEvent> events;
+    std::int64_t told_last = 0;
+    core::JournalSieve sieve;
+  };
+  Journal journal_;
+  bool is_away_ = false;
+  std::vector<core::AgentEvent> unheard_;  ///< Said while it was away.
   TimePoint trouble_until_{};
 };
 

@@ -56,6 +56,10 @@ void Worker::begin() {
 
 void Worker::say_hello() {
   if (!alive_ || frozen_) return;
+  if (node().is_away()) {  // Somebody will listen there again.
+    world_.queue.after(milliseconds(10), [this] { say_hello(); });
+    return;
+  }
   connection_ = node().connect(*this);
   if (connection_ == 0) return exit_soon(worker_exit::kEnvironment, milliseconds(1));
   say(link::Hello{identity_.token, identity_.pid, link::kProtocol, "sim"});

@@ -7,6 +7,7 @@
 Everything is ended with the cluster, also what a killed agent left.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -92,6 +93,10 @@ class Cluster:
                 process.kill()
             if process is not None:
                 process.wait()
+        # Keepers and ranks would wait for the next agent.
+        for pid in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not self.left(), 20, "the end of what the agents had started")
         if self.own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -18,6 +18,8 @@ namespace {
 constexpr Duration kHeartbeatDefault = std::chrono::milliseconds(500);
 constexpr int kBeatsPerTimeout = 4;
 constexpr int kNoDescriptor = -1;
+/// Between two attempts to connect again.
+constexpr Duration kConnectPause = std::chrono::milliseconds(10);
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
@@ -47,23 +49,22 @@ UniqueFd take(std::vector<UniqueFd>& descriptors, std::size_t index) {
 }  // namespace
 
 Result<std::unique_ptr<LinkClient>> LinkClient::connect(const std::string& path, const std::string& token,
-                                                        Duration deadline) {
-  Result<UniqueFd> socket = connect_unix(path, deadline);
+                                                        Duration deadline, Duration agent_wait) {
+  Result<UniqueFd> socket = connect_unix(path, std::max(deadline, agent_wait));
   if (!socket) return socket.error();
-  std::unique_ptr<LinkClient> client(new LinkClient(std::move(socket).value()));
+  std::unique_ptr<LinkClient> client(new LinkClient(std::move(socket).value(), path, token, agent_wait));
   if (client->wake_.get() < 0) return system_error("cannot create an eventfd");
-  link::Hello hello;
-  hello.token = token;
-  hello.pid = static_cast<int>(::getpid());
-  hello.version = SGD_VERSION;
-  if (Status sent = client->send(hello); !sent) return sent.error();
+  if (Status sent = client->send(client->hello()); !sent) return sent.error();
   const StackSignalBlock no_stack_signal;  // The thread inherits it: stacks are the training thread's.
   client->thread_ = std::thread([raw = client.get()] { raw->run(); });
   return client;
 }
 
-LinkClient::LinkClient(UniqueFd socket)
-    : socket_(std::move(socket)),
+LinkClient::LinkClient(UniqueFd socket, std::string path, std::string token, Duration agent_wait)
+    : path_(std::move(path)),
+      token_(std::move(token)),
+      agent_wait_(agent_wait),
+      socket_(std::move(socket)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       heartbeat_interval_ns_(kHeartbeatDefault.count()),
       last_beat_(now()) {}
@@ -72,7 +73,7 @@ LinkClient::~LinkClient() { finish(Duration::zero()); }
 
 Result<ReceivedAssignment> LinkClient::next_assignment(Duration deadline) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, deadline, [this] { return assignment_.has_value(); }))
+  if (!changed_.wait_for(lock, std::max(deadline, agent_wait_), [this] { return assignment_.has_value(); }))
     return Error{"the agent gave no assignment within " + format_duration(deadline)};
   ReceivedAssignment taken = std::move(*assignment_);
   assignment_.reset();
@@ -89,7 +90,12 @@ Status LinkClient::send(const link::FromWorker& message) {
   const std::string line = link::encode(message);
   if (line.size() > link::kLineBytesMax) return Error{"a line for the agent is longer than 64 KiB"};
   const std::lock_guard lock(mutex_);
-  if (outbox_.size() + line.size() > kOutboxBytesMax)
+  if (returns() && link::is_counted(message)) {
+    if (sent_.bytes() + line.size() > kKeptBytesMax) return Error{"no agent has taken anything while 32 MiB of messages waited"};
+    sent_.push(line);
+  }
+  if (link_ != Link::kOpen) return {};  // Sent when there is an agent again.
+  if (!returns() && outbox_.size() + line.size() > kOutboxBytesMax)
     return Error{"the agent has read nothing while 4 MiB of messages waited"};
   outbox_ += line;
   write_outbox();
@@ -99,7 +105,7 @@ Status LinkClient::send(const link::FromWorker& message) {
 
 bool LinkClient::has_unsent() const {
   const std::lock_guard lock(mutex_);
-  return !outbox_.empty();
+  return !outbox_.empty() || (link_ != Link::kOpen && !sent_.kept().empty());
 }
 
 Result<std::vector<nlohmann::json>> LinkClient::exchange(const std::string& key, const nlohmann::json& value,
@@ -156,7 +162,8 @@ void LinkClient::on_abort(std::function<void()> handler) {
 void LinkClient::finish(Duration deadline) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, deadline, [this] { return outbox_.empty(); });
+    const Duration longest = deadline > Duration::zero() ? std::max(deadline, agent_wait_) : deadline;
+    changed_.wait_for(lock, longest, [this] { return is_all_taken(); });
     finishing_ = true;
     wake();
   }
@@ -171,11 +178,9 @@ void LinkClient::run() {
       if (finishing_) return;
       want_write = !outbox_.empty();
     }
-    const Duration interval(heartbeat_interval_ns_.load());
-    const Duration left = std::max(last_beat_ + interval - now(), Duration::zero());
     pollfd watched[2] = {{socket_.get(), static_cast<short>(POLLIN | (want_write ? POLLOUT : 0)), 0},
                          {wake_.get(), POLLIN, 0}};
-    (void)::poll(watched, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    (void)::poll(watched, 2, wait_ms());  // Without a socket, whose number is negative, only wake_ is watched.
     if (watched[1].revents != 0) {
       std::uint64_t count = 0;
       (void)!::read(wake_.get(), &count, sizeof count);
@@ -188,10 +193,20 @@ void LinkClient::run() {
     if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !read_lines()) {
       const std::lock_guard lock(mutex_);
       if (finishing_) return;
-      leave("the link to the agent has closed");
+      if (!returns()) leave("the link to the agent has closed");
+      lose();
     }
-    if (now() - last_beat_ >= interval) send_heartbeat();
+    if (returns()) connect_again();
+    acknowledge();
+    if (now() - last_beat_ >= Duration(heartbeat_interval_ns_.load())) send_heartbeat();
   }
+}
+
+int LinkClient::wait_ms() const {
+  const Duration interval(heartbeat_interval_ns_.load());
+  Duration left = std::max(last_beat_ + interval - now(), Duration::zero());
+  if (socket_.get() < 0) left = std::min(left, kConnectPause);
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
 }
 
 bool LinkClient::read_lines() {
@@ -212,6 +227,7 @@ bool LinkClient::read_lines() {
 
 void LinkClient::handle(link::ToWorker&& message) {
   const std::lock_guard lock(mutex_);
+  if (link::is_counted(message)) ++received_;
   if (auto* assignment = std::get_if<link::Assignment>(&message)) {
     ReceivedAssignment received;
     received.assignment = std::move(*assignment);
@@ -238,6 +254,10 @@ void LinkClient::handle(link::ToWorker&& message) {
     stop_ = true;
   } else if (const auto* leave = std::get_if<link::StopAtEpoch>(&message)) {
     (leave->at_checkpoint ? stop_at_checkpoint_ : stop_at_epoch_) = true;
+  } else if (const auto* received = std::get_if<link::Received>(&message)) {
+    note(*received);
+  } else if (const auto* dropped = std::get_if<link::Dropped>(&message)) {
+    if (!finishing_) worker::leave(("the agent has closed the link: " + dropped->reason).c_str());
   } else {
     ++unknown_lines_;
   }
@@ -268,7 +288,7 @@ void LinkClient::send_heartbeat() {
   last_beat_ = time;
   const std::string line = link::encode(link::FromWorker(beat));
   const std::lock_guard lock(mutex_);
-  if (!outbox_.empty()) return;  // The agent is not reading: the next heartbeat says more than this one.
+  if (!outbox_.empty() || link_ != Link::kOpen) return;  // The agent is not reading: the next heartbeat says more than this one.
   outbox_ = line;
   write_outbox();
   // A part of a line is on its way: the rest must follow. A whole one is not worth keeping.

@@ -3,6 +3,13 @@
 // agent hears of a training thread that stands still; the training thread sends facts and takes
 // assignments. A closed link ends the process at once: whoever lost its agent may not train on.
 //
+// Where the agent comes back (a time to wait for it was given), training goes on meanwhile: the link thread
+// connects again, says hello with how much it has, and facts that the agent has not acknowledged are sent
+// again. Only when no agent has come for that time does the process end.
+//
+//   open --closed--> away --connected, hello--> greeting --Received--> open
+//                     ^'--no agent in time--> exit       '--closed--> away
+//
 // Lines are written whole, in order. A fact is written by its sender when the socket takes it,
 // else it waits in an outbox of bounded size that the link thread empties: a launcher that is
 // stopped for a while never holds training. Heartbeats are dropped instead of queued.
@@ -23,6 +30,7 @@
 #include "common/base/result.hpp"
 #include "common/base/time.hpp"
 #include "common/messages/link.hpp"
+#include "common/messages/resend_queue.hpp"
 #include "worker/link/progress.hpp"
 #include "worker/link/socket.hpp"
 
@@ -40,10 +48,14 @@ class LinkClient {
   static constexpr Duration kConnectDeadline = std::chrono::seconds(10);
   static constexpr std::size_t kOutboxBytesMax = 4 << 20;
   static constexpr std::size_t kExchangeKeysMax = 64;
+  /// Facts without acknowledgement, of an agent that comes back.
+  static constexpr std::size_t kKeptBytesMax = 32 << 20;
 
   /// Connects, says hello and starts the link thread. Call in a process that will not fork any more.
+  /// `agent_wait`: how long an agent that has died is waited for; zero: not at all.
   [[nodiscard]] static Result<std::unique_ptr<LinkClient>> connect(const std::string& path, const std::string& token,
-                                                                   Duration deadline = kConnectDeadline);
+                                                                   Duration deadline = kConnectDeadline,
+                                                                   Duration agent_wait = {});
   ~LinkClient();
   LinkClient(const LinkClient&) = delete;
   LinkClient& operator=(const LinkClient&) = delete;
@@ -52,7 +64,7 @@ class LinkClient {
   /// exchanges and the abort of earlier generations, and sets the heartbeat's interval from the job.
   [[nodiscard]] Result<ReceivedAssignment> next_assignment(Duration deadline);
 
-  /// Never blocks. An error means that the agent has read nothing for so long that the outbox is full.
+  /// Never blocks. An error means that the agent has read nothing, or is away, for so long that no more can be kept.
   [[nodiscard]] Status send(const link::FromWorker& message);
 
   /// Gives this rank's value and waits for those of all ranks, in rank order.
@@ -75,12 +87,13 @@ class LinkClient {
   [[nodiscard]] bool stop_at_checkpoint_requested() const {
     return stop_at_checkpoint_.load(std::memory_order_relaxed);
   }
-  /// Something that was sent has not reached the agent's socket yet.
+  /// Something that was sent has not reached the agent's socket yet, or may have died with the agent.
   [[nodiscard]] bool has_unsent() const;
   [[nodiscard]] Progress& progress() { return progress_; }
 
   /// Waits until the outbox is empty or `deadline` has passed, then ends the link thread; from here on a closed link
-  /// does not end the process any more. Idempotent.
+  /// does not end the process any more. Of an agent that comes back, what was sent is waited for until it has it, for as
+  /// long as the agent is waited for. Idempotent.
   void finish(Duration deadline);
 
  private:
@@ -89,15 +102,32 @@ class LinkClient {
     int count = 0;                         // Ranks in all; 0: no value has come yet.
   };
 
-  explicit LinkClient(UniqueFd socket);
+  enum class Link {
+    kOpen,
+    kGreeting,  ///< Connected again; the agent has not said yet what it has.
+    kAway,      ///< Closed; it is connected again.
+  };
+
+  LinkClient(UniqueFd socket, std::string path, std::string token, Duration agent_wait);
   void run();
+  [[nodiscard]] int wait_ms() const;
   bool read_lines();
   void handle(link::ToWorker&& message);
+  void lose();                  // The link is closed, and there will be another one.
+  void connect_again();
+  void note(const link::Received& received);  // With mutex_ held.
+  void acknowledge();
+  [[nodiscard]] link::Hello hello() const;
+  [[nodiscard]] bool is_all_taken() const;    // With mutex_ held.
+  [[nodiscard]] bool returns() const { return agent_wait_ > Duration::zero(); }
   void write_outbox();          // With mutex_ held.
   void send_heartbeat();
   void wake();
   [[nodiscard]] std::string missing_ranks(const ExchangeState& state) const;
 
+  const std::string path_;
+  const std::string token_;
+  const Duration agent_wait_;
   UniqueFd socket_;
   UniqueFd wake_;               // An eventfd: something to write, or time to finish.
   std::string input_;           // Bytes of an unfinished line; the link thread's own.
@@ -106,6 +136,11 @@ class LinkClient {
   mutable std::mutex mutex_;    // Guards all below up to the atomics.
   std::condition_variable changed_;
   std::string outbox_;
+  Link link_ = Link::kOpen;
+  ResendQueue sent_;            // Facts, where the agent comes back.
+  std::int64_t received_ = 0;   // Counted lines from the agent.
+  std::int64_t told_received_ = 0;
+  TimePoint away_since_;
   std::optional<ReceivedAssignment> assignment_;
   std::map<std::string, ExchangeState> exchanges_;
   std::string asked_for_;       // Path of the checkpoint that is to be fetched.

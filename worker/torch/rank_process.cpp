@@ -107,7 +107,9 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
 }
 
 int connect_and_train(const Preloaded& preloaded, const char* path, const char* token) {
-  Result<std::unique_ptr<LinkClient>> connected = LinkClient::connect(path, token);
+  const char* wait_s = std::getenv("SGD_AGENT_WAIT");
+  const Duration agent_wait = from_seconds(wait_s == nullptr ? 0.0 : std::strtod(wait_s, nullptr));
+  Result<std::unique_ptr<LinkClient>> connected = LinkClient::connect(path, token, LinkClient::kConnectDeadline, agent_wait);
   if (!connected) {
     std::fprintf(stderr, "sgd-worker: %s\n", connected.error().message.c_str());
     return worker_exit::kEnvironment;

@@ -56,8 +56,8 @@ void check_cases(const std::vector<Case<Variant>>& cases, TextOf text_of, Decode
 TEST_CASE("link: worker to agent") {
   using namespace link;
   const std::vector<Case<FromWorker>> cases{
-      {Hello{"secret", 7, 2, "0.1"},
-       R"({"type":"hello","token":"secret","pid":7,"protocol":2,"version":"0.1"})"},
+      {Hello{"secret", 7, 2, "0.1", true, 3},
+       R"({"type":"hello","token":"secret","pid":7,"protocol":2,"version":"0.1","returns":true,"received":3})"},
       {Ready{12, 3, "memory", "", 0.5, 4},
        R"({"type":"ready","step":12,"epoch":3,"source":"memory","path":"","restore_s":0.5,"redone":4})"},
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
@@ -75,6 +75,7 @@ TEST_CASE("link: worker to agent") {
       {ExchangePut{"gloo", {1, 2}}, R"({"type":"exchange","key":"gloo","value":[1,2]})"},
       {Failed{"bad label", "#0"}, R"({"type":"failed","message":"bad label","backtrace":"#0"})"},
       {ResultMade{"r"}, R"({"type":"result","value":"r"})"},
+      {Received{4}, R"({"type":"received","count":4})"},
       {Unknown{"novelty"}, R"({"type":"novelty"})"},
   };
   check_cases(
@@ -96,6 +97,8 @@ TEST_CASE("link: agent to worker") {
       {Abort{4}, R"({"type":"abort","generation":4})"},
       {Stop{2.5, false}, R"({"type":"stop","deadline_s":2.5,"checkpoint":false})"},
       {StopAtEpoch{true}, R"({"type":"stop_at_epoch","at_checkpoint":true})"},
+      {Received{4}, R"({"type":"received","count":4})"},
+      {Dropped{"no"}, R"({"type":"dropped","reason":"no"})"},
       {Unknown{"novelty"}, R"({"type":"novelty"})"},
   };
   check_cases(
@@ -116,12 +119,16 @@ TEST_CASE("keeper") {
       {Clear{2}, R"({"type":"clear","generation":2})"},
       {Close{}, R"({"type":"close"})"},
       {OutputAck{4096}, R"({"type":"output_ack","bytes":4096})"},
+      {Attach{2}, R"({"type":"attach","received":2})"},
+      {Received{4}, R"({"type":"received","count":4})"},
+      {AgentEnds{}, R"({"type":"agent_ends"})"},
   };
   check_cases(
       down, [](const ToKeeper& message) { return unframed(encode(message)); },
       [](const std::string& text) { return decode_to_keeper(text); });
   const std::vector<Case<FromKeeper>> up{
-      {Started{5}, R"({"type":"started","pid":5})"},
+      {Started{5, 2}, R"({"type":"started","pid":5,"received":2})"},
+      {Received{4}, R"({"type":"received","count":4})"},
       {ForkServerReady{5, 0.5, 2, false},
        R"({"type":"fork_server_ready","pid":5,"start_s":0.5,"threads":2,"can_fork":false})"},
       {ForkServerFailed{2, 9, "m"},

@@ -46,12 +46,16 @@ class Agent {
   }
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  void stop_listening() { listener_.reset(); }
   void accept() { socket_ = UniqueFd(::accept(listener_.get(), nullptr, nullptr)); }
-  void hang_up() { socket_.reset(); }
+  void hang_up() {
+    socket_.reset();
+    buffer_.clear();
+  }
 
   /// Connects a client; its hello is read.
-  std::unique_ptr<LinkClient> connect() {
-    auto client = LinkClient::connect(path_, "secret");
+  std::unique_ptr<LinkClient> connect(Duration agent_wait = {}) {
+    auto client = LinkClient::connect(path_, "secret", LinkClient::kConnectDeadline, agent_wait);
     REQUIRE(client.ok());
     accept();
     const auto hello = next();
@@ -317,6 +321,88 @@ TEST_CASE("an agent that does not read holds nobody, and loses nothing up to the
   CHECK(sent * 10'000 > static_cast<std::int64_t>(LinkClient::kOutboxBytesMax));
   for (std::int64_t batch = 0; batch < sent; ++batch) CHECK(agent.next_of<link::Report>().key.batch == batch);
   client->finish(10s);
+}
+
+namespace {
+
+link::Report report(std::int64_t batch) {
+  link::Report made;
+  made.key = {1, "train", batch, 0};
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("an agent that comes back hears what the one before has not acknowledged, once") {
+  Agent agent;
+  auto client = agent.connect(1h);
+  agent.send(link::Received{0});
+  agent.assign(1);
+  REQUIRE(client->next_assignment(10s).ok());
+  REQUIRE(client->send(report(1)).ok());
+  REQUIRE(client->send(report(2)).ok());
+  CHECK(agent.next_of<link::Report>().key.batch == 1);
+  agent.send(link::Received{1});
+  wait_until_handled(agent, *client);  // Two lines more from us, one more from it.
+  agent.hang_up();
+  agent.accept();
+  const auto back = agent.next_of<link::Hello>();
+  CHECK(back.token == "secret");
+  CHECK(back.returns);
+  CHECK(back.received == 2);
+  REQUIRE(client->send(report(3)).ok());
+  CHECK(client->has_unsent());
+  agent.send(link::Received{1});
+  CHECK(agent.next_of<link::Report>().key.batch == 2);
+  (void)agent.next_of<link::ExchangePut>();
+  CHECK(agent.next_of<link::Report>().key.batch == 3);
+  agent.send(link::Stop{5, true});
+  wait_until_handled(agent, *client);
+  CHECK(client->stop_requested());
+  CHECK_FALSE(client->has_unsent());
+}
+
+TEST_CASE("a rank that is done waits for an agent that has all it said") {
+  Agent agent;
+  auto client = agent.connect(1h);
+  agent.assign(1);
+  REQUIRE(client->next_assignment(10s).ok());
+  REQUIRE(client->send(link::ResultMade{7}).ok());
+  CHECK(agent.next_of<link::ResultMade>().value == 7);
+  agent.hang_up();
+  std::thread next([&agent] {
+    agent.accept();
+    (void)agent.next_of<link::Hello>();
+    agent.send(link::Received{0});
+    (void)agent.next_of<link::ResultMade>();
+    agent.send(link::Received{1});
+  });
+  client->finish(10s);
+  next.join();
+}
+
+TEST_CASE("a link that is dropped for good, or without an agent for too long, ends the process") {
+  for (const bool is_dropped : {true, false}) {
+    Agent agent;
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      (void)!::freopen("/dev/null", "w", stderr);
+      auto client = LinkClient::connect(agent.path(), "secret", LinkClient::kConnectDeadline, is_dropped ? Duration(1h) : Duration(50ms));
+      if (!client.ok()) ::_exit(1);
+      (void)client.value()->next_assignment(std::chrono::milliseconds(kDeadlineMs));
+      ::_exit(2);
+    }
+    agent.accept();
+    (void)agent.next_of<link::Hello>();
+    if (is_dropped) agent.send(link::Dropped{"unknown token"});
+    if (!is_dropped) agent.stop_listening();
+    if (!is_dropped) agent.hang_up();
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == worker_exit::kEnvironment);
+  }
 }
 
 TEST_CASE("a closed link ends the process") {

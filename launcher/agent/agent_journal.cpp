@@ -1,0 +1,156 @@
+#include "launcher/agent/agent_journal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "common/checkpoint/crc32c.hpp"
+
+namespace sgd::agent {
+namespace {
+
+constexpr std::string_view kMagic = "sgd-agent-journal 1\n";
+constexpr std::size_t kHeadBytes = 8;
+
+void put_u32(std::string& out, std::uint32_t value) {
+  for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+}
+
+std::uint32_t get_u32(std::string_view bytes) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  return value;
+}
+
+std::uint32_t checksum(std::string_view text) { return checkpoint::crc32c(0, std::as_bytes(std::span(text))); }
+
+void put_record(std::string& out, std::string_view text) {
+  put_u32(out, static_cast<std::uint32_t>(text.size()));
+  put_u32(out, checksum(text));
+  out.append(text);
+}
+
+Status write_whole(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return system_error("cannot write the journal");
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Result<std::string> read_whole(int fd) {
+  std::string bytes;
+  char piece[64 << 10];
+  for (;;) {
+    const ssize_t count = ::read(fd, piece, sizeof piece);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return system_error("cannot read the journal");
+    if (count == 0) return bytes;
+    bytes.append(piece, static_cast<std::size_t>(count));
+    if (bytes.size() > AgentJournal::kBytesMax + (4 << 20)) return Error{"the journal is too long"};
+  }
+}
+
+}  // namespace
+
+// ---- reading ----
+
+Result<std::optional<PastJournal>> PastJournal::open(const std::string& path) {
+  const process::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file && errno == ENOENT) return std::optional<PastJournal>();
+  if (!file) return system_error("cannot open " + path);
+  auto bytes = read_whole(file.get());
+  if (!bytes) return bytes.error();
+  PastJournal past;
+  past.bytes_ = std::move(bytes).value();
+  if (!past.bytes_.starts_with(kMagic)) return Error{path + " is not a journal of this program"};
+  past.at_ = kMagic.size();
+  const auto text = past.next_text();
+  if (!text) return Error{path + " has no whole header"};
+  auto header = decode_header(*text);
+  if (!header) return Error{path + ": " + header.error().message};
+  past.header_ = std::move(header).value();
+  past.first_at_ = past.at_;
+  return std::optional<PastJournal>(std::move(past));
+}
+
+std::optional<std::string_view> PastJournal::next_text() {
+  const std::string_view rest = std::string_view(bytes_).substr(at_);
+  if (rest.size() < kHeadBytes) return std::nullopt;
+  const std::size_t length = get_u32(rest);
+  if (rest.size() - kHeadBytes < length) return std::nullopt;
+  const std::string_view text = rest.substr(kHeadBytes, length);
+  if (checksum(text) != get_u32(rest.substr(4))) return std::nullopt;
+  at_ += kHeadBytes + length;
+  return text;
+}
+
+Result<std::optional<JournalRecord>> PastJournal::next() {
+  const auto text = next_text();
+  if (!text) return std::optional<JournalRecord>();
+  auto record = decode_record(*text);
+  if (!record) return record.error();
+  return std::optional<JournalRecord>(std::move(record).value());
+}
+
+// ---- writing ----
+
+Status AgentJournal::begin(const JournalHeader& header) {
+  const std::string fresh = path_ + ".new";
+  process::UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return system_error("cannot create " + fresh);
+  std::string bytes(kMagic);
+  put_record(bytes, encode(header));
+  if (const Status written = write_whole(file.get(), bytes); !written) return written;
+  if (::rename(fresh.c_str(), path_.c_str()) != 0) return system_error("cannot put the journal at " + path_);
+  file_ = std::move(file);
+  bytes_ = bytes.size();
+  return {};
+}
+
+Status AgentJournal::go_on(std::size_t bytes) {
+  file_.reset(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  if (!file_) return system_error("cannot open " + path_);
+  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) {
+    file_.reset();
+    return system_error("cannot cut " + path_);
+  }
+  bytes_ = bytes;
+  return {};
+}
+
+Status AgentJournal::append(std::span<const core::TimedEvent> events, std::int64_t told) {
+  if (!is_on() || events.empty()) return {};
+  std::string bytes;
+  for (const core::TimedEvent& event : events)
+    put_record(bytes, encode(event, &event == &events.back() ? told : kNotChecked));
+  Status status;
+  if (bytes_ + bytes.size() > kBytesMax) {
+    status = Error{"more than " + std::to_string(kBytesMax >> 20) + " MiB since this agent last had nothing"};
+  } else {
+    status = write_whole(file_.get(), bytes);
+  }
+  if (!status) remove();
+  bytes_ += bytes.size();
+  return status;
+}
+
+void AgentJournal::remove() {
+  file_.reset();
+  (void)::unlink(path_.c_str());  // Ignoring: there may be none.
+}
+
+std::string boot_id() {
+  const process::UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  auto text = read_whole(file.get());
+  if (!text) return {};
+  std::string id = std::move(text).value();
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  return id;
+}
+
+}  // namespace sgd::agent

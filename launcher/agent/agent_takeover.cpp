@@ -1,0 +1,116 @@
+// AgentShell's beginning where an earlier life has left a journal: its events are taken anew, then keepers and
+// ranks are connected to again, and what was on its way is set on its way once more.
+//
+//   replay --> Resumed --> keepers: attached, or closed, or started --> the ranks' socket --> on as ever
+//
+// The ranks' socket waits for the keepers, since an assignment needs their descriptors; the coordinator's link
+// waits for nobody.
+
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+
+#include "launcher/agent/agent_shell.hpp"
+
+namespace sgd::agent {
+
+Status AgentShell::replay() {
+  if (!continuity_->past) {
+    begin_journal();
+    return {};
+  }
+  PastJournal past = std::move(*continuity_->past);
+  continuity_->past.reset();
+  for (;;) {
+    auto record = past.next();
+    if (!record) return record.error();
+    if (!record.value()) break;
+    const core::TimedEvent& timed = record.value()->event;
+    const std::optional<core::AgentEvent> here = localized(timed.event);
+    core::AgentCommands commands;
+    core_.on(timed.at, here ? *here : timed.event, commands);
+    replay_event(timed.event);
+    for (core::AgentCommand& command : commands) replay_command(std::move(command));
+  }
+  return journal_->go_on(past.read_bytes());
+}
+
+void AgentShell::replay_event(const core::AgentEvent& event) {
+  using namespace core::agent_event;
+  if (const auto* started = std::get_if<KeeperStarted>(&event)) {
+    if (const auto keeper = keepers_.find(started->run); keeper != keepers_.end()) keeper->second->note_started();
+  } else if (const auto* from_keeper = std::get_if<FromKeeper>(&event)) {
+    const auto keeper = keepers_.find(from_keeper->run);
+    if (keeper != keepers_.end()) keeper->second->note_message(from_keeper->message);
+  } else if (const auto* closed = std::get_if<KeeperClosed>(&event)) {
+    if (const auto keeper = keepers_.find(closed->run); keeper != keepers_.end())
+      dead_keepers_[closed->run] = keeper->second->place();
+    keepers_.erase(closed->run);
+  } else if (const auto* cleared = std::get_if<StraysCleared>(&event)) {
+    dead_keepers_.erase(cleared->run);
+    strays_.erase(cleared->run);
+  } else if (const auto* from_worker = std::get_if<FromWorker>(&event)) {
+    workers_.replay(*from_worker);
+  } else if (const auto* link_closed = std::get_if<LinkClosed>(&event)) {
+    workers_.replay(*link_closed);
+  } else if (const auto* fetched = std::get_if<CheckpointFetched>(&event)) {
+    fetches_.erase({fetched->run, fetched->path});
+  }
+}
+
+/// What was said is noted as said; what was done is done.
+void AgentShell::replay_command(core::AgentCommand command) {
+  using namespace core::agent_command;
+  if (const auto* start = std::get_if<StartKeeper>(&command)) {
+    keepers_[start->run] = make_keeper(start->run);
+  } else if (auto* to_keeper = std::get_if<TellKeeper>(&command)) {
+    const auto keeper = keepers_.find(to_keeper->run);
+    if (spool_) spool_->name_logs(to_keeper->run, to_keeper->message);
+    if (keeper != keepers_.end()) keeper->second->send(to_keeper->message);
+  } else if (const auto* to_worker = std::get_if<TellWorker>(&command)) {
+    workers_.send(to_worker->connection, to_worker->message, {});
+  } else if (const auto* drop = std::get_if<DropLink>(&command)) {
+    workers_.drop(drop->connection, drop->reason);
+  } else if (const auto* fetch = std::get_if<FetchCheckpoint>(&command)) {
+    fetches_.emplace(fetch->run, fetch->path);
+  } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
+    strays_.insert(strays->run);
+  } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
+    keepers_.erase(forget->run);
+    dead_keepers_.erase(forget->run);
+    std::erase_if(fetches_, [&](const auto& one) { return one.first == forget->run; });
+    if (spool_) spool_->end(forget->run);
+  }
+}
+
+void AgentShell::take_over() {
+  (void)::unlink(link_path_.c_str());  // The earlier life's.
+  for (auto& [run, keeper] : keepers_) {
+    if (keeper->resume()) continue;
+    boost::asio::post(io_, [this, run = run] {
+      const auto gone = keepers_.find(run);
+      if (gone == keepers_.end()) return;
+      if (!gone->second->was_started()) return start_keeper(run);  // There was no time for it.
+      dead_keepers_[run] = gone->second->place();
+      keepers_.erase(gone);
+      on_event(core::agent_event::KeeperClosed{run, 0, "it has ended while no agent was there"});
+      listen_when_settled();
+    });
+  }
+  for (const auto& [run, path] : std::exchange(fetches_, {})) fetch_checkpoint({run, path});
+  for (const RunId& run : std::exchange(strays_, {})) clear_strays(run);
+  if (!keepers_.empty()) observer_.on_warning(fmt::format("takes over {} runs from an agent that has ended", keepers_.size()));
+  workers_.await_return(continuity_->wait);
+  boost::asio::post(io_, [this] { listen_when_settled(); });
+}
+
+void AgentShell::listen_when_settled() {
+  if (!continuity_ || is_listening_) return;
+  for (const auto& [run, keeper] : keepers_)
+    if (!keeper->is_attached()) return;
+  is_listening_ = true;
+  if (const Status listening = workers_.listen(link_path_); !listening) observer_.on_warning(listening.error().message);
+}
+
+}  // namespace sgd::agent

@@ -1,0 +1,196 @@
+#include "launcher/agent/journal_codec.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "common/messages/frame.hpp"
+
+namespace sgd::agent {
+namespace {
+
+using nlohmann::json;
+namespace event = core::agent_event;
+
+/// Bytes that are no UTF-8 become U+FFFD, as on every other way that they could have come.
+std::string print(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::int64_t count(Duration duration) { return duration.count(); }
+json optional_count(const std::optional<Duration>& duration) { return duration ? json(count(*duration)) : json(); }
+std::optional<Duration> optional_duration(const json& value) {
+  return value.is_null() ? std::nullopt : std::optional(Duration(value.get<std::int64_t>()));
+}
+
+/// The event's own fields, and the message that it brings, in the words of its protocol.
+struct Writer {
+  json& head;
+  std::string& message;
+  void operator()(const event::Connected&) { head["event"] = "connected"; }
+  void operator()(const event::Disconnected&) { head["event"] = "disconnected"; }
+  void operator()(const event::FromCoordinator& from) {
+    head["event"] = "from_coordinator";
+    message = cluster::encode(from.message);
+  }
+  void operator()(const event::KeeperStarted& started) { head.update({{"event", "keeper_started"}, {"run", started.run}}); }
+  void operator()(const event::FromKeeper& from) {
+    head.update({{"event", "from_keeper"}, {"run", from.run}});
+    message = keeper::encode(from.message).substr(kFrameHeaderBytes);
+  }
+  void operator()(const event::KeeperClosed& closed) {
+    head.update({{"event", "keeper_closed"}, {"run", closed.run}, {"signal", closed.signal}, {"reason", closed.message}});
+  }
+  void operator()(const event::StraysCleared& cleared) { head.update({{"event", "strays_cleared"}, {"run", cleared.run}}); }
+  void operator()(const event::FromWorker& from) {
+    head.update({{"event", "from_worker"}, {"connection", from.connection}, {"pid", from.peer_pid}});
+    message = link::encode(from.message);
+    message.pop_back();
+  }
+  void operator()(const event::LinkClosed& closed) {
+    head.update({{"event", "link_closed"}, {"connection", closed.connection}});
+  }
+  void operator()(const event::FetchAdvanced& fetch) {
+    head.update({{"event", "fetch_advanced"}, {"run", fetch.run}, {"path", fetch.path}, {"bytes", fetch.bytes}});
+  }
+  void operator()(const event::CheckpointFetched& fetched) {
+    head.update({{"event", "checkpoint_fetched"}, {"run", fetched.run}, {"path", fetched.path}, {"error", fetched.error},
+                 {"missing", fetched.missing}});
+  }
+  void operator()(const event::SlotsChanged& changed) { head.update({{"event", "slots_changed"}, {"slots", changed.slots}}); }
+  void operator()(const event::LeavingSoon&) { head["event"] = "leaving_soon"; }
+  void operator()(const event::Tick&) { head["event"] = "tick"; }
+  void operator()(const event::Resumed& resumed) {
+    head.update({{"event", "resumed"}, {"slots", resumed.slots}, {"address", resumed.address},
+                 {"memory_bytes", resumed.memory_bytes}, {"labels", resumed.labels}});
+  }
+};
+
+/// Throws what nlohmann throws for fields that are missing or of another type.
+Result<core::AgentEvent> read_event(const json& head, std::string_view message) {
+  const std::string name = head.at("event");
+  const auto run = [&head] { return head.at("run").get<std::string>(); };
+  if (name == "from_worker") {
+    auto said = link::decode_from_worker(message);
+    if (!said) return said.error();
+    return core::AgentEvent{event::FromWorker{head.at("connection"), head.at("pid"), std::move(said).value()}};
+  }
+  if (name == "from_keeper") {
+    auto said = keeper::decode_from_keeper(message);
+    if (!said) return said.error();
+    return core::AgentEvent{event::FromKeeper{run(), std::move(said).value()}};
+  }
+  if (name == "from_coordinator") {
+    auto said = cluster::decode_to_agent(message);
+    if (!said) return said.error();
+    return core::AgentEvent{event::FromCoordinator{std::move(said).value()}};
+  }
+  if (name == "connected") return core::AgentEvent{event::Connected{}};
+  if (name == "disconnected") return core::AgentEvent{event::Disconnected{}};
+  if (name == "keeper_started") return core::AgentEvent{event::KeeperStarted{run()}};
+  if (name == "keeper_closed") return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
+  if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
+  if (name == "link_closed") return core::AgentEvent{event::LinkClosed{head.at("connection")}};
+  if (name == "fetch_advanced") return core::AgentEvent{event::FetchAdvanced{run(), head.at("path"), head.at("bytes")}};
+  if (name == "checkpoint_fetched")
+    return core::AgentEvent{event::CheckpointFetched{run(), head.at("path"), head.at("error"), head.at("missing")}};
+  if (name == "slots_changed") return core::AgentEvent{event::SlotsChanged{head.at("slots")}};
+  if (name == "leaving_soon") return core::AgentEvent{event::LeavingSoon{}};
+  if (name == "tick") return core::AgentEvent{event::Tick{}};
+  if (name == "resumed")
+    return core::AgentEvent{
+        event::Resumed{head.at("slots"), head.at("address"), head.at("memory_bytes"), head.at("labels")}};
+  return Error{"an event of the unknown kind " + name};
+}
+
+json facts_to_json(const core::AgentFacts& facts) {
+  return {{"node", facts.node},
+          {"address", facts.address},
+          {"incarnation", facts.incarnation},
+          {"slots", facts.slots},
+          {"allowed_cores", facts.allowed_cores},
+          {"worker_program", facts.worker_program},
+          {"link_path", facts.link_path},
+          {"omp_threads_set", facts.omp_threads_set},
+          {"beat_interval", optional_count(facts.beat_interval)},
+          {"orphan_timeout", optional_count(facts.orphan_timeout)},
+          {"is_shared", facts.is_shared},
+          {"counts_cpus", facts.counts_cpus},
+          {"gpus", facts.gpus},
+          {"memory_bytes", facts.memory_bytes},
+          {"labels", facts.labels},
+          {"version", facts.version},
+          {"returns_within", optional_count(facts.returns_within)}};
+}
+
+core::AgentFacts facts_of(const json& from) {
+  core::AgentFacts facts;
+  facts.node = from.at("node");
+  facts.address = from.at("address");
+  facts.incarnation = from.at("incarnation");
+  facts.slots = from.at("slots");
+  facts.allowed_cores = from.at("allowed_cores").get<std::vector<int>>();
+  facts.worker_program = from.at("worker_program");
+  facts.link_path = from.at("link_path");
+  facts.omp_threads_set = from.at("omp_threads_set");
+  facts.beat_interval = optional_duration(from.at("beat_interval"));
+  facts.orphan_timeout = optional_duration(from.at("orphan_timeout"));
+  facts.is_shared = from.at("is_shared");
+  facts.counts_cpus = from.at("counts_cpus");
+  facts.gpus = from.at("gpus").get<std::vector<int>>();
+  facts.memory_bytes = from.at("memory_bytes");
+  facts.labels = from.at("labels").get<std::map<std::string, std::string>>();
+  facts.version = from.at("version");
+  facts.returns_within = optional_duration(from.at("returns_within"));
+  return facts;
+}
+
+}  // namespace
+
+std::string encode(const JournalHeader& header) {
+  return print({{"boot_id", header.boot_id},
+                {"program", header.program},
+                {"runtime_dir", header.runtime_dir},
+                {"facts", facts_to_json(header.facts)},
+                {"random", header.random},
+                {"told", header.told},
+                {"keepers", header.keepers}});
+}
+
+Result<JournalHeader> decode_header(std::string_view text) {
+  try {
+    const json from = json::parse(text);
+    JournalHeader header;
+    header.boot_id = from.at("boot_id");
+    header.program = from.at("program");
+    header.runtime_dir = from.at("runtime_dir");
+    header.facts = facts_of(from.at("facts"));
+    header.random = from.at("random").get<std::array<std::uint64_t, 4>>();
+    header.told = from.at("told");
+    header.keepers = from.at("keepers");
+    return header;
+  } catch (const json::exception& error) {
+    return Error{std::string("the header: ") + error.what()};
+  }
+}
+
+std::string encode(const core::TimedEvent& timed, std::int64_t told) {
+  json head{{"at", timed.at.time_since_epoch().count()}, {"told", told}};
+  std::string message;
+  std::visit(Writer{head, message}, timed.event);
+  return print(head) + "\n" + message;
+}
+
+Result<JournalRecord> decode_record(std::string_view text) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return Error{"an event without an end of its first line"};
+  try {
+    const json head = json::parse(text.substr(0, end));
+    auto event = read_event(head, text.substr(end + 1));
+    if (!event) return event.error();
+    JournalRecord record{{TimePoint(Duration(head.at("at").get<std::int64_t>())), std::move(event).value()}, head.at("told")};
+    return record;
+  } catch (const json::exception& error) {
+    return Error{std::string("an event: ") + error.what()};
+  }
+}
+
+}  // namespace sgd::agent

@@ -1,0 +1,70 @@
+#include "launcher/agent/past_life.hpp"
+
+#include <sys/stat.h>
+
+#include <fmt/format.h>
+
+#include "launcher/core/agent.hpp"
+
+namespace sgd::agent {
+namespace {
+
+/// Takes all events, with nobody to carry anything out. Returns whether that leads to an agent that has nothing.
+Result<bool> prove(PastJournal& past) {
+  const JournalHeader& first = past.header();
+  core::Agent machine(first.facts, core::Random(first.random), first.told);
+  for (;;) {
+    auto record = past.next();
+    if (!record) return record.error();
+    if (!record.value()) break;
+    core::AgentCommands commands;
+    machine.on(record.value()->event.at, record.value()->event.event, commands);
+    if (record.value()->told != kNotChecked && record.value()->told != machine.told())
+      return Error{fmt::format("its events lead to {} facts where {} were told", machine.told(), record.value()->told)};
+  }
+  past.rewind();
+  return machine.idle();
+}
+
+std::string why_not(const PastJournal& past, const std::string& node) {
+  const JournalHeader& header = past.header();
+  if (header.boot_id.empty() || header.boot_id != boot_id()) return "the system was started anew since";
+  if (header.program != SGD_VERSION) return fmt::format("it is of version {}", header.program);
+  if (header.facts.node != node) return fmt::format("it is of node {}", header.facts.node);
+  return {};
+}
+
+}  // namespace
+
+PastLife find_past_life(const std::string& journal_path, const std::string& node) {
+  PastLife life;
+  auto found = PastJournal::open(journal_path);
+  if (!found) {
+    life.why_not = found.error().message;
+    return life;
+  }
+  if (!found.value()) return life;
+  PastJournal& past = *found.value();
+  life.why_not = why_not(past, node);
+  if (!life.why_not.empty()) return life;
+  const Result<bool> has_nothing = prove(past);
+  if (!has_nothing) life.why_not = has_nothing.error().message;
+  if (!has_nothing || has_nothing.value()) return life;
+  auto runtime = process::RuntimeDir::take(past.header().runtime_dir);
+  if (!runtime) {
+    life.why_not = runtime.error().message;
+    return life;
+  }
+  life.runtime = std::move(runtime).value();
+  life.journal = std::move(past);
+  return life;
+}
+
+/// By the folder itself, not its name: two machines that share a name space of processes may have equal paths.
+Result<std::string> keeper_mark(const std::string& state_dir) {
+  struct stat info {};
+  if (::stat(state_dir.c_str(), &info) != 0) return system_error("cannot look at " + state_dir);
+  return fmt::format("SGD_KEEPER={:x}-{:x}-", info.st_dev, info.st_ino);
+}
+
+}  // namespace sgd::agent

@@ -1,0 +1,86 @@
+// WorkerServer after a replay: ranks whose agent has died come back to their links.
+
+#include "launcher/agent/worker_server.hpp"
+
+#include <algorithm>
+
+#include <boost/asio/post.hpp>
+
+#include "launcher/process/pidfd.hpp"
+
+namespace sgd::agent {
+
+void WorkerServer::replay(const core::agent_event::FromWorker& said) {
+  next_ = std::max(next_, said.connection + 1);
+  if (const auto* hello = std::get_if<link::Hello>(&said.message)) {
+    Connection& connection = connections_[said.connection];
+    connection.greeted = true;
+    connection.returns = hello->returns;
+    connection.token = hello->token;
+    connection.peer_pid = said.peer_pid;
+  } else if (const auto place = connections_.find(said.connection); place != connections_.end()) {
+    place->second.received += link::is_counted(said.message) ? 1 : 0;
+  }
+}
+
+void WorkerServer::await_return(Duration wait) {
+  for (auto& [id, connection] : connections_) {
+    auto process = connection.returns ? process::pidfd_open(connection.peer_pid) : Result<process::UniqueFd>(Error{});
+    if (!process) {
+      close_soon(id);
+      continue;
+    }
+    // Should the number be another process's by now, the link ends with the wait instead.
+    connection.process = std::make_unique<boost::asio::posix::stream_descriptor>(io_, process.value().release());
+    watch_process(id, connection);
+  }
+  wait_timer_.expires_after(wait);
+  wait_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    for (const auto& [id, connection] : connections_)
+      if (!connection.stream) close_soon(id);
+  });
+}
+
+void WorkerServer::watch_process(core::ConnectionId id, Connection& connection) {
+  connection.process->async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                 [this, id](const boost::system::error_code& error) {
+                                   if (!error) close_soon(id);
+                                 });
+}
+
+void WorkerServer::close_soon(core::ConnectionId id) {
+  boost::asio::post(io_, [this, id] {
+    const auto place = connections_.find(id);
+    if (place == connections_.end() || place->second.stream) return;
+    connections_.erase(place);
+    handlers_.on_event(core::agent_event::LinkClosed{id});
+  });
+}
+
+/// The link that waits for `hello`'s token gets the stranger's stream, and what it lacks. False: no link waits for it.
+bool WorkerServer::resume(core::ConnectionId stranger, const link::Hello& hello) {
+  const auto waiting = std::find_if(connections_.begin(), connections_.end(), [&](const auto& one) {
+    return !one.second.stream && one.second.returns && one.second.token == hello.token;
+  });
+  if (waiting == connections_.end()) return false;
+  auto node = connections_.extract(stranger);
+  Connection& link = waiting->second;
+  link.stream = std::move(node.mapped().stream);
+  link.number = std::move(node.mapped().number);
+  link.peer_pid = node.mapped().peer_pid;
+  link.process.reset();
+  *link.number = waiting->first;
+  if (const Status known = link.sent.acknowledge(hello.received); !known) {
+    drop(waiting->first, known.error().message);
+    return true;
+  }
+  link.told_received = link.received;
+  link.stream->send(link::encode(link::ToWorker(link::Received{link.received})));
+  bool is_assignment = hello.received == 0;  // The first that every link is sent.
+  for (const std::string& line : link.sent.kept())
+    link.stream->send(line, std::exchange(is_assignment, false) ? handlers_.descriptors_of(link.run) : std::vector<int>());
+  return true;
+}
+
+}  // namespace sgd::agent

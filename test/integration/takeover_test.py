@@ -1,0 +1,228 @@
+"""An agent that is killed and started again takes over what it had started: ranks go on, and nothing of the time between is
+lost."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from cluster import Cluster
+from data import image_job, small_fashion, write_job
+from harness import LIMIT_S, command_of, read_file, wait_for
+
+SAMPLES = 6_400
+END_S = 240
+KILLS = 12
+
+
+class TakeoverCase(unittest.TestCase):
+    nodes = {"n1": 2}
+    agent_options = {}
+    coordinator_options = ()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sgd-takeover-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.cluster = Cluster(self.nodes, agent_options=self.agent_options, coordinator_options=self.coordinator_options)
+        self.cluster.__enter__()
+        self.addCleanup(self.cluster.__exit__)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def touch(self, name):
+        with open(self.path(name), "w", encoding="utf-8"):
+            pass
+
+    def waits_for(self, name):
+        """Shell words that wait for a file."""
+        return f"while [ ! -e {self.path(name)} ]; do sleep 0.05; done"
+
+    def keeper(self):
+        return next(pid for pid in self.cluster.left() if command_of(pid)[1:2] == ["keeper"])
+
+    def wait_for_takeover(self, count=1):
+        wait_for(lambda: self.cluster.log_of("n1").count("takes over") >= count, LIMIT_S, "the agent to take over")
+
+    def restart(self):
+        """Returns how long it took until the coordinator had the node again."""
+        self.cluster.kill("n1")
+        began = time.monotonic()
+        before = self.cluster.log_of("n1").count("takes over")
+        self.cluster.start_agent("n1")
+        self.wait_for_takeover(before + 1)
+        self.cluster.wait_for_nodes("n1")
+        return time.monotonic() - began
+
+
+class CommandTest(TakeoverCase):
+    def test_a_command_goes_on(self):
+        client = self.cluster.run("-n", 2, "--", "sh", "-c", f"echo begin; {self.waits_for('go')}; echo end")
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "worker_started", 2)
+        print(f"from the agent's end to a node that is connected again: {self.restart():.3f} s", file=sys.stderr)
+        self.touch("go")
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual(sorted(client.said()[1].splitlines()), sorted(f"{rank}: {word}" for rank in (0, 1) for word in ("begin", "end")))
+        self.assertEqual(len(self.cluster.events(run, "worker_started")), 2)
+        self.assertEqual(self.cluster.events(run, "failure"), [])
+
+    def test_a_command_that_ends_while_the_agent_is_away(self):
+        """Its exit code and all its lines are there."""
+        client = self.cluster.run("-n", 1, "--no-prefix", "--", "sh", "-c", f"{self.waits_for('go')}; seq 1 20000; exit 3")
+        run = client.run_id()
+        pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
+        self.cluster.kill("n1")
+        self.touch("go")
+        wait_for(lambda: pid not in self.cluster.left(), LIMIT_S, "the end of the rank")
+        self.cluster.start_agent("n1")
+        self.assertEqual(client.wait(), 1, client.said())
+        ended, = self.cluster.events(run, "worker_exited")
+        self.assertEqual((ended["pid"], ended["exit_code"]), (pid, 3), (self.cluster.lines(run), self.cluster.log_of("n1")))
+        self.assertEqual(client.said()[1], "".join(f"{number}\n" for number in range(1, 20_001)))
+
+    def test_a_rank_that_is_killed_while_the_agent_is_away_is_started_again(self):
+        client = self.cluster.run("-n", 1, "--max-failures", 1, "--", "sh", "-c",
+                                  f"test $SGD_GENERATION = 2 || {{ {self.waits_for('never')}; }}")
+        run = client.run_id()
+        pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
+        self.cluster.kill("n1")
+        os.kill(pid, signal.SIGKILL)
+        self.cluster.start_agent("n1")
+        self.assertEqual(client.wait(), 0, client.said())
+        failure, = self.cluster.events(run, "failure")
+        self.assertEqual((failure["kind"], failure["rank"]), ("signal", 0))
+        self.assertEqual(self.cluster.ask("status", run)["generation"], 2)
+
+    def test_a_keeper_that_is_killed_while_the_agent_is_away(self):
+        """Its ranks, and what they had started, are cleared before others are started."""
+        client = self.cluster.run("-n", 1, "--max-failures", 1, "--", "sh", "-c",
+                                  f"test $SGD_GENERATION = 2 || {{ setsid sleep 1000 & echo $! >{self.path('stray')}; wait; }}")
+        run = client.run_id()
+        stray = int(wait_for(lambda: read_file(self.path("stray")).endswith(b"\n") and read_file(self.path("stray")), LIMIT_S, "its child"))
+        keeper = self.keeper()
+        self.cluster.kill("n1")
+        os.kill(keeper, signal.SIGKILL)
+        self.cluster.start_agent("n1")
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertNotIn(stray, self.cluster.left())
+        self.assertEqual(self.cluster.ask("status", run)["generation"], 2)
+
+    def test_two_agents_on_one_folder(self):
+        second = self.cluster.agents["n1"]
+        self.cluster.start_agent("n1")
+        refused, self.cluster.agents["n1"] = self.cluster.agents["n1"], second
+        self.assertEqual(refused.wait(LIMIT_S), 2)
+        self.assertIn(f"in use by another agent (pid {second.pid})", self.cluster.log_of("n1"))
+
+    def test_journal_that_cannot_be_used(self):
+        """What the agent before has started is ended before anything else is started."""
+        client = self.cluster.run("-n", 1, "--max-failures", 1, "--", "sh", "-c",
+                                  f"test $SGD_GENERATION = 2 || {{ {self.waits_for('never')}; }}")
+        run = client.run_id()
+        pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
+        self.cluster.kill("n1")
+        with open(os.path.join(self.cluster.folder, "agent-n1", "agent.journal"), "r+b") as journal:
+            journal.seek(40)
+            journal.write(b"\0\0\0\0")
+        self.cluster.start_agent("n1")
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertNotIn(pid, self.cluster.left())
+        self.assertIn("cannot be taken over", self.cluster.log_of("n1"))
+
+
+class NobodyComesTest(TakeoverCase):
+    agent_options = {"n1": ["--orphan-timeout", "1s"]}
+
+    def test_nothing_is_left(self):
+        client = self.cluster.run("-n", 2, "--", "sh", "-c", "sleep 1000 & wait")
+        self.cluster.wait_for_event(client.run_id(), "worker_started", 2)
+        self.cluster.kill("n1")
+        own = [self.cluster.coordinator.pid, client.process.pid]
+        wait_for(lambda: set(self.cluster.left()) <= set(own), LIMIT_S, "the end of keeper and ranks")
+
+
+class GivenUpTest(TakeoverCase):
+    coordinator_options = ("--node-timeout", "1s")
+
+    def test_an_agent_that_comes_too_late_clears_its_ranks(self):
+        client = self.cluster.run("-n", 1, "--max-failures", 1, "--", "sh", "-c",
+                                  f"echo $$ >>{self.path('pids')}; test $SGD_GENERATION != 1 || {{ {self.waits_for('never')}; }};"
+                                  f"kill -0 $(head -1 {self.path('pids')}) 2>/dev/null && echo two; exit 0")
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "worker_started")
+        self.cluster.kill("n1")
+        self.cluster.wait_for_event(run, "failure")
+        self.cluster.start_agent("n1")
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertNotIn("two", client.said()[1])
+
+
+class TrainingTest(TakeoverCase):
+    def job(self, epochs):
+        job = image_job(small_fashion(self.path("data"), SAMPLES, 1000), epochs=epochs, batch_size=400)
+        job["num_workers"] = 2
+        job["recovery"] = {"cooldown": "500ms", "backoff": {"first": "100ms"}}
+        return write_job(self.path("job.json"), job)
+
+    def weights(self, run):
+        folder = os.path.join(self.cluster.run_dir(run), "checkpoints")
+        return read_file(os.path.join(folder, sorted(os.listdir(folder))[-1], "model.safetensors"))
+
+    def check_undisturbed(self, client, epochs):
+        run = client.run_id()
+        self.assertEqual(client.wait(END_S), 0, client.said())
+        self.assertEqual([event["epoch"] for event in self.cluster.events(run, "epoch_finished")], list(range(1, epochs + 1)))
+        for line in self.cluster.lines(run, "metrics.jsonl"):
+            if line["phase"] == "train":
+                self.assertEqual(line["num_samples"], SAMPLES, line)
+        self.assertEqual(self.cluster.events(run, "failure"), [])
+        self.assertEqual(len(self.cluster.events(run, "worker_started")), 2)
+        self.assertEqual(self.cluster.ask("status", run)["generation"], 1)
+
+    def test_training_does_not_notice(self):
+        straight = self.cluster.run(self.job(epochs=30))
+        self.check_undisturbed(straight, 30)
+        client = self.cluster.run(self.job(epochs=30))
+        run = client.run_id()
+        for epoch in (2, 6):
+            self.cluster.wait_for_event(run, "epoch_finished", epoch)
+            print(f"from the agent's end to a node that is connected again: {self.restart():.3f} s", file=sys.stderr)
+        self.check_undisturbed(client, 30)
+        self.assertEqual(self.weights(run), self.weights(straight.run_id()))
+
+    def test_agent_that_dies_again_and_again(self):
+        client = self.cluster.run(self.job(epochs=80))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "first_step")
+        for _ in range(KILLS):
+            self.cluster.kill("n1")
+            self.cluster.start_agent("n1")
+            wait_for(lambda: read_file(os.path.join(self.cluster.folder, "agent-n1", "agent.lock")).strip().decode() ==
+                     str(self.cluster.agents["n1"].pid), LIMIT_S, "the next life")
+        self.cluster.wait_for_nodes("n1")
+        self.check_undisturbed(client, 80)
+
+    def test_training_that_ends_while_the_agent_is_away(self):
+        client = self.cluster.run(self.job(epochs=20))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "epoch_finished", 2)
+        pids = [event["pid"] for event in self.cluster.events(run, "worker_started")]
+        self.cluster.kill("n1")
+        stat = lambda pid: read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        # Ranks wait for somebody who hears their last words: done, they use no more time.
+        def idle():
+            before = [stat(pid)[11] for pid in pids]
+            time.sleep(0.3)
+            return before == [stat(pid)[11] for pid in pids]
+        wait_for(idle, LIMIT_S, "the end of the training")
+        self.cluster.start_agent("n1")
+        self.check_undisturbed(client, 20)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,199 @@
+// A keeper whose agents come and go: it goes on without one, and the next one hears what it has missed.
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "keeper_test_support.hpp"
+#include "launcher/keeper/keeper_main.hpp"
+#include "launcher/process/clock.hpp"
+#include "launcher/process/pidfd.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/process/unix_socket.hpp"
+
+using namespace sgd;
+using namespace sgd::keeper_test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// One life of an agent, at the keeper's door.
+class Visit {
+ public:
+  Visit(const std::string& path, std::int64_t received) : received_(received) {
+    auto connected = process::connect_unix(path, 5s);
+    REQUIRE(connected.ok());
+    socket_ = std::move(connected).value();
+    send(keeper::Attach{received});
+    started = wait<keeper::Started>();
+  }
+
+  void send(const keeper::ToKeeper& message) {
+    const std::string frame = keeper::encode(message);
+    REQUIRE(process::send_with_descriptors(socket_.get(), frame, {}).ok());
+  }
+
+  /// The next message of this type; counts all that come.
+  template <class T>
+  T wait() {
+    for (const TimePoint deadline = process::monotonic_now() + 20s;;) {
+      auto frame = reader_.next();
+      REQUIRE(frame.ok());
+      if (frame.value()) {
+        if (frame.value()->kind != FrameKind::kJson) continue;
+        auto message = keeper::decode_from_keeper(frame.value()->bytes);
+        REQUIRE(message.ok());
+        if (keeper::is_counted(message.value())) ++received_;
+        if (const T* found = std::get_if<T>(&message.value())) return *found;
+        continue;
+      }
+      pollfd entry{socket_.get(), POLLIN, 0};
+      REQUIRE(::poll(&entry, 1, process::poll_timeout_ms(process::monotonic_now(), deadline)) == 1);
+      char buffer[65536];
+      auto got = process::receive_with_descriptors(socket_.get(), buffer);
+      REQUIRE(got.ok());
+      REQUIRE(got.value().bytes > 0);
+      for (process::UniqueFd& fd : got.value().descriptors) descriptors.push_back(std::move(fd));
+      reader_.append({buffer, got.value().bytes});
+    }
+  }
+  [[nodiscard]] std::int64_t received() const { return received_; }
+
+  keeper::Started started;
+  std::vector<process::UniqueFd> descriptors;
+
+ private:
+  process::UniqueFd socket_;
+  FrameReader reader_;
+  std::int64_t received_;
+};
+
+class Door {
+ public:
+  explicit Door(Duration wait) {
+    REQUIRE(process::become_subreaper().ok());
+    auto listener = process::listen_unix(path());
+    REQUIRE(listener.ok());
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (listener.value().get() != 3) ::dup2(listener.value().get(), 3);
+      ::close_range(4, ~0U, 0);
+      ::_exit(keeper::keeper_main(wait));
+    }
+    pidfd_ = std::move(process::pidfd_open(pid_)).value();
+  }
+  ~Door() {
+    (void)process::pidfd_send_signal(pidfd_.get(), SIGKILL);
+    (void)process::kill_descendants({}, 10s);
+  }
+  [[nodiscard]] std::string path() const { return folder_.file("keeper.sock"); }
+  [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
+  /// Its exit code.
+  int wait_end() {
+    pollfd entry{pidfd_.get(), POLLIN, 0};
+    REQUIRE(::poll(&entry, 1, 20'000) == 1);
+    const auto status = process::wait_exit(pidfd_.get());
+    REQUIRE((status.ok() && status.value()));
+    return status.value()->exit_code;
+  }
+
+ private:
+  TemporaryDir folder_;
+  int pid_ = -1;
+  process::UniqueFd pidfd_;
+};
+
+keeper::Spawn shell(const std::string& script, const std::string& log) {
+  keeper::Spawn spawn;
+  spawn.generation = 1;
+  spawn.argv = {"/bin/sh", "-c", script};
+  spawn.log_path = log;
+  return spawn;
+}
+
+}  // namespace
+
+TEST_CASE("keeper: what happens without an agent is told to the next one, once") {
+  Door door(30s);
+  const std::string script = "while [ ! -e " + door.file("go") + " ]; do sleep 0.01; done; echo last; exit 3";
+  std::int64_t had = 0;
+  int pid = 0;
+  {
+    Visit first(door.path(), 0);
+    CHECK(first.descriptors.size() == 2);
+    CHECK(first.started.received == 0);
+    first.send(shell(script, door.file("log")));
+    pid = first.wait<keeper::Spawned>().pid;
+    CHECK(first.wait<keeper::Received>().count == 1);
+    had = first.received();
+  }
+  REQUIRE(had == 1);
+  REQUIRE(::close(::creat(door.file("go").c_str(), 0600)) == 0);
+  CHECK(wait_file(door.file("log"), 10s) == "last\n");
+  REQUIRE(wait_gone(pid, 10s));
+  {
+    Visit deaf(door.path(), 0);  // It dies before it has written anything down.
+    CHECK(deaf.wait<keeper::Spawned>().pid == pid);
+  }
+  Visit second(door.path(), had);
+  CHECK(second.started.received == 1);
+  CHECK(second.descriptors.size() == 2);
+  const auto exited = second.wait<keeper::Exited>();
+  CHECK(exited.exit_code == 3);
+  CHECK(exited.tail == std::vector<std::string>{"last"});
+  CHECK(second.received() == 2);
+  second.send(keeper::Received{2});
+  second.send(keeper::Close{});
+  CHECK(second.wait<keeper::Cleared>().generation == 0);
+  second.send(keeper::Received{3});
+  CHECK(door.wait_end() == 0);
+}
+
+TEST_CASE("keeper: its last words wait for an agent that takes them") {
+  Door door(30s);
+  {
+    Visit first(door.path(), 0);
+    first.send(keeper::Close{});
+    CHECK(first.wait<keeper::Cleared>().generation == 0);
+  }
+  Visit second(door.path(), 0);
+  CHECK(second.wait<keeper::Cleared>().generation == 0);
+  second.send(keeper::Received{1});
+  CHECK(door.wait_end() == 0);
+}
+
+TEST_CASE("keeper: without an agent for too long everything ends, and at once when none comes back") {
+  for (const bool says_so : {false, true}) {
+    Door door(says_so ? Duration(30s) : Duration(100ms));
+    int pid = 0;
+    {
+      Visit only(door.path(), 0);
+      only.send(shell("sleep 1000", door.file("log")));
+      pid = only.wait<keeper::Spawned>().pid;
+      if (says_so) only.send(keeper::AgentEnds{});
+    }
+    CHECK(door.wait_end() == 1);
+    CHECK(wait_gone(pid, 1s));
+  }
+}
+
+TEST_CASE("keeper: an agent that has more than was told is none of its own") {
+  Door door(30s);
+  auto stranger = process::connect_unix(door.path(), 5s);
+  REQUIRE(stranger.ok());
+  const std::string frame = keeper::encode(keeper::ToKeeper(keeper::Attach{5}));
+  REQUIRE(process::send_with_descriptors(stranger.value().get(), frame, {}).ok());
+  char byte = 0;
+  CHECK(::recv(stranger.value().get(), &byte, 1, 0) == 0);  // It is turned away.
+  Visit own(door.path(), 0);
+  CHECK(own.started.pid > 0);
+}
