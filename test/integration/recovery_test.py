@@ -290,6 +290,18 @@ class RecoveryTest(LaunchTest):
         self.check_same(launch)
         self.assertRegex(launch.said(), "the memory checkpoint of generation .* is damaged: its CRC-32C is")
 
+    def test_damaged_memory_gives_way_to_the_disk(self):
+        """[44] And the next copy in memory is made as ever."""
+        launch = self.train(checkpoint={"every": {"steps": 20}})
+        self.kill_until_restored_from_memory(launch)
+        launch.wait_for_event("checkpoint_saved")
+        before = {name: len(launch.events(name)) for name in ("first_step", "failure")}
+        self.damage_memory(launch, 2)
+        launch.wait_for_event("first_step", count=before["first_step"] + 1)
+        self.assertEqual(launch.events("restored")[-1]["source"], "disk")
+        self.check_same(launch)
+        self.assertEqual(len(launch.events("failure")), before["failure"] + 1)
+
     def test_max_failures_is_counted_since_the_last_epoch(self):
         launch = self.train(recovery={"max_failures": 1})
         for _ in range(3):

@@ -196,7 +196,6 @@ bool Restorer::read_memory(Restored& restored) {
   for (const MemoryOffer& offer : offers_) {
     if (offer.node == setup_.assignment.node_rank && same_state(offer, winner)) own = offer;
   }
-  restored.slot = own ? std::optional(own->slot.index) : std::nullopt;
   const auto holders = std::count_if(offers_.begin(), offers_.end(),
                                      [&winner](const MemoryOffer& offer) { return same_state(offer, winner); });
   const bool everywhere = static_cast<int>(holders) == setup_.assignment.node_count;
@@ -208,6 +207,7 @@ bool Restorer::read_memory(Restored& restored) {
     (read ? text : damage) = read ? std::move(read).value() : read.error().message;
   }
   if (!all_whole(own, damage)) return false;
+  if (own) restored.slot = own->slot.index;
   if (everywhere) {
     restored.state = parse_state(text);
   } else {
