@@ -85,12 +85,17 @@ class CommandTest(TakeoverCase):
         self.assertEqual((ended["pid"], ended["exit_code"]), (pid, 3), (self.cluster.lines(run), self.cluster.log_of("n1")))
         self.assertEqual(client.said()[1], "".join(f"{number}\n" for number in range(1, 20_001)))
 
-    def test_a_rank_that_is_killed_while_the_agent_is_away_is_started_again(self):
+    def left_alone(self):
+        """A command that ends in its second generation only, and whose agent is killed in its first."""
         client = self.cluster.run("-n", 1, "--max-failures", 1, "--", "sh", "-c",
                                   f"test $SGD_GENERATION = 2 || {{ {self.waits_for('never')}; }}")
         run = client.run_id()
         pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
         self.cluster.kill("n1")
+        return client, run, pid
+
+    def test_a_rank_that_is_killed_while_the_agent_is_away_is_started_again(self):
+        client, run, pid = self.left_alone()
         os.kill(pid, signal.SIGKILL)
         self.cluster.start_agent("n1")
         self.assertEqual(client.wait(), 0, client.said())
@@ -121,11 +126,7 @@ class CommandTest(TakeoverCase):
 
     def test_journal_that_cannot_be_used(self):
         """What the agent before has started is ended before anything else is started."""
-        client = self.cluster.run("-n", 1, "--max-failures", 1, "--", "sh", "-c",
-                                  f"test $SGD_GENERATION = 2 || {{ {self.waits_for('never')}; }}")
-        run = client.run_id()
-        pid = self.cluster.wait_for_event(run, "worker_started")["pid"]
-        self.cluster.kill("n1")
+        client, run, pid = self.left_alone()
         with open(os.path.join(self.cluster.folder, "agent-n1", "agent.journal"), "r+b") as journal:
             journal.seek(40)
             journal.write(b"\0\0\0\0")

@@ -115,7 +115,10 @@ def run(programs, cores):
     changed = threading.Condition()
 
     def run_and_give_back(program):
-        result = run_and_tell(program)
+        try:
+            result = run_and_tell(program)
+        except Exception as error:  # Whatever it is, the others go on, and it counts.
+            result = 0, [f"{program.label}: {error!r}"]
         with changed:
             results.append(result)
             room[0] += program.cores

@@ -43,5 +43,25 @@ class CountTest(unittest.TestCase):
         self.assertIn(state, ("gone", "Z"))
 
 
+class ScheduleTest(unittest.TestCase):
+    def program(self, folder, name, script, cores=1.0):
+        return run_all.Program(name, ["/bin/sh", "-c", script], {}, folder, 20.0, 0.0, cores)
+
+    def test_all_run_and_every_end_counts(self):
+        good = "echo 'All tests passed (1 assertion in 1 test case)'"
+        with tempfile.TemporaryDirectory() as folder:
+            programs = [self.program(folder, f"good{number}", good, 0.5) for number in range(5)]
+            programs += [self.program(folder, "bad", "exit 1"), self.program(folder, "wants more than there is", good, 8.0),
+                         self.program(os.path.join(folder, "nowhere"), "cannot be started", good)]
+            passed, failures = run_all.run(programs, 2)
+        self.assertEqual(passed, 6)
+        self.assertEqual(sorted(failure.split(":")[0] for failure in failures), ["bad", "cannot be started"])
+
+    def test_no_more_at_a_time_than_there_is_room_for(self):
+        script = "mkdir there || exit 1; sleep 0.05; rmdir there; echo 'All tests passed (1 assertion in 1 test case)'"
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(run_all.run([self.program(folder, str(number), script, 1.5) for number in range(4)], 2), (4, []))
+
+
 if __name__ == "__main__":
     unittest.main()
