@@ -100,7 +100,8 @@ void AgentShell::take_over() {
   }
   for (const auto& [run, path] : std::exchange(fetches_, {})) fetch_checkpoint({run, path});
   for (const RunId& run : std::exchange(strays_, {})) clear_strays(run);
-  if (!keepers_.empty()) observer_.on_warning(fmt::format("takes over {} runs from an agent that has ended", keepers_.size()));
+  for (const auto& [run, keeper] : keepers_)
+    observer_.on_warning(fmt::format("run {}: its agent had ended without a word; this one takes over, what runs goes on", run));
   workers_.await_return(continuity_->wait);
   boost::asio::post(io_, [this] { listen_when_settled(); });
 }
