@@ -36,14 +36,14 @@ seconds_since() {
   printf '%d.%d' $((microseconds / 1000000)) $((microseconds / 100000 % 10))
 }
 
-# configure PRESET [OPTION...]: does nothing when the preset's folder is configured with the same options; ninja
+# configure PRESET [OPTION...]: anew when the presets or the options are others than those of the folder; ninja
 # itself notices changed CMake files.
 configure() {
   local preset=$1 folder=$root/build/$1 stamp
   shift
   stamp="$(cat "$root/CMakePresets.json") $*"
   if [ -f "$folder/build.ninja" ] && [ "$(cat "$folder/preset.stamp" 2>/dev/null)" = "$stamp" ]; then return 0; fi
-  cmake -S "$root" --preset "$preset" "$@" >&2 && printf '%s' "$stamp" >"$folder/preset.stamp"
+  cmake --fresh -S "$root" --preset "$preset" "$@" >&2 && printf '%s' "$stamp" >"$folder/preset.stamp"
 }
 
 build_dev() { configure dev && ninja -C "$root/build/dev" -j "$jobs" "$@" >&2; }
