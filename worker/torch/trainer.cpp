@@ -23,6 +23,7 @@ Trainer::Trainer(const TrainerSetup& setup)
       training_(*setup.job.training),
       training_config_(setup.job.resolved.value("training", nlohmann::json::object())),
       initialized_model_(setup.initialized_model),
+      link_forgets_{setup.link},
       last_save_(now()) {
   at::manual_seed(training_.seed);
   setup_.training_operator.attach(*this);
@@ -43,8 +44,6 @@ Trainer::Trainer(const TrainerSetup& setup)
 }
 
 int Trainer::memory_fd() const { return setup_.job.checkpoint.memory ? setup_.memory_fd : -1; }
-
-Trainer::~Trainer() { setup_.link.on_abort(nullptr); }
 
 std::shared_ptr<Model> Trainer::make_model() const {
   if (initialized_model_) return std::exchange(initialized_model_, nullptr);

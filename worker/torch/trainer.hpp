@@ -53,7 +53,6 @@ struct TrainerSetup {
 class Trainer final : public OperatorHost {
  public:
   explicit Trainer(const TrainerSetup& setup);
-  ~Trainer() override;
 
   [[nodiscard]] Outcome run();
 
@@ -66,6 +65,11 @@ class Trainer final : public OperatorHost {
 
  private:
   enum class After { kGoOn, kStop };
+  /// At its end the link thread aborts nobody any more.
+  struct AbortsNobody {
+    LinkClient& link;
+    ~AbortsNobody() { link.on_abort(nullptr); }
+  };
   /// Where a save goes; bits.
   /// kIfFree: not on disk when the save before is still being written (a slow disk never holds training).
   enum Target : unsigned { kDisk = 1, kMemory = 2, kIfFree = 4 };
@@ -103,6 +107,7 @@ class Trainer final : public OperatorHost {
   mutable std::shared_ptr<Model> initialized_model_;  // Given out once.
   // The gradient views point into the collective's memory: it is destroyed after them.
   std::unique_ptr<Collective> collective_;
+  AbortsNobody link_forgets_;  // Before the collective goes, also when the constructor throws.
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<CheckpointWriter> writer_;  // On rank 0 only.
