@@ -31,6 +31,23 @@ class Rank:
         self.started = time.monotonic()
 
 
+def threads(pid):
+    """"name: state, where it waits" of each thread of a process, for the words of a wait that was too long."""
+    def read(task, name):
+        try:
+            with open(f"/proc/{pid}/task/{task}/{name}") as file:
+                return file.read().strip()
+        except OSError:
+            return "?"
+
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return "gone"
+    return ["{}: {}, {}, {}".format(read(task, "comm"), read(task, "stat").rpartition(")")[2][1:2], read(task, "wchan"),
+                                    read(task, "syscall")[:24]) for task in tasks]
+
+
 class FakeAgent:
     def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from=(), cpus=1, bind=True, quiet=True,
                  after=None, with_memory=True, nodes=1):
@@ -128,7 +145,7 @@ class FakeAgent:
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"the fake agent waited {timeout} s; ranks: "
-                                   f"{[(rank.rank, rank.pid, rank.exit_code) for rank in self.ranks]}")
+                                   f"{[(rank.rank, rank.pid, rank.exit_code, threads(rank.pid)) for rank in self.ranks]}")
             for key, _ in self.selector.select(left):
                 key.data(key.fileobj)
         return [rank.exit_code for rank in self.ranks]
