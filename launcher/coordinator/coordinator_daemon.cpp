@@ -98,6 +98,9 @@ void CoordinatorDaemon::serve() {
     probes_.metrics.connections_refused.add(name(net::RefusalKind::kNodeTaken));
     log_.write(process::LogLevel::kInfo, "refused node", fmt::format("node {}: refused: {}", node, reason));
   };
+  shell_.on_link_lost = [this](const NodeId& node, const std::string& reason) {
+    log_.write(process::LogLevel::kWarning, "lost link", fmt::format("node {}: the link is lost: {}", node, reason));
+  };
   net::Door::Handlers handlers;
   handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);
   handlers.kinds[FileDesk::kKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {

@@ -43,7 +43,7 @@ void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::Coordi
   handlers.on_message = [this, node, number](cluster::FromAgent message) {
     if (!is_held_) on_agent(node, number, std::move(message));
   };
-  handlers.on_closed = [this, node, number](const std::string&) { on_agent_closed(node, number); };
+  handlers.on_closed = [this, node, number](const std::string& reason) { on_agent_closed(node, number, reason); };
   link->start(std::move(handlers));
   arriving_[number] = std::move(link);
 }
@@ -66,12 +66,14 @@ void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluste
   follow(std::move(commands));
 }
 
-void CoordinatorShell::on_agent_closed(const NodeId& node, std::uint64_t number) {
+/// `node` by value: the caller's may go with the link.
+void CoordinatorShell::on_agent_closed(NodeId node, std::uint64_t number, const std::string& reason) {
   if (arriving_.erase(number) > 0) return;
   const auto known = agents_.find(node);
   if (known == agents_.end() || known->second.number != number) return;
+  if (on_link_lost) on_link_lost(node, reason);
   agents_.erase(known);
-  on_event(core::coordinator_event::AgentClosed{node});
+  on_event(core::coordinator_event::AgentClosed{std::move(node)});
 }
 
 std::string CoordinatorShell::order(const NodeId& node, const core::NodeOrder& order) {

@@ -105,6 +105,8 @@ class CoordinatorShell {
 
   /// A connection was closed because its agent is not the node's, or no longer.
   std::function<void(const NodeId& node, const std::string& reason)> on_refused;
+  /// A node's link has ended; the node may come back.
+  std::function<void(const NodeId& node, const std::string& reason)> on_link_lost;
 
  private:
   /// Each connection has a number, so that a late word of a former one is known as such.
@@ -122,7 +124,7 @@ class CoordinatorShell {
   // coordinator_shell.cpp
   void on_event(const core::CoordinatorEvent& event);
   void on_agent(const NodeId& node, std::uint64_t number, cluster::FromAgent message);
-  void on_agent_closed(const NodeId& node, std::uint64_t number);
+  void on_agent_closed(NodeId node, std::uint64_t number, const std::string& reason);
   void follow(core::CoordinatorCommands commands);
   void drain();
   void carry_out(const core::CoordinatorCommand& command);
