@@ -27,10 +27,7 @@ def stops(count, **parts):
         run.wait("first_step")
         for _ in range(count):
             time.sleep(CHANCE.uniform(0.5, 1.5))
-            run.read()
-            begin = time.time()
-            os.kill(run.ranks[CHANCE.choice(sorted(run.ranks))], signal.SIGSTOP)
-            times.append(run.wait("first_step", after=begin)["time"] - begin)
+            times.append(run.strike(signal.SIGSTOP, CHANCE))
     return times
 
 

@@ -71,6 +71,13 @@ class LiveRun:
         self.events += fresh
         return fresh
 
+    def strike(self, number, chance):
+        """Sends a random rank this signal; seconds from then to the first step of all ranks."""
+        self.read()
+        begin = time.time()
+        os.kill(self.ranks[chance.choice(sorted(self.ranks))], number)
+        return self.wait("first_step", after=begin)["time"] - begin
+
     def wait(self, name, limit_s=60, after=0.0):
         """The first event of that name with a time later than `after`."""
         deadline = time.monotonic() + limit_s

@@ -38,11 +38,7 @@ def ours(kills, seconds, job):
         run.wait("first_step")
         for _ in range(kills):
             time.sleep(CHANCE.uniform(*seconds))
-            run.read()
-            pid = run.ranks[CHANCE.choice(sorted(run.ranks))]
-            begin = time.time()
-            os.kill(pid, signal.SIGKILL)
-            times.append(run.wait("first_step", after=begin)["time"] - begin)
+            times.append(run.strike(signal.SIGKILL, CHANCE))
     return times
 
 
