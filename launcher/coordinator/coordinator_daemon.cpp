@@ -99,7 +99,7 @@ void CoordinatorDaemon::serve() {
     log_.write(process::LogLevel::kInfo, "refused node", fmt::format("node {}: refused: {}", node, reason));
   };
   shell_.on_link_lost = [this](const NodeId& node, const std::string& reason) {
-    log_.write(process::LogLevel::kWarning, "lost link", fmt::format("node {}: the link is lost: {}", node, reason));
+    log_.write(process::LogLevel::kInfo, "disconnected", fmt::format("node {}: disconnected: {}", node, reason));
   };
   net::Door::Handlers handlers;
   handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);

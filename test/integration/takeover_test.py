@@ -71,7 +71,7 @@ class CommandTest(TakeoverCase):
         self.assertEqual(len(self.cluster.events(run, "worker_started")), 2)
         self.assertEqual(self.cluster.events(run, "failure"), [])
         log = self.cluster.log_of("coordinator")
-        self.assertLess(log.index("node n1: the link is lost: "), log.rindex("node n1: connected"))
+        self.assertLess(log.index("node n1: disconnected: "), log.rindex("node n1: connected"))
 
     def test_a_command_that_ends_while_the_agent_is_away(self):
         """Its exit code and all its lines are there."""
