@@ -35,7 +35,8 @@ inline constexpr auto kMessage<cluster::DesiredRun> = message(
     optional("resume_from", &cluster::DesiredRun::resume_from),
     optional("stop_grace_s", &cluster::DesiredRun::stop_grace_s),
     optional("keeper_from", &cluster::DesiredRun::keeper_from),
-    optional("run_dir", &cluster::DesiredRun::run_dir), optional("job", &cluster::DesiredRun::job));
+    optional("run_dir", &cluster::DesiredRun::run_dir), optional("job", &cluster::DesiredRun::job),
+    optional("owner", &cluster::DesiredRun::owner));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
     message("exchange_done", required("run", &cluster::ExchangeDone::run),

@@ -49,6 +49,7 @@ struct DesiredRun {
   Generation keeper_from = 0;
   std::string run_dir;               ///< Absolute.
   nlohmann::json job;                ///< The resolved job.
+  std::string owner = {};            ///< Who submitted it, by certificate where there is one.
 };
 /// A finished exchange of one generation; values in rank order.
 struct ExchangeDone { RunId run; Generation generation = 0; std::string key; std::vector<nlohmann::json> values; };

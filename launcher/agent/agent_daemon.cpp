@@ -1,5 +1,6 @@
 #include "launcher/agent/agent_daemon.hpp"
 
+#include <grp.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/process/strays.hpp"
+#include "launcher/storage/files_as.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -63,10 +65,11 @@ Status AgentDaemon::open() {
   feeder_ = std::make_unique<process::WatchdogFeeder>(io_, notify_);
   const Status subreaper = process::become_subreaper();
   if (!subreaper) return subreaper;
+  if (const Status identity = open_identity(); !identity) return identity;
+  if (const Status accounts = check_accounts(); !accounts) return accounts;
   auto lock = storage::StateLock::take(options_.state_dir, "agent");
   if (!lock) return lock.error();
   lock_.emplace(std::move(lock).value());
-  if (const Status identity = open_identity(); !identity) return identity;
   if (options_.name.empty()) options_.name = host_name();
   if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
   auto continuity = open_past();
@@ -79,6 +82,7 @@ Status AgentDaemon::open() {
   files.node = facts.node;
   files.incarnation = facts.incarnation;
   files.tls = tls_;
+  files.has_other_owners = has_others();
   auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
   auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
   shell_ = std::make_unique<AgentShell>(io_, std::move(continuity).value(), options_.own_program, std::move(link), observer(),
@@ -88,7 +92,7 @@ Status AgentDaemon::open() {
 
 /// What the life before has left is taken over, or cleared.
 Result<AgentShell::Continuity> AgentDaemon::open_past() {
-  const auto base = process::runtime_base();
+  const auto base = runtime_base();
   if (!base) return base.error();
   (void)process::remove_dead_runtime_dirs(base.value());
   auto mark = keeper_mark(options_.state_dir);
@@ -97,6 +101,7 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   continuity.journal_path = options_.state_dir + "/agent.journal";
   continuity.mark = mark.value();
   continuity.wait = options_.orphan_timeout;
+  continuity.accounts = options_.accounts;
   PastLife past = find_past_life(continuity.journal_path, options_.name);
   if (!past.why_not.empty())
     log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
@@ -109,6 +114,8 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
     if (!runtime) return runtime.error();
     runtime_.emplace(std::move(runtime).value());
   }
+  if (has_others())
+    if (const Status passable = runtime_->let_others_pass(); !passable) return passable.error();
   if (const Status kept = runtime_->keep_for(options_.state_dir + "/runtime"); !kept) return kept.error();
   continuity.runtime_dir = runtime_->path();
   const core::AgentFacts now = facts();
@@ -149,6 +156,31 @@ Status AgentDaemon::open_identity() {
   return {};
 }
 
+/// Root that works for others first gives up what it has by its groups: only its own rights to files are given up and taken
+/// back later, again and again.
+Status AgentDaemon::check_accounts() const {
+  if (!has_others()) return {};
+  if (::geteuid() != 0) return Error{"only an agent that runs as root can start runs as other users"};
+  if (options_.accounts.kind == AccountRule::Kind::kOwner && !tls_) {
+    return Error{"workers run as their run's owner, since this is root, and without certificates everybody can claim to be anybody: give this "
+                 "node an identity (sgd-launch join), or name one account for all runs (--run-as ACCOUNT), or let them run as root (--allow-root)"};
+  }
+  if (options_.accounts.kind == AccountRule::Kind::kFixed) {
+    const auto account = process::find_account(options_.accounts.name, RunAccounts::kLookupLimit);
+    if (!account) return Error{"--run-as: " + account.error().message};
+    if (account.value().uid == 0) return Error{"--run-as: " + options_.accounts.name + " is root; --allow-root lets workers run as root"};
+  }
+  if (::setgroups(0, nullptr) != 0) return system_error("cannot leave root's groups");
+  return {};
+}
+
+/// Users of runs must get through to the sockets; a session's own folder is closed to them.
+Result<std::string> AgentDaemon::runtime_base() const {
+  auto base = process::runtime_base();
+  if (!base || !has_others()) return base;
+  return storage::is_within_reach_of_all(std::filesystem::path(base.value()).parent_path()) ? base : process::runtime_base("");
+}
+
 core::AgentFacts AgentDaemon::facts() const {
   core::AgentFacts facts;
   facts.node = options_.name;
@@ -170,12 +202,12 @@ core::AgentFacts AgentDaemon::facts() const {
   return facts;
 }
 
-void AgentDaemon::run() {
+Status AgentDaemon::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
   log(fmt::format("node {}: {} slots at {}, coordinator {}:{}", options_.name, slots_, options_.address,
                   options_.coordinator.host, options_.coordinator.port));
   const Status started = shell_->start();
-  if (!started) return log(started.error().message, process::LogLevel::kError);
+  if (!started) return started;
   if (renewer_)
     renewer_->start({[this](const net::PeerIdentity&) { log("the node's certificate is renewed"); },
                      [this](const std::string& reason) { log("cannot renew the node's certificate: " + reason, process::LogLevel::kWarning); }});
@@ -184,6 +216,7 @@ void AgentDaemon::run() {
     log(said.error().message, process::LogLevel::kWarning);
   io_.run();
   shell_->end_everything();
+  return {};
 }
 
 void AgentDaemon::wait_signal() {

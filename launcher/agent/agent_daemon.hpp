@@ -46,6 +46,7 @@ struct AgentOptions {
   std::string state_dir;      ///< Absolute; created when missing. The node's identity is in its folder identity/.
   std::string own_program;    ///< This program's file, for keepers.
   std::string worker_program;
+  AccountRule accounts = {};  ///< In whose name runs are started; others than ours need root.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
 };
 
@@ -55,12 +56,15 @@ class AgentDaemon {
 
   /// Everything that can fail before the coordinator is dialled.
   [[nodiscard]] Status open();
-  /// Until a signal.
-  void run();
+  /// Until a signal. Error: it could not begin.
+  [[nodiscard]] Status run();
 
  private:
   [[nodiscard]] core::AgentFacts facts() const;
   [[nodiscard]] Status open_identity();
+  [[nodiscard]] Status check_accounts() const;
+  [[nodiscard]] Result<std::string> runtime_base() const;
+  [[nodiscard]] bool has_others() const { return options_.accounts.kind != AccountRule::Kind::kOwn; }
   [[nodiscard]] Result<AgentShell::Continuity> open_past();
   [[nodiscard]] AgentObserver observer();
   void wait_signal();

@@ -44,13 +44,15 @@ AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::
       core_(continuity.first.facts, core::Random(continuity.first.random), continuity.first.told),
       link_(std::move(link)),
       spool_(std::move(spool)),
+      accounts_(continuity.accounts),
       observer_(std::move(observer)),
       workers_(io, {[this](const core::AgentEvent& event) { on_event(event); },
                     [this](std::string reason) { observer_.on_warning(std::move(reason)); },
                     [this](const RunId& run) {
                       const auto keeper = keepers_.find(run);
                       return keeper == keepers_.end() ? std::vector<int>() : keeper->second->descriptors();
-                    }}),
+                    },
+                    [this](uid_t user) { return accounts_.has_user(user); }}),
       timer_(io, [this] { on_event(core::agent_event::Tick{}); }),
       continuity_(std::move(continuity)),
       journal_(continuity_->journal_path),
@@ -116,7 +118,15 @@ std::optional<core::AgentEvent> AgentShell::localized(const core::AgentEvent& ev
   const auto* from = std::get_if<core::agent_event::FromCoordinator>(&event);
   const auto* desired = from == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&from->message);
   if (!spool_ || desired == nullptr) return std::nullopt;
-  return core::agent_event::FromCoordinator{spool_->localize(*desired)};
+  accounts_.note(*desired);
+  return core::agent_event::FromCoordinator{spool_->localize(*desired, folder_owner(desired->run))};
+}
+
+Spool::Owner AgentShell::folder_owner(const RunId& run) const {
+  const auto account = accounts_.of(run);
+  if (!account) return account.error();
+  if (!account.value()) return std::optional<storage::FileOwner>();
+  return std::optional<storage::FileOwner>({account.value()->uid, account.value()->gid});
 }
 
 void AgentShell::begin_journal() {
@@ -184,6 +194,7 @@ void AgentShell::forget_run(const RunId& run) {
   boost::asio::post(io_, [this, run] {
     keepers_.erase(run);
     dead_keepers_.erase(run);
+    accounts_.forget(run);
     if (spool_) spool_->end(run);
     observer_.on_run_gone(run);
   });
@@ -233,7 +244,8 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run) {
 void AgentShell::start_keeper(const RunId& run) {
   auto& keeper = keepers_[run];
   if (!keeper) keeper = make_keeper(run);
-  const Status started = keeper->start(program_);
+  auto account = accounts_.of(run);
+  const Status started = account ? keeper->start(program_, std::move(account).value()) : Status(account.error());
   if (started) return;
   if (continuity_) dead_keepers_[run] = keeper->place();
   keepers_.erase(run);

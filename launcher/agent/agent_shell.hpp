@@ -22,6 +22,7 @@
 #include "common/base/result.hpp"
 #include "launcher/agent/agent_journal.hpp"
 #include "launcher/agent/keeper_process.hpp"
+#include "launcher/agent/run_accounts.hpp"
 #include "launcher/agent/spool.hpp"
 #include "launcher/agent/worker_server.hpp"
 #include "launcher/core/agent.hpp"
@@ -47,6 +48,7 @@ class AgentShell {
     JournalHeader first;      ///< Where the machine begins; the facts are in it.
     std::optional<PastJournal> past;  ///< Of the life before.
     core::agent_event::Resumed now;   ///< What is said after it.
+    AccountRule accounts = {};        ///< In whose name runs are started.
   };
 
   /// `program` is this program's own file, for keepers. Without a `spool` this node sees the coordinator's folders.
@@ -73,6 +75,7 @@ class AgentShell {
  private:
   void on_event(const core::AgentEvent& event);
   [[nodiscard]] std::optional<core::AgentEvent> localized(const core::AgentEvent& event);
+  [[nodiscard]] Spool::Owner folder_owner(const RunId& run) const;
   void write_down(TimePoint now, const core::AgentEvent& event);
   void begin_journal();
   void link_to_coordinator();
@@ -98,6 +101,7 @@ class AgentShell {
   core::Agent core_;
   std::unique_ptr<net::AgentLink> link_;
   std::unique_ptr<Spool> spool_;
+  RunAccounts accounts_;
   AgentObserver observer_;
   WorkerServer workers_;
   std::map<RunId, std::unique_ptr<KeeperProcess>> keepers_;

@@ -80,6 +80,7 @@ void AgentShell::replay_command(core::AgentCommand command) {
     keepers_.erase(forget->run);
     dead_keepers_.erase(forget->run);
     std::erase_if(fetches_, [&](const auto& one) { return one.first == forget->run; });
+    accounts_.forget(forget->run);
     if (spool_) spool_->end(forget->run);
   }
 }
@@ -87,7 +88,8 @@ void AgentShell::replay_command(core::AgentCommand command) {
 void AgentShell::take_over() {
   (void)::unlink(link_path_.c_str());  // The earlier life's.
   for (auto& [run, keeper] : keepers_) {
-    if (keeper->resume()) continue;
+    const auto account = accounts_.of(run);
+    if (account && keeper->resume(account.value())) continue;
     boost::asio::post(io_, [this, run = run] {
       const auto gone = keepers_.find(run);
       if (gone == keepers_.end()) return;
@@ -111,7 +113,8 @@ void AgentShell::listen_when_settled() {
   for (const auto& [run, keeper] : keepers_)
     if (!keeper->is_attached()) return;
   is_listening_ = true;
-  if (const Status listening = workers_.listen(link_path_); !listening) observer_.on_warning(listening.error().message);
+  if (const Status listening = workers_.listen(link_path_, accounts_.are_others() ? process::Reach::kEverybody : process::Reach::kOwner); !listening)
+    observer_.on_warning(listening.error().message);
 }
 
 }  // namespace sgd::agent

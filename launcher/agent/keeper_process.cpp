@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -14,9 +16,12 @@
 namespace sgd::agent {
 namespace {
 
-process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_fd) {
+constexpr std::size_t kDescriptors = 2;  ///< The shared region and the memory checkpoint.
+
+process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_fd, const std::optional<process::Account>& account) {
   process::SpawnOptions options;
   options.argv = std::move(argv);
+  options.account = account;
   options.control_fd = control_fd;
   options.group = process::ChildGroup::kOwnSession;
   options.dies_with_us = false;  // It outlives us long enough to end what the run has started, or to be taken over.
@@ -28,11 +33,12 @@ process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_
 KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place)
     : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io) {}
 
-Status KeeperProcess::start(const std::string& program) {
+Status KeeperProcess::start(const std::string& program, std::optional<process::Account> account) {
+  account_ = std::move(account);
   if (place_) return start_listening(program);
   auto pair = process::socket_pair(SOCK_STREAM);
   if (!pair) return pair.error();
-  auto child = process::spawn(keeper_options({program, "keeper"}, pair.value().second.get()));
+  auto child = process::spawn(keeper_options({program, "keeper"}, pair.value().second.get(), account_));
   if (!child) return child.error();
   pid_ = child.value().pid;
   pidfd_.assign(child.value().pidfd.release());
@@ -47,7 +53,7 @@ Status KeeperProcess::start_listening(const std::string& program) {
   auto listener = process::listen_unix(place_->socket);
   if (!listener) return listener.error();
   process::SpawnOptions options =
-      keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get());
+      keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get(), account_);
   const std::size_t equals = place_->mark.find('=');
   options.env[place_->mark.substr(0, equals)] = place_->mark.substr(equals + 1);
   auto child = process::spawn(options);
@@ -60,7 +66,8 @@ Status KeeperProcess::start_listening(const std::string& program) {
   return {};
 }
 
-bool KeeperProcess::resume() {
+bool KeeperProcess::resume(const std::optional<process::Account>& account) {
+  account_ = account;
   auto socket = process::connect_unix(place_->socket, kConnectLimit);
   if (!socket) return false;
   connect(std::move(socket).value());
@@ -94,6 +101,7 @@ std::vector<int> KeeperProcess::descriptors() const {
 }
 
 void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
+  if (descriptors_.size() + descriptors.size() > kDescriptors) return stream_->close("it sends more descriptors than it has to");
   for (process::UniqueFd& fd : descriptors) descriptors_.push_back(std::move(fd));
   reader_.append(bytes);
   for (;;) {
@@ -144,6 +152,10 @@ Status KeeperProcess::on_started(const keeper::Started& started) {
   if (!pidfd_.is_open()) {
     auto pidfd = process::pidfd_open(started.pid);
     if (!pidfd) return pidfd.error();
+    // It will be killed by this number some time, so it has to be one of the run's own.
+    const auto user = process::user_of_process(started.pid);
+    if (!user) return user.error();
+    if (account_ && user.value() != account_->uid) return Error{fmt::format("it says that it is pid {}, which is another user's", started.pid)};
     pidfd_.assign(pidfd.value().release());
     pid_ = started.pid;
   }

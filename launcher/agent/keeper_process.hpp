@@ -27,6 +27,7 @@
 #include "common/messages/keeper.hpp"
 #include "common/messages/resend_queue.hpp"
 #include "launcher/agent/local_stream.hpp"
+#include "launcher/process/account.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::agent {
@@ -61,8 +62,8 @@ class KeeperProcess {
   };
 
   KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
-  /// `program` is this program's own file.
-  [[nodiscard]] Status start(const std::string& program);
+  /// `program` is this program's own file. With an account, the keeper and all below it are that user's.
+  [[nodiscard]] Status start(const std::string& program, std::optional<process::Account> account = std::nullopt);
   void send(const keeper::ToKeeper& message);
   /// The shared region and the memory checkpoint; empty before Started.
   [[nodiscard]] std::vector<int> descriptors() const;
@@ -75,7 +76,7 @@ class KeeperProcess {
   void note_message(const keeper::FromKeeper& message) { received_ += keeper::is_counted(message) ? 1 : 0; }
   [[nodiscard]] bool was_started() const { return was_started_; }
   /// And after it. False: nobody is there.
-  [[nodiscard]] bool resume();
+  [[nodiscard]] bool resume(const std::optional<process::Account>& account = std::nullopt);
   [[nodiscard]] bool is_attached() const { return is_attached_; }
 
  private:
@@ -98,6 +99,7 @@ class KeeperProcess {
   std::vector<process::UniqueFd> descriptors_;
   std::string close_reason_;
   int pid_ = 0;
+  std::optional<process::Account> account_;
   ResendQueue sent_;
   std::int64_t received_ = 0;  ///< Counted messages, of all lives of this agent.
   std::int64_t told_received_ = 0;

@@ -1,5 +1,8 @@
 #include "launcher/agent/spool.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRefusedMark = ".refused";  ///< As old as the first refusal.
+constexpr const char* kRefusedMark = ".refused-";  ///< Beside the folder of the run; as old as the first refusal.
 constexpr const char* kGone = ".gone-";           ///< Of folders that are being removed.
 constexpr std::size_t kRemotesMax = 10'000;
 
@@ -23,6 +26,18 @@ constexpr std::size_t kRemotesMax = 10'000;
 std::string moved(const std::string& path, const std::string& from, const std::string& to) {
   const bool is_below = path.size() > from.size() && path.starts_with(from) && path[from.size()] == '/';
   return is_below ? to + path.substr(from.size()) : path;
+}
+
+/// As its owner, who may still change what is in it; what that leaves, such as folders that the owner has closed, as ourselves:
+/// the library goes from descriptor to descriptor (openat, O_NOFOLLOW) and so nowhere else. Returns what prevents it.
+std::error_code remove_all_of(const std::string& folder) {
+  std::error_code error;
+  {
+    const storage::FilesAs as(storage::other_owner(folder));
+    fs::remove_all(folder, error);
+  }
+  fs::remove_all(folder, error);
+  return error;
 }
 
 }  // namespace
@@ -53,6 +68,7 @@ Status Spool::start(std::function<void(std::string)> on_warning) {
   std::error_code error;
   fs::create_directories(runs_dir_, error);
   if (error) return Error{fmt::format("cannot create {}: {}", runs_dir_, error.message()), error.value()};
+  if (const Status passable = let_owners_pass(); !passable) return passable;
   visit_folders();
   link_.start({[this] {
                  sender_.on_open();
@@ -91,13 +107,34 @@ void Spool::on_message(transfer::ToNode message, std::string bytes) {
 
 // ---- paths ----
 
-Status Spool::make_folder(const RunId& run) {
+std::string Spool::mark_of(const RunId& run) const { return fmt::format("{}/{}{}", runs_dir_, kRefusedMark, run); }
+
+/// Owners get through our folders to theirs, and see nothing on the way.
+Status Spool::let_owners_pass() const {
+  if (!setup_.has_other_owners) return {};
+  for (const std::string& folder : {setup_.state_dir, runs_dir_})
+    if (::chmod(folder.c_str(), 0711) != 0) return system_error("cannot let owners of runs through " + folder);
+  if (!storage::is_within_reach_of_all(runs_dir_))
+    return Error{fmt::format("owners of runs cannot get to {}: a folder above it is closed to them; chmod o+x it, or name another one with "
+                             "--state-dir", runs_dir_), EACCES};
+  return {};
+}
+
+Status Spool::make_folder(const RunId& run, const Owner& owner) {
+  if (!owner) return owner.error();
+  const std::string folder = folder_of(run);
+  if (::mkdir(folder.c_str(), setup_.has_other_owners ? 0700 : 0777) == 0) {
+    // Nobody but us can change what has this name, so it is the folder that was just made.
+    if (owner.value() && ::lchown(folder.c_str(), owner.value()->uid, owner.value()->gid) != 0)
+      return system_error("cannot give " + folder + " to its owner");
+  } else if (errno != EEXIST) {
+    return system_error("cannot create " + folder);
+  }
+  const storage::FilesAs as(storage::other_owner(folder));
   std::error_code error;
   for (const char* name : {"logs", "errors", checkpoint::kDirectory}) {
-    fs::create_directories(folder_of(run) + "/" + name, error);
-    if (error)
-      return Error{fmt::format("cannot create {}/{}: {}", folder_of(run), name, error.message()),
-                   error.value()};
+    fs::create_directories(folder + "/" + name, error);
+    if (error) return Error{fmt::format("cannot create {}/{}: {}", folder, name, error.message()), error.value()};
   }
   auto files = storage::RunFiles::open(folder_of(run), setup_.quota);
   if (!files) return files.error();
@@ -107,7 +144,7 @@ Status Spool::make_folder(const RunId& run) {
   return {};
 }
 
-cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
+cluster::DesiredRun Spool::localize(cluster::DesiredRun desired, const Owner& owner) {
   const RunId& run = desired.run;
   if (!transfer::is_part(run)) {
     on_warning_("a run's id cannot be a folder's name; its files stay where they are");
@@ -115,11 +152,11 @@ cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
   }
   const bool is_wanted = desired.want != cluster::Want::kClear && desired.want != cluster::Want::kGone;
   if (is_wanted && !(places_.contains(run) && places_.at(run).is_live)) {
-    const Status made = places_.contains(run) ? Status() : make_folder(run);
+    const Status made = places_.contains(run) ? Status() : make_folder(run, owner);
     if (!made) on_warning_(made.error().message);
     if (const auto place = places_.find(run); place != places_.end()) {
       std::error_code ignored;
-      fs::remove(folder_of(run) + "/" + kRefusedMark, ignored);
+      fs::remove(mark_of(run), ignored);
       place->second.is_live = true;
       sender_.add(run, place->second.files);
     }
@@ -190,21 +227,22 @@ void Spool::remove(const RunId& run) {
   std::error_code error;
   fs::rename(folder_of(run), gone, error);
   if (error) return on_warning_(fmt::format("cannot remove {}: {}", folder_of(run), error.message()));
-  fetching_.run(
-      [gone] {
-        std::error_code ignored;
-        fs::remove_all(gone, ignored);
-      },
-      [] {});
+  fs::remove(mark_of(run), error);
+  remove_bytes(gone);
+}
+
+void Spool::remove_bytes(const std::string& folder) {
+  fetching_.ask([folder] { return remove_all_of(folder); }, [this, folder](const std::error_code& error) {
+    if (error) on_warning_(fmt::format("{} cannot be removed: {}; tried again in {}", folder, error.message(), format_duration(setup_.revisit)));
+  });
 }
 
 void Spool::keep_for_later(const RunId& run, const std::string& reason) {
   const auto place = places_.find(run);
   if (place == places_.end() || place->second.is_live) return;
   places_.erase(place);
-  const std::string mark = folder_of(run) + "/" + kRefusedMark;
-  if (!fs::exists(mark)) {
-    std::ofstream(mark) << reason << '\n';
+  if (!fs::exists(mark_of(run))) {
+    std::ofstream(mark_of(run)) << reason << '\n';
     on_warning_(
         fmt::format("{} stays for {}: {}", folder_of(run), format_duration(setup_.keep_refused), reason));
   }
@@ -218,13 +256,7 @@ void Spool::visit_folders() {
     const std::string name = entry->path().filename().string();
     std::error_code ignored;
     const bool is_gone = name.starts_with(kGone);
-    if (is_gone)
-      fetching_.run(
-          [path = entry->path()] {
-            std::error_code late;
-            fs::remove_all(path, late);
-          },
-          [] {});
+    if (is_gone) remove_bytes(entry->path().string());
     if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name))
       visit(name);
   }
@@ -236,14 +268,14 @@ void Spool::visit_folders() {
 
 void Spool::visit(const RunId& run) {
   std::error_code error;
-  const auto refused_at = fs::last_write_time(folder_of(run) + "/" + kRefusedMark, error);
+  const auto refused_at = fs::last_write_time(mark_of(run), error);
   const bool is_old = !error && fs::file_time_type::clock::now() - refused_at >= setup_.keep_refused;
   if (is_old) {
     on_warning_(fmt::format("{} is removed: the coordinator has not taken it", folder_of(run)));
     places_[run] = {};
     return remove(run);
   }
-  if (const Status made = make_folder(run); !made) return on_warning_(made.error().message);
+  if (const Status made = make_folder(run, std::optional<storage::FileOwner>()); !made) return on_warning_(made.error().message);
   sender_.add(run, places_.at(run).files);
   sender_.end(run);
 }

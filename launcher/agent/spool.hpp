@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -26,6 +27,7 @@
 #include "launcher/agent/file_link.hpp"
 #include "launcher/agent/file_sender.hpp"
 #include "launcher/storage/file_thread.hpp"
+#include "launcher/storage/files_as.hpp"
 
 namespace sgd::agent {
 
@@ -38,6 +40,7 @@ class Spool {
     Incarnation incarnation = 0;
     Duration keep_refused = std::chrono::hours(24);
     Duration revisit = std::chrono::hours(1);  ///< Refused folders are tried again, or removed.
+    bool has_other_owners = false;             ///< They must get to their folders.
     storage::Quota quota;                      ///< Of what is fetched.
     SenderTimes times;
     std::shared_ptr<const net::TlsContext> tls;  ///< The node's identity; null: plain text.
@@ -51,8 +54,11 @@ class Spool {
   [[nodiscard]] Status start(std::function<void(std::string)> on_warning);
   void stop();
 
+  /// Whose folder it is to be; nothing: ours. Error: nobody's, so there is none.
+  using Owner = Result<std::optional<storage::FileOwner>>;
   /// The same with paths of this node; its folder is made when the run is to be started here.
-  [[nodiscard]] cluster::DesiredRun localize(cluster::DesiredRun desired);
+  [[nodiscard]] cluster::DesiredRun localize(cluster::DesiredRun desired,
+                                             const Owner& owner = std::optional<storage::FileOwner>());
   /// The same with paths of the coordinator.
   [[nodiscard]] cluster::FromAgent for_coordinator(cluster::FromAgent message);
   /// Files of which each node has its own get a name that no other node's has.
@@ -74,11 +80,14 @@ class Spool {
     bool is_live = false;
   };
 
+  [[nodiscard]] Status let_owners_pass() const;
+  [[nodiscard]] std::string mark_of(const RunId& run) const;
   void on_message(transfer::ToNode message, std::string bytes);
-  [[nodiscard]] Status make_folder(const RunId& run);
+  [[nodiscard]] Status make_folder(const RunId& run, const Owner& owner);
   void visit_folders();
   void visit(const RunId& run);
   void remove(const RunId& run);
+  void remove_bytes(const std::string& folder);
   void keep_for_later(const RunId& run, const std::string& reason);
 
   boost::asio::io_context& io_;

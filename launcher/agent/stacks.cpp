@@ -5,6 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "launcher/process/account.hpp"
+#include "launcher/storage/beneath.hpp"
+#include "launcher/storage/files_as.hpp"
+
 namespace sgd::agent {
 namespace {
 
@@ -24,15 +28,28 @@ std::string state_of(const std::string& status) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
+void append(const storage::Beneath& folder, const std::string& name, const std::string& text) {
+  const auto file = folder.write(name);
+  const auto size = file ? file.value().size() : Result<std::uint64_t>(file.error());
+  if (size) (void)file.value().write_at(size.value(), text);  // Ignoring: best effort.
+}
+
 }  // namespace
 
 void keep_stacks(const std::string& run_dir, Generation generation, const std::map<Rank, int>& pids) {
+  const auto owner = storage::other_owner(run_dir);
+  const storage::FilesAs as(owner);
+  const auto folder = storage::Beneath::open(run_dir);
+  if (!folder) return;
   for (const auto& [rank, pid] : pids) {
+    // The numbers come from the run's own keeper: it may not make us look at processes of others.
+    const auto user = process::user_of_process(pid);
+    if (!user || (owner && user.value() != owner->uid)) continue;
     const std::string status = read_proc(pid, "status");
     if (status.empty()) continue;
-    std::ofstream file(fmt::format("{}/errors/gen-{:04d}-rank-{:04d}.stack", run_dir, generation, rank), std::ios::app);
-    file << fmt::format("rank {} pid {}: state {}, in {}, system call {}\n", rank, pid, state_of(status),
-                        read_proc(pid, "wchan"), read_proc(pid, "syscall"));
+    append(folder.value(), fmt::format("errors/gen-{:04d}-rank-{:04d}.stack", generation, rank),
+           fmt::format("rank {} pid {}: state {}, in {}, system call {}\n", rank, pid, state_of(status),
+                       read_proc(pid, "wchan"), read_proc(pid, "syscall")));
   }
 }
 

@@ -14,8 +14,8 @@ namespace sgd::agent {
 WorkerServer::WorkerServer(boost::asio::io_context& io, Handlers handlers)
     : io_(io), handlers_(std::move(handlers)), listener_(io), wait_timer_(io) {}
 
-Status WorkerServer::listen(const std::string& path) {
-  auto listener = process::listen_unix(path);
+Status WorkerServer::listen(const std::string& path, process::Reach reach) {
+  auto listener = process::listen_unix(path, reach);
   if (!listener) return listener.error();
   listener_.assign(std::move(listener).value().release());
   wait_accept();
@@ -41,16 +41,19 @@ void WorkerServer::accept_all() {
 
 void WorkerServer::add(process::UniqueFd socket) {
   const auto peer = process::peer_credentials(socket.get());
-  if (!peer || (peer.value().uid != ::getuid() && peer.value().uid != 0))
+  const bool is_ours = peer && (peer.value().uid == ::getuid() || peer.value().uid == 0);
+  if (!is_ours && !(peer && handlers_.admits && handlers_.admits(peer.value().uid)))
     return handlers_.on_dropped("worker link from another user refused");
-  const auto strangers = std::count_if(connections_.begin(), connections_.end(),
-                                       [](const auto& connection) { return !connection.second.greeted; });
+  const auto strangers = std::count_if(connections_.begin(), connections_.end(), [&](const auto& connection) {
+    return !connection.second.greeted && connection.second.peer_user == peer.value().uid;
+  });
   if (static_cast<std::size_t>(strangers) >= kStrangersMax)
     return handlers_.on_dropped(fmt::format("worker link refused: {} links have not said hello", strangers));
   const core::ConnectionId id = next_++;
   Connection& connection = connections_[id];
   connection.number = std::make_shared<core::ConnectionId>(id);
   connection.peer_pid = peer.value().pid;
+  connection.peer_user = peer.value().uid;
   connection.stream = std::make_shared<LocalStream>(io_, std::move(socket));
   connection.hello_timer = std::make_unique<boost::asio::steady_timer>(io_, kHelloDeadline);
   connection.hello_timer->async_wait([this, id](const boost::system::error_code& error) {

@@ -8,6 +8,8 @@
 //   replayed --hello with its token--> open, under its old number, and both send what the other lacks
 //       '--its process has ended, or its wait--> LinkClosed
 
+#include <sys/types.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,12 +25,13 @@
 #include "common/messages/resend_queue.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/process/unix_socket.hpp"
 
 namespace sgd::agent {
 
 class WorkerServer {
  public:
-  static constexpr std::size_t kStrangersMax = 256;  ///< Links that have not said hello yet.
+  static constexpr std::size_t kStrangersMax = 256;  ///< Links of one user that have not said hello yet.
   static constexpr Duration kHelloDeadline = std::chrono::seconds(10);
   static constexpr std::size_t kKeptBytesMax = 8 << 20;  ///< Of one link, not acknowledged.
 
@@ -37,11 +40,13 @@ class WorkerServer {
     std::function<void(std::string reason)> on_dropped;
     /// Of a run's keeper, for an assignment that is sent again.
     std::function<std::vector<int>(const RunId&)> descriptors_of = {};
+    /// Whether links of this user, who is neither root nor ours, are let in.
+    std::function<bool(uid_t)> admits = {};
   };
 
   WorkerServer(boost::asio::io_context& io, Handlers handlers);
   /// Listens at `path`, which must not exist.
-  [[nodiscard]] Status listen(const std::string& path);
+  [[nodiscard]] Status listen(const std::string& path, process::Reach reach = process::Reach::kOwner);
   void send(core::ConnectionId connection, const link::ToWorker& message, const std::vector<int>& descriptors);
   void drop(core::ConnectionId connection, const std::string& reason);
   /// No new links; existing ones end.
@@ -59,6 +64,7 @@ class WorkerServer {
     std::shared_ptr<core::ConnectionId> number;  ///< What the stream's handlers know it by.
     std::string partial;   ///< Bytes after the last newline.
     int peer_pid = 0;
+    uid_t peer_user = 0;
     bool greeted = false;  ///< Its hello has come.
     std::unique_ptr<boost::asio::steady_timer> hello_timer;
     bool returns = false;  ///< It comes back.

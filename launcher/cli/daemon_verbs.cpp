@@ -125,6 +125,7 @@ int agent_verb(const std::vector<std::string>& arguments) {
        text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
                    options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
+       text_option({"--run-as"}, "ACCOUNT", "whose all workers are, if this is root (default: each run's owner)", options.accounts.name),
        flag({"--allow-root"}, "let workers run as root", allow_root), label_option(options.labels), memory_option(options.memory_bytes),
        time_option({"--orphan-timeout"}, "without a coordinator for so long, all ranks here are ended (default: 10m)",
                    options.orphan_timeout),
@@ -132,18 +133,18 @@ int agent_verb(const std::vector<std::string>& arguments) {
        log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
-  if (::geteuid() == 0 && !allow_root)
-    diagnostics.error("agent", 0, 0,
-                      "workers run as the user of their agent, and this is root: start it as another user (the unit in "
-                      "scripts/systemd does), or with --allow-root");
+  if (!options.accounts.name.empty()) options.accounts.kind = agent::AccountRule::Kind::kFixed;
+  else if (::geteuid() == 0 && !allow_root) options.accounts.kind = agent::AccountRule::Kind::kOwner;
+  if (allow_root && !options.accounts.name.empty())
+    diagnostics.error("--run-as", 0, 0, "and --allow-root contradict each other: leave one of them out");
   if (options.coordinator.host.empty()) diagnostics.error("--join", 0, 0, "is missing: the coordinator's HOST:PORT");
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
   agent::AgentDaemon daemon(options);
-  if (const Status opened = daemon.open(); !opened) return refuse_to_start(opened.error());
-  daemon.run();
-  return exit_code::kSucceeded;
+  Status done = daemon.open();
+  if (done) done = daemon.run();
+  return done ? exit_code::kSucceeded : refuse_to_start(done.error());
 }
 
 }  // namespace sgd::cli

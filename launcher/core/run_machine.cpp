@@ -164,6 +164,7 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   if (keeper_from != keepers_from_.end()) desired.keeper_from = keeper_from->second;
   desired.run_dir = definition_.run_dir;
   desired.job = definition_.job.resolved;
+  desired.owner = definition_.owner;
   out.push_back(SendToAgent{node, std::move(desired)});
 }
 

@@ -29,7 +29,7 @@ constexpr std::size_t kBaseBytesMax = kSocketPathBytesMax - 32;
 /// A folder without a lock is young when its maker may still be about to write one.
 constexpr time_t kYoungSeconds = 60;
 
-/// Makes sure that `path` is a folder, ours, and closed to everybody else.
+/// Makes sure that `path` is a folder, ours, and that others cannot do more than pass through it.
 Status check_private(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot create " + path);
   struct stat info {};
@@ -39,7 +39,7 @@ Status check_private(const std::string& path) {
   if (info.st_uid != ::geteuid()) {
     return Error{path + " belongs to user " + std::to_string(info.st_uid) + "; it cannot be trusted", EPERM};
   }
-  if ((info.st_mode & 077) != 0) return Error{path + " is open to others; chmod 700 " + path, EPERM};
+  if ((info.st_mode & 066) != 0) return Error{path + " is open to others; chmod 700 " + path, EPERM};
   return {};
 }
 
@@ -148,6 +148,12 @@ Result<RuntimeDir> RuntimeDir::take(const std::string& path) {
   UniqueFd lock = try_lock(path + "/" + kLockName, 0);
   if (!lock) return Error{path + " is not a folder that was kept, or somebody has it"};
   return RuntimeDir(path, std::move(lock));
+}
+
+Status RuntimeDir::let_others_pass() const {
+  for (const std::string& folder : {path_.substr(0, path_.rfind('/')), path_})
+    if (::chmod(folder.c_str(), 0711) != 0) return system_error("cannot let others through " + folder);
+  return {};
 }
 
 Status RuntimeDir::keep_for(const std::string& link) const {

@@ -1,7 +1,7 @@
 #pragma once
 // Where sockets live: a fresh private folder per run under $XDG_RUNTIME_DIR/sgd-launch or
 // /tmp/sgd-<uid>, since Unix socket paths end at 107 bytes and network file systems refuse
-// them. The parent is refused unless it is a real folder of ours that nobody else can enter.
+// them. The parent is refused unless it is a real folder of ours in which nobody else can look around.
 // A folder whose owner is dead (its lock is free) is removed by the next start, unless it is kept for the
 // owner's next life: then a link in it leads to a link of the owner's, and that one back.
 
@@ -28,6 +28,8 @@ class RuntimeDir {
 
   /// A folder that an earlier life has kept.
   [[nodiscard]] static Result<RuntimeDir> take(const std::string& path);
+  /// Other users get through it and its parent to sockets that let them in; they see and change nothing.
+  [[nodiscard]] Status let_others_pass() const;
   /// From here on its owner's death does not make it a dead one. `link` is a path of the owner's, made here.
   [[nodiscard]] Status keep_for(const std::string& link) const;
 

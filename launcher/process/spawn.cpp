@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/process/v2/posix/default_launcher.hpp>
 #include <boost/process/v2/process.hpp>
+#include <fmt/format.h>
 
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/pidfd.hpp"
@@ -38,6 +40,7 @@ struct ChildPlan {
   ChildGroup group = ChildGroup::kOwnGroup;
   pid_t parent = 0;
   bool dies_with_us = true;
+  const Account* account = nullptr;  ///< Null: ours.
 };
 
 /// Blocks every signal around the fork, so that no handler of ours runs in the child, where
@@ -67,6 +70,14 @@ bool default_signals() {
   return ::sigprocmask(SIG_SETMASK, &none, nullptr) == 0;
 }
 
+/// For good. System calls, since the library's functions tell all threads, of which the child has only one.
+bool become(const Account& account) {
+  if (::syscall(SYS_setgroups, account.groups.size(), account.groups.data()) != 0) return false;
+  if (::syscall(SYS_setresgid, account.gid, account.gid, account.gid) != 0) return false;
+  if (::syscall(SYS_setresuid, account.uid, account.uid, account.uid) != 0) return false;
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
 /// Runs in the child; async-signal-safe calls only. Leaves errno of the step that failed.
 bool prepare_child(const ChildPlan& plan) {
   if (plan.group == ChildGroup::kOwnGroup && ::setpgid(0, 0) != 0) return false;
@@ -76,7 +87,9 @@ bool prepare_child(const ChildPlan& plan) {
     if (::getppid() != plan.parent) ::_exit(127);  // The parent died before it could be watched.
   }
   if (!plan.cpus.empty() && ::sched_setaffinity(0, plan.cpus.bytes(), plan.cpus.data()) != 0) return false;
+  if (plan.account != nullptr && !become(*plan.account)) return false;
   if (plan.workdir != nullptr && ::chdir(plan.workdir) != 0) return false;
+  if (plan.account != nullptr && plan.workdir == nullptr && ::chdir(plan.account->home.c_str()) != 0 && ::chdir("/") != 0) return false;
   // Boost's own closing of descriptors has an off-by-one and closes none: they go at exec.
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return false;
   if (plan.output_fd >= 0 && (::dup2(plan.output_fd, 1) < 0 || ::dup2(plan.output_fd, 2) < 0)) return false;
@@ -117,13 +130,19 @@ std::string variable_of(const std::map<std::string, std::string>& env, const cha
   return value != nullptr ? value : "/usr/local/bin:/usr/bin:/bin";
 }
 
-void merge_environment(const std::map<std::string, std::string>& added, ChildPlan& plan) {
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const char* equals = std::strchr(*entry, '=');
-    if (equals != nullptr && added.contains(std::string(static_cast<const char*>(*entry), equals))) continue;
-    plan.strings.emplace_back(*entry);
+void merge_environment(const SpawnOptions& options, ChildPlan& plan) {
+  std::vector<std::string> base;
+  if (options.account) {
+    base = environment_of(*options.account, environ);
+  } else {
+    for (char** entry = environ; *entry != nullptr; ++entry) base.emplace_back(*entry);
   }
-  for (const auto& [name, value] : added) plan.strings.push_back(name + "=" + value);
+  for (std::string& entry : base) {
+    const std::size_t equals = entry.find('=');
+    if (equals != std::string::npos && options.env.contains(entry.substr(0, equals))) continue;
+    plan.strings.push_back(std::move(entry));
+  }
+  for (const auto& [name, value] : options.env) plan.strings.push_back(name + "=" + value);
   for (const std::string& text : plan.strings) plan.env.push_back(text.c_str());
   plan.env.push_back(nullptr);
 }
@@ -135,6 +154,10 @@ Error explain_spawn_failure(const SpawnOptions& options, const std::string& path
                                    ::access(options.workdir.c_str(), X_OK) != 0)) {
     return {"working directory " + options.workdir + " cannot be entered: " + std::strerror(code), code};
   }
+  if (code == EACCES && options.account)
+    return {fmt::format("{} may not execute {}: for them, it or a folder above it is closed", options.account->name, path), code};
+  if (code == EPERM && options.account && ::geteuid() != 0)
+    return {fmt::format("cannot start {} as {}: this needs root, or CAP_SETUID and CAP_SETGID", path, options.account->name), code};
   if (code == EINVAL && !options.cpus.empty())
     return {"the cores given to " + path + " are not available here", code};
   if (code == EAGAIN || code == ENOMEM) {
@@ -182,7 +205,7 @@ Result<Child> spawn(const SpawnOptions& options) {
     if (!reserved) return system_error("cannot reserve descriptor 3");
   }
   ChildPlan plan;
-  merge_environment(options.env, plan);
+  merge_environment(options, plan);
   plan.workdir = options.workdir.empty() ? nullptr : options.workdir.c_str();
   plan.cpus = CpuMask(options.cpus);
   plan.output_fd = options.output_fd;
@@ -190,7 +213,8 @@ Result<Child> spawn(const SpawnOptions& options) {
   plan.null_fd = null_fd.get();
   plan.group = options.group;
   plan.parent = ::getpid();
-  plan.dies_with_us = options.dies_with_us;
+  plan.dies_with_us = options.dies_with_us && !options.account;
+  plan.account = options.account ? &*options.account : nullptr;
   auto pid = launch(path.value(), options.argv, plan, options);
   if (!pid) return pid.error();
   // Its number cannot be reused before we reap it, so opening the pidfd now is safe.

@@ -9,10 +9,12 @@
 #include <sys/types.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "launcher/process/account.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::process {
@@ -35,7 +37,10 @@ struct SpawnOptions {
   int output_fd = -1;                      ///< Becomes stdout and stderr; -1: ours.
   int control_fd = -1;                     ///< Becomes descriptor 3; -1: none.
   ChildGroup group = ChildGroup::kOwnGroup;
-  bool dies_with_us = true;  ///< SIGKILL when the calling thread ends.
+  bool dies_with_us = true;  ///< SIGKILL when the calling thread ends; not with an account.
+  /// Who the child is; needs CAP_SETUID and CAP_SETGID. It cannot get more rights than that (no_new_privs), begins with
+  /// environment_of() in place of ours and, without a `workdir`, in its home or, where that cannot be entered, in "/".
+  std::optional<Account> account;
 };
 
 struct Child {

@@ -26,8 +26,13 @@ inline constexpr std::size_t kDescriptorsMax = 8;
 /// `type` is SOCK_STREAM or SOCK_SEQPACKET; both ends block.
 [[nodiscard]] Result<std::pair<UniqueFd, UniqueFd>> socket_pair(int type);
 
-/// A non-blocking SOCK_STREAM listener, reachable by the owner only; `path` must not exist.
-[[nodiscard]] Result<UniqueFd> listen_unix(const std::string& path, int backlog = 128);
+/// Who may connect.
+enum class Reach {
+  kOwner,
+  kEverybody,  ///< Who gets to its folder; the listener looks at peer_credentials().
+};
+/// A non-blocking SOCK_STREAM listener; `path` must not exist.
+[[nodiscard]] Result<UniqueFd> listen_unix(const std::string& path, Reach reach = Reach::kOwner, int backlog = 128);
 
 /// A SOCK_STREAM connection, or an error when the listener has not taken it within `limit`.
 [[nodiscard]] Result<UniqueFd> connect_unix(const std::string& path, Duration limit);

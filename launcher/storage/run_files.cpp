@@ -46,9 +46,11 @@ Result<std::uint32_t> checksum_of(const OpenFile& file) {
 }  // namespace
 
 Result<std::shared_ptr<RunFiles>> RunFiles::open(const std::string& folder, const Quota& quota) {
+  const std::optional<FileOwner> owner = other_owner(folder);
+  const FilesAs as(owner);
   Result<Beneath> beneath = Beneath::open(folder);
   if (!beneath) return beneath.error();
-  return std::shared_ptr<RunFiles>(new RunFiles(std::move(beneath).value(), quota));
+  return std::shared_ptr<RunFiles>(new RunFiles(std::move(beneath).value(), owner, quota));
 }
 
 /// Where the bytes of `file` lie, or will.
@@ -59,10 +61,12 @@ std::string RunFiles::place_of(const std::string& file) const {
 }
 
 bool RunFiles::is_stored(const std::string& checkpoint) const {
+  const FilesAs as(owner_);
   return folder_.exists(checkpoint + "/" + checkpoint::kManifestFile);
 }
 
 Held RunFiles::held(const std::string& file) const {
+  const FilesAs as(owner_);
   Held held;
   const std::string checkpoint = transfer::checkpoint_of(file);
   held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
@@ -77,6 +81,7 @@ Held RunFiles::held(const std::string& file) const {
 }
 
 Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string_view bytes) {
+  const FilesAs as(owner_);
   Held held;
   const std::string checkpoint = transfer::checkpoint_of(file);
   held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
@@ -132,6 +137,7 @@ std::uint64_t RunFiles::measure() const {
 }
 
 Status RunFiles::sync(const std::string& file) const {
+  const FilesAs as(owner_);
   const Result<OpenFile> open = folder_.read(place_of(file));
   return open ? open.value().sync() : Status(open.error());
 }
@@ -169,6 +175,7 @@ Status RunFiles::prove(const std::string& part, const std::string& name) const {
 }
 
 Status RunFiles::finish(const std::string& checkpoint) {
+  const FilesAs as(owner_);
   if (is_stored(checkpoint)) return {};
   const std::string part = part_of(checkpoint);
   const Status proven = prove(part, name_of(checkpoint));
@@ -181,6 +188,7 @@ Status RunFiles::finish(const std::string& checkpoint) {
 }
 
 Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& checkpoint) const {
+  const FilesAs as(owner_);
   if (!is_stored(checkpoint)) return Error{checkpoint + " is not here", ENOENT};
   const auto entries = folder_.list(checkpoint);
   if (!entries) return entries.error();
@@ -195,11 +203,13 @@ Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& c
 }
 
 Result<std::string> RunFiles::read(const std::string& file, std::uint64_t offset, std::size_t bytes) const {
+  const FilesAs as(owner_);
   const Result<OpenFile> open = folder_.read(file);
   return open ? open.value().read_at(offset, bytes) : Result<std::string>(open.error());
 }
 
 void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared) {
+  const FilesAs as(owner_);
   const auto entries = folder_.list(checkpoint::kDirectory);
   if (!entries) return;
   std::vector<std::string> names;
@@ -223,6 +233,7 @@ void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std
 }
 
 RunFiles::Inventory RunFiles::inventory() const {
+  const FilesAs as(owner_);
   Inventory inventory;
   const auto add = [&](const std::string& name, std::uint64_t bytes) {
     if (transfer::check_file(name)) inventory.logs.push_back({name, static_cast<std::int64_t>(bytes)});

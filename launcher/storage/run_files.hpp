@@ -3,12 +3,13 @@
 // under a temporary name, is proven by its manifest and renamed when it is whole and safe on disk. The same
 // on both sides: the coordinator receives into the run directory, a node that fetches into its spool.
 //
-// Every name has been checked by transfer::check_file or check_checkpoint. Blocks; one thread at a time per
-// file.
+// Every name has been checked by transfer::check_file or check_checkpoint. Everything is done in the name of the
+// folder's owner. Blocks; one thread at a time per file.
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "common/base/result.hpp"
 #include "common/messages/transfer.hpp"
 #include "launcher/storage/beneath.hpp"
+#include "launcher/storage/files_as.hpp"
 
 namespace sgd::storage {
 
@@ -64,13 +66,15 @@ class RunFiles {
   [[nodiscard]] Inventory inventory() const;
 
  private:
-  RunFiles(Beneath folder, const Quota& quota) : folder_(std::move(folder)), quota_(quota) {}
+  RunFiles(Beneath folder, const std::optional<FileOwner>& owner, const Quota& quota)
+      : folder_(std::move(folder)), owner_(owner), quota_(quota) {}
   [[nodiscard]] std::string place_of(const std::string& file) const;
   [[nodiscard]] std::string over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t measure() const;
   [[nodiscard]] Status prove(const std::string& part, const std::string& name) const;
 
   Beneath folder_;
+  std::optional<FileOwner> owner_;  ///< Nothing: this process.
   Quota quota_;
   std::atomic<std::uint64_t> used_{0};
   std::atomic<bool> is_measured_{false};

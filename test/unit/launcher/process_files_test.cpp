@@ -56,7 +56,7 @@ TEST_CASE("listening, connecting, and who is there", "[process]") {
   TemporaryDir dir;
   const std::string path = dir.file("socket");
   CHECK(connect_unix(path, 1s).error().code == ENOENT);
-  auto listener = listen_unix(path, 0);
+  auto listener = listen_unix(path, Reach::kOwner, 0);
   REQUIRE(listener.ok());
   struct stat info {};
   REQUIRE(::stat(path.c_str(), &info) == 0);

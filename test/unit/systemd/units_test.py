@@ -74,6 +74,14 @@ class UnitsTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertLessEqual(self.exposure(name), EXPOSURE_MAX[name])
 
+    def test_the_agent_that_starts_runs_as_their_owners(self):
+        with open(os.path.join(UNITS, "sgd-launch-agent.service.d", "owners.conf.example"), encoding="utf-8") as file:
+            settings = "".join(line for line in file if not line.startswith(("#", "[")))
+        added = {"change": lambda text: text.replace("[Install]", settings + "\n[Install]")}
+        done = self.analyze(NAMES[1], "verify", "--man=no", **added)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        self.assertLessEqual(self.exposure(NAMES[1], **added), 5.0)
+
     def test_exposure_sees_an_open_door(self):
         opened = self.exposure(NAMES[0], change=lambda text: text.replace("CapabilityBoundingSet=\n", "").replace("User=sgd-launch\n", ""))
         self.assertGreater(opened, EXPOSURE_MAX[NAMES[0]])

@@ -1,0 +1,79 @@
+#include "launcher/process/account.hpp"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <future>
+#include <string_view>
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace sgd::process {
+namespace {
+
+constexpr std::size_t kTextBytes = 64 << 10;
+constexpr int kGroupsMax = 65536;  ///< The kernel's own limit.
+
+/// Of ours; a name that ends with "_" is the beginning of many.
+constexpr std::array<std::string_view, 14> kPassedOn = {"PATH", "LANG",  "LC_",  "TZ",    "LD_LIBRARY_PATH", "OMP_",   "MKL_", "KMP_",
+                                                        "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "TORCH_",       "PYTORCH_"};
+
+bool is_passed_on(std::string_view name) {
+  return std::any_of(kPassedOn.begin(), kPassedOn.end(),
+                     [&](std::string_view one) { return one.back() == '_' ? name.starts_with(one) : name == one; });
+}
+
+Result<Account> look_up(const std::string& name) {
+  std::vector<char> text(kTextBytes);
+  passwd entry{};
+  passwd* found = nullptr;
+  const int code = ::getpwnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
+  if (code != 0) return Error{fmt::format("the account \"{}\" cannot be looked up: {}", name, std::generic_category().message(code)), code};
+  if (found == nullptr) return Error{fmt::format("there is no account \"{}\"", name), ENOENT};
+  Account account{entry.pw_name, entry.pw_uid, entry.pw_gid, {}, entry.pw_dir, entry.pw_shell};
+  int count = kGroupsMax;
+  account.groups.resize(kGroupsMax);
+  if (::getgrouplist(entry.pw_name, entry.pw_gid, account.groups.data(), &count) < 0)
+    return Error{fmt::format("the groups of account \"{}\" cannot be looked up", name), EIO};
+  account.groups.resize(static_cast<std::size_t>(count));
+  return account;
+}
+
+}  // namespace
+
+/// On a thread of its own, which stays behind if nobody answers: the caller has other things to do.
+Result<Account> find_account(const std::string& name, Duration limit) {
+  std::promise<Result<Account>> promise;
+  std::future<Result<Account>> answer = promise.get_future();
+  // tidy: allow thread: the library's calls wait for a directory service without a limit.
+  std::thread lookup([name, promise = std::move(promise)]() mutable { promise.set_value(look_up(name)); });
+  // tidy: allow detach: they cannot be interrupted either; the thread owns all that it touches.
+  lookup.detach();
+  if (answer.wait_for(limit) != std::future_status::ready)
+    return Error{fmt::format("who \"{}\" is was not answered within {} by this machine's account service", name, format_duration(limit)),
+                 ETIMEDOUT};
+  return answer.get();
+}
+
+std::vector<std::string> environment_of(const Account& account, const char* const* ours) {
+  std::vector<std::string> all = {"HOME=" + account.home, "USER=" + account.name, "LOGNAME=" + account.name, "SHELL=" + account.shell};
+  for (; *ours != nullptr; ++ours) {
+    const std::string_view entry = *ours;
+    if (is_passed_on(entry.substr(0, entry.find('=')))) all.emplace_back(entry);
+  }
+  return all;
+}
+
+Result<uid_t> user_of_process(pid_t pid) {
+  struct stat info {};
+  const std::string path = fmt::format("/proc/{}", pid);
+  if (::stat(path.c_str(), &info) != 0) return system_error("cannot look at " + path);
+  return info.st_uid;
+}
+
+}  // namespace sgd::process

@@ -1,0 +1,215 @@
+// In whose name programs run and files are touched, where we are root and others are not trusted.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include <boost/asio/io_context.hpp>
+#include <catch2/catch.hpp>
+
+#include "keeper_test_support.hpp"
+#include "launcher/agent/keeper_process.hpp"
+#include "launcher/agent/run_accounts.hpp"
+#include "launcher/agent/stacks.hpp"
+#include "launcher/process/account.hpp"
+#include "launcher/process/pidfd.hpp"
+#include "launcher/process/spawn.hpp"
+#include "launcher/process/unix_socket.hpp"
+#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/run_files.hpp"
+
+using namespace sgd;
+using keeper_test::read_file;
+using keeper_test::TemporaryDir;
+using namespace std::chrono_literals;
+
+namespace {
+
+const char* const kPerson = "nobody";  // The one account that every Debian has beside those of services.
+
+bool is_root() {
+  if (::geteuid() == 0) return true;
+  WARN("skipped: this needs root");
+  return false;
+}
+
+process::Account person() { return std::move(process::find_account(kPerson, 5s)).value(); }
+
+uid_t user_of(const std::string& path) {
+  struct stat info {};
+  REQUIRE(::lstat(path.c_str(), &info) == 0);
+  return info.st_uid;
+}
+
+/// A run's folder that belongs to the person, and in it, by whatever way, a file that only root can read.
+struct OthersFolder {
+  OthersFolder() {
+    REQUIRE(::chmod(dir.file("").c_str(), 0711) == 0);
+    std::filesystem::create_directories(path + "/logs");
+    std::ofstream(path + "/logs/closed.log") << "of root";
+    REQUIRE(::chmod((path + "/logs/closed.log").c_str(), 0600) == 0);
+    for (const std::string& folder : {path, path + "/logs"}) REQUIRE(::chown(folder.c_str(), account.uid, account.gid) == 0);
+  }
+  TemporaryDir dir;
+  process::Account account = person();
+  std::string path = dir.file("run");
+};
+
+}  // namespace
+
+TEST_CASE("an account is found with its groups, or the name is told", "[accounts]") {
+  const process::Account account = person();
+  CHECK(account.uid == ::getpwnam(kPerson)->pw_uid);
+  CHECK(std::find(account.groups.begin(), account.groups.end(), account.gid) != account.groups.end());
+  const auto none = process::find_account("no-such-person", 5s);
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().message == "there is no account \"no-such-person\"");
+}
+
+TEST_CASE("of our environment, others get what says how to compute, and no secret", "[accounts]") {
+  const char* const ours[] = {"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "CUDA_VISIBLE_DEVICES=1", "HOME=/home/operator", "LANGUAGE=de", nullptr};
+  process::Account account{"eva", 1001, 1001, {1001}, "/home/eva", "/bin/sh"};
+  CHECK(process::environment_of(account, ours) == std::vector<std::string>{"HOME=/home/eva", "USER=eva", "LOGNAME=eva", "SHELL=/bin/sh",
+                                                                          "PATH=/bin", "LC_ALL=C", "CUDA_VISIBLE_DEVICES=1"});
+}
+
+TEST_CASE("a program of an account is that account's for good", "[accounts]") {
+  if (!is_root()) return;
+  TemporaryDir dir;
+  process::UniqueFd out(::open(dir.file("out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  process::SpawnOptions options;
+  options.account = person();
+  options.env = {{"OWN", "1"}};
+  options.output_fd = out.get();
+  options.argv = {"sh", "-c", "echo $(id -u) $(id -g) $USER $OWN $PWD; grep -E 'NoNewPrivs|Cap(Eff|Prm)' /proc/self/status"};
+  auto child = process::spawn(options);
+  REQUIRE(child.ok());
+  pollfd entry{child.value().pidfd.get(), POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 20'000) == 1);
+  CHECK(process::wait_exit(child.value().pidfd.get()).value()->exit_code == 0);
+  const std::string said = read_file(dir.file("out"));
+  CHECK_THAT(said, Catch::StartsWith(std::to_string(options.account->uid) + " " + std::to_string(options.account->gid) + " nobody 1 /\n"));
+  CHECK_THAT(said, Catch::Contains("NoNewPrivs:\t1") && Catch::Contains("CapPrm:\t0000000000000000"));
+}
+
+TEST_CASE("a program that an account may not execute is named with the account", "[accounts]") {
+  if (!is_root()) return;
+  TemporaryDir dir;  // Mode 0700.
+  std::filesystem::copy_file("/bin/true", dir.file("true"));
+  process::SpawnOptions options;
+  options.account = person();
+  options.argv = {dir.file("true")};
+  const auto child = process::spawn(options);
+  REQUIRE_FALSE(child.ok());
+  CHECK_THAT(child.error().message, Catch::StartsWith("nobody may not execute " + dir.file("true")));
+}
+
+TEST_CASE("files in the folder of another user are touched with that user's rights alone", "[accounts]") {
+  if (!is_root()) return;
+  OthersFolder run;
+  auto files = std::move(storage::RunFiles::open(run.path, {})).value();
+  CHECK(files->read("logs/closed.log", 0, 10).error().code == EACCES);
+  CHECK(files->append("logs/new.log", 0, "hello").bytes == 5);
+  CHECK(user_of(run.path + "/logs/new.log") == run.account.uid);
+  CHECK(files->held("logs/closed.log").error.find("Permission denied") != std::string::npos);
+  std::ofstream(run.dir.file("after")) << "x";
+  CHECK(user_of(run.dir.file("after")) == 0);
+  CHECK(read_file(run.path + "/logs/closed.log") == "of root");
+}
+
+TEST_CASE("the rights of another user end with the outermost of nested scopes", "[accounts]") {
+  if (!is_root()) return;
+  OthersFolder run;
+  const auto can_read = [&] { return std::ifstream(run.path + "/logs/closed.log").good(); };
+  const auto owner = storage::other_owner(run.path);
+  std::promise<void> is_inside;
+  auto other = std::async(std::launch::async, [&] { return is_inside.get_future().wait_for(20s) == std::future_status::ready && can_read(); });
+  REQUIRE(owner);
+  CHECK_FALSE(storage::other_owner(run.dir.file("")));
+  {
+    const storage::FilesAs outer(owner);
+    {
+      const storage::FilesAs inner(owner);
+      const storage::FilesAs nobody_else(std::nullopt);
+      CHECK_FALSE(can_read());
+    }
+    CHECK_FALSE(can_read());
+    is_inside.set_value();
+    CHECK(other.get());  // Of this thread alone.
+  }
+  CHECK(can_read());
+}
+
+TEST_CASE("stacks are kept of the owner's processes alone, and through no link", "[accounts]") {
+  if (!is_root()) return;
+  OthersFolder run;
+  std::filesystem::create_directories(run.path + "/errors");
+  REQUIRE(::chown((run.path + "/errors").c_str(), run.account.uid, run.account.gid) == 0);
+  process::SpawnOptions options;
+  options.account = run.account;
+  options.argv = {"sleep", "100"};
+  const auto child = process::spawn(options);
+  REQUIRE(child.ok());
+  std::ofstream(run.dir.file("target")) << "";
+  REQUIRE(::symlink(run.dir.file("target").c_str(), (run.path + "/errors/gen-0001-rank-0002.stack").c_str()) == 0);
+  agent::keep_stacks(run.path, 1, {{0, child.value().pid}, {1, ::getpid()}, {2, child.value().pid}});
+  CHECK_THAT(read_file(run.path + "/errors/gen-0001-rank-0000.stack"), Catch::StartsWith("rank 0 pid "));
+  CHECK(user_of(run.path + "/errors/gen-0001-rank-0000.stack") == run.account.uid);
+  CHECK_FALSE(std::filesystem::exists(run.path + "/errors/gen-0001-rank-0001.stack"));
+  CHECK(read_file(run.dir.file("target")).empty());
+  (void)process::pidfd_send_signal(child.value().pidfd.get(), SIGKILL);
+  pollfd entry{child.value().pidfd.get(), POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 20'000) == 1);
+  (void)process::wait_exit(child.value().pidfd.get());
+}
+
+TEST_CASE("a keeper that says it is another user's process is not believed", "[accounts]") {
+  if (!is_root()) return;
+  TemporaryDir dir;
+  boost::asio::io_context io;
+  std::string reason;
+  agent::KeeperProcess::Handlers handlers{[](keeper::FromKeeper) {}, [](agent::Output) {}, [&](int, std::string why) { reason = why; }, {}};
+  agent::KeeperProcess keeper(io, handlers, agent::KeeperProcess::Place{dir.file("keeper.sock"), "SGD_KEEPER=x", 1s});
+  const auto listener = process::listen_unix(dir.file("keeper.sock"));
+  REQUIRE(listener.ok());
+  REQUIRE(keeper.resume(person()));
+  pollfd entry{listener.value().get(), POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 20'000) == 1);
+  const process::UniqueFd liar(::accept4(listener.value().get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const std::string frame = keeper::encode(keeper::FromKeeper(keeper::Started{::getpid(), 0}));
+  REQUIRE(::write(liar.get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
+  io.run_for(5s);
+  CHECK(reason == "it says that it is pid " + std::to_string(::getpid()) + ", which is another user's");
+}
+
+TEST_CASE("runs get the account of their owner, and never one of the system's", "[accounts]") {
+  cluster::DesiredRun desired;
+  desired.run = "r1";
+  desired.want = cluster::Want::kRun;
+  agent::RunAccounts accounts({agent::AccountRule::Kind::kOwner});
+  CHECK_FALSE(accounts.of("r1").ok());
+  for (const auto& [owner, words] : {std::pair<std::string, std::string>{"", "it has no owner"}, {"root", "an account of this node's system (uid 0)"},
+                                     {"no-such-person", "there is no account"}}) {
+    desired.owner = owner;
+    accounts.note(desired);
+    REQUIRE_FALSE(accounts.of("r1").ok());
+    CHECK_THAT(accounts.of("r1").error().message, Catch::Contains(words));
+  }
+  desired.owner = kPerson;  // An account that was missing may be there at the next try.
+  accounts.note(desired);
+  REQUIRE(accounts.of("r1").ok());
+  CHECK(accounts.of("r1").value()->name == kPerson);
+  CHECK(accounts.has_user(person().uid));
+  accounts.forget("r1");
+  CHECK_FALSE(accounts.has_user(person().uid));
+  CHECK(agent::RunAccounts({}).of("r1").value() == std::nullopt);
+}
