@@ -75,8 +75,8 @@ void FileSender::look(const RunId& run) {
 void FileSender::look_soon() {
   if (std::exchange(is_gathering_, true)) return;
   gather_timer_.expires_after(times_.gather);
-  gather_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  gather_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
     is_gathering_ = false;
     for (auto& [run, entry] : runs_) look_at(run, entry);
   });
@@ -85,8 +85,8 @@ void FileSender::look_soon() {
 void FileSender::sweep() {
   for (auto& [run, entry] : runs_) look_at(run, entry);
   sweep_timer_.expires_after(times_.sweep);
-  sweep_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  sweep_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
     for (auto& [run, entry] : runs_) entry.has_news = true;
     sweep();
   });
@@ -220,8 +220,8 @@ void FileSender::retry_later(const std::string& reason) {
       fmt::format("files wait for the coordinator: {}; tried again in {}", reason, format_duration(retry_)));
   retry_timer_.expires_after(retry_);
   retry_ = std::min(2 * retry_, times_.retry_max);
-  retry_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  retry_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
     is_paused_ = false;
     for (auto& [run, entry] : runs_) entry.has_news = true;
     look_soon();

@@ -167,6 +167,7 @@ class FileSender {
   boost::asio::steady_timer gather_timer_;
   boost::asio::steady_timer sweep_timer_;
   boost::asio::steady_timer retry_timer_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
 };
 
 }  // namespace sgd::agent

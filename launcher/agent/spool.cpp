@@ -261,8 +261,8 @@ void Spool::visit_folders() {
       visit(name);
   }
   revisit_timer_.expires_after(setup_.revisit);
-  revisit_timer_.async_wait([this](const boost::system::error_code& ended) {
-    if (!ended) visit_folders();
+  revisit_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& ended) {
+    if (!ended && !alive.expired()) visit_folders();
   });
 }
 

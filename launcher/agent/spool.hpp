@@ -99,6 +99,7 @@ class Spool {
       remotes_;  ///< Run directories of the coordinator; facts may be told long after.
   std::uint32_t folders_made_ = 0;
   boost::asio::steady_timer revisit_timer_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
   FileLink link_;
   storage::FileThread sending_;
   storage::FileThread fetching_;

@@ -15,7 +15,7 @@
 namespace sgd {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 /// The JSON text of a keeper frame.
 std::string unframed(const std::string& bytes) {
@@ -42,7 +42,7 @@ void check_cases(const std::vector<Case<Variant>>& cases, TextOf text_of, Decode
     INFO(expected);
     seen[message.index()] = true;
     const std::string text = text_of(message);
-    CHECK(json::parse(text) == json::parse(expected));
+    CHECK(Json::parse(text) == Json::parse(expected));
     const auto back = decode(text);
     REQUIRE(back.ok());
     CHECK(back.value().index() == message.index());
@@ -173,13 +173,13 @@ TEST_CASE("fork server") {
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
   DesiredRun desired{"r",  2,    Want::kStop, {{0, 0}, {3, 1}}, 4, 1, 2, "host", 29500, 1,
-                     {"/c"}, 30.5, 2,         "/d", {{"a", 1}}};
+                     {"/c"}, 30.5, 2,         "/d", {{"a", 1}}, "eva"};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
            "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,
-           "keeper_from":2,"run_dir":"/d","job":{"a":1}})"},
+           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva"})"},
       {ExchangeDone{"r", 2, "k", {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","values":[1,"two"]})"},
       {FactAck{18446744073709551615u, 9},
@@ -260,11 +260,11 @@ TEST_CASE("cluster: bodies of facts") {
   check_cases(
       cases,
       [](const FactBody& body) {
-        return json::parse(encode(FromAgent(Fact{1, 2, "r", 3, body})))["body"].dump();
+        return Json::parse(encode(FromAgent(Fact{1, 2, "r", 3, body})))["body"].dump();
       },
       [](const std::string& text) -> Result<FactBody> {
-        json fact{{"type", "fact"}, {"incarnation", 1}, {"sequence", 2}, {"run", "r"}, {"generation", 3}};
-        fact["body"] = json::parse(text);
+        Json fact{{"type", "fact"}, {"incarnation", 1}, {"sequence", 2}, {"run", "r"}, {"generation", 3}};
+        fact["body"] = Json::parse(text);
         auto decoded = decode_from_agent(fact.dump());
         if (!decoded.ok()) return decoded.error();
         return std::get<Fact>(decoded.value()).body;
@@ -333,7 +333,7 @@ TEST_CASE("messages: what is not finite arrives as NaN") {
   report.metrics = {{"train_loss", nan}, {"last_train_loss", infinity}, {"samples_per_s", 5}};
   const auto decoded = link::decode_from_worker(encode(link::FromWorker(report)));
   REQUIRE(decoded.ok());
-  const json& metrics = std::get<link::Report>(decoded.value()).metrics;
+  const Json& metrics = std::get<link::Report>(decoded.value()).metrics;
   CHECK(std::isnan(metrics["train_loss"].get<double>()));
   CHECK(std::isnan(metrics["last_train_loss"].get<double>()));
   CHECK(metrics["samples_per_s"] == 5);
@@ -346,7 +346,7 @@ TEST_CASE("messages: what is not finite arrives as NaN") {
 TEST_CASE("messages: a report without metrics can be passed on") {
   const auto decoded = link::decode_from_worker(R"({"type":"report","key":{"epoch":1,"phase":"train"}})");
   REQUIRE(decoded.ok());
-  CHECK(std::get<link::Report>(decoded.value()).metrics == json::object());
+  CHECK(std::get<link::Report>(decoded.value()).metrics == Json::object());
   const std::string line = encode(decoded.value());
   CHECK(link::decode_from_worker(std::string_view(line).substr(0, line.size() - 1)).ok());
 }

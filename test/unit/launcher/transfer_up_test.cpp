@@ -31,6 +31,9 @@ void end_and_wait(Transfers& at, Transfers::Node& node) {
   CHECK(!at.all_sent.empty());
 }
 
+/// Where a node notes that a run's folder was refused.
+fs::path refusal_of(const fs::path& folder) { return folder.parent_path() / (".refused-" + folder.filename().string()); }
+
 }  // namespace
 
 TEST_CASE("transfer: logs arrive as they are written, and the spool goes at the end", "[transfer]") {
@@ -188,13 +191,14 @@ TEST_CASE("transfer: a run that nobody knows any more stays for its time", "[tra
   const std::string folder = at.want(node).run_dir;
   append(folder + "/logs/gen-0001/rank-0000.log", "kept\n");
   node.spool->end("run1");
-  at.run_until([&] { return fs::exists(folder + "/.refused"); });
+  at.run_until([&] { return fs::exists(refusal_of(folder)); });
   CHECK(slurp(folder + "/logs/gen-0001/rank-0000.log") == "kept\n");
   SECTION("and is brought when it is known again") {
     at.knows_run = true;
     node.spool.reset();
     at.start(node, "node1", 2);
     at.run_until([&] { return !fs::exists(folder); });
+    CHECK_FALSE(fs::exists(refusal_of(folder)));
     CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "kept\n");
   }
   SECTION("and then goes") {
@@ -220,7 +224,7 @@ TEST_CASE("transfer: a quota refuses what is too much, and the node keeps it", "
   CHECK(at.refused.back() == "the run's files take more than 150000 bytes");
   CHECK(at.desk->refused() == 2);
   node.spool->end("run1");
-  at.run_until([&] { return fs::exists(folder + "/.refused"); });
+  at.run_until([&] { return fs::exists(refusal_of(folder)); });
   CHECK(fs::file_size(folder + "/logs/gen-0001/rank-0002.log") == 70'000);
 }
 
