@@ -8,13 +8,13 @@
 namespace sgd {
 namespace {
 
-struct Unit {
+struct SizeUnit {
   const char* name;
   double bytes;
 };
-constexpr Unit kUnits[] = {{"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},    {"TB", 1e12},
+constexpr SizeUnit kSizeUnits[] = {{"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},    {"TB", 1e12},
                            {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-constexpr Unit kShown[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}};
+constexpr SizeUnit kShown[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}};
 
 }  // namespace
 
@@ -24,7 +24,7 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc{} || std::signbit(number)) return std::nullopt;
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  for (const Unit& known : kUnits) {
+  for (const SizeUnit& known : kSizeUnits) {
     if (unit != known.name) continue;
     const double bytes = number * known.bytes;
     if (!(bytes < 0x1p63)) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
 }
 
 std::string format_bytes(std::int64_t bytes) {
-  for (const Unit& unit : kShown) {
+  for (const SizeUnit& unit : kShown) {
     const double number = static_cast<double>(bytes) / unit.bytes;
     if (number < 1) continue;
     return number == std::floor(number) ? fmt::format("{:.0f}{}", number, unit.name)

@@ -6,12 +6,12 @@
 namespace sgd {
 namespace {
 
-struct Unit {
+struct TimeUnit {
   std::string_view name;
   std::int64_t ns;
 };
 /// From the largest; format_duration takes the first that divides.
-constexpr std::array<Unit, 5> kUnits{{{"h", 3'600'000'000'000},
+constexpr std::array<TimeUnit, 5> kTimeUnits{{{"h", 3'600'000'000'000},
                                       {"m", 60'000'000'000},
                                       {"s", 1'000'000'000},
                                       {"ms", 1'000'000},
@@ -23,8 +23,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-const Unit* unit_named(std::string_view name) {
-  for (const Unit& unit : kUnits) {
+const TimeUnit* unit_named(std::string_view name) {
+  for (const TimeUnit& unit : kTimeUnits) {
     if (unit.name == name) return &unit;
   }
   return nullptr;
@@ -47,7 +47,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
     for (; at < text.size() && is_digit(text[at]); ++at, place /= 10) fraction += place * (text[at] - '0');
     if (at == first) return std::nullopt;
   }
-  const Unit* unit = unit_named(text.substr(at));
+  const TimeUnit* unit = unit_named(text.substr(at));
   if (unit == nullptr || whole > kDurationMaxNs / unit->ns) return std::nullopt;
   const auto fraction_ns = static_cast<std::int64_t>(fraction * static_cast<double>(unit->ns) + 0.5);
   return Duration(whole * unit->ns + fraction_ns);
@@ -57,7 +57,7 @@ std::string format_duration(Duration duration) {
   const std::int64_t ns = duration.count();
   if (ns == 0) return "0s";
   if (ns < 0) return std::string("-").append(format_duration(-duration));
-  for (const Unit& unit : kUnits) {
+  for (const TimeUnit& unit : kTimeUnits) {
     if (ns % unit.ns == 0) return std::to_string(ns / unit.ns).append(unit.name);
   }
   // Finer than a microsecond: the only case with a fraction.

@@ -12,7 +12,6 @@ namespace sgd::checkpoint {
 namespace {
 
 constexpr int kFormat = 1;
-constexpr std::size_t kManifestBytesMax = 1 << 20;
 constexpr int kDepthMax = 8;
 
 /// manifest.json as it is written.

@@ -4,6 +4,7 @@
 // no checkpoint. Text in, values out: files are read and written by others.
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 namespace sgd::checkpoint {
 
 inline constexpr const char* kManifestFile = "manifest.json";
+inline constexpr std::size_t kManifestBytesMax = 1 << 20;
 /// Under the run directory.
 inline constexpr const char* kDirectory = "checkpoints";
 

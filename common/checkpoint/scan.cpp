@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kManifestBytesMax = 1 << 20;
-
 Result<std::string> manifest_text(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);

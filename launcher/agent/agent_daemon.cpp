@@ -26,7 +26,7 @@ namespace {
 constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(60);
 constexpr Duration kLookAgain = std::chrono::milliseconds(20);
-constexpr Duration kStraysLimit = std::chrono::seconds(10);
+constexpr Duration kPastStraysLimit = std::chrono::seconds(10);
 
 std::string host_name() {
   char name[256] = {};
@@ -107,7 +107,7 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
     log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
   runtime_ = std::move(past.runtime);
   if (!past.journal) {
-    const auto killed = process::kill_strays({continuity.mark, true}, kStraysLimit);
+    const auto killed = process::kill_strays({continuity.mark, true}, kPastStraysLimit);
     if (!killed) return killed.error();
     if (killed.value() > 0) log(fmt::format("{} processes that it had started are killed", killed.value()), process::LogLevel::kWarning);
     auto runtime = process::RuntimeDir::create(base.value());

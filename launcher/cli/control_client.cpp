@@ -12,7 +12,7 @@
 namespace sgd::cli {
 namespace {
 
-constexpr auto kDeadline = std::chrono::seconds(5);
+constexpr auto kLocalDeadline = std::chrono::seconds(5);
 constexpr std::size_t kAnswerBytesMax = 16 << 20;
 
 }  // namespace
@@ -22,12 +22,12 @@ Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir
   std::error_code error;
   const auto target = std::filesystem::read_symlink(run_dir + "/control.sock", error);
   if (error) return Answer{};  // It ended and took its socket away.
-  auto socket = process::connect_unix(target.string(), kDeadline);
+  auto socket = process::connect_unix(target.string(), kLocalDeadline);
   if (!socket) {
     if (socket.error().code == ENOENT || socket.error().code == ECONNREFUSED) return Answer{};
     return socket.error();
   }
-  const timeval limit{std::chrono::duration_cast<std::chrono::seconds>(kDeadline).count(), 0};
+  const timeval limit{std::chrono::duration_cast<std::chrono::seconds>(kLocalDeadline).count(), 0};
   (void)::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   const std::string line = request.dump() + "\n";
   const auto sent = process::send_with_descriptors(socket.value().get(), line, {});

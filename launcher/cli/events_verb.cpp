@@ -15,7 +15,7 @@
 namespace sgd::cli {
 namespace {
 
-constexpr int kFollowPollMs = 50;
+constexpr int kEventsPollMs = 50;
 
 /// Prints the whole lines that `file` has more; it stands behind the last one then.
 void print_lines(std::ifstream& file) {
@@ -57,7 +57,7 @@ int events_verb(const std::vector<std::string>& arguments) {
     }
     print_lines(file);
     if (!is_live) return exit_code::kSucceeded;
-    (void)::poll(nullptr, 0, kFollowPollMs);
+    (void)::poll(nullptr, 0, kEventsPollMs);
   }
 }
 

@@ -21,8 +21,6 @@
 namespace sgd::cli {
 namespace {
 
-constexpr int kLockWaitMs = 5000;
-
 void say(bool is_new, const std::string& what, const std::string& where) {
   fmt::print("{} {}: {}\n", is_new ? "made" : "kept", what, where);
 }
@@ -74,7 +72,7 @@ Status check_hosts(const std::string& folder, const std::vector<std::string>& ho
 
 Status init(const std::string& state_dir, const std::vector<std::string>& hosts) {
   if (const Status made = net::make_private_folder(state_dir); !made) return made;
-  const auto lock = net::FolderLock::take(state_dir, kLockWaitMs);
+  const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return lock.error();
   bool is_new_ca = false;
   const auto ca = authority(state_dir, is_new_ca);

@@ -23,7 +23,7 @@ namespace sgd::cli {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr int kFollowPollMs = 50;
+constexpr int kLogsPollMs = 50;
 constexpr std::size_t kReadBytes = 256 << 10;
 
 struct LogsOptions {
@@ -150,7 +150,7 @@ int logs_verb(const std::vector<std::string>& arguments) {
     const bool is_live = options.follow && answers(run.directory);
     if (!printer.print_new()) return exit_code::kSucceeded;
     if (!is_live) break;
-    (void)::poll(nullptr, 0, kFollowPollMs);
+    (void)::poll(nullptr, 0, kLogsPollMs);
   }
   printer.print_rest();
   return exit_code::kSucceeded;

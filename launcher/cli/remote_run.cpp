@@ -16,8 +16,8 @@
 namespace sgd::cli {
 namespace {
 
-constexpr auto kStatusInterval = std::chrono::milliseconds(500);
-constexpr int kTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
+constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
+constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
 constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4;
 
 }  // namespace
@@ -206,7 +206,7 @@ void RemoteRun::on_status(const Json& answer) {
   const core::RunSnapshot shot = core::snapshot_from_json(answer.at("status"));
   const std::string line = status_line(shot, steps_planned_);
   console_.status(line);
-  if (!console_.style().is_terminal && is_training_ && ++status_ticks_ % kTicksPerPlainLine == 0)
+  if (!console_.style().is_terminal && is_training_ && ++status_ticks_ % kRemoteTicksPerPlainLine == 0)
     console_.narrate("sgd-launch: " + line);
 }
 
@@ -263,7 +263,7 @@ void RemoteRun::ask_to_stop(const Json& how) {
 void RemoteRun::tick_status() {
   if (exit_code_ || (!console_.style().is_terminal && !is_training_)) return;
   link_.send({{"type", "request"}, {"id", kStatus}, {"request", "status"}, {"run", run_}});
-  status_timer_.expires_after(kStatusInterval);
+  status_timer_.expires_after(kRemoteStatusInterval);
   status_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick_status();
   });

@@ -18,7 +18,6 @@
 namespace sgd::cli {
 namespace {
 
-constexpr int kLockWaitMs = 5000;
 constexpr std::size_t kSerialDigits = 32;
 
 bool is_serial(const std::string& text) {
@@ -27,7 +26,7 @@ bool is_serial(const std::string& text) {
 
 /// The exit code; what is wrong is said.
 int revoke(const std::string& state_dir, const std::string& who) {
-  const auto lock = net::FolderLock::take(state_dir, kLockWaitMs);
+  const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return refuse(exit_code::kFailed, lock.error().message);
   const auto issued = net::IssuedLog::load(state_dir);
   if (!issued) return refuse(exit_code::kFailed, issued.error().message);

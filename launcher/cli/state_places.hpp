@@ -5,6 +5,9 @@
 
 namespace sgd::cli {
 
+/// For the lock of a folder that a daemon or another verb may be using, milliseconds.
+inline constexpr int kStateLockWaitMs = 5000;
+
 /// $STATE_DIRECTORY (systemd), else /var/lib/sgd-launch/coordinator for root, else
 /// $XDG_STATE_HOME/sgd-launch/coordinator (~/.local/state by default).
 [[nodiscard]] std::string coordinator_state_dir();

@@ -22,7 +22,6 @@
 namespace sgd::cli {
 namespace {
 
-constexpr int kLockWaitMs = 5000;
 constexpr Duration kTtlMax = std::chrono::hours(24 * 7);
 
 std::string local_time(std::int64_t unix_s) {
@@ -37,7 +36,7 @@ Option state_dir_option(std::string& state_dir) {
   return text_option({"--state-dir"}, "DIR", "the coordinator's folder", state_dir);
 }
 
-struct Wanted {
+struct WantedToken {
   std::string state_dir = coordinator_state_dir();
   net::Role role = net::Role::kAgent;
   std::string name;
@@ -45,12 +44,12 @@ struct Wanted {
   Duration ttl = std::chrono::minutes(15);
 };
 
-Result<net::JoinToken> create(const Wanted& wanted) {
+Result<net::JoinToken> create(const WantedToken& wanted) {
   const auto ca = net::CertificateAuthority::load(net::ca_folder(wanted.state_dir));
   if (!ca) return Error{ca.error().message + ": run `sgd-launch init` first"};
   const auto ca_key = net::public_key_digest_in(ca.value().certificate());
   if (!ca_key) return ca_key.error();
-  const auto lock = net::FolderLock::take(wanted.state_dir, kLockWaitMs);
+  const auto lock = net::FolderLock::take(wanted.state_dir, kStateLockWaitMs);
   if (!lock) return lock.error();
   auto book = net::load_tokens(wanted.state_dir);
   if (!book) return book.error();
@@ -63,7 +62,7 @@ Result<net::JoinToken> create(const Wanted& wanted) {
 }
 
 int create_token(const std::vector<std::string>& arguments) {
-  Wanted wanted;
+  WantedToken wanted;
   Diagnostics diagnostics;
   std::vector<std::string> words;
   const Option role = {
@@ -177,7 +176,7 @@ int revoke_token(const std::vector<std::string>& arguments) {
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   state_dir = absolute(state_dir);
-  const auto lock = net::FolderLock::take(state_dir, kLockWaitMs);
+  const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return refuse(exit_code::kFailed, lock.error().message);
   auto book = net::load_tokens(state_dir);
   if (!book) return refuse(exit_code::kFailed, book.error().message);

@@ -28,8 +28,6 @@ FollowSelection selection_of(const nlohmann::json& message) {
   return selection;
 }
 
-Json refused(const char* kind, const std::string& error) { return {{"ok", false}, {"kind", kind}, {"error", error}}; }
-
 }  // namespace
 
 ClientDesk::ClientDesk(Service service) : service_(std::move(service)) {}

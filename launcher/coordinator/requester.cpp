@@ -10,6 +10,10 @@ Requester requester_of(const net::Visitor& visitor) {
   return {identity.name, identity.serial, visitor.peer(), identity.is_admin};
 }
 
+nlohmann::ordered_json refused(const char* kind, const std::string& error) {
+  return {{"ok", false}, {"kind", kind}, {"error", error}};
+}
+
 std::string refusal_of_change(const Requester& who, const std::string& run, const std::string& owner) {
   if (who.is_admin || (!who.name.empty() && who.name == owner)) return {};
   return fmt::format("{} is a run of {}: only {} or an admin may stop it, and you are {}", run, owner.empty() ? "nobody" : owner,

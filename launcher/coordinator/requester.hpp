@@ -19,6 +19,9 @@ struct Requester {
 /// Loopback without TLS proves nobody: whoever is on this machine may act on everything, as on one's own machine.
 [[nodiscard]] Requester requester_of(const net::Visitor& visitor);
 
+/// The answer to what is refused; `kind` is for programs.
+[[nodiscard]] nlohmann::ordered_json refused(const char* kind, const std::string& error);
+
 /// Why `who` may not stop or change a run of `owner`; empty: it may.
 [[nodiscard]] std::string refusal_of_change(const Requester& who, const std::string& run, const std::string& owner);
 /// The same for orders to nodes.

@@ -19,8 +19,6 @@ namespace {
 
 using Json = RunService::Json;
 
-Json refused(const char* kind, const std::string& error) { return {{"ok", false}, {"kind", kind}, {"error", error}}; }
-
 Json refused_job(const Diagnostics& diagnostics) {
   Json refusal = refused("job", "the job is refused");
   refusal["errors"] = Json::array();

@@ -18,32 +18,32 @@ namespace sgd::net {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-namespace {
-
-std::size_t files_allowed() {
-  rlimit files{};
-  return ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : 0;
-}
-
 /// One of those that an address has; free again when this goes.
-class Place {
+class DoorPlace {
  public:
   using Taken = std::map<std::string, std::size_t>;
-  Place(std::shared_ptr<Taken> taken, std::string address) : taken_(std::move(taken)), address_(std::move(address)) {
+  DoorPlace(std::shared_ptr<Taken> taken, std::string address) : taken_(std::move(taken)), address_(std::move(address)) {
     ++(*taken_)[address_];
   }
-  ~Place() {
+  ~DoorPlace() {
     const auto one = taken_->find(address_);
     if (--one->second == 0) taken_->erase(one);
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  DoorPlace(const DoorPlace&) = delete;
+  DoorPlace& operator=(const DoorPlace&) = delete;
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
   std::shared_ptr<Taken> taken_;
   std::string address_;
 };
+
+namespace {
+
+std::size_t files_allowed() {
+  rlimit files{};
+  return ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : 0;
+}
 
 }  // namespace
 
@@ -69,7 +69,7 @@ struct Visitor::Visit {
   Door& door;  ///< Of no use when the visitor is gone.
   std::uint64_t number = 0;  ///< In the order in which they came.
   bool is_stranger = true;
-  std::unique_ptr<Place> place;  ///< Until it has shown a certificate.
+  std::unique_ptr<DoorPlace> place;  ///< Until it has shown a certificate.
   std::weak_ptr<Connection> connection;
   std::string peer;
   PeerIdentity identity;        ///< From the first message on.
@@ -119,7 +119,7 @@ bool Visitor::is_secure() const { return visit_->is_secure; }
 Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
     : io_(io),
       listener_(std::move(listener)),
-      places_(std::make_shared<Place::Taken>()),
+      places_(std::make_shared<DoorPlace::Taken>()),
       line_timer_(io) {}
 
 Door::~Door() {
@@ -181,7 +181,7 @@ void Door::enter(Arrival arrival) {
   const Security security = listener_->security();
   const auto connection = std::make_shared<Connection>(std::move(arrival.socket), buffer_, security);
   const auto visit = std::make_shared<Visitor::Visit>(io_, *this);
-  if (security.tls) visit->place = std::make_unique<Place>(places_, std::move(arrival.address));
+  if (security.tls) visit->place = std::make_unique<DoorPlace>(places_, std::move(arrival.address));
   visit->number = ++visits_;
   visit->connection = connection;
   visit->peer = connection->peer();

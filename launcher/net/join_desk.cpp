@@ -15,7 +15,7 @@
 namespace sgd::net {
 namespace {
 
-constexpr int kLockWaitMs =
+constexpr int kDeskLockWaitMs =
     100;  // The event loop stands still meanwhile; verbs hold the folder for milliseconds.
 
 constexpr std::array<std::pair<JoinOutcome, const char*>, kJoinOutcomes> kNames{{
@@ -135,7 +135,7 @@ JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Join& message) {
   if (!token) return {JoinOutcome::kMalformed, token.error().message, {}};
   if (!equal_in_constant_time(token.value().ca_key, ca_key_))
     return {JoinOutcome::kOtherCluster, "the join token is of another cluster", {}};
-  const Result<FolderLock> lock = FolderLock::take(state_dir_, kLockWaitMs);
+  const Result<FolderLock> lock = FolderLock::take(state_dir_, kDeskLockWaitMs);
   if (!lock) return {JoinOutcome::kBusy, "the coordinator is busy: try again", {}};
   return admit(from, message, token.value());
 }
@@ -204,7 +204,7 @@ JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Renew& message) 
     return {JoinOutcome::kNobody, "there is no certificate to renew", {}};
   if (from.now_s < held.issued_s + (held.expires_s - held.issued_s) / 3)
     return {JoinOutcome::kTooEarly, "the certificate is too new to be renewed", {}};
-  const Result<FolderLock> lock = FolderLock::take(state_dir_, kLockWaitMs);
+  const Result<FolderLock> lock = FolderLock::take(state_dir_, kDeskLockWaitMs);
   if (!lock) return {JoinOutcome::kBusy, "the coordinator is busy: try again", {}};
   Verdict verdict = issue(from, message.csr, {held.role, held.name, held.is_admin, {}}, "renew");
   if (verdict.outcome == JoinOutcome::kJoined) verdict.outcome = JoinOutcome::kRenewed;

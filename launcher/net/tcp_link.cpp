@@ -30,7 +30,7 @@ void send_over(const std::weak_ptr<Connection>& to, const Message& message) {
 }
 
 /// Connections hold this, not the link, so that one may go in a handler of the other.
-struct AgentEnd {
+struct TcpAgentEnd {
   AgentLink::Handlers handlers;
   std::weak_ptr<Connection> connection;
   Dialer* dialer = nullptr;  ///< Null: the link is gone.
@@ -81,7 +81,7 @@ class TcpAgentLink : public AgentLink {
 
   ReadBuffer& buffer_;
   Security security_;
-  std::shared_ptr<AgentEnd> end_ = std::make_shared<AgentEnd>();
+  std::shared_ptr<TcpAgentEnd> end_ = std::make_shared<TcpAgentEnd>();
   Dialer dialer_;
 };
 

@@ -19,14 +19,14 @@ using Kind = core::NodeOrder::Kind;
 
 // A new field belongs into the functions below first, and then into the number here.
 template <class T>
-constexpr std::size_t kFields = boost::pfr::tuple_size_v<T>;
-static_assert(kFields<core::RunDefinition> == 9);
-static_assert(kFields<core::RunPast> == 8);
-static_assert(kFields<core::StopRequest> == 4);
-static_assert(kFields<core::NodeOrder> == 2);
-static_assert(kFields<core::KnownNode> == 5);
-static_assert(kFields<core::KnownStanding> == 5);
-static_assert(kFields<link::ReportKey> == 4);
+constexpr std::size_t kRunFields = boost::pfr::tuple_size_v<T>;
+static_assert(kRunFields<core::RunDefinition> == 9);
+static_assert(kRunFields<core::RunPast> == 8);
+static_assert(kRunFields<core::StopRequest> == 4);
+static_assert(kRunFields<core::NodeOrder> == 2);
+static_assert(kRunFields<core::KnownNode> == 5);
+static_assert(kRunFields<core::KnownStanding> == 5);
+static_assert(kRunFields<link::ReportKey> == 4);
 
 constexpr std::array<std::pair<Why, std::string_view>, 3> kWhys{
     {{Why::kSignal, "signal"}, {Why::kCancelled, "cancelled"}, {Why::kTimeout, "timeout"}}};

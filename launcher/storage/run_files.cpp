@@ -13,7 +13,6 @@ namespace sgd::storage {
 namespace {
 
 constexpr std::size_t kReadBytes = 1 << 20;
-constexpr std::size_t kManifestBytesMax = 1 << 20;
 /// Written data waits for the disk in pieces of this size, so that the sync at the end is short.
 constexpr std::uint64_t kWritebackBytes = 8 << 20;
 
@@ -27,7 +26,7 @@ std::string part_of(const std::string& checkpoint) {
 }
 
 /// ".step-000000001200-gen-0003.part": the checkpoint that it is to become.
-std::optional<checkpoint::DirectoryName> unfinished(const std::string& name) {
+std::optional<checkpoint::DirectoryName> half_received(const std::string& name) {
   constexpr std::string_view kEnd = ".part";
   if (!name.starts_with('.') || !name.ends_with(kEnd)) return std::nullopt;
   return checkpoint::parse_directory_name(std::string_view(name).substr(1, name.size() - 1 - kEnd.size()));
@@ -148,7 +147,7 @@ Status RunFiles::sync(const std::string& file) const {
 Status RunFiles::prove(const std::string& part, const std::string& name) const {
   const Result<OpenFile> file = folder_.read(part + "/" + checkpoint::kManifestFile);
   if (!file) return file.error();
-  const Result<std::string> text = file.value().read_at(0, kManifestBytesMax + 1);
+  const Result<std::string> text = file.value().read_at(0, checkpoint::kManifestBytesMax + 1);
   if (!text) return text.error();
   const Result<checkpoint::Manifest> manifest = checkpoint::parse_manifest(text.value());
   if (!manifest) return manifest.error();
@@ -221,7 +220,7 @@ void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std
     if (std::find(names.begin(), names.end(), name) != names.end())
       newest = std::max(newest, checkpoint::parse_directory_name(name));
   for (const std::string& name : names) {
-    const auto half = unfinished(name);
+    const auto half = half_received(name);
     if (newest && half && *half < *newest) gone.push_back(name);
   }
   for (const std::string& name : gone) {

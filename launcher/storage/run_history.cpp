@@ -14,11 +14,11 @@ namespace sgd::storage {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Hands every line that is a JSON object to `take`, in order.
 Result<LinesEnd> read_lines(const std::string& directory, const std::string& name,
-                            const std::function<void(const Json&)>& take) {
+                            const std::function<void(const OrderedJson&)>& take) {
   LinesEnd end{name, 0, 0};
   const std::string path = directory + "/" + name;
   std::ifstream file(path, std::ios::binary);
@@ -28,7 +28,7 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
   for (std::string line; std::getline(file, line);) {
     const bool has_newline = !file.eof();
     end.bytes += line.size() + (has_newline ? 1 : 0);
-    const Json json = Json::parse(line, nullptr, false);
+    const OrderedJson json = OrderedJson::parse(line, nullptr, false);
     if (!json.is_object() || !has_newline) continue;
     end.whole_bytes = end.bytes;
     take(json);
@@ -38,17 +38,17 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
 }
 
 template <class Number>
-Number number(const Json& line, const char* key) {
+Number number(const OrderedJson& line, const char* key) {
   const auto value = line.find(key);
   return value != line.end() && value->is_number() ? value->get<Number>() : Number{0};
 }
 
-std::string text(const Json& line, const char* key) {
+std::string text(const OrderedJson& line, const char* key) {
   const auto value = line.find(key);
   return value != line.end() && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-void add_event(RunHistory& history, const Json& event) {
+void add_event(RunHistory& history, const OrderedJson& event) {
   const std::string name = text(event, "event");
   if (name == "run_started" && history.id.empty()) history.id = text(event, "run");
   if (name == "run_resumed") history.succeeded = false;
@@ -57,7 +57,7 @@ void add_event(RunHistory& history, const Json& event) {
   history.past.generation = std::max(history.past.generation, number<Generation>(event, "generation"));
 }
 
-void add_metrics(RunHistory& history, const Json& line) {
+void add_metrics(RunHistory& history, const OrderedJson& line) {
   core::RunPast& past = history.past;
   link::ReportKey key;
   key.epoch = number<int>(line, "epoch");
@@ -66,7 +66,7 @@ void add_metrics(RunHistory& history, const Json& line) {
   key.sequence = number<std::int64_t>(line, "sequence");
   const bool ends_phase = key.batch == 0;
   if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
-  history.open_train = ends_phase && key.phase == "train" ? line : Json();
+  history.open_train = ends_phase && key.phase == "train" ? line : OrderedJson();
   past.metrics[key.phase] = line;
   past.metrics[key.phase].erase("_timestamp");
   past.steps = std::max(past.steps, number<std::int64_t>(line, "step"));
@@ -128,11 +128,11 @@ Status add_checkpoints(RunHistory& history, const std::string& directory) {
 
 Result<RunHistory> read_history(const std::string& directory) {
   RunHistory history;
-  auto events = read_lines(directory, "events.jsonl", [&](const Json& event) { add_event(history, event); });
+  auto events = read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, event); });
   if (!events) return events.error();
   history.events_end = std::move(events).value();
   auto metrics =
-      read_lines(directory, "metrics.jsonl", [&](const Json& line) { add_metrics(history, line); });
+      read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) { add_metrics(history, line); });
   if (!metrics) return metrics.error();
   history.metrics_end = std::move(metrics).value();
   if (history.id.empty()) history.id = fs::path(directory).filename().string();

@@ -37,7 +37,7 @@ OUTSIDE = (
     (r"^(torch|ATen|c10)/", ("worker/torch", "worker/include", "worker/main.cpp", "test"),
      "LibTorch belongs to worker/torch: it costs 12 s a file and 125 MB a process"),
     (r"^gloo/", ("worker/collective", "test"), "Gloo belongs to its module in worker/collective"),
-    (r"^boost/asio", (*_SHELLS, *_DAEMONS, *_TOP, "test"), "Asio belongs to shells; take time and facts as arguments"),
+    (r"^boost/asio", (*_SHELLS, *_DAEMONS, *_TOP, "test", "third_party"), "Asio belongs to shells; take time and facts as arguments"),
     (r"^openssl/", ("launcher/net", "test"), "OpenSSL belongs to launcher/net: take its values (digest.hpp, tls_context.hpp)"),
     (r"^boost/process", ("launcher/process", *_DAEMONS, "test"), "processes belong to launcher/process and the keeper"),
 )

@@ -23,6 +23,10 @@ else()
   target_link_libraries(sgd_fmt INTERFACE fmt::fmt-header-only)
 endif()
 
+add_library(sgd_asio STATIC ${CMAKE_SOURCE_DIR}/third_party/asio.cpp)
+target_compile_definitions(sgd_asio PUBLIC BOOST_ASIO_SEPARATE_COMPILATION)
+target_link_libraries(sgd_asio PUBLIC sgd_settings Boost::headers Threads::Threads)
+
 if(SGD_WITH_TORCH)
   find_package(LibTorch REQUIRED)
 endif()

@@ -8,6 +8,9 @@ target_compile_options(sgd_settings INTERFACE
   $<$<BOOL:${SGD_WERROR}>:-Werror>)
 if(SGD_SANITIZE)
   target_compile_options(sgd_settings INTERFACE -fsanitize=${SGD_SANITIZE} -fno-omit-frame-pointer)
+  if(SGD_SANITIZE_WITHOUT)
+    target_compile_options(sgd_settings INTERFACE -fno-sanitize=${SGD_SANITIZE_WITHOUT})
+  endif()
   target_link_options(sgd_settings INTERFACE -fsanitize=${SGD_SANITIZE})
 endif()
 
@@ -20,10 +23,41 @@ endif()
 set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_AR> qcT <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_APPEND "<CMAKE_AR> qT <TARGET> <LINK_FLAGS> <OBJECTS>")
 
+# Most of what a file costs is its headers and their templates: several files that are compiled as one take half the
+# time of each by itself, and their objects a third of the room. 1: each by itself, which is quicker while one is changed.
+set(SGD_BATCH 6 CACHE STRING "Files that are compiled as one")
+
+# sgd_batches(<variable> <target> <file>...): the files to compile in place of the given ones. Names are relative to the
+# source folder, so that a clone at another path hits the compiler cache.
+function(sgd_batches variable target)
+  list(LENGTH ARGN count)
+  if(SGD_BATCH LESS_EQUAL 1 OR count LESS 2)
+    set(${variable} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  math(EXPR number "(${count} + ${SGD_BATCH} - 1) / ${SGD_BATCH}")
+  math(EXPR last "${number} - 1")
+  set(batches)
+  foreach(batch RANGE ${last})
+    math(EXPR begin "${batch} * ${count} / ${number}")
+    math(EXPR length "(${batch} + 1) * ${count} / ${number} - ${begin}")
+    list(SUBLIST ARGN ${begin} ${length} files)
+    set(text)
+    foreach(file ${files})
+      file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${file})
+      string(APPEND text "#include \"${name}\"\n")
+    endforeach()
+    list(APPEND batches ${CMAKE_CURRENT_BINARY_DIR}/${target}.batches/${batch}.cpp)
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${target}.batches/${batch}.cpp CONTENT "${text}")
+  endforeach()
+  set(${variable} ${batches} PARENT_SCOPE)
+endfunction()
+
 # sgd_folder(<target> [<dependency>...]): the static library of the current folder.
 function(sgd_folder target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(sources)
+    sgd_batches(sources ${target} ${sources})
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC sgd_settings ${ARGN})
   else()  # A folder of headers alone.
@@ -35,6 +69,7 @@ endfunction()
 # sgd_test(<target> <folder> [<dependency>...]): one Catch2 program from the .cpp files of a folder.
 function(sgd_test target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  sgd_batches(sources ${target} ${sources})
   add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE sgd_settings sgd_test_main ${ARGN})
   add_test(NAME ${target} COMMAND ${target} ${${target}_arguments})

@@ -10,7 +10,6 @@
 
 namespace sgd::worker {
 namespace {
-constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 }  // namespace
 

@@ -45,7 +45,6 @@ namespace {
 constexpr std::uint64_t kMagic = 0x6d656d31'73676430ull;
 constexpr std::uint64_t kFormat = 1;
 constexpr std::int64_t kNeverLive = -1;
-constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kPartAlignment = 64;
 constexpr std::size_t kPieceBytes = std::size_t{128} << 10;     // Summed while it is in the cache, then copied.
 constexpr std::size_t kPopulateBytes = std::size_t{8} << 20;    // Between two looks at the cancel flag.

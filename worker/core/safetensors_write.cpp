@@ -15,7 +15,7 @@ namespace sgd::worker {
 namespace {
 
 // A piece is summed while it is in cache and written at once: memory is read once.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kWritePieceBytes = std::size_t{1} << 20;
 
 class SummingWriter {
  public:
@@ -23,7 +23,7 @@ class SummingWriter {
 
   Status write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const auto piece = bytes.first(bytes.size() < kPieceBytes ? bytes.size() : kPieceBytes);
+      const auto piece = bytes.first(bytes.size() < kWritePieceBytes ? bytes.size() : kWritePieceBytes);
       file_.crc32c = checkpoint::crc32c(file_.crc32c, piece);
       Status status = write_all(fd_, piece, subject_);
       if (!status) return status;

@@ -8,11 +8,6 @@
 #include "worker/link/client.hpp"
 
 namespace sgd::worker {
-namespace {
-
-TimePoint now() { return std::chrono::steady_clock::now(); }
-
-}  // namespace
 
 link::Hello LinkClient::hello() const {
   link::Hello hello;
@@ -28,7 +23,7 @@ bool LinkClient::is_all_taken() const { return outbox_.empty() && link_ == Link:
 
 /// With mutex_ held. A part of a line that the agent has not read died with it.
 void LinkClient::lose() {
-  if (link_ == Link::kOpen) away_since_ = now();
+  if (link_ == Link::kOpen) away_since_ = std::chrono::steady_clock::now();
   link_ = Link::kAway;
   socket_.reset();
   outbox_.clear();
@@ -41,7 +36,7 @@ void LinkClient::connect_again() {
   const bool is_away = socket_.get() < 0;
   Result<UniqueFd> socket = is_away ? connect_unix(path_, Duration::zero()) : Result<UniqueFd>(Error{});
   const std::lock_guard lock(mutex_);
-  if (link_ != Link::kOpen && now() - away_since_ >= agent_wait_ && !finishing_) {
+  if (link_ != Link::kOpen && std::chrono::steady_clock::now() - away_since_ >= agent_wait_ && !finishing_) {
     std::fprintf(stderr, "sgd-worker: no agent for %s\n", format_duration(agent_wait_).c_str());
     _exit(worker_exit::kEnvironment);
   }

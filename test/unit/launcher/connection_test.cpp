@@ -14,6 +14,8 @@
 
 using namespace sgd;
 using namespace std::chrono_literals;
+using test::json_frame;
+using test::own_hello;
 using boost::asio::ip::tcp;
 
 namespace {
@@ -71,8 +73,6 @@ struct Knocking {
   }
 };
 
-std::string json_frame(const std::string& text) { return encode_frame(FrameKind::kJson, text); }
-std::string own_hello() { return json_frame(hello::encode({})); }
 std::string state() { return json_frame(cluster::encode(cluster::NodeState{"node1", 7, "", 1, 1, true, {}})); }
 
 }  // namespace

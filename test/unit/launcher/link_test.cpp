@@ -92,8 +92,8 @@ struct Tcp : Pair {
   }
 };
 
-struct Tls : Tcp {
-  Tls() {
+struct TlsPair : Tcp {
+  TlsPair() {
     own_tls = test::shared_cluster().context(net::Role::kCoordinator, "head");
     agent_tls = test::shared_cluster().context(net::Role::kAgent, "node1");
   }
@@ -105,7 +105,7 @@ cluster::Fact fact(std::int64_t sequence) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]", Embedded, Tcp, Tls) {
+TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]", Embedded, Tcp, TlsPair) {
   TestType pair;
   pair.connect();
   CHECK(pair.connected == 1);
@@ -133,7 +133,7 @@ TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]
   }
 }
 
-TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks", "[net]", Embedded, Tcp, Tls) {
+TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks", "[net]", Embedded, Tcp, TlsPair) {
   TestType pair;
   pair.connect();
   pair.coordinator->send(cluster::FactAck{7, 1});
@@ -144,7 +144,7 @@ TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks"
   CHECK(pair.to_agent.empty());
 }
 
-TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp, Tls) {
+TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp, TlsPair) {
   TestType pair;
   pair.connect();
   pair.agent->send(fact(1));
@@ -155,7 +155,7 @@ TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on the
   for (const cluster::FromAgent& message : pair.from_agent) CHECK(std::holds_alternative<cluster::NodeState>(message));
 }
 
-TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]", Tcp, Tls) {
+TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]", Tcp, TlsPair) {
   TestType pair;
   std::string lost;
   net::Door door(pair.io, net::Listener::open(pair.io, {"127.0.0.1", 0}, pair.own_tls).value());

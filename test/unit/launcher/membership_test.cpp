@@ -23,7 +23,7 @@ using net::Role;
 namespace {
 
 /// A coordinator's state folder with a desk, as `sgd-launch init` makes it.
-struct Desk {
+struct JoinDeskHere {
   test::TemporaryFolder folder;
   std::string state = folder.path() + "/state";
   std::int64_t now_s = test::unix_now_s();
@@ -33,7 +33,7 @@ struct Desk {
   std::unique_ptr<net::JoinDesk> desk;
   TimePoint now{};
 
-  Desk() {
+  JoinDeskHere() {
     REQUIRE(ca.save(net::ca_folder(state)).ok());
     REQUIRE(net::make_identity(state, ca,
                                {Role::kCoordinator, "head", false, {"head.example", "10.0.0.1", "::1"}},
@@ -135,7 +135,7 @@ TEST_CASE(
 TEST_CASE(
     "state folder: an authority and the coordinator's names survive, and its certificate is renewed in time",
     "[net]") {
-  Desk at;
+  JoinDeskHere at;
   const std::string folder = net::coordinator_identity_folder(at.state);
   const auto before = net::load_identity(folder).value();
   CHECK(net::host_names_in(before.certificate).value() ==
@@ -168,12 +168,12 @@ TEST_CASE("join token: a text is the token, or says what is wrong with it", "[ne
 }
 
 TEST_CASE("join desk: a token makes one member, of its role", "[net]") {
-  Desk at;
+  JoinDeskHere at;
   const net::JoinToken agent = at.token(Role::kAgent);
-  CHECK(at.outcome(Desk::message(agent)) == "agent node1");
-  CHECK(at.outcome(Desk::message(agent, "node2")) == "the join token is used up: make another one");
-  CHECK(at.outcome(Desk::message(at.token(Role::kClient, "", true), "eva")) == "client eva admin");
-  CHECK(at.outcome(Desk::message(at.token(Role::kAgent, "node7"))) == "agent node7");
+  CHECK(at.outcome(JoinDeskHere::message(agent)) == "agent node1");
+  CHECK(at.outcome(JoinDeskHere::message(agent, "node2")) == "the join token is used up: make another one");
+  CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient, "", true), "eva")) == "client eva admin");
+  CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node7"))) == "agent node7");
   CHECK(at.desk->count(JoinOutcome::kJoined) == 3);
   CHECK(at.desk->count(JoinOutcome::kUsedToken) == 1);
   const std::string file = net::read_file(at.state + "/tokens.json", 1 << 20, net::Readers::kOwner).value();
@@ -182,7 +182,7 @@ TEST_CASE("join desk: a token makes one member, of its role", "[net]") {
 }
 
 TEST_CASE("join desk: refusals, each with its count", "[net]") {
-  Desk at;
+  JoinDeskHere at;
   const auto refused = [&](const join::FromVisitor& message, JoinOutcome outcome) {
     const std::string reason = at.outcome(message);
     CHECK(at.desk->count(outcome) == 1);
@@ -190,29 +190,29 @@ TEST_CASE("join desk: refusals, each with its count", "[net]") {
   };
   SECTION("unknown") {
     CHECK_THAT(
-        refused(Desk::message(net::make_join_token(at.ca_key, Role::kAgent)), JoinOutcome::kUnknownToken),
+        refused(JoinDeskHere::message(net::make_join_token(at.ca_key, Role::kAgent)), JoinOutcome::kUnknownToken),
         Catch::StartsWith("the join token is not known"));
   }
   SECTION("a guessed secret") {
     net::JoinToken guess = at.token(Role::kAgent);
     guess.secret[5] ^= 1;
-    CHECK_THAT(refused(Desk::message(guess), JoinOutcome::kWrongSecret),
+    CHECK_THAT(refused(JoinDeskHere::message(guess), JoinOutcome::kWrongSecret),
                Catch::StartsWith("the join token is not known"));
   }
   SECTION("another role than it was made for") {
     net::JoinToken changed = at.token(Role::kAgent);
     changed.role = Role::kClient;
-    CHECK_THAT(refused(Desk::message(changed), JoinOutcome::kWrongSecret),
+    CHECK_THAT(refused(JoinDeskHere::message(changed), JoinOutcome::kWrongSecret),
                Catch::StartsWith("the join token is not known"));
   }
   SECTION("expired") {
     const net::JoinToken token = at.token(Role::kAgent, "", false, 60);
     at.now_s += 60;
-    CHECK(refused(Desk::message(token), JoinOutcome::kExpiredToken) ==
+    CHECK(refused(JoinDeskHere::message(token), JoinOutcome::kExpiredToken) ==
           "the join token has expired: make another one");
   }
   SECTION("another cluster's") {
-    CHECK(refused(Desk::message(net::make_join_token(net::sha256({}), Role::kAgent)),
+    CHECK(refused(JoinDeskHere::message(net::make_join_token(net::sha256({}), Role::kAgent)),
                   JoinOutcome::kOtherCluster) == "the join token is of another cluster");
   }
   SECTION("mistyped") {
@@ -220,60 +220,60 @@ TEST_CASE("join desk: refusals, each with its count", "[net]") {
           "the join token is cut off or mistyped");
   }
   SECTION("another name") {
-    CHECK(refused(Desk::message(at.token(Role::kAgent, "node7"), "node8"), JoinOutcome::kWrongName) ==
+    CHECK(refused(JoinDeskHere::message(at.token(Role::kAgent, "node7"), "node8"), JoinOutcome::kWrongName) ==
           "the join token is for node7, not for node8");
   }
   SECTION("no name") {
-    CHECK_THAT(refused(Desk::message(at.token(Role::kAgent), "../../etc"), JoinOutcome::kWrongName),
+    CHECK_THAT(refused(JoinDeskHere::message(at.token(Role::kAgent), "../../etc"), JoinOutcome::kWrongName),
                Catch::StartsWith("a name has letters"));
   }
   SECTION("no request") {
     const net::JoinToken token = at.token(Role::kAgent);
     CHECK_THAT(refused(join::Join{net::to_text(token), "x", "", "node1"}, JoinOutcome::kBadRequest),
                Catch::StartsWith("not a signing request"));
-    CHECK(at.outcome(Desk::message(token)) == "agent node1");  // It was not used up.
+    CHECK(at.outcome(JoinDeskHere::message(token)) == "agent node1");  // It was not used up.
   }
   SECTION("the folder is held") {
     const net::JoinToken token = at.token(Role::kAgent);
     {
       const auto lock = net::FolderLock::take(at.state, 0);
       REQUIRE(lock.ok());
-      CHECK(refused(Desk::message(token), JoinOutcome::kBusy) == "the coordinator is busy: try again");
+      CHECK(refused(JoinDeskHere::message(token), JoinOutcome::kBusy) == "the coordinator is busy: try again");
     }
-    CHECK(at.outcome(Desk::message(token)) == "agent node1");
+    CHECK(at.outcome(JoinDeskHere::message(token)) == "agent node1");
   }
 }
 
 TEST_CASE("join desk: a name is its holder's until the certificate ends, or is revoked", "[net]") {
-  Desk at;
-  CHECK(at.outcome(Desk::message(at.token(Role::kAgent))) == "agent node1");
-  CHECK_THAT(at.outcome(Desk::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
+  JoinDeskHere at;
+  CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))) == "agent node1");
+  CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
   CHECK(at.desk->count(JoinOutcome::kNameTaken) == 1);
   SECTION("a token that names it") {
-    CHECK(at.outcome(Desk::message(at.token(Role::kAgent, "node1"))) == "agent node1");
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node1"))) == "agent node1");
   }
   SECTION("another role") {
-    CHECK(at.outcome(Desk::message(at.token(Role::kClient))) == "client node1");
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient))) == "client node1");
   }
   SECTION("after its end") {
     at.now_s += 24 * 3600;
-    CHECK(at.outcome(Desk::message(at.token(Role::kAgent))) == "agent node1");
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))) == "agent node1");
   }
   SECTION("revoked") {
     net::RevokedList list;
     REQUIRE(list.add({"", "node1", at.now_s}).ok());
     REQUIRE(list.save(net::coordinator_identity_folder(at.state), at.now_s).ok());
-    CHECK(at.outcome(Desk::message(at.token(Role::kAgent))) == "agent node1");
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))) == "agent node1");
   }
   SECTION("a desk that begins anew knows it too") {
     at.desk = net::JoinDesk::open(at.io, at.state).value();
-    CHECK_THAT(at.outcome(Desk::message(at.token(Role::kAgent))),
+    CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))),
                Catch::StartsWith("the name node1 is taken"));
   }
 }
 
 TEST_CASE("join desk: renewals keep role and name", "[net]") {
-  Desk at;
+  JoinDeskHere at;
   const join::Renew renew{net::make_request(net::make_key()).value()};
   net::PeerIdentity held{
       Role::kClient, "eva", "00", true, at.now_s - 60 * 24 * 3600, at.now_s + 30 * 24 * 3600};
@@ -285,18 +285,18 @@ TEST_CASE("join desk: renewals keep role and name", "[net]") {
 }
 
 TEST_CASE("join desk: whoever fails often is not heard for a while, and only that address", "[net]") {
-  Desk at;
-  const join::Join wrong = Desk::message(net::make_join_token(at.ca_key, Role::kAgent));
+  JoinDeskHere at;
+  const join::Join wrong = JoinDeskHere::message(net::make_join_token(at.ca_key, Role::kAgent));
   for (int number = 0; number < 10; ++number)
     CHECK_THAT(at.outcome(wrong), Catch::StartsWith("the join token is not known"));
   CHECK_THAT(at.outcome(wrong, "10.0.0.2:9999"), Catch::StartsWith("too many attempts"));
   const net::JoinToken good = at.token(Role::kAgent);
-  CHECK_THAT(at.outcome(Desk::message(good)), Catch::StartsWith("too many attempts"));
-  CHECK(at.outcome(Desk::message(good), "10.0.0.3:1") == "agent node1");
+  CHECK_THAT(at.outcome(JoinDeskHere::message(good)), Catch::StartsWith("too many attempts"));
+  CHECK(at.outcome(JoinDeskHere::message(good), "10.0.0.3:1") == "agent node1");
   at.now += 7s;
-  CHECK(at.outcome(Desk::message(at.token(Role::kAgent), "node2")) == "agent node2");
+  CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent), "node2")) == "agent node2");
   for (int number = 0; number < 20; ++number)
-    CHECK(at.outcome(Desk::message(at.token(Role::kAgent), "n" + std::to_string(number)), "10.0.0.9:1")
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent), "n" + std::to_string(number)), "10.0.0.9:1")
               .starts_with("agent"));
 }
 
@@ -336,7 +336,7 @@ TEST_CASE("issued log: a torn line is ignored and harms no other", "[net]") {
 namespace {
 
 /// A desk behind a real door.
-struct Served : Desk {
+struct Served : JoinDeskHere {
   std::shared_ptr<const net::TlsContext> tls =
       net::TlsContext::load(net::coordinator_identity_folder(state)).value();
   net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, tls).value()};

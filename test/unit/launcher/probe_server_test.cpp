@@ -17,13 +17,13 @@ using boost::asio::ip::tcp;
 
 namespace {
 
-struct Served {
+struct ServedProbes {
   boost::asio::io_context io;
   http::Health health{true, true, ""};
   int scrapes = 0;
   http::ProbeServer server;
 
-  explicit Served(http::ProbeLimits limits = {})
+  explicit ServedProbes(http::ProbeLimits limits = {})
       : server(
             io,
             [this] {
@@ -91,7 +91,7 @@ const std::string kScrape = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 }  // namespace
 
 TEST_CASE("probes: a scrape, and what does not exist", "[http]") {
-  Served at;
+  ServedProbes at;
   const std::string reply = at.get("/metrics");
   CHECK(status_of(reply) == 200);
   CHECK(body_of(reply) == "up 1\n");
@@ -107,7 +107,7 @@ TEST_CASE("probes: a scrape, and what does not exist", "[http]") {
 }
 
 TEST_CASE("probes: alive and ready are two questions", "[http]") {
-  Served at;
+  ServedProbes at;
   CHECK(body_of(at.get("/healthz")) == "ok\n");
   CHECK(body_of(at.get("/readyz")) == "ok\n");
   at.health = {true, false, "the job store is being read"};
@@ -120,7 +120,7 @@ TEST_CASE("probes: alive and ready are two questions", "[http]") {
 }
 
 TEST_CASE("probes: other methods and bodies are refused", "[http]") {
-  Served at;
+  ServedProbes at;
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get", "NOSUCH"}) {
     const std::string reply =
         at.ask(std::string(method) + " /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -134,7 +134,7 @@ TEST_CASE("probes: other methods and bodies are refused", "[http]") {
 }
 
 TEST_CASE("probes: what is no HTTP is refused at once", "[http]") {
-  Served at;
+  ServedProbes at;
   CHECK(status_of(at.ask(std::string("\0\0\0\x05\x01hello", 10))) == 400);
   CHECK(status_of(at.ask("\x16\x03\x01")) == 400);
   CHECK(status_of(at.ask("GET /metrics\r\n\r\n")) == 400);
@@ -144,7 +144,7 @@ TEST_CASE("probes: what is no HTTP is refused at once", "[http]") {
 }
 
 TEST_CASE("probes: oversize requests are answered, and the answer arrives", "[http]") {
-  Served at;
+  ServedProbes at;
   const std::string long_field = "GET /metrics HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n";
   CHECK(status_of(at.ask(long_field)) == 431);
   CHECK(status_of(at.ask("GET /" + std::string(9'000, 'x'))) == 431);
@@ -155,10 +155,10 @@ TEST_CASE("probes: oversize requests are answered, and the answer arrives", "[ht
 }
 
 TEST_CASE("probes: one byte at a time, and several requests at once", "[http]") {
-  Served at;
+  ServedProbes at;
   tcp::socket slow = at.connect();
   for (const char letter : kScrape) {
-    Served::send(slow, std::string(1, letter));
+    ServedProbes::send(slow, std::string(1, letter));
     at.io.poll();
   }
   CHECK(status_of(at.until(slow, "up 1\n")) == 200);
@@ -178,13 +178,13 @@ TEST_CASE("probes: one byte at a time, and several requests at once", "[http]") 
 TEST_CASE("probes: a connection is kept for the next scrape, for a bounded number of them", "[http]") {
   http::ProbeLimits limits;
   limits.requests_per_connection = 3;
-  Served at(limits);
+  ServedProbes at(limits);
   tcp::socket socket = at.connect();
   for (int number = 0; number < 2; ++number) {
-    Served::send(socket, kScrape);
+    ServedProbes::send(socket, kScrape);
     CHECK_THAT(at.until(socket, "up 1\n"), Catch::Contains("Connection: keep-alive"));
   }
-  Served::send(socket, kScrape);
+  ServedProbes::send(socket, kScrape);
   CHECK_THAT(at.until_closed(socket), Catch::Contains("Connection: close"));
   const std::string old =
       at.ask("GET /metrics HTTP/1.0\r\n\r\n");  // HTTP/1.0 closes unless it asks otherwise.
@@ -194,12 +194,12 @@ TEST_CASE("probes: a connection is kept for the next scrape, for a bounded numbe
 TEST_CASE("probes: who dawdles over a request is cut off at its deadline, however busy he looks", "[http]") {
   http::ProbeLimits limits;
   limits.request = 100ms;
-  Served at(limits);
+  ServedProbes at(limits);
   const auto begin = std::chrono::steady_clock::now();  // The server counts from when it accepts.
   tcp::socket silent = at.connect();
   tcp::socket slow = at.connect();
   std::string text;
-  Served::send(slow, "GET /metrics HTTP/1.1\r\n");
+  ServedProbes::send(slow, "GET /metrics HTTP/1.1\r\n");
   // Each millisecond brings one more byte: a deadline that began anew with each would never end.
   auto next = begin;
   CHECK(at.run_until([&] {
@@ -208,7 +208,7 @@ TEST_CASE("probes: who dawdles over a request is cut off at its deadline, howeve
       boost::asio::write(slow, boost::asio::buffer("X", 1), error);
       next = now + 1ms;
     }
-    return Served::read_more(slow, text);
+    return ServedProbes::read_more(slow, text);
   }));
   CHECK(text.empty());
   CHECK(std::chrono::steady_clock::now() - begin >= 100ms);
@@ -220,23 +220,23 @@ TEST_CASE("probes: an idle connection has its own, longer limit", "[http]") {
   http::ProbeLimits limits;
   limits.request = 10s;
   limits.idle = 50ms;
-  Served at(limits);
+  ServedProbes at(limits);
   tcp::socket socket = at.connect();
-  Served::send(socket, kScrape);
+  ServedProbes::send(socket, kScrape);
   CHECK_THAT(at.until_closed(socket), Catch::EndsWith("up 1\n"));
 }
 
 TEST_CASE("probes: connections are limited, and idle ones make room", "[http]") {
   http::ProbeLimits limits;
   limits.connections = 3;
-  Served at(limits);
+  ServedProbes at(limits);
   std::vector<tcp::socket> idle;
   for (int number = 0; number < 3; ++number) {
     idle.push_back(at.connect());
-    Served::send(idle.back(), kScrape);
+    ServedProbes::send(idle.back(), kScrape);
     at.until(idle.back(), "up 1\n");
   }
-  Served::send(idle[0], kScrape);  // The first is now the last to have come to rest.
+  ServedProbes::send(idle[0], kScrape);  // The first is now the last to have come to rest.
   at.until(idle[0], "up 1\n");
   tcp::socket fourth = at.connect();
   CHECK(at.until_closed(idle[1]).empty());
@@ -247,7 +247,7 @@ TEST_CASE("probes: connections are limited, and idle ones make room", "[http]") 
   // Fourth to sixth are no idle ones: their first request is awaited.
   tcp::socket refused = at.connect();
   CHECK(at.until_closed(refused).empty());
-  Served::send(fourth, kScrape);
+  ServedProbes::send(fourth, kScrape);
   CHECK(status_of(at.until(fourth, "up 1\n")) == 200);
 }
 
@@ -260,7 +260,7 @@ TEST_CASE("probes: a client that does not read its answer is given up", "[http]"
   REQUIRE(server.listen(0).ok());
   tcp::socket socket(io);
   socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(server.port())});
-  Served::send(socket, kScrape);
+  ServedProbes::send(socket, kScrape);
   io.run_for(400ms);
   std::string text;
   boost::system::error_code error;
@@ -270,9 +270,9 @@ TEST_CASE("probes: a client that does not read its answer is given up", "[http]"
 }
 
 TEST_CASE("probes: stop closes everything, and the loop ends", "[http]") {
-  Served at;
+  ServedProbes at;
   tcp::socket socket = at.connect();
-  Served::send(socket, kScrape);
+  ServedProbes::send(socket, kScrape);
   at.until(socket, "up 1\n");
   const int port = at.server.port();
   CHECK(port > 0);
@@ -282,13 +282,13 @@ TEST_CASE("probes: stop closes everything, and the loop ends", "[http]") {
   at.io.restart();
   at.io.run();  // Returns because no work is left.
   std::string text;
-  CHECK(at.run_until([&] { return Served::read_more(socket, text); }));
-  Served other;
+  CHECK(at.run_until([&] { return ServedProbes::read_more(socket, text); }));
+  ServedProbes other;
   CHECK_FALSE(other.server.listen(70000).ok());
 }
 
 TEST_CASE("probes: a port that is in use is said", "[http]") {
-  Served at;
+  ServedProbes at;
   http::ProbeServer second(
       at.io, [] { return std::string(); }, [] { return http::Health{}; });
   const Status status = second.listen(at.server.port());

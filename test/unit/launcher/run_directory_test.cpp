@@ -33,7 +33,7 @@ class WorkingDirectory {
   fs::path path_;
 };
 
-std::vector<nlohmann::json> lines_of(const fs::path& path) {
+std::vector<nlohmann::json> json_lines_of(const fs::path& path) {
   std::vector<nlohmann::json> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
@@ -56,11 +56,11 @@ TEST_CASE("a run's folder is chosen, filled and found again") {
   outcome.state = "succeeded";
   REQUIRE(run.value()->write_summary(outcome).ok());
 
-  const auto events = lines_of(place.value().directory + "/events.jsonl");
+  const auto events = json_lines_of(place.value().directory + "/events.jsonl");
   REQUIRE(events.size() == 1);
   CHECK(events[0].at("event") == "run_started");
   CHECK(events[0].at("time").get<double>() > 1e9);
-  CHECK(lines_of(place.value().directory + "/metrics.jsonl")[0].at("_timestamp").is_number_integer());
+  CHECK(json_lines_of(place.value().directory + "/metrics.jsonl")[0].at("_timestamp").is_number_integer());
   std::ifstream summary(place.value().directory + "/summary.json");
   CHECK(nlohmann::json::parse(summary).at("state") == "succeeded");
 

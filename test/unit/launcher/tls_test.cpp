@@ -16,6 +16,8 @@
 
 using namespace sgd;
 using namespace std::chrono_literals;
+using test::json_frame;
+using test::own_hello;
 using boost::asio::ip::tcp;
 using net::Role;
 using net::TlsContext;
@@ -25,12 +27,6 @@ namespace {
 
 using Context = std::shared_ptr<const TlsContext>;
 
-std::string json_frame(const std::string& text) {
-  return encode_frame(FrameKind::kJson, text);
-}
-std::string own_hello() {
-  return json_frame(hello::encode({}));
-}
 std::string state_of(const std::string& node) {
   return json_frame(cluster::encode(cluster::NodeState{node, 7, "", 1, 1, true, {}}));
 }

@@ -8,11 +8,17 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/net/certificate.hpp"
+#include "common/messages/frame.hpp"
+#include "common/messages/hello.hpp"
 #include "launcher/net/identity_files.hpp"
 
 namespace sgd::test {
 
 using boost::asio::ip::tcp;
+
+std::string json_frame(const std::string& text) { return encode_frame(FrameKind::kJson, text); }
+
+std::string own_hello() { return json_frame(hello::encode({})); }
 
 std::int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())

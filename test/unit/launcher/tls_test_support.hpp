@@ -18,6 +18,10 @@ namespace sgd::test {
 
 [[nodiscard]] std::int64_t unix_now_s();
 
+/// The bytes of a frame with a JSON text, and of the one that begins a connection.
+[[nodiscard]] std::string json_frame(const std::string& text);
+[[nodiscard]] std::string own_hello();
+
 /// One cluster: its authority, and a folder for each identity that a test asks for.
 struct Cluster {
   TemporaryFolder folder;

@@ -17,7 +17,7 @@ class Numbers : public Dataset {
   }
 };
 
-struct Fixture {
+struct StreamFixture {
   std::vector<std::int64_t> drain(PhaseStream& stream) {
     std::vector<std::int64_t> seen;
     while (const auto batch = stream.next()) {
@@ -46,7 +46,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("the ranks share an epoch, and every batch knows its place") {
-  Fixture fixture;
+  StreamFixture fixture;
   PhaseStream first = fixture.stream(0, 0);
   CHECK(fixture.drain(first) == std::vector<std::int64_t>{0, 2, 4, 6, 8});
   CHECK(first.consumed() == 10);
@@ -60,7 +60,7 @@ TEST_CASE("the ranks share an epoch, and every batch knows its place") {
 }
 
 TEST_CASE("time inside collectives is not a rank's own") {
-  Fixture fixture;
+  StreamFixture fixture;
   std::atomic<std::int64_t> waited_ns{0};
   PhaseSettings settings;
   settings.batch_size = 2;
@@ -79,13 +79,13 @@ TEST_CASE("time inside collectives is not a rank's own") {
 }
 
 TEST_CASE("a phase goes on where it was left") {
-  Fixture fixture;
+  StreamFixture fixture;
   PhaseStream rest = fixture.stream(1, 4);
   CHECK(fixture.drain(rest) == std::vector<std::int64_t>{5, 7, 9});
 }
 
 TEST_CASE("an interrupted phase ends after the batch in work, which counts") {
-  Fixture fixture;
+  StreamFixture fixture;
   PhaseStream stream = fixture.stream(0, 0, false);
   CHECK(fixture.drain(stream) == std::vector<std::int64_t>{0, 2});
   CHECK(stream.interrupted());
@@ -93,7 +93,7 @@ TEST_CASE("an interrupted phase ends after the batch in work, which counts") {
 }
 
 TEST_CASE("a batch is completed once") {
-  Fixture fixture;
+  StreamFixture fixture;
   PhaseStream stream = fixture.stream(0, 0);
   CHECK_THROWS_AS(stream.add({1, {}}), std::logic_error);
   REQUIRE(stream.next());

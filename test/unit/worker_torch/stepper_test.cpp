@@ -8,8 +8,8 @@
 namespace sgd::worker {
 namespace {
 
-struct Fixture {
-  explicit Fixture(const job::Training& training = {})
+struct StepFixture {
+  explicit StepFixture(const job::Training& training = {})
       : model(make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1})), parameters(*model) {
     CollectiveSetup setup;
     setup.gradient_count = parameters.size();
@@ -36,7 +36,7 @@ job::Training with_rate(double lr) {
 }  // namespace
 
 TEST_CASE("a step follows the gradient and returns the control word") {
-  Fixture fixture(with_rate(0.1));
+  StepFixture fixture(with_rate(0.1));
   const at::Tensor loss = fixture.loss_at(2, 3);
   CHECK(fixture.stepper->step(loss, control::kCheckpoint) == control::kCheckpoint);
   CHECK(fixture.weight() == Approx(0.1 * 2 * 3 * 2));  // -lr * d/dw (w x + b - y)^2 at w = b = 0.
@@ -45,8 +45,8 @@ TEST_CASE("a step follows the gradient and returns the control word") {
 }
 
 TEST_CASE("gradients do not add up over steps, whatever the user's code does to them") {
-  Fixture plain(with_rate(0.1));
-  Fixture dropped(with_rate(0.1));
+  StepFixture plain(with_rate(0.1));
+  StepFixture dropped(with_rate(0.1));
   for (int i = 0; i < 3; ++i) {
     (void)plain.stepper->step(plain.loss_at(1, 1), 0);
     dropped.model->zero_grad();  // Drops the views.
@@ -56,7 +56,7 @@ TEST_CASE("gradients do not add up over steps, whatever the user's code does to 
 }
 
 TEST_CASE("a loss that is not finite changes no weight and names step and rank") {
-  Fixture fixture(with_rate(0.1));
+  StepFixture fixture(with_rate(0.1));
   (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
   const float before = fixture.weight();
   CHECK_THROWS_WITH(fixture.stepper->step(fixture.loss_at(1, NAN), 0), "the loss is not finite at step 2 on rank 0");
@@ -64,7 +64,7 @@ TEST_CASE("a loss that is not finite changes no weight and names step and rank")
 }
 
 TEST_CASE("a loss without history is a step of zeros") {
-  Fixture fixture(with_rate(0.1));
+  StepFixture fixture(with_rate(0.1));
   CHECK(fixture.stepper->step(at::zeros({}), 0) == 0);
   CHECK(fixture.weight() == 0);
 }
@@ -72,11 +72,11 @@ TEST_CASE("a loss without history is a step of zeros") {
 TEST_CASE("the scheduler counts batches or epochs") {
   job::Training training = with_rate(1);
   training.scheduler = job::Scheduler{"step", 2, 0.1, "batch"};
-  Fixture batches(training);
+  StepFixture batches(training);
   batches.stepper->set_steps(5);
   CHECK(batches.stepper->learning_rate() == Approx(0.01));
   training.scheduler->frequency = "epoch";
-  Fixture epochs(training);
+  StepFixture epochs(training);
   epochs.stepper->set_steps(5);
   CHECK(epochs.stepper->learning_rate() == Approx(1));
   epochs.stepper->set_epochs_completed(2);
