@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from data import image_job, small_fashion, write_job
 from harness import LaunchTest, Launch, read_file, wait_for
 
-EPOCHS = 15
+EPOCHS = 8
 SAMPLES = 9_600
 STEPS_OF_EPOCH = SAMPLES // 128
 KILLS = 10
