@@ -66,7 +66,7 @@ Status AgentDaemon::open() {
   const Status subreaper = process::become_subreaper();
   if (!subreaper) return subreaper;
   if (const Status identity = open_identity(); !identity) return identity;
-  if (const Status accounts = check_accounts(); !accounts) return accounts;
+  if (const Status accounts = settle_accounts(); !accounts) return accounts;
   auto lock = storage::StateLock::take(options_.state_dir, "agent");
   if (!lock) return lock.error();
   lock_.emplace(std::move(lock).value());
@@ -158,7 +158,7 @@ Status AgentDaemon::open_identity() {
 
 /// Root that works for others first gives up what it has by its groups: only its own rights to files are given up and taken
 /// back later, again and again.
-Status AgentDaemon::check_accounts() const {
+Status AgentDaemon::settle_accounts() const {
   if (!has_others()) return {};
   if (::geteuid() != 0) return Error{"only an agent that runs as root can start runs as other users"};
   if (options_.accounts.kind == AccountRule::Kind::kOwner && !tls_) {

@@ -62,7 +62,7 @@ class AgentDaemon {
  private:
   [[nodiscard]] core::AgentFacts facts() const;
   [[nodiscard]] Status open_identity();
-  [[nodiscard]] Status check_accounts() const;
+  [[nodiscard]] Status settle_accounts() const;
   [[nodiscard]] Result<std::string> runtime_base() const;
   [[nodiscard]] bool has_others() const { return options_.accounts.kind != AccountRule::Kind::kOwn; }
   [[nodiscard]] Result<AgentShell::Continuity> open_past();

@@ -214,9 +214,9 @@ class TrainingTest(ClusterCase):
         self.assertEqual(weights[0], weights[1])
 
     def test_stopped_run_is_gone_on_with(self):
-        straight = self.cluster.run(self.job(epochs=20))
+        straight = self.cluster.run(self.job(epochs=8))
         self.assertEqual(straight.wait(END_S), 0, straight.said())
-        stopped = self.cluster.run(self.job(epochs=20))
+        stopped = self.cluster.run(self.job(epochs=8))
         former = stopped.run_id()
         self.cluster.wait_for_event(former, "epoch_finished", 3)
         self.assertIn("is still running", self.cluster.run("resume", former).wait_and_say(2))
@@ -226,12 +226,12 @@ class TrainingTest(ClusterCase):
         run = resumed.run_id()
         self.assertEqual(resumed.wait(END_S), 0, resumed.said())
         self.assertNotEqual(run, former)
-        self.check_samples(run, 20)
+        self.check_samples(run, 8)
         self.assertEqual(self.weights(run), self.weights(straight.run_id()))
         self.assertEqual(self.cluster.ask("status", former)["state"], "cancelled")
         self.assertEqual([event["of"] for event in self.cluster.events(run, "run_resumed")], [former])
-        self.assertNotIn("epoch 1/20", resumed.said()[1])
-        self.assertIn("nothing to train: all 20 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
+        self.assertNotIn("epoch 1/8", resumed.said()[1])
+        self.assertIn("nothing to train: all 8 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
 
     def test_killed_node_is_gone_without_and_taken_back(self):
         """[13] [14] [47] Its memory is lost with it: it fetches the checkpoint that the run goes on from."""

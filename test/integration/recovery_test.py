@@ -95,7 +95,7 @@ class RecoveryTest(LaunchTest):
         chance = random.Random(3)
         kills = 0
         while kills < KILLS:
-            time.sleep(chance.uniform(0.02, 0.3))
+            time.sleep(chance.uniform(0.02, 0.15))
             if not self.kill(launch, chance.choice((0, 1))):
                 break
             kills += 1
