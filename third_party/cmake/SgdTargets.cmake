@@ -8,9 +8,6 @@ target_compile_options(sgd_settings INTERFACE
   $<$<BOOL:${SGD_WERROR}>:-Werror>)
 if(SGD_SANITIZE)
   target_compile_options(sgd_settings INTERFACE -fsanitize=${SGD_SANITIZE} -fno-omit-frame-pointer)
-  if(SGD_SANITIZE_WITHOUT)
-    target_compile_options(sgd_settings INTERFACE -fno-sanitize=${SGD_SANITIZE_WITHOUT})
-  endif()
   target_link_options(sgd_settings INTERFACE -fsanitize=${SGD_SANITIZE})
 endif()
 
@@ -25,7 +22,7 @@ set(CMAKE_CXX_ARCHIVE_APPEND "<CMAKE_AR> qT <TARGET> <LINK_FLAGS> <OBJECTS>")
 
 # Most of what a file costs is its headers and their templates: several files that are compiled as one take half the
 # time of each by itself, and their objects a third of the room. 1: each by itself, which is quicker while one is changed.
-set(SGD_BATCH 6 CACHE STRING "Files that are compiled as one")
+set(SGD_BATCH 8 CACHE STRING "Files that are compiled as one")
 
 # sgd_batches(<variable> <target> <file>...): the files to compile in place of the given ones. Names are relative to the
 # source folder, so that a clone at another path hits the compiler cache.
