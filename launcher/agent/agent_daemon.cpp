@@ -168,7 +168,7 @@ Status AgentDaemon::settle_accounts() const {
   if (options_.accounts.kind == AccountRule::Kind::kFixed) {
     const auto account = process::find_account(options_.accounts.name, RunAccounts::kLookupLimit);
     if (!account) return Error{"--run-as: " + account.error().message};
-    if (account.value().uid == 0) return Error{"--run-as: " + options_.accounts.name + " is root; --allow-root lets workers run as root"};
+    if (account.value().uid == 0) return Error{"--run-as: " + options_.accounts.name + " has root's uid 0; --allow-root lets workers run as root"};
   }
   if (::setgroups(0, nullptr) != 0) return system_error("cannot leave root's groups");
   return {};

@@ -15,8 +15,6 @@
 namespace sgd::cli {
 namespace {
 
-constexpr int kEventsPollMs = 50;
-
 /// Prints the whole lines that `file` has more; it stands behind the last one then.
 void print_lines(std::ifstream& file) {
   for (std::string line;;) {
@@ -57,7 +55,7 @@ int events_verb(const std::vector<std::string>& arguments) {
     }
     print_lines(file);
     if (!is_live) return exit_code::kSucceeded;
-    (void)::poll(nullptr, 0, kEventsPollMs);
+    (void)::poll(nullptr, 0, kFollowPollMs);
   }
 }
 

@@ -23,7 +23,6 @@ namespace sgd::cli {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr int kLogsPollMs = 50;
 constexpr std::size_t kReadBytes = 256 << 10;
 
 struct LogsOptions {
@@ -150,7 +149,7 @@ int logs_verb(const std::vector<std::string>& arguments) {
     const bool is_live = options.follow && answers(run.directory);
     if (!printer.print_new()) return exit_code::kSucceeded;
     if (!is_live) break;
-    (void)::poll(nullptr, 0, kLogsPollMs);
+    (void)::poll(nullptr, 0, kFollowPollMs);
   }
   printer.print_rest();
   return exit_code::kSucceeded;

@@ -7,9 +7,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/net/certificate.hpp"
 #include "common/messages/frame.hpp"
 #include "common/messages/hello.hpp"
+#include "launcher/net/certificate.hpp"
 #include "launcher/net/identity_files.hpp"
 
 namespace sgd::test {
