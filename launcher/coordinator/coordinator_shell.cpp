@@ -21,9 +21,8 @@ int free_port(boost::asio::io_context& io) {
 /// For the run's row, without what may be large.
 std::string summary_text(const RunId& run, const core::RunOutcome& outcome) {
   constexpr std::size_t kBytesMax = 16 << 10;
-  using Json = nlohmann::ordered_json;
-  Json summary = storage::summary_of(run, outcome);
-  const auto text = [&summary] { return summary.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  nlohmann::ordered_json summary = storage::summary_of(run, outcome);
+  const auto text = [&summary] { return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace); };
   for (const char* key : {"results", "metrics", "error"}) {
     if (text().size() <= kBytesMax) break;
     summary[key] = nullptr;

@@ -22,11 +22,10 @@ Status copy_run(const std::string& from, const std::string& to) {
 }
 
 Status record_resumption(RunDirectory& directory, const RunHistory& history) {
-  using Json = nlohmann::ordered_json;
   const core::RunPast& past = history.past;
-  Json resumed = {{"event", "run_resumed"}, {"run", directory.id()}, {"from_generation", past.generation}};
+  nlohmann::ordered_json resumed = {{"event", "run_resumed"}, {"run", directory.id()}, {"from_generation", past.generation}};
   if (history.id != directory.id()) resumed["of"] = history.id;
-  resumed["checkpoint"] = past.checkpoints.empty() ? Json() : Json(past.checkpoints.front().substr(directory.path().size() + 1));
+  resumed["checkpoint"] = past.checkpoints.empty() ? nullptr : nlohmann::ordered_json(past.checkpoints.front().substr(directory.path().size() + 1));
   resumed["step"] = history.newest.step;
   Status written = directory.append_event(resumed);
   for (const DamagedCheckpoint& damaged : history.damaged)
