@@ -35,6 +35,9 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   std::optional<std::string> found;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kWordBytesMax) continue;
+    // Each edit changes the length by one at most; this spares most tables where many keys are wrong.
+    const std::size_t longer = std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
+    if (longer >= static_cast<std::size_t>(best)) continue;
     const int distance = edit_distance(word, candidate);
     if (distance < best && distance < static_cast<int>(candidate.size())) {
       best = distance;
