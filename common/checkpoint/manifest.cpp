@@ -4,8 +4,8 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "common/json/nlohmann.hpp"
 #include "common/messages/codec.hpp"
 
 namespace sgd::checkpoint {

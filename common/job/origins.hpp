@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/job/load.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::job {
 

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/time.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::job {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::json {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <type_traits>
 
-#include <nlohmann/json.hpp>
+#include "common/json/nlohmann.hpp"
 
 namespace sgd {
 

@@ -11,9 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/json/diagnostics.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::json {
 

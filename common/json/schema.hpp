@@ -17,10 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/json/diagnostics.hpp"
 #include "common/json/key_index.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/json/reader.hpp"
 
 namespace sgd::json {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::json {
 

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include <boost/pfr/tuple_size.hpp>
-#include <nlohmann/json.hpp>
 
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/json/words.hpp"
 
 namespace sgd::codec {

@@ -15,10 +15,9 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::link {
 

@@ -1,7 +1,6 @@
 #include "launcher/agent/journal_codec.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "common/messages/frame.hpp"
 
 namespace sgd::agent {

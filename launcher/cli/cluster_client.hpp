@@ -5,10 +5,9 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
 #include "common/json/diagnostics.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/tls_context.hpp"

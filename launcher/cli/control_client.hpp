@@ -4,9 +4,8 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::cli {
 

@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/snapshot.hpp"
 

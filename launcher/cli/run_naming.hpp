@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/net/dialer.hpp"
 

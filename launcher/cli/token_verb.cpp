@@ -5,9 +5,9 @@
 #include <ctime>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/exit_codes.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/json/suggest.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/run_naming.hpp"

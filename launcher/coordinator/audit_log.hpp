@@ -7,9 +7,8 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/coordinator/requester.hpp"
 #include "launcher/storage/line_file.hpp"
 

@@ -17,9 +17,8 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/coordinator/requester.hpp"
 #include "launcher/coordinator/run_follower.hpp"
 #include "launcher/net/door.hpp"

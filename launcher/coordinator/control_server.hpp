@@ -15,9 +15,9 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <nlohmann/json.hpp>
 
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::coordinator {
 

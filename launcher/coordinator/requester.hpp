@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "launcher/net/door.hpp"
 
 namespace sgd::coordinator {

@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "launcher/coordinator/audit_log.hpp"
 #include "launcher/coordinator/client_desk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"

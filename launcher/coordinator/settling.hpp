@@ -10,10 +10,10 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <nlohmann/json.hpp>
 
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::coordinator {
 

@@ -6,10 +6,9 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/job/spec.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/messages/cluster.hpp"
 #include "launcher/core/failure.hpp"
 

@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::core {
 

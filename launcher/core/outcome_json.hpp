@@ -1,8 +1,7 @@
 #pragma once
 // A run's outcome as text for people's tools (summary.json) and for clients of a coordinator, and back.
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/coordinator_io.hpp"
 
 namespace sgd::core {

@@ -15,9 +15,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/time.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/placement.hpp"
 #include "launcher/core/resources.hpp"
 

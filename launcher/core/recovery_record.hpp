@@ -10,10 +10,9 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
 #include "launcher/core/failure.hpp"
 

@@ -13,10 +13,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
 #include "launcher/core/straggler.hpp"
 

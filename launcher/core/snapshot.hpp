@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::core {
 

@@ -5,9 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::core {
 

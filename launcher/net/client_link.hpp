@@ -7,8 +7,8 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <nlohmann/json.hpp>
 
+#include "common/json/nlohmann.hpp"
 #include "common/messages/frame.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"

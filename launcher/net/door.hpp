@@ -12,8 +12,8 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <nlohmann/json.hpp>
 
+#include "common/json/nlohmann.hpp"
 #include "common/messages/frame.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/listener.hpp"

@@ -16,8 +16,8 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <nlohmann/json.hpp>
 
+#include "common/json/nlohmann.hpp"
 #include "common/messages/join.hpp"
 #include "launcher/net/attempt_limit.hpp"
 #include "launcher/net/ca.hpp"

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "common/json/nlohmann.hpp"
 #include "launcher/process/clock.hpp"
 
 namespace sgd::process {

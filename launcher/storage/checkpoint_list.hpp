@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
 #include "common/checkpoint/scan.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::storage {
 

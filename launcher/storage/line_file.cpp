@@ -8,7 +8,7 @@
 #include <fstream>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::storage {
 

@@ -5,9 +5,8 @@
 #include <initializer_list>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/messages/codec.hpp"
 #include "launcher/core/coordinator_io.hpp"
 

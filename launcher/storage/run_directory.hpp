@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/storage/checkpoint_pruner.hpp"
 #include "launcher/storage/line_file.hpp"

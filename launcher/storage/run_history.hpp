@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
 #include "common/checkpoint/manifest.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/coordinator_io.hpp"
 
 namespace sgd::storage {

@@ -5,10 +5,9 @@
 #include <map>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
 #include "common/job/spec.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::sim {
 

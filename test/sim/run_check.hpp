@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "common/messages/cluster.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "test/sim/budget_check.hpp"

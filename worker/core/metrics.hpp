@@ -13,9 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::worker {
 

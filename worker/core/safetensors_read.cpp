@@ -5,9 +5,9 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/assert.hpp"
+#include "common/json/nlohmann.hpp"
 #include "worker/core/safetensors.hpp"
 
 namespace sgd::worker {

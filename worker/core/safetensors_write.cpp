@@ -4,10 +4,10 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/assert.hpp"
 #include "common/checkpoint/crc32c.hpp"
+#include "common/json/nlohmann.hpp"
 #include "worker/core/safetensors.hpp"
 #include "worker/core/write_all.hpp"
 

@@ -25,10 +25,9 @@
 #include <thread>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
 #include "common/base/time.hpp"
+#include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
 #include "common/messages/resend_queue.hpp"
 #include "worker/link/progress.hpp"

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
 #include "worker/core/metrics.hpp"
 
 namespace sgd::worker {

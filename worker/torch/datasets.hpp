@@ -9,9 +9,8 @@
 #include <span>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/job/spec.hpp"
+#include "common/json/nlohmann.hpp"
 #include "sgd/training_operator.hpp"
 #include "worker/core/idx_dataset.hpp"
 #include "worker/torch/registry.hpp"

@@ -14,9 +14,9 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/exit_codes.hpp"
+#include "common/json/nlohmann.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/link/client.hpp"
 #include "worker/torch/errors.hpp"

@@ -6,8 +6,7 @@
 #include <memory>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "sgd/training_operator.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/registry.hpp"

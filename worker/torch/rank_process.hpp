@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <nlohmann/json.hpp>
+#include "common/json/nlohmann.hpp"
 
 namespace sgd {
 class Model;

@@ -2,8 +2,7 @@
 // Everything a job's ranks need in memory before they are forked: LibTorch's code touched by one
 // forward and backward pass, and the data set mapped.
 
-#include <nlohmann/json.hpp>
-
+#include "common/json/nlohmann.hpp"
 #include "worker/torch/rank_process.hpp"
 
 namespace sgd::worker {

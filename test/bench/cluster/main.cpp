@@ -22,9 +22,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "common/json/nlohmann.hpp"
 #include "launcher/net/ca.hpp"
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/client_link.hpp"

@@ -1,5 +1,6 @@
 // A daemon's log, read back from a pipe: its formats, one line per message, and its limit per key.
 
+#include "common/json/nlohmann.hpp"
 #include "launcher/process/daemon_log.hpp"
 
 #include <fcntl.h>
@@ -8,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "launcher/process/unique_fd.hpp"
 

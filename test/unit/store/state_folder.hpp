@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "common/json/nlohmann.hpp"
 
 namespace sgd::test {
 
