@@ -63,13 +63,16 @@ Result<std::optional<Request>> RequestReader::next() {
   const char first = buffer_.empty() ? 'G' : buffer_.front();
   if ((first < 'A' || first > 'Z') && (first < 'a' || first > 'z'))
     return Error{"not an HTTP request", kBadRequest};
-  const std::size_t end = std::string_view(buffer_).substr(0, kHeaderBytesMax).find(kEnd);
+  // Not from the start: a header that arrives byte by byte would be read over and over.
+  const std::size_t end = std::string_view(buffer_).substr(0, kHeaderBytesMax).find(kEnd, searched_);
   if (end == std::string::npos) {
+    searched_ = buffer_.size() - std::min(buffer_.size(), kEnd.size() - 1);
     if (buffer_.size() >= kHeaderBytesMax) return refusal_of(beast::error::header_limit);
     return std::optional<Request>();
   }
   Result<std::optional<Request>> request = parse(std::string_view(buffer_).substr(0, end + kEnd.size()));
   buffer_.erase(0, end + kEnd.size());
+  searched_ = 0;
   return request;
 }
 

@@ -35,6 +35,7 @@ class RequestReader {
 
  private:
   std::string buffer_;
+  std::size_t searched_ = 0;  ///< No end of a header begins before it.
 };
 
 }  // namespace sgd::http
