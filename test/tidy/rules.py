@@ -39,6 +39,7 @@ OUTSIDE = (
     (r"^gloo/", ("worker/collective", "test"), "Gloo belongs to its module in worker/collective"),
     (r"^boost/asio", (*_SHELLS, *_DAEMONS, *_TOP, "test", "third_party"), "Asio belongs to shells; take time and facts as arguments"),
     (r"^openssl/", ("launcher/net", "test"), "OpenSSL belongs to launcher/net: take its values (digest.hpp, tls_context.hpp)"),
+    (r"^nlohmann/", ("common/json/nlohmann.hpp", "worker/include"), "include common/json/nlohmann.hpp: its types are compiled once"),
     (r"^boost/process", ("launcher/process", *_DAEMONS, "test"), "processes belong to launcher/process and the keeper"),
 )
 IMPURE = (r"^(thread|mutex|condition_variable|future|filesystem|iostream|fstream|unistd\.h|fcntl\.h|"

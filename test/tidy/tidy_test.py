@@ -25,6 +25,8 @@ PLANTED = [
      {"worker/torch/a.cpp": '#include "worker/collective/b.hpp"\n'}),
     ("include_arrows", {"common/a.cpp": '#include "a.hpp"\n'}, 1, {"common/a.cpp": '#include "common/a.hpp"\n'}),
     ("include_arrows", {"launcher/newcomer/a.cpp": "\n"}, 1, {"launcher/cli/a.cpp": "\n"}),
+    ("outside_headers", {"launcher/core/a.hpp": "#include <nlohmann/json.hpp>\n"}, 1,
+     {"common/json/nlohmann.hpp": "#include <nlohmann/json.hpp>\n"}),
     ("outside_headers", {"worker/core/a.cpp": "#include <torch/torch.h>\n"}, 1,
      {"worker/torch/a.cpp": "#include <torch/torch.h>\n"}),
     ("outside_headers", {"common/a.cpp": "#include <boost/asio/post.hpp>\n"}, 1,
