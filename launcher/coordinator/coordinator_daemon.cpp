@@ -27,7 +27,10 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       service_(io_, shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers()),
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
-                      [this](const RunId& run) { service_.settle(run); }}),
+                      [this](const RunId& run) {
+                        service_.settle(run);
+                        files_.forget(run);
+                      }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
@@ -134,7 +137,10 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
   handlers.is_foreign = [this](const RunId& run, const NodeId& node) { return shell_.is_foreign(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) { service_.on_log_grown(run, file); };
-  handlers.on_all_sent = [this](const RunId& run, const NodeId& node) { settling_.on_all_sent(run, node); };
+  handlers.on_all_sent = [this](const RunId& run, const NodeId& node) {
+    if (service_.is_settled(run)) return files_.forget(run);  // What a node sends later than that opens them again.
+    settling_.on_all_sent(run, node);
+  };
   handlers.on_refused = [this](const std::string& peer, const char* kind, const std::string& reason) {
     probes_.metrics.frames_refused.add(kind);
     log_.write(process::LogLevel::kWarning, "files refused", fmt::format("files of {} are refused: {}", peer, reason));

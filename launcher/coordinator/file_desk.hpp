@@ -58,7 +58,8 @@ class FileDesk {
   /// Of the run's checkpoints these count ("checkpoints/step-..." or absolute): nodes need not keep and send
   /// others.
   void keep(const RunId& run, const std::vector<std::string>& paths);
-  /// The run's folder goes, or is another one from now on.
+  /// The run is over and its files are whole, or its folder goes: nothing of it stays open, and nodes that connect later
+  /// are not told which of its checkpoints count.
   void forget(const RunId& run);
   [[nodiscard]] std::size_t refused() const { return refused_; }
   void stop();

@@ -204,6 +204,11 @@ void RunService::settle(const RunId& run) {
   if (!outcome.empty()) desk_.on_settled(run, outcome.mapped());
 }
 
+bool RunService::is_settled(const RunId& run) const {
+  const auto row = shell_.run(run);
+  return row && is_over(*row) && !unsettled_.contains(run);
+}
+
 /// By id, or a unique prefix of one; the newest for an empty name.
 Result<RunRow> RunService::find(const std::string& name) const {
   if (auto row = shell_.run(name)) return *std::move(row);
@@ -225,8 +230,7 @@ Result<ClientDesk::FollowedRun> RunService::find_to_follow(const std::string& na
   const Result<RunRow> row = find(name);
   if (!row) return row.error();
   ClientDesk::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt};
-  const bool is_settled = is_over(row.value()) && !unsettled_.contains(found.id);
-  if (is_settled) found.outcome = Json::parse(row.value().summary, nullptr, false);
+  if (is_settled(found.id)) found.outcome = Json::parse(row.value().summary, nullptr, false);
   return found;
 }
 

@@ -40,6 +40,7 @@ class RunService {
   };
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
   void settle(const RunId& run);
+  [[nodiscard]] bool is_settled(const RunId& run) const;
 
  private:
   void answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);

@@ -71,6 +71,18 @@ class ClusterCase(unittest.TestCase):
 class CommandTest(ClusterCase):
     agent_options = {"n2": ["--label", "disk=fast", "--memory", "3GiB", "--orphan-timeout", "1s"]}
 
+    def test_nothing_of_a_run_that_is_over_stays_open(self):
+        def files_of_runs(process):
+            folder = f"/proc/{process.pid}/fd"
+            paths = [os.readlink(os.path.join(folder, name)) for name in os.listdir(folder) if os.path.lexists(os.path.join(folder, name))]
+            return [path for path in paths if "/runs/" in path or "/spool/" in path]
+
+        for _ in range(3):
+            client = self.cluster.run("-n", 4, "--", "echo", "here")
+            self.assertEqual(client.wait(), 0, client.said())
+        for process in (self.cluster.coordinator, *self.cluster.agents.values()):
+            wait_for(lambda process=process: not files_of_runs(process), LIMIT_S, "nothing open below a run's folder")
+
     def test_output_and_exit_code_are_those_of_a_local_run(self):
         client = self.cluster.run("-n", 3, "--", "sh", "-c", "echo out $RANK of $WORLD_SIZE; echo err $RANK >&2")
         self.assertEqual(client.wait(), 0, client.said())
