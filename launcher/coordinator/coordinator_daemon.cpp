@@ -29,7 +29,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
                       [this](const RunId& run) {
                         service_.settle(run);
-                        files_.forget(run);
+                        files_.settle(run);
                       }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
@@ -138,7 +138,7 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   handlers.is_foreign = [this](const RunId& run, const NodeId& node) { return shell_.is_foreign(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) { service_.on_log_grown(run, file); };
   handlers.on_all_sent = [this](const RunId& run, const NodeId& node) {
-    if (service_.is_settled(run)) return files_.forget(run);  // What a node sends later than that opens them again.
+    if (service_.is_settled(run)) return files_.settle(run);  // It came late, and had opened them again.
     settling_.on_all_sent(run, node);
   };
   handlers.on_refused = [this](const std::string& peer, const char* kind, const std::string& reason) {

@@ -1,5 +1,7 @@
 #include "launcher/coordinator/file_desk.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
@@ -165,9 +167,13 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
   return files;
 }
 
-void FileDesk::forget(const RunId& run) {
+void FileDesk::settle(const RunId& run) {
   files_.erase(run);
-  kept_.erase(run);
+  if (!kept_.contains(run) || std::find(settled_.begin(), settled_.end(), run) != settled_.end()) return;
+  settled_.push_back(run);
+  if (settled_.size() <= kSettledMax) return;
+  kept_.erase(settled_.front());
+  settled_.pop_front();
 }
 
 void FileDesk::keep(const RunId& run, const std::vector<std::string>& paths) {

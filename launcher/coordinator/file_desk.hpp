@@ -11,6 +11,7 @@
 // What a visitor does wrong (a name that may not travel, a run that nobody knows, more than the quota) is
 // refused, counted and told; too much of it, or bytes beyond the window, ends the connection.
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +35,7 @@ class FileDesk {
   static constexpr const char* kKind = "files";         ///< Of its visitors' first message.
   static constexpr std::size_t kRefusalsMax = 1000;     ///< Of one connection.
   static constexpr std::size_t kRequestsMax = 1 << 16;  ///< Of one connection, on a thread.
+  static constexpr std::size_t kSettledMax = 256;       ///< Runs.
 
   struct Handlers {
     /// A run's folder; nothing for a run that this coordinator does not know.
@@ -58,9 +60,9 @@ class FileDesk {
   /// Of the run's checkpoints these count ("checkpoints/step-..." or absolute): nodes need not keep and send
   /// others.
   void keep(const RunId& run, const std::vector<std::string>& paths);
-  /// The run is over and its files are whole, or its folder goes: nothing of it stays open, and nodes that connect later
-  /// are not told which of its checkpoints count.
-  void forget(const RunId& run);
+  /// The run is over and its files are whole: nothing of it stays open. What a node sends later is taken all the same, and
+  /// for the last kSettledMax runs nodes that connect later are told which checkpoints count.
+  void settle(const RunId& run);
   [[nodiscard]] std::size_t refused() const { return refused_; }
   void stop();
 
@@ -99,6 +101,7 @@ class FileDesk {
   GuestId next_ = 1;
   std::map<RunId, Files> files_;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
+  std::deque<RunId> settled_;  ///< Of kept_: those that are over, the oldest first.
   CheckpointRelay relay_;
   net::WakeupTimer timer_;
   std::size_t refused_ = 0;
