@@ -57,9 +57,9 @@ Result<OrderedJson> describe_checkpoints(const std::string& run_dir, checkpoint:
     // A living run removes old ones: what went away while it was read is not damaged.
     if (one.damage.empty() || fs::exists(one.path, error)) checkpoints.push_back(describe_one(one, run_dir));
   return OrderedJson{{"schema_version", 1},
-              {"run_dir", run_dir},
-              {"checked", proof == checkpoint::Proof::kSizes ? "sizes" : "checksums"},
-              {"checkpoints", std::move(checkpoints)}};
+                     {"run_dir", run_dir},
+                     {"checked", proof == checkpoint::Proof::kSizes ? "sizes" : "checksums"},
+                     {"checkpoints", std::move(checkpoints)}};
 }
 
 }  // namespace sgd::storage
