@@ -6,6 +6,7 @@ in WORK/crashes/TARGET and the command that replays it. The exit code is 1 when 
 """
 
 import argparse
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SEEDS = os.path.join(HERE, "corpus")
 INPUT_BYTES_MAX = 4096
 INPUT_SECONDS_MAX = 25
+LIBFUZZER_INTERRUPTED = 72  # Its exit code after SIGINT.
 # Shorter notes about allocations make a run twice as fast; a replay by hand has them whole.
 SANITIZER = {"ASAN_OPTIONS": "malloc_context_size=0:quarantine_size_mb=8"}
 
@@ -57,7 +59,7 @@ def run(target, options):
         text = log.read()
     found = re.search(r"stat::number_of_executed_units:\s*(\d+)", text) or re.search(r"\((\d+) executions", text)
     executions = int(found.group(1)) if found else 0
-    crashed = status != 0
+    crashed = status not in (0, LIBFUZZER_INTERRUPTED)
     print(f"{target:12} {executions:>12,} {executions / wall_s:>10,.0f} {wall_s:>8.0f} {count_files(crashes) - crashes_before:>8}"
           f" {count_files(os.path.join(SEEDS, target)):>6} {before:>6} -> {count_files(grown)}", flush=True)
     if crashed:
@@ -75,6 +77,7 @@ def main():
     parser.add_argument("--hours", type=float, default=1.0, help="for each target")
     parser.add_argument("--executions", type=int, default=0, help="for each target, in place of --hours")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="targets at a time; the cores when absent")
     parser.add_argument("--targets", default="", help="some of them, with commas; all when empty")
     options = parser.parse_args()
     known = sorted(os.listdir(SEEDS))
@@ -83,7 +86,9 @@ def main():
         if target not in known:
             sys.exit(f"unknown target {target}; there are: {', '.join(known)}")
     print(f"{'target':12} {'executions':>12} {'per s':>10} {'s':>8} {'crashes':>8} {'seeds':>6} {'corpus':>6}", flush=True)
-    crashed = [target for target in targets if run(target, options)]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = pool.map(lambda target: run(target, options), targets)
+        crashed = [target for target, bad in zip(targets, results) if bad]
     if crashed:
         print(f"crashed: {', '.join(crashed)}")
     return 1 if crashed else 0

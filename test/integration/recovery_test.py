@@ -19,7 +19,7 @@ from harness import LaunchTest, Launch, read_file, wait_for
 
 EPOCHS = 8
 SAMPLES = 9_600
-STEPS_OF_EPOCH = SAMPLES // 128
+STEPS_OF_EPOCH = SAMPLES // 64
 KILLS = 10
 
 

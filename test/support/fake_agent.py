@@ -48,11 +48,50 @@ def threads(pid):
                                     read(task, "syscall")[:24]) for task in tasks]
 
 
+def send_packet(sock, data, fds):
+    sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+
+class ForkServer:
+    """`sgd-worker --fork-server` and the keeper's end of its control socket; for one agent after the other."""
+
+    def __init__(self, worker, timeout=60):
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.prepared_for = None
+        self.process = subprocess.Popen([worker, "--fork-server"], preexec_fn=lambda: os.dup2(theirs.fileno(), 3),
+                                        pass_fds=(3,), stdin=subprocess.DEVNULL)
+        theirs.close()
+        self.control.settimeout(timeout)
+
+    def prepare(self, job):
+        """Loads what the job needs; returns the answer."""
+        self.control.send(json.dumps({"type": "prepare", "job": job}).encode())
+        answer = json.loads(self.control.recv(1 << 17) or b'{"type": "closed"}')
+        self.prepared_for = json.dumps(job) if answer["type"] == "prepared" else None
+        return answer
+
+    def fork(self, settings):
+        """(pid, pidfd) of a new rank."""
+        send_packet(self.control, json.dumps({"type": "fork", "keeper_pid": os.getpid(), **settings}).encode(),
+                    [sys.stderr.fileno()])
+        data, fds, _, _ = socket.recv_fds(self.control, 1 << 17, 1)
+        answer = json.loads(data)
+        if answer["type"] != "forked":
+            raise RuntimeError(f"fork failed: {answer}")
+        return answer["pid"], fds[0]
+
+    def close(self):
+        """Lets it end as it does without its keeper; returns the exit code."""
+        self.control.close()
+        return self.process.wait(10)
+
+
 class FakeAgent:
     def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from=(), cpus=1, bind=True, quiet=True,
-                 after=None, with_memory=True, nodes=1):
-        """`after`: the agent of the generation before, all exited; its keepers' memory and fork server are taken
-        over. `nodes`: 1, or as many as ranks, each then on a node of its own with memory of its own."""
+                 after=None, with_memory=True, nodes=1, forks=None):
+        """`after`: the agent of the generation before, all exited; its keepers' memory is taken over. `nodes`: 1, or
+        as many as ranks, each then on a node of its own with memory of its own. `forks`: where ranks come from,
+        instead of being processes that begin anew; who gives it ends it."""
         self.worker, self.job, self.world_size, self.run_dir = worker, job, ranks, os.path.abspath(run_dir)
         self.generation, self.cpus, self.bind, self.quiet = generation, cpus, bind, quiet
         self.resume_from = [resume_from] if isinstance(resume_from, str) else list(resume_from)
@@ -72,10 +111,7 @@ class FakeAgent:
         self.memory = self.memories[0]
         self.ranks = [Rank(rank, f"token-{generation}-{rank}") for rank in range(ranks)]
         self.exchanges, self.messages, self.hooks = {}, [], []
-        self.server = self.control = None
-        if after:
-            self.server, self.control, after.server, after.control = after.server, after.control, None, None
-        self.timings = {}
+        self.forks = forks
         self.fetch = FakeAgent.no_such_checkpoint
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -85,48 +121,24 @@ class FakeAgent:
         return {"SGD_LINK": self.path, "SGD_TOKEN": rank.token}
 
     def start(self):
-        """One process for each rank."""
+        """All ranks: forks where there is a server for them, else processes of their own."""
+        if self.forks and self.forks.prepared_for != json.dumps(self.job):
+            answer = self.forks.prepare(self.job)
+            if answer["type"] != "prepared":
+                raise RuntimeError(f"not prepared: {answer}")
         for rank in self.ranks:
             rank.started = time.monotonic()
-            rank.process = subprocess.Popen([self.worker], env={**os.environ, **self.environment(rank)},
-                                            stdin=subprocess.DEVNULL)
-            rank.pid = rank.process.pid
-            if self.bind and len(self.cores()) >= self.world_size:
-                os.sched_setaffinity(rank.pid, self.share(rank.rank))
-            self._watch(rank, os.pidfd_open(rank.pid))
-
-    def start_fork_server(self, timeout=60):
-        """The fork server, up to its Prepared; returns the answer."""
-        began = time.monotonic()
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-        def give_control():
-            os.dup2(theirs.fileno(), 3)
-
-        self.server = subprocess.Popen([self.worker, "--fork-server"], preexec_fn=give_control, pass_fds=(3,),
-                                       stdin=subprocess.DEVNULL)
-        theirs.close()
-        self.control.settimeout(timeout)
-        self.control.send(json.dumps({"type": "prepare", "job": self.job}).encode())
-        answer = json.loads(self.control.recv(1 << 17) or b'{"type": "closed"}')
-        self.timings["prepared_s"] = time.monotonic() - began
-        return answer
-
-    def fork(self):
-        """Forks every rank; each answer's pidfd is watched."""
-        self.timings["fork_began"] = time.monotonic()
-        for rank in self.ranks:
-            rank.started = time.monotonic()
-            cores = sorted(self.share(rank.rank)) if self.bind and len(self.cores()) >= self.world_size else []
-            message = {"type": "fork", "generation": self.generation, "rank": rank.rank, "keeper_pid": os.getpid(),
-                       "env": self.environment(rank), "cpus": cores, "threads": self.cpus}
-            self._send_packet(self.control, json.dumps(message).encode(), [sys.stderr.fileno()])
-            data, fds, _, _ = socket.recv_fds(self.control, 1 << 17, 1)
-            answer = json.loads(data)
-            if answer["type"] != "forked":
-                raise RuntimeError(f"fork failed: {answer}")
-            rank.pid = answer["pid"]
-            self._watch(rank, fds[0])
+            cores = self.share(rank.rank) if self.bind and len(self.cores()) >= self.world_size else set()
+            if self.forks:
+                rank.pid, pidfd = self.forks.fork({"generation": self.generation, "rank": rank.rank, "cpus": sorted(cores),
+                                                   "env": self.environment(rank), "threads": self.cpus})
+            else:
+                rank.process = subprocess.Popen([self.worker], env={**os.environ, **self.environment(rank)},
+                                                stdin=subprocess.DEVNULL)
+                rank.pid, pidfd = rank.process.pid, os.pidfd_open(rank.process.pid)
+                if cores:
+                    os.sched_setaffinity(rank.pid, cores)
+            self._watch(rank, pidfd)
 
     def cores(self):
         return sorted(os.sched_getaffinity(0))
@@ -176,10 +188,6 @@ class FakeAgent:
             if rank.pid and rank.exit_code is None:
                 signal.pidfd_send_signal(rank.pidfd, signal.SIGKILL)
                 rank.process.wait() if rank.process else os.waitpid(rank.pid, 0)
-        if self.control:
-            self.control.close()
-        if self.server:
-            self.server.wait(10)
         os.close(self.region)
         for memory in self.memories:
             os.close(memory)
@@ -187,9 +195,6 @@ class FakeAgent:
         self.dir.cleanup()
 
     # Inside --------------------------------------------------------------------------------
-
-    def _send_packet(self, sock, data, fds):
-        sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
 
     def _watch(self, rank, pidfd):
         rank.pidfd = pidfd
@@ -222,7 +227,7 @@ class FakeAgent:
                       "bind_address": "127.0.0.1", "run_dir": self.run_dir,
                       "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
         descriptors = [self.region] + [self.memories[node]] * self.with_memory
-        self._send_packet(sock, json.dumps(assignment).encode() + b"\n", descriptors)
+        send_packet(sock, json.dumps(assignment).encode() + b"\n", descriptors)
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
 
     def _read(self, rank):
@@ -274,23 +279,24 @@ def main():
     args = parser.parse_args()
     with open(args.job) as file:
         job = json.load(file)
+    forks = ForkServer(args.worker) if args.fork_server else None
     agent = FakeAgent(args.worker, job, args.ranks, args.run_dir, args.generation, args.resume_from,
-                      bind=not args.no_bind, quiet=False)
+                      bind=not args.no_bind, quiet=False, forks=forks)
     try:
-        if args.fork_server:
-            print(json.dumps(agent.start_fork_server()))
-            print(f"exec to prepared: {agent.timings['prepared_s']:.3f} s")
-            agent.fork()
-        else:
-            agent.start()
+        if forks:
+            print(json.dumps(forks.prepare(job)))
+        began = time.monotonic()
+        agent.start()
         codes = agent.run(timeout=args.timeout)
         firsts = agent.of_type("first_step")
-        if firsts and args.fork_server:
-            print(f"fork to last first step: {max(m['time'] for m in firsts) - agent.timings['fork_began']:.4f} s")
+        if firsts:
+            print(f"start to last first step: {max(m['time'] for m in firsts) - began:.4f} s")
         print(f"exit codes {codes}")
         return max(codes)
     finally:
         agent.close()
+        if forks:
+            forks.close()
 
 
 if __name__ == "__main__":

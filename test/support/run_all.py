@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -18,8 +19,6 @@ import threading
 import time
 
 LIMIT_DEFAULT_S = 600.0
-# Cores that a program of a label takes of those there are: beside two training ranks there is room for one that mostly waits.
-CORES = {"training": 1.5, "waits": 0.5}
 
 
 def count_catch2(output):
@@ -66,7 +65,7 @@ class Program:
     folder: str
     limit_s: float
     cost_s: float       # About what it takes, as its COST says: long ones begin first.
-    cores: float        # By its label.
+    cores: float        # That it keeps busy meanwhile, as its label "cores=" says.
 
 
 def programs_of(build):
@@ -76,10 +75,10 @@ def programs_of(build):
     for test in json.loads(listing.stdout)["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
+        labels = dict(line.split("=", 1) for line in properties.get("LABELS", []))
         yield Program(f"{os.path.basename(os.path.normpath(build))}/{test['name']}", test.get("command", []), environment,
                       properties.get("WORKING_DIRECTORY", build), float(properties.get("TIMEOUT", LIMIT_DEFAULT_S)),
-                      float(properties.get("COST", 0)),
-                      CORES.get((properties.get("LABELS") or [""])[0], 1))
+                      float(properties.get("COST", 0)), float(labels.get("cores", 1)))
 
 
 def run_one(command, environment, folder, limit_s):
@@ -105,6 +104,19 @@ def run_and_tell(program):
     shown = output.rstrip() + "\n" if bad else ""
     print(f"{shown}{program.label}: {good} passed, {bad} failed, {time.monotonic() - started:.1f} s\n", end="", flush=True)
     return good, [program.label] * bad
+
+
+def measure(programs):
+    """(passed, failures) of all, one at a time; the figures for sgd_test_cost are printed."""
+    passed, failures = 0, []
+    for program in programs:
+        used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        good, bad = run_and_tell(program)
+        after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begin
+        cpu_s = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+        print(f"{program.label}: alone {wall_s:.0f} s, {cpu_s / wall_s:.1f} cores", flush=True)
+        passed, failures = passed + good, failures + bad
+    return passed, failures
 
 
 def run(programs, cores):
@@ -147,6 +159,7 @@ def main():
     parser.add_argument("--time-before", type=float, default=0.0, help="seconds that the steps before took")
     parser.add_argument("--only", default="", help="regular expression for the names of tests to run")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="for programs that run at the same time (all)")
+    parser.add_argument("--alone", action="store_true", help="one after the other, and print what each takes (for sgd_test_cost)")
     arguments = parser.parse_args()
     begin = time.monotonic()
     failures = list(arguments.broken)
@@ -156,7 +169,7 @@ def main():
             programs += [program for program in programs_of(build) if re.search(arguments.only, program.label)]
         except (subprocess.SubprocessError, OSError, ValueError) as error:
             failures.append(f"{build}: its tests cannot be listed: {error}")
-    passed, failed = run(programs, arguments.cores)
+    passed, failed = measure(programs) if arguments.alone else run(programs, arguments.cores)
     failures += failed
     for failure in sorted(set(failures)):
         print(f"FAILED {failure}")

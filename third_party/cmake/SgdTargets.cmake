@@ -72,3 +72,9 @@ function(sgd_test target folder)
   add_test(NAME ${target} COMMAND ${target} ${${target}_arguments})
   set_tests_properties(${target} PROPERTIES TIMEOUT 300)
 endfunction()
+
+# sgd_test_cost(<test> <seconds> <cores>): what a test takes alone, and how many cores it keeps busy meanwhile. By these
+# figures, which run_all.py --alone measures, run_all.py decides what runs at the same time.
+function(sgd_test_cost test seconds cores)
+  set_tests_properties(${test} PROPERTIES COST ${seconds} LABELS "cores=${cores}")
+endfunction()

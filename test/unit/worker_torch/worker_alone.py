@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "support"))
-from fake_agent import FakeAgent  # noqa: E402
+from fake_agent import FakeAgent, ForkServer  # noqa: E402
 
 WORKER = ""
 FASHION = "/usr/share/datasets/fashion-mnist"
@@ -76,13 +76,24 @@ def write_images(directory, count, bad_sample=None):
 
 
 class WorkerTest(unittest.TestCase):
+    FORKED = False  # Whether ranks come from a fork server, as by default, or begin anew as without one.
+    fork_server = None  # One for all tests: LibTorch is loaded once.
+
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="sgd-worker-test-")
         self.addCleanup(shutil.rmtree, self.dir)
         self.agents = 0
 
+    def forks(self):
+        if not WorkerTest.fork_server:
+            WorkerTest.fork_server = ForkServer(WORKER)
+            unittest.addModuleCleanup(WorkerTest.fork_server.close)
+        return WorkerTest.fork_server
+
     def agent(self, job, ranks, **options):
         self.agents += 1
+        if self.FORKED:
+            options.setdefault("forks", self.forks())
         agent = FakeAgent(WORKER, job, ranks, options.pop("run_dir", f"{self.dir}/run-{self.agents}"), **options)
         self.addCleanup(agent.close)
         return agent
@@ -146,6 +157,8 @@ class Metrics(WorkerTest):
 
 
 class Repeatability(WorkerTest):
+    FORKED = True
+
     def test_two_runs_are_bit_equal(self):
         for model in ("mlp", "cnn"):
             os.makedirs(f"{self.dir}/{model}")
@@ -155,16 +168,13 @@ class Repeatability(WorkerTest):
 
     def test_a_forked_rank_trains_what_a_spawned_one_does(self):
         job = image_job()
-        spawned = self.train(job, 2)
-        forked = self.agent(job, 2)
-        self.assertEqual(forked.start_fork_server(), {"type": "prepared", "threads": 1})
-        forked.fork()
-        self.assertEqual(forked.run(), [0, 0])
+        spawned = self.train(job, 2, forks=None)
+        forks = ForkServer(WORKER)
+        self.assertEqual(forks.prepare(job), {"type": "prepared", "threads": 1})
+        forked = self.train(job, 2, forks=forks)
         self.assertEqual(self.weights(spawned), self.weights(forked))
         # The server is ready for the next generation, and ends with its keeper.
-        forked.control.close()
-        self.assertEqual(forked.server.wait(10), 0)
-        forked.control = forked.server = None
+        self.assertEqual(forks.close(), 0)
 
     def test_stop_and_resume_is_bit_equal_in_any_phase(self):
         job = image_job(epochs=2, batch=512)
@@ -210,6 +220,8 @@ class Repeatability(WorkerTest):
 
 
 class Checkpoints(WorkerTest):
+    FORKED = True
+
     def test_format_and_names(self):
         agent = self.train(image_job(epochs=3, batch=2048), 2)
         names = sorted(os.listdir(agent.run_dir + "/checkpoints"))
@@ -369,21 +381,16 @@ class Failures(WorkerTest):
         data = f"{self.dir}/data"
         os.makedirs(data)
         write_images(data, 640, bad_sample=321)
-        for start in ("spawn", "fork"):
-            agent = self.agent(image_job(path=data), 2)
-            if start == "spawn":
-                agent.start()
-            else:
-                self.assertEqual(agent.start_fork_server()["type"], "prepared")
-                agent.fork()
+        for forks in (None, self.forks()):
+            agent = self.agent(image_job(path=data), 2, forks=forks)
+            agent.start()
             agent.run(until=lambda a: a.of_type("failed") and 1 in [rank.exit_code for rank in a.ranks])
             self.assertIn("321", agent.of_type("failed")[0]["message"])
             agent.send_all({"type": "abort", "generation": 1})
             self.assertEqual(sorted(agent.run(timeout=10)), [1, 75])
 
     def test_data_that_is_missing_fails_the_preparation(self):
-        agent = self.agent(image_job(path="/nonexistent"), 2)
-        answer = agent.start_fork_server()
+        answer = self.forks().prepare(image_job(path="/nonexistent"))
         self.assertEqual(answer["type"], "prepare_failed")
         self.assertIn("/nonexistent", answer["message"])
 

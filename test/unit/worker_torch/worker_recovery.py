@@ -27,6 +27,8 @@ def kill_at_step(agent, step, rank=1):
 
 
 class RecoveryTest(WorkerTest):
+    FORKED = True
+
     def next_generation(self, job, before, ranks=None, **options):
         return self.agent(job, ranks or before.world_size, run_dir=before.run_dir, generation=before.generation + 1,
                           after=before, **options)
