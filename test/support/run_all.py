@@ -19,6 +19,7 @@ import threading
 import time
 
 LIMIT_DEFAULT_S = 600.0
+ROOM_PER_CORE = 1.15  # Programs seldom want all that they take on average in the same moment.
 
 
 def count_catch2(output):
@@ -64,7 +65,7 @@ class Program:
     environment: dict
     folder: str
     limit_s: float
-    cost_s: float       # About what it takes, as its COST says: long ones begin first.
+    cost_s: float       # About what it takes, as its COST says.
     cores: float        # That it keeps busy meanwhile, as its label "cores=" says.
 
 
@@ -120,8 +121,8 @@ def measure(programs):
 
 
 def run(programs, cores):
-    """(passed, failures) of all: long ones first, as many at a time as there is room for."""
-    waiting = sorted(programs, key=lambda program: -program.cost_s)
+    """(passed, failures) of all: those with most work first, as many at a time as there is room for."""
+    waiting = sorted(programs, key=lambda program: -program.cost_s * program.cores)
     results = []
     room = [cores]
     changed = threading.Condition()
@@ -158,7 +159,8 @@ def main():
     parser.add_argument("--broken", action="append", default=[], help="a step before the tests that failed")
     parser.add_argument("--time-before", type=float, default=0.0, help="seconds that the steps before took")
     parser.add_argument("--only", default="", help="regular expression for the names of tests to run")
-    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="for programs that run at the same time (all)")
+    parser.add_argument("--cores", type=float, default=len(os.sched_getaffinity(0)) * ROOM_PER_CORE,
+                        help="for programs that run at the same time (somewhat more than there are)")
     parser.add_argument("--alone", action="store_true", help="one after the other, and print what each takes (for sgd_test_cost)")
     arguments = parser.parse_args()
     begin = time.monotonic()

@@ -203,7 +203,10 @@ class Repeatability(WorkerTest):
                 self.assertEqual(self.metric(clean, 2, "train", last), self.metric(resumed, 2, "train", last))
 
     def test_resume_with_fewer_ranks_uses_each_sample_once(self):
-        job = linear_job(2, 5, epochs=1)
+        write_images(self.dir, 6400)
+        job = image_job(path=self.dir)
+        del job["training"]["batch_size"]
+        job["training"]["batch_size_per_worker"] = 32
         job["checkpoint"] = {"every": {"steps": 10}, "keep": 50}
         whole = self.train(job, 2)
         paths = [m["path"] for m in whole.of_type("checkpoint")]
@@ -213,9 +216,9 @@ class Repeatability(WorkerTest):
         self.assertLess(steps, 100)
         job["num_workers"] = 1
         resumed = self.train(job, 1, generation=2, resume_from=os.path.join(whole.run_dir, middle))
-        # That many steps of 2 x 5 are done; what is left of 1,000 samples takes one rank twice as many steps.
+        # That many steps of 2 x 32 are done; what is left of 6,400 samples takes one rank twice as many steps.
         self.assertEqual(resumed.of_type("ready")[0]["step"], steps)
-        self.assertEqual(self.metric(resumed, 1, "train", "num_samples"), 1000)
+        self.assertEqual(self.metric(resumed, 1, "train", "num_samples"), 6400)
         self.assertEqual(resumed.of_type("report")[0]["step"], steps + 2 * (100 - steps))
 
 

@@ -43,11 +43,11 @@ class RecoveryTest(WorkerTest):
 
 class Memory(RecoveryTest):
     def test_a_kill_costs_a_few_steps_and_changes_no_bit(self):
-        job = image_job(epochs=3)
+        job = image_job(epochs=2)
         clean = self.train(job, 2)
         agent = self.agent(job, 2)
         agent.start()
-        for at_step in (200, 600, 1000):
+        for at_step in (100, 350, 600):
             self.assertEqual(sorted(kill_at_step(agent, at_step)), [-9, 75])
             reached = max(m["step"] for m in agent.of_type("heartbeat"))
             agent = self.next_generation(job, agent)
@@ -61,7 +61,7 @@ class Memory(RecoveryTest):
                 self.assertGreater(ready["restore_s"], 0)
         self.assertEqual(agent.run(), [0, 0])
         self.assertEqual(self.weights(clean), self.weights(agent))
-        self.assert_same_epochs(clean, agent, [3])
+        self.assert_same_epochs(clean, agent, [2])
 
     def test_the_newer_of_memory_and_disk(self):
         job = image_job(epochs=2)
@@ -148,15 +148,15 @@ class Memory(RecoveryTest):
 
 class Nodes(RecoveryTest):
     def test_a_node_without_the_copy_gets_it_from_one_that_has_it(self):
-        job = image_job(epochs=1)
+        job = image_job(epochs=1, batch=256)
         clean = self.train(job, 2, nodes=2)
         agent = self.agent(job, 2, nodes=2)
         agent.start()
-        kill_at_step(agent, 200)
+        kill_at_step(agent, 90)
         second = self.next_generation(job, agent, nodes=2)
         os.ftruncate(second.memories[0], 0)  # As on a node that has just joined.
         second.start()
-        kill_at_step(second, 350)
+        kill_at_step(second, 160)
         self.assertEqual({m["source"] for m in second.of_type("ready")}, {"memory"})
         self.assertGreater(second.of_type("ready")[0]["step"], 0)
         self.assertGreater(os.fstat(second.memories[0]).st_size, 0)
@@ -319,13 +319,13 @@ class Watching(RecoveryTest):
         self.assertEqual(agent.run(), [75, 75])
 
     def test_a_stack_is_written_on_request_and_training_goes_on(self):
-        job = image_job(epochs=4)
+        job = image_job(epochs=2)
         clean = self.train(job, 2)
         agent = self.agent(job, 2)
         agent.start()
         agent.run(until=beats_past(50))
         path = agent.run_dir + "/errors/gen-0001-rank-0001.stack"
-        for past in range(100, 1100, 50):
+        for past in range(100, 600, 50):
             agent.run(until=beats_past(past))
             os.kill(agent.ranks[1].pid, signal.SIGUSR2)
         self.assertEqual(agent.run(), [0, 0])
