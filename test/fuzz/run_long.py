@@ -15,7 +15,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEEDS = os.path.join(HERE, "corpus")
-INPUT_BYTES_MAX = 1024  # Kept inputs have 300 at most, but those of job; longer ones cost time and find nothing more.
+INPUT_BYTES_MAX = 1024  # Kept inputs have 300 at most, but those of job; longer ones take most of the time.
 INPUT_SECONDS_MAX = 25
 LIBFUZZER_INTERRUPTED = 72  # Its exit code after SIGINT.
 # Shorter notes about allocations make a run twice as fast; a replay by hand has them whole.
@@ -42,7 +42,7 @@ def driver_command(program, target, options, crashes):
 
 
 def run(target, options):
-    """One target; the row of the table, and whether it crashed."""
+    """One target; the row of the table, and whether it crashed or was stopped."""
     program = os.path.join(options.bin, "fuzz_" + target)
     crashes = os.path.join(options.work, "crashes", target)
     os.makedirs(crashes, exist_ok=True)
@@ -58,9 +58,12 @@ def run(target, options):
         text = log.read()
     found = re.search(r"stat::number_of_executed_units:\s*(\d+)", text) or re.search(r"\((\d+) executions", text)
     executions = int(found.group(1)) if found else 0
-    crashed = status not in (0, LIBFUZZER_INTERRUPTED)
+    crashed = status != 0
     print(f"{target:12} {executions:>12,} {executions / wall_s:>10,.0f} {wall_s:>8.0f} {count_files(crashes) - crashes_before:>8}"
           f" {count_files(os.path.join(SEEDS, target)):>6} {before:>6} -> {count_files(grown)}", flush=True)
+    if status == LIBFUZZER_INTERRUPTED:
+        print(f"  {target} was stopped before its end", flush=True)
+        return True
     if crashed:
         print(f"  {target} ended with {status}; its output is in {log_path}", flush=True)
         for name in sorted(os.listdir(crashes)):
@@ -88,10 +91,10 @@ def main():
     print(f"{'target':12} {'executions':>12} {'per s':>10} {'s':>8} {'crashes':>8} {'seeds':>6} {'corpus':>6}", flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         results = pool.map(lambda target: run(target, options), targets)
-        crashed = [target for target, bad in zip(targets, results) if bad]
-    if crashed:
-        print(f"crashed: {', '.join(crashed)}")
-    return 1 if crashed else 0
+        failed = [target for target, bad in zip(targets, results) if bad]
+    if failed:
+        print(f"crashed or stopped: {', '.join(failed)}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
