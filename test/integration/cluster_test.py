@@ -211,13 +211,13 @@ class TrainingTest(ClusterCase):
     def test_killed_rank_leaves_the_same_weights(self):
         weights = []
         for kill in (False, True):
-            client = self.cluster.run(self.job(epochs=10))
+            client = self.cluster.run(self.job(epochs=6))
             run = client.run_id()
             if kill:
                 self.cluster.wait_for_event(run, "epoch_finished", 2)
                 os.kill(next(e["pid"] for e in self.cluster.events(run, "worker_started") if e["rank"] == 3), signal.SIGKILL)
             self.assertEqual(client.wait(END_S), 0, client.said())
-            self.check_samples(run, 10)
+            self.check_samples(run, 6)
             saved = self.cluster.ask("checkpoints", run)["checkpoints"]
             self.assertTrue(saved and all(one["whole"] for one in saved), saved)
             self.assertEqual(saved[0]["path"], self.cluster.events(run, "checkpoint_saved")[-1]["path"])
@@ -226,11 +226,11 @@ class TrainingTest(ClusterCase):
         self.assertEqual(weights[0], weights[1])
 
     def test_stopped_run_is_gone_on_with(self):
-        straight = self.cluster.run(self.job(epochs=8))
+        straight = self.cluster.run(self.job(epochs=5))
         self.assertEqual(straight.wait(END_S), 0, straight.said())
-        stopped = self.cluster.run(self.job(epochs=8))
+        stopped = self.cluster.run(self.job(epochs=5))
         former = stopped.run_id()
-        self.cluster.wait_for_event(former, "epoch_finished", 3)
+        self.cluster.wait_for_event(former, "epoch_finished", 2)
         self.assertIn("is still running", self.cluster.run("resume", former).wait_and_say(2))
         self.assertEqual(self.cluster.run("stop", former).wait(), 0)
         self.assertEqual(stopped.wait(END_S), 6, stopped.said())
@@ -238,12 +238,12 @@ class TrainingTest(ClusterCase):
         run = resumed.run_id()
         self.assertEqual(resumed.wait(END_S), 0, resumed.said())
         self.assertNotEqual(run, former)
-        self.check_samples(run, 8)
+        self.check_samples(run, 5)
         self.assertEqual(self.weights(run), self.weights(straight.run_id()))
         self.assertEqual(self.cluster.ask("status", former)["state"], "cancelled")
         self.assertEqual([event["of"] for event in self.cluster.events(run, "run_resumed")], [former])
-        self.assertNotIn("epoch 1/8", resumed.said()[1])
-        self.assertIn("nothing to train: all 8 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
+        self.assertNotIn("epoch 1/5", resumed.said()[1])
+        self.assertIn("nothing to train: all 5 epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
 
     def test_killed_node_is_gone_without_and_taken_back(self):
         """[13] [14] [47] Its memory is lost with it: it fetches the checkpoint that the run goes on from."""

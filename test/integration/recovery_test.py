@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from data import image_job, small_fashion, write_job
 from harness import LaunchTest, Launch, read_file, wait_for
 
-EPOCHS = 8
+EPOCHS = 8  # Of the undisturbed run; it keeps a checkpoint of each, so a shorter run can be compared, too.
 SAMPLES = 9_600
 STEPS_OF_EPOCH = SAMPLES // 64
 KILLS = 10
@@ -35,8 +35,8 @@ class RecoveryTest(LaunchTest):
         cls.shared = tempfile.mkdtemp(prefix="sgd-test-")
         cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
         cls.data = small_fashion(os.path.join(cls.shared, "data"), SAMPLES, 2000)
-        launch = Launch(["--run-dir", os.path.join(cls.shared, "run"), cls.job_file(cls.shared)], cls.shared,
-                        os.path.join(cls.shared, "run"))
+        job = cls.job_file(cls.shared, checkpoint={"keep": EPOCHS})
+        launch = Launch(["--run-dir", os.path.join(cls.shared, "run"), job], cls.shared, os.path.join(cls.shared, "run"))
         if launch.wait() != 0:
             raise AssertionError(launch.said())
         cls.undisturbed = launch
@@ -74,15 +74,16 @@ class RecoveryTest(LaunchTest):
                  "the first step after a kill")
         return True
 
-    def check_same(self, launch):
-        """The run has ended as if nothing had happened."""
+    def check_same(self, launch, epochs=EPOCHS):
+        """The run, of so many epochs, has ended as if nothing had happened."""
         self.assertEqual(launch.wait(), 0, launch.said())
         launch.wait_until_gone()
         for name in ("model.safetensors", "optimizer.safetensors"):
             self.assertEqual(read_file(os.path.join(launch.checkpoints()[-1], name)),
-                             read_file(os.path.join(self.undisturbed.checkpoints()[-1], name)), f"{name} differs")
-        self.assertEqual(comparable(launch.metrics()), comparable(self.undisturbed.metrics()))
-        self.check_epochs(launch, EPOCHS)
+                             read_file(os.path.join(self.undisturbed.checkpoints()[epochs - 1], name)), f"{name} differs")
+        self.assertEqual(comparable(launch.metrics()),
+                         [line for line in comparable(self.undisturbed.metrics()) if line["epoch"] <= epochs])
+        self.check_epochs(launch, epochs)
         self.assertTrue(all(event["bit_exact"] for event in launch.events("recovered")))
 
     def check_epochs(self, launch, epochs):
@@ -112,59 +113,59 @@ class RecoveryTest(LaunchTest):
 
     def test_all_ranks_killed_at_once(self):
         """[1]"""
-        launch = self.train()
+        launch = self.train(epochs=4)
         launch.wait_for_event("epoch_finished", count=2)
         for pid in self.live_pids(launch).values():
             os.kill(pid, signal.SIGKILL)
-        self.check_same(launch)
+        self.check_same(launch, 4)
         self.assertEqual(len(launch.events("failure")), 1)
 
     def test_crashes_are_named(self):
         """[2] Signals that a program brings upon itself."""
-        launch = self.train()
+        launch = self.train(epochs=5)
         launch.wait_for_event("first_step")
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE):
             launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 1)
             self.assertTrue(self.kill(launch, 1, number))
-        self.check_same(launch)
+        self.check_same(launch, 5)
         messages = " ".join(event["message"] for event in launch.events("failure"))
         for words in ("signal 11 (SIGSEGV), rank 1", "signal 6 (SIGABRT), rank 1", "signal 8 (SIGFPE), rank 1"):
             self.assertIn(words, messages)
 
     def test_killed_in_validation(self):
-        launch = self.train()
-        for count in (1, 3, 6):
+        launch = self.train(epochs=5)
+        for count in (1, 2, 4):
             wait_for(lambda n=count: len(launch.metrics("train")) >= n, 30, "the end of a training phase")
             if not self.kill(launch, count % 2):
                 break
-        self.check_same(launch)
+        self.check_same(launch, 5)
 
     def test_killed_in_saves(self):
         """[45] With a save every other step one is always being written."""
-        launch = self.train(checkpoint={"every": {"steps": 2}, "keep": 2})
+        launch = self.train(epochs=5, checkpoint={"every": {"steps": 2}, "keep": 2})
         launch.wait_for_event("checkpoint_saved")
         chance = random.Random(5)
         for _ in range(5):
             time.sleep(chance.uniform(0.05, 0.3))
             if not self.kill(launch, 0):
                 break
-        self.check_same(launch)
+        self.check_same(launch, 5)
         # What a killed generation wrote and nobody counted on is gone, too.
         self.assertEqual(len(os.listdir(os.path.join(launch.run_dir, "checkpoints"))), 2)
 
     def test_checkpoints_on_disk_alone(self):
-        launch = self.train(checkpoint={"every": {"steps": 50}, "memory": False})
+        launch = self.train(epochs=5, checkpoint={"every": {"steps": 50}, "memory": False})
         launch.wait_for_event("checkpoint_saved", count=2)
         for rank in (1, 0, 1):
             time.sleep(0.1)
             if not self.kill(launch, rank):
                 break
-        self.check_same(launch)
+        self.check_same(launch, 5)
         self.assertEqual({event["source"] for event in launch.events("recovered")}, {"disk"})
 
     def test_killed_during_start(self):
         """[7] A generation that dies before its first step uses an attempt, no failure; the run goes on."""
-        launch = self.train(recovery={"max_failures": 3, "backoff": {"first": "100ms"}})
+        launch = self.train(epochs=3, recovery={"max_failures": 3, "backoff": {"first": "100ms"}})
         launch.wait_for_event("epoch_finished")
         os.kill(self.live_pids(launch)[0], signal.SIGKILL)
         for generation in (2, 3):
@@ -174,17 +175,17 @@ class RecoveryTest(LaunchTest):
                 os.kill(started[0]["pid"], signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self.check_same(launch)
+        self.check_same(launch, 3)
 
     def test_without_fork_server(self):
-        launch = self.train(fork_server=False)
+        launch = self.train(epochs=3, fork_server=False)
         launch.wait_for_event("first_step")
         self.kill(launch, 1)
-        self.check_same(launch)
+        self.check_same(launch, 3)
 
     def test_fork_server_killed(self):
         """Ranks go on without it; the next recovery has a new one."""
-        launch = self.train()
+        launch = self.train(epochs=5)
         launch.wait_for_event("first_step")
         ranks = set(self.live_pids(launch).values())
         servers = [pid for pid in launch.pids() if b"--fork-server" in read_file(f"/proc/{pid}/cmdline") and pid not in ranks]
@@ -192,26 +193,26 @@ class RecoveryTest(LaunchTest):
         launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 2)
         self.assertEqual(launch.events("failure"), [])
         self.kill(launch, 0)
-        self.check_same(launch)
+        self.check_same(launch, 5)
 
     def test_keeper_killed(self):
         """[10] All its processes die with it; a new one goes on from disk."""
-        launch = self.train(checkpoint={"every": {"steps": 50}})
+        launch = self.train(epochs=3, checkpoint={"every": {"steps": 50}})
         launch.wait_for_event("checkpoint_saved", count=2)
         keeper = next(pid for pid in launch.pids() if read_file(f"/proc/{pid}/cmdline").split(b"\0")[1:2] == [b"keeper"])
         os.kill(keeper, signal.SIGKILL)
-        self.check_same(launch)
+        self.check_same(launch, 3)
         self.assertIn("keeper", launch.events("failure")[0]["message"])
 
     def test_frozen_rank(self):
         """[8] SIGSTOP: seen by missing heartbeats, its stack and those of its peers are kept."""
-        launch = self.train(heartbeat={"interval": "100ms", "timeout": "1s"})
+        launch = self.train(epochs=3, heartbeat={"interval": "100ms", "timeout": "1s"})
         launch.wait_for_event("first_step")
         began = time.monotonic()
         os.kill(self.live_pids(launch)[1], signal.SIGSTOP)
         launch.wait_for_event("recovered")
         self.assertLess(time.monotonic() - began, 10)
-        self.check_same(launch)
+        self.check_same(launch, 3)
         failure = launch.events("failure")[0]
         self.assertEqual((failure["kind"], failure["rank"]), ("heartbeat_lost", 1))
         self.assertIn(b"T (stopped)", read_file(os.path.join(launch.run_dir, "errors", "gen-0001-rank-0001.stack")))
@@ -239,7 +240,7 @@ class RecoveryTest(LaunchTest):
 
     def test_damaged_checkpoint_is_passed_over(self):
         """[43] [44] The newest on disk is bit-flipped while the run goes on without copies in memory."""
-        launch = self.train(checkpoint={"every": {"steps": 200}, "memory": False, "keep": 5})
+        launch = self.train(epochs=6, checkpoint={"every": {"steps": 200}, "memory": False, "keep": 5})
         launch.wait_for_event("checkpoint_saved", count=3)
         newest = os.path.join(launch.run_dir, launch.events("checkpoint_saved")[-1]["path"])
         with open(os.path.join(newest, "model.safetensors"), "r+b") as file:
@@ -248,7 +249,7 @@ class RecoveryTest(LaunchTest):
             file.seek(5000)
             file.write(bytes([byte[0] ^ 1]))
         os.kill(self.live_pids(launch)[0], signal.SIGKILL)
-        self.check_same(launch)
+        self.check_same(launch, 6)
         rejected = launch.events("checkpoint_rejected")
         self.assertEqual([event["path"] for event in rejected], [newest])
         self.assertIn("CRC-32C", rejected[0]["reason"])
@@ -303,12 +304,12 @@ class RecoveryTest(LaunchTest):
         self.assertEqual(len(launch.events("failure")), before["failure"] + 1)
 
     def test_max_failures_is_counted_since_the_last_epoch(self):
-        launch = self.train(recovery={"max_failures": 1})
+        launch = self.train(epochs=5, recovery={"max_failures": 1})
         for _ in range(3):
             launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 1)
             if not self.kill(launch, 1):
                 break
-        self.check_same(launch)
+        self.check_same(launch, 5)
 
     def test_max_failures_used_up(self):
         """[4]"""

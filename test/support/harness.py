@@ -29,15 +29,19 @@ MARK = "SGD_TEST_MARK"
 
 
 def wait_for(condition, limit_s, what):
-    """The first true value of condition(); fails the test, naming `what`, when the limit passes."""
-    deadline = time.monotonic() + limit_s
+    """The first true value of condition(); fails the test, naming `what`, when the limit passes.
+
+    What has taken long is asked for less often, so that waiting takes little from what is waited for.
+    """
+    begin = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begin
+        if waited > limit_s:
             raise AssertionError(f"waited {limit_s:g} s for {what}")
-        time.sleep(0.005)
+        time.sleep(min(0.1, max(0.003, waited / 50)))
 
 
 def read_file(path):

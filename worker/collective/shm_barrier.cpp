@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kAborted = 1;  // In the epoch word.
 constexpr std::uint32_t kOneBarrier = 2;
 constexpr int kPausesPerLook = 64;  // Polls between two looks at the clock.
-constexpr Duration kSpinOwnCore = std::chrono::milliseconds(2);
+constexpr Duration kSpinOwnCore = std::chrono::microseconds(200);
 constexpr Duration kSpinSharedCore = std::chrono::microseconds(5);
 
 TimePoint clock_now() {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "test/unit/launcher/transfer_support.hpp"
 
@@ -153,6 +154,30 @@ TEST_CASE("transfer: the newest checkpoint goes first, and one that was supersed
   CHECK(fs::exists(folder + "/checkpoints/" + made[3].name));
   end_and_wait(at, node);
   CHECK(at.stored.size() == 2);
+}
+
+TEST_CASE("transfer: which checkpoints count is remembered for the last runs that are over, no more", "[transfer]") {
+  const auto [later, sent] = GENERATE(table<std::size_t, std::size_t>(
+      {{coordinator::FileDesk::kSettledMax - 1, 1}, {coordinator::FileDesk::kSettledMax, 2}}));
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  node.wire->block(true);
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles first = make_checkpoint(100, 1, 1'000, 1);
+  const CheckpointFiles second = make_checkpoint(200, 1, 1'000, 2);
+  write_checkpoint(folder, first);
+  write_checkpoint(folder, second);
+  at.desk->keep("run1", {"checkpoints/" + second.name});
+  at.desk->settle("run1");
+  for (std::size_t run = 0; run < later; ++run) {
+    const RunId id = fmt::format("later{}", run);
+    at.desk->keep(id, {});
+    at.desk->settle(id);
+  }
+  node.wire->block(false);
+  node.spool->look("run1");
+  end_and_wait(at, node);
+  CHECK(at.stored.size() == sent);
 }
 
 TEST_CASE("transfer: what was kept at the coordinator stays until one that counts has come", "[transfer]") {
