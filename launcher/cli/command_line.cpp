@@ -34,7 +34,8 @@ class Parser {
       }
       if (word.size() < 2 || word[0] != '-') {
         out.positional.push_back(word);
-        if (after == AfterPositional::kContinue || word.ends_with(".json") || word == "-") continue;
+        const std::string& first = out.positional.front();
+        if (after == AfterPositional::kContinue || first.ends_with(".json") || first == "-") continue;
         out.positional.insert(out.positional.end(), arguments.begin() + static_cast<std::ptrdiff_t>(index) + 1,
                               arguments.end());
         return;
@@ -106,10 +107,16 @@ class Parser {
   }
 
   void unknown(const std::string& name) {
-    std::vector<std::string> names;
-    for (const Option& option : options_) names.insert(names.end(), option.names.begin(), option.names.end());
-    const std::optional<std::string> near = json::nearest(name, names);
-    diagnostics_.error(name, 0, 0, near ? fmt::format("unknown option; did you mean {}?", *near)
+    // Without their dashes, which would count as letters that are right.
+    const auto letters = [](const std::string& dashed) { return dashed.substr(std::min(dashed.find_first_not_of('-'), dashed.size())); };
+    std::vector<std::string> words;
+    for (const Option& option : options_) {
+      for (const std::string& known : option.names) {
+        if (known.starts_with("--")) words.push_back(letters(known));
+      }
+    }
+    const std::optional<std::string> near = json::nearest(letters(name), words);
+    diagnostics_.error(name, 0, 0, near ? fmt::format("unknown option; did you mean --{}?", *near)
                                         : "unknown option; see sgd-launch --help");
   }
 

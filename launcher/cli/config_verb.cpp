@@ -10,6 +10,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
@@ -92,16 +93,11 @@ int config_verb(const std::vector<std::string>& arguments) {
   if (has_job) options = parse_run_options(wanted.words, diagnostics);
   else if (const char* variable = std::getenv("SGD_ADDRESS")) options.address = variable;
   const auto coordinator = cluster_address(options.address, diagnostics);
-  if (diagnostics.has_errors()) {
-    print(diagnostics);
-    return exit_code::kUsage;
-  }
+  const job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
+  print(loaded.diagnostics);
+  if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   std::vector<job::Setting> settings = {address_setting(options, wanted.words, coordinator)};
   if (has_job) {
-    const job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
-                                                            : job::load_job_file(options.job_file, options.overrides);
-    print(loaded.diagnostics);
-    if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
     for (job::Setting& setting : job::settings(loaded)) settings.push_back(std::move(setting));
   }
   if (wanted.as_json) print_json(settings, wanted.origin);

@@ -6,6 +6,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
@@ -44,14 +45,9 @@ int plan_verb(const std::vector<std::string>& arguments) {
     return exit_code::kSucceeded;
   }
   const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
-  if (diagnostics.has_errors() || !coordinator) {
-    print(diagnostics);
-    return exit_code::kUsage;
-  }
-  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
-                                                    : job::load_job_file(options.job_file, options.overrides);
+  const job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   print(loaded.diagnostics);
-  if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
+  if (loaded.diagnostics.has_errors() || !coordinator) return exit_code::kUsage;
   const auto answer = ask_cluster(*coordinator, {{"request", "plan"}, {"job", loaded.job->resolved}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value().value("ok", false)) return refuse(exit_code::kUsage, answer.value().value("error", ""));

@@ -131,8 +131,12 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
   RunOptions options;
   const ParsedArguments parsed =
       parse_arguments(run_option_table(options), arguments, AfterPositional::kStopScript, diagnostics);
-  // What stands behind a misspelt option is its value as likely as a job file: one error is enough.
-  if (options.help || diagnostics.has_errors()) return options;
+  const bool names_file = !parsed.positional.empty() && parsed.positional.front().ends_with(".json");
+  if (options.help || diagnostics.has_errors()) {
+    // A word behind a misspelt option is its value as likely as what to run: only a job file is certain, and told about.
+    if (names_file) options.job_file = parsed.positional.front();
+    return options;
+  }
   if (parsed.has_dashes) {
     options.command = parsed.after_dashes;
     if (options.command.empty()) diagnostics.error("--", 0, 0, "a command is missing after --");
@@ -142,7 +146,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
                                     parsed.positional.front()));
   } else if (parsed.positional.empty()) {
     diagnostics.error("sgd-launch", 0, 0, "nothing to run: give a job file, or a command after --; see sgd-launch --help");
-  } else if (parsed.positional.front().ends_with(".json") || parsed.positional.front() == "-") {
+  } else if (names_file || parsed.positional.front() == "-") {
     options.job_file = parsed.positional.front();
     for (std::size_t index = 1; index < parsed.positional.size(); ++index)
       diagnostics.error("sgd-launch", 0, 0,

@@ -26,13 +26,8 @@ int run_verb(const std::vector<std::string>& arguments) {
   const auto coordinator = cluster_address(options.address, diagnostics);
   if (options.detach && !coordinator)
     diagnostics.error("--detach", 0, 0, "needs a coordinator: a run on this machine ends with its launcher");
-  if (diagnostics.has_errors()) {
-    print(diagnostics);
-    return exit_code::kUsage;
-  }
-  if (coordinator) return run_on_cluster(options, *coordinator, options.detach);
-  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
-                                                    : job::load_job_file(options.job_file, options.overrides);
+  if (coordinator) return run_on_cluster(options, coordinator, std::move(diagnostics));
+  job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   const auto place = storage::choose_run_place(loaded.job ? loaded.job->name : "run", options.run_dir);
   if (!place) loaded.diagnostics.error("--run-dir", 0, 0, place.error().message);

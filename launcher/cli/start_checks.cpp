@@ -36,6 +36,15 @@ void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
 
 }  // namespace
 
+job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
+  job::LoadResult loaded;
+  if (!options.job_file.empty()) loaded = job::load_job_file(options.job_file, options.overrides);
+  else if (!options.command.empty()) loaded = job::load_command_job(options.command, options.overrides);
+  found.items.insert(found.items.end(), loaded.diagnostics.items.begin(), loaded.diagnostics.items.end());
+  loaded.diagnostics = std::move(found);
+  return loaded;
+}
+
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   job::check_data(job, source, diagnostics);
   check_worker_program(job, diagnostics);

@@ -1,13 +1,18 @@
 #pragma once
-// What a job needs of this machine, looked at before anything is created or changed: data, the
-// worker program, the command's program.
+// What is looked at before anything is created or changed: the job that the options name, and what it needs
+// of this machine (data, the worker program, the command's program).
 
 #include <string>
 
-#include "common/job/spec.hpp"
+#include "common/job/load.hpp"
 #include "common/json/diagnostics.hpp"
+#include "launcher/cli/run_options.hpp"
 
 namespace sgd::cli {
+
+/// The job file or command that `options` name. What is wrong with the options (`found`) comes before what is wrong
+/// with the job, so that a user reads all of it at once; there is a job whenever it is right itself.
+[[nodiscard]] job::LoadResult load_named_job(const RunOptions& options, Diagnostics found);
 
 /// Appends what is missing. `source` stands for the job where a place in its file is not known.
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);

@@ -6,6 +6,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
@@ -19,15 +20,14 @@ void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
   if (options.local_nodes != 1) only_here("--local-nodes");
 }
 
-int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach) {
-  job::LoadResult loaded = options.job_file.empty() ? job::load_command_job(options.command, options.overrides)
-                                                    : job::load_job_file(options.job_file, options.overrides);
+int run_on_cluster(const RunOptions& options, const std::optional<net::Address>& coordinator, Diagnostics found) {
+  job::LoadResult loaded = load_named_job(options, std::move(found));
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   auto tls = user_tls();
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
-  return RemoteRun(options, coordinator, std::move(tls).value()).submit({{"job", loaded.job->resolved}}, detach);
+  return RemoteRun(options, *coordinator, std::move(tls).value()).submit({{"job", loaded.job->resolved}}, options.detach);
 }
 
 int submit_verb(const std::vector<std::string>& arguments) {
@@ -41,9 +41,7 @@ int submit_verb(const std::vector<std::string>& arguments) {
   const auto coordinator = cluster_address(options.address, diagnostics);
   if (!coordinator && !diagnostics.has_errors())
     diagnostics.error("submit", 0, 0, "needs a coordinator: name it with --address HOST:PORT");
-  print(diagnostics);
-  if (diagnostics.has_errors()) return exit_code::kUsage;
-  return run_on_cluster(options, *coordinator, options.detach);
+  return run_on_cluster(options, coordinator, std::move(diagnostics));
 }
 
 }  // namespace sgd::cli

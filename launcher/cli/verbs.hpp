@@ -1,6 +1,7 @@
 #pragma once
 // The verbs. Each takes the words after its name and returns the exit code of sgd-launch.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,10 @@ namespace sgd::cli {
 [[nodiscard]] int revoke_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int join_verb(const std::vector<std::string>& arguments);
 
-/// Submits what `options` name, and follows it unless `detach`. The run's exit code.
-[[nodiscard]] int run_on_cluster(const RunOptions& options, const net::Address& coordinator, bool detach);
+/// Submits what `options` name, and follows it unless they say --detach. The run's exit code; after errors, those in
+/// `found` and the job's, kUsage. Without errors in `found` there is a coordinator.
+[[nodiscard]] int run_on_cluster(const RunOptions& options, const std::optional<net::Address>& coordinator,
+                                 Diagnostics found);
 
 /// All of them on stderr, and how to get help if there is an error.
 void print(const Diagnostics& diagnostics);

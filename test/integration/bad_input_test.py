@@ -130,6 +130,11 @@ class BadInputTest(LaunchTest):
                                 words=['"lrr"', "epochs", "num_workers", '"nmae"'])
         self.assertGreaterEqual(said.count("error:"), 4)
 
+    def test_errors_of_options_and_of_the_job_file_at_once(self):
+        job = self.job(training__epochs="five", training__dataset__path=self.path("nowhere"))
+        self.refused_job(job, "--num-wrkers=2", "--timeout", "soon", words=["--num-workers", "--timeout", "epochs"])
+        self.refused_job(self.job(training__dataset__path=self.path("nowhere")), "--timeout", "soon", words=["--timeout", "nowhere"])
+
     # Its data.
     def test_absent_data(self):
         self.refused_job(self.job(training__dataset__path=self.path("nowhere")), words=["nowhere"])

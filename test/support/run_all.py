@@ -19,7 +19,7 @@ import threading
 import time
 
 LIMIT_DEFAULT_S = 600.0
-ROOM_PER_CORE = 1.15  # Programs seldom want all that they take on average in the same moment.
+ROOM_PER_CORE = 1.4  # Programs seldom want all that they take on average in the same moment.
 
 
 def count_catch2(output):

@@ -74,6 +74,10 @@ TEST_CASE("errors name the option and the fix, all of them") {
       {{"a.json", "b.json"}, {"sgd-launch: error: one job file at a time: \"b.json\" is too many"}},
       {{"--set", "novalue", "a.json"}, {"--set: error: expected PATH=VALUE, got \"novalue\""}},
       {{"--num", "2", "a.json"}, {"--num: error: unknown option; see sgd-launch --help"}},
+      {{"--nope", "a.json"}, {"--nope: error: unknown option; see sgd-launch --help"}},
+      {{"-quiet", "a.json"}, {"-quiet: error: unknown option; did you mean --quiet?"}},
+      {{"a.json", "--slotss", "2", "--timeout", "y"},
+       {"--slotss: error: unknown option; did you mean --slots?", "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
       {{}, {"sgd-launch: error: nothing to run: give a job file, or a command after --; see sgd-launch --help"}},
   };
   for (const Row& row : rows) CHECK(parse(row.words).errors == row.errors);
