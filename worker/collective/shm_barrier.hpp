@@ -5,7 +5,7 @@
 //   arrive ──not last──> spin ──budget spent──> futex sleep ──> released | aborted | timed out
 //      └────last───> publish OR, advance epoch, wake sleepers if any
 //
-// Waiting for ranks that have a core each spins long, since a wake-up costs more than a step's
+// Waiting for ranks that have a core each spins first, since a wake-up costs more than a step's
 // imbalance; ranks that share cores sleep soon, since a spinning rank keeps the core from the one
 // that is waited for. Who died is the launcher's business: here only abort and time-out end a wait.
 
