@@ -42,7 +42,8 @@ def write_job(cluster, epochs, **parts):
 
 
 class NodeFault:
-    """`kind`: "killed" (the agent; its workers go with it), "frozen" (agent and workers of `run`) or "link" (down)."""
+    """`kind`: "killed" (agent, keepers and workers), "agent" (killed alone), "frozen" (agent and workers of `run`) or "link"
+    (down)."""
 
     def __init__(self, cluster, kind, name):
         self.cluster, self.kind, self.name = cluster, kind, name
@@ -52,6 +53,8 @@ class NodeFault:
         if self.kind == "link":
             return self.cluster.network.link(self.name, "down")
         if self.kind == "killed":
+            return self.cluster.kill_node(self.name)
+        if self.kind == "agent":
             return self.cluster.kill(self.name)
         generation = self.cluster.generation(run)
         self.workers = [event["pid"] for event in self.cluster.events(run, "worker_started")
@@ -62,7 +65,7 @@ class NodeFault:
     def end(self):
         if self.kind == "link":
             return self.cluster.network.link(self.name, "up")
-        if self.kind == "killed":
+        if self.kind in ("killed", "agent"):
             return self.cluster.start_agent(self.name)
         self.cluster.kill(self.name, signal.SIGCONT)
         self.to_workers(signal.SIGCONT)

@@ -1,7 +1,7 @@
 """A node is lost: from then to the first step of the ranks that are left, at their smaller size.
 
-4 workers of the Fashion-MNIST MLP on three nodes (2, 1 and 1) without a shared folder. A node's agent and workers are
-killed, frozen, or its link goes down; it comes back and the run grows again before the next fault.
+4 workers of the Fashion-MNIST MLP on three nodes (2, 1 and 1) without a shared folder. All processes of a node are
+killed, its agent and workers are frozen, or its link goes down; it comes back and the run grows again before the next fault.
 """
 
 import os
@@ -15,7 +15,7 @@ from cluster_bench import NODES, NodeFault, three_nodes, where, write_job
 from harness import LIMIT_S, wait_for
 from measure import arguments, table
 
-FAULTS = {"killed": "agent and workers SIGKILLed", "frozen": "agent and workers SIGSTOPped", "link": "link down"}
+FAULTS = {"killed": "agent, keepers and workers SIGKILLed", "frozen": "agent and workers SIGSTOPped", "link": "link down"}
 
 
 def first_step_after(cluster, run, generation, is_right):

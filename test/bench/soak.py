@@ -1,10 +1,10 @@
 """A soak: a cluster that works for hours under a fault each 20 s. Every run must end right, and daemons must not grow.
 
 Three nodes, 4 workers. One after the other, runs of the Fashion-MNIST MLP are submitted and followed; beside them small
-commands. Faults: SIGKILL of a rank, of an agent, of the coordinator; a node frozen or without link for 8 s; slots that
-change. At the end faults stop and what runs must end with 0, every epoch once, every sample of every epoch once. Memory
-and descriptors of a daemon are compared between its first minute and its end, in each of its lives; in the second half
-the coordinator and one agent are not killed, so that one life of each is as long as that half.
+commands. Faults: SIGKILL of a rank, of an agent, of all of a node, of the coordinator; a node frozen or without link for
+8 s; slots that change. At the end faults stop and what runs must end with 0, every epoch once, every sample of every epoch
+once. Memory and descriptors of a daemon are compared between its first minute and its end, in each of its lives; in the
+second half the coordinator and one agent are not killed, so that one life of each is as long as that half.
 """
 
 import collections
@@ -77,11 +77,11 @@ class Faults:
         self.cluster.start_coordinator()
 
     def lose_node(self, kind, run):
-        name = self.chance.choice([name for name in NODES if not (self.spared and kind == "killed" and name == SPARED)])
+        name = self.chance.choice([name for name in NODES if not (self.spared and kind in ("killed", "agent") and name == SPARED)])
         if self.cluster.events(run, "first_step"):
             fault = NodeFault(self.cluster, kind, name)
             fault.begin(run)
-            time.sleep(AWAY_S if kind != "killed" else self.chance.uniform(0, 3))
+            time.sleep(AWAY_S if kind in ("frozen", "link") else self.chance.uniform(0, 3))
             fault.end()
         self.cluster.ask("nodes", "undrain", name)
 
@@ -93,7 +93,8 @@ class Faults:
 
     def one(self, run):
         kinds = {"rank killed": self.kill_rank, "coordinator killed": self.kill_coordinator, "slots": self.change_slots,
-                 "agent killed": lambda run: self.lose_node("killed", run), "node frozen": lambda run: self.lose_node("frozen", run)}
+                 "agent killed": lambda run: self.lose_node("agent", run), "node killed": lambda run: self.lose_node("killed", run),
+                 "node frozen": lambda run: self.lose_node("frozen", run)}
         if self.cluster.network:
             kinds["link down"] = lambda run: self.lose_node("link", run)
         if self.spared:

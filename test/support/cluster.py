@@ -19,6 +19,7 @@ from harness import AGENT, LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
 from namespaces import HUB
 
 CORES = sorted(os.sched_getaffinity(0))
+NODE_MARK = "SGD_TEST_NODE_MARK"
 
 
 class Client:
@@ -136,11 +137,15 @@ class Cluster:
         with open(os.path.join(self.folder, f"{name}.log"), encoding="utf-8", errors="replace") as file:
             return file.read()
 
+    def node_mark(self, name):
+        return f"{self.mark}-{name}"
+
     def _daemon(self, name, *arguments, bound=()):
         machine = HUB if name == "coordinator" else name
+        environment = {**self.environment(), NODE_MARK: self.node_mark(name)}
         with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
             return subprocess.Popen([*self.on(machine), *bound, LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
-                                    stdout=log, stderr=log, env=self.environment(), cwd=self.folder)
+                                    stdout=log, stderr=log, env=environment, cwd=self.folder)
 
     def start_coordinator(self):
         already = self.log_of("coordinator").count("listening on") if self.port else 0
@@ -198,6 +203,16 @@ class Cluster:
     def wait_for_event(self, run, name, count=1, limit_s=LIMIT_S):
         return wait_for(lambda: len(self.events(run, name)) >= count and self.events(run, name)[-1], limit_s,
                         f"{count} x {name} of {run}")
+
+    def kill_node(self, name):
+        """The agent and all that it has started, as when the machine loses power: stopped first, so that none can tell of
+        another's end."""
+        pids = marked(self.node_mark(name), NODE_MARK)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        self.agents[name].wait()
 
     def kill(self, name, how=signal.SIGKILL):
         """The agent, or the coordinator."""

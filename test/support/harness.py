@@ -83,9 +83,9 @@ def resident_bytes(pid, field="VmRSS"):
     return 0
 
 
-def marked(mark):
-    """Ids of all living processes that descend from a launch, found by its mark."""
-    wanted = f"{MARK}={mark}".encode()
+def marked(mark, variable=MARK):
+    """Ids of all living processes that descend from a launch, found by its mark in their environment."""
+    wanted = f"{variable}={mark}".encode()
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and wanted in read_file(f"/proc/{name}/environ").split(b"\0"):
