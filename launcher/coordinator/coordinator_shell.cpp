@@ -96,7 +96,7 @@ void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::
   Run& entry = runs_[run.id];
   entry.row = row_of(run);
   entry.row.lines_before = directory->lines();
-  live_.insert(run.id);
+  live_[run.id] = &entry;
   entry.records = std::make_unique<RunRecords>(std::move(directory), std::move(observer), store_ != nullptr);
   const RunId id = run.id;
   on_event(core::coordinator_event::Submitted{std::move(run)});
@@ -179,7 +179,9 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
     agents_.erase(refused->node);
     if (on_refused) on_refused(refused->node, refused->reason);
   } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
-    if (!store_) runs_.erase(forgotten->run);  // Else its row stays until the log is cut.
+    if (store_) return;  // Its row stays until the log is cut.
+    live_.erase(forgotten->run);
+    runs_.erase(forgotten->run);
   } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
     reserve_port(reserve->run, reserve->generation);
   } else {

@@ -153,7 +153,7 @@ class CoordinatorShell {
   std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> arriving_;  ///< Without a first message.
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
-  std::set<RunId> live_;  ///< Those with records.
+  std::map<RunId, Run*> live_;  ///< Of runs_: those with records; each event looks at all of them.
   BarrierQueue queue_;
   bool is_draining_ = false;
   boost::asio::steady_timer timer_;

@@ -79,15 +79,15 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay
   }
   run.records = std::make_unique<RunRecords>(directory ? std::move(directory).value() : nullptr,
                                              replay.observer_of(definition), true);
-  live_.insert(definition.id);
+  live_[definition.id] = &run;
   run.records->skip({there.events - before.events, there.metrics - before.metrics});
   if (!trouble.empty()) run.records->warn(trouble + "; the run goes on, and nothing is written before the next start");
 }
 
 /// Lines that no stored event has made can only come from a state folder that was put back from a copy.
 void CoordinatorShell::check_lines() {
-  for (const RunId& id : live_) {
-    Run& run = runs_.at(id);
+  for (const auto& [id, entry] : live_) {
+    Run& run = *entry;
     const storage::LineCounts extra = run.records->end_skipping();
     if (extra.events == 0 && extra.metrics == 0) continue;
     run.records->warn(fmt::format("{} has {} events and {} metrics that the coordinator's state knows nothing of; they stay",
@@ -165,16 +165,16 @@ void CoordinatorShell::hold() {
 /// The row of an ended run says that all of it is written.
 void CoordinatorShell::settle_all() {
   bool any_waits = false;
-  for (auto id = live_.begin(); id != live_.end();) {
-    Run& run = runs_.at(*id);
+  for (auto entry = live_.begin(); entry != live_.end();) {
+    Run& run = *entry->second;
     any_waits = any_waits || run.records->waits();
     if (!run.records->is_complete()) {
-      ++id;
+      ++entry;
       continue;
     }
     wait_for(store_->put(run.row));
     run.records.reset();
-    id = live_.erase(id);
+    entry = live_.erase(entry);
   }
   if (any_waits && !is_retrying_) retry_records();
   cut_if_idle(kCutAfter);
@@ -186,7 +186,7 @@ void CoordinatorShell::retry_records() {
   retry_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     is_retrying_ = false;
-    for (const RunId& id : live_) runs_.at(id).records->retry();
+    for (const auto& [id, run] : live_) run->records->retry();
     settle_all();
   });
 }

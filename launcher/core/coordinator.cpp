@@ -46,7 +46,7 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
   if (is_sign_of_life(event) && !capacity_changed_) return;
   is_wakeup_known_ = false;
   if (std::exchange(room_changed_, false)) take_back_slots(now, out);
-  const auto wants_capacity = [this](const RunId& run) { return runs_.at(run).wants_capacity(); };
+  const auto wants_capacity = [](const auto& run) { return run.second->wants_capacity(); };
   std::size_t told = first;
   do {
     // A run that ends while it waits makes way in the queue.
@@ -63,9 +63,9 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
 void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   using namespace coordinator_event;
   if (const auto* submitted = std::get_if<Submitted>(&event)) {
-    const bool is_new = runs_.try_emplace(submitted->run.id, submitted->run, now).second;
+    const auto [place, is_new] = runs_.try_emplace(submitted->run.id, submitted->run, now);
     SGD_ASSERT(is_new);
-    live_.insert(submitted->run.id);
+    live_[submitted->run.id] = &place->second;
     tickets_[submitted->run.id].submission = ++submissions_;
     capacity_changed_ = true;
   } else if (const auto* from_agent = std::get_if<FromAgent>(&event)) {
@@ -156,8 +156,8 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (!std::exchange(is_wakeup_known_, true)) {
-    for (const RunId& id : live_)
-      if (const std::optional<TimePoint> at = runs_.at(id).next_wakeup()) consider(*at);
+    for (const auto& [id, run] : live_)
+      if (const std::optional<TimePoint> at = run->next_wakeup()) consider(*at);
     runs_wakeup_ = std::exchange(next, std::nullopt);
   }
   if (runs_wakeup_) consider(*runs_wakeup_);

@@ -51,6 +51,11 @@ class Coordinator {
   static constexpr std::size_t kLostMax = 1024;
 
   explicit Coordinator(CoordinatorSettings settings = {}) : settings_(settings) {}
+  // A copy's live_ would point into the runs of the original.
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+  Coordinator(Coordinator&&) = default;
+  Coordinator& operator=(Coordinator&&) = default;
 
   void on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   /// An event that was stored, at the time it was stored with. The records among the commands are those that
@@ -139,11 +144,12 @@ class Coordinator {
   void note_flap(TimePoint now, const NodeId& node);
   void note_back(TimePoint now, const NodeId& node);
   void end_quarantines(TimePoint now);
-  [[nodiscard]] NodePhase phase_of(const NodeId& node, const Node& known) const;
+  [[nodiscard]] static NodePhase phase_of(const Node& known, const Standing* its);
   [[nodiscard]] NodeSnapshot snapshot_of(const NodeId& node, const Node& known) const;
-  [[nodiscard]] std::string why_out(const NodeId& node, const Node& known) const;
+  [[nodiscard]] std::string why_out(const Node& known, const Standing* its) const;
+  /// Nothing for a node without orders, whose link was never lost.
   [[nodiscard]] const Standing* standing(const NodeId& node) const;
-  [[nodiscard]] int slots_of(const NodeId& node, const Node& known) const;
+  [[nodiscard]] static int slots_of(const Node& known, const Standing* its);
 
   // coordinator_queue.cpp: who may have what
   void take_back_slots(TimePoint now, CoordinatorCommands& out);
@@ -152,7 +158,7 @@ class Coordinator {
   [[nodiscard]] QueueState queue_state(TimePoint now) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;
-  [[nodiscard]] std::map<NodeId, NodeCapacity> capacities(const std::map<RunId, Holding>& holdings) const;
+  [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings) const;
   [[nodiscard]] std::vector<RunId> least_important_first() const;
 
   CoordinatorSettings settings_;
@@ -164,7 +170,7 @@ class Coordinator {
   Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
   std::set<NodeId> unstable_;  ///< Names whose standing has unstable_until.
   std::map<RunId, RunMachine> runs_;
-  std::set<RunId> live_;  ///< Of runs_: those that have not finished.
+  std::map<RunId, RunMachine*> live_;  ///< Of runs_: those that have not finished; most events look at all of them.
   std::map<RunId, Ticket> tickets_;
   std::int64_t submissions_ = 0;
   FactCounts facts_;

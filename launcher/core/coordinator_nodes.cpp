@@ -293,13 +293,11 @@ const Coordinator::Standing* Coordinator::standing(const NodeId& node) const {
   return known == standings_.end() ? nullptr : &known->second;
 }
 
-int Coordinator::slots_of(const NodeId& node, const Node& known) const {
-  const Standing* its = standing(node);
+int Coordinator::slots_of(const Node& known, const Standing* its) {
   return its != nullptr && its->slots ? *its->slots : known.state.slots;
 }
 
-NodePhase Coordinator::phase_of(const NodeId& node, const Node& known) const {
-  const Standing* its = standing(node);
+NodePhase Coordinator::phase_of(const Node& known, const Standing* its) {
   if (known.lost_at) return NodePhase::kLost;
   if (known.is_closed) return NodePhase::kClosed;
   if (known.state.is_leaving) return NodePhase::kLeaving;
@@ -308,8 +306,8 @@ NodePhase Coordinator::phase_of(const NodeId& node, const Node& known) const {
   return NodePhase::kReady;
 }
 
-std::string Coordinator::why_out(const NodeId& node, const Node& known) const {
-  switch (phase_of(node, known)) {
+std::string Coordinator::why_out(const Node& known, const Standing* its) const {
+  switch (phase_of(known, its)) {
     case NodePhase::kReady:
       return {};
     case NodePhase::kClosed:
@@ -323,20 +321,20 @@ std::string Coordinator::why_out(const NodeId& node, const Node& known) const {
     case NodePhase::kUnstable:
       break;
   }
-  return fmt::format("unstable: link lost {} times within {}; `nodes undrain` takes it back at once", standing(node)->flaps.size(),
+  return fmt::format("unstable: link lost {} times within {}; `nodes undrain` takes it back at once", its->flaps.size(),
                      format_duration(settings_.flap_window));
 }
 
 NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) const {
+  const Standing* its = standing(node);
   NodeSnapshot row;
   row.node = node;
-  row.slots = slots_of(node, known);
+  row.slots = slots_of(known, its);
   for (const auto& [id, run] : runs_)
     if (const int held = run.slots_used(node); held > 0) row.used += row.runs[id] = held;
   row.is_closed = known.is_closed;
-  row.phase = phase_of(node, known);
-  row.reason = why_out(node, known);
-  const Standing* its = standing(node);
+  row.phase = phase_of(known, its);
+  row.reason = why_out(known, its);
   row.is_drained = its != nullptr && its->is_drained;
   row.is_leaving = known.state.is_leaving;
   row.has_ordered_slots = its != nullptr && its->slots;

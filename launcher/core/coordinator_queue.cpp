@@ -16,7 +16,7 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
     const auto node = nodes_.find(id);
     if (node == nodes_.end()) continue;
     const bool is_leaving = node->second.state.is_leaving;
-    int over = -slots_of(id, node->second);
+    int over = -slots_of(node->second, standing(id));
     for (const RunId& run : order) over += runs_.at(run).slots_used(id);
     for (auto run = order.begin(); run != order.end() && (over > 0 || is_leaving); ++run) {
       RunMachine& machine = runs_.at(*run);
@@ -31,9 +31,9 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
 /// Runs are told what they may have now: those that wait in the order of the queue, then those that could grow; the
 /// others hear of what has changed on their nodes. With many nodes that is what makes most events cheap.
 void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
-  const auto is_served = [](const RunMachine& run) { return run.waits_for_room() || run.may_grow(); };
+  const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
   QueuePlan plan;
-  if (std::any_of(live_.begin(), live_.end(), [&](const RunId& id) { return is_served(runs_.at(id)); }))
+  if (std::any_of(live_.begin(), live_.end(), is_served))
     plan = serve_queue(queue_state(now));
   note_starts(plan);
   std::set<RunId> waiting;
@@ -46,8 +46,8 @@ void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
     waiting.insert(turn.run);
     runs_.at(turn.run).on_capacity(now, offer, out);
   }
-  for (const RunId& id : live_) {
-    RunMachine& run = runs_.at(id);
+  for (const auto& [id, machine] : live_) {
+    RunMachine& run = *machine;
     if (run.finished() || waiting.contains(id)) continue;
     for (const NodeId& node : changed_nodes_)
       if (nodes_.contains(node)) run.on_view(now, node, view_of(node), out);
@@ -86,8 +86,8 @@ QueueState Coordinator::queue_state(TimePoint now) const {
   state.backfill_limit = settings_.backfill_limit;
   state.holdings = holdings();
   state.nodes = capacities(state.holdings);
-  for (const RunId& id : live_) {
-    const RunMachine& run = runs_.at(id);
+  for (const auto& [id, machine] : live_) {
+    const RunMachine& run = *machine;
     if (run.finished()) continue;
     const Ticket& ticket = tickets_.at(id);
     const int priority = run.definition().priority;
@@ -102,23 +102,22 @@ QueueState Coordinator::queue_state(TimePoint now) const {
 
 std::map<RunId, Holding> Coordinator::holdings() const {
   std::map<RunId, Holding> holdings;
-  for (const RunId& id : live_) {
-    const RunMachine& run = runs_.at(id);
-    if (!run.finished()) holdings[id] = {run.definition().job.per_worker, run.held()};
-  }
+  for (const auto& [id, run] : live_)
+    if (!run->finished()) holdings[id] = {run->definition().job.per_worker, run->held()};
   return holdings;
 }
 
-std::map<NodeId, NodeCapacity> Coordinator::capacities(const std::map<RunId, Holding>& holdings) const {
-  std::map<NodeId, NodeCapacity> capacities;
+Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings) const {
+  Capacities capacities;
+  capacities.reserve(nodes_.size());
   for (const auto& [id, node] : nodes_) {
     const Standing* its = standing(id);
     NodeCapacity& capacity = capacities.emplace_hint(capacities.end(), id, NodeCapacity{})->second;
-    capacity.total = {slots_of(id, node), node.state.cpus, node.state.gpus, node.state.memory_bytes};
+    capacity.total = {slots_of(node, its), node.state.cpus, node.state.gpus, node.state.memory_bytes};
     capacity.free = capacity.total;
     capacity.counts_cpus = node.state.counts_cpus && (its == nullptr || !its->slots);
     capacity.labels = node.state.labels;
-    capacity.out = why_out(id, node);
+    capacity.out = why_out(node, its);
   }
   for (const auto& [run, holding] : holdings) {
     for (const auto& [node, workers] : holding.workers) {
@@ -131,8 +130,8 @@ std::map<NodeId, NodeCapacity> Coordinator::capacities(const std::map<RunId, Hol
 
 std::vector<RunId> Coordinator::least_important_first() const {
   std::vector<RunId> order;
-  for (const RunId& id : live_)
-    if (!runs_.at(id).finished()) order.push_back(id);
+  for (const auto& [id, run] : live_)
+    if (!run->finished()) order.push_back(id);
   const auto rank = [this](const RunId& id) {
     return std::tuple(runs_.at(id).definition().priority, -tickets_.at(id).submission);
   };

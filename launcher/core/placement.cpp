@@ -1,6 +1,8 @@
 #include "launcher/core/placement.hpp"
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -9,66 +11,76 @@ namespace sgd::core {
 namespace {
 
 using Strategy = job::PlacementRules::Strategy;
-using Counts = std::map<NodeId, int>;
 
-std::vector<NodeId> order_of(const Counts& rooms, const Placement& before) {
-  std::vector<NodeId> order;
-  for (const NodePlace& place : before.nodes)
-    if (rooms.contains(place.node)) order.push_back(place.node);
-  const std::set<NodeId> placed(order.begin(), order.end());
+/// What a node has and gets. In the order of the placement: nodes of the one before first, then by name.
+struct Seat {
+  const NodeId* node;
+  int room;
+  int before;  ///< Ranks that it had.
+  int count = 0;
+};
+using Seats = std::vector<Seat>;
+
+Seats seats_of(const WorkersByNode& rooms, const Placement& before) {
+  Seats seats;
+  seats.reserve(rooms.size());
+  std::set<NodeId> placed;
+  for (const NodePlace& place : before.nodes) {
+    const auto room = rooms.find(place.node);
+    if (room == rooms.end() || !placed.insert(place.node).second) continue;
+    seats.push_back({&room->first, room->second, static_cast<int>(place.ranks.size())});
+  }
   for (const auto& [node, room] : rooms)
-    if (!placed.contains(node)) order.push_back(node);
-  return order;
+    if (placed.empty() || !placed.contains(node)) seats.push_back({&node, room, 0});
+  return seats;
 }
 
 /// Gives nodes what they had, as far as there is room; what is left to place.
-int keep(const Counts& rooms, const Placement& before, int left, Counts& counts) {
-  for (const NodePlace& place : before.nodes) {
-    const auto room = rooms.find(place.node);
-    if (room == rooms.end()) continue;
-    const int kept = std::min({static_cast<int>(place.ranks.size()), room->second, left});
-    counts[place.node] = kept;
-    left -= kept;
+int keep(Seats& seats, int left) {
+  for (Seat& seat : seats) {
+    seat.count = std::min({seat.before, seat.room, left});
+    left -= seat.count;
   }
   return left;
 }
 
-void give(const NodeId& node, const Counts& rooms, Counts& counts, int& left) {
-  const int more = std::min(rooms.at(node) - counts[node], left);
-  counts[node] += more;
+void give(Seat& seat, int& left) {
+  const int more = std::min(seat.room - seat.count, left);
+  seat.count += more;
   left -= more;
 }
 
-void pack(const Counts& rooms, const Placement& before, Counts& counts, int left) {
-  for (const NodePlace& place : before.nodes)
-    if (rooms.contains(place.node)) give(place.node, rooms, counts, left);
-  std::set<std::pair<int, NodeId>>
-      unused;  // Ascending by room; the last of equal rooms is found by its name.
-  for (const auto& [node, room] : rooms)
-    if (room > 0 && counts[node] == 0) unused.emplace(room, node);
+void pack(Seats& seats, int left) {
+  for (Seat& seat : seats)
+    if (seat.before > 0) give(seat, left);
+  if (left == 0) return;
+  std::map<int, std::deque<Seat*>> unused;  // By room; of equal rooms by name.
+  for (Seat& seat : seats)
+    if (seat.room > 0 && seat.count == 0) unused[seat.room].push_back(&seat);
   while (left > 0 && !unused.empty()) {
-    auto chosen = unused.lower_bound({left, NodeId{}});
-    if (chosen == unused.end()) chosen = unused.lower_bound({unused.rbegin()->first, NodeId{}});
-    give(chosen->second, rooms, counts, left);
-    unused.erase(chosen);
+    auto chosen = unused.lower_bound(left);
+    if (chosen == unused.end()) --chosen;
+    give(*chosen->second.front(), left);
+    chosen->second.pop_front();
+    if (chosen->second.empty()) unused.erase(chosen);
   }
 }
 
-void spread(const Counts& rooms, const std::vector<NodeId>& order, Counts& counts, int left) {
+void spread(Seats& seats, int left) {
   std::set<std::pair<int, std::size_t>> open;  // Ranks so far, place in the order.
-  for (std::size_t place = 0; place < order.size(); ++place)
-    if (counts[order[place]] < rooms.at(order[place])) open.emplace(counts[order[place]], place);
+  for (std::size_t place = 0; place < seats.size(); ++place)
+    if (seats[place].count < seats[place].room) open.emplace(seats[place].count, place);
   for (; left > 0 && !open.empty(); --left) {
     const auto [ranks, place] = *open.begin();
     open.erase(open.begin());
-    counts[order[place]] = ranks + 1;
-    if (ranks + 1 < rooms.at(order[place])) open.emplace(ranks + 1, place);
+    seats[place].count = ranks + 1;
+    if (ranks + 1 < seats[place].room) open.emplace(ranks + 1, place);
   }
 }
 
 }  // namespace
 
-Placement place(const std::map<NodeId, int>& rooms, int num_workers, int min_workers, const Placement& before,
+Placement place(const WorkersByNode& rooms, int num_workers, int min_workers, const Placement& before,
                 Strategy strategy) {
   Placement placement;
   for (const auto& [node, room] : rooms) placement.available += room;
@@ -78,18 +90,17 @@ Placement place(const std::map<NodeId, int>& rooms, int num_workers, int min_wor
                                    placement.available);
     return placement;
   }
-  Counts counts;
-  const std::vector<NodeId> order = order_of(rooms, before);
+  Seats seats = seats_of(rooms, before);
   const bool is_even = strategy == Strategy::kSpread;
   const bool divides_anew = is_even && before.world_size != world_size;
-  const int left = divides_anew ? world_size : keep(rooms, before, world_size, counts);
-  if (is_even) spread(rooms, order, counts, left);
-  if (!is_even) pack(rooms, before, counts, left);
+  const int left = divides_anew ? world_size : keep(seats, world_size);
+  if (is_even) spread(seats, left);
+  if (!is_even) pack(seats, left);
   Rank next = 0;
-  for (const NodeId& node : order) {
-    NodePlace here{node, {}};
-    for (int count = counts[node]; count > 0; --count) here.ranks.push_back(next++);
-    if (!here.ranks.empty()) placement.nodes.push_back(std::move(here));
+  for (const Seat& seat : seats) {
+    if (seat.count == 0) continue;
+    NodePlace& here = placement.nodes.emplace_back(NodePlace{*seat.node, {}});
+    for (int rank = 0; rank < seat.count; ++rank) here.ranks.push_back(next++);
   }
   placement.world_size = world_size;
   placement.reason = fmt::format("{} of {} workers placed", world_size, num_workers);

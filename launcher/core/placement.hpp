@@ -9,9 +9,10 @@
 //           everything anew, so that a run that shrinks or grows stays even.
 // Of equal nodes the first by name. New nodes follow in the order of their names.
 
-#include <map>
 #include <string>
 #include <vector>
+
+#include <boost/container/flat_map.hpp>
 
 #include "common/base/ids.hpp"
 #include "common/job/spec.hpp"
@@ -30,9 +31,12 @@ struct Placement {
   std::string reason;            ///< Why not, in words: "2 slots wanted, 1 available".
 };
 
+/// By name, in one piece: with many nodes one of these is made for each run that waits.
+using WorkersByNode = boost::container::flat_map<NodeId, int>;
+
 /// world_size = min(num_workers, all room); not placed below `min_workers`. `rooms` counts workers, not
 /// cores.
-[[nodiscard]] Placement place(const std::map<NodeId, int>& rooms, int num_workers, int min_workers,
+[[nodiscard]] Placement place(const WorkersByNode& rooms, int num_workers, int min_workers,
                               const Placement& before = {},
                               job::PlacementRules::Strategy strategy = job::PlacementRules::Strategy::kPack);
 

@@ -10,10 +10,7 @@
 namespace sgd::core {
 namespace {
 
-using Nodes = std::map<NodeId, NodeCapacity>;
-using Rooms = std::map<NodeId, int>;
-
-/// Nodes named in one reason; the others are counted.
+/// Capacities named in one reason; the others are counted.
 constexpr int kNamedMax = 4;
 
 bool comes_before(const WaitingRun& a, const WaitingRun& b) {
@@ -21,7 +18,7 @@ bool comes_before(const WaitingRun& a, const WaitingRun& b) {
          std::tuple(!b.is_admitted, -b.priority, b.submission, b.run);
 }
 
-void take(Nodes& nodes, const job::PerWorker& per_worker, const Placement& placement) {
+void take(Capacities& nodes, const job::PerWorker& per_worker, const Placement& placement) {
   for (const NodePlace& place : placement.nodes)
     take(nodes.at(place.node).free, per_worker, static_cast<int>(place.ranks.size()));
 }
@@ -34,7 +31,7 @@ std::string ordinal(int number) {
 }
 
 /// "4 slots wanted, 2 free", or "4 workers of 2 cpus, 4GiB wanted, room for 2".
-std::string wanted_and_free(const Demand& demand, const Nodes& nodes, int free) {
+std::string wanted_and_free(const Demand& demand, const Capacities& nodes, int free) {
   const job::PerWorker& each = demand.per_worker;
   const bool counts_cpus =
       std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
@@ -48,8 +45,8 @@ std::string wanted_and_free(const Demand& demand, const Nodes& nodes, int free) 
   return fmt::format("{} worker{} of {} wanted, room for {}", demand.least, plural, parts, free);
 }
 
-/// Nodes that are out for this run, and why.
-std::string notes(const Demand& demand, const Nodes& nodes) {
+/// Capacities that are out for this run, and why.
+std::string notes(const Demand& demand, const Capacities& nodes) {
   std::string text;
   int count = 0;
   for (const auto& [node, capacity] : nodes) {
@@ -88,6 +85,7 @@ class Server {
     turn.run = run.run;
     turn.fits_idle = fits_idle(run);
     turn.startable_since = run.startable_since;
+    turn.rooms.reserve(free_.size());
     for (const auto& [node, capacity] : free_) {
       const auto kept = kept_.find(node);
       turn.rooms.emplace_hint(turn.rooms.end(), node, kept == kept_.end() ? room(node, capacity, run.demand) : 0);
@@ -120,7 +118,7 @@ class Server {
 
   /// Had those that passed it never started.
   [[nodiscard]] bool could_start(const WaitingRun& run) const {
-    Nodes nodes = free_;
+    Capacities nodes = free_;
     for (const RunId& passer : run.passed_by) {
       const auto holding = state_.holdings.find(passer);
       if (holding == state_.holdings.end()) continue;
@@ -171,7 +169,7 @@ class Server {
   }
 
   const QueueState& state_;
-  Nodes free_;
+  Capacities free_;
   std::vector<WaitingRun> waiting_;
   bool others_wait_ = false;      ///< Runs that have never run, and would fit.
   std::set<NodeId> wanted_;       ///< By a run that goes on waiting.

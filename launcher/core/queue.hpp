@@ -45,13 +45,13 @@ struct GrowingRun {
 /// What a run holds.
 struct Holding {
   job::PerWorker per_worker;
-  std::map<NodeId, int> workers;
+  WorkersByNode workers;
 };
 
 struct QueueState {
   TimePoint now;
   Duration backfill_limit{};
-  std::map<NodeId, NodeCapacity> nodes;
+  Capacities nodes;
   std::vector<WaitingRun> waiting;
   std::vector<GrowingRun> growing;
   std::map<RunId, Holding> holdings;
@@ -63,7 +63,7 @@ struct QueueTurn {
   Placement placement;  ///< Where it starts; world_size 0: not now.
   std::string
       reason;  ///< What it waits for: "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)".
-  std::map<NodeId, int> rooms;  ///< Workers that it was offered room for.
+  WorkersByNode rooms;  ///< Workers that it was offered room for.
   RunId kept_for;               ///< A run in front of it, for which what is free is kept.
   bool fits_idle = false;       ///< It waits for other runs only.
   bool is_overdue = false;      ///< What is free is kept for it.

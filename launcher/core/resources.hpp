@@ -9,6 +9,8 @@
 #include <map>
 #include <string>
 
+#include <boost/container/flat_map.hpp>
+
 #include "common/base/ids.hpp"
 #include "common/job/spec.hpp"
 
@@ -28,6 +30,9 @@ struct NodeCapacity {
   std::map<std::string, std::string> labels;
   std::string out;  ///< Why no new rank may come, in words such as "drained"; empty: they may.
 };
+
+/// By name, in one piece: all nodes are looked at for each run that waits.
+using Capacities = boost::container::flat_map<NodeId, NodeCapacity>;
 
 /// What a run asks for.
 struct Demand {

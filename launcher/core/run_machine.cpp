@@ -350,8 +350,9 @@ RunMachine::RankRecord* RunMachine::find(Rank rank) {
   return place == ranks_.end() ? nullptr : &place->second;
 }
 
-std::map<NodeId, int> RunMachine::held() const {
-  std::map<NodeId, int> held;
+WorkersByNode RunMachine::held() const {
+  WorkersByNode held;
+  held.reserve(nodes_.size());
   for (const auto& [node, record] : nodes_)
     if (const int slots = slots_of(record); slots > 0) held.emplace_hint(held.end(), node, slots);
   return held;

@@ -100,7 +100,7 @@ class RunMachine {
   /// Slots that the run holds on `node`.
   [[nodiscard]] int slots_used(const NodeId& node) const;
   /// Slots that it holds on any.
-  [[nodiscard]] std::map<NodeId, int> held() const;
+  [[nodiscard]] WorkersByNode held() const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
 
  private:

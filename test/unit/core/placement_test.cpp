@@ -9,7 +9,7 @@ using namespace sgd;
 
 TEST_CASE("ranks are dense, in node order, and never more than wanted or free") {
   struct Row {
-    std::map<NodeId, int> slots;
+    core::WorkersByNode slots;
     int wanted, least, expected;
   };
   const Row rows[] = {
@@ -34,7 +34,7 @@ TEST_CASE("ranks are dense, in node order, and never more than wanted or free") 
 TEST_CASE("a new placement keeps the order of the nodes and their numbers of ranks as far as slots allow") {
   struct Row {
     const char* what;
-    std::map<NodeId, int> slots;
+    core::WorkersByNode slots;
     int wanted;
     std::vector<core::NodePlace> expected;
   };
@@ -64,7 +64,7 @@ TEST_CASE("pack uses the fewest nodes, the fullest that fit; spread divides even
   using Strategy = job::PlacementRules::Strategy;
   struct Row {
     const char* what;
-    std::map<NodeId, int> rooms;
+    core::WorkersByNode rooms;
     int wanted;
     Strategy strategy;
     core::Placement before;
