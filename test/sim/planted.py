@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Shows that the simulator finds bugs: plants each patch of planted/ into a copy of launcher/core and plays seeds.
 
-planted.py BUILD [--seeds N] [--only-apply] [NAME...]: BUILD is a folder in which `sim` is built. Only the changed file
-is compiled again, with the commands of the real build. A planted bug that N seeds do not find is a failure.
+planted.py BUILD [--seeds N] [--only-apply] [NAME...]: BUILD is a folder in which `sim` is built. Only what holds the
+changed file is compiled again, with the commands of the real build. A planted bug that N seeds do not find is a failure.
 """
 
 import argparse
@@ -42,15 +42,26 @@ def commands_of(build):
     return compiles, lines.stdout.strip().split("\n")[-1]
 
 
+def unit_of(source, compiles):
+    """What is compiled for a file of the core: itself, or the batch that includes it."""
+    for unit in compiles:
+        with open(os.path.join(ROOT, unit), encoding="utf-8") as file:
+            if unit == source or f'#include "{source}"\n' in file.read():
+                return unit
+    raise RuntimeError(f"{source} is compiled by nothing in this build")
+
+
 def build_planted(name, build, compiles, link):
     """A sim of its own with the planted bug; its path."""
     folder = os.path.join(build, "test", "sim", "planted", name)
     program = os.path.join(folder, "sim")
-    for source in plant(name, folder):
-        words = shlex.split(compiles[source])
-        changed = os.path.join(folder, os.path.basename(source) + ".o")
+    for unit in sorted({unit_of(source, compiles) for source in plant(name, folder)}):
+        words = shlex.split(compiles[unit])
+        changed = os.path.join(folder, os.path.basename(unit) + ".o")
         words[words.index("-o") + 1] = changed
-        words[-1] = os.path.join(folder, source)
+        words.insert(1, "-I" + folder)  # Before the project's root: the copy is meant.
+        if os.path.exists(os.path.join(folder, unit)):
+            words[-1] = os.path.join(folder, unit)
         subprocess.run([*words, "-w"], cwd=build, check=True)
         # Named before the library, it stands for the library's own.
         link = re.sub(r"-o bin/sim\b", f"{changed} -o bin/sim", link)
@@ -81,11 +92,14 @@ def main():
     build = os.path.abspath(options.build)
     names = options.names or sorted(file[:-6] for file in os.listdir(os.path.join(HERE, "planted")))
     missed = []
-    compiles, link = ({}, "") if options.only_apply else commands_of(build)
+    compiles, link = commands_of(build)
+    if options.only_apply:
+        for name in names:
+            for source in plant(name, os.path.join(build, "test", "sim", "planted", name)):
+                unit_of(source, compiles)
+        print(f"All tests passed (each applies in {len(names)} test cases)")
+        return 0
     for name in names:
-        if options.only_apply:
-            plant(name, os.path.join(build, "test", "sim", "planted", name))
-            continue
         found = hunt(build_planted(name, build, compiles, link), options.seeds)
         print(f"{name}: {found or f'not found in {options.seeds} seeds'}", flush=True)
         if not found:
