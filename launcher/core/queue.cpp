@@ -10,7 +10,7 @@
 namespace sgd::core {
 namespace {
 
-/// Capacities named in one reason; the others are counted.
+/// Nodes named in one reason; the others are counted.
 constexpr int kNamedMax = 4;
 
 bool comes_before(const WaitingRun& a, const WaitingRun& b) {
@@ -45,7 +45,7 @@ std::string wanted_and_free(const Demand& demand, const Capacities& nodes, int f
   return fmt::format("{} worker{} of {} wanted, room for {}", demand.least, plural, parts, free);
 }
 
-/// Capacities that are out for this run, and why.
+/// Nodes that are out for this run, and why.
 std::string notes(const Demand& demand, const Capacities& nodes) {
   std::string text;
   int count = 0;
