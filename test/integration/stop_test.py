@@ -159,7 +159,7 @@ class CommandStopTest(LaunchTest):
 
     def test_willing_command_ends_within_the_grace(self):
         text = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n" \
-               "print('up', flush=True)\ntime.sleep(1000)\n"
+               "print('up', flush=True)\nwhile True:\n    time.sleep(0.1)\n"  # A signal just before it sleeps is seen when it wakes.
         launch = self.start("-n", 2, "--", *self.script("willing.py", text))
         wait_for(lambda: launch.stdout().count(b"up") == 2, 20, "both ranks")
         os.kill(launch.process.pid, signal.SIGTERM)
