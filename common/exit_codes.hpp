@@ -6,24 +6,24 @@ namespace sgd {
 
 namespace exit_code {  // of sgd-launch
 inline constexpr int kSucceeded = 0;
-inline constexpr int kFailed = 1;          ///< A final cause, or no restart allowed.
-inline constexpr int kUsage = 2;           ///< Bad usage or job file; nothing was started.
-inline constexpr int kUnreachable = 3;     ///< Coordinator unreachable or refused.
-inline constexpr int kNotFound = 4;        ///< No such run or node.
-inline constexpr int kNotPlaced = 5;       ///< The first start found too few slots.
-inline constexpr int kCancelled = 6;       ///< Stopped by somebody's request.
-inline constexpr int kExhausted = 7;       ///< Restarts or capacity attempts used up.
-inline constexpr int kTimeout = 124;       ///< --timeout passed.
-inline constexpr int kSignalBase = 128;    ///< 130 SIGINT, 143 SIGTERM, 129 SIGHUP.
+inline constexpr int kFailed = 1;        ///< A final cause, or no restart allowed.
+inline constexpr int kUsage = 2;         ///< Bad usage or job file; nothing was started.
+inline constexpr int kUnreachable = 3;   ///< Coordinator unreachable or refused.
+inline constexpr int kNotFound = 4;      ///< No such run or node.
+inline constexpr int kNotPlaced = 5;     ///< The first start found too few slots.
+inline constexpr int kCancelled = 6;     ///< Stopped by somebody's request.
+inline constexpr int kExhausted = 7;     ///< Restarts or capacity attempts used up.
+inline constexpr int kTimeout = 124;     ///< --timeout passed.
+inline constexpr int kSignalBase = 128;  ///< 130 SIGINT, 143 SIGTERM, 129 SIGHUP.
 }  // namespace exit_code
 
 namespace worker_exit {  // of sgd-worker
 inline constexpr int kDone = 0;
-inline constexpr int kUserError = 1;       ///< Anything from operator, model or data: final.
-inline constexpr int kConfiguration = 2;   ///< Bad configuration or plug-in: final.
-inline constexpr int kEnvironment = 70;    ///< bad_alloc, I/O error on our own files: retryable.
-inline constexpr int kPeerLost = 75;       ///< An exception out of a Collective: secondary, never the cause.
-inline constexpr int kStopped = 76;        ///< Asked to stop; the checkpoint is saved.
+inline constexpr int kUserError = 1;      ///< Anything from operator, model or data: final.
+inline constexpr int kConfiguration = 2;  ///< Bad configuration or plug-in: final.
+inline constexpr int kEnvironment = 70;   ///< bad_alloc, I/O error on our own files: retryable.
+inline constexpr int kPeerLost = 75;      ///< An exception out of a Collective: secondary, never the cause.
+inline constexpr int kStopped = 76;       ///< Asked to stop; the checkpoint is saved.
 }  // namespace worker_exit
 
 }  // namespace sgd

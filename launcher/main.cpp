@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
   try {
     const std::string verb = words.empty() ? "" : words.front();
     if (verb == "keeper" && words.size() <= 2)  // Started by ourselves only.
-      return sgd::keeper::keeper_main(words.size() == 1 ? sgd::Duration{} : sgd::parse_duration(words[1]).value_or(sgd::Duration{}));
+      return sgd::keeper::keeper_main(words.size() == 1 ? sgd::Duration{}
+                                                        : sgd::parse_duration(words[1]).value_or(sgd::Duration{}));
     (void)::unsetenv("SGD_AGENT_WAIT");  // Said of another agent, where we are ourselves part of a run.
     if (words.empty() || verb == "help" || verb == "--help" || verb == "-h") {
       fmt::print(words.empty() ? stderr : stdout, "{}", run_help());
@@ -32,11 +33,24 @@ int main(int argc, char** argv) {
       return sgd::exit_code::kSucceeded;
     }
     static const std::map<std::string, int (*)(const std::vector<std::string>&)> kVerbs = {
-        {"run", run_verb},   {"resume", resume_verb},           {"status", status_verb}, {"logs", logs_verb},
-        {"stop", stop_verb}, {"checkpoints", checkpoints_verb}, {"nodes", nodes_verb},
-        {"events", events_verb}, {"submit", submit_verb}, {"ps", ps_verb}, {"plan", plan_verb}, {"config", config_verb},
-        {"coordinator", coordinator_verb}, {"agent", agent_verb}, {"init", init_verb}, {"token", token_verb},
-        {"revoke", revoke_verb}, {"join", join_verb}};
+        {"run", run_verb},
+        {"resume", resume_verb},
+        {"status", status_verb},
+        {"logs", logs_verb},
+        {"stop", stop_verb},
+        {"checkpoints", checkpoints_verb},
+        {"nodes", nodes_verb},
+        {"events", events_verb},
+        {"submit", submit_verb},
+        {"ps", ps_verb},
+        {"plan", plan_verb},
+        {"config", config_verb},
+        {"coordinator", coordinator_verb},
+        {"agent", agent_verb},
+        {"init", init_verb},
+        {"token", token_verb},
+        {"revoke", revoke_verb},
+        {"join", join_verb}};
     const auto known = kVerbs.find(verb);
     if (known == kVerbs.end()) return run_verb(words);
     words.erase(words.begin());

@@ -15,11 +15,12 @@ namespace {
 constexpr int kControlFd = 3;
 
 int usage(int code) {
-  std::fputs("sgd-worker is started by sgd-launch. To train: sgd-launch run job.json\n"
-             "  sgd-worker                one rank; SGD_LINK and SGD_TOKEN name its agent\n"
-             "  sgd-worker --fork-server  serves the keeper at descriptor 3\n"
-             "  sgd-worker --version\n",
-             code == 0 ? stdout : stderr);
+  std::fputs(
+      "sgd-worker is started by sgd-launch. To train: sgd-launch run job.json\n"
+      "  sgd-worker                one rank; SGD_LINK and SGD_TOKEN name its agent\n"
+      "  sgd-worker --fork-server  serves the keeper at descriptor 3\n"
+      "  sgd-worker --version\n",
+      code == 0 ? stdout : stderr);
   return code;
 }
 

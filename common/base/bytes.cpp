@@ -20,8 +20,7 @@ constexpr SizeUnit kShown[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc{} || std::signbit(number)) return std::nullopt;
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   for (const SizeUnit& known : kSizeUnits) {

@@ -11,11 +11,8 @@ struct TimeUnit {
   std::int64_t ns;
 };
 /// From the largest; format_duration takes the first that divides.
-constexpr std::array<TimeUnit, 5> kTimeUnits{{{"h", 3'600'000'000'000},
-                                              {"m", 60'000'000'000},
-                                              {"s", 1'000'000'000},
-                                              {"ms", 1'000'000},
-                                              {"us", 1'000}}};
+constexpr std::array<TimeUnit, 5> kTimeUnits{
+    {{"h", 3'600'000'000'000}, {"m", 60'000'000'000}, {"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}}};
 /// Ten years: adding it to any time point of a running machine cannot overflow.
 constexpr std::int64_t kDurationMaxNs = 10LL * 365 * 24 * 3'600'000'000'000;
 

@@ -77,16 +77,14 @@ __attribute__((target("sse4.2"))) std::uint32_t three_streams(std::uint32_t stat
   return state;
 }
 
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t state,
-                                                               std::span<const std::byte> bytes) {
+__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t state, std::span<const std::byte> bytes) {
   state = three_streams(state, bytes, kLongBytes, kLongZeros);
   state = three_streams(state, bytes, kShortBytes, kShortZeros);
   std::uint64_t wide = state;
   for (; bytes.size() >= sizeof wide; bytes = bytes.subspan(sizeof wide))
     wide = __builtin_ia32_crc32di(wide, word_at(bytes.data()));
   auto narrow = static_cast<std::uint32_t>(wide);
-  for (const std::byte byte : bytes)
-    narrow = __builtin_ia32_crc32qi(narrow, static_cast<unsigned char>(byte));
+  for (const std::byte byte : bytes) narrow = __builtin_ia32_crc32qi(narrow, static_cast<unsigned char>(byte));
   return narrow;
 }
 #endif

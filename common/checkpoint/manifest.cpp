@@ -34,14 +34,15 @@ struct Entries {
 namespace sgd::codec {
 
 template <>
-inline constexpr auto kMessage<checkpoint::FileEntry> =
-    message("", required("name", &checkpoint::FileEntry::name), required("bytes", &checkpoint::FileEntry::bytes),
-            required("crc32c", &checkpoint::FileEntry::crc32c));
+inline constexpr auto kMessage<checkpoint::FileEntry> = message("", required("name", &checkpoint::FileEntry::name),
+                                                                required("bytes", &checkpoint::FileEntry::bytes),
+                                                                required("crc32c", &checkpoint::FileEntry::crc32c));
 template <>
-inline constexpr auto kMessage<checkpoint::Entries> =
-    message("", required("step", &checkpoint::Entries::step), required("epoch", &checkpoint::Entries::epoch),
-            required("generation", &checkpoint::Entries::generation),
-            optional("world_size", &checkpoint::Entries::world_size), required("files", &checkpoint::Entries::files));
+inline constexpr auto kMessage<checkpoint::Entries> = message("", required("step", &checkpoint::Entries::step),
+                                                              required("epoch", &checkpoint::Entries::epoch),
+                                                              required("generation", &checkpoint::Entries::generation),
+                                                              optional("world_size", &checkpoint::Entries::world_size),
+                                                              required("files", &checkpoint::Entries::files));
 
 }  // namespace sgd::codec
 
@@ -109,7 +110,8 @@ Result<Manifest> parse_manifest(std::string_view text) {
   // A later format may have other fields, so it is looked at before them.
   const auto format = json.value().find("format");
   if (format == json.value().end() || *format != kFormat)
-    return Error{"manifest format " + (format == json.value().end() ? "none" : codec::print(*format)) + " is not known"};
+    return Error{"manifest format " + (format == json.value().end() ? "none" : codec::print(*format)) +
+                 " is not known"};
   Entries entries;
   const Status read = codec::read_fields(json.value(), entries);
   if (!read.ok()) return bad(read.error());

@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 Result<std::string> manifest_text(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory)
-    return Error{path + " is missing: the checkpoint is incomplete"};
+  if (error == std::errc::no_such_file_or_directory) return Error{path + " is missing: the checkpoint is incomplete"};
   if (error) return Error{fmt::format("{}: {}", path, error.message()), error.value()};
   if (bytes > kManifestBytesMax) return Error{fmt::format("{} is larger than 1 MiB", path)};
   std::ifstream file(path, std::ios::binary);
@@ -54,8 +53,8 @@ Status verify_file(const std::string& dir, const ManifestFile& file, Proof proof
   const Result<std::uint32_t> crc = checksum_of(path);
   if (!crc.ok()) return crc.error();
   if (crc.value() != file.crc32c) {
-    return Error{fmt::format("{} is damaged: its CRC-32C is {:08x}, its manifest says {:08x}", path,
-                             crc.value(), file.crc32c)};
+    return Error{
+        fmt::format("{} is damaged: its CRC-32C is {:08x}, its manifest says {:08x}", path, crc.value(), file.crc32c)};
   }
   return {};
 }
@@ -92,8 +91,7 @@ Result<std::vector<Found>> list_checkpoints(const std::string& dir, Proof proof)
     const std::string path = entries->path().string();
     const Result<Manifest> manifest = verify(path, proof);
     std::string damage = manifest.ok() ? "" : manifest.error().message;
-    if (manifest.ok() &&
-        (manifest.value().step != name->step || manifest.value().generation != name->generation)) {
+    if (manifest.ok() && (manifest.value().step != name->step || manifest.value().generation != name->generation)) {
       damage = path + " has the manifest of another checkpoint";
     }
     found.push_back({path, *name, std::move(damage)});

@@ -28,8 +28,8 @@ struct Found {
   std::string damage;  ///< Empty: whole.
 };
 
-/// All checkpoints in `dir`, newest first: the highest generation, in it the highest step, of that the last one. Temporary and
-/// foreign names are left out; a missing `dir` has none.
+/// All checkpoints in `dir`, newest first: the highest generation, in it the highest step, of that the last one.
+/// Temporary and foreign names are left out; a missing `dir` has none.
 [[nodiscard]] Result<std::vector<Found>> list_checkpoints(const std::string& dir, Proof proof);
 
 }  // namespace sgd::checkpoint

@@ -20,8 +20,7 @@ constexpr std::size_t kHeaderBytesMax = 4 + 4 * kDimensionsMax;
 constexpr std::uint8_t kUnsignedByte = 0x08;
 
 std::uint32_t read_u32(const unsigned char* bytes) {
-  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 |
-         bytes[3];
+  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
 /// The first bytes, unpacked if need be; fewer when the file is shorter.
@@ -43,14 +42,12 @@ Result<std::optional<std::uint32_t>> gzip_size(const std::string& path, std::siz
   file.read(reinterpret_cast<char*>(magic), 2);
   if (!file || magic[0] != 0x1f || magic[1] != 0x8b) return Nothing{};
   constexpr std::size_t kSmallestGzip = 18;
-  if (file_bytes < kSmallestGzip)
-    return Error{fmt::format("data file {} is truncated: {} bytes", path, file_bytes)};
+  if (file_bytes < kSmallestGzip) return Error{fmt::format("data file {} is truncated: {} bytes", path, file_bytes)};
   unsigned char size[4] = {};
   file.seekg(-4, std::ios::end);
   file.read(reinterpret_cast<char*>(size), 4);
   if (!file) return system_error("cannot read data file " + path);
-  return Nothing{std::uint32_t{size[3]} << 24 | std::uint32_t{size[2]} << 16 | std::uint32_t{size[1]} << 8 |
-                 size[0]};
+  return Nothing{std::uint32_t{size[3]} << 24 | std::uint32_t{size[2]} << 16 | std::uint32_t{size[1]} << 8 | size[0]};
 }
 
 Result<IdxInfo> read_header(const std::string& path) {
@@ -60,17 +57,15 @@ Result<IdxInfo> read_header(const std::string& path) {
   if (bytes.size() < 4 || bytes[0] != 0 || bytes[1] != 0)
     return Error{fmt::format("data file {} is not IDX: it does not begin with two zero bytes", path)};
   if (bytes[2] != kUnsignedByte)
-    return Error{fmt::format("data file {}: IDX type 0x{:02x} is not supported, only unsigned bytes (0x08)",
-                             path, bytes[2])};
+    return Error{
+        fmt::format("data file {}: IDX type 0x{:02x} is not supported, only unsigned bytes (0x08)", path, bytes[2])};
   const std::size_t dimensions = bytes[3];
   if (dimensions == 0 || dimensions > kDimensionsMax)
-    return Error{
-        fmt::format("data file {}: {} dimensions, expected 1 to {}", path, dimensions, kDimensionsMax)};
+    return Error{fmt::format("data file {}: {} dimensions, expected 1 to {}", path, dimensions, kDimensionsMax)};
   IdxInfo info;
   info.path = path;
   info.header_bytes = 4 + 4 * dimensions;
-  if (bytes.size() < info.header_bytes)
-    return Error{fmt::format("data file {} is truncated in its header", path)};
+  if (bytes.size() < info.header_bytes) return Error{fmt::format("data file {} is truncated in its header", path)};
   info.payload_bytes = 1;
   for (std::size_t index = 0; index < dimensions; ++index) {
     const std::uint32_t size = read_u32(bytes.data() + 4 + 4 * index);
@@ -106,9 +101,9 @@ Result<IdxInfo> inspect_idx(const std::string& path) {
   const std::size_t expected = info.value().header_bytes + info.value().payload_bytes;
   if (packed.value()) {
     if (*packed.value() != static_cast<std::uint32_t>(expected))
-      return Error{fmt::format(
-          "data file {} is truncated or damaged: its header asks for {} bytes, its gzip trailer says {}",
-          path, expected, *packed.value())};
+      return Error{
+          fmt::format("data file {} is truncated or damaged: its header asks for {} bytes, its gzip trailer says {}",
+                      path, expected, *packed.value())};
   } else if (file_bytes != expected) {
     return Error{fmt::format("data file {} is {}: {} bytes, its header asks for {}", path,
                              file_bytes < expected ? "truncated" : "too long", file_bytes, expected)};
@@ -119,10 +114,10 @@ Result<IdxInfo> inspect_idx(const std::string& path) {
 Result<IdxFiles> find_idx(const std::string& directory, IdxSplit split) {
   std::error_code error;
   if (!fs::is_directory(directory, error))
-    return Error{fmt::format(
-        "data set folder {} does not exist: install the data set (scripts/setup) or name its folder in "
-        "training.dataset.path",
-        directory)};
+    return Error{
+        fmt::format("data set folder {} does not exist: install the data set (scripts/setup) or name its folder in "
+                    "training.dataset.path",
+                    directory)};
   const std::string prefix = split == IdxSplit::kTrain ? "train" : "t10k";
   auto images = find_one(directory, prefix + "-images-idx3-ubyte");
   if (!images) return images.error();
@@ -130,11 +125,9 @@ Result<IdxFiles> find_idx(const std::string& directory, IdxSplit split) {
   if (!labels) return labels.error();
   IdxFiles files{std::move(images).value(), std::move(labels).value()};
   if (files.images.dims.size() != 3)
-    return Error{
-        fmt::format("data file {}: {} dimensions, expected 3", files.images.path, files.images.dims.size())};
+    return Error{fmt::format("data file {}: {} dimensions, expected 3", files.images.path, files.images.dims.size())};
   if (files.labels.dims.size() != 1)
-    return Error{
-        fmt::format("data file {}: {} dimensions, expected 1", files.labels.path, files.labels.dims.size())};
+    return Error{fmt::format("data file {}: {} dimensions, expected 1", files.labels.path, files.labels.dims.size())};
   if (files.images.dims[0] != files.labels.dims[0])
     return Error{fmt::format("{} images in {}, {} labels in {}: the counts differ", files.images.dims[0],
                              files.images.path, files.labels.dims[0], files.labels.path)};

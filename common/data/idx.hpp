@@ -15,10 +15,10 @@ namespace sgd::data {
 
 struct IdxInfo {
   std::string path;
-  bool compressed = false;            ///< gzip.
-  std::vector<std::uint32_t> dims;    ///< For images {count, rows, columns}, for labels {count}.
+  bool compressed = false;          ///< gzip.
+  std::vector<std::uint32_t> dims;  ///< For images {count, rows, columns}, for labels {count}.
   std::size_t header_bytes = 0;
-  std::size_t payload_bytes = 0;      ///< Product of dims: elements are bytes.
+  std::size_t payload_bytes = 0;  ///< Product of dims: elements are bytes.
 };
 
 enum class IdxSplit {

@@ -12,8 +12,7 @@ void check_data(const JobSpec& job, const std::string& source, Diagnostics& diag
   for (const data::IdxSplit split : {data::IdxSplit::kTrain, data::IdxSplit::kValidate}) {
     const Result<data::IdxFiles> files = data::find_idx(path, split);
     if (files.ok()) continue;
-    diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column,
-                      files.error().message);
+    diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column, files.error().message);
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) return;  // One missing folder is one error.
   }

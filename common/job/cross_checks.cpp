@@ -42,8 +42,7 @@ class Reporter {
 /// Values of one job that may be compared: present, and without an error of their own.
 class Sound {
  public:
-  Sound(const nlohmann::json& job, const std::vector<std::string>& rejected)
-      : job_(job), rejected_(rejected) {}
+  Sound(const nlohmann::json& job, const std::vector<std::string>& rejected) : job_(job), rejected_(rejected) {}
 
   /// The value at `path`, or null.
   const nlohmann::json* at(const std::string& path) const {
@@ -68,11 +67,10 @@ void check_duration(const Sound& sound, const std::string& path, bool zero_allow
   if (text == nullptr) return;
   const std::optional<Duration> duration = parse_duration(text->get<std::string>());
   if (!duration) {
-    report.error_at_value(
-        path, fmt::format("{} must be at most ten years, got {}", json::quote(path), json::shown(*text)));
-  } else if (*duration == Duration::zero() && !zero_allowed) {
     report.error_at_value(path,
-                          fmt::format("{} must be above 0, got {}", json::quote(path), json::shown(*text)));
+                          fmt::format("{} must be at most ten years, got {}", json::quote(path), json::shown(*text)));
+  } else if (*duration == Duration::zero() && !zero_allowed) {
+    report.error_at_value(path, fmt::format("{} must be above 0, got {}", json::quote(path), json::shown(*text)));
   }
 }
 
@@ -90,10 +88,9 @@ void check_durations(const Sound& sound, Reporter& report) {
   const auto between = parse_duration(interval->get<std::string>());
   const auto silent = parse_duration(timeout->get<std::string>());
   if (between && silent && *silent > Duration::zero() && *silent <= *between) {
-    report.error_at_value(
-        "heartbeat.timeout",
-        fmt::format("\"heartbeat.timeout\" must be longer than \"heartbeat.interval\" ({}), got {}",
-                    json::shown(*interval), json::shown(*timeout)));
+    report.error_at_value("heartbeat.timeout",
+                          fmt::format("\"heartbeat.timeout\" must be longer than \"heartbeat.interval\" ({}), got {}",
+                                      json::shown(*interval), json::shown(*timeout)));
   }
 }
 
@@ -115,24 +112,22 @@ void check_counts(const Sound& sound, Reporter& report) {
   const auto workers = num_workers->get<std::int64_t>();
   const nlohmann::json* min_workers = sound.at("min_workers");
   if (min_workers != nullptr && *min_workers > workers) {
-    report.error_at_value("min_workers",
-                          fmt::format("\"min_workers\" must be at most \"num_workers\" ({}), got {}", workers,
-                                      min_workers->dump()));
+    report.error_at_value("min_workers", fmt::format("\"min_workers\" must be at most \"num_workers\" ({}), got {}",
+                                                     workers, min_workers->dump()));
   }
   const nlohmann::json* batch_size = sound.at("training.batch_size");
   if (batch_size == nullptr) return;
   const auto batch = batch_size->get<std::int64_t>();
   if (batch < workers) {
-    report.error_at_value(
-        "training.batch_size",
-        fmt::format("\"training.batch_size\" must be at least \"num_workers\" ({}), one sample for "
-                    "each worker; got {}",
-                    workers, batch));
+    report.error_at_value("training.batch_size",
+                          fmt::format("\"training.batch_size\" must be at least \"num_workers\" ({}), one sample for "
+                                      "each worker; got {}",
+                                      workers, batch));
   } else if (batch % workers != 0) {
     report.warn_at_value(
         "training.batch_size",
-        fmt::format("Changing batch size from {} to {} to evenly distribute batches across {} workers.",
-                    batch, batch / workers * workers, workers));
+        fmt::format("Changing batch size from {} to {} to evenly distribute batches across {} workers.", batch,
+                    batch / workers * workers, workers));
   }
 }
 
@@ -193,14 +188,13 @@ void check_choices(const json::Document& document, const std::string& source, Di
     report.error_at_key("training.batch_size_per_worker",
                         "\"batch_size\" and \"batch_size_per_worker\" exclude each other: remove one");
   } else if (!global && !per_worker) {
-    report.error_at_value(
-        "training",
-        "missing key \"batch_size\" (of all workers) or \"batch_size_per_worker\" in \"training\"");
+    report.error_at_value("training",
+                          "missing key \"batch_size\" (of all workers) or \"batch_size_per_worker\" in \"training\"");
   }
 }
 
-void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected,
-                     const json::Place& root, const std::string& source, Diagnostics& diagnostics) {
+void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::Place& root,
+                     const std::string& source, Diagnostics& diagnostics) {
   Reporter report(root, source, diagnostics);
   const Sound sound(job, rejected);
   check_counts(sound, report);

@@ -48,8 +48,7 @@ std::string name_from(const std::string& text) {
 
 void sort_by_place(const std::string& source, Diagnostics& diagnostics) {
   std::stable_sort(diagnostics.items.begin(), diagnostics.items.end(), [&](const auto& a, const auto& b) {
-    return std::tuple(a.source != source, a.line, a.column) <
-           std::tuple(b.source != source, b.line, b.column);
+    return std::tuple(a.source != source, a.line, a.column) < std::tuple(b.source != source, b.line, b.column);
   });
 }
 
@@ -85,9 +84,8 @@ void remove_rejected(nlohmann::json& job, const std::vector<std::string>& reject
 void check_size(const nlohmann::json& job, const std::string& source, Diagnostics& diagnostics) {
   const std::size_t bytes = job.dump().size();
   if (bytes <= kResolvedBytesMax) return;
-  diagnostics.error(
-      source, 0, 0,
-      fmt::format("the job has {} bytes with its defaults; at most {}", bytes, kResolvedBytesMax));
+  diagnostics.error(source, 0, 0,
+                    fmt::format("the job has {} bytes with its defaults; at most {}", bytes, kResolvedBytesMax));
 }
 
 /// `so_far` holds the reader's errors.
@@ -121,8 +119,7 @@ LoadResult unreadable_folder(const std::string& path, const std::error_code& err
   return failed;
 }
 
-LoadResult load_file(const std::string& path, const fs::path& folder, std::string name,
-                     const Overrides& overrides) {
+LoadResult load_file(const std::string& path, const fs::path& folder, std::string name, const Overrides& overrides) {
   const std::string source = path == "-" ? "<stdin>" : path;
   LoadResult failed;
   const Result<std::string> text = read_file(path, kJobFileBytesMax);
@@ -132,8 +129,7 @@ LoadResult load_file(const std::string& path, const fs::path& folder, std::strin
   }
   std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);
   if (!document) return failed;
-  return load({std::move(*document), source, folder, std::move(name)}, overrides,
-              std::move(failed.diagnostics));
+  return load({std::move(*document), source, folder, std::move(name)}, overrides, std::move(failed.diagnostics));
 }
 
 }  // namespace

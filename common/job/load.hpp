@@ -32,16 +32,15 @@ struct Overrides {
 struct LoadResult {
   std::optional<JobSpec> job;  ///< Set exactly when diagnostics hold no error.
   Diagnostics diagnostics;
-  std::string source;          ///< What `given` was read from.
-  json::Document given;        ///< With the overrides, without defaults.
+  std::string source;    ///< What `given` was read from.
+  json::Document given;  ///< With the overrides, without defaults.
 };
 
 /// Reads and validates a training or command job file. `path` may be "-" for standard input.
 [[nodiscard]] LoadResult load_job_file(const std::string& path, const Overrides& overrides);
 
 /// A job from `-- command...`, with defaults for everything else.
-[[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command,
-                                          const Overrides& overrides);
+[[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides);
 
 /// Reads job.json of a run again. Relative paths in the overrides start in the working directory: that is
 /// where they were typed, and the file itself has none.

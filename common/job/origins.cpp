@@ -21,8 +21,9 @@ void add(const std::string& path, const nlohmann::json& value, const nlohmann::j
   Setting setting{path, value, "default"};
   if (given != nullptr) {
     const Spot spot = find_spot(loaded.given.place, loaded.source, path);
-    setting.origin = spot.value.line > 0 && spot.source == loaded.source ? fmt::format("{}:{}", spot.source, spot.value.line)
-                                                                         : spot.source;
+    setting.origin = spot.value.line > 0 && spot.source == loaded.source
+                         ? fmt::format("{}:{}", spot.source, spot.value.line)
+                         : spot.source;
   }
   out.push_back(std::move(setting));
 }

@@ -39,8 +39,7 @@ void apply(const Overrides::Set& set, json::Document& document, Diagnostics& dia
   std::string path;
   for (const std::string& segment : json::split_path(set.path)) {
     if (segment.empty()) {
-      diagnostics.error(set.source, 0, 0,
-                        "the path must be keys with dots between them, such as training.epochs");
+      diagnostics.error(set.source, 0, 0, "the path must be keys with dots between them, such as training.epochs");
       return;
     }
     if (!here->is_object()) {

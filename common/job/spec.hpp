@@ -17,7 +17,7 @@ namespace sgd::job {
 inline constexpr std::int64_t kUnlimited = -1;
 
 struct PerWorker {
-  int cpus = 1;          ///< Cores and intra-op threads of one worker.
+  int cpus = 1;  ///< Cores and intra-op threads of one worker.
   int gpus = 0;
   std::int64_t memory_bytes = 0;  ///< 0: not counted.
 };
@@ -57,10 +57,10 @@ struct Stop {
 struct CheckpointPolicy {
   enum class Every { kEpoch, kSteps, kSeconds, kNever };
   Every every = Every::kEpoch;
-  std::int64_t steps = 0;   ///< With kSteps.
-  double seconds = 0;       ///< With kSeconds.
-  int keep = 3;             ///< Newest complete checkpoints kept; at least 1.
-  bool memory = true;       ///< Between those on disk, copies in memory that outlive a rank.
+  std::int64_t steps = 0;  ///< With kSteps.
+  double seconds = 0;      ///< With kSeconds.
+  int keep = 3;            ///< Newest complete checkpoints kept; at least 1.
+  bool memory = true;      ///< Between those on disk, copies in memory that outlive a rank.
 };
 
 struct Scheduler {
@@ -73,11 +73,11 @@ struct Scheduler {
 struct Optimizer {
   std::string type = "sgd";  ///< "sgd", "adam" or "adamw".
   double lr = 0.01;
-  double momentum = 0;       ///< sgd.
-  double dampening = 0;      ///< sgd.
-  bool nesterov = false;     ///< sgd.
-  double weight_decay = 0;   ///< All; default 0.01 for adamw.
-  double beta1 = 0.9;        ///< adam, adamw; `"betas": [0.9, 0.999]` in the file.
+  double momentum = 0;      ///< sgd.
+  double dampening = 0;     ///< sgd.
+  bool nesterov = false;    ///< sgd.
+  double weight_decay = 0;  ///< All; default 0.01 for adamw.
+  double beta1 = 0.9;       ///< adam, adamw; `"betas": [0.9, 0.999]` in the file.
   double beta2 = 0.999;
   double eps = 1e-8;
 };
@@ -89,13 +89,13 @@ struct Training {
   std::int64_t batch_size = 0;             ///< Global; 0 when batch_size_per_worker is given.
   std::int64_t batch_size_per_worker = 0;  ///< 0 when batch_size is given.
   bool shuffle = true;
-  nlohmann::json model;                    ///< {"type": "cnn" | "mlp" | "linear", ...}, defaults filled in.
-  std::string loss = "cross_entropy";      ///< "cross_entropy" or "mse".
-  nlohmann::json dataset;                  ///< {"type": "idx" | "linear", ...}, defaults filled in, absolute paths.
+  nlohmann::json model;                ///< {"type": "cnn" | "mlp" | "linear", ...}, defaults filled in.
+  std::string loss = "cross_entropy";  ///< "cross_entropy" or "mse".
+  nlohmann::json dataset;              ///< {"type": "idx" | "linear", ...}, defaults filled in, absolute paths.
   Optimizer optimizer;
   std::optional<Scheduler> scheduler;
-  std::string backend = "auto";            ///< "auto", "shm" or "gloo".
-  std::string device = "auto";             ///< "auto" or "cpu".
+  std::string backend = "auto";  ///< "auto", "shm" or "gloo".
+  std::string device = "auto";   ///< "auto" or "cpu".
   std::string precision = "fp32";
 };
 
@@ -105,19 +105,23 @@ struct JobSpec {
   int min_workers = 1;
   PerWorker per_worker;
   PlacementRules placement;
-  int priority = 0;                        ///< In a cluster's queue: the higher one first.
+  int priority = 0;  ///< In a cluster's queue: the higher one first.
   Recovery recovery;
   Heartbeat heartbeat;
   Stop stop;
   CheckpointPolicy checkpoint;
-  std::optional<Training> training;        ///< Exactly one of training and command is set.
+  std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
   bool fork_server = true;
   Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
-  bool elastic_start = false;              ///< `"start": "elastic"`: the first start takes any size from min_workers.
+  bool elastic_start = false;  ///< `"start": "elastic"`: the first start takes any size from min_workers.
   /// Where the path of the data set was given, for check_data(); empty when that is not known.
-  struct Place { std::string source; int line = 0; int column = 0; } dataset_place;
-  nlohmann::json resolved;                 ///< The whole job with defaults and absolute paths, as job.json keeps it.
+  struct Place {
+    std::string source;
+    int line = 0;
+    int column = 0;
+  } dataset_place;
+  nlohmann::json resolved;  ///< The whole job with defaults and absolute paths, as job.json keeps it.
 };
 
 /// The part of `batch_size` that one rank takes at `world_size`: floor, at least 1 by validation.

@@ -59,10 +59,8 @@ std::string KeyIndex::advice(const std::string& key, const std::string& path, co
   if (alias != aliases_.end()) return fmt::format("; use {}", quote(alias->second));
   if (!elsewhere.empty() && elsewhere.size() <= kHomesMax) {
     std::vector<std::string> places;
-    for (const std::string& place : elsewhere)
-      places.push_back(place.empty() ? "the top level" : quote(place));
-    return fmt::format("; {} belongs {} {}", quote(key), elsewhere.contains("") ? "at" : "in",
-                       alternatives(places));
+    for (const std::string& place : elsewhere) places.push_back(place.empty() ? "the top level" : quote(place));
+    return fmt::format("; {} belongs {} {}", quote(key), elsewhere.contains("") ? "at" : "in", alternatives(places));
   }
   const auto near = nearest(key, known);
   if (near) return fmt::format("; did you mean {}?", quote(*near));

@@ -24,8 +24,7 @@ class KeyIndex {
     std::string path;  ///< Of the object that has the key; "" for the root.
     std::string type;  ///< Of the variant that has it, or "".
   };
-  void add(const nlohmann::json& root, const nlohmann::json& node, const std::string& path,
-           const std::string& type);
+  void add(const nlohmann::json& root, const nlohmann::json& node, const std::string& path, const std::string& type);
 
   std::map<std::string, std::vector<Home>> homes_;
   std::map<std::string, std::string> aliases_;

@@ -77,8 +77,8 @@ class Builder {
     }
     // A wrong token is shown at its start, a wrong byte of a string or comment at itself.
     const std::size_t last = position - std::min<std::size_t>(position, 1);
-    const bool in_token = sentence.find("invalid string") != std::string::npos ||
-                          sentence.find("invalid comment") != std::string::npos;
+    const bool in_token =
+        sentence.find("invalid string") != std::string::npos || sentence.find("invalid comment") != std::string::npos;
     error(in_token ? cursor_.at(last) : cursor_.token_at(last), "not JSON: " + reason_of(sentence));
     return false;
   }

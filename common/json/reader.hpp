@@ -25,9 +25,9 @@ struct Position {
 
 /// Where a value stands, and the places of what is in it.
 struct Place {
-  std::string source;  ///< Empty: that of the value around it.
-  Position key;        ///< Of the key before it; none in arrays and at the root.
-  Position value;      ///< Of its first character.
+  std::string source;                                 ///< Empty: that of the value around it.
+  Position key;                                       ///< Of the key before it; none in arrays and at the root.
+  Position value;                                     ///< Of its first character.
   std::map<std::string, Place, std::less<>> members;  ///< Of an object.
   std::vector<Place> items;                           ///< Of an array.
 };
@@ -39,7 +39,6 @@ struct Document {
 
 /// Errors go to `diagnostics`, under `source`. Nothing when the text is no JSON; with duplicate keys, which
 /// are errors too, the last one's value, so that the rest can be checked.
-[[nodiscard]] std::optional<Document> read(std::string_view text, const std::string& source,
-                                           Diagnostics& diagnostics);
+[[nodiscard]] std::optional<Document> read(std::string_view text, const std::string& source, Diagnostics& diagnostics);
 
 }  // namespace sgd::json

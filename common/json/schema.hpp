@@ -37,8 +37,7 @@ class Schema {
   void complete(nlohmann::json& value, const std::function<std::string(const std::string&)>& absolute) const;
 
   /// The nodes that describe the dotted `path`, several where the variant is open. `value` selects variants.
-  [[nodiscard]] std::vector<const nlohmann::json*> nodes_at(std::string_view path,
-                                                            const nlohmann::json& value) const;
+  [[nodiscard]] std::vector<const nlohmann::json*> nodes_at(std::string_view path, const nlohmann::json& value) const;
   /// True when the value at `path` can only be a string.
   [[nodiscard]] bool wants_string(std::string_view path, const nlohmann::json& value) const;
   /// Default of the value at `path`, or null.
@@ -49,8 +48,7 @@ class Schema {
   /// True when all variants of a oneOf have a const "type".
   [[nodiscard]] bool discriminated(const nlohmann::json& one_of) const;
   /// The variant of a oneOf that `value` means, or null.
-  [[nodiscard]] const nlohmann::json* variant_for(const nlohmann::json& one_of,
-                                                  const nlohmann::json& value) const;
+  [[nodiscard]] const nlohmann::json* variant_for(const nlohmann::json& one_of, const nlohmann::json& value) const;
   [[nodiscard]] const nlohmann::json& root() const { return root_; }
   [[nodiscard]] const KeyIndex& keys() const { return keys_; }
 

@@ -113,8 +113,7 @@ class Walk {
     if (!value.is_object()) {
       const std::string example = types.front();
       const bool named = value.is_string() && std::find(types.begin(), types.end(), value) != types.end();
-      must_be(where, path,
-              fmt::format("an object such as {{\"type\": {}}}", named ? shown(value) : quote(example)),
+      must_be(where, path, fmt::format("an object such as {{\"type\": {}}}", named ? shown(value) : quote(example)),
               value);
     } else if (!value.contains("type")) {
       error(where, where.value, path,
@@ -141,10 +140,8 @@ class Walk {
                      const std::string& path) {
     std::vector<std::string> quoted;
     for (const std::string& word : allowed) quoted.push_back(quote(word));
-    std::string message =
-        fmt::format("{} must be {}, got {}", subject(path), alternatives(quoted), shown(value));
-    const auto near =
-        value.is_string() ? nearest(value.get_ref<const std::string&>(), allowed) : std::nullopt;
+    std::string message = fmt::format("{} must be {}, got {}", subject(path), alternatives(quoted), shown(value));
+    const auto near = value.is_string() ? nearest(value.get_ref<const std::string&>(), allowed) : std::nullopt;
     if (near) message += fmt::format("; did you mean {}?", quote(*near));
     error(where, where.value, path, message);
   }
@@ -185,8 +182,7 @@ class Walk {
     // Length first: std::regex recurses once per character.
     if (text.size() > node.value("maxLength", text.size())) {
       error(where, where.value, path,
-            fmt::format("{} must have at most {} bytes, got {}", subject(path), node["maxLength"].dump(),
-                        text.size()));
+            fmt::format("{} must have at most {} bytes, got {}", subject(path), node["maxLength"].dump(), text.size()));
     } else if (text.size() < node.value("minLength", std::size_t{0})) {
       error(where, where.value, path, fmt::format("{} must not be empty", subject(path)));
     } else if (node.contains("pattern") && !matches(text, node["pattern"].get<std::string>())) {
@@ -199,10 +195,9 @@ class Walk {
     const std::size_t least = node.value("minItems", std::size_t{0});
     const std::size_t most = node.value("maxItems", value.size());
     if (value.size() < least || value.size() > most) {
-      const std::string wanted = least == most
-                                     ? fmt::format("exactly {}", least)
-                                     : fmt::format("{} {}", value.size() < least ? "at least" : "at most",
-                                                   value.size() < least ? least : most);
+      const std::string wanted = least == most ? fmt::format("exactly {}", least)
+                                               : fmt::format("{} {}", value.size() < least ? "at least" : "at most",
+                                                             value.size() < least ? least : most);
       error(where, where.value, path,
             fmt::format("{} must have {} items, got {}", subject(path), wanted, value.size()));
       return;
@@ -229,15 +224,13 @@ class Walk {
     for (const json& required : node.value("required", json::array())) {
       const std::string key = required.get<std::string>();
       if (!value.contains(key)) {
-        error(where, where.value, joined(path, key),
-              fmt::format("missing key {} in {}", quote(key), subject(path)));
+        error(where, where.value, joined(path, key), fmt::format("missing key {} in {}", quote(key), subject(path)));
       }
     }
   }
 
   /// Free keys, values of one kind.
-  void check_map(const json& value, const Place* place, const Where& where, const json& node,
-                 const std::string& path) {
+  void check_map(const json& value, const Place* place, const Where& where, const json& node, const std::string& path) {
     const auto values = node.find("additionalProperties");
     if (values == node.end() || !values->is_object()) return;
     if (value.size() > node.value("maxProperties", value.size())) {

@@ -12,7 +12,6 @@ namespace sgd::json {
 [[nodiscard]] int edit_distance(std::string_view a, std::string_view b);
 
 /// The candidate within two edits of `word` (one for words of up to four letters), the first of the nearest.
-[[nodiscard]] std::optional<std::string> nearest(std::string_view word,
-                                                 const std::vector<std::string>& candidates);
+[[nodiscard]] std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace sgd::json

@@ -36,10 +36,8 @@ class TextCursor {
       skip_blank("");
       const Position position = here();
       // The parser finds a cut-off "tru" wrong only at the character behind it.
-      const bool literal =
-          offset_ < text_.size() && std::string_view("tfn").find(text_[offset_]) != text_.npos;
-      const bool separator =
-          offset_ < text_.size() && std::string_view(",:").find(text_[offset_]) != text_.npos;
+      const bool literal = offset_ < text_.size() && std::string_view("tfn").find(text_[offset_]) != text_.npos;
+      const bool separator = offset_ < text_.size() && std::string_view(",:").find(text_[offset_]) != text_.npos;
       if (separator) {
         advance(1);
       } else {

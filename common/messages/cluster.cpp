@@ -20,51 +20,46 @@ inline constexpr std::array<std::pair<cluster::Want, const char*>, 5> kEnumNames
 
 template <>
 inline constexpr auto kMessage<cluster::RankPlace> = message("", required("rank", &cluster::RankPlace::rank),
-                                                             optional("local_rank",
-                                                                      &cluster::RankPlace::local_rank));
+                                                             optional("local_rank", &cluster::RankPlace::local_rank));
 template <>
 inline constexpr auto kMessage<cluster::DesiredRun> = message(
-    "desired_run", required("run", &cluster::DesiredRun::run),
-    required("generation", &cluster::DesiredRun::generation), required("want", &cluster::DesiredRun::want),
-    optional("ranks", &cluster::DesiredRun::ranks), optional("world_size", &cluster::DesiredRun::world_size),
-    optional("node_rank", &cluster::DesiredRun::node_rank),
+    "desired_run", required("run", &cluster::DesiredRun::run), required("generation", &cluster::DesiredRun::generation),
+    required("want", &cluster::DesiredRun::want), optional("ranks", &cluster::DesiredRun::ranks),
+    optional("world_size", &cluster::DesiredRun::world_size), optional("node_rank", &cluster::DesiredRun::node_rank),
     optional("node_count", &cluster::DesiredRun::node_count),
     optional("master_address", &cluster::DesiredRun::master_address),
     optional("master_port", &cluster::DesiredRun::master_port),
     optional("restart_count", &cluster::DesiredRun::restart_count),
     optional("resume_from", &cluster::DesiredRun::resume_from),
     optional("stop_grace_s", &cluster::DesiredRun::stop_grace_s),
-    optional("keeper_from", &cluster::DesiredRun::keeper_from),
-    optional("run_dir", &cluster::DesiredRun::run_dir), optional("job", &cluster::DesiredRun::job),
-    optional("owner", &cluster::DesiredRun::owner));
+    optional("keeper_from", &cluster::DesiredRun::keeper_from), optional("run_dir", &cluster::DesiredRun::run_dir),
+    optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
     message("exchange_done", required("run", &cluster::ExchangeDone::run),
-            required("generation", &cluster::ExchangeDone::generation),
-            required("key", &cluster::ExchangeDone::key), optional("values", &cluster::ExchangeDone::values));
+            required("generation", &cluster::ExchangeDone::generation), required("key", &cluster::ExchangeDone::key),
+            optional("values", &cluster::ExchangeDone::values));
 template <>
 inline constexpr auto kMessage<cluster::FactAck> = message("fact_ack",
-                                                           required("incarnation",
-                                                                    &cluster::FactAck::incarnation),
+                                                           required("incarnation", &cluster::FactAck::incarnation),
                                                            required("sequence", &cluster::FactAck::sequence));
 
 template <>
-inline constexpr auto kMessage<cluster::WorkerStarted> =
-    message("worker_started", required("rank", &cluster::WorkerStarted::rank),
-            optional("pid", &cluster::WorkerStarted::pid));
+inline constexpr auto kMessage<cluster::WorkerStarted> = message("worker_started",
+                                                                 required("rank", &cluster::WorkerStarted::rank),
+                                                                 optional("pid", &cluster::WorkerStarted::pid));
 template <>
-inline constexpr auto kMessage<cluster::WorkerReady> =
-    message("worker_ready", required("rank", &cluster::WorkerReady::rank),
-            required("ready", &cluster::WorkerReady::ready));
+inline constexpr auto kMessage<cluster::WorkerReady> = message("worker_ready",
+                                                               required("rank", &cluster::WorkerReady::rank),
+                                                               required("ready", &cluster::WorkerReady::ready));
 template <>
-inline constexpr auto kMessage<cluster::WorkerFirstStep> =
-    message("worker_first_step", required("rank", &cluster::WorkerFirstStep::rank),
-            optional("step", &cluster::WorkerFirstStep::step));
+inline constexpr auto kMessage<cluster::WorkerFirstStep> = message("worker_first_step",
+                                                                   required("rank", &cluster::WorkerFirstStep::rank),
+                                                                   optional("step", &cluster::WorkerFirstStep::step));
 template <>
 inline constexpr auto kMessage<cluster::WorkerExited> = message(
-    "worker_exited", required("rank", &cluster::WorkerExited::rank),
-    optional("pid", &cluster::WorkerExited::pid), optional("exit_code", &cluster::WorkerExited::exit_code),
-    optional("signal", &cluster::WorkerExited::signal),
+    "worker_exited", required("rank", &cluster::WorkerExited::rank), optional("pid", &cluster::WorkerExited::pid),
+    optional("exit_code", &cluster::WorkerExited::exit_code), optional("signal", &cluster::WorkerExited::signal),
     optional("core_dumped", &cluster::WorkerExited::core_dumped),
     optional("caused_by_agent", &cluster::WorkerExited::caused_by_agent),
     optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail),
@@ -72,21 +67,21 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
 template <>
 inline constexpr auto kMessage<cluster::WorkerSilent> = message(
     "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),
-    optional("waiting", &cluster::WorkerSilent::waiting), optional("stalled", &cluster::WorkerSilent::stalled), optional("silent_s", &cluster::WorkerSilent::silent_s),
-    optional("message", &cluster::WorkerSilent::message));
+    optional("waiting", &cluster::WorkerSilent::waiting), optional("stalled", &cluster::WorkerSilent::stalled),
+    optional("silent_s", &cluster::WorkerSilent::silent_s), optional("message", &cluster::WorkerSilent::message));
 template <>
-inline constexpr auto kMessage<cluster::SpawnFailed> = message(
-    "spawn_failed", required("rank", &cluster::SpawnFailed::rank),
-    optional("error", &cluster::SpawnFailed::error), optional("message", &cluster::SpawnFailed::message));
+inline constexpr auto kMessage<cluster::SpawnFailed> = message("spawn_failed",
+                                                               required("rank", &cluster::SpawnFailed::rank),
+                                                               optional("error", &cluster::SpawnFailed::error),
+                                                               optional("message", &cluster::SpawnFailed::message));
 template <>
-inline constexpr auto kMessage<cluster::ForkServerFailed> =
-    message("fork_server_failed", optional("exit_code", &cluster::ForkServerFailed::exit_code),
-            optional("signal", &cluster::ForkServerFailed::signal),
-            optional("message", &cluster::ForkServerFailed::message));
+inline constexpr auto kMessage<cluster::ForkServerFailed> = message(
+    "fork_server_failed", optional("exit_code", &cluster::ForkServerFailed::exit_code),
+    optional("signal", &cluster::ForkServerFailed::signal), optional("message", &cluster::ForkServerFailed::message));
 template <>
-inline constexpr auto kMessage<cluster::KeeperLost> =
-    message("keeper_lost", optional("signal", &cluster::KeeperLost::signal),
-            optional("message", &cluster::KeeperLost::message));
+inline constexpr auto kMessage<cluster::KeeperLost> = message("keeper_lost",
+                                                              optional("signal", &cluster::KeeperLost::signal),
+                                                              optional("message", &cluster::KeeperLost::message));
 template <>
 inline constexpr auto kMessage<cluster::Report> = message("report", required("rank", &cluster::Report::rank),
                                                           required("report", &cluster::Report::report));
@@ -101,43 +96,39 @@ inline constexpr auto kMessage<cluster::ResultMade> = message("result_made",
                                                               required("rank", &cluster::ResultMade::rank),
                                                               optional("value", &cluster::ResultMade::value));
 template <>
-inline constexpr auto kMessage<cluster::Cleared> = message("cleared",
-                                                           optional("killed", &cluster::Cleared::killed));
+inline constexpr auto kMessage<cluster::Cleared> = message("cleared", optional("killed", &cluster::Cleared::killed));
 
 template <>
-inline constexpr auto kMessage<cluster::Fact> = message("fact",
-                                                        required("incarnation", &cluster::Fact::incarnation),
+inline constexpr auto kMessage<cluster::Fact> = message("fact", required("incarnation", &cluster::Fact::incarnation),
                                                         required("sequence", &cluster::Fact::sequence),
                                                         required("run", &cluster::Fact::run),
                                                         required("generation", &cluster::Fact::generation),
                                                         required("body", &cluster::Fact::body));
 template <>
-inline constexpr auto kMessage<cluster::ExchangePut> = message(
-    "exchange_put", required("run", &cluster::ExchangePut::run),
-    required("generation", &cluster::ExchangePut::generation), required("rank", &cluster::ExchangePut::rank),
-    required("key", &cluster::ExchangePut::key), optional("value", &cluster::ExchangePut::value));
+inline constexpr auto kMessage<cluster::ExchangePut> =
+    message("exchange_put", required("run", &cluster::ExchangePut::run),
+            required("generation", &cluster::ExchangePut::generation), required("rank", &cluster::ExchangePut::rank),
+            required("key", &cluster::ExchangePut::key), optional("value", &cluster::ExchangePut::value));
 template <>
-inline constexpr auto kMessage<cluster::Progress> =
-    message("progress", required("run", &cluster::Progress::run),
-            required("generation", &cluster::Progress::generation),
-            required("rank", &cluster::Progress::rank), required("heartbeat", &cluster::Progress::heartbeat));
+inline constexpr auto kMessage<cluster::Progress> = message("progress", required("run", &cluster::Progress::run),
+                                                            required("generation", &cluster::Progress::generation),
+                                                            required("rank", &cluster::Progress::rank),
+                                                            required("heartbeat", &cluster::Progress::heartbeat));
 template <>
-inline constexpr auto kMessage<cluster::HeldRun> =
-    message("", required("run", &cluster::HeldRun::run), required("generation", &cluster::HeldRun::generation));
+inline constexpr auto kMessage<cluster::HeldRun> = message("", required("run", &cluster::HeldRun::run),
+                                                           required("generation", &cluster::HeldRun::generation));
 template <>
 inline constexpr auto kMessage<cluster::Beat> = message("beat");
 template <>
-inline constexpr auto kMessage<cluster::NodeState> =
-    message("node_state", required("node", &cluster::NodeState::node),
-            required("incarnation", &cluster::NodeState::incarnation),
-            optional("address", &cluster::NodeState::address), optional("slots", &cluster::NodeState::slots),
-            optional("cpus", &cluster::NodeState::cpus), optional("is_new_link", &cluster::NodeState::is_new_link),
-            optional("runs", &cluster::NodeState::runs),
-            optional("counts_cpus", &cluster::NodeState::counts_cpus), optional("gpus", &cluster::NodeState::gpus),
-            optional("memory_bytes", &cluster::NodeState::memory_bytes),
-            optional("labels", &cluster::NodeState::labels), optional("version", &cluster::NodeState::version),
-            optional("is_leaving", &cluster::NodeState::is_leaving),
-            optional("acknowledged", &cluster::NodeState::acknowledged));
+inline constexpr auto kMessage<cluster::NodeState> = message(
+    "node_state", required("node", &cluster::NodeState::node),
+    required("incarnation", &cluster::NodeState::incarnation), optional("address", &cluster::NodeState::address),
+    optional("slots", &cluster::NodeState::slots), optional("cpus", &cluster::NodeState::cpus),
+    optional("is_new_link", &cluster::NodeState::is_new_link), optional("runs", &cluster::NodeState::runs),
+    optional("counts_cpus", &cluster::NodeState::counts_cpus), optional("gpus", &cluster::NodeState::gpus),
+    optional("memory_bytes", &cluster::NodeState::memory_bytes), optional("labels", &cluster::NodeState::labels),
+    optional("version", &cluster::NodeState::version), optional("is_leaving", &cluster::NodeState::is_leaving),
+    optional("acknowledged", &cluster::NodeState::acknowledged));
 
 }  // namespace sgd::codec
 

@@ -27,107 +27,164 @@ enum class Want {
   kGone,   ///< As kClear, and the run's keeper ends too.
 };
 
-struct RankPlace { Rank rank = 0; int local_rank = 0; };
+struct RankPlace {
+  Rank rank = 0;
+  int local_rank = 0;
+};
 
 /// The desired state of one run on one node.
 struct DesiredRun {
   RunId run;
   Generation generation = 0;
   Want want = Want::kClear;
-  std::vector<RankPlace> ranks;      ///< Of this node; empty unless kRun, kLeave or kStop.
+  std::vector<RankPlace> ranks;  ///< Of this node; empty unless kRun, kLeave or kStop.
   int world_size = 0;
   int node_rank = 0;
   int node_count = 1;
-  std::string master_address;        ///< Of rank 0's node.
-  int master_port = 0;               ///< Reserved for this generation on rank 0's node; 0 for training.
-  int restart_count = 0;             ///< Generations before this one.
+  std::string master_address;            ///< Of rank 0's node.
+  int master_port = 0;                   ///< Reserved for this generation on rank 0's node; 0 for training.
+  int restart_count = 0;                 ///< Generations before this one.
   std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first.
-  double stop_grace_s = 0;           ///< With kStop.
+  double stop_grace_s = 0;               ///< With kStop.
   /// A keeper that was started for an older generation ends first, and with it what it keeps in memory: reports that
   /// led to it may be lost.
   Generation keeper_from = 0;
-  std::string run_dir;               ///< Absolute.
-  nlohmann::json job;                ///< The resolved job.
-  std::string owner = {};            ///< Who submitted it, by certificate where there is one.
+  std::string run_dir;     ///< Absolute.
+  nlohmann::json job;      ///< The resolved job.
+  std::string owner = {};  ///< Who submitted it, by certificate where there is one.
 };
 /// A finished exchange of one generation; values in rank order.
-struct ExchangeDone { RunId run; Generation generation = 0; std::string key; std::vector<nlohmann::json> values; };
-struct FactAck { Incarnation incarnation = 0; std::int64_t sequence = 0; };
+struct ExchangeDone {
+  RunId run;
+  Generation generation = 0;
+  std::string key;
+  std::vector<nlohmann::json> values;
+};
+struct FactAck {
+  Incarnation incarnation = 0;
+  std::int64_t sequence = 0;
+};
 
 using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck>;
 
 // ---- agent -> coordinator ----
 
-struct WorkerStarted { Rank rank = 0; int pid = 0; };
-struct WorkerReady { Rank rank = 0; link::Ready ready; };
-struct WorkerFirstStep { Rank rank = 0; std::int64_t step = 0; };
+struct WorkerStarted {
+  Rank rank = 0;
+  int pid = 0;
+};
+struct WorkerReady {
+  Rank rank = 0;
+  link::Ready ready;
+};
+struct WorkerFirstStep {
+  Rank rank = 0;
+  std::int64_t step = 0;
+};
 struct WorkerExited {
   Rank rank = 0;
   int pid = 0;
   int exit_code = -1;
   int signal = 0;
   bool core_dumped = false;
-  bool caused_by_agent = false;      ///< Killed or stopped on order: never a cause.
-  std::string message;               ///< What the worker said of its failure, else empty.
-  std::vector<std::string> tail;     ///< Last lines of its output.
-  std::int64_t step = 0;             ///< Of its last heartbeat.
-  double notice_s = 0;               ///< From its end, as the keeper saw it, to this fact.
+  bool caused_by_agent = false;   ///< Killed or stopped on order: never a cause.
+  std::string message;            ///< What the worker said of its failure, else empty.
+  std::vector<std::string> tail;  ///< Last lines of its output.
+  std::int64_t step = 0;          ///< Of its last heartbeat.
+  double notice_s = 0;            ///< From its end, as the keeper saw it, to this fact.
 };
 /// It runs, and either says nothing any more or does not get on.
 struct WorkerSilent {
   Rank rank = 0;
   int pid = 0;
-  bool waiting = false;              ///< With stalled: inside a collective, so another rank holds it up.
-  bool stalled = false;              ///< Heartbeats come, and say the same for stall_timeout; else no heartbeat.
-  double silent_s = 0;               ///< Since the last heartbeat, or the last one that said something new.
-  std::string message;               ///< Where it stands: "no heartbeat for 5.1 s, in train, step 1200".
+  bool waiting = false;  ///< With stalled: inside a collective, so another rank holds it up.
+  bool stalled = false;  ///< Heartbeats come, and say the same for stall_timeout; else no heartbeat.
+  double silent_s = 0;   ///< Since the last heartbeat, or the last one that said something new.
+  std::string message;   ///< Where it stands: "no heartbeat for 5.1 s, in train, step 1200".
 };
 /// It could not be started at all: program missing, not executable, fork failed.
-struct SpawnFailed { Rank rank = 0; int error = 0; std::string message; };
+struct SpawnFailed {
+  Rank rank = 0;
+  int error = 0;
+  std::string message;
+};
 /// The fork server refused the job (exit code 2) or died; no single rank is to blame.
-struct ForkServerFailed { int exit_code = -1; int signal = 0; std::string message; };
-struct KeeperLost { int signal = 0; std::string message; };
-struct Report { Rank rank = 0; link::Report report; };
-struct CheckpointSaved { link::CheckpointSaved checkpoint; };
-struct CheckpointRejected { link::CheckpointRejected checkpoint; };
-struct ResultMade { Rank rank = 0; nlohmann::json value; };
+struct ForkServerFailed {
+  int exit_code = -1;
+  int signal = 0;
+  std::string message;
+};
+struct KeeperLost {
+  int signal = 0;
+  std::string message;
+};
+struct Report {
+  Rank rank = 0;
+  link::Report report;
+};
+struct CheckpointSaved {
+  link::CheckpointSaved checkpoint;
+};
+struct CheckpointRejected {
+  link::CheckpointRejected checkpoint;
+};
+struct ResultMade {
+  Rank rank = 0;
+  nlohmann::json value;
+};
 /// Nothing of this generation or older runs here any more, nor will it be started: answers kStop, kClear and kGone.
-struct Cleared { int killed = 0; };
+struct Cleared {
+  int killed = 0;
+};
 
-using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed,
-                              ForkServerFailed, KeeperLost, Report, CheckpointSaved, CheckpointRejected, ResultMade,
-                              Cleared>;
+using FactBody =
+    std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed, ForkServerFailed,
+                 KeeperLost, Report, CheckpointSaved, CheckpointRejected, ResultMade, Cleared>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {
   Incarnation incarnation = 0;
-  std::int64_t sequence = 0;         ///< From 1, without gaps.
+  std::int64_t sequence = 0;  ///< From 1, without gaps.
   RunId run;
   Generation generation = 0;
   FactBody body;
 };
 /// State, not fact: repeated after a reconnect until answered.
-struct ExchangePut { RunId run; Generation generation = 0; Rank rank = 0; std::string key; nlohmann::json value; };
+struct ExchangePut {
+  RunId run;
+  Generation generation = 0;
+  Rank rank = 0;
+  std::string key;
+  nlohmann::json value;
+};
 /// Newest heartbeat of one rank; may be lost.
-struct Progress { RunId run; Generation generation = 0; Rank rank = 0; link::Heartbeat heartbeat; };
+struct Progress {
+  RunId run;
+  Generation generation = 0;
+  Rank rank = 0;
+  link::Heartbeat heartbeat;
+};
 /// A run that a node holds, and the newest generation that it was told of.
-struct HeldRun { RunId run; Generation generation = 0; };
+struct HeldRun {
+  RunId run;
+  Generation generation = 0;
+};
 /// Whole state of a node, first message of a connection, and again when something of it changes.
 struct NodeState {
   NodeId node;
   Incarnation incarnation = 0;
   std::string address;
-  int slots = 0;                     ///< Room for workers.
-  int cpus = 0;                      ///< Cores that its agent may use.
-  bool is_new_link = false;          ///< First message of a connection: what is wanted must be told again.
+  int slots = 0;             ///< Room for workers.
+  int cpus = 0;              ///< Cores that its agent may use.
+  bool is_new_link = false;  ///< First message of a connection: what is wanted must be told again.
   std::vector<HeldRun> runs;
-  bool counts_cpus = false;          ///< A worker takes its cores of `cpus`; else it takes a slot and nothing more.
+  bool counts_cpus = false;  ///< A worker takes its cores of `cpus`; else it takes a slot and nothing more.
   int gpus = 0;
-  std::int64_t memory_bytes = 0;     ///< For workers; 0: not known, so it is not counted.
+  std::int64_t memory_bytes = 0;                   ///< For workers; 0: not known, so it is not counted.
   std::map<std::string, std::string> labels = {};  ///< What jobs may ask for, such as {"gpu": "h100"}.
-  std::string version = {};          ///< Of its sgd-launch.
-  bool is_leaving = false;           ///< It was told to end: its ranks are to save and go, nothing new is to come.
-  std::int64_t acknowledged = 0;     ///< Facts of this incarnation up to this one were acknowledged.
+  std::string version = {};                        ///< Of its sgd-launch.
+  bool is_leaving = false;        ///< It was told to end: its ranks are to save and go, nothing new is to come.
+  std::int64_t acknowledged = 0;  ///< Facts of this incarnation up to this one were acknowledged.
 };
 /// Nothing new, but alive.
 struct Beat {};

@@ -34,8 +34,7 @@ Result<Json> parse_object(std::string_view text, int depth_max) {
   }
   Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return Error{"message is not JSON"};
-  if (!parsed.is_object())
-    return Error{std::string("message must be an object, got ") + json::type_in_words(parsed)};
+  if (!parsed.is_object()) return Error{std::string("message must be an object, got ") + json::type_in_words(parsed)};
   return parsed;
 }
 

@@ -15,7 +15,9 @@
 namespace sgd::fork_server {
 
 // keeper -> fork server
-struct Prepare { nlohmann::json job; };
+struct Prepare {
+  nlohmann::json job;
+};
 struct Fork {
   Generation generation = 0;
   Rank rank = 0;
@@ -27,10 +29,24 @@ struct Fork {
 using ToForkServer = std::variant<Prepare, Fork>;
 
 // fork server -> keeper
-struct Prepared { int threads = 1; };      ///< Threads of the process; above 1 it must not fork.
-struct PrepareFailed { int exit_code = 2; std::string message; };
-struct Forked { Generation generation = 0; Rank rank = 0; int pid = 0; };
-struct ForkFailed { Generation generation = 0; Rank rank = 0; int error = 0; std::string message; };
+struct Prepared {
+  int threads = 1;
+};  ///< Threads of the process; above 1 it must not fork.
+struct PrepareFailed {
+  int exit_code = 2;
+  std::string message;
+};
+struct Forked {
+  Generation generation = 0;
+  Rank rank = 0;
+  int pid = 0;
+};
+struct ForkFailed {
+  Generation generation = 0;
+  Rank rank = 0;
+  int error = 0;
+  std::string message;
+};
 using FromForkServer = std::variant<Prepared, PrepareFailed, Forked, ForkFailed>;
 
 [[nodiscard]] std::string encode(const ToForkServer& message);

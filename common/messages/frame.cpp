@@ -49,8 +49,8 @@ Result<std::optional<Frame>> FrameReader::next() {
   const std::size_t limit = std::min(bytes_max(kind), limit_);
   if (bytes_max(kind) == 0) return Error{"frame of unknown kind " + std::to_string(kind)};
   if (length > limit) {
-    return Error{"frame of " + std::to_string(length) + " bytes; kind " + std::to_string(kind) +
-                     " may have " + std::to_string(limit),
+    return Error{"frame of " + std::to_string(length) + " bytes; kind " + std::to_string(kind) + " may have " +
+                     std::to_string(limit),
                  EMSGSIZE};
   }
   if (waiting.size() - kFrameHeaderBytes < length) return std::optional<Frame>();

@@ -23,7 +23,9 @@ std::string range_of(const Hello& hello) {
 
 }  // namespace
 
-std::string encode(const Hello& hello) { return codec::print(codec::write_variant(std::variant<Hello>(hello))); }
+std::string encode(const Hello& hello) {
+  return codec::print(codec::write_variant(std::variant<Hello>(hello)));
+}
 
 Result<Hello> decode(std::string_view json) {
   Result<std::variant<Hello>> decoded = codec::decode<std::variant<Hello>>(json);
@@ -39,8 +41,8 @@ Result<int> agree(const Hello& own, const Hello& other) {
   const int newest = std::min(own.protocol_max, other.protocol_max);
   if (newest >= std::max(own.protocol_min, other.protocol_min)) return newest;
   const bool we_are_older = own.protocol_max < other.protocol_min;
-  return Error{"this side speaks version " + range_of(own) + " of the protocol, the other side version " + range_of(other) +
-               "; update " + (we_are_older ? "this" : "the other") + " one"};
+  return Error{"this side speaks version " + range_of(own) + " of the protocol, the other side version " +
+               range_of(other) + "; update " + (we_are_older ? "this" : "the other") + " one"};
 }
 
 }  // namespace sgd::hello

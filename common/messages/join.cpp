@@ -12,12 +12,10 @@ inline constexpr auto kMessage<join::Join> = message("join", required("token", &
 template <>
 inline constexpr auto kMessage<join::Renew> = message("renew", required("csr", &join::Renew::csr));
 template <>
-inline constexpr auto kMessage<join::Joined> = message("joined",
-                                                       required("certificate", &join::Joined::certificate),
+inline constexpr auto kMessage<join::Joined> = message("joined", required("certificate", &join::Joined::certificate),
                                                        required("ca", &join::Joined::ca));
 template <>
-inline constexpr auto kMessage<join::Refused> = message("refused",
-                                                        required("reason", &join::Refused::reason));
+inline constexpr auto kMessage<join::Refused> = message("refused", required("reason", &join::Refused::reason));
 
 }  // namespace sgd::codec
 

@@ -26,37 +26,48 @@ namespace sgd::keeper {
 struct StartForkServer {
   std::vector<std::string> argv;
   nlohmann::json job;
-  std::string log_path;     ///< Its stdout and stderr, for errors of plug-ins.
+  std::string log_path;  ///< Its stdout and stderr, for errors of plug-ins.
 };
 /// Starts one rank. `log_path` is created with its folders and appended to.
 struct Spawn {
   Generation generation = 0;
   Rank rank = 0;
-  bool fork_server = false;                    ///< From the fork server, else by exec of argv.
+  bool fork_server = false;  ///< From the fork server, else by exec of argv.
   std::vector<std::string> argv;
-  std::map<std::string, std::string> env;      ///< Added to the keeper's own environment.
-  std::string workdir;                         ///< Empty: the keeper's.
-  std::vector<int> cpus;                       ///< Affinity; empty: unchanged.
-  int threads = 1;                             ///< Intra-op threads (fork server).
+  std::map<std::string, std::string> env;  ///< Added to the keeper's own environment.
+  std::string workdir;                     ///< Empty: the keeper's.
+  std::vector<int> cpus;                   ///< Affinity; empty: unchanged.
+  int threads = 1;                         ///< Intra-op threads (fork server).
   std::string log_path;
 };
 /// Sends `signal` to one rank's process (not to its group); a rank that is gone is ignored.
-struct Signal { Generation generation = 0; Rank rank = 0; int signal = 0; };
+struct Signal {
+  Generation generation = 0;
+  Rank rank = 0;
+  int signal = 0;
+};
 /// SIGKILL to every descendant but the fork server, reaped, pipes read empty; answered by Cleared.
-struct Clear { Generation generation = 0; };
+struct Clear {
+  Generation generation = 0;
+};
 /// As Clear, the fork server too; answered by Cleared, then the keeper exits with 0.
 struct Close {};
 /// The console has taken this many bytes of output.
-struct OutputAck { std::int64_t bytes = 0; };
+struct OutputAck {
+  std::int64_t bytes = 0;
+};
 /// First message of a connection to a listening keeper: counted messages that the agent has from it.
-struct Attach { std::int64_t received = 0; };
+struct Attach {
+  std::int64_t received = 0;
+};
 /// In both directions: counted messages taken so far.
-struct Received { std::int64_t count = 0; };
+struct Received {
+  std::int64_t count = 0;
+};
 /// No agent will come back: everything ends, as when a link closes that cannot be made again.
 struct AgentEnds {};
 
-using ToKeeper =
-    std::variant<StartForkServer, Spawn, Signal, Clear, Close, OutputAck, Attach, Received, AgentEnds>;
+using ToKeeper = std::variant<StartForkServer, Spawn, Signal, Clear, Close, OutputAck, Attach, Received, AgentEnds>;
 
 // ---- keeper -> agent ----
 
@@ -65,30 +76,56 @@ struct Started {
   int pid = 0;
   std::int64_t received = 0;  ///< Counted messages that it has from the agent.
 };
-struct ForkServerReady { int pid = 0; double start_s = 0; int threads = 1; bool can_fork = true; };
+struct ForkServerReady {
+  int pid = 0;
+  double start_s = 0;
+  int threads = 1;
+  bool can_fork = true;
+};
 /// It could not prepare the job (exit code 2), or it died at any time.
-struct ForkServerFailed { int exit_code = -1; int signal = 0; std::string message; };
-struct Spawned { Generation generation = 0; Rank rank = 0; int pid = 0; };
-struct SpawnFailed { Generation generation = 0; Rank rank = 0; int error = 0; std::string message; };
+struct ForkServerFailed {
+  int exit_code = -1;
+  int signal = 0;
+  std::string message;
+};
+struct Spawned {
+  Generation generation = 0;
+  Rank rank = 0;
+  int pid = 0;
+};
+struct SpawnFailed {
+  Generation generation = 0;
+  Rank rank = 0;
+  int error = 0;
+  std::string message;
+};
 /// A rank's process is gone and its pipe has been read until it was empty.
 struct Exited {
   Generation generation = 0;
   Rank rank = 0;
   int pid = 0;
-  int exit_code = -1;              ///< -1 when a signal ended it.
+  int exit_code = -1;  ///< -1 when a signal ended it.
   int signal = 0;
   bool core_dumped = false;
-  std::int64_t sequence = 0;       ///< Order in which the keeper saw exits of the run.
-  double detected_s = 0;           ///< When it saw this one, on the node's monotonic clock.
-  std::vector<std::string> tail;   ///< Its last lines, at most 20 of at most 400 bytes.
-  std::string reason;              ///< What the keeper knows of its end, else empty: out of memory.
+  std::int64_t sequence = 0;      ///< Order in which the keeper saw exits of the run.
+  double detected_s = 0;          ///< When it saw this one, on the node's monotonic clock.
+  std::vector<std::string> tail;  ///< Its last lines, at most 20 of at most 400 bytes.
+  std::string reason;             ///< What the keeper knows of its end, else empty: out of memory.
 };
-struct Cleared { Generation generation = 0; int killed = 0; };
+struct Cleared {
+  Generation generation = 0;
+  int killed = 0;
+};
 /// Console lines (or, on a full disk, file bytes) that were dropped for `rank`.
-struct OutputDropped { Rank rank = 0; std::int64_t lines = 0; std::int64_t bytes = 0; std::string reason; };
+struct OutputDropped {
+  Rank rank = 0;
+  std::int64_t lines = 0;
+  std::int64_t bytes = 0;
+  std::string reason;
+};
 
-using FromKeeper =
-    std::variant<Started, ForkServerReady, ForkServerFailed, Spawned, SpawnFailed, Exited, Cleared, OutputDropped, Received>;
+using FromKeeper = std::variant<Started, ForkServerReady, ForkServerFailed, Spawned, SpawnFailed, Exited, Cleared,
+                                OutputDropped, Received>;
 
 /// Every message but those about the connection and about console output, which ends with a connection.
 [[nodiscard]] bool is_counted(const ToKeeper& message);

@@ -25,8 +25,7 @@ Failed shortened(const Failed& failed) {
 template <class... Ts>
 Result<std::variant<Ts...>> decode_line(std::string_view line, std::type_identity<std::variant<Ts...>>) {
   if (line.size() >= kLineBytesMax) {
-    return Error{"line of " + std::to_string(line.size()) + " bytes; the link takes " +
-                 std::to_string(kLineBytesMax)};
+    return Error{"line of " + std::to_string(line.size()) + " bytes; the link takes " + std::to_string(kLineBytesMax)};
   }
   const Result<codec::Json> object = codec::parse_object(line, kLineDepthMax + 1);
   if (!object.ok()) return object.error();

@@ -26,10 +26,10 @@ inline constexpr std::size_t kLineBytesMax = 64 << 10;
 
 /// Which report this is, in the order reports are written: compared by (epoch, phase, batch, sequence).
 struct ReportKey {
-  int epoch = 0;             ///< From 1.
-  std::string phase;         ///< "train" before "validate" in one epoch.
-  std::int64_t batch = 0;    ///< Batches done in the phase when it was made; 0 for the phase's end.
-  std::int64_t sequence = 0; ///< Tells several reports of one batch apart.
+  int epoch = 0;              ///< From 1.
+  std::string phase;          ///< "train" before "validate" in one epoch.
+  std::int64_t batch = 0;     ///< Batches done in the phase when it was made; 0 for the phase's end.
+  std::int64_t sequence = 0;  ///< Tells several reports of one batch apart.
 };
 
 struct Hello {
@@ -50,7 +50,9 @@ struct Ready {
   std::int64_t redone = -1;  ///< Steps that the generation before had made beyond `step`; -1: not known.
 };
 /// The generation's first optimizer step is done on this rank; `step` counts from the run's start.
-struct FirstStep { std::int64_t step = 0; };
+struct FirstStep {
+  std::int64_t step = 0;
+};
 struct Heartbeat {
   std::int64_t step = 0;
   int epoch = 0;
@@ -63,29 +65,49 @@ struct Heartbeat {
 };
 struct Report {
   ReportKey key;
-  std::int64_t step = 0;     ///< Optimizer steps since the start of the run.
+  std::int64_t step = 0;  ///< Optimizer steps since the start of the run.
   nlohmann::json metrics = nlohmann::json::object();
 };
 struct CheckpointSaved {
-  std::string path;          ///< Relative to the run directory: "checkpoints/step-...".
-  std::int64_t step = 0; int epoch = 0; std::int64_t bytes = 0;
+  std::string path;  ///< Relative to the run directory: "checkpoints/step-...".
+  std::int64_t step = 0;
+  int epoch = 0;
+  std::int64_t bytes = 0;
   double stall_s = 0;        ///< Time the training thread was held.
   double write_s = 0;        ///< Time from the copy to the rename.
   std::int64_t skipped = 0;  ///< Saves since the one before that were left out because it was still being written.
 };
 /// A checkpoint that was given to resume from and is damaged; the next one is tried.
-struct CheckpointRejected { std::string path; std::string reason; };
-/// A checkpoint that is to be resumed from and is not on this node. Answered by Fetching, any number of times, and Fetched.
-struct Fetch { std::string path; };
-struct ExchangePut { std::string key; nlohmann::json value; };
-struct Failed { std::string message; std::string backtrace; };
-struct ResultMade { nlohmann::json value; };
+struct CheckpointRejected {
+  std::string path;
+  std::string reason;
+};
+/// A checkpoint that is to be resumed from and is not on this node. Answered by Fetching, any number of times, and
+/// Fetched.
+struct Fetch {
+  std::string path;
+};
+struct ExchangePut {
+  std::string key;
+  nlohmann::json value;
+};
+struct Failed {
+  std::string message;
+  std::string backtrace;
+};
+struct ResultMade {
+  nlohmann::json value;
+};
 /// In both directions: counted lines taken so far. The agent's first answer to a rank that is back.
-struct Received { std::int64_t count = 0; };
-struct Unknown { std::string type; };
+struct Received {
+  std::int64_t count = 0;
+};
+struct Unknown {
+  std::string type;
+};
 
-using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointRejected,
-                                Fetch, ExchangePut, Failed, ResultMade, Received, Unknown>;
+using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointRejected, Fetch,
+                                ExchangePut, Failed, ResultMade, Received, Unknown>;
 
 struct Assignment {
   RunId run;
@@ -96,31 +118,49 @@ struct Assignment {
   int local_world_size = 1;
   int node_rank = 0;
   int node_count = 1;
-  std::string bind_address;  ///< Address of this node that the other nodes reach.
-  std::string run_dir;       ///< Absolute; checkpoints/ and errors/ lie in it.
+  std::string bind_address;              ///< Address of this node that the other nodes reach.
+  std::string run_dir;                   ///< Absolute; checkpoints/ and errors/ lie in it.
   std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first; empty: begin anew.
-  int cpus = 1;              ///< Intra-op threads.
-  nlohmann::json config;     ///< The resolved job.
+  int cpus = 1;                          ///< Intra-op threads.
+  nlohmann::json config;                 ///< The resolved job.
 };
 /// One rank's value of a finished exchange; `count` of them make the set.
-struct ExchangeValue { std::string key; Rank rank = 0; int count = 0; nlohmann::json value; };
+struct ExchangeValue {
+  std::string key;
+  Rank rank = 0;
+  int count = 0;
+  nlohmann::json value;
+};
 /// It is on its way: bytes that have come so far.
-struct Fetching { std::string path; std::int64_t bytes = 0; };
+struct Fetching {
+  std::string path;
+  std::int64_t bytes = 0;
+};
 /// It is there, or cannot be.
 struct Fetched {
   std::string path;
-  std::string error;         ///< Empty: it is there, whole.
-  bool missing = false;      ///< Nobody has it: another one is tried. Else this node is in trouble, and nothing is known of it.
+  std::string error;  ///< Empty: it is there, whole.
+  bool missing =
+      false;  ///< Nobody has it: another one is tried. Else this node is in trouble, and nothing is known of it.
 };
-struct Abort { Generation generation = 0; };
-struct Stop { double deadline_s = 0; bool checkpoint = true; };
+struct Abort {
+  Generation generation = 0;
+};
+struct Stop {
+  double deadline_s = 0;
+  bool checkpoint = true;
+};
 /// Leave at the next epoch's end with a checkpoint, or with `at_checkpoint` at the next checkpoint on disk.
-struct StopAtEpoch { bool at_checkpoint = false; };
+struct StopAtEpoch {
+  bool at_checkpoint = false;
+};
 /// The agent closes the link for good: coming back is in vain.
-struct Dropped { std::string reason; };
+struct Dropped {
+  std::string reason;
+};
 
-using ToWorker = std::variant<Assignment, ExchangeValue, Fetching, Fetched, Abort, Stop, StopAtEpoch, Received, Dropped,
-                              Unknown>;
+using ToWorker =
+    std::variant<Assignment, ExchangeValue, Fetching, Fetched, Abort, Stop, StopAtEpoch, Received, Dropped, Unknown>;
 
 /// Every line but those about the link itself, and those that the next of their kind makes worthless.
 [[nodiscard]] bool is_counted(const FromWorker& message);

@@ -14,8 +14,7 @@ namespace sgd::codec {
 
 template <>
 inline constexpr auto kMessage<transfer::Files> = message("files", required("node", &transfer::Files::node),
-                                                          required("incarnation",
-                                                                   &transfer::Files::incarnation));
+                                                          required("incarnation", &transfer::Files::incarnation));
 template <>
 inline constexpr auto kMessage<transfer::Put> = message("put", required("run", &transfer::Put::run),
                                                         required("file", &transfer::Put::file),
@@ -27,9 +26,9 @@ template <>
 inline constexpr auto kMessage<transfer::Query> = message("query", required("run", &transfer::Query::run),
                                                           required("file", &transfer::Query::file));
 template <>
-inline constexpr auto kMessage<transfer::CheckpointDone> =
-    message("checkpoint_done", required("run", &transfer::CheckpointDone::run),
-            required("path", &transfer::CheckpointDone::path));
+inline constexpr auto kMessage<transfer::CheckpointDone> = message("checkpoint_done",
+                                                                   required("run", &transfer::CheckpointDone::run),
+                                                                   required("path", &transfer::CheckpointDone::path));
 template <>
 inline constexpr auto kMessage<transfer::Get> = message("get", required("run", &transfer::Get::run),
                                                         required("path", &transfer::Get::path),
@@ -52,15 +51,15 @@ template <>
 inline constexpr auto kMessage<transfer::Stored> = message("stored", required("run", &transfer::Stored::run),
                                                            required("path", &transfer::Stored::path));
 template <>
-inline constexpr auto kMessage<transfer::Refused> = message(
-    "refused", required("run", &transfer::Refused::run), required("path", &transfer::Refused::path),
-    optional("reason", &transfer::Refused::reason), optional("unknown_run", &transfer::Refused::unknown_run));
+inline constexpr auto kMessage<transfer::Refused> = message("refused", required("run", &transfer::Refused::run),
+                                                            required("path", &transfer::Refused::path),
+                                                            optional("reason", &transfer::Refused::reason),
+                                                            optional("unknown_run", &transfer::Refused::unknown_run));
 template <>
-inline constexpr auto kMessage<transfer::ListedFile> = message(
-    "", required("name", &transfer::ListedFile::name), required("bytes", &transfer::ListedFile::bytes));
+inline constexpr auto kMessage<transfer::ListedFile> = message("", required("name", &transfer::ListedFile::name),
+                                                               required("bytes", &transfer::ListedFile::bytes));
 template <>
-inline constexpr auto kMessage<transfer::Listing> = message("listing",
-                                                            required("run", &transfer::Listing::run),
+inline constexpr auto kMessage<transfer::Listing> = message("listing", required("run", &transfer::Listing::run),
                                                             required("path", &transfer::Listing::path),
                                                             required("files", &transfer::Listing::files));
 template <>
@@ -71,8 +70,7 @@ inline constexpr auto kMessage<transfer::Data> = message("data", required("run",
                                                          required("bytes", &transfer::Data::bytes),
                                                          required("crc32c", &transfer::Data::crc32c));
 template <>
-inline constexpr auto kMessage<transfer::Pending> = message("pending",
-                                                            required("run", &transfer::Pending::run),
+inline constexpr auto kMessage<transfer::Pending> = message("pending", required("run", &transfer::Pending::run),
                                                             required("path", &transfer::Pending::path),
                                                             optional("bytes", &transfer::Pending::bytes));
 template <>
@@ -82,8 +80,7 @@ template <>
 inline constexpr auto kMessage<transfer::Keep> = message("keep", required("run", &transfer::Keep::run),
                                                          required("paths", &transfer::Keep::paths));
 template <>
-inline constexpr auto kMessage<transfer::AllSent> = message("all_sent",
-                                                            required("run", &transfer::AllSent::run));
+inline constexpr auto kMessage<transfer::AllSent> = message("all_sent", required("run", &transfer::AllSent::run));
 template <>
 inline constexpr auto kMessage<transfer::Taken> = message("taken", required("run", &transfer::Taken::run));
 
@@ -135,8 +132,8 @@ Result<ToNode> decode_to_node(std::string_view json) {
 bool is_part(std::string_view name) {
   if (name.empty() || name.size() > kPartBytesMax || name.front() == '.') return false;
   return std::all_of(name.begin(), name.end(), [](char letter) {
-    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-           (letter >= '0' && letter <= '9') || letter == '.' || letter == '_' || letter == '-';
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+           letter == '.' || letter == '_' || letter == '-';
   });
 }
 
@@ -167,11 +164,9 @@ std::string checkpoint_of(std::string_view file) {
   return std::string(file.substr(0, slash));
 }
 
-std::uint32_t checksum(std::string_view run, std::string_view file, std::int64_t offset,
-                       std::string_view bytes) {
+std::uint32_t checksum(std::string_view run, std::string_view file, std::int64_t offset, std::string_view bytes) {
   std::array<char, 10> ends{};  // Parts end with a zero, which no name contains.
-  for (std::size_t byte = 0; byte < 8; ++byte)
-    ends[byte + 1] = static_cast<char>(offset >> (8 * byte) & 0xff);
+  for (std::size_t byte = 0; byte < 8; ++byte) ends[byte + 1] = static_cast<char>(offset >> (8 * byte) & 0xff);
   std::uint32_t crc = checkpoint::crc32c(0, bytes_of(run));
   crc = checkpoint::crc32c(crc, bytes_of({ends.data(), 1}));
   crc = checkpoint::crc32c(crc, bytes_of(file));

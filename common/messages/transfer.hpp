@@ -27,32 +27,54 @@ inline constexpr std::int64_t kChunkBytesMax = 1 << 20;
 inline constexpr std::int64_t kWindowBytes = 8 << 20;
 inline constexpr std::size_t kPartBytesMax = 128;  ///< Of a name, between slashes.
 inline constexpr int kPartsMax = 3;
-inline constexpr std::size_t kPathsMax = 1000;     ///< In one message.
+inline constexpr std::size_t kPathsMax = 1000;  ///< In one message.
 
 // ---- node -> coordinator ----
 
 /// First message: what this connection is for, and whose it is.
-struct Files { NodeId node; Incarnation incarnation = 0; };
+struct Files {
+  NodeId node;
+  Incarnation incarnation = 0;
+};
 /// `bytes` of `file` from `offset` on. With `last` and no bytes: the file ends there, and is to be safe on disk.
 struct Put {
   RunId run;
-  std::string file;             ///< "logs/gen-0001/rank-0000.log"
+  std::string file;  ///< "logs/gen-0001/rank-0000.log"
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
-  std::uint32_t crc32c = 0;     ///< checksum() of place and bytes.
+  std::uint32_t crc32c = 0;  ///< checksum() of place and bytes.
   bool last = false;
 };
-/// How much of `file` is there? Answered by Have, by Stored when it is part of a checkpoint that is whole, or by Refused.
-struct Query { RunId run; std::string file; };
+/// How much of `file` is there? Answered by Have, by Stored when it is part of a checkpoint that is whole, or by
+/// Refused.
+struct Query {
+  RunId run;
+  std::string file;
+};
 /// Every file of the checkpoint is put. Answered by Stored or Refused.
-struct CheckpointDone { RunId run; std::string path; };
+struct CheckpointDone {
+  RunId run;
+  std::string path;
+};
 /// With a `file`: its bytes, answered by Data. Without: what the checkpoint consists of, answered by Listing.
-struct Get { RunId run; std::string path; std::string file; std::int64_t offset = 0; std::int64_t bytes = 0; };
+struct Get {
+  RunId run;
+  std::string path;
+  std::string file;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
 /// The answer to a Ship that cannot be carried out.
-struct Lacks { RunId run; std::string path; std::string reason; };
+struct Lacks {
+  RunId run;
+  std::string path;
+  std::string reason;
+};
 
 /// Nothing more of the run will come from this node, and everything is acknowledged. Answered by Taken.
-struct AllSent { RunId run; };
+struct AllSent {
+  RunId run;
+};
 
 using FromNode = std::variant<Files, Put, Query, CheckpointDone, Get, Lacks, AllSent>;
 
@@ -63,26 +85,60 @@ struct Have {
   RunId run;
   std::string file;
   std::int64_t offset = 0;
-  bool rewind = false;          ///< Bytes are missing or were damaged: put goes on from `offset`.
-  bool last = false;            ///< The answer to a Put with `last`: safe on disk.
-  std::string reason;           ///< With rewind: why not at once, for example a full disk; put goes on after a while.
+  bool rewind = false;  ///< Bytes are missing or were damaged: put goes on from `offset`.
+  bool last = false;    ///< The answer to a Put with `last`: safe on disk.
+  std::string reason;   ///< With rewind: why not at once, for example a full disk; put goes on after a while.
 };
 /// The checkpoint is whole and safe on disk.
-struct Stored { RunId run; std::string path; };
+struct Stored {
+  RunId run;
+  std::string path;
+};
 /// `path` is a file or a checkpoint; it is not asked for again on this connection.
-struct Refused { RunId run; std::string path; std::string reason; bool unknown_run = false; };
-struct ListedFile { std::string name; std::int64_t bytes = 0; };
+struct Refused {
+  RunId run;
+  std::string path;
+  std::string reason;
+  bool unknown_run = false;
+};
+struct ListedFile {
+  std::string name;
+  std::int64_t bytes = 0;
+};
 /// The files of a checkpoint that can be got, manifest.json the last.
-struct Listing { RunId run; std::string path; std::vector<ListedFile> files; };
-struct Data { RunId run; std::string path; std::string file; std::int64_t offset = 0; std::int64_t bytes = 0; std::uint32_t crc32c = 0; };
+struct Listing {
+  RunId run;
+  std::string path;
+  std::vector<ListedFile> files;
+};
+struct Data {
+  RunId run;
+  std::string path;
+  std::string file;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  std::uint32_t crc32c = 0;
+};
 /// A listing is not possible yet: the checkpoint is on its way from another node, `bytes` have come.
-struct Pending { RunId run; std::string path; std::int64_t bytes = 0; };
+struct Pending {
+  RunId run;
+  std::string path;
+  std::int64_t bytes = 0;
+};
 /// Another node needs this checkpoint: put it next. Answered by Lacks if it is not there.
-struct Ship { RunId run; std::string path; };
+struct Ship {
+  RunId run;
+  std::string path;
+};
 /// Of the run's checkpoints these count; older ones need not be kept or put any more.
-struct Keep { RunId run; std::vector<std::string> paths; };
+struct Keep {
+  RunId run;
+  std::vector<std::string> paths;
+};
 /// The node's word that it has sent everything is heard: it may remove what it has.
-struct Taken { RunId run; };
+struct Taken {
+  RunId run;
+};
 
 using ToNode = std::variant<Have, Stored, Refused, Listing, Data, Pending, Ship, Keep, Taken>;
 

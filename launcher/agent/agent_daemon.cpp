@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <utility>
 
-#include <boost/asio/ip/udp.hpp>
 #include <fmt/format.h>
+#include <boost/asio/ip/udp.hpp>
 
 #include "launcher/net/tcp_link.hpp"
 #include "launcher/process/clock.hpp"
@@ -85,8 +85,8 @@ Status AgentDaemon::open() {
   files.has_other_owners = has_others();
   auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
   auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
-  shell_ = std::make_unique<AgentShell>(io_, std::move(continuity).value(), options_.own_program, std::move(link), observer(),
-                                        std::move(spool));
+  shell_ = std::make_unique<AgentShell>(io_, std::move(continuity).value(), options_.own_program, std::move(link),
+                                        observer(), std::move(spool));
   return {};
 }
 
@@ -109,7 +109,8 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   if (!past.journal) {
     const auto killed = process::kill_strays({continuity.mark, true}, kPastStraysLimit);
     if (!killed) return killed.error();
-    if (killed.value() > 0) log(fmt::format("{} processes that it had started are killed", killed.value()), process::LogLevel::kWarning);
+    if (killed.value() > 0)
+      log(fmt::format("{} processes that it had started are killed", killed.value()), process::LogLevel::kWarning);
     auto runtime = process::RuntimeDir::create(base.value());
     if (!runtime) return runtime.error();
     runtime_.emplace(std::move(runtime).value());
@@ -120,8 +121,9 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   continuity.runtime_dir = runtime_->path();
   const core::AgentFacts now = facts();
   continuity.now = {now.slots, now.address, now.memory_bytes, now.labels};
-  continuity.first = past.journal ? past.journal->header()
-                                  : JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now, process::random_seed(), 0, 0};
+  continuity.first = past.journal
+                         ? past.journal->header()
+                         : JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now, process::random_seed(), 0, 0};
   continuity.past = std::move(past.journal);
   return continuity;
 }
@@ -156,19 +158,23 @@ Status AgentDaemon::open_identity() {
   return {};
 }
 
-/// Root that works for others first gives up what it has by its groups: only its own rights to files are given up and taken
-/// back later, again and again.
+/// Root that works for others first gives up what it has by its groups: only its own rights to files are given up and
+/// taken back later, again and again.
 Status AgentDaemon::settle_accounts() const {
   if (!has_others()) return {};
   if (::geteuid() != 0) return Error{"only an agent that runs as root can start runs as other users"};
   if (options_.accounts.kind == AccountRule::Kind::kOwner && !tls_) {
-    return Error{"workers run as their run's owner, since this is root, and without certificates everybody can claim to be anybody: give this "
-                 "node an identity (sgd-launch join), or name one account for all runs (--run-as ACCOUNT), or let them run as root (--allow-root)"};
+    return Error{
+        "workers run as their run's owner, since this is root, and without certificates everybody can claim to be "
+        "anybody: give this "
+        "node an identity (sgd-launch join), or name one account for all runs (--run-as ACCOUNT), or let them run as "
+        "root (--allow-root)"};
   }
   if (options_.accounts.kind == AccountRule::Kind::kFixed) {
     const auto account = process::find_account(options_.accounts.name, RunAccounts::kLookupLimit);
     if (!account) return Error{"--run-as: " + account.error().message};
-    if (account.value().uid == 0) return Error{"--run-as: " + options_.accounts.name + " has root's uid 0; --allow-root lets workers run as root"};
+    if (account.value().uid == 0)
+      return Error{"--run-as: " + options_.accounts.name + " has root's uid 0; --allow-root lets workers run as root"};
   }
   if (::setgroups(0, nullptr) != 0) return system_error("cannot leave root's groups");
   return {};
@@ -178,7 +184,8 @@ Status AgentDaemon::settle_accounts() const {
 Result<std::string> AgentDaemon::runtime_base() const {
   auto base = process::runtime_base();
   if (!base || !has_others()) return base;
-  return storage::is_within_reach_of_all(std::filesystem::path(base.value()).parent_path()) ? base : process::runtime_base("");
+  return storage::is_within_reach_of_all(std::filesystem::path(base.value()).parent_path()) ? base
+                                                                                            : process::runtime_base("");
 }
 
 core::AgentFacts AgentDaemon::facts() const {
@@ -210,7 +217,9 @@ Status AgentDaemon::run() {
   if (!started) return started;
   if (renewer_)
     renewer_->start({[this](const net::PeerIdentity&) { log("the node's certificate is renewed"); },
-                     [this](const std::string& reason) { log("cannot renew the node's certificate: " + reason, process::LogLevel::kWarning); }});
+                     [this](const std::string& reason) {
+                       log("cannot renew the node's certificate: " + reason, process::LogLevel::kWarning);
+                     }});
   wait_signal();
   if (const Status said = notify_.ready(fmt::format("node {}, {} slots", options_.name, slots_)); !said)
     log(said.error().message, process::LogLevel::kWarning);
@@ -248,7 +257,8 @@ void AgentDaemon::on_signal(int signal) {
   end_if_idle();
 }
 
-/// What is still to be brought to the coordinator goes first; what does not get there is brought by this node's next agent.
+/// What is still to be brought to the coordinator goes first; what does not get there is brought by this node's next
+/// agent.
 void AgentDaemon::end_if_idle() {
   if (!shell_->is_idle()) return;
   std::error_code error;
@@ -259,6 +269,8 @@ void AgentDaemon::end_if_idle() {
   });
 }
 
-void AgentDaemon::log(const std::string& line, process::LogLevel level) { log_.write(level, "", line); }
+void AgentDaemon::log(const std::string& line, process::LogLevel level) {
+  log_.write(level, "", line);
+}
 
 }  // namespace sgd::agent

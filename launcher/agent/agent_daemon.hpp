@@ -6,8 +6,8 @@
 // It keeps a journal in its state folder: one that is killed is followed by one that takes over what runs here
 // (agent_takeover.cpp), if that is started within orphan_timeout.
 //
-// First SIGTERM or SIGINT: the coordinator is told that the node leaves, its runs save and go; when nothing is left, or at the
-// second signal, the agent ends, and with it whatever still runs here.
+// First SIGTERM or SIGINT: the coordinator is told that the node leaves, its runs save and go; when nothing is left, or
+// at the second signal, the agent ends, and with it whatever still runs here.
 
 #include <cstdint>
 #include <map>
@@ -23,8 +23,8 @@
 
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/agent/past_life.hpp"
-#include "launcher/net/dialer.hpp"
 #include "launcher/net/connection.hpp"
+#include "launcher/net/dialer.hpp"
 #include "launcher/net/enrolment.hpp"
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/runtime_dir.hpp"
@@ -35,18 +35,18 @@ namespace sgd::agent {
 
 struct AgentOptions {
   net::Address coordinator;
-  NodeId name;                ///< Empty: that of the identity, else the host's.
-  std::string address;        ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
-  std::optional<int> slots;   ///< Absent: as many as cores.
+  NodeId name;               ///< Empty: that of the identity, else the host's.
+  std::string address;       ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
+  std::optional<int> slots;  ///< Absent: as many as cores.
   /// Without a coordinator for so long, all ranks here are ended; and without an agent.
   Duration orphan_timeout = std::chrono::minutes(10);
-  std::vector<int> gpus;      ///< As CUDA_VISIBLE_DEVICES names them.
+  std::vector<int> gpus;          ///< As CUDA_VISIBLE_DEVICES names them.
   std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels;
-  std::string state_dir;      ///< Absolute; created when missing. The node's identity is in its folder identity/.
-  std::string own_program;    ///< This program's file, for keepers.
+  std::string state_dir;    ///< Absolute; created when missing. The node's identity is in its folder identity/.
+  std::string own_program;  ///< This program's file, for keepers.
   std::string worker_program;
-  AccountRule accounts = {};  ///< In whose name runs are started; others than ours need root.
+  AccountRule accounts = {};        ///< In whose name runs are started; others than ours need root.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
 };
 
@@ -87,7 +87,7 @@ class AgentDaemon {
   boost::asio::steady_timer leave_timer_;
   boost::asio::steady_timer look_timer_;
   int slots_ = 0;
-  std::string last_lost_;   ///< Said once as long as it stays the same.
+  std::string last_lost_;  ///< Said once as long as it stays the same.
   int signals_seen_ = 0;
 };
 

@@ -23,7 +23,9 @@ std::uint32_t get_u32(std::string_view bytes) {
   return value;
 }
 
-std::uint32_t checksum(std::string_view text) { return checkpoint::crc32c(0, std::as_bytes(std::span(text))); }
+std::uint32_t checksum(std::string_view text) {
+  return checkpoint::crc32c(0, std::as_bytes(std::span(text)));
+}
 
 void put_record(std::string& out, std::string_view text) {
   put_u32(out, static_cast<std::uint32_t>(text.size()));

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "launcher/agent/stacks.hpp"
 #include "launcher/process/clock.hpp"
@@ -28,10 +28,9 @@ AgentShell::Continuity without_continuity(core::AgentFacts facts) {
 }  // namespace
 
 AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
-                       std::unique_ptr<net::AgentLink> link, AgentObserver observer,
-                       std::unique_ptr<Spool> spool)
-    : AgentShell(io, without_continuity(std::move(facts)), std::move(program),
-                 std::move(link), std::move(observer), std::move(spool)) {
+                       std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool)
+    : AgentShell(io, without_continuity(std::move(facts)), std::move(program), std::move(link), std::move(observer),
+                 std::move(spool)) {
   continuity_.reset();
   journal_.reset();
 }
@@ -92,9 +91,13 @@ void AgentShell::link_to_coordinator() {
   link_->start(std::move(handlers));
 }
 
-void AgentShell::leave() { on_event(core::agent_event::LeavingSoon{}); }
+void AgentShell::leave() {
+  on_event(core::agent_event::LeavingSoon{});
+}
 
-void AgentShell::set_slots(int slots) { on_event(core::agent_event::SlotsChanged{slots}); }
+void AgentShell::set_slots(int slots) {
+  on_event(core::agent_event::SlotsChanged{slots});
+}
 
 void AgentShell::stop() {
   workers_.stop();
@@ -106,8 +109,10 @@ void AgentShell::stop() {
 void AgentShell::end_everything() {
   for (auto& [run, keeper] : keepers_) {
     if (!continuity_) continue;  // Its link closes with us, and that is enough.
-    if (keeper->is_attached()) keeper->send(keeper::AgentEnds{});
-    else (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
+    if (keeper->is_attached())
+      keeper->send(keeper::AgentEnds{});
+    else
+      (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
   }
   if (journal_) journal_->remove();
   stop();
@@ -146,7 +151,8 @@ void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
   std::vector<core::TimedEvent> kept;
   sieve_.take(now, event, core_.was_soft(), kept);
   if (const Status written = journal_->append(kept, core_.told()); !written)
-    observer_.on_warning(fmt::format("no next life of this agent can take over what runs here: {}", written.error().message));
+    observer_.on_warning(
+        fmt::format("no next life of this agent can take over what runs here: {}", written.error().message));
 }
 
 void AgentShell::on_event(const core::AgentEvent& event) {
@@ -259,14 +265,14 @@ void AgentShell::start_keeper(const RunId& run) {
 void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message) {
   if (std::holds_alternative<keeper::Started>(message)) return on_event(core::agent_event::KeeperStarted{run});
   if (const auto* dropped = std::get_if<keeper::OutputDropped>(&message)) {
-    observer_.on_warning(fmt::format("rank {}: {} lines ({} bytes) of output dropped: {}", dropped->rank, dropped->lines,
-                                     dropped->bytes, dropped->reason));
+    observer_.on_warning(fmt::format("rank {}: {} lines ({} bytes) of output dropped: {}", dropped->rank,
+                                     dropped->lines, dropped->bytes, dropped->reason));
     return;
   }
   if (const auto* ready = std::get_if<keeper::ForkServerReady>(&message)) {
     if (!ready->can_fork)
-      observer_.on_warning(fmt::format("fork server has {} threads after loading: ranks are started by exec instead",
-                                       ready->threads));
+      observer_.on_warning(
+          fmt::format("fork server has {} threads after loading: ranks are started by exec instead", ready->threads));
   }
   on_event(core::agent_event::FromKeeper{run, std::move(message)});
 }

@@ -32,9 +32,9 @@
 namespace sgd::agent {
 
 struct AgentObserver {
-  std::function<void(Output)> on_output;                 ///< Answer with acknowledge_output().
-  std::function<void(std::string)> on_warning;           ///< One line, for people.
-  std::function<void(const RunId&)> on_run_gone;         ///< Nothing of it is left on this node.
+  std::function<void(Output)> on_output;          ///< Answer with acknowledge_output().
+  std::function<void(std::string)> on_warning;    ///< One line, for people.
+  std::function<void(const RunId&)> on_run_gone;  ///< Nothing of it is left on this node.
 };
 
 class AgentShell {
@@ -43,9 +43,9 @@ class AgentShell {
   struct Continuity {
     std::string journal_path;
     std::string runtime_dir;  ///< For the keepers' sockets.
-    std::string mark;         ///< NAME=value in the environment of all that is started here, without the keeper's number.
-    Duration wait{};          ///< How long keepers and ranks wait for the next life.
-    JournalHeader first;      ///< Where the machine begins; the facts are in it.
+    std::string mark;     ///< NAME=value in the environment of all that is started here, without the keeper's number.
+    Duration wait{};      ///< How long keepers and ranks wait for the next life.
+    JournalHeader first;  ///< Where the machine begins; the facts are in it.
     std::optional<PastJournal> past;  ///< Of the life before.
     core::agent_event::Resumed now;   ///< What is said after it.
     AccountRule accounts = {};        ///< In whose name runs are started.
@@ -53,8 +53,7 @@ class AgentShell {
 
   /// `program` is this program's own file, for keepers. Without a `spool` this node sees the coordinator's folders.
   AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
-             std::unique_ptr<net::AgentLink> link, AgentObserver observer,
-             std::unique_ptr<Spool> spool = nullptr);
+             std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool = nullptr);
   AgentShell(boost::asio::io_context& io, Continuity continuity, std::string program,
              std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool);
   ~AgentShell();
@@ -112,7 +111,7 @@ class AgentShell {
   core::JournalSieve sieve_;
   std::uint64_t keepers_made_ = 0;
   std::map<RunId, KeeperProcess::Place> dead_keepers_;  ///< Whose strays may be to be cleared.
-  std::set<RunId> strays_;  ///< Of a replay: to be cleared, and not said to be.
+  std::set<RunId> strays_;                              ///< Of a replay: to be cleared, and not said to be.
   std::set<std::pair<RunId, std::string>> fetches_;     ///< Asked for and not answered: of a replay, to be asked again.
   bool is_listening_ = false;
 };

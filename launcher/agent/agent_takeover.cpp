@@ -8,8 +8,8 @@
 
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "launcher/agent/agent_shell.hpp"
 
@@ -103,7 +103,8 @@ void AgentShell::take_over() {
   for (const auto& [run, path] : std::exchange(fetches_, {})) fetch_checkpoint({run, path});
   for (const RunId& run : std::exchange(strays_, {})) clear_strays(run);
   for (const auto& [run, keeper] : keepers_)
-    observer_.on_warning(fmt::format("run {}: its agent had ended without a word; this one takes over, what runs goes on", run));
+    observer_.on_warning(
+        fmt::format("run {}: its agent had ended without a word; this one takes over, what runs goes on", run));
   workers_.await_return(continuity_->wait);
   boost::asio::post(io_, [this] { listen_when_settled(); });
 }
@@ -113,7 +114,9 @@ void AgentShell::listen_when_settled() {
   for (const auto& [run, keeper] : keepers_)
     if (!keeper->is_attached()) return;
   is_listening_ = true;
-  if (const Status listening = workers_.listen(link_path_, accounts_.are_others() ? process::Reach::kEverybody : process::Reach::kOwner); !listening)
+  if (const Status listening =
+          workers_.listen(link_path_, accounts_.are_others() ? process::Reach::kEverybody : process::Reach::kOwner);
+      !listening)
     observer_.on_warning(listening.error().message);
 }
 

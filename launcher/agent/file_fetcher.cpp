@@ -80,8 +80,7 @@ bool FileFetcher::on(const transfer::Refused& refused) {
 }
 
 void FileFetcher::on(const transfer::Listing& listing) {
-  if (!is_current(listing.run, listing.path) || !queue_.front().parts.empty() || queue_.front().is_finishing)
-    return;
+  if (!is_current(listing.run, listing.path) || !queue_.front().parts.empty() || queue_.front().is_finishing) return;
   const std::string fault = fault_of(listing.files);
   if (!fault.empty()) return end({"the coordinator's answer cannot be used: " + fault, true});
   const Fetch& fetch = queue_.front();
@@ -120,8 +119,8 @@ void FileFetcher::ask_more() {
 void FileFetcher::on(const transfer::Data& data, std::string bytes) {
   if (!is_current(data.run, data.path)) return;
   Fetch& fetch = queue_.front();
-  const auto part = std::find_if(fetch.parts.begin(), fetch.parts.end(),
-                                 [&](const Part& one) { return one.file.name == data.file; });
+  const auto part =
+      std::find_if(fetch.parts.begin(), fetch.parts.end(), [&](const Part& one) { return one.file.name == data.file; });
   if (part == fetch.parts.end()) return;
   const std::int64_t wanted = std::min(kChunkBytesMax, part->file.bytes - data.offset);
   fetch.in_flight = std::max<std::int64_t>(0, fetch.in_flight - wanted);
@@ -138,8 +137,7 @@ void FileFetcher::on(const transfer::Data& data, std::string bytes) {
       on_written(number, held, expected);
     });
   } else if (is_next || data.bytes == 0) {
-    if (++fetch.damaged > kDamagedChunksMax)
-      return end({"its bytes are damaged on their way again and again", false});
+    if (++fetch.damaged > kDamagedChunksMax) return end({"its bytes are damaged on their way again and again", false});
     part->asked = part->written;  // What is on its way comes too far ahead, and is dropped.
   }
   ask_more();

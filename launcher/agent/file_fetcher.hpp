@@ -28,7 +28,7 @@ class FileFetcher {
     bool is_missing = false;  ///< Nobody has it whole; else this node, or the way to it, is in trouble.
   };
   struct Handlers {
-    std::function<void(std::int64_t bytes)> on_bytes;  ///< That have come so far, here or at the coordinator.
+    std::function<void(std::int64_t bytes)> on_bytes;        ///< That have come so far, here or at the coordinator.
     std::function<void(const Fetched& fetched)> on_fetched;  ///< Last.
   };
 
@@ -36,8 +36,7 @@ class FileFetcher {
   FileFetcher(storage::FileThread& thread, FileLink& link) : thread_(thread), link_(link) {}
 
   /// `path` is "checkpoints/step-...", `files` are the run's on this node.
-  void fetch(const RunId& run, const std::string& path, std::shared_ptr<storage::RunFiles> files,
-             Handlers handlers);
+  void fetch(const RunId& run, const std::string& path, std::shared_ptr<storage::RunFiles> files, Handlers handlers);
   /// Fetches of the run end without a word.
   void forget(const RunId& run);
 

@@ -32,8 +32,8 @@ struct FileLink::End {
   }
 };
 
-FileLink::FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own,
-                   core::Random random, std::shared_ptr<const net::TlsContext> tls)
+FileLink::FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own, core::Random random,
+                   std::shared_ptr<const net::TlsContext> tls)
     : own_(std::move(own)),
       security_{std::move(tls), net::TlsSide::kDials},
       end_(std::make_shared<End>()),

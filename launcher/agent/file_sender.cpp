@@ -11,8 +11,8 @@ namespace sgd::agent {
 using transfer::kChunkBytesMax;
 using transfer::kWindowBytes;
 
-FileSender::FileSender(boost::asio::io_context& io, storage::FileThread& thread, FileLink& link,
-                       Handlers handlers, SenderTimes times)
+FileSender::FileSender(boost::asio::io_context& io, storage::FileThread& thread, FileLink& link, Handlers handlers,
+                       SenderTimes times)
     : thread_(thread),
       link_(link),
       handlers_(std::move(handlers)),
@@ -108,8 +108,7 @@ void FileSender::look_at(const RunId& run, Run& entry) {
   });
 }
 
-void FileSender::on_inventory(const RunId& run, bool was_ended,
-                              const storage::RunFiles::Inventory& inventory) {
+void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::RunFiles::Inventory& inventory) {
   const auto place = runs_.find(run);
   if (place == runs_.end()) return;
   Run& entry = place->second;
@@ -120,8 +119,7 @@ void FileSender::on_inventory(const RunId& run, bool was_ended,
     const auto [track, is_new] = entry.logs.try_emplace(file.name);
     if (is_new) unasked_.push_back({run, file.name});
     track->second.size = file.bytes;
-    const bool is_over =
-        track->second.state == Track::State::kEnded || track->second.state == Track::State::kEnding;
+    const bool is_over = track->second.state == Track::State::kEnded || track->second.state == Track::State::kEnding;
     if (is_over && file.bytes > track->second.acked) track->second.state = Track::State::kKnown;
     advance(run, file.name, track->second);
   }
@@ -142,11 +140,10 @@ void FileSender::check_end(const RunId& run) {
   const auto place = runs_.find(run);
   if (place == runs_.end() || !place->second.is_ended || !place->second.was_looked_at) return;
   Run& entry = place->second;
-  const bool is_done =
-      entry.waiting.empty() && !entry.is_looking && !(shipment_ && shipment_->run == run) &&
-      std::all_of(entry.logs.begin(), entry.logs.end(), [](const auto& log) {
-        return log.second.state == Track::State::kEnded || log.second.state == Track::State::kRefused;
-      });
+  const bool is_done = entry.waiting.empty() && !entry.is_looking && !(shipment_ && shipment_->run == run) &&
+                       std::all_of(entry.logs.begin(), entry.logs.end(), [](const auto& log) {
+                         return log.second.state == Track::State::kEnded || log.second.state == Track::State::kRefused;
+                       });
   if (!is_done && !entry.is_unknown) return;
   if (entry.refusal.empty()) {
     if (link_.is_open() && !std::exchange(entry.is_told, true)) link_.send(transfer::AllSent{run});
@@ -198,8 +195,7 @@ void FileSender::ask_for_offsets() {
     const Key key = unasked_.front();
     unasked_.pop_front();
     Track* track = find(key.first, key.second);
-    if (track == nullptr || track->state != Track::State::kUnknown || runs_.at(key.first).is_unknown)
-      continue;
+    if (track == nullptr || track->state != Track::State::kUnknown || runs_.at(key.first).is_unknown) continue;
     track->state = Track::State::kAsked;
     ++queries_;
     link_.send(transfer::Query{key.first, key.second});
@@ -279,8 +275,7 @@ void FileSender::read(const RunId& run, const std::string& file, Track& track) {
     std::uint32_t crc32c = 0;
   };
   auto work = [files = runs_.at(run).files, next] {
-    Piece piece{files->read(next.file, static_cast<std::uint64_t>(next.offset),
-                            static_cast<std::size_t>(next.bytes))};
+    Piece piece{files->read(next.file, static_cast<std::uint64_t>(next.offset), static_cast<std::size_t>(next.bytes))};
     if (piece.bytes) piece.crc32c = transfer::checksum(next.run, next.file, next.offset, piece.bytes.value());
     return piece;
   };
@@ -302,8 +297,7 @@ void FileSender::put(const transfer::Put& put, std::uint64_t attempt, const Resu
       drop_shipment(bytes ? put.file + " has become shorter" : bytes.error().message);
       look(put.run);
     } else {
-      on_file_refused(runs_.at(put.run),
-                      {put.run, put.file, bytes ? "it has become shorter" : bytes.error().message});
+      on_file_refused(runs_.at(put.run), {put.run, put.file, bytes ? "it has become shorter" : bytes.error().message});
     }
   }
   pump();
@@ -340,15 +334,12 @@ void FileSender::take_answer(Track& track, const transfer::Have& have) {
 /// What can be done for a log now: put more of it, or say that it has ended.
 void FileSender::advance(const RunId& run, const std::string& file, Track& track) {
   const auto place = runs_.find(run);
-  if (place == runs_.end() || track.state != Track::State::kKnown || !transfer::checkpoint_of(file).empty())
-    return;
+  if (place == runs_.end() || track.state != Track::State::kKnown || !transfer::checkpoint_of(file).empty()) return;
   if (track.next < track.size) {
     ready_.insert({run, file});
-  } else if (place->second.is_ended && place->second.was_looked_at && track.acked >= track.size &&
-             can_put()) {
+  } else if (place->second.is_ended && place->second.was_looked_at && track.acked >= track.size && can_put()) {
     track.state = Track::State::kEnding;
-    link_.send(
-        transfer::Put{run, file, track.acked, 0, transfer::checksum(run, file, track.acked, {}), true});
+    link_.send(transfer::Put{run, file, track.acked, 0, transfer::checksum(run, file, track.acked, {}), true});
   }
 }
 
@@ -385,8 +376,7 @@ void FileSender::on_file_refused(Run& entry, const transfer::Refused& refused) {
   ready_.erase({refused.run, refused.path});
   entry.refusal = refused.reason;
   if (!entry.is_unknown)
-    handlers_.on_warning(
-        fmt::format("{} of run {} stays here: {}", refused.path, refused.run, refused.reason));
+    handlers_.on_warning(fmt::format("{} of run {} stays here: {}", refused.path, refused.run, refused.reason));
 }
 
 void FileSender::on(const transfer::Keep& keep) {

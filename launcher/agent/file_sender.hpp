@@ -33,12 +33,9 @@
 namespace sgd::agent {
 
 struct SenderTimes {
-  Duration sweep =
-      std::chrono::seconds(5);  ///< Every run is looked at, even if nobody says that it has news.
-  Duration gather =
-      std::chrono::milliseconds(100);  ///< News of a run that come within this time are one look.
-  Duration retry_first =
-      std::chrono::seconds(1);  ///< After a refusal that may pass, as a full disk; doubles up to
+  Duration sweep = std::chrono::seconds(5);          ///< Every run is looked at, even if nobody says that it has news.
+  Duration gather = std::chrono::milliseconds(100);  ///< News of a run that come within this time are one look.
+  Duration retry_first = std::chrono::seconds(1);    ///< After a refusal that may pass, as a full disk; doubles up to
   Duration retry_max = std::chrono::seconds(30);
 };
 
@@ -96,11 +93,11 @@ class FileSender {
     std::set<std::string> stored;
     std::map<std::string, int> attempts;  ///< Of checkpoints that were refused.
     std::vector<std::string> kept;        ///< Names of those that count.
-    std::string spared;  ///< Name of one that is being fetched.
+    std::string spared;                   ///< Name of one that is being fetched.
     bool is_ended = false;
     bool was_looked_at = false;  ///< Since it was ended.
     bool is_looking = false;
-    bool is_told = false;                  ///< AllSent, on this connection.
+    bool is_told = false;  ///< AllSent, on this connection.
     bool has_news = true;
     bool is_unknown = false;  ///< Refused by the coordinator, until the connection is another one.
     std::string refusal;      ///< Of the last file that was refused.
@@ -112,7 +109,7 @@ class FileSender {
     std::string path;
     State state = State::kListing;
     std::vector<std::pair<std::string, Track>> files;  ///< The manifest last.
-    bool is_asked_for = false;  ///< By another node: Lacks is the answer if it cannot be.
+    bool is_asked_for = false;                         ///< By another node: Lacks is the answer if it cannot be.
     std::uint64_t number = 0;
   };
 
@@ -167,7 +164,8 @@ class FileSender {
   boost::asio::steady_timer gather_timer_;
   boost::asio::steady_timer sweep_timer_;
   boost::asio::steady_timer retry_timer_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
+  std::shared_ptr<bool> alive_ =
+      std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
 };
 
 }  // namespace sgd::agent

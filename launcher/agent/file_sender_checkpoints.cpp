@@ -19,10 +19,9 @@ std::string name_of(const std::string& path) {
 void FileSender::choose_checkpoint() {
   if (shipment_ || !can_put()) return;
   const auto newest = [](const std::set<std::string>& names) {
-    return *std::max_element(
-        names.begin(), names.end(), [](const std::string& one, const std::string& other) {
-          return checkpoint::parse_directory_name(one) < checkpoint::parse_directory_name(other);
-        });
+    return *std::max_element(names.begin(), names.end(), [](const std::string& one, const std::string& other) {
+      return checkpoint::parse_directory_name(one) < checkpoint::parse_directory_name(other);
+    });
   };
   const auto has_one = [](const auto& run) { return !run.second.waiting.empty() && !run.second.is_unknown; };
   auto run = std::find_if(runs_.upper_bound(last_shipped_), runs_.end(), has_one);
@@ -46,11 +45,10 @@ void FileSender::list_shipment() {
   shipment_->number = next_number_++;
   for (auto& [file, track] : shipment_->files) move(track, 0, 0);
   shipment_->files.clear();
-  thread_.ask(
-      [files = runs_.at(shipment_->run).files, path = shipment_->path] { return files->listing(path); },
-      [this, number = shipment_->number](const Result<std::vector<transfer::ListedFile>>& listed) {
-        on_listed(number, listed);
-      });
+  thread_.ask([files = runs_.at(shipment_->run).files, path = shipment_->path] { return files->listing(path); },
+              [this, number = shipment_->number](const Result<std::vector<transfer::ListedFile>>& listed) {
+                on_listed(number, listed);
+              });
 }
 
 void FileSender::on_listed(std::uint64_t number, const Result<std::vector<transfer::ListedFile>>& listed) {
@@ -86,15 +84,13 @@ bool FileSender::read_checkpoint() {
 
 void FileSender::prove_if_complete() {
   if (!shipment_ || shipment_->state != Shipment::State::kPutting || shipment_->files.empty()) return;
-  const bool is_complete =
-      std::all_of(shipment_->files.begin(), shipment_->files.end(), [](const auto& file) {
-        return file.second.state == Track::State::kKnown && file.second.acked >= file.second.size;
-      });
+  const bool is_complete = std::all_of(shipment_->files.begin(), shipment_->files.end(), [](const auto& file) {
+    return file.second.state == Track::State::kKnown && file.second.acked >= file.second.size;
+  });
   if (!is_complete) return;
   for (const auto& [file, track] : shipment_->files)
     if (track.size == 0)
-      link_.send(
-          transfer::Put{shipment_->run, file, 0, 0, transfer::checksum(shipment_->run, file, 0, {}), false});
+      link_.send(transfer::Put{shipment_->run, file, 0, 0, transfer::checksum(shipment_->run, file, 0, {}), false});
   shipment_->state = Shipment::State::kProving;
   link_.send(transfer::CheckpointDone{shipment_->run, shipment_->path});
 }

@@ -14,8 +14,12 @@ std::string print(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::int64_t count(Duration duration) { return duration.count(); }
-json optional_count(const std::optional<Duration>& duration) { return duration ? json(count(*duration)) : json(); }
+std::int64_t count(Duration duration) {
+  return duration.count();
+}
+json optional_count(const std::optional<Duration>& duration) {
+  return duration ? json(count(*duration)) : json();
+}
 std::optional<Duration> optional_duration(const json& value) {
   return value.is_null() ? std::nullopt : std::optional(Duration(value.get<std::int64_t>()));
 }
@@ -30,15 +34,20 @@ struct Writer {
     head["event"] = "from_coordinator";
     message = cluster::encode(from.message);
   }
-  void operator()(const event::KeeperStarted& started) { head.update({{"event", "keeper_started"}, {"run", started.run}}); }
+  void operator()(const event::KeeperStarted& started) {
+    head.update({{"event", "keeper_started"}, {"run", started.run}});
+  }
   void operator()(const event::FromKeeper& from) {
     head.update({{"event", "from_keeper"}, {"run", from.run}});
     message = keeper::encode(from.message).substr(kFrameHeaderBytes);
   }
   void operator()(const event::KeeperClosed& closed) {
-    head.update({{"event", "keeper_closed"}, {"run", closed.run}, {"signal", closed.signal}, {"reason", closed.message}});
+    head.update(
+        {{"event", "keeper_closed"}, {"run", closed.run}, {"signal", closed.signal}, {"reason", closed.message}});
   }
-  void operator()(const event::StraysCleared& cleared) { head.update({{"event", "strays_cleared"}, {"run", cleared.run}}); }
+  void operator()(const event::StraysCleared& cleared) {
+    head.update({{"event", "strays_cleared"}, {"run", cleared.run}});
+  }
   void operator()(const event::FromWorker& from) {
     head.update({{"event", "from_worker"}, {"connection", from.connection}, {"pid", from.peer_pid}});
     message = link::encode(from.message);
@@ -51,15 +60,23 @@ struct Writer {
     head.update({{"event", "fetch_advanced"}, {"run", fetch.run}, {"path", fetch.path}, {"bytes", fetch.bytes}});
   }
   void operator()(const event::CheckpointFetched& fetched) {
-    head.update({{"event", "checkpoint_fetched"}, {"run", fetched.run}, {"path", fetched.path}, {"error", fetched.error},
+    head.update({{"event", "checkpoint_fetched"},
+                 {"run", fetched.run},
+                 {"path", fetched.path},
+                 {"error", fetched.error},
                  {"missing", fetched.missing}});
   }
-  void operator()(const event::SlotsChanged& changed) { head.update({{"event", "slots_changed"}, {"slots", changed.slots}}); }
+  void operator()(const event::SlotsChanged& changed) {
+    head.update({{"event", "slots_changed"}, {"slots", changed.slots}});
+  }
   void operator()(const event::LeavingSoon&) { head["event"] = "leaving_soon"; }
   void operator()(const event::Tick&) { head["event"] = "tick"; }
   void operator()(const event::Resumed& resumed) {
-    head.update({{"event", "resumed"}, {"slots", resumed.slots}, {"address", resumed.address},
-                 {"memory_bytes", resumed.memory_bytes}, {"labels", resumed.labels}});
+    head.update({{"event", "resumed"},
+                 {"slots", resumed.slots},
+                 {"address", resumed.address},
+                 {"memory_bytes", resumed.memory_bytes},
+                 {"labels", resumed.labels}});
   }
 };
 
@@ -85,7 +102,8 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
   if (name == "connected") return core::AgentEvent{event::Connected{}};
   if (name == "disconnected") return core::AgentEvent{event::Disconnected{}};
   if (name == "keeper_started") return core::AgentEvent{event::KeeperStarted{run()}};
-  if (name == "keeper_closed") return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
+  if (name == "keeper_closed")
+    return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
   if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
   if (name == "link_closed") return core::AgentEvent{event::LinkClosed{head.at("connection")}};
   if (name == "fetch_advanced") return core::AgentEvent{event::FetchAdvanced{run(), head.at("path"), head.at("bytes")}};
@@ -185,7 +203,8 @@ Result<JournalRecord> decode_record(std::string_view text) {
     const json head = json::parse(text.substr(0, end));
     auto event = read_event(head, text.substr(end + 1));
     if (!event) return event.error();
-    JournalRecord record{{TimePoint(Duration(head.at("at").get<std::int64_t>())), std::move(event).value()}, head.at("told")};
+    JournalRecord record{{TimePoint(Duration(head.at("at").get<std::int64_t>())), std::move(event).value()},
+                         head.at("told")};
     return record;
   } catch (const json::exception& error) {
     return Error{std::string("an event: ") + error.what()};

@@ -19,7 +19,7 @@ struct JournalHeader {
   std::string runtime_dir;  ///< With the sockets of ranks and keepers.
   core::AgentFacts facts;
   std::array<std::uint64_t, 4> random{};
-  std::int64_t told = 0;    ///< Facts of the incarnation before.
+  std::int64_t told = 0;      ///< Facts of the incarnation before.
   std::uint64_t keepers = 0;  ///< Started by the incarnation before.
 };
 

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kDescriptors = 2;  ///< The shared region and the memory checkpoint.
 
-process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_fd, const std::optional<process::Account>& account) {
+process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_fd,
+                                     const std::optional<process::Account>& account) {
   process::SpawnOptions options;
   options.argv = std::move(argv);
   options.account = account;
@@ -76,8 +77,9 @@ bool KeeperProcess::resume(const std::optional<process::Account>& account) {
 
 void KeeperProcess::connect(process::UniqueFd socket) {
   stream_ = std::make_shared<LocalStream>(io_, std::move(socket));
-  stream_->start([this](std::string_view bytes, std::vector<process::UniqueFd> fds) { on_bytes(bytes, std::move(fds)); },
-                 [this](std::string reason) { on_stream_closed(std::move(reason)); });
+  stream_->start(
+      [this](std::string_view bytes, std::vector<process::UniqueFd> fds) { on_bytes(bytes, std::move(fds)); },
+      [this](std::string reason) { on_stream_closed(std::move(reason)); });
   if (!place_) return;
   stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
   told_received_ = received_;
@@ -101,7 +103,8 @@ std::vector<int> KeeperProcess::descriptors() const {
 }
 
 void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
-  if (descriptors_.size() + descriptors.size() > kDescriptors) return stream_->close("it sends more descriptors than it has to");
+  if (descriptors_.size() + descriptors.size() > kDescriptors)
+    return stream_->close("it sends more descriptors than it has to");
   for (process::UniqueFd& fd : descriptors) descriptors_.push_back(std::move(fd));
   reader_.append(bytes);
   for (;;) {
@@ -155,7 +158,8 @@ Status KeeperProcess::on_started(const keeper::Started& started) {
     // It will be killed by this number some time, so it has to be one of the run's own.
     const auto user = process::user_of_process(started.pid);
     if (!user) return user.error();
-    if (account_ && user.value() != account_->uid) return Error{fmt::format("it says that it is pid {}, which is another user's", started.pid)};
+    if (account_ && user.value() != account_->uid)
+      return Error{fmt::format("it says that it is pid {}, which is another user's", started.pid)};
     pidfd_.assign(pidfd.value().release());
     pid_ = started.pid;
   }

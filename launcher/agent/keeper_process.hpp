@@ -50,15 +50,15 @@ class KeeperProcess {
 
   struct Handlers {
     std::function<void(keeper::FromKeeper)> on_message;
-    std::function<void(Output)> on_output;                        ///< `run` is filled in by the owner.
+    std::function<void(Output)> on_output;                          ///< `run` is filled in by the owner.
     std::function<void(int signal, std::string reason)> on_closed;  ///< Last.
     std::function<void()> on_attached = {};  ///< With a Place: it is there, and so are its descriptors.
   };
   /// Of a keeper that waits for the next life of its agent.
   struct Place {
     std::string socket;
-    std::string mark;   ///< NAME=value in the environment of all below it.
-    Duration wait{};    ///< How long it does.
+    std::string mark;  ///< NAME=value in the environment of all below it.
+    Duration wait{};   ///< How long it does.
   };
 
   KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
@@ -103,7 +103,7 @@ class KeeperProcess {
   ResendQueue sent_;
   std::int64_t received_ = 0;  ///< Counted messages, of all lives of this agent.
   std::int64_t told_received_ = 0;
-  bool was_started_ = false;   ///< Its owner knows that it is up.
+  bool was_started_ = false;  ///< Its owner knows that it is up.
   bool is_attached_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< For handlers that may outlive this.
 };

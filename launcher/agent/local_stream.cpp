@@ -67,8 +67,8 @@ void LocalStream::flush() {
     Outgoing& next = queue_.front();
     std::vector<int> descriptors;
     for (const process::UniqueFd& fd : next.descriptors) descriptors.push_back(fd.get());
-    const auto sent = process::send_with_descriptors(
-        socket_.native_handle(), std::string_view(next.bytes).substr(next.sent), descriptors);
+    const auto sent = process::send_with_descriptors(socket_.native_handle(),
+                                                     std::string_view(next.bytes).substr(next.sent), descriptors);
     if (!sent) {
       if (sent.error().code != EAGAIN && sent.error().code != EWOULDBLOCK) return;  // The reader reports the end.
       write_waiting_ = true;

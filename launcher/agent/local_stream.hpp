@@ -30,7 +30,8 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
 
   /// Starts reading. `on_closed` is called once, last, never inside start() or send().
   void start(OnBytes on_bytes, OnClosed on_closed);
-  /// `descriptors` travel with the first byte and are not owned; they must live until they are sent (they are duplicated).
+  /// `descriptors` travel with the first byte and are not owned; they must live until they are sent (they are
+  /// duplicated).
   void send(std::string bytes, const std::vector<int>& descriptors = {});
   /// Ends the stream; on_closed follows with `reason`.
   void close(std::string reason);

@@ -14,8 +14,8 @@ namespace sgd::agent {
 struct PastLife {
   /// Of an agent that had something; proven: a machine that takes its events stands where that one stood.
   std::optional<PastJournal> journal;
-  std::optional<process::RuntimeDir> runtime;    ///< With the journal: its sockets' folder.
-  std::string why_not;                           ///< There was something, and it cannot be gone on with.
+  std::optional<process::RuntimeDir> runtime;  ///< With the journal: its sockets' folder.
+  std::string why_not;                         ///< There was something, and it cannot be gone on with.
 };
 
 /// `node`: the name that this agent has.

@@ -18,13 +18,17 @@ Result<process::Account> RunAccounts::choose(const std::string& owner) const {
   if (owner.empty()) return Error{"it has no owner, and this node gives each run the account of its owner"};
   auto account = process::find_account(owner, kLookupLimit);
   if (!account) {
-    return Error{fmt::format("{}, and this node gives each run the account of its owner: create it, or start the agent with --run-as",
-                             account.error().message),
-                 account.error().code};
+    return Error{
+        fmt::format(
+            "{}, and this node gives each run the account of its owner: create it, or start the agent with --run-as",
+            account.error().message),
+        account.error().code};
   }
   if (account.value().uid < kFirstPerson) {
-    return Error{fmt::format("its owner is called \"{}\", which is an account of this node's system (uid {}): no run gets that by its owner's name",
-                             owner, account.value().uid)};
+    return Error{
+        fmt::format("its owner is called \"{}\", which is an account of this node's system (uid {}): no run gets that "
+                    "by its owner's name",
+                    owner, account.value().uid)};
   }
   return account;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// In whose name the processes of each run are started here, and its files are made: an agent that runs as root gives each
-// run the account of its owner, or all the same one.
+// In whose name the processes of each run are started here, and its files are made: an agent that runs as root gives
+// each run the account of its owner, or all the same one.
 
 #include <sys/types.h>
 

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRefusedMark = ".refused-";  ///< Beside the folder of the run; as old as the first refusal.
-constexpr const char* kGone = ".gone-";           ///< Of folders that are being removed.
+constexpr const char* kGone = ".gone-";            ///< Of folders that are being removed.
 constexpr std::size_t kRemotesMax = 10'000;
 
 /// `path` with `from` at its beginning replaced by `to`.
@@ -28,8 +28,9 @@ std::string moved(const std::string& path, const std::string& from, const std::s
   return is_below ? to + path.substr(from.size()) : path;
 }
 
-/// As its owner, who may still change what is in it; what that leaves, such as folders that the owner has closed, as ourselves:
-/// the library goes from descriptor to descriptor (openat, O_NOFOLLOW) and so nowhere else. Returns what prevents it.
+/// As its owner, who may still change what is in it; what that leaves, such as folders that the owner has closed, as
+/// ourselves: the library goes from descriptor to descriptor (openat, O_NOFOLLOW) and so nowhere else. Returns what
+/// prevents it.
 std::error_code remove_all_of(const std::string& folder) {
   std::error_code error;
   {
@@ -63,24 +64,23 @@ Spool::~Spool() = default;
 Status Spool::start(std::function<void(std::string)> on_warning) {
   on_warning_ = std::move(on_warning);
   if (!transfer::is_part(setup_.node))
-    return Error{fmt::format(
-        "\"{}\" cannot be a node's name: it may have letters, digits, \".\", \"_\" and \"-\"", setup_.node)};
+    return Error{fmt::format("\"{}\" cannot be a node's name: it may have letters, digits, \".\", \"_\" and \"-\"",
+                             setup_.node)};
   std::error_code error;
   fs::create_directories(runs_dir_, error);
   if (error) return Error{fmt::format("cannot create {}: {}", runs_dir_, error.message()), error.value()};
   if (const Status passable = let_owners_pass(); !passable) return passable;
   visit_folders();
-  link_.start({[this] {
-                 sender_.on_open();
-                 fetcher_.on_open();
-               },
-               [this](transfer::ToNode message, std::string bytes) {
-                 on_message(std::move(message), std::move(bytes));
-               },
-               [this](const std::string& reason) {
-                 sender_.on_lost();
-                 on_warning_("files: " + reason);
-               }});
+  link_.start(
+      {[this] {
+         sender_.on_open();
+         fetcher_.on_open();
+       },
+       [this](transfer::ToNode message, std::string bytes) { on_message(std::move(message), std::move(bytes)); },
+       [this](const std::string& reason) {
+         sender_.on_lost();
+         on_warning_("files: " + reason);
+       }});
   return {};
 }
 
@@ -107,7 +107,9 @@ void Spool::on_message(transfer::ToNode message, std::string bytes) {
 
 // ---- paths ----
 
-std::string Spool::mark_of(const RunId& run) const { return fmt::format("{}/{}{}", runs_dir_, kRefusedMark, run); }
+std::string Spool::mark_of(const RunId& run) const {
+  return fmt::format("{}/{}{}", runs_dir_, kRefusedMark, run);
+}
 
 /// Owners get through our folders to theirs, and see nothing on the way.
 Status Spool::let_owners_pass() const {
@@ -115,8 +117,11 @@ Status Spool::let_owners_pass() const {
   for (const std::string& folder : {setup_.state_dir, runs_dir_})
     if (::chmod(folder.c_str(), 0711) != 0) return system_error("cannot let owners of runs through " + folder);
   if (!storage::is_within_reach_of_all(runs_dir_))
-    return Error{fmt::format("owners of runs cannot get to {}: a folder above it is closed to them; chmod o+x it, or name another one with "
-                             "--state-dir", runs_dir_), EACCES};
+    return Error{fmt::format("owners of runs cannot get to {}: a folder above it is closed to them; chmod o+x it, or "
+                             "name another one with "
+                             "--state-dir",
+                             runs_dir_),
+                 EACCES};
   return {};
 }
 
@@ -187,8 +192,7 @@ void Spool::name_logs(const RunId& run, keeper::ToKeeper& message) const {
   auto* start = std::get_if<keeper::StartForkServer>(&message);
   const auto place = places_.find(run);
   if (start == nullptr || place == places_.end()) return;
-  start->log_path =
-      fmt::format("{}/logs/fork-server-{}-{:08x}.log", folder_of(run), setup_.node, place->second.life);
+  start->log_path = fmt::format("{}/logs/fork-server-{}-{:08x}.log", folder_of(run), setup_.node, place->second.life);
 }
 
 // ---- runs ----
@@ -213,9 +217,7 @@ void Spool::fetch(const RunId& run, const std::string& path, FileFetcher::Handle
     };
     return fetcher_.fetch(run, below, place->second.files, {std::move(handlers.on_bytes), std::move(done)});
   }
-  boost::asio::post(io_, [done = std::move(handlers.on_fetched)] {
-    done({"it is in no folder of this node", true});
-  });
+  boost::asio::post(io_, [done = std::move(handlers.on_fetched)] { done({"it is in no folder of this node", true}); });
 }
 
 /// The folder is gone at once, its bytes after a while.
@@ -232,9 +234,12 @@ void Spool::remove(const RunId& run) {
 }
 
 void Spool::remove_bytes(const std::string& folder) {
-  fetching_.ask([folder] { return remove_all_of(folder); }, [this, folder](const std::error_code& error) {
-    if (error) on_warning_(fmt::format("{} cannot be removed: {}; tried again in {}", folder, error.message(), format_duration(setup_.revisit)));
-  });
+  fetching_.ask([folder] { return remove_all_of(folder); },
+                [this, folder](const std::error_code& error) {
+                  if (error)
+                    on_warning_(fmt::format("{} cannot be removed: {}; tried again in {}", folder, error.message(),
+                                            format_duration(setup_.revisit)));
+                });
 }
 
 void Spool::keep_for_later(const RunId& run, const std::string& reason) {
@@ -243,8 +248,7 @@ void Spool::keep_for_later(const RunId& run, const std::string& reason) {
   places_.erase(place);
   if (!fs::exists(mark_of(run))) {
     std::ofstream(mark_of(run)) << reason << '\n';
-    on_warning_(
-        fmt::format("{} stays for {}: {}", folder_of(run), format_duration(setup_.keep_refused), reason));
+    on_warning_(fmt::format("{} stays for {}: {}", folder_of(run), format_duration(setup_.keep_refused), reason));
   }
 }
 
@@ -257,8 +261,7 @@ void Spool::visit_folders() {
     std::error_code ignored;
     const bool is_gone = name.starts_with(kGone);
     if (is_gone) remove_bytes(entry->path().string());
-    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name))
-      visit(name);
+    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name)) visit(name);
   }
   revisit_timer_.expires_after(setup_.revisit);
   revisit_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& ended) {
@@ -275,7 +278,8 @@ void Spool::visit(const RunId& run) {
     places_[run] = {};
     return remove(run);
   }
-  if (const Status made = make_folder(run, std::optional<storage::FileOwner>()); !made) return on_warning_(made.error().message);
+  if (const Status made = make_folder(run, std::optional<storage::FileOwner>()); !made)
+    return on_warning_(made.error().message);
   sender_.add(run, places_.at(run).files);
   sender_.end(run);
 }

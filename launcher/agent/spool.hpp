@@ -95,11 +95,11 @@ class Spool {
   std::string runs_dir_;
   std::function<void(std::string)> on_warning_;
   std::map<RunId, Place> places_;
-  std::map<RunId, std::string>
-      remotes_;  ///< Run directories of the coordinator; facts may be told long after.
+  std::map<RunId, std::string> remotes_;  ///< Run directories of the coordinator; facts may be told long after.
   std::uint32_t folders_made_ = 0;
   boost::asio::steady_timer revisit_timer_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
+  std::shared_ptr<bool> alive_ =
+      std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
   FileLink link_;
   storage::FileThread sending_;
   storage::FileThread fetching_;

@@ -9,8 +9,8 @@
 
 namespace sgd::agent {
 
-/// Appends to errors/gen-0001-rank-0000.stack for each rank, in the name of the folder's owner. Best effort: a process that
-/// is gone, or is not the owner's, is left out.
+/// Appends to errors/gen-0001-rank-0000.stack for each rank, in the name of the folder's owner. Best effort: a process
+/// that is gone, or is not the owner's, is left out.
 void keep_stacks(const std::string& run_dir, Generation generation, const std::map<Rank, int>& pids);
 
 }  // namespace sgd::agent

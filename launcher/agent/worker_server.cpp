@@ -59,11 +59,12 @@ void WorkerServer::add(process::UniqueFd socket) {
   connection.hello_timer->async_wait([this, id](const boost::system::error_code& error) {
     if (!error) drop(id, "no hello in time");
   });
-  connection.stream->start(
-      [this, number = connection.number](std::string_view bytes, std::vector<process::UniqueFd>) { on_bytes(number, bytes); },
-      [this, number = connection.number](const std::string&) {
-        if (connections_.erase(*number) > 0) handlers_.on_event(core::agent_event::LinkClosed{*number});
-      });
+  connection.stream->start([this, number = connection.number](
+                               std::string_view bytes, std::vector<process::UniqueFd>) { on_bytes(number, bytes); },
+                           [this, number = connection.number](const std::string&) {
+                             if (connections_.erase(*number) > 0)
+                               handlers_.on_event(core::agent_event::LinkClosed{*number});
+                           });
 }
 
 void WorkerServer::on_bytes(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes) {

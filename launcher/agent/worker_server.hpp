@@ -60,16 +60,16 @@ class WorkerServer {
 
  private:
   struct Connection {
-    std::shared_ptr<LocalStream> stream;  ///< Null: it is waited for.
+    std::shared_ptr<LocalStream> stream;         ///< Null: it is waited for.
     std::shared_ptr<core::ConnectionId> number;  ///< What the stream's handlers know it by.
-    std::string partial;   ///< Bytes after the last newline.
+    std::string partial;                         ///< Bytes after the last newline.
     int peer_pid = 0;
     uid_t peer_user = 0;
     bool greeted = false;  ///< Its hello has come.
     std::unique_ptr<boost::asio::steady_timer> hello_timer;
     bool returns = false;  ///< It comes back.
     std::string token;
-    RunId run;             ///< Of its assignment.
+    RunId run;  ///< Of its assignment.
     ResendQueue sent;
     std::int64_t received = 0;  ///< Counted lines.
     std::int64_t told_received = 0;

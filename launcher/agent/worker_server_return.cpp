@@ -79,7 +79,8 @@ bool WorkerServer::resume(core::ConnectionId stranger, const link::Hello& hello)
   link.stream->send(link::encode(link::ToWorker(link::Received{link.received})));
   bool is_assignment = hello.received == 0;  // The first that every link is sent.
   for (const std::string& line : link.sent.kept())
-    link.stream->send(line, std::exchange(is_assignment, false) ? handlers_.descriptors_of(link.run) : std::vector<int>());
+    link.stream->send(line,
+                      std::exchange(is_assignment, false) ? handlers_.descriptors_of(link.run) : std::vector<int>());
   return true;
 }
 

@@ -32,20 +32,20 @@ std::string count_text(const Json& count) {
 void print_table(const std::string& run_dir, const Json& checkpoints) {
   fmt::print("folder     {}\n", run_dir);
   if (checkpoints.empty()) return fmt::print("no checkpoints\n");
-  fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", "checkpoint", "step", "epoch",
-             "generation", "world size", "bytes", "age", "state");
+  fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", "checkpoint", "step", "epoch", "generation",
+             "world size", "bytes", "age", "state");
   for (const Json& one : checkpoints)
     fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", one.at("path").get<std::string>(),
                count_text(one.at("step")), count_text(one.at("epoch")), count_text(one.at("generation")),
-               count_text(one.at("world_size")), bytes_text(one.at("bytes").get<double>()),
-               age_text(one.at("age_s")),
+               count_text(one.at("world_size")), bytes_text(one.at("bytes").get<double>()), age_text(one.at("age_s")),
                one.at("whole").get<bool>() ? "whole" : one.at("damage").get<std::string>());
 }
 
 /// An error's code is the exit code.
 Result<Json> list(const NamedRun& run, bool quick) {
   if (!run.cluster) {
-    auto all = storage::describe_checkpoints(run.directory, quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);
+    auto all =
+        storage::describe_checkpoints(run.directory, quick ? checkpoint::Proof::kSizes : checkpoint::Proof::kChecksums);
     return all ? std::move(all) : Error{all.error().message, exit_code::kFailed};
   }
   const auto answer = ask(run, {{"request", "checkpoints"}});

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <utility>
 
-#include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
+#include <boost/asio/io_context.hpp>
 
 #include "launcher/cli/state_places.hpp"
 #include "launcher/net/client_link.hpp"
@@ -50,7 +50,10 @@ std::string configured_address(Diagnostics& diagnostics) {
 }  // namespace
 
 Option address_option(std::string& given) {
-  return {{"--address"}, "HOST:PORT", "the coordinator to speak to; auto: the one on this machine; local: none", "SGD_ADDRESS",
+  return {{"--address"},
+          "HOST:PORT",
+          "the coordinator to speak to; auto: the one on this machine; local: none",
+          "SGD_ADDRESS",
           [&given](const std::string& text) {
             given = text;
             return text.empty() ? std::string("expected HOST:PORT, auto or local") : std::string();
@@ -87,7 +90,8 @@ std::optional<net::Address> cluster_address(const std::string& given, Diagnostic
   if (text.empty() || text == "local") return std::nullopt;
   if (text == "auto") return net::Address{"127.0.0.1", kDefaultPort};
   auto address = parse_address(text);
-  if (!address) diagnostics.error("--address", 0, 0, fmt::format("expected HOST:PORT, auto or local, got \"{}\"", text));
+  if (!address)
+    diagnostics.error("--address", 0, 0, fmt::format("expected HOST:PORT, auto or local, got \"{}\"", text));
   return address;
 }
 
@@ -115,7 +119,9 @@ Result<Json> ask_cluster(const net::Address& address, Json request) {
               }});
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
   while (!answer && std::chrono::steady_clock::now() < deadline) io.run_one_until(deadline);
-  if (!answer) return Error{fmt::format("the coordinator at {} did not answer within {}", to_text(address), format_duration(kDeadline))};
+  if (!answer)
+    return Error{
+        fmt::format("the coordinator at {} did not answer within {}", to_text(address), format_duration(kDeadline))};
   return std::move(*answer);
 }
 

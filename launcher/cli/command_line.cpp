@@ -86,8 +86,10 @@ class Parser {
     }
     given_.insert(option);
     if (option->value.empty()) {
-      if (has_value) diagnostics_.error(name, 0, 0, fmt::format("takes no value, got \"{}\"", attached));
-      else apply(*option, name, "");
+      if (has_value)
+        diagnostics_.error(name, 0, 0, fmt::format("takes no value, got \"{}\"", attached));
+      else
+        apply(*option, name, "");
       return index;
     }
     if (!has_value) {
@@ -108,7 +110,9 @@ class Parser {
 
   void unknown(const std::string& name) {
     // Without their dashes, which would count as letters that are right.
-    const auto letters = [](const std::string& dashed) { return dashed.substr(std::min(dashed.find_first_not_of('-'), dashed.size())); };
+    const auto letters = [](const std::string& dashed) {
+      return dashed.substr(std::min(dashed.find_first_not_of('-'), dashed.size()));
+    };
     std::vector<std::string> words;
     for (const Option& option : options_) {
       for (const std::string& known : option.names) {
@@ -116,8 +120,9 @@ class Parser {
       }
     }
     const std::optional<std::string> near = json::nearest(letters(name), words);
-    diagnostics_.error(name, 0, 0, near ? fmt::format("unknown option; did you mean --{}?", *near)
-                                        : "unknown option; see sgd-launch --help");
+    diagnostics_.error(
+        name, 0, 0,
+        near ? fmt::format("unknown option; did you mean --{}?", *near) : "unknown option; see sgd-launch --help");
   }
 
   const std::vector<Option>& options_;

@@ -43,8 +43,9 @@ enum class AfterPositional {
 };
 
 /// Applies options in their order, then the environment's. `arguments` without program and verb.
-[[nodiscard]] ParsedArguments parse_arguments(const std::vector<Option>& options, const std::vector<std::string>& arguments,
-                                              AfterPositional after, Diagnostics& diagnostics);
+[[nodiscard]] ParsedArguments parse_arguments(const std::vector<Option>& options,
+                                              const std::vector<std::string>& arguments, AfterPositional after,
+                                              Diagnostics& diagnostics);
 
 /// The table as help text, two columns.
 [[nodiscard]] std::string describe(const std::vector<Option>& options);

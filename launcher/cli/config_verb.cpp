@@ -35,9 +35,12 @@ Wanted parse(const std::vector<std::string>& arguments) {
   bool is_command = false;
   for (const std::string& word : arguments) {
     is_command = is_command || word == "--";
-    if (!is_command && word == "--origin") wanted.origin = true;
-    else if (!is_command && word == "--json") wanted.as_json = true;
-    else wanted.words.push_back(word);
+    if (!is_command && word == "--origin")
+      wanted.origin = true;
+    else if (!is_command && word == "--json")
+      wanted.as_json = true;
+    else
+      wanted.words.push_back(word);
   }
   return wanted;
 }
@@ -47,10 +50,14 @@ job::Setting address_setting(const RunOptions& options, const std::vector<std::s
                              const std::optional<net::Address>& coordinator) {
   job::Setting setting{"address", coordinator ? to_text(*coordinator) : "local", "default"};
   const char* variable = std::getenv("SGD_ADDRESS");
-  const bool is_option = std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--address"); });
-  if (is_option) setting.origin = "--address";
-  else if (!options.address.empty() && variable != nullptr) setting.origin = "SGD_ADDRESS";
-  else if (coordinator) setting.origin = user_configuration_file();
+  const bool is_option =
+      std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--address"); });
+  if (is_option)
+    setting.origin = "--address";
+  else if (!options.address.empty() && variable != nullptr)
+    setting.origin = "SGD_ADDRESS";
+  else if (coordinator)
+    setting.origin = user_configuration_file();
   return setting;
 }
 
@@ -62,8 +69,10 @@ void print_table(const std::vector<job::Setting>& settings, bool with_origin) {
     values = std::max(values, setting.value.dump().size());
   }
   for (const job::Setting& setting : settings) {
-    if (with_origin) fmt::print("{:<{}}  {:<{}}  {}\n", setting.path, paths, setting.value.dump(), values, setting.origin);
-    else fmt::print("{:<{}}  {}\n", setting.path, paths, setting.value.dump());
+    if (with_origin)
+      fmt::print("{:<{}}  {:<{}}  {}\n", setting.path, paths, setting.value.dump(), values, setting.origin);
+    else
+      fmt::print("{:<{}}  {}\n", setting.path, paths, setting.value.dump());
   }
 }
 
@@ -90,8 +99,10 @@ int config_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   const bool has_job = !wanted.words.empty();
   RunOptions options;
-  if (has_job) options = parse_run_options(wanted.words, diagnostics);
-  else if (const char* variable = std::getenv("SGD_ADDRESS")) options.address = variable;
+  if (has_job)
+    options = parse_run_options(wanted.words, diagnostics);
+  else if (const char* variable = std::getenv("SGD_ADDRESS"))
+    options.address = variable;
   const auto coordinator = cluster_address(options.address, diagnostics);
   const job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   print(loaded.diagnostics);
@@ -100,8 +111,10 @@ int config_verb(const std::vector<std::string>& arguments) {
   if (has_job) {
     for (job::Setting& setting : job::settings(loaded)) settings.push_back(std::move(setting));
   }
-  if (wanted.as_json) print_json(settings, wanted.origin);
-  else print_table(settings, wanted.origin);
+  if (wanted.as_json)
+    print_json(settings, wanted.origin);
+  else
+    print_table(settings, wanted.origin);
   return exit_code::kSucceeded;
 }
 

@@ -56,7 +56,9 @@ Console::Console(boost::asio::io_context& io, ConsoleStyle style) : io_(io), sty
   }
 }
 
-void Console::result(const std::string& line) { output(line + "\n", nullptr); }
+void Console::result(const std::string& line) {
+  output(line + "\n", nullptr);
+}
 
 void Console::output(std::string lines, std::function<void()> on_written) {
   queue_.push_back({std::move(lines), 0, std::move(on_written)});

@@ -20,7 +20,7 @@ namespace sgd::cli {
 struct ConsoleStyle {
   bool is_terminal = false;  ///< Of stderr: status line allowed.
   bool color = false;
-  bool quiet = false;        ///< No narration.
+  bool quiet = false;  ///< No narration.
 };
 
 [[nodiscard]] ConsoleStyle detect_style(bool no_color, bool quiet);

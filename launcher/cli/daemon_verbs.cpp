@@ -14,8 +14,8 @@
 #include "common/exit_codes.hpp"
 #include "launcher/agent/agent_daemon.hpp"
 #include "launcher/cli/cluster_client.hpp"
-#include "launcher/cli/program_files.hpp"
 #include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/program_files.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/state_places.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -43,9 +43,14 @@ std::optional<int> parse_daemon(const std::string& name, const std::string& exam
 }
 
 Option log_format_option(std::string& target) {
-  return {{"--log-format"}, "FORMAT", "text, json, or auto: the journal's where it listens", "", [&target](const std::string& text) {
+  return {{"--log-format"},
+          "FORMAT",
+          "text, json, or auto: the journal's where it listens",
+          "",
+          [&target](const std::string& text) {
             target = text;
-            return process::log_format(text, "", 2) ? std::string() : fmt::format("expected auto, text or json, got \"{}\"", text);
+            return process::log_format(text, "", 2) ? std::string()
+                                                    : fmt::format("expected auto, text or json, got \"{}\"", text);
           }};
 }
 
@@ -64,16 +69,21 @@ Option time_option(std::vector<std::string> names, std::string help, Duration& t
 }
 
 Option label_option(std::map<std::string, std::string>& labels) {
-  return {{"--label"}, "KEY=VALUE", "for placement rules of jobs; may be repeated", "", [&labels](const std::string& text) {
-            const std::size_t equals = text.find('=');
-            if (equals == 0 || equals == std::string::npos) return fmt::format("expected KEY=VALUE, got \"{}\"", text);
-            labels[text.substr(0, equals)] = text.substr(equals + 1);
-            return std::string();
-          }};
+  return {
+      {"--label"}, "KEY=VALUE", "for placement rules of jobs; may be repeated", "", [&labels](const std::string& text) {
+        const std::size_t equals = text.find('=');
+        if (equals == 0 || equals == std::string::npos) return fmt::format("expected KEY=VALUE, got \"{}\"", text);
+        labels[text.substr(0, equals)] = text.substr(equals + 1);
+        return std::string();
+      }};
 }
 
 Option memory_option(std::int64_t& bytes) {
-  return {{"--memory"}, "SIZE", "for workers (default: this machine's, or our cgroup's limit)", "", [&bytes](const std::string& text) {
+  return {{"--memory"},
+          "SIZE",
+          "for workers (default: this machine's, or our cgroup's limit)",
+          "",
+          [&bytes](const std::string& text) {
             const auto size = parse_bytes(text);
             if (size && *size > 0) bytes = *size;
             return size && *size > 0 ? std::string() : fmt::format("expected a size as 64GiB, got \"{}\"", text);
@@ -125,16 +135,20 @@ int agent_verb(const std::vector<std::string>& arguments) {
        text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
                    options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
-       text_option({"--run-as"}, "ACCOUNT", "whose all workers are, if this is root (default: each run's owner)", options.accounts.name),
-       flag({"--allow-root"}, "let workers run as root", allow_root), label_option(options.labels), memory_option(options.memory_bytes),
+       text_option({"--run-as"}, "ACCOUNT", "whose all workers are, if this is root (default: each run's owner)",
+                   options.accounts.name),
+       flag({"--allow-root"}, "let workers run as root", allow_root), label_option(options.labels),
+       memory_option(options.memory_bytes),
        time_option({"--orphan-timeout"}, "without a coordinator for so long, all ranks here are ended (default: 10m)",
                    options.orphan_timeout),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
        log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
-  if (!options.accounts.name.empty()) options.accounts.kind = agent::AccountRule::Kind::kFixed;
-  else if (::geteuid() == 0 && !allow_root) options.accounts.kind = agent::AccountRule::Kind::kOwner;
+  if (!options.accounts.name.empty())
+    options.accounts.kind = agent::AccountRule::Kind::kFixed;
+  else if (::geteuid() == 0 && !allow_root)
+    options.accounts.kind = agent::AccountRule::Kind::kOwner;
   if (allow_root && !options.accounts.name.empty())
     diagnostics.error("--run-as", 0, 0, "and --allow-root contradict each other: leave one of them out");
   if (options.coordinator.host.empty()) diagnostics.error("--join", 0, 0, "is missing: the coordinator's HOST:PORT");

@@ -64,9 +64,8 @@ Status check_hosts(const std::string& folder, const std::vector<std::string>& ho
   if (!has) return has.error();
   for (const std::string& host : hosts)
     if (std::find(has.value().begin(), has.value().end(), host) == has.value().end())
-      return Error{
-          fmt::format("the coordinator's identity is there and does not name {}: remove {} to make it anew",
-                      host, net::identity_file(folder))};
+      return Error{fmt::format("the coordinator's identity is there and does not name {}: remove {} to make it anew",
+                               host, net::identity_file(folder))};
   return {};
 }
 
@@ -89,15 +88,15 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
   if (!has_own.value()) {
     std::vector<std::string> names = hosts;
     if (std::find(names.begin(), names.end(), host_name()) == names.end()) names.push_back(host_name());
-    const auto made = net::make_identity(
-        state_dir, ca.value(), {net::Role::kCoordinator, host_name(), false, names}, own, net::unix_now_s());
+    const auto made = net::make_identity(state_dir, ca.value(), {net::Role::kCoordinator, host_name(), false, names},
+                                         own, net::unix_now_s());
     if (!made) return made.error();
   }
   say(!has_own.value(), "the coordinator's identity", own);
   const bool is_due = has_user.value() && is_user_due(user);
   if (!has_user.value() || is_due) {
-    const auto made = net::make_identity(state_dir, ca.value(), {net::Role::kClient, user_name(), true, {}},
-                                         user, net::unix_now_s());
+    const auto made =
+        net::make_identity(state_dir, ca.value(), {net::Role::kClient, user_name(), true, {}}, user, net::unix_now_s());
     if (!made) return made.error();
   }
   say(!has_user.value() || is_due, fmt::format("the identity of {}, an administrator", user_name()), user);
@@ -130,8 +129,7 @@ int init_verb(const std::vector<std::string>& arguments) {
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   state_dir = absolute(state_dir);
-  if (const Status made = init(state_dir, hosts); !made)
-    return refuse(exit_code::kUsage, made.error().message);
+  if (const Status made = init(state_dir, hosts); !made) return refuse(exit_code::kUsage, made.error().message);
   fmt::print(stderr,
              "next: sgd-launch coordinator --listen 0.0.0.0:7070\n"
              "      sgd-launch token create > FILE      for each node; then, on the node, with that file:\n"

@@ -35,13 +35,12 @@ Result<net::JoinToken> read_token(const std::string& path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   Result<net::JoinToken> token = net::parse_join_token(text);
-  if (!token)
-    return Error{fmt::format("{}: {}", path == "-" ? "standard input" : path, token.error().message)};
+  if (!token) return Error{fmt::format("{}: {}", path == "-" ? "standard input" : path, token.error().message)};
   return token;
 }
 
-Result<net::PeerIdentity> enrol(const net::Address& coordinator, const net::JoinToken& token,
-                                const std::string& folder, const std::string& name) {
+Result<net::PeerIdentity> enrol(const net::Address& coordinator, const net::JoinToken& token, const std::string& folder,
+                                const std::string& name) {
   boost::asio::io_context io{1};
   net::Enrolment enrolment(io, coordinator, folder);
   std::optional<Result<net::PeerIdentity>> outcome;
@@ -63,10 +62,9 @@ int join_verb(const std::vector<std::string>& arguments) {
       {"join",
        "HOST:PORT --token-file FILE [options]",
        "sgd-launch join coordinator.example:7070 --token-file node1.token",
-       {text_option({"--token-file"}, "FILE",
-                    "what `sgd-launch token create` has printed; - is standard input", token_file),
-        text_option({"--identity"}, "DIR", "where certificate and key go (default: of the agent, or of you)",
-                    folder),
+       {text_option({"--token-file"}, "FILE", "what `sgd-launch token create` has printed; - is standard input",
+                    token_file),
+        text_option({"--identity"}, "DIR", "where certificate and key go (default: of the agent, or of you)", folder),
         text_option({"--name"}, "NAME", "in the cluster (default: the token's, the host's or yours)", name)},
        1},
       arguments, words, diagnostics);
@@ -89,8 +87,7 @@ int join_verb(const std::vector<std::string>& arguments) {
                               "another folder with --identity",
                               folder));
   const auto identity = enrol(*coordinator, token.value(), folder, name);
-  if (!identity)
-    return refuse(exit_code::kUnreachable, fmt::format("{}: {}", words.front(), identity.error().message));
+  if (!identity) return refuse(exit_code::kUnreachable, fmt::format("{}: {}", words.front(), identity.error().message));
   fmt::print("joined as {} {}: {}\n", net::role_name(identity.value().role), identity.value().name, folder);
   return exit_code::kSucceeded;
 }

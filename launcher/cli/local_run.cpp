@@ -134,14 +134,16 @@ Status LocalRun::open_directory() {
 Status LocalRun::record_resumption() {
   for (const storage::LinesEnd* end : {&history_->events_end, &history_->metrics_end})
     if (end->whole_bytes != end->bytes)
-      console_.complain("warning", fmt::format("{}/{}: its last line was cut short; {} bytes are removed", shown_dir_, end->file,
-                                               end->bytes - end->whole_bytes));
+      console_.complain("warning", fmt::format("{}/{}: its last line was cut short; {} bytes are removed", shown_dir_,
+                                               end->file, end->bytes - end->whole_bytes));
   for (const std::string& path : history_->ahead)
-    console_.complain("warning", fmt::format("checkpoint {}/{} is of an epoch that metrics.jsonl has no line of; going on "
-                                             "from before it",
-                                             shown_dir_, path));
+    console_.complain("warning",
+                      fmt::format("checkpoint {}/{} is of an epoch that metrics.jsonl has no line of; going on "
+                                  "from before it",
+                                  shown_dir_, path));
   for (const storage::DamagedCheckpoint& damaged : history_->damaged)
-    console_.complain("warning", fmt::format("checkpoint {}/{} is left out: {}", shown_dir_, damaged.path, damaged.reason));
+    console_.complain("warning",
+                      fmt::format("checkpoint {}/{} is left out: {}", shown_dir_, damaged.path, damaged.reason));
   return storage::record_resumption(*directory_, *history_);
 }
 
@@ -257,8 +259,9 @@ void LocalRun::on_signal(int signal) {
   ++signals_seen_;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
   if (!at_once)
-    console_.narrate(fmt::format("sgd-launch: signal {}: stopping{}, at most {}; once more to kill", core::signal_words(signal),
-                                 job_.training ? " with a checkpoint" : "", format_duration(job_.stop.grace)));
+    console_.narrate(fmt::format("sgd-launch: signal {}: stopping{}, at most {}; once more to kill",
+                                 core::signal_words(signal), job_.training ? " with a checkpoint" : "",
+                                 format_duration(job_.stop.grace)));
   coordinator_.request_stop(place_.id, {core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
 }
 

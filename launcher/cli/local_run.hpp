@@ -2,7 +2,8 @@
 // A run on this machine with nothing installed as a service: coordinator and agents in this
 // process, joined by embedded links, and the console as their observer.
 //
-//   signals, --timeout, control.sock ──> CoordinatorShell <──EmbeddedLink──> AgentShell (one per node) ──> keeper ──> ranks
+//   signals, --timeout, control.sock ──> CoordinatorShell <──EmbeddedLink──> AgentShell (one per node) ──> keeper ──>
+//   ranks
 //                                              └── events, metrics, outcome ──> Console <── output ──┘
 //
 // Ends when the run's outcome is recorded, every agent has nothing of it left, and the console

@@ -97,7 +97,8 @@ class LogPrinter {
       std::size_t begin = 0;
       std::string lines;
       for (std::size_t end; (end = log.partial.find('\n', begin)) != std::string::npos; begin = end + 1)
-        lines += (options_.prefix ? fmt::format("{}: ", rank) : std::string()) + log.partial.substr(begin, end + 1 - begin);
+        lines +=
+            (options_.prefix ? fmt::format("{}: ", rank) : std::string()) + log.partial.substr(begin, end + 1 - begin);
       log.partial.erase(0, begin);
       if (!write_all(lines)) return false;
     }
@@ -134,13 +135,16 @@ nlohmann::ordered_json follow_of(const LogsOptions& options) {
 
 int logs_verb(const std::vector<std::string>& arguments) {
   LogsOptions options;
-  const NamedRun run = name_run({"logs", "[options] [RUN]", "sgd-launch logs --rank 1 -f",
-                                 {whole_number_option({"--rank"}, "only this rank", options.rank),
-                                  whole_number_option({"--generation"}, "only this start of the workers", options.generation),
-                                  flag({"--follow", "-f"}, "go on until the run ends", options.follow),
-                                  flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
-                                 {}},
-                                arguments);
+  const NamedRun run =
+      name_run({"logs",
+                "[options] [RUN]",
+                "sgd-launch logs --rank 1 -f",
+                {whole_number_option({"--rank"}, "only this rank", options.rank),
+                 whole_number_option({"--generation"}, "only this start of the workers", options.generation),
+                 flag({"--follow", "-f"}, "go on until the run ends", options.follow),
+                 flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
+                {}},
+               arguments);
   if (!run.is_named) return run.exit_code;
   if (run.cluster) return read_on_cluster(run, follow_of(options), options.prefix);
   LogPrinter printer(run.directory, options);

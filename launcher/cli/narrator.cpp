@@ -43,8 +43,8 @@ std::string milliseconds(const nlohmann::ordered_json& event, const char* key) {
 std::string recovery_line(const nlohmann::ordered_json& event) {
   const bool is_training = !event.value("source", "").empty();
   std::string line = fmt::format("recovered from {} on {} in {} ms: notice {}, clear {}", event.value("from", ""),
-                                 event.value("subject", ""), milliseconds(event, "total_s"), milliseconds(event, "notice_s"),
-                                 milliseconds(event, "clear_s"));
+                                 event.value("subject", ""), milliseconds(event, "total_s"),
+                                 milliseconds(event, "notice_s"), milliseconds(event, "clear_s"));
   if (event.value("wait_s", 0.0) >= 1e-3) line += ", wait " + milliseconds(event, "wait_s");
   line += ", start " + milliseconds(event, "start_s");
   if (!is_training) return line;
@@ -100,15 +100,16 @@ std::string EpochLines::add(const nlohmann::ordered_json& metrics) {
 std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir) {
   const std::string name = event.value("event", "");
   if (name == "checkpoint_saved")
-    return fmt::format("checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms{})", run_dir,
-                       event.value("path", ""), short_number(event.value("bytes", 0.0)),
-                       event.value("stall_s", 0.0) * 1e3, event.value("write_s", 0.0) * 1e3,
-                       event.contains("skipped") ? fmt::format(", {} due meanwhile left out", event.value("skipped", 0)) : "");
+    return fmt::format(
+        "checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms{})", run_dir, event.value("path", ""),
+        short_number(event.value("bytes", 0.0)), event.value("stall_s", 0.0) * 1e3, event.value("write_s", 0.0) * 1e3,
+        event.contains("skipped") ? fmt::format(", {} due meanwhile left out", event.value("skipped", 0)) : "");
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", event.value("path", ""), event.value("reason", ""));
   if (name == "straggler")
-    return fmt::format("warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
-                       event.value("rank", 0), event.value("node", ""), event.value("own_ms", 0.0), event.value("others_ms", 0.0));
+    return fmt::format(
+        "warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
+        event.value("rank", 0), event.value("node", ""), event.value("own_ms", 0.0), event.value("others_ms", 0.0));
   return narrate_recovery(event);
 }
 
@@ -128,7 +129,8 @@ std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total,
   if (shot.failures > 0) line += fmt::format("  failures {}", shot.failures);
   const std::int64_t made = shot.step - steps_before;
   if (made > 0 && steps_total > shot.step)
-    line += "  eta " + clock_text(shot.wall_s * static_cast<double>(steps_total - shot.step) / static_cast<double>(made));
+    line +=
+        "  eta " + clock_text(shot.wall_s * static_cast<double>(steps_total - shot.step) / static_cast<double>(made));
   return line;
 }
 
@@ -140,7 +142,8 @@ std::string success_line(const core::RunOutcome& outcome, const std::string& run
   return line;
 }
 
-std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run, bool color) {
+std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
+                          bool color) {
   std::string text = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
   text += outcome.error + "\n";
   if (!outcome.cause) return text;
@@ -152,9 +155,9 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
     text += fmt::format("  last lines of {}:\n", cause.subject);
     for (const std::string& line : cause.tail) text += "    | " + line + "\n";
   }
-  text += cause.is_final ? "  retried: no, this cause is final: it would fail again the same way\n"
-                         : "  retried: no\n";
-  text += fmt::format("  after:   {} epochs, {} steps, {}", outcome.epochs, outcome.steps, duration_text(outcome.wall_s));
+  text += cause.is_final ? "  retried: no, this cause is final: it would fail again the same way\n" : "  retried: no\n";
+  text +=
+      fmt::format("  after:   {} epochs, {} steps, {}", outcome.epochs, outcome.steps, duration_text(outcome.wall_s));
   text += outcome.checkpoint.empty() ? ", no checkpoint yet\n"
                                      : fmt::format(", newest checkpoint {}/{}\n", run_dir, outcome.checkpoint);
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));

@@ -36,8 +36,8 @@ class EpochLines {
 [[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir);
 
 /// Root cause, who, last lines, what was retried, log, what to type next. `run` is how people would name it to a verb.
-[[nodiscard]] std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
-                                        bool color);
+[[nodiscard]] std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir,
+                                        const std::string& run, bool color);
 
 /// "9.8", "12.4k", "1.3M".
 [[nodiscard]] std::string short_number(double value);

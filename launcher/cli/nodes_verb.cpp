@@ -37,8 +37,9 @@ void take_order(std::vector<std::string>& words, Order& order, Diagnostics& diag
   if (given.size() != 1) {
     const std::string what = takes_number ? "number" : "node";
     diagnostics.error(order.verb, 0, 0,
-                      given.empty() ? fmt::format("a {} is missing: {} {}", what, order.verb, takes_number ? "N" : "NODE")
-                                    : fmt::format("takes one {}, and RUN stands before it: \"{}\" is too many", what, given[1]));
+                      given.empty()
+                          ? fmt::format("a {} is missing: {} {}", what, order.verb, takes_number ? "N" : "NODE")
+                          : fmt::format("takes one {}, and RUN stands before it: \"{}\" is too many", what, given[1]));
     return;
   }
   if (!takes_number) {
@@ -76,14 +77,16 @@ int nodes_verb(const std::vector<std::string>& arguments) {
       }};
   const NamedRun run = name_run(
       {"nodes",
-       "[--json] [RUN] [set-slots N [--node NODE]]\n       sgd-launch nodes [list | (drain | undrain | remove) NODE]   of a cluster",
+       "[--json] [RUN] [set-slots N [--node NODE]]\n       sgd-launch nodes [list | (drain | undrain | remove) NODE]   "
+       "of a cluster",
        "sgd-launch nodes set-slots 4",
        {flag({"--json"}, "one JSON object", as_json), node_option},
        [&](std::vector<std::string>& words, Diagnostics& diagnostics) { take_order(words, order, diagnostics); }},
       arguments);
   if (!run.is_named) return run.exit_code;
   if (!run.cluster && !order.verb.empty() && order.verb != "set-slots")
-    return refuse(exit_code::kUsage, order.verb + " is for the nodes of a cluster: name its coordinator with --address");
+    return refuse(exit_code::kUsage,
+                  order.verb + " is for the nodes of a cluster: name its coordinator with --address");
   if (run.cluster && order.verb == "set-slots" && order.node.empty())
     return refuse(exit_code::kUsage, "set-slots: name the node with --node");
   const auto answer = ask(run, request_of(order, run.cluster.has_value()));

@@ -15,16 +15,14 @@ std::optional<int> parse_plain_verb(PlainVerb verb, const std::vector<std::strin
   verb.options.push_back(flag({"--help", "-h"}, "this text", help));
   ParsedArguments parsed = parse_arguments(verb.options, arguments, AfterPositional::kContinue, diagnostics);
   if (help) {
-    fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage,
-               describe(verb.options));
+    fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(verb.options));
     return exit_code::kSucceeded;
   }
   words = std::move(parsed.positional);
   if (words.size() > verb.words_max)
     diagnostics.error(verb.name, 0, 0,
-                      verb.words_max == 0
-                          ? fmt::format("takes options only: \"{}\" is too many", words.back())
-                          : fmt::format("\"{}\" is too many", words.back()));
+                      verb.words_max == 0 ? fmt::format("takes options only: \"{}\" is too many", words.back())
+                                          : fmt::format("\"{}\" is too many", words.back()));
   return std::nullopt;
 }
 

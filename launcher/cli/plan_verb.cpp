@@ -35,13 +35,17 @@ int plan_verb(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   // The options are those of run; this one is its own.
   for (const std::string& word : arguments) {
-    if (word == "--json") as_json = true;
-    else words.push_back(word);
+    if (word == "--json")
+      as_json = true;
+    else
+      words.push_back(word);
   }
   Diagnostics diagnostics;
   RunOptions options = parse_run_options(words, diagnostics);
   if (options.help) {
-    fmt::print("Example: sgd-launch plan job.json\nUsage: sgd-launch plan [--json] [options of run] (job.json | -- command...)\n");
+    fmt::print(
+        "Example: sgd-launch plan job.json\nUsage: sgd-launch plan [--json] [options of run] (job.json | -- "
+        "command...)\n");
     return exit_code::kSucceeded;
   }
   const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
@@ -52,8 +56,10 @@ int plan_verb(const std::vector<std::string>& arguments) {
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value().value("ok", false)) return refuse(exit_code::kUsage, answer.value().value("error", ""));
   const Json& plan = answer.value().at("plan");
-  if (as_json) fmt::print("{}\n", plan.dump(2));
-  else print_plan(plan);
+  if (as_json)
+    fmt::print("{}\n", plan.dump(2));
+  else
+    print_plan(plan);
   return exit_code::kSucceeded;
 }
 

@@ -12,7 +12,9 @@ std::int64_t sample_count(const nlohmann::json& dataset) {
   return files ? static_cast<std::int64_t>(files.value().images.dims[0]) : 0;
 }
 
-std::int64_t divide_up(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
+std::int64_t divide_up(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
 
 }  // namespace
 

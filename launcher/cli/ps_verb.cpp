@@ -17,7 +17,8 @@ std::string number_text(const Json& row, const char* key) {
 }
 
 void print_table(const Json& runs) {
-  fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", "run", "state", "workers", "epoch", "step", "failures", "reason");
+  fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", "run", "state", "workers", "epoch", "step", "failures",
+             "reason");
   for (const Json& row : runs) {
     const std::string step = number_text(row, row.contains("step") ? "step" : "steps");
     const std::string wanted = number_text(row, "num_workers");
@@ -53,8 +54,10 @@ int ps_verb(const std::vector<std::string>& arguments) {
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value().value("ok", false)) return refuse(exit_code::kUnreachable, answer.value().value("error", ""));
   const Json& runs = answer.value().at("runs");
-  if (as_json) fmt::print("{}\n", Json{{"schema_version", 1}, {"runs", runs}}.dump(2));
-  else print_table(runs);
+  if (as_json)
+    fmt::print("{}\n", Json{{"schema_version", 1}, {"runs", runs}}.dump(2));
+  else
+    print_table(runs);
   return exit_code::kSucceeded;
 }
 

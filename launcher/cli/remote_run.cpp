@@ -88,8 +88,8 @@ void RemoteRun::on_lost(const std::string& reason) {
   }
   if (!std::exchange(is_open_, false)) return;
   console_.status("");
-  console_.complain("warning", fmt::format("coordinator {} is lost ({}){}, waiting for it", to_text(coordinator_), reason,
-                                           is_reader_ ? "" : "; the run goes on"));
+  console_.complain("warning", fmt::format("coordinator {} is lost ({}){}, waiting for it", to_text(coordinator_),
+                                           reason, is_reader_ ? "" : "; the run goes on"));
 }
 
 void RemoteRun::on_message(const Json& message) {
@@ -174,9 +174,12 @@ void RemoteRun::print_lines(const std::string& file, std::string lines) {
   for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
     end = lines.find('\n', begin) + 1;
     const std::string line = lines.substr(begin, end - begin);
-    if (!is_log) print_json_line(file, line);
-    else if (options_.show_prefix) text += fmt::format("{}: {}", std::atoi(name.c_str() + 5), line);
-    else text += line;
+    if (!is_log)
+      print_json_line(file, line);
+    else if (options_.show_prefix)
+      text += fmt::format("{}: {}", std::atoi(name.c_str() + 5), line);
+    else
+      text += line;
   }
   if (!is_log) return acknowledge(file);
   // Acknowledged when it is written: a terminal that stands still holds the stream up, and nothing is lost.
@@ -219,8 +222,10 @@ void RemoteRun::on_end(const Json& outcome_json) {
   const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
   const int code = outcome.exit_code;
   console_.when_drained([this, outcome, is_failure, code] {
-    if (is_failure) console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
-    else console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_));
+    if (is_failure)
+      console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
+    else
+      console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_));
     end(code);
   });
 }
@@ -240,13 +245,14 @@ void RemoteRun::on_signal(int signal) {
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
   if (is_reader_) return end(exit_code::kSignalBase + signal);
   if (run_.empty() || (at_once && !is_open_)) {
-    console_.complain("warning", run_.empty() ? "left before the coordinator had answered: the run may have been submitted"
-                                              : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));
+    console_.complain("warning", run_.empty()
+                                     ? "left before the coordinator had answered: the run may have been submitted"
+                                     : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));
     return end(exit_code::kSignalBase + signal);
   }
   if (!at_once)
-    console_.narrate(fmt::format("sgd-launch: signal {}: stopping the run{}; once more to kill", core::signal_words(signal),
-                                 is_training_ ? " with a checkpoint" : ""));
+    console_.narrate(fmt::format("sgd-launch: signal {}: stopping the run{}; once more to kill",
+                                 core::signal_words(signal), is_training_ ? " with a checkpoint" : ""));
   ask_to_stop({{"why", "signal"}, {"signal", signal}, {"at_once", at_once}});
 }
 

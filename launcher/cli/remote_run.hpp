@@ -71,16 +71,16 @@ class RemoteRun {
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer timeout_;
   Json request_;
-  Json follow_;                  ///< What is followed.
+  Json follow_;  ///< What is followed.
   bool detach_ = false;
   bool is_reader_ = false;
   bool is_open_ = false;
   bool was_open_ = false;
-  std::string run_;              ///< Empty until the coordinator has taken it.
+  std::string run_;  ///< Empty until the coordinator has taken it.
   std::string shown_dir_;
   std::optional<EpochLines> epochs_;
   std::map<std::string, File> files_;
-  std::string part_file_;        ///< Whose bytes the next chunk is.
+  std::string part_file_;  ///< Whose bytes the next chunk is.
   std::uint64_t part_offset_ = 0;
   std::optional<Json> pending_stop_;
   std::int64_t steps_planned_ = 0;

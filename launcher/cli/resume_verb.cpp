@@ -9,11 +9,11 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/local_run.hpp"
-#include "launcher/storage/nothing_left.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/storage/nothing_left.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -30,27 +30,25 @@ int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
   auto tls = user_tls();
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   return RemoteRun(options, *run.cluster, std::move(tls).value())
-      .submit({{"request", "resume"}, {"run", answer.value()->at("run")}, {"job", loaded.job->resolved}}, options.detach);
+      .submit({{"request", "resume"}, {"run", answer.value()->at("run")}, {"job", loaded.job->resolved}},
+              options.detach);
 }
 
 }  // namespace
 
 int resume_verb(const std::vector<std::string>& arguments) {
   RunOptions options;
-  const NamedRun run = name_run({"resume",
-                                 "[options] [RUN]",
-                                 "sgd-launch resume --set training.epochs=8",
-                                 resume_option_table(options),
-                                 {}},
-                                arguments);
+  const NamedRun run = name_run(
+      {"resume", "[options] [RUN]", "sgd-launch resume --set training.epochs=8", resume_option_table(options), {}},
+      arguments);
   if (!run.is_named) return run.exit_code;
   if (run.cluster) return resume_on_cluster(run, options);
   const auto answer = ask_run(run.directory, {{"request", "status"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (answer.value())
-    return refuse(exit_code::kUsage,
-                  fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
-                              run.directory));
+    return refuse(
+        exit_code::kUsage,
+        fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", run.directory));
 
   const std::string file = run.directory + "/job.json";
   job::LoadResult loaded = job::load_run_job(file, options.overrides);

@@ -48,8 +48,7 @@ int revoke(const std::string& state_dir, const std::string& who) {
   if (!added) return refuse(exit_code::kFailed, added.error().message);
   if (const Status saved = list.value().save(folder, now_s); !saved)
     return refuse(exit_code::kFailed, saved.error().message);
-  fmt::print("{}: revoked\n",
-             by_serial ? net::describe({holder->role, holder->name, who, false, 0, 0}) : who);
+  fmt::print("{}: revoked\n", by_serial ? net::describe({holder->role, holder->name, who, false, 0, 0}) : who);
   if (by_serial && holder->serial != who)
     fmt::print(stderr, "it was renewed since: `sgd-launch revoke {}` revokes all of them\n", holder->name);
   return exit_code::kSucceeded;
@@ -61,13 +60,12 @@ int revoke_verb(const std::vector<std::string>& arguments) {
   std::string state_dir = coordinator_state_dir();
   Diagnostics diagnostics;
   std::vector<std::string> words;
-  const auto ended =
-      parse_plain_verb({"revoke",
-                        "SERIAL|NAME [options]",
-                        "sgd-launch revoke node1",
-                        {text_option({"--state-dir"}, "DIR", "the coordinator's folder", state_dir)},
-                        1},
-                       arguments, words, diagnostics);
+  const auto ended = parse_plain_verb({"revoke",
+                                       "SERIAL|NAME [options]",
+                                       "sgd-launch revoke node1",
+                                       {text_option({"--state-dir"}, "DIR", "the coordinator's folder", state_dir)},
+                                       1},
+                                      arguments, words, diagnostics);
   if (ended) return *ended;
   if (words.empty()) diagnostics.error("revoke", 0, 0, "name somebody, or a certificate by its serial");
   print(diagnostics);

@@ -28,8 +28,7 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   Diagnostics diagnostics;
   ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
   if (help) {
-    fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage,
-               describe(table));
+    fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(table));
     return ended(exit_code::kSucceeded);
   }
   if (parsed.has_dashes) diagnostics.error(verb.name, 0, 0, "takes no command after --: the run has its own");

@@ -28,12 +28,13 @@ struct NamedRun {
   int exit_code = 0;
   std::string directory;  ///< Absolute; of a run on this machine.
   std::optional<net::Address> cluster;
-  std::string run;        ///< On the cluster: an id, a unique prefix, or empty for the latest.
+  std::string run;  ///< On the cluster: an id, a unique prefix, or empty for the latest.
 };
 
-/// The run's launcher, or the coordinator, is asked. Nothing: the run's launcher is gone. The request is "status", "stop",
-/// "nodes", ... with its keys; see coordinator/control_server.hpp and coordinator/client_desk.hpp.
-[[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlohmann::ordered_json& request);
+/// The run's launcher, or the coordinator, is asked. Nothing: the run's launcher is gone. The request is "status",
+/// "stop", "nodes", ... with its keys; see coordinator/control_server.hpp and coordinator/client_desk.hpp.
+[[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run,
+                                                                const nlohmann::ordered_json& request);
 
 [[nodiscard]] NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments);
 

@@ -23,11 +23,13 @@ Option override_option(RunOptions& options, std::vector<std::string> names, std:
 }
 
 Option set_option(RunOptions& options) {
-  return {{"--set"}, "PATH=VALUE", "override any key of the job, for example training.optimizer.lr=0.1", "",
+  return {{"--set"},
+          "PATH=VALUE",
+          "override any key of the job, for example training.optimizer.lr=0.1",
+          "",
           [&options](const std::string& text) {
             const std::size_t equals = text.find('=');
-            if (equals == std::string::npos || equals == 0)
-              return fmt::format("expected PATH=VALUE, got \"{}\"", text);
+            if (equals == std::string::npos || equals == 0) return fmt::format("expected PATH=VALUE, got \"{}\"", text);
             const std::string path = text.substr(0, equals);
             options.overrides.sets.push_back({path, text.substr(equals + 1), "--set " + path});
             return std::string();
@@ -48,12 +50,19 @@ void add_job_options(std::vector<Option>& table, RunOptions& options) {
 void add_run_options(std::vector<Option>& table, RunOptions& options) {
   table.push_back(whole_number_option({"--slots"}, "room for workers on this machine (default: what the job wants)",
                                       options.slots));
-  table.push_back({{"--timeout"}, "TIME", "stop after this time, for example 90s or 2h; exit code 124", "",
+  table.push_back({{"--timeout"},
+                   "TIME",
+                   "stop after this time, for example 90s or 2h; exit code 124",
+                   "",
                    [&options](const std::string& text) {
                      options.timeout = parse_duration(text);
-                     return options.timeout ? std::string() : fmt::format("expected a time as 90s or 2h, got \"{}\"", text);
+                     return options.timeout ? std::string()
+                                            : fmt::format("expected a time as 90s or 2h, got \"{}\"", text);
                    }});
-  table.push_back({{"--local-nodes"}, "N", "treat this machine as N nodes, to try what crosses nodes", "",
+  table.push_back({{"--local-nodes"},
+                   "N",
+                   "treat this machine as N nodes, to try what crosses nodes",
+                   "",
                    [&options](const std::string& text) {
                      const auto number = whole_number(text);
                      options.local_nodes = number.value_or(0);
@@ -76,11 +85,28 @@ void add_torchrun(std::vector<Option>& table, RunOptions& options) {
   table.push_back(flag({"--no-python"}, "", options.no_python, true, "PET_NO_PYTHON"));
   for (const char* name : {"--standalone", "--run-path", "--virtual-local-rank"})
     table.push_back({{name}, "", "", "", ignore});
-  for (const char* name :
-       {"--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--monitor-interval", "--start-method",
-        "--role", "--log-dir", "--redirects", "--tee", "--local-ranks-filter", "--node-rank", "--master-addr",
-        "--master-port", "--local-addr", "--event-log-handler", "--signals-to-handle", "--shutdown-timeout",
-        "--logs-specs", "--numa-binding", "--duplicate-stdout-filters", "--duplicate-stderr-filters"})
+  for (const char* name : {"--rdzv-backend",
+                           "--rdzv-endpoint",
+                           "--rdzv-id",
+                           "--rdzv-conf",
+                           "--monitor-interval",
+                           "--start-method",
+                           "--role",
+                           "--log-dir",
+                           "--redirects",
+                           "--tee",
+                           "--local-ranks-filter",
+                           "--node-rank",
+                           "--master-addr",
+                           "--master-port",
+                           "--local-addr",
+                           "--event-log-handler",
+                           "--signals-to-handle",
+                           "--shutdown-timeout",
+                           "--logs-specs",
+                           "--numa-binding",
+                           "--duplicate-stdout-filters",
+                           "--duplicate-stderr-filters"})
     table.push_back({{name}, "X", "", "", ignore});
   table.push_back({{"-r", "-t"}, "X", "", "", ignore});
 }
@@ -91,10 +117,11 @@ void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostic
   if (options.is_module) {
     options.command = {"python3", "-u", "-m"};
   } else if (!options.no_python && !first.ends_with(".py")) {
-    return diagnostics.error("sgd-launch", 0, 0,
-                             fmt::format("cannot tell what \"{}\" is: a job file ends in .json, a verb is one of run, "
-                                         "resume, status, logs, stop, checkpoints, nodes, help, and a command comes after --",
-                                         first));
+    return diagnostics.error(
+        "sgd-launch", 0, 0,
+        fmt::format("cannot tell what \"{}\" is: a job file ends in .json, a verb is one of run, "
+                    "resume, status, logs, stop, checkpoints, nodes, help, and a command comes after --",
+                    first));
   } else if (!options.no_python) {
     options.command = {"python3", "-u"};
   }
@@ -106,7 +133,10 @@ void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostic
 std::vector<Option> run_option_table(RunOptions& options) {
   std::vector<Option> table;
   add_job_options(table, options);
-  table.push_back({{"--run-dir"}, "DIR", "folder of the run (default: runs/<name>-<time>-<hex>)", "",
+  table.push_back({{"--run-dir"},
+                   "DIR",
+                   "folder of the run (default: runs/<name>-<time>-<hex>)",
+                   "",
                    [&options](const std::string& text) {
                      options.run_dir = text;
                      return text.empty() ? std::string("expected a folder") : std::string();
@@ -133,7 +163,8 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
       parse_arguments(run_option_table(options), arguments, AfterPositional::kStopScript, diagnostics);
   const bool names_file = !parsed.positional.empty() && parsed.positional.front().ends_with(".json");
   if (options.help || diagnostics.has_errors()) {
-    // A word behind a misspelt option is its value as likely as what to run: only a job file is certain, and told about.
+    // A word behind a misspelt option is its value as likely as what to run: only a job file is certain, and told
+    // about.
     if (names_file) options.job_file = parsed.positional.front();
     return options;
   }
@@ -145,7 +176,8 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
                         fmt::format("either a job file or a command: both \"{}\" and what follows -- are given",
                                     parsed.positional.front()));
   } else if (parsed.positional.empty()) {
-    diagnostics.error("sgd-launch", 0, 0, "nothing to run: give a job file, or a command after --; see sgd-launch --help");
+    diagnostics.error("sgd-launch", 0, 0,
+                      "nothing to run: give a job file, or a command after --; see sgd-launch --help");
   } else if (names_file || parsed.positional.front() == "-") {
     options.job_file = parsed.positional.front();
     for (std::size_t index = 1; index < parsed.positional.size(); ++index)

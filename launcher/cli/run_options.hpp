@@ -13,13 +13,13 @@ namespace sgd::cli {
 
 struct RunOptions {
   job::Overrides overrides;
-  std::string job_file;                ///< Or a command.
+  std::string job_file;  ///< Or a command.
   std::vector<std::string> command;
-  std::string run_dir;                 ///< Empty: a new folder in runs/.
-  std::optional<int> slots;            ///< Absent: as many as the job wants.
-  int local_nodes = 1;                 ///< Nodes that this machine stands for.
-  std::string address;                 ///< As given: the coordinator; empty: see cluster_address().
-  bool detach = false;                 ///< On a cluster: print the run's id and leave.
+  std::string run_dir;       ///< Empty: a new folder in runs/.
+  std::optional<int> slots;  ///< Absent: as many as the job wants.
+  int local_nodes = 1;       ///< Nodes that this machine stands for.
+  std::string address;       ///< As given: the coordinator; empty: see cluster_address().
+  bool detach = false;       ///< On a cluster: print the run's id and leave.
   std::optional<Duration> timeout;
   bool quiet = false;
   bool no_color = false;

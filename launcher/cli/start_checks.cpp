@@ -20,8 +20,7 @@ void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (::access(path.c_str(), X_OK) == 0) return;
   diagnostics.error(
       "sgd-launch", 0, 0,
-      fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER",
-                  path));
+      fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER", path));
 }
 
 /// The same search that starting it will do: better now than after a run directory exists.
@@ -38,8 +37,10 @@ void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
 
 job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
   job::LoadResult loaded;
-  if (!options.job_file.empty()) loaded = job::load_job_file(options.job_file, options.overrides);
-  else if (!options.command.empty()) loaded = job::load_command_job(options.command, options.overrides);
+  if (!options.job_file.empty())
+    loaded = job::load_job_file(options.job_file, options.overrides);
+  else if (!options.command.empty())
+    loaded = job::load_command_job(options.command, options.overrides);
   found.items.insert(found.items.end(), loaded.diagnostics.items.begin(), loaded.diagnostics.items.end());
   loaded.diagnostics = std::move(found);
   return loaded;

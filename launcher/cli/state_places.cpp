@@ -27,8 +27,14 @@ std::string state_dir(const std::string& program) {
 
 }  // namespace
 
-std::string coordinator_state_dir() { return state_dir("coordinator"); }
-std::string agent_state_dir() { return state_dir("agent"); }
-std::string user_identity_dir() { return below_home("XDG_CONFIG_HOME", ".config") + "/identity"; }
+std::string coordinator_state_dir() {
+  return state_dir("coordinator");
+}
+std::string agent_state_dir() {
+  return state_dir("agent");
+}
+std::string user_identity_dir() {
+  return below_home("XDG_CONFIG_HOME", ".config") + "/identity";
+}
 
 }  // namespace sgd::cli

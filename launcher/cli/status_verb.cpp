@@ -53,8 +53,12 @@ Json read_ended(const std::string& run_dir) {
   std::ifstream file(run_dir + "/summary.json");
   Json summary = file ? Json::parse(file, nullptr, false) : Json();
   if (summary.is_object()) return summary;
-  return {{"schema_version", 1}, {"run", run_dir.substr(run_dir.rfind('/') + 1)}, {"state", "lost"}, {"exit_code", nullptr},
-          {"error", "its launcher was killed before it could write a summary"}, {"checkpoint", nullptr}};
+  return {{"schema_version", 1},
+          {"run", run_dir.substr(run_dir.rfind('/') + 1)},
+          {"state", "lost"},
+          {"exit_code", nullptr},
+          {"error", "its launcher was killed before it could write a summary"},
+          {"checkpoint", nullptr}};
 }
 
 }  // namespace
@@ -69,11 +73,16 @@ int status_verb(const std::vector<std::string>& arguments) {
   const bool is_answered = answer.value() && answer.value()->value("ok", false);
   if (run.cluster && !is_answered) return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
   const bool is_live = is_answered && answer.value()->contains("status");
-  const Json status = is_live ? answer.value()->at("status") : run.cluster ? answer.value()->at("summary") : read_ended(run.directory);
+  const Json status = is_live       ? answer.value()->at("status")
+                      : run.cluster ? answer.value()->at("summary")
+                                    : read_ended(run.directory);
   const std::string folder = run.cluster ? answer.value()->value("run_dir", "") : run.directory;
-  if (as_json) fmt::print("{}\n", status.dump(2));
-  else if (is_live) print_live(status);
-  else print_ended(folder, status);
+  if (as_json)
+    fmt::print("{}\n", status.dump(2));
+  else if (is_live)
+    print_live(status);
+  else
+    print_ended(folder, status);
   return exit_code::kSucceeded;
 }
 

@@ -33,15 +33,21 @@ bool wait_gone(const NamedRun& run, TimePoint deadline) {
 int stop_verb(const std::vector<std::string>& arguments) {
   bool at_once = false;
   std::optional<Duration> grace;
-  const NamedRun run = name_run({"stop", "[options] [RUN]", "sgd-launch stop",
-                                 {flag({"--now"}, "kill at once, without a checkpoint", at_once),
-                                  {{"--grace"}, "TIME", "time for the checkpoint instead of the job's stop.grace", "",
-                                   [&](const std::string& text) {
-                                     grace = parse_duration(text);
-                                     return grace ? std::string() : fmt::format("expected a time as 30s, got \"{}\"", text);
-                                   }}},
-                                 {}},
-                                arguments);
+  const NamedRun run =
+      name_run({"stop",
+                "[options] [RUN]",
+                "sgd-launch stop",
+                {flag({"--now"}, "kill at once, without a checkpoint", at_once),
+                 {{"--grace"},
+                  "TIME",
+                  "time for the checkpoint instead of the job's stop.grace",
+                  "",
+                  [&](const std::string& text) {
+                    grace = parse_duration(text);
+                    return grace ? std::string() : fmt::format("expected a time as 30s, got \"{}\"", text);
+                  }}},
+                {}},
+               arguments);
   if (!run.is_named) return run.exit_code;
   nlohmann::ordered_json request = {{"request", "stop"}, {"at_once", at_once}};
   if (grace) request["grace_s"] = to_seconds(*grace);

@@ -1,4 +1,5 @@
-// `sgd-launch submit`, and `sgd-launch run` with a coordinator: the job goes to the cluster, and its run is followed here.
+// `sgd-launch submit`, and `sgd-launch run` with a coordinator: the job goes to the cluster, and its run is followed
+// here.
 
 #include <fmt/format.h>
 
@@ -27,7 +28,8 @@ int run_on_cluster(const RunOptions& options, const std::optional<net::Address>&
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   auto tls = user_tls();
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
-  return RemoteRun(options, *coordinator, std::move(tls).value()).submit({{"job", loaded.job->resolved}}, options.detach);
+  return RemoteRun(options, *coordinator, std::move(tls).value())
+      .submit({{"job", loaded.job->resolved}}, options.detach);
 }
 
 int submit_verb(const std::vector<std::string>& arguments) {

@@ -65,13 +65,12 @@ int create_token(const std::vector<std::string>& arguments) {
   WantedToken wanted;
   Diagnostics diagnostics;
   std::vector<std::string> words;
-  const Option role = {
-      {"--role"}, "ROLE", "agent (default) or client", "", [&wanted](const std::string& text) {
-        const auto known = net::role_of(text);
-        const bool is_given = known == net::Role::kAgent || known == net::Role::kClient;
-        if (is_given) wanted.role = *known;
-        return is_given ? std::string() : fmt::format("expected agent or client, got \"{}\"", text);
-      }};
+  const Option role = {{"--role"}, "ROLE", "agent (default) or client", "", [&wanted](const std::string& text) {
+                         const auto known = net::role_of(text);
+                         const bool is_given = known == net::Role::kAgent || known == net::Role::kClient;
+                         if (is_given) wanted.role = *known;
+                         return is_given ? std::string() : fmt::format("expected agent or client, got \"{}\"", text);
+                       }};
   const Option name = {{"--name"},
                        "NAME",
                        "the only name it may be used for, also one that is taken",
@@ -80,17 +79,14 @@ int create_token(const std::vector<std::string>& arguments) {
                          wanted.name = text;
                          return net::is_name(text) ? std::string() : fmt::format("\"{}\" is no name", text);
                        }};
-  const Option ttl = {{"--ttl"},
-                      "TIME",
-                      "how long it holds (default: 15m; at most a week)",
-                      "",
-                      [&wanted](const std::string& text) {
-                        const auto time = parse_duration(text);
-                        if (time) wanted.ttl = *time;
-                        return time && *time >= std::chrono::seconds(1) && *time <= kTtlMax
-                                   ? std::string()
-                                   : fmt::format("expected a time from 1s to 168h, got \"{}\"", text);
-                      }};
+  const Option ttl = {
+      {"--ttl"}, "TIME", "how long it holds (default: 15m; at most a week)", "", [&wanted](const std::string& text) {
+        const auto time = parse_duration(text);
+        if (time) wanted.ttl = *time;
+        return time && *time >= std::chrono::seconds(1) && *time <= kTtlMax
+                   ? std::string()
+                   : fmt::format("expected a time from 1s to 168h, got \"{}\"", text);
+      }};
   const auto ended = parse_plain_verb(
       {"token create",
        "[options]",
@@ -100,18 +96,16 @@ int create_token(const std::vector<std::string>& arguments) {
        0},
       arguments, words, diagnostics);
   if (ended) return *ended;
-  if (wanted.is_admin && wanted.role != net::Role::kClient)
-    diagnostics.error("--admin", 0, 0, "is for --role client");
+  if (wanted.is_admin && wanted.role != net::Role::kClient) diagnostics.error("--admin", 0, 0, "is for --role client");
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   wanted.state_dir = absolute(wanted.state_dir);
   const auto token = create(wanted);
   if (!token) return refuse(exit_code::kFailed, token.error().message);
   fmt::print("{}\n", net::to_text(token.value()));
-  fmt::print(stderr,
-             "token {} for one {}{}, good for {}: sgd-launch join COORDINATOR:PORT --token-file FILE\n",
-             net::to_hex(token.value().id), net::role_name(wanted.role),
-             wanted.name.empty() ? "" : " " + wanted.name, format_duration(wanted.ttl));
+  fmt::print(stderr, "token {} for one {}{}, good for {}: sgd-launch join COORDINATOR:PORT --token-file FILE\n",
+             net::to_hex(token.value().id), net::role_name(wanted.role), wanted.name.empty() ? "" : " " + wanted.name,
+             format_duration(wanted.ttl));
   return exit_code::kSucceeded;
 }
 
@@ -125,13 +119,12 @@ int list_tokens(const std::vector<std::string>& arguments) {
   bool as_json = false;
   Diagnostics diagnostics;
   std::vector<std::string> words;
-  const auto ended =
-      parse_plain_verb({"token list",
-                        "[options]",
-                        "sgd-launch token list",
-                        {flag({"--json"}, "one JSON object", as_json), state_dir_option(state_dir)},
-                        0},
-                       arguments, words, diagnostics);
+  const auto ended = parse_plain_verb({"token list",
+                                       "[options]",
+                                       "sgd-launch token list",
+                                       {flag({"--json"}, "one JSON object", as_json), state_dir_option(state_dir)},
+                                       0},
+                                      arguments, words, diagnostics);
   if (ended) return *ended;
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
@@ -139,13 +132,11 @@ int list_tokens(const std::vector<std::string>& arguments) {
   if (!book) return refuse(exit_code::kFailed, book.error().message);
   const std::int64_t now_s = net::unix_now_s();
   nlohmann::ordered_json all = {{"schema_version", 1}, {"tokens", nlohmann::ordered_json::array()}};
-  if (!as_json)
-    fmt::print("{:<16} {:<8} {:<20} {:<6} {:<19} state\n", "token", "role", "name", "admin", "expires");
+  if (!as_json) fmt::print("{:<16} {:<8} {:<20} {:<6} {:<19} state\n", "token", "role", "name", "admin", "expires");
   for (const net::StoredToken& token : book.value().tokens()) {
     if (!as_json) {
-      fmt::print("{:<16} {:<8} {:<20} {:<6} {:<19} {}\n", token.id, token.role,
-                 token.name.empty() ? "-" : token.name, token.is_admin ? "yes" : "no",
-                 local_time(token.expires_s), state_of(token, now_s));
+      fmt::print("{:<16} {:<8} {:<20} {:<6} {:<19} {}\n", token.id, token.role, token.name.empty() ? "-" : token.name,
+                 token.is_admin ? "yes" : "no", local_time(token.expires_s), state_of(token, now_s));
       continue;
     }
     all["tokens"].push_back({{"token", token.id},
@@ -165,12 +156,9 @@ int revoke_token(const std::vector<std::string>& arguments) {
   std::string state_dir = coordinator_state_dir();
   Diagnostics diagnostics;
   std::vector<std::string> words;
-  const auto ended = parse_plain_verb({"token revoke",
-                                       "TOKEN [options]",
-                                       "sgd-launch token revoke 52c1a80b1f3d6e77",
-                                       {state_dir_option(state_dir)},
-                                       1},
-                                      arguments, words, diagnostics);
+  const auto ended = parse_plain_verb(
+      {"token revoke", "TOKEN [options]", "sgd-launch token revoke 52c1a80b1f3d6e77", {state_dir_option(state_dir)}, 1},
+      arguments, words, diagnostics);
   if (ended) return *ended;
   if (words.empty()) diagnostics.error("token revoke", 0, 0, "name one of `sgd-launch token list`");
   print(diagnostics);

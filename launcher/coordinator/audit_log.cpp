@@ -14,7 +14,10 @@ Status AuditLog::open(const std::string& state_dir) {
 
 void AuditLog::add(const Requester& who, const std::string& action, const Json& about, const std::string& refused) {
   SGD_ASSERT(file_);
-  Json line = {{"time", process::unix_seconds()}, {"who", who.name}, {"certificate", who.certificate}, {"peer", who.peer},
+  Json line = {{"time", process::unix_seconds()},
+               {"who", who.name},
+               {"certificate", who.certificate},
+               {"peer", who.peer},
                {"action", action}};
   line.update(about);
   if (!refused.empty()) line["refused"] = refused;

@@ -1,5 +1,6 @@
 #pragma once
-// Who has asked for what that changes something: `audit.jsonl` in the state folder, which only grows. One line an action:
+// Who has asked for what that changes something: `audit.jsonl` in the state folder, which only grows. One line an
+// action:
 //   {"time":S,"who":"eva","certificate":SERIAL,"peer":"10.0.0.2:41822","action":"stop","run":R,"refused":WHY}
 // "refused" stands only where it was. Who has become a member is in `issued.jsonl` beside it.
 

@@ -1,6 +1,6 @@
 #pragma once
-// The machine's commands in their order, each behind the newest event that was stored before it was given: none is carried
-// out before that event is committed, nor before those in front of it. Without a store nothing ever waits.
+// The machine's commands in their order, each behind the newest event that was stored before it was given: none is
+// carried out before that event is committed, nor before those in front of it. Without a store nothing ever waits.
 
 #include <deque>
 #include <functional>

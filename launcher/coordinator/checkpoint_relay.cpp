@@ -28,8 +28,7 @@ void CheckpointRelay::on_gone(TimePoint now, GuestId guest, RelayActions& out) {
   std::erase_if(searches_, [](const auto& one) { return one.second.waiting.empty(); });
 }
 
-void CheckpointRelay::on_wanted(TimePoint now, GuestId guest, const CheckpointId& checkpoint,
-                                RelayActions& out) {
+void CheckpointRelay::on_wanted(TimePoint now, GuestId guest, const CheckpointId& checkpoint, RelayActions& out) {
   const auto [place, is_new] = searches_.try_emplace(checkpoint);
   Search& search = place->second;
   search.waiting.insert(guest);
@@ -39,8 +38,7 @@ void CheckpointRelay::on_wanted(TimePoint now, GuestId guest, const CheckpointId
   ask_next(now, checkpoint, search, out);
 }
 
-void CheckpointRelay::on_bytes(TimePoint now, GuestId guest, const CheckpointId& checkpoint,
-                               std::int64_t bytes) {
+void CheckpointRelay::on_bytes(TimePoint now, GuestId guest, const CheckpointId& checkpoint, std::int64_t bytes) {
   putting_[checkpoint] = guest;
   const auto place = searches_.find(checkpoint);
   if (place == searches_.end()) return;
@@ -48,8 +46,8 @@ void CheckpointRelay::on_bytes(TimePoint now, GuestId guest, const CheckpointId&
   if (place->second.source == guest) place->second.heard = now;
 }
 
-void CheckpointRelay::on_lacks(TimePoint now, GuestId guest, const CheckpointId& checkpoint,
-                               const std::string& reason, RelayActions& out) {
+void CheckpointRelay::on_lacks(TimePoint now, GuestId guest, const CheckpointId& checkpoint, const std::string& reason,
+                               RelayActions& out) {
   putting_.erase(checkpoint);
   const auto place = searches_.find(checkpoint);
   if (place == searches_.end() || place->second.source != guest) return;
@@ -67,8 +65,7 @@ std::set<GuestId> CheckpointRelay::on_stored(const CheckpointId& checkpoint) {
   return waiting;
 }
 
-void CheckpointRelay::ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search,
-                               RelayActions& out) {
+void CheckpointRelay::ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out) {
   const auto may_ask = [&](GuestId guest) {
     return guests_.contains(guest) && !search.asked.contains(guest) && !search.waiting.contains(guest);
   };
@@ -97,8 +94,7 @@ void CheckpointRelay::on_tick(TimePoint now, RelayActions& out) {
         out.push_back({What::kRefuse, guest, checkpoint, "nobody can give it: " + reason, 0});
     } else if (now >= search.news) {
       search.news = now + kNews;
-      for (const GuestId guest : search.waiting)
-        out.push_back({What::kPending, guest, checkpoint, "", search.bytes});
+      for (const GuestId guest : search.waiting) out.push_back({What::kPending, guest, checkpoint, "", search.bytes});
     }
   }
   std::erase_if(searches_, [](const auto& one) { return one.second.waiting.empty(); });

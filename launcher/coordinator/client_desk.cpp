@@ -12,7 +12,9 @@ namespace {
 
 using Json = ClientDesk::Json;
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 void send(net::Visitor& to, const Json& message) {
   if (const Status sent = to.send(FrameKind::kJson, dump(message)); !sent) to.close(sent.error().message);
@@ -32,7 +34,9 @@ FollowSelection selection_of(const nlohmann::json& message) {
 
 ClientDesk::ClientDesk(Service service) : service_(std::move(service)) {}
 
-ClientDesk::~ClientDesk() { *is_here_ = false; }
+ClientDesk::~ClientDesk() {
+  *is_here_ = false;
+}
 
 void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
   if (clients_.size() >= kClientsMax) return;
@@ -55,7 +59,7 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
   if (client == nullptr) return;
   const auto parsed = frame.kind == FrameKind::kJson ? codec::parse_object(frame.bytes, codec::kDepthMax)
                                                      : Result<nlohmann::json>(Error{"it is a chunk"});
-  if (!parsed) 
+  if (!parsed)
     return client->visitor->close("a message of a client is no JSON object: " + parsed.error().message,
                                   net::RefusalKind::kBadMessage);
   const nlohmann::json& message = parsed.value();
@@ -105,8 +109,10 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
   follow.outcome = run.value().outcome;
   follow.follower = std::make_unique<RunFollower>(run.value().directory, selection, offsets, send_part);
   answer(id, number, {{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
-  if (follow.outcome || message.value("until_now", false)) follow.follower->settle();
-  else follow.follower->begin();
+  if (follow.outcome || message.value("until_now", false))
+    follow.follower->settle();
+  else
+    follow.follower->begin();
   end_if_done(id, number);
 }
 
@@ -114,7 +120,8 @@ void ClientDesk::on_got(std::uint64_t id, std::int64_t number, const nlohmann::j
   Client* client = find(id);
   const auto follow = client->follows.find(number);
   if (follow == client->follows.end()) return;
-  follow->second.follower->acknowledge(message.at("file").get<std::string>(), message.at("offset").get<std::uint64_t>());
+  follow->second.follower->acknowledge(message.at("file").get<std::string>(),
+                                       message.at("offset").get<std::uint64_t>());
   end_if_done(id, number);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Serves clients: visitors of the kind "client", who ask and follow. JSON messages, one a frame; chunk frames carry bytes
-// of followed files.
+// Serves clients: visitors of the kind "client", who ask and follow. JSON messages, one a frame; chunk frames carry
+// bytes of followed files.
 //
 //   {"type":"client","version":V}                      -> {"type":"welcome","version":V}
 //   {"type":"request","id":7,"request":"status",...}   -> {"type":"answer","id":7,"ok":true,...} as on control.sock
@@ -8,7 +8,8 @@
 //    "offsets":{"events.jsonl":120},"until_now":false} -> an answer with the run's id, then, as files grow:
 //      {"type":"part","id":8,"file":F,"offset":N}, and a chunk frame with the bytes
 //   {"type":"got","id":8,"file":F,"offset":N}             what the client has; no more than a window goes ahead of it
-//      {"type":"end","id":8,"outcome":{...}|null}         all has been got, and the run is over (or "until_now" was asked)
+//      {"type":"end","id":8,"outcome":{...}|null}         all has been got, and the run is over (or "until_now" was
+//      asked)
 // An error of one message answers that message; a message that is none ends the connection.
 
 #include <functional>

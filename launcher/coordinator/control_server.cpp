@@ -30,11 +30,12 @@ class Session : public std::enable_shared_from_this<Session> {
       boost::system::error_code ignored;
       if (!error) self->socket_.close(ignored);
     });
-    boost::asio::async_read_until(socket_, boost::asio::dynamic_buffer(buffer_, kControlLineBytesMax), '\n',
-                                  [self = shared_from_this()](const boost::system::error_code& error, std::size_t size) {
-                                    self->timer_.cancel();
-                                    if (!error) self->on_line(size);
-                                  });
+    boost::asio::async_read_until(
+        socket_, boost::asio::dynamic_buffer(buffer_, kControlLineBytesMax), '\n',
+        [self = shared_from_this()](const boost::system::error_code& error, std::size_t size) {
+          self->timer_.cancel();
+          if (!error) self->on_line(size);
+        });
   }
 
  private:

@@ -71,7 +71,8 @@ Result<std::shared_ptr<const net::TlsContext>> CoordinatorDaemon::open_identity(
 
 void CoordinatorDaemon::renew_identity() {
   const Result<bool> renewed = net::renew_coordinator(options_.state_dir, net::unix_now_s());
-  if (!renewed) log("cannot renew the coordinator's certificate: " + renewed.error().message, process::LogLevel::kWarning);
+  if (!renewed)
+    log("cannot renew the coordinator's certificate: " + renewed.error().message, process::LogLevel::kWarning);
   if (renewed.ok() && renewed.value()) log("the coordinator's certificate is renewed");
   renewal_.expires_after(kRenewalLook);
   renewal_.async_wait([this](const boost::system::error_code& error) {
@@ -136,7 +137,9 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   FileDesk::Handlers handlers;
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
   handlers.is_foreign = [this](const RunId& run, const NodeId& node) { return shell_.is_foreign(run, node); };
-  handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) { service_.on_log_grown(run, file); };
+  handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) {
+    service_.on_log_grown(run, file);
+  };
   handlers.on_all_sent = [this](const RunId& run, const NodeId& node) {
     if (service_.is_settled(run)) return files_.settle(run);  // It came late, and had opened them again.
     settling_.on_all_sent(run, node);
@@ -164,6 +167,8 @@ void CoordinatorDaemon::wait_signal() {
   });
 }
 
-void CoordinatorDaemon::log(const std::string& line, process::LogLevel level) { log_.write(level, "", line); }
+void CoordinatorDaemon::log(const std::string& line, process::LogLevel level) {
+  log_.write(level, "", line);
+}
 
 }  // namespace sgd::coordinator

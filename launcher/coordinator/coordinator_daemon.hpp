@@ -5,8 +5,8 @@
 //   their files ──> Door ──> FileDesk ──> run directories below <state>/runs
 //   JoinDesk <── Door <── those who join or renew     with an identity (`sgd-launch init`): then all of it is TLS
 //
-// SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator. SIGHUP: identities are
-// read anew (they are whenever their files change).
+// SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator. SIGHUP:
+// identities are read anew (they are whenever their files change).
 
 #include <memory>
 #include <optional>
@@ -30,8 +30,8 @@ struct CoordinatorOptions {
   net::Address listen{"127.0.0.1", 7070};
   std::string state_dir;  ///< Absolute; created when missing.
   Duration node_timeout = std::chrono::seconds(5);
-  std::optional<int> metrics_port;      ///< On 127.0.0.1; 0 takes a free one.
-  std::string log_format = "auto";      ///< As process::log_format() takes it.
+  std::optional<int> metrics_port;  ///< On 127.0.0.1; 0 takes a free one.
+  std::string log_format = "auto";  ///< As process::log_format() takes it.
 };
 
 class CoordinatorDaemon {

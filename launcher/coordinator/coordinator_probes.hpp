@@ -1,5 +1,6 @@
 #pragma once
-// How the coordinator is seen from outside: by the service manager (ready, a line of status, the watchdog) and over HTTP
+// How the coordinator is seen from outside: by the service manager (ready, a line of status, the watchdog) and over
+// HTTP
 // (/metrics, /healthz, /readyz). All of it runs on the daemon's event loop, so that it proves that the loop turns.
 
 #include <functional>

@@ -22,7 +22,9 @@ int free_port(boost::asio::io_context& io) {
 std::string summary_text(const RunId& run, const core::RunOutcome& outcome) {
   constexpr std::size_t kBytesMax = 16 << 10;
   nlohmann::ordered_json summary = storage::summary_of(run, outcome);
-  const auto text = [&summary] { return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace); };
+  const auto text = [&summary] {
+    return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  };
   for (const char* key : {"results", "metrics", "error"}) {
     if (text().size() <= kBytesMax) break;
     summary[key] = nullptr;
@@ -162,7 +164,7 @@ void CoordinatorShell::drain() {
     if (const auto* command = std::get_if<core::CoordinatorCommand>(&*item)) {
       carry_out(*command);
     } else {
-      std::get<std::function<void()>>(*item)();
+      std::get<std::function<void()>> (*item)();
     }
   }
   is_draining_ = false;
@@ -173,8 +175,7 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
     // Without a link it is told with everything else when the node is back.
-    if (const auto agent = agents_.find(send->node); agent != agents_.end())
-      agent->second.link->send(send->message);
+    if (const auto agent = agents_.find(send->node); agent != agents_.end()) agent->second.link->send(send->message);
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     agents_.erase(refused->node);
     if (on_refused) on_refused(refused->node, refused->reason);
@@ -220,7 +221,8 @@ void CoordinatorShell::record(const core::CoordinatorCommand& command) {
 void CoordinatorShell::reserve_port(const RunId& run, Generation generation) {
   const int port = free_port(io_);
   boost::asio::post(io_, [self = std::weak_ptr<CoordinatorShell*>(self_), run, generation, port] {
-    if (const auto shell = self.lock()) (*shell)->on_event(core::coordinator_event::PortReserved{run, generation, port});
+    if (const auto shell = self.lock())
+      (*shell)->on_event(core::coordinator_event::PortReserved{run, generation, port});
   });
 }
 

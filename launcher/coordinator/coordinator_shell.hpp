@@ -1,15 +1,15 @@
 #pragma once
-// The shell of core::Coordinator: one thread, one event loop. Facts become events, commands are carried out in their order,
-// one timer is armed at the machine's next wake-up. A run directory that cannot be written does not end the run.
+// The shell of core::Coordinator: one thread, one event loop. Facts become events, commands are carried out in their
+// order, one timer is armed at the machine's next wake-up. A run directory that cannot be written does not end the run.
 //
-// With a store (open_store(), then restore() before anything else) every event is committed before what follows from it is
-// carried out, and a coordinator that was killed goes on from there:
+// With a store (open_store(), then restore() before anything else) every event is committed before what follows from it
+// is carried out, and a coordinator that was killed goes on from there:
 //
 //   links, timer, submit() ── event ──> core ── Store ──────────> EventStore ── committed ──┐
 //                                         └── commands ──> BarrierQueue ── in order ────────┴──> send, record, accept
 //
-// When the store's queue is full nothing from outside is taken: links are closed and new ones too, submissions are refused,
-// until it has room again; agents keep their facts and tell everything when they are back.
+// When the store's queue is full nothing from outside is taken: links are closed and new ones too, submissions are
+// refused, until it has room again; agents keep their facts and tell everything when they are back.
 
 #include <functional>
 #include <map>
@@ -37,17 +37,17 @@ struct RunRow {
   RunId id;
   std::string name;
   std::string owner;
-  std::string state;        ///< Final state, or "live".
-  std::string phase;        ///< As in core::RunPhase.
-  std::string reason;       ///< What a live run waits for.
-  int exit_code = 0;        ///< Of an ended one.
+  std::string state;   ///< Final state, or "live".
+  std::string phase;   ///< As in core::RunPhase.
+  std::string reason;  ///< What a live run waits for.
+  int exit_code = 0;   ///< Of an ended one.
   double wall_s = 0;
-  int num_workers = 0;      ///< Wanted.
-  int world_size = 0;       ///< Of a live one.
-  double submitted_s = 0;   ///< Unix time.
-  double finished_s = 0;    ///< Unix time; 0: it is live.
+  int num_workers = 0;     ///< Wanted.
+  int world_size = 0;      ///< Of a live one.
+  double submitted_s = 0;  ///< Unix time.
+  double finished_s = 0;   ///< Unix time; 0: it is live.
   std::string run_dir;
-  std::string summary;      ///< As in summary.json, of an ended one.
+  std::string summary;  ///< As in summary.json, of an ended one.
 };
 
 class CoordinatorShell {
@@ -70,11 +70,11 @@ class CoordinatorShell {
   [[nodiscard]] Status restore(const std::function<RunObserver(const core::RunDefinition& run)>& observer_of);
   [[nodiscard]] const std::string& cluster_id() const { return store_->tables().cluster_id(); }
 
-  /// A connection whose first message will say that it is `node`. It takes the place of the node's former link when that
-  /// message has come, unless the core refuses it.
+  /// A connection whose first message will say that it is `node`. It takes the place of the node's former link when
+  /// that message has come, unless the core refuses it.
   void add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link);
-  /// `on_accepted` is called when the submission is committed, with its id; or, if its request_id is known, with the id of
-  /// the run that it made: then `directory` is not used. An error: nothing was submitted.
+  /// `on_accepted` is called when the submission is committed, with its id; or, if its request_id is known, with the id
+  /// of the run that it made: then `directory` is not used. An error: nothing was submitted.
   void submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory, RunObserver observer,
               std::function<void(const Result<RunId>&)> on_accepted = {});
   /// Committed or on its way.
@@ -166,7 +166,7 @@ class CoordinatorShell {
   boost::asio::steady_timer retry_timer_;
   bool is_retrying_ = false;
   std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> uncommitted_;
-  std::shared_ptr<CoordinatorShell*> self_;      ///< For handlers that may come when this is gone.
+  std::shared_ptr<CoordinatorShell*> self_;     ///< For handlers that may come when this is gone.
   std::unique_ptr<storage::EventStore> store_;  ///< Last: its thread ends first.
 };
 

@@ -1,9 +1,10 @@
-// CoordinatorShell with a store: what a start makes of stored events, what a commit lets go on, and when the log is cut.
+// CoordinatorShell with a store: what a start makes of stored events, what a commit lets go on, and when the log is
+// cut.
 
 #include <algorithm>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/process/clock.hpp"
@@ -59,7 +60,8 @@ void CoordinatorShell::replay(TimePoint at, const core::CoordinatorEvent& event,
   core::CoordinatorCommands commands;
   core_.replay(at, event, commands);
   for (const core::CoordinatorCommand& command : commands) {
-    if (const auto* reserve = std::get_if<ReservePort>(&command)) replay.unanswered.insert_or_assign(reserve->run, *reserve);
+    if (const auto* reserve = std::get_if<ReservePort>(&command))
+      replay.unanswered.insert_or_assign(reserve->run, *reserve);
     if (!std::holds_alternative<Warn>(command)) record(command);  // What is no record is left out there.
   }
 }
@@ -73,7 +75,8 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay
   const std::string trouble = directory ? "" : directory.error().message;
   storage::LineCounts there = before;
   if (directory) there = directory.value()->lines();
-  if (there.events < before.events || there.metrics < before.metrics) {  // Somebody has taken lines of an earlier life away.
+  if (there.events < before.events ||
+      there.metrics < before.metrics) {  // Somebody has taken lines of an earlier life away.
     before = {std::min(before.events, there.events), std::min(before.metrics, there.metrics)};
     wait_for(store_->put(run.row));
   }
@@ -90,8 +93,9 @@ void CoordinatorShell::check_lines() {
     Run& run = *entry;
     const storage::LineCounts extra = run.records->end_skipping();
     if (extra.events == 0 && extra.metrics == 0) continue;
-    run.records->warn(fmt::format("{} has {} events and {} metrics that the coordinator's state knows nothing of; they stay",
-                                  run.row.run_dir, extra.events, extra.metrics));
+    run.records->warn(
+        fmt::format("{} has {} events and {} metrics that the coordinator's state knows nothing of; they stay",
+                    run.row.run_dir, extra.events, extra.metrics));
     run.row.lines_before.events += extra.events;
     run.row.lines_before.metrics += extra.metrics;
     if (!run.row.is_finished()) wait_for(store_->put(run.row));
@@ -152,7 +156,8 @@ void CoordinatorShell::on_committed(BarrierQueue::Ticket up_to) {
 void CoordinatorShell::hold() {
   is_held_ = true;
   if (store_observer_.on_trouble)
-    store_observer_.on_trouble("too many events wait to be committed: agents and submissions are refused until that is done");
+    store_observer_.on_trouble(
+        "too many events wait to be committed: agents and submissions are refused until that is done");
   // Later: the event in work may have come over one of these links.
   boost::asio::post(io_, [self = std::weak_ptr<CoordinatorShell*>(self_)] {
     const auto shell = self.lock();
@@ -206,13 +211,27 @@ void CoordinatorShell::forget_oldest() {
     }));
 }
 
-bool CoordinatorShell::is_idle() const { return live_.empty() && queue_.empty() && committed_ >= last_ticket_; }
+bool CoordinatorShell::is_idle() const {
+  return live_.empty() && queue_.empty() && committed_ >= last_ticket_;
+}
 
 /// Nothing for a run that the machine does not know.
 std::optional<RunRow> CoordinatorShell::shown(const RunId& id, const Run& run) const {
   const storage::StoredRun& row = run.row;
-  RunRow shown{id, row.name, row.owner, row.state, core::name(core::RunPhase::kFinished), "", row.exit_code, row.wall_s,
-               row.num_workers, 0, row.submitted_s, row.finished_s, row.run_dir, row.summary};
+  RunRow shown{id,
+               row.name,
+               row.owner,
+               row.state,
+               core::name(core::RunPhase::kFinished),
+               "",
+               row.exit_code,
+               row.wall_s,
+               row.num_workers,
+               0,
+               row.submitted_s,
+               row.finished_s,
+               row.run_dir,
+               row.summary};
   if (!row.state.empty()) return shown;
   shown.state = "live";
   const auto shot = snapshot(id);
@@ -239,7 +258,8 @@ std::vector<RunRow> CoordinatorShell::runs() const {
   for (const auto& [id, run] : runs_) {
     if (auto row = shown(id, run)) rows.push_back(*std::move(row));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const RunRow& a, const RunRow& b) { return a.submitted_s < b.submitted_s; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const RunRow& a, const RunRow& b) { return a.submitted_s < b.submitted_s; });
   return rows;
 }
 

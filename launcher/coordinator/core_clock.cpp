@@ -11,6 +11,8 @@ Duration clock_offset(TimePoint machine_now, TimePoint last, std::optional<Durat
   return former ? std::max(*former, at_last) : at_last;
 }
 
-TimePoint CoreClock::now() const { return process::monotonic_now() + offset_; }
+TimePoint CoreClock::now() const {
+  return process::monotonic_now() + offset_;
+}
 
 }  // namespace sgd::coordinator

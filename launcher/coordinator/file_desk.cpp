@@ -55,7 +55,12 @@ struct FileDesk::PutOutcome {
 };
 
 FileDesk::FileDesk(boost::asio::io_context& io, Handlers handlers, storage::Quota quota)
-    : io_(io), handlers_(std::move(handlers)), quota_(quota), timer_(io, [this] { on_wakeup(); }), logs_(io), checkpoints_(io) {}
+    : io_(io),
+      handlers_(std::move(handlers)),
+      quota_(quota),
+      timer_(io, [this] { on_wakeup(); }),
+      logs_(io),
+      checkpoints_(io) {}
 
 FileDesk::~FileDesk() = default;
 
@@ -87,12 +92,11 @@ void FileDesk::take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json&
   Guest& guest = *(guests_[id] = std::make_unique<Guest>());
   guest.node = files->node;
   guest.visitor = std::move(visitor);
-  guest.visitor->start({[this, id](Frame frame) { on_frame(id, std::move(frame)); },
-                        [this, id](const std::string&) { on_closed(id); }});
+  guest.visitor->start(
+      {[this, id](Frame frame) { on_frame(id, std::move(frame)); }, [this, id](const std::string&) { on_closed(id); }});
   for (const auto& [run, names] : kept_) {
     transfer::Keep keep{run, {}};
-    for (const std::string& name : names)
-      keep.paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory, name));
+    for (const std::string& name : names) keep.paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory, name));
     send(id, keep);
   }
   RelayActions actions;
@@ -136,14 +140,12 @@ void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, con
   if (++guest->second->refusals > kRefusalsMax) guest->second->visitor->close("too much was refused");
 }
 
-FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::string& path,
-                                   const Status& name) {
+FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::string& path, const Status& name) {
   if (!name) {
     refuse(id, run, path, kBadName, name.error().message);
     return nullptr;
   }
-  const std::optional<std::string> folder =
-      transfer::is_part(run) ? handlers_.directory_of(run) : std::nullopt;
+  const std::optional<std::string> folder = transfer::is_part(run) ? handlers_.directory_of(run) : std::nullopt;
   if (!folder) {
     files_.erase(run);
     refuse(id, run, path, kUnknownRun, "the run is not known here");
@@ -203,8 +205,8 @@ void FileDesk::on_frame(GuestId id, Frame frame) {
   auto message = transfer::decode_from_node(frame.bytes);
   if (!message) return close(id, kBadMessage, message.error().message);
   if (auto* put = std::get_if<transfer::Put>(&message.value())) {
-    const bool is_possible = put->bytes >= 0 && put->bytes <= kChunkBytesMax && put->offset >= 0 &&
-                             put->offset <= INT64_MAX - put->bytes;
+    const bool is_possible =
+        put->bytes >= 0 && put->bytes <= kChunkBytesMax && put->offset >= 0 && put->offset <= INT64_MAX - put->bytes;
     if (!is_possible) return close(id, kBadMessage, "a chunk of an impossible size");
     if (put->bytes == 0) return on_put(id, std::move(*put), {});
     guest.announced = std::move(*put);
@@ -232,8 +234,7 @@ void FileDesk::on_put(GuestId id, transfer::Put put, std::string bytes) {
   guest.bytes_in_work += put.bytes;
   if (guest.bytes_in_work > 2 * kWindowBytes) return close(id, kTooMuch, "more bytes than the window takes");
   storage::FileThread& thread = thread_of(put.file);
-  auto work = [files, put, bytes = std::move(bytes),
-               intake = &thread == &logs_ ? guest.logs : guest.checkpoints] {
+  auto work = [files, put, bytes = std::move(bytes), intake = &thread == &logs_ ? guest.logs : guest.checkpoints] {
     PutOutcome outcome;
     const std::string key = put.run + "/" + put.file;
     const auto rewound = intake->rewound.find(key);
@@ -265,8 +266,7 @@ void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcom
   const std::string checkpoint = transfer::checkpoint_of(put.file);
   if (held.is_stored) return stored(id, {put.run, checkpoint}, false);
   if (held.is_too_much) return refuse(id, put.run, put.file, kNoRoom, held.error);
-  transfer::Have have{put.run, put.file,          static_cast<std::int64_t>(held.bytes),
-                      false,   outcome.is_synced, held.error};
+  transfer::Have have{put.run, put.file, static_cast<std::int64_t>(held.bytes), false, outcome.is_synced, held.error};
   have.rewind = outcome.is_damaged || held.is_gap || !held.error.empty();
   if (have.rewind) {
     const std::string why = outcome.is_damaged ? "a chunk was damaged on its way"
@@ -294,8 +294,7 @@ void FileDesk::on_query(GuestId id, const transfer::Query& query) {
              const std::string checkpoint = transfer::checkpoint_of(query.file);
              if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
              if (!held.error.empty()) return refuse(id, query.run, query.file, kDisk, held.error);
-             send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false,
-                                     false, ""});
+             send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false, false, ""});
            });
 }
 
@@ -327,8 +326,7 @@ void FileDesk::on_all_sent(GuestId id, const transfer::AllSent& sent) {
 
 void FileDesk::stored(GuestId id, const CheckpointId& checkpoint, bool is_news) {
   send(id, transfer::Stored{checkpoint.run, checkpoint.path});
-  if (is_news && handlers_.on_checkpoint_stored)
-    handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
+  if (is_news && handlers_.on_checkpoint_stored) handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
   for (const GuestId waiting : relay_.on_stored(checkpoint)) send_listing(waiting, checkpoint);
   timer_.arm(relay_.next_wakeup());
 }
@@ -341,13 +339,11 @@ void FileDesk::on_get(GuestId id, const transfer::Get& get) {
 }
 
 void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
-  const Files files =
-      files_of(id, checkpoint.run, checkpoint.path, transfer::check_checkpoint(checkpoint.path));
+  const Files files = files_of(id, checkpoint.run, checkpoint.path, transfer::check_checkpoint(checkpoint.path));
   if (!files) return;
   checkpoints_.ask([files, path = checkpoint.path] { return files->listing(path); },
                    [this, id, checkpoint](const Result<std::vector<transfer::ListedFile>>& listed) {
-                     if (listed)
-                       return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
+                     if (listed) return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
                      RelayActions actions;
                      relay_.on_wanted(process::monotonic_now(), id, checkpoint, actions);
                      carry_out(actions);
@@ -369,19 +365,16 @@ void FileDesk::send_data(GuestId id, const transfer::Get& get) {
     std::uint32_t crc32c = 0;
   };
   const auto read = [files, get, file] {
-    Piece piece{
-        files->read(file, static_cast<std::uint64_t>(get.offset), static_cast<std::size_t>(get.bytes))};
+    Piece piece{files->read(file, static_cast<std::uint64_t>(get.offset), static_cast<std::size_t>(get.bytes))};
     if (piece.bytes) piece.crc32c = transfer::checksum(get.run, file, get.offset, piece.bytes.value());
     return piece;
   };
   checkpoints_.ask(read, [this, id, get](const Piece& piece) {
-    if (const auto asking = guests_.find(id); asking != guests_.end())
-      asking->second->bytes_in_work -= get.bytes;
+    if (const auto asking = guests_.find(id); asking != guests_.end()) asking->second->bytes_in_work -= get.bytes;
     if (!piece.bytes) return refuse(id, get.run, get.path, kMissing, piece.bytes.error().message);
     const std::string& bytes = piece.bytes.value();
     send(id,
-         transfer::Data{get.run, get.path, get.file, get.offset, static_cast<std::int64_t>(bytes.size()),
-                        piece.crc32c},
+         transfer::Data{get.run, get.path, get.file, get.offset, static_cast<std::int64_t>(bytes.size()), piece.crc32c},
          bytes);
   });
 }

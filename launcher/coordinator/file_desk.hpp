@@ -60,8 +60,8 @@ class FileDesk {
   /// Of the run's checkpoints these count ("checkpoints/step-..." or absolute): nodes need not keep and send
   /// others.
   void keep(const RunId& run, const std::vector<std::string>& paths);
-  /// The run is over and its files are whole: nothing of it stays open. What a node sends later is taken all the same, and
-  /// for the last kSettledMax runs nodes that connect later are told which checkpoints count.
+  /// The run is over and its files are whole: nothing of it stays open. What a node sends later is taken all the same,
+  /// and for the last kSettledMax runs nodes that connect later are told which checkpoints count.
   void settle(const RunId& run);
   [[nodiscard]] std::size_t refused() const { return refused_; }
   void stop();
@@ -101,7 +101,7 @@ class FileDesk {
   GuestId next_ = 1;
   std::map<RunId, Files> files_;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
-  std::deque<RunId> settled_;  ///< Of kept_: those that are over, the oldest first.
+  std::deque<RunId> settled_;                       ///< Of kept_: those that are over, the oldest first.
   CheckpointRelay relay_;
   net::WakeupTimer timer_;
   std::size_t refused_ = 0;

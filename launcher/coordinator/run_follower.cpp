@@ -83,7 +83,9 @@ void RunFollower::acknowledge(const std::string& file, std::uint64_t offset) {
   pump();
 }
 
-bool RunFollower::is_done() const { return is_settled_ && grown_.empty() && under_way_ == 0; }
+bool RunFollower::is_done() const {
+  return is_settled_ && grown_.empty() && under_way_ == 0;
+}
 
 void RunFollower::pump() {
   while (!grown_.empty() && under_way_ < kWindow) {

@@ -1,7 +1,7 @@
 #pragma once
 // One client that follows one run: reads the files of the run's folder as they grow, from the offsets that the client
-// names, and never has more than a window under way. A slow client lags behind in the files, which lose nothing; it holds
-// nobody up and costs no memory.
+// names, and never has more than a window under way. A slow client lags behind in the files, which lose nothing; it
+// holds nobody up and costs no memory.
 
 #include <cstdint>
 #include <functional>

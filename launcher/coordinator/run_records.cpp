@@ -5,9 +5,14 @@
 namespace sgd::coordinator {
 
 RunRecords::RunRecords(std::unique_ptr<storage::RunDirectory> directory, RunObserver observer, bool has_store)
-    : directory_(std::move(directory)), observer_(std::move(observer)), has_store_(has_store), leaves_out_(directory_ == nullptr) {}
+    : directory_(std::move(directory)),
+      observer_(std::move(observer)),
+      has_store_(has_store),
+      leaves_out_(directory_ == nullptr) {}
 
-storage::LineCounts RunRecords::end_skipping() { return std::exchange(skip_, {}); }
+storage::LineCounts RunRecords::end_skipping() {
+  return std::exchange(skip_, {});
+}
 
 void RunRecords::event(const nlohmann::ordered_json& event) {
   if (skip_.events > 0) {

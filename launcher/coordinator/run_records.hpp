@@ -1,8 +1,8 @@
 #pragma once
-// What one run leaves behind: its records on their way to the run directory and to whoever watches. With a store no line is
-// lost or doubled: records that are made again after a restart are skipped as far as they are in the files already, and
-// what cannot be written (a full disk) waits and is tried again. What is too much even for that is left to the next restart,
-// which makes it from the store. Without a store it is dropped, and said once.
+// What one run leaves behind: its records on their way to the run directory and to whoever watches. With a store no
+// line is lost or doubled: records that are made again after a restart are skipped as far as they are in the files
+// already, and what cannot be written (a full disk) waits and is tried again. What is too much even for that is left to
+// the next restart, which makes it from the store. Without a store it is dropped, and said once.
 
 #include <cstddef>
 #include <deque>
@@ -20,8 +20,9 @@ struct RunObserver {
   std::function<void(const nlohmann::ordered_json& event)> on_event;      ///< As written to events.jsonl.
   std::function<void(const nlohmann::ordered_json& metrics)> on_metrics;  ///< As written to metrics.jsonl.
   std::function<void(std::string message)> on_warning;
-  std::function<void(const std::vector<std::string>& paths)> on_keep;     ///< Of its checkpoints these count. May be absent.
-  std::function<void(const core::RunOutcome& outcome)> on_finished;       ///< summary.json is written.
+  std::function<void(const std::vector<std::string>& paths)>
+      on_keep;                                                       ///< Of its checkpoints these count. May be absent.
+  std::function<void(const core::RunOutcome& outcome)> on_finished;  ///< summary.json is written.
 };
 
 class RunRecords {

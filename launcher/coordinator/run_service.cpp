@@ -26,7 +26,9 @@ Json refused_job(const Diagnostics& diagnostics) {
   return refusal;
 }
 
-bool is_over(const RunRow& row) { return row.state != "live"; }
+bool is_over(const RunRow& row) {
+  return row.state != "live";
+}
 
 core::StopRequest stop_of(const nlohmann::json& request) {
   core::StopRequest stop;
@@ -49,7 +51,8 @@ Json row_of(const core::NodeSnapshot& node) {
 
 }  // namespace
 
-RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log)
+RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit,
+                       Log log)
     : shell_(shell),
       runs_dir_(std::move(runs_dir)),
       audit_(audit),
@@ -64,7 +67,9 @@ Status RunService::restore() {
   return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
 }
 
-std::optional<std::string> RunService::directory_of(const RunId& run) const { return shell_.directory_of(run); }
+std::optional<std::string> RunService::directory_of(const RunId& run) const {
+  return shell_.directory_of(run);
+}
 
 void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
@@ -104,7 +109,14 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   if (!place) return reply(refused("state", place.error().message));
   auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
   if (!directory) return reply(refused("state", directory.error().message));
-  start({who, "submit", request_id, request.value("owner", ""), std::move(*loaded.job), {}, std::move(directory).value(), reply});
+  start({who,
+         "submit",
+         request_id,
+         request.value("owner", ""),
+         std::move(*loaded.job),
+         {},
+         std::move(directory).value(),
+         reply});
 }
 
 void RunService::start(Submission submission) {
@@ -121,8 +133,8 @@ void RunService::start(Submission submission) {
   const std::string folder = definition.run_dir;
   const int workers = definition.job.num_workers;
   shell_.submit(std::move(definition), std::move(submission.directory), observe(id),
-                [this, who = submission.who, verb = submission.verb, reply = submission.reply, offsets = submission.offsets, id,
-                 folder, workers](const Result<RunId>& accepted) {
+                [this, who = submission.who, verb = submission.verb, reply = submission.reply,
+                 offsets = submission.offsets, id, folder, workers](const Result<RunId>& accepted) {
                   std::error_code ignored;
                   // Refused, or a request that was made before: nobody will ever look into this folder.
                   if (!accepted || accepted.value() != id) std::filesystem::remove_all(folder, ignored);
@@ -141,7 +153,8 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
   const auto former = find(request.value("run", ""));
   if (!former) return reply(refused("run", former.error().message));
   if (!is_over(former.value()) || unsettled_.contains(former.value().id))
-    return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", former.value().id)));
+    return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
+                                            former.value().id)));
   job::LoadResult loaded = job::load_resolved(request.at("job"));
   if (!loaded.job) return reply(refused_job(loaded.diagnostics));
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
@@ -156,12 +169,13 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     const char* kind = history ? "job" : "state";
     if (refusal.empty()) {
       auto directory = storage::RunDirectory::reopen(place, job.resolved, history.value());
-      const Status recorded = directory ? storage::record_resumption(*directory.value(), history.value()) : directory.error();
+      const Status recorded =
+          directory ? storage::record_resumption(*directory.value(), history.value()) : directory.error();
       if (recorded.ok()) {
         const Json offsets = {{"events.jsonl", history.value().events_end.whole_bytes},
                               {"metrics.jsonl", history.value().metrics_end.whole_bytes}};
-        return start({who, "resume", request_id, owner, std::move(job), std::move(history.value().past), std::move(directory).value(),
-                      reply, offsets});
+        return start({who, "resume", request_id, owner, std::move(job), std::move(history.value().past),
+                      std::move(directory).value(), reply, offsets});
       }
       refusal = recorded.error().message;
       kind = "state";
@@ -190,7 +204,9 @@ RunObserver RunService::observe(const RunId& run) {
   };
   observer.on_keep = [this, run](const std::vector<std::string>& paths) { watcher_.on_keep(run, paths); };
   observer.on_metrics = [this, run](const Json&) { desk_.on_grown(run, "metrics.jsonl"); };
-  observer.on_warning = [this, run](const std::string& message) { log_(fmt::format("run {}: warning: {}", run, message)); };
+  observer.on_warning = [this, run](const std::string& message) {
+    log_(fmt::format("run {}: warning: {}", run, message));
+  };
   observer.on_finished = [this, run](const core::RunOutcome& outcome) {
     unsettled_[run] = core::to_json(outcome);
     log_(fmt::format("run {}: {}{}{}", run, outcome.state, outcome.error.empty() ? "" : ": ", outcome.error));
@@ -239,7 +255,10 @@ Json RunService::ps(const nlohmann::json& request) const {
   Json list = Json::array();
   for (const RunRow& row : shell_.runs()) {
     if (is_over(row) && !all) continue;
-    Json one = {{"run", row.id}, {"name", row.name}, {"owner", row.owner}, {"submitted", row.submitted_s},
+    Json one = {{"run", row.id},
+                {"name", row.name},
+                {"owner", row.owner},
+                {"submitted", row.submitted_s},
                 {"num_workers", row.num_workers}};
     if (is_over(row)) {
       const Json summary = Json::parse(row.summary, nullptr, false);
@@ -296,8 +315,7 @@ Json RunService::stop(const Requester& who, const nlohmann::json& request) {
 
 Json RunService::nodes() const {
   Json rows = Json::array();
-  for (const core::NodeSnapshot& node : shell_.nodes())
-    rows.push_back(row_of(node));
+  for (const core::NodeSnapshot& node : shell_.nodes()) rows.push_back(row_of(node));
   return {{"ok", true}, {"nodes", std::move(rows)}};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// When the files of a run that is over are whole: every node that had ranks of it has sent everything, or cannot. A node
-// that is gone, and one that takes too long, is not waited for; what it still sends later is taken all the same.
+// When the files of a run that is over are whole: every node that had ranks of it has sent everything, or cannot. A
+// node that is gone, and one that takes too long, is not waited for; what it still sends later is taken all the same.
 
 #include <functional>
 #include <map>

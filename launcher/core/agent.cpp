@@ -96,11 +96,13 @@ void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed) {
 
 void Agent::end_orphans(AgentCommands& out) {
   orphaned_at_.reset();
-  const std::string reason = fmt::format("it has ended its ranks: no coordinator for {}", format_duration(*facts_.orphan_timeout));
+  const std::string reason =
+      fmt::format("it has ended its ranks: no coordinator for {}", format_duration(*facts_.orphan_timeout));
   bool has_ended = false;
   for (auto& [id, run] : runs_) has_ended |= run.on_orphaned(reason, out);
   if (has_ended)
-    out.push_back(agent_command::Warn{fmt::format("no coordinator for {}: all ranks here are ended", format_duration(*facts_.orphan_timeout))});
+    out.push_back(agent_command::Warn{
+        fmt::format("no coordinator for {}: all ranks here are ended", format_duration(*facts_.orphan_timeout))});
 }
 
 void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
@@ -138,9 +140,10 @@ void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, Agent
 void Agent::on_worker(TimePoint now, const agent_event::FromWorker& event, AgentCommands& out) {
   if (const auto* hello = std::get_if<link::Hello>(&event.message)) {
     if (hello->protocol != link::kProtocol) {
-      out.push_back(agent_command::DropLink{
-          event.connection, "link protocol " + std::to_string(hello->protocol) + " of the worker, " +
-                                std::to_string(link::kProtocol) + " here: use one version of sgd-launch and sgd-worker"});
+      out.push_back(
+          agent_command::DropLink{event.connection, "link protocol " + std::to_string(hello->protocol) +
+                                                        " of the worker, " + std::to_string(link::kProtocol) +
+                                                        " here: use one version of sgd-launch and sgd-worker"});
       return;
     }
     for (auto& [id, run] : runs_) {

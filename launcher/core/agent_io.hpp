@@ -22,21 +22,21 @@ using ConnectionId = std::uint64_t;
 /// What the shell knows of its node and the core needs for decisions.
 struct AgentFacts {
   NodeId node;
-  std::string address;              ///< Where other nodes reach this one.
+  std::string address;  ///< Where other nodes reach this one.
   Incarnation incarnation = 0;
-  int slots = 0;                    ///< Room for workers.
-  std::vector<int> allowed_cores;   ///< Of this process's affinity.
-  std::string worker_program;       ///< Path of sgd-worker.
-  std::string link_path;            ///< The worker links' socket.
-  bool omp_threads_set = false;     ///< The user's environment has OMP_NUM_THREADS.
+  int slots = 0;                   ///< Room for workers.
+  std::vector<int> allowed_cores;  ///< Of this process's affinity.
+  std::string worker_program;      ///< Path of sgd-worker.
+  std::string link_path;           ///< The worker links' socket.
+  bool omp_threads_set = false;    ///< The user's environment has OMP_NUM_THREADS.
   /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
   std::optional<Duration> beat_interval;
   /// A coordinator that cannot be reached for so long has given this node up: its ranks are ended. Nothing: never.
   std::optional<Duration> orphan_timeout = {};
-  bool is_shared = false;           ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
-  bool counts_cpus = false;         ///< A worker takes its cores, not only a slot: the slots were not given.
-  std::vector<int> gpus = {};       ///< As CUDA_VISIBLE_DEVICES names them.
-  std::int64_t memory_bytes = 0;    ///< For workers; 0: not counted.
+  bool is_shared = false;         ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
+  bool counts_cpus = false;       ///< A worker takes its cores, not only a slot: the slots were not given.
+  std::vector<int> gpus = {};     ///< As CUDA_VISIBLE_DEVICES names them.
+  std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels = {};
   std::string version = {};
   /// The next life of this agent takes its runs over (journal_sieve.hpp): keepers and ranks wait so long for it.
@@ -44,22 +44,52 @@ struct AgentFacts {
 };
 
 namespace agent_event {
-struct Connected {};                                                  ///< The coordinator can be reached (again).
-struct Disconnected {};                                               ///< And the link to it is made again.
-struct FromCoordinator { cluster::ToAgent message; };
-struct KeeperStarted { RunId run; };                                  ///< Its Started message and descriptors are here.
-struct FromKeeper { RunId run; keeper::FromKeeper message; };
-struct KeeperClosed { RunId run; int signal = 0; std::string message; };  ///< Its link closed, its process is reaped.
-struct StraysCleared { RunId run; };                                  ///< Nothing that a lost keeper left runs any more.
-struct FromWorker { ConnectionId connection = 0; int peer_pid = 0; link::FromWorker message; };
-struct LinkClosed { ConnectionId connection = 0; };
+struct Connected {};     ///< The coordinator can be reached (again).
+struct Disconnected {};  ///< And the link to it is made again.
+struct FromCoordinator {
+  cluster::ToAgent message;
+};
+struct KeeperStarted {
+  RunId run;
+};  ///< Its Started message and descriptors are here.
+struct FromKeeper {
+  RunId run;
+  keeper::FromKeeper message;
+};
+struct KeeperClosed {
+  RunId run;
+  int signal = 0;
+  std::string message;
+};  ///< Its link closed, its process is reaped.
+struct StraysCleared {
+  RunId run;
+};  ///< Nothing that a lost keeper left runs any more.
+struct FromWorker {
+  ConnectionId connection = 0;
+  int peer_pid = 0;
+  link::FromWorker message;
+};
+struct LinkClosed {
+  ConnectionId connection = 0;
+};
 /// A checkpoint that was asked for is on its way: bytes that have come.
-struct FetchAdvanced { RunId run; std::string path; std::int64_t bytes = 0; };
+struct FetchAdvanced {
+  RunId run;
+  std::string path;
+  std::int64_t bytes = 0;
+};
 /// The answer to FetchCheckpoint; fields as in link::Fetched.
-struct CheckpointFetched { RunId run; std::string path; std::string error; bool missing = false; };
-struct SlotsChanged { int slots = 0; };                               ///< Room for workers is another from now on.
-struct LeavingSoon {};                                                ///< This process was told to end: ranks save and go.
-struct Tick {};                                                       ///< next_wakeup() has come.
+struct CheckpointFetched {
+  RunId run;
+  std::string path;
+  std::string error;
+  bool missing = false;
+};
+struct SlotsChanged {
+  int slots = 0;
+};                      ///< Room for workers is another from now on.
+struct LeavingSoon {};  ///< This process was told to end: ranks save and go.
+struct Tick {};         ///< next_wakeup() has come.
 /// After a replay: this process has taken over from one that ended without a word. What may have changed with it.
 struct Resumed {
   int slots = 0;
@@ -69,36 +99,64 @@ struct Resumed {
 };
 }  // namespace agent_event
 
-using AgentEvent =
-    std::variant<agent_event::Connected, agent_event::Disconnected, agent_event::FromCoordinator, agent_event::KeeperStarted,
-                 agent_event::FromKeeper, agent_event::KeeperClosed, agent_event::StraysCleared,
-                 agent_event::FromWorker, agent_event::LinkClosed, agent_event::FetchAdvanced,
-                 agent_event::CheckpointFetched, agent_event::SlotsChanged, agent_event::LeavingSoon, agent_event::Tick,
-                 agent_event::Resumed>;
+using AgentEvent = std::variant<agent_event::Connected, agent_event::Disconnected, agent_event::FromCoordinator,
+                                agent_event::KeeperStarted, agent_event::FromKeeper, agent_event::KeeperClosed,
+                                agent_event::StraysCleared, agent_event::FromWorker, agent_event::LinkClosed,
+                                agent_event::FetchAdvanced, agent_event::CheckpointFetched, agent_event::SlotsChanged,
+                                agent_event::LeavingSoon, agent_event::Tick, agent_event::Resumed>;
 
 namespace agent_command {
-struct StartKeeper { RunId run; std::string run_dir; };
-struct TellKeeper { RunId run; keeper::ToKeeper message; };
+struct StartKeeper {
+  RunId run;
+  std::string run_dir;
+};
+struct TellKeeper {
+  RunId run;
+  keeper::ToKeeper message;
+};
 /// An Assignment goes with the run's two descriptors.
-struct TellWorker { ConnectionId connection = 0; RunId run; link::ToWorker message; };
-struct DropLink { ConnectionId connection = 0; std::string reason; };
-struct TellCoordinator { cluster::FromAgent message; };
+struct TellWorker {
+  ConnectionId connection = 0;
+  RunId run;
+  link::ToWorker message;
+};
+struct DropLink {
+  ConnectionId connection = 0;
+  std::string reason;
+};
+struct TellCoordinator {
+  cluster::FromAgent message;
+};
 /// Writes down where the ranks of a generation stand, as far as their node can see it: errors/gen-*-rank-*.stack.
-struct KeepStacks { RunId run; Generation generation = 0; std::string run_dir; std::map<Rank, int> pids; };
+struct KeepStacks {
+  RunId run;
+  Generation generation = 0;
+  std::string run_dir;
+  std::map<Rank, int> pids;
+};
 /// Brings a checkpoint to this node, answered by CheckpointFetched.
-struct FetchCheckpoint { RunId run; std::string path; };
+struct FetchCheckpoint {
+  RunId run;
+  std::string path;
+};
 /// For people: something was repaired, or done in a slower way.
-struct Warn { std::string message; };
+struct Warn {
+  std::string message;
+};
 /// The keeper is gone: kill what it left behind, then answer StraysCleared.
-struct ClearStrays { RunId run; };
+struct ClearStrays {
+  RunId run;
+};
 /// Nothing of the run is left here.
-struct ForgetRun { RunId run; };
+struct ForgetRun {
+  RunId run;
+};
 }  // namespace agent_command
 
 using AgentCommand =
     std::variant<agent_command::StartKeeper, agent_command::TellKeeper, agent_command::TellWorker,
-                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::FetchCheckpoint, agent_command::KeepStacks,
-                 agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
+                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::FetchCheckpoint,
+                 agent_command::KeepStacks, agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
 using AgentCommands = std::vector<AgentCommand>;
 
 }  // namespace sgd::core

@@ -52,8 +52,7 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
     // A run that ends while it waits makes way in the queue.
     for (; told < out.size(); ++told)
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
-    if (!std::exchange(capacity_changed_, false) && std::none_of(live_.begin(), live_.end(), wants_capacity))
-      break;
+    if (!std::exchange(capacity_changed_, false) && std::none_of(live_.begin(), live_.end(), wants_capacity)) break;
     offer_capacity(now, out);
   } while (true);
   changed_nodes_.clear();
@@ -84,8 +83,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     const auto run = runs_.find(forgotten->run);
     if (run != runs_.end() && run->second.finished()) forget(forgotten->run, out);
   } else if (const auto* silent = std::get_if<NodeSilent>(&event)) {
-    lose(now, silent->node,
-         fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
+    lose(now, silent->node, fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
          silent->silent_s, out);
   } else if (const auto* known = std::get_if<NodesKnown>(&event)) {
     on_nodes_known(now, *known);

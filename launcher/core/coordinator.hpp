@@ -61,9 +61,7 @@ class Coordinator {
   /// An event that was stored, at the time it was stored with. The records among the commands are those that
   /// were given then, in the same order; everything sent is told again when nodes connect. Ends with
   /// coordinator_event::Restarted.
-  void replay(TimePoint at, const CoordinatorEvent& event, CoordinatorCommands& out) {
-    apply(at, event, out);
-  }
+  void replay(TimePoint at, const CoordinatorEvent& event, CoordinatorCommands& out) { apply(at, event, out); }
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run) const;
@@ -91,12 +89,11 @@ class Coordinator {
     std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
     TimePoint heard_at;
     std::optional<TimePoint> look_at;  ///< Its place in looks_.
-    bool is_closed = false;  ///< Its link.
-    bool is_linked = true;       ///< Since this process began it has been connected.
+    bool is_closed = false;            ///< Its link.
+    bool is_linked = true;             ///< Since this process began it has been connected.
     std::optional<TimePoint> suspect_until;
     std::optional<TimePoint> lost_at;
-    std::map<RunId, Generation>
-        forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
+    std::map<RunId, Generation> forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
   };
   /// What belongs to a name, whichever agent bears it.
   struct Standing {
@@ -118,14 +115,12 @@ class Coordinator {
   [[nodiscard]] static bool is_sign_of_life(const CoordinatorEvent& event);
   void on_restarted(TimePoint now, CoordinatorCommands& out);
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
-  void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
-               CoordinatorCommands& out);
+  void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact, CoordinatorCommands& out);
   void note_finished(std::size_t first, CoordinatorCommands& out);
   void forget(const RunId& run, CoordinatorCommands& out);
 
   // coordinator_nodes.cpp
-  void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
-                CoordinatorCommands& out);
+  void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void tell_again(const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_closed(TimePoint now, const NodeId& node);
@@ -139,8 +134,7 @@ class Coordinator {
   void hear(TimePoint now, const NodeId& id, Node& node);
   void note_look(const NodeId& id, Node& node);
   void drop_look(const NodeId& id, Node& node);
-  void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
-            CoordinatorCommands& out);
+  void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
   void note_flap(TimePoint now, const NodeId& node);
   void note_back(TimePoint now, const NodeId& node);
   void end_quarantines(TimePoint now);
@@ -168,17 +162,17 @@ class Coordinator {
   std::set<std::pair<TimePoint, NodeId>> looks_;
   std::map<NodeId, Standing> standings_;
   Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
-  std::set<NodeId> unstable_;  ///< Names whose standing has unstable_until.
+  std::set<NodeId> unstable_;   ///< Names whose standing has unstable_until.
   std::map<RunId, RunMachine> runs_;
   std::map<RunId, RunMachine*> live_;  ///< Of runs_: those that have not finished; most events look at all of them.
   std::map<RunId, Ticket> tickets_;
   std::int64_t submissions_ = 0;
   FactCounts facts_;
-  std::deque<RunId> finished_;     ///< In the order in which they finished.
+  std::deque<RunId> finished_;  ///< In the order in which they finished.
   // In the event in work:
   bool capacity_changed_ = false;
-  bool room_changed_ = false;        ///< What nodes offer, so that more may be held than there is.
-  std::set<NodeId> changed_nodes_;   ///< Their NodeView is another.
+  bool room_changed_ = false;       ///< What nodes offer, so that more may be held than there is.
+  std::set<NodeId> changed_nodes_;  ///< Their NodeView is another.
   // Asked after every event, and another only after some: remembered.
   mutable std::optional<TimePoint> runs_wakeup_;
   mutable bool is_wakeup_known_ = false;

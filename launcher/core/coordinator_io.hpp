@@ -23,7 +23,7 @@ struct RunPast {
   int epochs = 0;                          ///< Finished.
   std::int64_t steps = 0;
   int failures = 0;
-  nlohmann::ordered_json metrics;          ///< {"train": last line, "validate": last line}, or null.
+  nlohmann::ordered_json metrics;  ///< {"train": last line, "validate": last line}, or null.
 };
 
 /// One execution of a job, as submitted.
@@ -35,119 +35,175 @@ struct RunDefinition {
   std::optional<RunPast> past;  ///< `resume`: this run has run before, in the same directory.
   /// For the first start. It does not run while only other runs are in the way: then the queue decides.
   Duration placement_timeout = std::chrono::seconds(100);
-  int priority = 0;             ///< In the queue the higher one comes first, equal ones in the order of submission.
-  std::string owner;            ///< Who submitted it, for people.
-  std::string request_id;       ///< Of the client's request: the same one again is the same run. Empty: none.
+  int priority = 0;        ///< In the queue the higher one comes first, equal ones in the order of submission.
+  std::string owner;       ///< Who submitted it, for people.
+  std::string request_id;  ///< Of the client's request: the same one again is the same run. Empty: none.
 };
 
 /// Why a run is to stop.
 struct StopRequest {
   enum class Why { kSignal, kCancelled, kTimeout };
   Why why = Why::kCancelled;
-  int signal = 0;               ///< With kSignal.
-  bool at_once = false;         ///< SIGKILL instead of a checkpoint.
+  int signal = 0;                 ///< With kSignal.
+  bool at_once = false;           ///< SIGKILL instead of a checkpoint.
   std::optional<Duration> grace;  ///< Instead of the job's.
 };
 
 /// What an operator wants of a node. It holds for later incarnations, too.
 struct NodeOrder {
   enum class Kind {
-    kDrain,     ///< Nothing new comes; training leaves at its next boundary, a command stays until it ends.
+    kDrain,  ///< Nothing new comes; training leaves at its next boundary, a command stays until it ends.
     kUndrain,
     kRemove,    ///< Forgets a lost node, or one that is drained and holds nothing; its link is closed.
     kSetSlots,  ///< `slots` in place of what its agent offers, and cores are not counted; below 0: as the agent offers.
   };
   Kind kind = Kind::kDrain;
-  int slots = -1;               ///< With kSetSlots.
+  int slots = -1;  ///< With kSetSlots.
 };
 
 /// What the coordinator keeps of a node when everything else is forgotten.
 struct KnownNode {
   NodeId node;
-  cluster::NodeState state;           ///< As it was told last, without its runs.
-  std::int64_t last_fact = 0;         ///< Of this incarnation, taken.
-  bool is_closed = false;             ///< Its link.
-  std::optional<TimePoint> lost_at;   ///< Nothing: it is not lost.
+  cluster::NodeState state;          ///< As it was told last, without its runs.
+  std::int64_t last_fact = 0;        ///< Of this incarnation, taken.
+  bool is_closed = false;            ///< Its link.
+  std::optional<TimePoint> lost_at;  ///< Nothing: it is not lost.
 };
 /// And of its name, whichever agent bears it.
 struct KnownStanding {
   NodeId node;
   bool is_drained = false;
-  std::optional<int> slots;           ///< Ordered.
-  std::vector<TimePoint> flaps;       ///< Losses of its link.
+  std::optional<int> slots;      ///< Ordered.
+  std::vector<TimePoint> flaps;  ///< Losses of its link.
   std::optional<TimePoint> unstable_until;
 };
 
 struct RunOutcome {
-  std::string state;            ///< "succeeded", "failed", "interrupted", "cancelled", "timed_out", "not_placed".
-  int exit_code = 0;            ///< Of sgd-launch.
-  std::string error;            ///< One line, cause first; empty after success.
+  std::string state;  ///< "succeeded", "failed", "interrupted", "cancelled", "timed_out", "not_placed".
+  int exit_code = 0;  ///< Of sgd-launch.
+  std::string error;  ///< One line, cause first; empty after success.
   std::optional<Failure> cause;
-  Generation generation = 0;    ///< The last one.
-  int epochs = 0;               ///< Finished.
+  Generation generation = 0;  ///< The last one.
+  int epochs = 0;             ///< Finished.
   std::int64_t steps = 0;
   int failures = 0;
   int world_size = 0;
   double wall_s = 0;
-  nlohmann::ordered_json metrics;   ///< {"train": last line, "validate": last line}.
-  std::string checkpoint;       ///< Newest, relative to the run directory.
-  nlohmann::json results;       ///< Per rank, null where a rank gave none.
+  nlohmann::ordered_json metrics;  ///< {"train": last line, "validate": last line}.
+  std::string checkpoint;          ///< Newest, relative to the run directory.
+  nlohmann::json results;          ///< Per rank, null where a rank gave none.
 };
 
 namespace coordinator_event {
-struct Submitted { RunDefinition run; };
-struct FromAgent { NodeId node; cluster::FromAgent message; };
+struct Submitted {
+  RunDefinition run;
+};
+struct FromAgent {
+  NodeId node;
+  cluster::FromAgent message;
+};
 /// The link to a node is closed; it may come back.
-struct AgentClosed { NodeId node; };
-struct PortReserved { RunId run; Generation generation = 0; int port = 0; };
-struct StopRequested { RunId run; StopRequest request; };
-struct NodeOrdered { NodeId node; NodeOrder order; };
+struct AgentClosed {
+  NodeId node;
+};
+struct PortReserved {
+  RunId run;
+  Generation generation = 0;
+  int port = 0;
+};
+struct StopRequested {
+  RunId run;
+  StopRequest request;
+};
+struct NodeOrdered {
+  NodeId node;
+  NodeOrder order;
+};
 /// Nobody asks for a finished run any more.
-struct RunForgotten { RunId run; };
+struct RunForgotten {
+  RunId run;
+};
 /// The machine's own judgement of a tick, as an event, so that a replay needs no clock of nodes.
-struct NodeSilent { NodeId node; double silent_s = 0; };
+struct NodeSilent {
+  NodeId node;
+  double silent_s = 0;
+};
 /// Takes the place of all events before it: nodes as they were when no run was live.
-struct NodesKnown { std::vector<KnownNode> nodes; std::vector<KnownStanding> standings; };
+struct NodesKnown {
+  std::vector<KnownNode> nodes;
+  std::vector<KnownStanding> standings;
+};
 /// A coordinator has been built again from what was stored; first event after the replay.
 struct Restarted {};
 struct Tick {};
 }  // namespace coordinator_event
 
-using CoordinatorEvent = std::variant<coordinator_event::Submitted, coordinator_event::FromAgent,
-                                      coordinator_event::AgentClosed, coordinator_event::PortReserved, coordinator_event::StopRequested,
-                                      coordinator_event::NodeOrdered, coordinator_event::RunForgotten,
-                                      coordinator_event::NodeSilent, coordinator_event::NodesKnown,
-                                      coordinator_event::Restarted, coordinator_event::Tick>;
+using CoordinatorEvent =
+    std::variant<coordinator_event::Submitted, coordinator_event::FromAgent, coordinator_event::AgentClosed,
+                 coordinator_event::PortReserved, coordinator_event::StopRequested, coordinator_event::NodeOrdered,
+                 coordinator_event::RunForgotten, coordinator_event::NodeSilent, coordinator_event::NodesKnown,
+                 coordinator_event::Restarted, coordinator_event::Tick>;
 
 namespace coordinator_command {
 /// A barrier: the commands behind it wait until this event is committed to what outlives the process. Replaying all
 /// stored events in order gives the same machine, and the same records in the same order.
-struct Store { TimePoint at; CoordinatorEvent event; };
-struct SendToAgent { NodeId node; cluster::ToAgent message; };
+struct Store {
+  TimePoint at;
+  CoordinatorEvent event;
+};
+struct SendToAgent {
+  NodeId node;
+  cluster::ToAgent message;
+};
 /// A free port for rank 0 on `node`, answered by PortReserved.
-struct ReservePort { RunId run; Generation generation = 0; NodeId node; };
+struct ReservePort {
+  RunId run;
+  Generation generation = 0;
+  NodeId node;
+};
 /// A line of events.jsonl without its time: {"event": ..., "generation": ..., ...}.
-struct RecordEvent { RunId run; nlohmann::ordered_json event; };
+struct RecordEvent {
+  RunId run;
+  nlohmann::ordered_json event;
+};
 /// A line of metrics.jsonl without `_timestamp`.
-struct RecordMetrics { RunId run; nlohmann::ordered_json metrics; };
+struct RecordMetrics {
+  RunId run;
+  nlohmann::ordered_json metrics;
+};
 /// Of the checkpoints in the run's folder these count, oldest first. Others that are older than the last of them go.
-struct KeepCheckpoints { RunId run; std::vector<std::string> paths; };
-struct Warn { RunId run; std::string message; };
+struct KeepCheckpoints {
+  RunId run;
+  std::vector<std::string> paths;
+};
+struct Warn {
+  RunId run;
+  std::string message;
+};
 /// Every process of the run is gone and everything is recorded.
-struct FinishRun { RunId run; RunOutcome outcome; };
-/// The connection whose first message was a NodeState of `node` and `incarnation` is not this node's: close it, and tell
-/// nothing of its end. It comes without a Store in front of it, so that the shell sees before it carries anything out
-/// whether a new connection takes the place of the node's former one (which is then closed without an AgentClosed).
-struct RefuseAgent { NodeId node; Incarnation incarnation = 0; std::string reason; };
+struct FinishRun {
+  RunId run;
+  RunOutcome outcome;
+};
+/// The connection whose first message was a NodeState of `node` and `incarnation` is not this node's: close it, and
+/// tell nothing of its end. It comes without a Store in front of it, so that the shell sees before it carries anything
+/// out whether a new connection takes the place of the node's former one (which is then closed without an AgentClosed).
+struct RefuseAgent {
+  NodeId node;
+  Incarnation incarnation = 0;
+  std::string reason;
+};
 /// A finished run is forgotten: nothing of it need be kept in memory.
-struct ForgetRun { RunId run; };
+struct ForgetRun {
+  RunId run;
+};
 }  // namespace coordinator_command
 
 using CoordinatorCommand =
     std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::ReservePort,
-                 coordinator_command::RecordEvent, coordinator_command::RecordMetrics, coordinator_command::KeepCheckpoints,
-                 coordinator_command::Warn, coordinator_command::FinishRun, coordinator_command::RefuseAgent,
-                 coordinator_command::ForgetRun>;
+                 coordinator_command::RecordEvent, coordinator_command::RecordMetrics,
+                 coordinator_command::KeepCheckpoints, coordinator_command::Warn, coordinator_command::FinishRun,
+                 coordinator_command::RefuseAgent, coordinator_command::ForgetRun>;
 using CoordinatorCommands = std::vector<CoordinatorCommand>;
 
 }  // namespace sgd::core

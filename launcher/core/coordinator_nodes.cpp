@@ -21,8 +21,7 @@ cluster::DesiredRun gone(const RunId& run, Generation generation) {
 /// To runs: not who its agent is, nor what it holds.
 bool offers_the_same(const cluster::NodeState& a, const cluster::NodeState& b) {
   return a.address == b.address && a.slots == b.slots && a.cpus == b.cpus && a.counts_cpus == b.counts_cpus &&
-         a.gpus == b.gpus && a.memory_bytes == b.memory_bytes && a.labels == b.labels &&
-         a.is_leaving == b.is_leaving;
+         a.gpus == b.gpus && a.memory_bytes == b.memory_bytes && a.labels == b.labels && a.is_leaving == b.is_leaving;
 }
 
 }  // namespace
@@ -39,9 +38,9 @@ std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint n
   if (known->second.is_closed || !known->second.is_linked) return std::nullopt;
   const Duration silent = now - known->second.heard_at;
   if (silent >= *settings_.node_timeout) return std::nullopt;
-  std::string reason = fmt::format(
-      "an agent with the name {} is connected from {}, heard {:.1f} s ago: give each its own --name",
-      arrived->node, known->second.state.address, to_seconds(silent));
+  std::string reason =
+      fmt::format("an agent with the name {} is connected from {}, heard {:.1f} s ago: give each its own --name",
+                  arrived->node, known->second.state.address, to_seconds(silent));
   return coordinator_command::RefuseAgent{arrived->node, state->incarnation, std::move(reason)};
 }
 
@@ -196,9 +195,8 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     lost_.insert_or_assign(node, lost.mapped());
   }
   if (lost_.size() > kLostMax)
-    lost_.erase(std::min_element(lost_.begin(), lost_.end(), [](const auto& a, const auto& b) {
-      return a.second.lost_at < b.second.lost_at;
-    }));
+    lost_.erase(std::min_element(lost_.begin(), lost_.end(),
+                                 [](const auto& a, const auto& b) { return a.second.lost_at < b.second.lost_at; }));
   for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
   capacity_changed_ = true;
 }
@@ -272,15 +270,13 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
       break;
   }
   if (const auto known = nodes_.find(node); known != nodes_.end()) {
-    out.push_back(
-        coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
+    out.push_back(coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
     drop_look(node, known->second);
     nodes_.erase(known);
   }
   // One that was only silent has its link still: without this it would speak on, and nobody would know it.
   if (const auto lost = lost_.find(node); lost != lost_.end() && !lost->second.is_closed)
-    out.push_back(
-        coordinator_command::RefuseAgent{node, lost->second.incarnation, "removed by an operator"});
+    out.push_back(coordinator_command::RefuseAgent{node, lost->second.incarnation, "removed by an operator"});
   lost_.erase(node);
   standings_.erase(node);
   unstable_.erase(node);
@@ -349,14 +345,18 @@ NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) con
   return row;
 }
 
-/// What a lost node was to be told of forgotten runs is left out: after a restart it connects anew, and says what it holds.
+/// What a lost node was to be told of forgotten runs is left out: after a restart it connects anew, and says what it
+/// holds.
 coordinator_event::NodesKnown Coordinator::known_nodes() const {
   coordinator_event::NodesKnown known;
   for (const auto* nodes : {&nodes_, &lost_})
     for (const auto& [id, node] : *nodes)
       known.nodes.push_back({id, node.state, node.last_fact, node.is_closed, node.lost_at});
   for (const auto& [id, standing] : standings_)
-    known.standings.push_back({id, standing.is_drained, standing.slots, {standing.flaps.begin(), standing.flaps.end()},
+    known.standings.push_back({id,
+                               standing.is_drained,
+                               standing.slots,
+                               {standing.flaps.begin(), standing.flaps.end()},
                                standing.unstable_until});
   return known;
 }

@@ -33,8 +33,7 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
 void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
   const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
   QueuePlan plan;
-  if (std::any_of(live_.begin(), live_.end(), is_served))
-    plan = serve_queue(queue_state(now));
+  if (std::any_of(live_.begin(), live_.end(), is_served)) plan = serve_queue(queue_state(now));
   note_starts(plan);
   std::set<RunId> waiting;
   for (const QueueTurn& turn : plan.turns) {
@@ -135,8 +134,7 @@ std::vector<RunId> Coordinator::least_important_first() const {
   const auto rank = [this](const RunId& id) {
     return std::tuple(runs_.at(id).definition().priority, -tickets_.at(id).submission);
   };
-  std::sort(order.begin(), order.end(),
-            [&rank](const RunId& a, const RunId& b) { return rank(a) < rank(b); });
+  std::sort(order.begin(), order.end(), [&rank](const RunId& a, const RunId& b) { return rank(a) < rank(b); });
   return order;
 }
 

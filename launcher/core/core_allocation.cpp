@@ -7,15 +7,13 @@
 
 namespace sgd::core {
 
-std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need,
-                                                int slots) {
+std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need, int slots) {
   held_.erase(run);
   std::vector<RankShare> shares(static_cast<std::size_t>(ranks));
   std::vector<int> cores = free_cores();
   if (is_shared_) {
     const int per_slot = static_cast<int>(cores_.size()) / std::max(slots, 1);
-    const auto most =
-        static_cast<std::size_t>(std::max(per_slot, need.cpus)) * static_cast<std::size_t>(ranks);
+    const auto most = static_cast<std::size_t>(std::max(per_slot, need.cpus)) * static_cast<std::size_t>(ranks);
     if (cores.size() > most) cores.resize(most);
   }
   const std::vector<int> gpus = gpus_least_used_first();

@@ -10,7 +10,7 @@ void ExchangeTable::reset(int world_size) {
 }
 
 Result<std::optional<std::vector<nlohmann::json>>> ExchangeTable::put(Rank rank, const std::string& key,
-                                                                     nlohmann::json value) {
+                                                                      nlohmann::json value) {
   if (rank < 0 || rank >= world_size_) return Error{fmt::format("exchange \"{}\": no rank {}", key, rank)};
   if (!values_.contains(key) && values_.size() >= kKeysMax)
     return Error{fmt::format("exchange \"{}\": more than {} keys in one generation", key, kKeysMax)};

@@ -24,7 +24,7 @@ class ExchangeTable {
 
   /// All values in rank order once the last one is in, nothing before, or what is wrong with the value.
   [[nodiscard]] Result<std::optional<std::vector<nlohmann::json>>> put(Rank rank, const std::string& key,
-                                                                     nlohmann::json value);
+                                                                       nlohmann::json value);
   /// "exchange "shm": 1 of 2, missing rank 1", for status and time-outs; empty when nothing waits.
   [[nodiscard]] std::string waiting() const;
 

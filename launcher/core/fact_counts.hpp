@@ -1,6 +1,6 @@
 #pragma once
-// What becomes of a fact that an agent tells, and how often: a fact is taken once, in its turn, about the live generation,
-// from the node whose rank it is about. Everything else changes nothing.
+// What becomes of a fact that an agent tells, and how often: a fact is taken once, in its turn, about the live
+// generation, from the node whose rank it is about. Everything else changes nothing.
 
 #include <array>
 #include <cstddef>

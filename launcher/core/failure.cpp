@@ -8,12 +8,18 @@ namespace sgd::core {
 
 const char* name(FailureKind kind) {
   switch (kind) {
-    case FailureKind::kExitCode: return "exit_code";
-    case FailureKind::kSignal: return "signal";
-    case FailureKind::kHeartbeatLost: return "heartbeat_lost";
-    case FailureKind::kNodeLost: return "node_lost";
-    case FailureKind::kStalled: return "stalled";
-    case FailureKind::kPeerLost: return "peer_lost";
+    case FailureKind::kExitCode:
+      return "exit_code";
+    case FailureKind::kSignal:
+      return "signal";
+    case FailureKind::kHeartbeatLost:
+      return "heartbeat_lost";
+    case FailureKind::kNodeLost:
+      return "node_lost";
+    case FailureKind::kStalled:
+      return "stalled";
+    case FailureKind::kPeerLost:
+      return "peer_lost";
   }
   return "unknown";
 }
@@ -28,11 +34,16 @@ std::string what(const Failure& failure) {
   switch (failure.kind) {
     case FailureKind::kExitCode:
       return failure.exit_code >= 0 ? fmt::format("exit code {}", failure.exit_code) : "could not start";
-    case FailureKind::kSignal: return fmt::format("signal {}", signal_words(failure.signal));
-    case FailureKind::kHeartbeatLost: return "heartbeat lost";
-    case FailureKind::kNodeLost: return "node lost";
-    case FailureKind::kStalled: return "stalled";
-    case FailureKind::kPeerLost: return "peer lost";
+    case FailureKind::kSignal:
+      return fmt::format("signal {}", signal_words(failure.signal));
+    case FailureKind::kHeartbeatLost:
+      return "heartbeat lost";
+    case FailureKind::kNodeLost:
+      return "node lost";
+    case FailureKind::kStalled:
+      return "stalled";
+    case FailureKind::kPeerLost:
+      return "peer lost";
   }
   return "unknown";
 }
@@ -72,6 +83,8 @@ std::optional<TimePoint> CauseFinder::next_wakeup() const {
   return cause_->at + patience();
 }
 
-void CauseFinder::reset() { cause_.reset(); }
+void CauseFinder::reset() {
+  cause_.reset();
+}
 
 }  // namespace sgd::core

@@ -30,19 +30,19 @@ enum class FailureKind {
 
 struct Failure {
   FailureKind kind = FailureKind::kExitCode;
-  Rank rank = -1;                  ///< -1: no single rank (a node, the keeper, the fork server).
-  std::string subject;             ///< "rank 1", "fork server", "keeper".
+  Rank rank = -1;       ///< -1: no single rank (a node, the keeper, the fork server).
+  std::string subject;  ///< "rank 1", "fork server", "keeper".
   NodeId node;
   int pid = 0;
   int exit_code = -1;
   int signal = 0;
   bool core_dumped = false;
-  bool is_final = false;           ///< Never retried: an error of the user's model, data or configuration.
-  std::string message;             ///< What the process said, or why it could not start; may be empty.
-  std::vector<std::string> tail;   ///< Its last lines of output.
-  bool may_follow = false;         ///< An exit code that may be a consequence of a signal that is not known yet.
-  bool was_waiting = false;        ///< With kStalled: it waited for another rank.
-  double notice_s = 0;             ///< From its end, or its last sign of life, until it was noticed.
+  bool is_final = false;          ///< Never retried: an error of the user's model, data or configuration.
+  std::string message;            ///< What the process said, or why it could not start; may be empty.
+  std::vector<std::string> tail;  ///< Its last lines of output.
+  bool may_follow = false;        ///< An exit code that may be a consequence of a signal that is not known yet.
+  bool was_waiting = false;       ///< With kStalled: it waited for another rank.
+  double notice_s = 0;            ///< From its end, or its last sign of life, until it was noticed.
   TimePoint at;
 
   /// A consequence of another failure that is not known yet.

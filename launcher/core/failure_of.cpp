@@ -44,8 +44,8 @@ Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool
   failure.exit_code = exited.exit_code;
   failure.signal = exited.signal;
   failure.core_dumped = exited.core_dumped;
-  failure.is_final = is_training && (exited.exit_code == worker_exit::kUserError ||
-                                     exited.exit_code == worker_exit::kConfiguration);
+  failure.is_final =
+      is_training && (exited.exit_code == worker_exit::kUserError || exited.exit_code == worker_exit::kConfiguration);
   failure.message = exited.message;
   failure.tail = exited.tail;
   failure.notice_s = exited.notice_s;

@@ -106,7 +106,8 @@ void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, Agen
   const bool may_exec = failed.signal != 0 && fork_servers_lost_ >= kForkServersMax;
   if (may_exec) fork_server_ = ForkServer::kUnusable;
   if (was_ready && group_ == Group::kAlive) {
-    out.push_back(agent_command::Warn{failed.message + (may_exec ? "; ranks will be started by exec" : "; started anew")});
+    out.push_back(
+        agent_command::Warn{failed.message + (may_exec ? "; ranks will be started by exec" : "; started anew")});
     if (!may_exec) start_fork_server(out);
     return;
   }
@@ -132,7 +133,8 @@ void NodeRun::spawn_all(AgentCommands& out) {
                   heartbeat_setting("stall_timeout", std::chrono::minutes(10)));
   const nlohmann::json& per_worker = desired_.job.at("per_worker");
   const RankNeed need{per_worker.at("cpus").get<int>(), per_worker.value("gpus", 0)};
-  std::vector<RankShare> shares = allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need, facts_.slots);
+  std::vector<RankShare> shares =
+      allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need, facts_.slots);
   for (std::size_t index = 0; index < shares.size(); ++index) {
     const cluster::RankPlace& place = desired_.ranks[index];
     RankRecord& record = ranks_[place.rank];
@@ -228,6 +230,8 @@ NodeRun::RankRecord* NodeRun::find(Rank rank) {
   return place == ranks_.end() ? nullptr : &place->second;
 }
 
-std::vector<cluster::Fact> NodeRun::take_facts() { return std::exchange(facts_out_, {}); }
+std::vector<cluster::Fact> NodeRun::take_facts() {
+  return std::exchange(facts_out_, {});
+}
 
 }  // namespace sgd::core

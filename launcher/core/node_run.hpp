@@ -76,15 +76,15 @@ class NodeRun {
     int pid = 0;
     std::optional<ConnectionId> connection;
     bool assigned = false;
-    std::int64_t step = 0;                       ///< Of its last heartbeat.
-    bool is_ready = false;                       ///< Its state is restored; it can be asked for its stack.
+    std::int64_t step = 0;  ///< Of its last heartbeat.
+    bool is_ready = false;  ///< Its state is restored; it can be asked for its stack.
     bool asked_to_stop = false;
     bool asked_to_leave = false;
     bool exit_told = false;
-    std::string failure_message;                 ///< What the rank said in `failed`.
-    std::optional<keeper::Exited> exit;          ///< Held until the link has closed.
+    std::string failure_message;         ///< What the rank said in `failed`.
+    std::optional<keeper::Exited> exit;  ///< Held until the link has closed.
     TimePoint exit_deadline;
-    std::optional<std::string> fetching;         ///< Path of the checkpoint that it waits for.
+    std::optional<std::string> fetching;               ///< Path of the checkpoint that it waits for.
     std::map<std::string, nlohmann::json> unanswered;  ///< Exchange values given and not yet answered.
   };
 
@@ -126,13 +126,13 @@ class NodeRun {
   Generation cleared_told_ = 0;        ///< Newest generation for which Cleared was told.
   bool was_cleared_by_order_ = false;  ///< SIGKILL exits from now on are ours.
   bool gone_ = false;
-  bool has_closed_ = false;            ///< The keeper has said that nothing below it is left.
+  bool has_closed_ = false;  ///< The keeper has said that nothing below it is left.
   std::optional<TimePoint> stop_deadline_;
-  std::optional<keeper::Cleared> cleared_;   ///< The keeper is done; links are still open.
+  std::optional<keeper::Cleared> cleared_;  ///< The keeper is done; links are still open.
   TimePoint links_deadline_;
   int fork_servers_lost_ = 0;
   Watchdog watchdog_;
-  std::vector<Silence> silent_;              ///< To be told at silence_deadline_.
+  std::vector<Silence> silent_;  ///< To be told at silence_deadline_.
   TimePoint silence_deadline_;
   std::map<Rank, RankRecord> ranks_;
   std::map<ConnectionId, Rank> connections_;

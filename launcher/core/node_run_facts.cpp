@@ -17,7 +17,8 @@ void NodeRun::on_keeper_started(TimePoint now, AgentCommands& out) {
   reconcile(now, out);
 }
 
-/// To the coordinator it is as if the keeper had died: what ended its ranks is one thing, not a signal for each of them.
+/// To the coordinator it is as if the keeper had died: what ended its ranks is one thing, not a signal for each of
+/// them.
 bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
   if (keeper_ != Keeper::kStarting && keeper_ != Keeper::kUp) return false;
   tell_keeper(keeper::Close{}, out);
@@ -129,8 +130,9 @@ void NodeRun::on_exchange_done(const cluster::ExchangeDone& done, AgentCommands&
   for (auto& [rank, record] : ranks_) {
     if (record.unanswered.erase(done.key) == 0 || !record.connection) continue;
     for (int from = 0; from < count; ++from)
-      out.push_back(TellWorker{*record.connection, id_,
-                               link::ExchangeValue{done.key, from, count, done.values[static_cast<std::size_t>(from)]}});
+      out.push_back(
+          TellWorker{*record.connection, id_,
+                     link::ExchangeValue{done.key, from, count, done.values[static_cast<std::size_t>(from)]}});
   }
 }
 
@@ -199,9 +201,7 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     }
     void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
     void operator()(const link::CheckpointSaved& checkpoint) const { self.say(cluster::CheckpointSaved{checkpoint}); }
-    void operator()(const link::CheckpointRejected& rejected) const {
-      self.say(cluster::CheckpointRejected{rejected});
-    }
+    void operator()(const link::CheckpointRejected& rejected) const { self.say(cluster::CheckpointRejected{rejected}); }
     void operator()(const link::Fetch& fetch) const {
       record.fetching = fetch.path;
       out.push_back(agent_command::FetchCheckpoint{self.id_, fetch.path});
@@ -221,7 +221,8 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
 
 void NodeRun::on_fetch(const link::Fetching& fetching, AgentCommands& out) {
   for (const auto& [rank, record] : ranks_)
-    if (record.connection && record.fetching == fetching.path) out.push_back(TellWorker{*record.connection, id_, fetching});
+    if (record.connection && record.fetching == fetching.path)
+      out.push_back(TellWorker{*record.connection, id_, fetching});
 }
 
 void NodeRun::on_fetch(const link::Fetched& fetched, AgentCommands& out) {

@@ -9,7 +9,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
 
 Json to_json(const Failure& cause) {
   Json json = {{"kind", name(cause.kind)},
@@ -71,7 +73,8 @@ RunOutcome outcome_from_json(const Json& json) {
   read_if_fits(json, "state", outcome.state);
   read_if_fits(json, "exit_code", outcome.exit_code);
   read_if_fits(json, "error", outcome.error);
-  if (const auto cause = json.find("cause"); cause != json.end() && cause->is_object()) outcome.cause = cause_from(*cause);
+  if (const auto cause = json.find("cause"); cause != json.end() && cause->is_object())
+    outcome.cause = cause_from(*cause);
   read_if_fits(json, "generation", outcome.generation);
   read_if_fits(json, "epochs", outcome.epochs);
   read_if_fits(json, "steps", outcome.steps);

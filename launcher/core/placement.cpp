@@ -86,8 +86,8 @@ Placement place(const WorkersByNode& rooms, int num_workers, int min_workers, co
   for (const auto& [node, room] : rooms) placement.available += room;
   const int world_size = std::min(num_workers, placement.available);
   if (world_size < std::max(min_workers, 1)) {
-    placement.reason = fmt::format("{} slot{} wanted, {} available", min_workers, min_workers == 1 ? "" : "s",
-                                   placement.available);
+    placement.reason =
+        fmt::format("{} slot{} wanted, {} available", min_workers, min_workers == 1 ? "" : "s", placement.available);
     return placement;
   }
   Seats seats = seats_of(rooms, before);

@@ -92,8 +92,7 @@ class Server {
       if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
     }
     int most = run.demand.num_workers;
-    if (run.is_admitted && others_wait_)
-      most = std::min(most, std::max(run.before.world_size, run.demand.least));
+    if (run.is_admitted && others_wait_) most = std::min(most, std::max(run.before.world_size, run.demand.least));
     turn.placement = place(turn.rooms, most, run.demand.least, run.before, run.demand.rules.strategy);
     if (turn.placement.world_size > 0) {
       take(free_, run.demand.per_worker, turn.placement);
@@ -137,8 +136,7 @@ class Server {
     for (auto& [node, capacity] : free_) {
       if (wanted_.contains(node) || more == 0) continue;
       int here = std::min(room(node, capacity, run.demand), more);
-      if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() &&
-          held->second.workers.contains(node))
+      if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() && held->second.workers.contains(node))
         here = std::clamp(run.demand.rules.max_per_node - held->second.workers.at(node), 0, here);
       core::take(capacity.free, run.demand.per_worker, here);
       more -= here;
@@ -161,9 +159,8 @@ class Server {
         if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);
       }
       if (waiting > 1) turn.reason = ordinal(turn.position) + " in the queue: ";
-      turn.reason +=
-          fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
-                      turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));
+      turn.reason += fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
+                                 turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));
       if (!turn.kept_for.empty()) turn.reason += fmt::format("; what is free is kept for {}", turn.kept_for);
     }
   }
@@ -221,8 +218,7 @@ nlohmann::ordered_json to_json(const Explanation& explanation) {
                                  {"reason", turn.position == 0 ? turn.placement.reason : turn.reason},
                                  {"nodes", nlohmann::ordered_json::array()}};
   for (const Explanation::Row& row : explanation.nodes)
-    json["nodes"].push_back(
-        {{"node", row.node}, {"ranks", row.ranks}, {"room", row.room}, {"why_not", row.why_not}});
+    json["nodes"].push_back({{"node", row.node}, {"ranks", row.ranks}, {"room", row.room}, {"why_not", row.why_not}});
   return json;
 }
 

@@ -59,14 +59,13 @@ struct QueueState {
 
 struct QueueTurn {
   RunId run;
-  int position = 0;     ///< Among those that go on waiting, from 1; 0: it starts.
-  Placement placement;  ///< Where it starts; world_size 0: not now.
-  std::string
-      reason;  ///< What it waits for: "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)".
-  WorkersByNode rooms;  ///< Workers that it was offered room for.
-  RunId kept_for;               ///< A run in front of it, for which what is free is kept.
-  bool fits_idle = false;       ///< It waits for other runs only.
-  bool is_overdue = false;      ///< What is free is kept for it.
+  int position = 0;         ///< Among those that go on waiting, from 1; 0: it starts.
+  Placement placement;      ///< Where it starts; world_size 0: not now.
+  std::string reason;       ///< What it waits for: "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)".
+  WorkersByNode rooms;      ///< Workers that it was offered room for.
+  RunId kept_for;           ///< A run in front of it, for which what is free is kept.
+  bool fits_idle = false;   ///< It waits for other runs only.
+  bool is_overdue = false;  ///< What is free is kept for it.
   std::optional<TimePoint> startable_since;
 };
 

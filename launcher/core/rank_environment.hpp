@@ -17,7 +17,7 @@ struct RankIdentity {
   int local_world_size = 1;
   std::string token;
   std::string link_path;
-  std::string error_file;      ///< Where the rank may leave torchrun's error record.
+  std::string error_file;                   ///< Where the rank may leave torchrun's error record.
   std::optional<Duration> agent_wait = {};  ///< An agent that dies comes back within this time.
 };
 

@@ -33,10 +33,10 @@ class RecoveryRecord {
 
  private:
   std::optional<Failure> cause_;
-  Duration clear_{0};   ///< Of all attempts.
+  Duration clear_{0};  ///< Of all attempts.
   Duration wait_{0};
-  Duration start_{0};   ///< Of those that failed on their way.
-  TimePoint mark_;      ///< The phase in work began.
+  Duration start_{0};  ///< Of those that failed on their way.
+  TimePoint mark_;     ///< The phase in work began.
   TimePoint ready_at_;
   double restore_s_ = 0;
   link::Ready ready_;

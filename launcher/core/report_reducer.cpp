@@ -26,7 +26,9 @@ std::optional<double> number(const nlohmann::json& value) {
   return std::nullopt;
 }
 
-bool is_summed(const std::string& key) { return key == "num_samples" || key == "samples_per_s"; }
+bool is_summed(const std::string& key) {
+  return key == "num_samples" || key == "samples_per_s";
+}
 
 /// Null (NaN) when a rank lacks the key.
 nlohmann::json sum(const std::vector<nlohmann::json>& per_rank, const std::string& key) {
@@ -59,9 +61,9 @@ nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::stri
 
 /// The keys of `metrics`: RaySGD's in its own order, then the others by name.
 std::vector<std::string> ordered_keys(const nlohmann::json& metrics) {
-  static constexpr std::array kFirst = {"epoch",        "batch_count",   "num_samples",  "train_loss",
-                                        "last_train_loss", "val_loss", "last_val_loss", "val_accuracy",
-                                        "last_val_accuracy"};
+  static constexpr std::array kFirst = {"epoch",         "batch_count",     "num_samples",
+                                        "train_loss",    "last_train_loss", "val_loss",
+                                        "last_val_loss", "val_accuracy",    "last_val_accuracy"};
   std::vector<std::string> keys;
   for (const char* key : kFirst)
     if (metrics.contains(key)) keys.emplace_back(key);
@@ -72,7 +74,9 @@ std::vector<std::string> ordered_keys(const nlohmann::json& metrics) {
 
 }  // namespace
 
-bool less(const link::ReportKey& left, const link::ReportKey& right) { return order(left) < order(right); }
+bool less(const link::ReportKey& left, const link::ReportKey& right) {
+  return order(left) < order(right);
+}
 
 nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_rank) {
   SGD_ASSERT(!per_rank.empty());
@@ -91,12 +95,15 @@ nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_ran
   return reduced;
 }
 
-void ReportReducer::reset(int world_size) { pending_.assign(static_cast<std::size_t>(world_size), {}); }
+void ReportReducer::reset(int world_size) {
+  pending_.assign(static_cast<std::size_t>(world_size), {});
+}
 
 Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::ReportKey& key,
-                                                       const nlohmann::json& metrics) {
+                                                        const nlohmann::json& metrics) {
   using Nothing = std::optional<ReducedReport>;
-  if (rank < 0 || rank >= static_cast<int>(pending_.size())) return Error{fmt::format("report of unknown rank {}", rank)};
+  if (rank < 0 || rank >= static_cast<int>(pending_.size()))
+    return Error{fmt::format("report of unknown rank {}", rank)};
   if (!metrics.is_object()) return Error{fmt::format("report of rank {}: its metrics are not an object", rank)};
   if (written_ && !less(*written_, key)) {
     if (rank == 0) ++dropped_;
@@ -113,7 +120,8 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
   for (std::size_t other = 0; other < pending_.size(); ++other) {
     const link::ReportKey& given = pending_[other].front().key;
     if (order(given) != order(expected))
-      return Error{fmt::format("ranks report different keys: rank 0 {}, rank {} {}", text(expected), other, text(given))};
+      return Error{
+          fmt::format("ranks report different keys: rank 0 {}, rank {} {}", text(expected), other, text(given))};
     per_rank.push_back(std::move(pending_[other].front().metrics));
     pending_[other].pop_front();
   }

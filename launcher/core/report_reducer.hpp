@@ -45,7 +45,7 @@ class ReportReducer {
 
   /// The line once every rank has reported `key`; nothing before, or for a re-executed report.
   [[nodiscard]] Result<std::optional<ReducedReport>> add(Rank rank, const link::ReportKey& key,
-                                                        const nlohmann::json& metrics);
+                                                         const nlohmann::json& metrics);
   /// The newest key that `rank` has reported and that is no line yet: another rank has not reported it.
   [[nodiscard]] std::optional<link::ReportKey> newest_pending(Rank rank) const;
   [[nodiscard]] bool has_pending() const;

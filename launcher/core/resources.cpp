@@ -62,8 +62,7 @@ std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const 
     return fmt::format("{} of {} cpus free, {} wanted", std::max(free.cpus, 0), total.cpus, each.cpus);
   if (free.gpus < each.gpus)
     return fmt::format("{} of {} gpus free, {} wanted", std::max(free.gpus, 0), total.gpus, each.gpus);
-  return fmt::format("{} of {} memory free, {} wanted",
-                     format_bytes(std::max<std::int64_t>(free.memory_bytes, 0)),
+  return fmt::format("{} of {} memory free, {} wanted", format_bytes(std::max<std::int64_t>(free.memory_bytes, 0)),
                      format_bytes(total.memory_bytes), format_bytes(each.memory_bytes));
 }
 

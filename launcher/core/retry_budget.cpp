@@ -11,7 +11,9 @@
 namespace sgd::core {
 namespace {
 
-RetryVerdict end(int exit_code, std::string why) { return {false, Duration{0}, std::move(why), exit_code}; }
+RetryVerdict end(int exit_code, std::string why) {
+  return {false, Duration{0}, std::move(why), exit_code};
+}
 
 /// Signals that a program brings upon itself.
 bool is_crash(const Failure& cause) {
@@ -41,14 +43,13 @@ RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration
     return end(exit_code::kExhausted, fmt::format("restarts used up: {} failures{}, max_failures {}", failures_,
                                                   is_training_ ? " since the last finished epoch" : "", max_failures_));
   if (crashes_in_place(cause, ended.step))
-    return end(exit_code::kExhausted, fmt::format("rank {} has failed {} times without getting beyond step {}", cause.rank,
-                                                  crashes_, crashed_step_));
+    return end(exit_code::kExhausted, fmt::format("rank {} has failed {} times without getting beyond step {}",
+                                                  cause.rank, crashes_, crashed_step_));
   return {true, Duration{0}, "", 0};
 }
 
 RetryVerdict RetryBudget::on_failed_start(const Failure& cause, const EndedGeneration& ended) {
-  if (ended.is_first && cause.kind == FailureKind::kExitCode)
-    return end(exit_code::kFailed, "worker start-up failed");
+  if (ended.is_first && cause.kind == FailureKind::kExitCode) return end(exit_code::kFailed, "worker start-up failed");
   if (attempts_ >= backoff_.attempts)
     return end(exit_code::kExhausted, fmt::format("start failed after {} attempts", attempts_));
   ++attempts_;

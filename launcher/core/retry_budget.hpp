@@ -54,13 +54,13 @@ class RetryBudget {
   job::Backoff backoff_;
   std::int64_t max_failures_;
   bool is_training_;
-  std::int64_t failures_ = 0;   // Since the last finished epoch.
-  int attempts_ = 0;            // Since the last first step.
-  int waits_ = 0;               // Of them: for slots.
-  int failed_starts_ = 0;       // Of them: generations.
+  std::int64_t failures_ = 0;  // Since the last finished epoch.
+  int attempts_ = 0;           // Since the last first step.
+  int waits_ = 0;              // Of them: for slots.
+  int failed_starts_ = 0;      // Of them: generations.
   Rank crashed_rank_ = -1;
   std::int64_t crashed_step_ = -1;
-  int crashes_ = 0;             // Of that rank, without a step beyond that one.
+  int crashes_ = 0;  // Of that rank, without a step beyond that one.
 };
 
 }  // namespace sgd::core

@@ -122,8 +122,12 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
 void RunMachine::note_resize(TimePoint now, const Placement& before, CoordinatorCommands& out) {
   if (before.world_size == 0 || before.world_size == placement_.world_size) return;
   grow_at_ = now + definition_.job.recovery.cooldown;
-  record({{"event", "resized"}, {"generation", generation_}, {"from", before.world_size},
-          {"to", placement_.world_size}, {"reason", resize_reason_}}, out);
+  record({{"event", "resized"},
+          {"generation", generation_},
+          {"from", before.world_size},
+          {"to", placement_.world_size},
+          {"reason", resize_reason_}},
+         out);
 }
 
 void RunMachine::on_port(TimePoint, Generation generation, int port, CoordinatorCommands& out) {
@@ -183,16 +187,25 @@ void RunMachine::on_node_back(const NodeId& node, Generation generation, Coordin
   cluster::Want want = cluster::Want::kRun;
   switch (phase_) {
     case RunPhase::kPlacing:
-    case RunPhase::kFinished: return;
+    case RunPhase::kFinished:
+      return;
     case RunPhase::kStarting:
       if (!is_training() && master_port_ == 0) return;
       break;
-    case RunPhase::kRunning: want = leave_ == Leave::kAtBoundary ? cluster::Want::kLeave : want; break;
+    case RunPhase::kRunning:
+      want = leave_ == Leave::kAtBoundary ? cluster::Want::kLeave : want;
+      break;
     case RunPhase::kLeaving:
-    case RunPhase::kStopping: want = cluster::Want::kStop; break;
+    case RunPhase::kStopping:
+      want = cluster::Want::kStop;
+      break;
     case RunPhase::kRecovering:
-    case RunPhase::kWaiting: want = cluster::Want::kClear; break;
-    case RunPhase::kClearing: want = cluster::Want::kGone; break;
+    case RunPhase::kWaiting:
+      want = cluster::Want::kClear;
+      break;
+    case RunPhase::kClearing:
+      want = cluster::Want::kGone;
+      break;
   }
   send_desired(node, place->second, want, out);
 }
@@ -229,7 +242,8 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
     } else if (!stop_ && phase_ == RunPhase::kLeaving && all_cleared()) {
       begin_recovery(now, out);
     } else if (!stop_ && all_exited() && !causes_.cause()) {
-      const bool any_left = std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.left; });
+      const bool any_left =
+          std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.left; });
       if (any_left) {
         begin_recovery(now, out);
       } else {
@@ -261,8 +275,12 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kFinished;
   outcome_.generation = generation_;
   outcome_.wall_s = to_seconds(now - submitted_at_);
-  record({{"event", "run_finished"}, {"generation", generation_}, {"state", outcome_.state},
-          {"exit_code", outcome_.exit_code}, {"failures", outcome_.failures}}, out);
+  record({{"event", "run_finished"},
+          {"generation", generation_},
+          {"state", outcome_.state},
+          {"exit_code", outcome_.exit_code},
+          {"failures", outcome_.failures}},
+         out);
   out.push_back(FinishRun{definition_.id, outcome_});
 }
 
@@ -327,7 +345,9 @@ bool RunMachine::all_cleared() const {
   return !nodes_.empty() && nodes_cleared_ == nodes_.size();
 }
 
-bool RunMachine::all_started() const { return ranks_started_ == ranks_.size(); }
+bool RunMachine::all_started() const {
+  return ranks_started_ == ranks_.size();
+}
 
 void RunMachine::end_rank(RankRecord& rank) {
   if (!std::exchange(rank.exited, true)) ++ranks_exited_;

@@ -45,10 +45,10 @@ struct NodeView {
 /// What a run may have now.
 struct Offer {
   std::map<NodeId, NodeView> nodes;  ///< Of the placement.
-  Placement placement;     ///< Of a run that waits: where it starts now; world_size 0: not now, and why.
-  std::string reason;      ///< Of a run that waits: its place in the queue.
-  bool fits_idle = false;  ///< Of a run that waits: only other runs are in its way.
-  int growth = 0;          ///< Of a run at work: workers that it may have more.
+  Placement placement;               ///< Of a run that waits: where it starts now; world_size 0: not now, and why.
+  std::string reason;                ///< Of a run that waits: its place in the queue.
+  bool fits_idle = false;            ///< Of a run that waits: only other runs are in its way.
+  int growth = 0;                    ///< Of a run at work: workers that it may have more.
 };
 
 class RunMachine {
@@ -109,8 +109,8 @@ class RunMachine {
   struct NodeRecord {
     int node_rank = 0;
     std::vector<Rank> ranks;
-    bool cleared = false;      ///< Nothing of the live generation runs there.
-    bool lost = false;         ///< Not heard of any more: nobody waits for it.
+    bool cleared = false;  ///< Nothing of the live generation runs there.
+    bool lost = false;     ///< Not heard of any more: nobody waits for it.
   };
   struct RankRecord {
     NodeId node;
@@ -150,7 +150,8 @@ class RunMachine {
   void check_early_exit(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] bool is_missed(const NodeId& node) const;
-  void lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
+  void lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
+                 CoordinatorCommands& out);
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
 
@@ -196,12 +197,12 @@ class RunMachine {
   Generation desired_generation_ = 0;  ///< What nodes are told: one more while recovering.
   Generation first_generation_ = 1;
   Placement placement_;
-  Placement before_;             ///< Of the generation before.
-  Placement trained_;            ///< Of the last generation that made a step, else of the first one.
+  Placement before_;   ///< Of the generation before.
+  Placement trained_;  ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
-  Offer offered_;                ///< The newest.
+  Offer offered_;                     ///< The newest.
   std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.
-  std::set<NodeId> touched_;     ///< Nodes that may hold something of it.
+  std::set<NodeId> touched_;          ///< Nodes that may hold something of it.
   std::map<NodeId, std::string> addresses_;
   std::map<NodeId, NodeRecord> nodes_;
   std::map<Rank, RankRecord> ranks_;
@@ -215,15 +216,15 @@ class RunMachine {
 
   RetryBudget budget_;
   RecoveryRecord recovery_;
-  bool was_started_ = false;     ///< All ranks of this generation have made their first step.
+  bool was_started_ = false;  ///< All ranks of this generation have made their first step.
   Leave leave_ = Leave::kNo;
-  std::string resize_reason_;    ///< Why the next generation may have another size.
+  std::string resize_reason_;      ///< Why the next generation may have another size.
   bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
   std::optional<TimePoint> wait_until_;
-  bool is_queued_ = false;       ///< While waiting for slots: only other runs are in the way, so no attempt is used.
+  bool is_queued_ = false;  ///< While waiting for slots: only other runs are in the way, so no attempt is used.
   std::optional<TimePoint> placeless_since_;  ///< While placing: not even idle nodes have room. Set: the time-out runs.
-  std::optional<TimePoint> grow_at_;  ///< The cooldown of the last change of size ends.
-  bool looks_for_room_ = false;  ///< It could grow from now on; what was free before does not tell.
+  std::optional<TimePoint> grow_at_;          ///< The cooldown of the last change of size ends.
+  bool looks_for_room_ = false;               ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
   std::optional<Rank> straggler_;  ///< That was told of in this generation.
   /// A checkpoint, and the last report of rank 0 before it. It counts when that is a line: a restart from a state

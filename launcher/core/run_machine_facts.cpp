@@ -75,8 +75,12 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
   if (rank->pid == 0 && started.pid != 0) ++ranks_started_;
   rank->pid = started.pid;
   rank->phase = RankPhase::kStarted;
-  record({{"event", "worker_started"}, {"generation", generation_}, {"rank", started.rank}, {"pid", started.pid},
-          {"node", node}}, out);
+  record({{"event", "worker_started"},
+          {"generation", generation_},
+          {"rank", started.rank},
+          {"pid", started.pid},
+          {"node", node}},
+         out);
   if (is_training() || phase_ != RunPhase::kStarting || !all_started()) return;
   // A command that never says hello counts as started at exec.
   phase_ = RunPhase::kRunning;
@@ -107,10 +111,11 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
   const auto keep = static_cast<std::size_t>(std::max(definition_.job.checkpoint.keep, 1));
-  if (checkpoints_.size() > keep) checkpoints_.erase(checkpoints_.begin(), checkpoints_.end() - static_cast<std::ptrdiff_t>(keep));
+  if (checkpoints_.size() > keep)
+    checkpoints_.erase(checkpoints_.begin(), checkpoints_.end() - static_cast<std::ptrdiff_t>(keep));
   note_step(checkpoint.step);
-  Event event = {{"event", "checkpoint_saved"}, {"generation", generation_}, {"step", checkpoint.step},
-                 {"epoch", checkpoint.epoch}, {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
+  Event event = {{"event", "checkpoint_saved"},   {"generation", generation_}, {"step", checkpoint.step},
+                 {"epoch", checkpoint.epoch},     {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
                  {"write_s", checkpoint.write_s}, {"path", checkpoint.path}};
   if (checkpoint.skipped > 0) event["skipped"] = checkpoint.skipped;
   record(std::move(event), out);
@@ -119,8 +124,11 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
 
 void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {
   std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
-  record({{"event", "checkpoint_rejected"}, {"generation", generation_}, {"path", rejected.path},
-          {"reason", rejected.reason}}, out);
+  record({{"event", "checkpoint_rejected"},
+          {"generation", generation_},
+          {"path", rejected.path},
+          {"reason", rejected.reason}},
+         out);
 }
 
 void RunMachine::on_cleared(const NodeId& node) {
@@ -157,7 +165,8 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   if (rank == nullptr || rank->exited || rank->phase == RankPhase::kReady) return;
   rank->phase = RankPhase::kReady;
   rank->heartbeat.step = ready.ready.step;
-  record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.ready.step}}, out);
+  record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.ready.step}},
+         out);
   recovery_.ready(now, ready.ready);
   const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& other) {
     return other.second.phase == RankPhase::kReady || other.second.phase == RankPhase::kStepping;
@@ -167,8 +176,13 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   looks_for_room_ = true;  // Slots may have come back while it started.
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
   const bool bit_exact = trained_.world_size == 0 || is_same_shape();
-  record({{"event", "restored"}, {"generation", generation_}, {"step", ready.ready.step},
-          {"epoch", ready.ready.epoch}, {"source", ready.ready.source}, {"bit_exact", bit_exact}}, out);
+  record({{"event", "restored"},
+          {"generation", generation_},
+          {"step", ready.ready.step},
+          {"epoch", ready.ready.epoch},
+          {"source", ready.ready.source},
+          {"bit_exact", bit_exact}},
+         out);
 }
 
 void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out) {
@@ -180,8 +194,11 @@ void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& st
   note_step(step.step);
   for (const auto& [other, record] : ranks_)
     if (record.first_step < 0) return;
-  record({{"event", "first_step"}, {"generation", generation_}, {"step", step.step},
-          {"world_size", placement_.world_size}}, out);
+  record({{"event", "first_step"},
+          {"generation", generation_},
+          {"step", step.step},
+          {"world_size", placement_.world_size}},
+         out);
   if (!is_live()) return;
   was_started_ = true;
   budget_.on_first_step();
@@ -195,8 +212,11 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   end_rank(*rank);
   rank->phase = RankPhase::kExited;
   note_step(exited.step);
-  Event event = {{"event", "worker_exited"}, {"generation", generation_}, {"rank", exited.rank},
-                 {"pid", exited.pid}, {"node", node}};
+  Event event = {{"event", "worker_exited"},
+                 {"generation", generation_},
+                 {"rank", exited.rank},
+                 {"pid", exited.pid},
+                 {"node", node}};
   if (exited.signal != 0) event["signal"] = exited.signal;
   if (exited.signal == 0) event["exit_code"] = exited.exit_code;
   record(std::move(event), out);
@@ -254,8 +274,14 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
 /// Told once, until another one is the slowest: it is no failure, and nothing is done about it.
 void RunMachine::note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out) {
   if (std::exchange(straggler_, found.rank) == found.rank) return;
-  record({{"event", "straggler"}, {"generation", generation_}, {"epoch", epoch}, {"rank", found.rank},
-          {"node", ranks_.at(found.rank).node}, {"own_ms", found.own_ms}, {"others_ms", found.others_ms}}, out);
+  record({{"event", "straggler"},
+          {"generation", generation_},
+          {"epoch", epoch},
+          {"rank", found.rank},
+          {"node", ranks_.at(found.rank).node},
+          {"own_ms", found.own_ms},
+          {"others_ms", found.others_ms}},
+         out);
 }
 
 void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put,

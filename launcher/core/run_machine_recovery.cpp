@@ -36,8 +36,12 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   if (verdict.delay > Duration::zero()) {
     wait_until_ = now + verdict.delay;
     start_at_capacity_ = false;
-    record({{"event", "backoff"}, {"generation", generation_}, {"attempt", budget_.attempts()},
-            {"delay_s", to_seconds(verdict.delay)}, {"reason", "start failed"}}, out);
+    record({{"event", "backoff"},
+            {"generation", generation_},
+            {"attempt", budget_.attempts()},
+            {"delay_s", to_seconds(verdict.delay)},
+            {"reason", "start failed"}},
+           out);
   }
   resize_reason_ = "failure: " + words(cause);
   recovery_.begin(now, cause);
@@ -81,8 +85,12 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
                    fmt::format("no capacity after {} attempts: {}", budget_.attempts(), placement_.reason), out);
   }
   wait_until_ = now + *delay;
-  record({{"event", "backoff"}, {"generation", generation_}, {"attempt", budget_.attempts()},
-          {"delay_s", to_seconds(*delay)}, {"reason", placement_.reason}}, out);
+  record({{"event", "backoff"},
+          {"generation", generation_},
+          {"attempt", budget_.attempts()},
+          {"delay_s", to_seconds(*delay)},
+          {"reason", placement_.reason}},
+         out);
 }
 
 /// Training on a drained node moves at its next boundary; a command has none, and stays.

@@ -9,15 +9,21 @@ namespace sgd::core {
 /// What the run waits for, or why it is in its phase.
 std::string RunMachine::reason() const {
   switch (phase_) {
-    case RunPhase::kPlacing: return offered_.reason;
-    case RunPhase::kWaiting: return start_at_capacity_ ? offered_.reason : "start failed; " + resize_reason_;
-    case RunPhase::kStarting: return exchange_.waiting();
+    case RunPhase::kPlacing:
+      return offered_.reason;
+    case RunPhase::kWaiting:
+      return start_at_capacity_ ? offered_.reason : "start failed; " + resize_reason_;
+    case RunPhase::kStarting:
+      return exchange_.waiting();
     case RunPhase::kLeaving:
-    case RunPhase::kRecovering: return resize_reason_;
-    case RunPhase::kRunning: return leave_ == Leave::kNo ? "" : resize_reason_;
+    case RunPhase::kRecovering:
+      return resize_reason_;
+    case RunPhase::kRunning:
+      return leave_ == Leave::kNo ? "" : resize_reason_;
     case RunPhase::kStopping:
     case RunPhase::kClearing:
-    case RunPhase::kFinished: break;
+    case RunPhase::kFinished:
+      break;
   }
   return outcome_.error;
 }

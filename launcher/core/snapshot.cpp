@@ -17,38 +17,58 @@ nlohmann::ordered_json finite(double value) {
 
 const char* name(RunPhase phase) {
   switch (phase) {
-    case RunPhase::kPlacing: return "placing";
-    case RunPhase::kStarting: return "starting";
-    case RunPhase::kRunning: return "running";
-    case RunPhase::kLeaving: return "leaving";
-    case RunPhase::kRecovering: return "recovering";
-    case RunPhase::kWaiting: return "waiting";
-    case RunPhase::kStopping: return "stopping";
-    case RunPhase::kClearing: return "clearing";
-    case RunPhase::kFinished: return "finished";
+    case RunPhase::kPlacing:
+      return "placing";
+    case RunPhase::kStarting:
+      return "starting";
+    case RunPhase::kRunning:
+      return "running";
+    case RunPhase::kLeaving:
+      return "leaving";
+    case RunPhase::kRecovering:
+      return "recovering";
+    case RunPhase::kWaiting:
+      return "waiting";
+    case RunPhase::kStopping:
+      return "stopping";
+    case RunPhase::kClearing:
+      return "clearing";
+    case RunPhase::kFinished:
+      return "finished";
   }
   return "unknown";
 }
 
 const char* name(RankPhase phase) {
   switch (phase) {
-    case RankPhase::kStarting: return "starting";
-    case RankPhase::kStarted: return "started";
-    case RankPhase::kReady: return "ready";
-    case RankPhase::kStepping: return "stepping";
-    case RankPhase::kExited: return "exited";
+    case RankPhase::kStarting:
+      return "starting";
+    case RankPhase::kStarted:
+      return "started";
+    case RankPhase::kReady:
+      return "ready";
+    case RankPhase::kStepping:
+      return "stepping";
+    case RankPhase::kExited:
+      return "exited";
   }
   return "unknown";
 }
 
 const char* name(NodePhase phase) {
   switch (phase) {
-    case NodePhase::kReady: return "ready";
-    case NodePhase::kClosed: return "closed";
-    case NodePhase::kDrained: return "drained";
-    case NodePhase::kLeaving: return "leaving";
-    case NodePhase::kUnstable: return "unstable";
-    case NodePhase::kLost: return "lost";
+    case NodePhase::kReady:
+      return "ready";
+    case NodePhase::kClosed:
+      return "closed";
+    case NodePhase::kDrained:
+      return "drained";
+    case NodePhase::kLeaving:
+      return "leaving";
+    case NodePhase::kUnstable:
+      return "unstable";
+    case NodePhase::kLost:
+      return "lost";
   }
   return "unknown";
 }
@@ -77,24 +97,33 @@ nlohmann::ordered_json to_json(const NodeSnapshot& snapshot, TimePoint now) {
 
 nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
   nlohmann::ordered_json json = {
-      {"schema_version", 1},          {"run", snapshot.run},
-      {"name", snapshot.name},        {"state", name(snapshot.phase)},
-      {"reason", snapshot.reason},    {"generation", snapshot.generation},
-      {"owner", snapshot.owner},      {"priority", snapshot.priority},
-      {"num_workers", snapshot.num_workers}, {"world_size", snapshot.world_size},
-      {"ready", snapshot.ready},      {"epoch", snapshot.epoch},
-      {"epochs", snapshot.epochs},    {"epochs_done", snapshot.epochs_done},
-      {"step", snapshot.step},        {"loss", finite(snapshot.loss)},
-      {"samples_per_s", finite(snapshot.samples_per_s)}, {"failures", snapshot.failures},
-      {"wall_s", snapshot.wall_s},    {"checkpoint", snapshot.checkpoint},
+      {"schema_version", 1},
+      {"run", snapshot.run},
+      {"name", snapshot.name},
+      {"state", name(snapshot.phase)},
+      {"reason", snapshot.reason},
+      {"generation", snapshot.generation},
+      {"owner", snapshot.owner},
+      {"priority", snapshot.priority},
+      {"num_workers", snapshot.num_workers},
+      {"world_size", snapshot.world_size},
+      {"ready", snapshot.ready},
+      {"epoch", snapshot.epoch},
+      {"epochs", snapshot.epochs},
+      {"epochs_done", snapshot.epochs_done},
+      {"step", snapshot.step},
+      {"loss", finite(snapshot.loss)},
+      {"samples_per_s", finite(snapshot.samples_per_s)},
+      {"failures", snapshot.failures},
+      {"wall_s", snapshot.wall_s},
+      {"checkpoint", snapshot.checkpoint},
       {"ranks", nlohmann::ordered_json::array()},
   };
   for (const RankSnapshot& rank : snapshot.ranks) {
     nlohmann::ordered_json row = {
-        {"rank", rank.rank},   {"node", rank.node},   {"pid", rank.pid},
-        {"state", name(rank.phase)}, {"step", rank.step}, {"epoch", rank.epoch},
-        {"activity", rank.activity}, {"loss", finite(rank.loss)},
-        {"samples_per_s", finite(rank.samples_per_s)},
+        {"rank", rank.rank},         {"node", rank.node},         {"pid", rank.pid},
+        {"state", name(rank.phase)}, {"step", rank.step},         {"epoch", rank.epoch},
+        {"activity", rank.activity}, {"loss", finite(rank.loss)}, {"samples_per_s", finite(rank.samples_per_s)},
     };
     row["heartbeat_age_s"] = rank.heartbeat_age_s ? nlohmann::ordered_json(*rank.heartbeat_age_s) : nullptr;
     json["ranks"].push_back(std::move(row));
@@ -107,9 +136,9 @@ RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json) {
   if (!json.is_object()) return shot;
   std::string state;
   read_if_fits(json, "state", state);
-  for (const RunPhase phase : {RunPhase::kPlacing, RunPhase::kStarting, RunPhase::kRunning, RunPhase::kLeaving,
-                               RunPhase::kRecovering, RunPhase::kWaiting, RunPhase::kStopping, RunPhase::kClearing,
-                               RunPhase::kFinished})
+  for (const RunPhase phase :
+       {RunPhase::kPlacing, RunPhase::kStarting, RunPhase::kRunning, RunPhase::kLeaving, RunPhase::kRecovering,
+        RunPhase::kWaiting, RunPhase::kStopping, RunPhase::kClearing, RunPhase::kFinished})
     if (state == name(phase)) shot.phase = phase;
   read_if_fits(json, "run", shot.run);
   read_if_fits(json, "name", shot.name);

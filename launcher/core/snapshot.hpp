@@ -14,15 +14,15 @@
 namespace sgd::core {
 
 enum class RunPhase {
-  kPlacing,   ///< Waits for slots.
-  kStarting,  ///< Ranks start, restore and meet.
-  kRunning,   ///< All ranks are ready.
-  kLeaving,   ///< The ranks were asked to end, to be started again at another size.
+  kPlacing,     ///< Waits for slots.
+  kStarting,    ///< Ranks start, restore and meet.
+  kRunning,     ///< All ranks are ready.
+  kLeaving,     ///< The ranks were asked to end, to be started again at another size.
   kRecovering,  ///< The generation has ended; what is left of it is being killed and reaped.
-  kWaiting,   ///< For slots, or for the delay before the next start.
-  kStopping,  ///< Asked to stop; a checkpoint is being saved.
-  kClearing,  ///< The outcome is known; processes are being ended and reaped.
-  kFinished,  ///< Nothing runs.
+  kWaiting,     ///< For slots, or for the delay before the next start.
+  kStopping,    ///< Asked to stop; a checkpoint is being saved.
+  kClearing,    ///< The outcome is known; processes are being ended and reaped.
+  kFinished,    ///< Nothing runs.
 };
 [[nodiscard]] const char* name(RunPhase phase);
 
@@ -42,7 +42,7 @@ struct RankSnapshot {
   RankPhase phase = RankPhase::kStarting;
   std::int64_t step = 0;
   int epoch = 0;
-  std::string activity;                 ///< "train", "validate", ...
+  std::string activity;  ///< "train", "validate", ...
   double loss = 0;
   double samples_per_s = 0;
   std::optional<double> heartbeat_age_s;
@@ -54,17 +54,17 @@ struct RunSnapshot {
   std::string owner;
   int priority = 0;
   RunPhase phase = RunPhase::kPlacing;
-  std::string reason;                   ///< What it waits for or why it is in this phase.
+  std::string reason;  ///< What it waits for or why it is in this phase.
   Generation generation = 0;
   int num_workers = 0;
   int world_size = 0;
-  int ready = 0;                        ///< Ranks whose phase is ready or later.
+  int ready = 0;  ///< Ranks whose phase is ready or later.
   int epochs_done = 0;
-  int epochs = 0;                       ///< Of the job; 0 for a command.
-  std::int64_t step = 0;                ///< The slowest rank's.
+  int epochs = 0;         ///< Of the job; 0 for a command.
+  std::int64_t step = 0;  ///< The slowest rank's.
   int epoch = 0;
-  double loss = 0;                      ///< Mean over ranks.
-  double samples_per_s = 0;             ///< Sum over ranks.
+  double loss = 0;           ///< Mean over ranks.
+  double samples_per_s = 0;  ///< Sum over ranks.
   int failures = 0;
   double wall_s = 0;
   std::string checkpoint;
@@ -84,23 +84,23 @@ enum class NodePhase {
 /// A node as `sgd-launch nodes` shows it.
 struct NodeSnapshot {
   NodeId node;
-  int slots = 0;                        ///< Room for workers, as ordered or as its agent offers.
+  int slots = 0;  ///< Room for workers, as ordered or as its agent offers.
   int used = 0;
   bool is_closed = false;
   NodePhase phase = NodePhase::kReady;
-  std::string reason;                   ///< Why nothing new comes; empty when ready.
-  bool is_drained = false;              ///< Also while it is closed or lost.
+  std::string reason;       ///< Why nothing new comes; empty when ready.
+  bool is_drained = false;  ///< Also while it is closed or lost.
   bool is_leaving = false;
-  bool has_ordered_slots = false;       ///< `slots` is an operator's.
+  bool has_ordered_slots = false;  ///< `slots` is an operator's.
   int cpus = 0;
   bool counts_cpus = false;
   int gpus = 0;
-  std::int64_t memory_bytes = 0;        ///< 0: not known.
+  std::int64_t memory_bytes = 0;  ///< 0: not known.
   std::map<std::string, std::string> labels;
   std::string version;
   std::string address;
-  TimePoint heard_at;                   ///< Its last word.
-  std::map<RunId, int> runs;            ///< Slots that each holds.
+  TimePoint heard_at;         ///< Its last word.
+  std::map<RunId, int> runs;  ///< Slots that each holds.
 };
 
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSnapshot& snapshot);

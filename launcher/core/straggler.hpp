@@ -1,6 +1,6 @@
 #pragma once
-// A rank that holds up all others: in a synchronous group everybody's step is as long as the slowest one's, so ranks are
-// compared by what a step takes them without the time inside collectives.
+// A rank that holds up all others: in a synchronous group everybody's step is as long as the slowest one's, so ranks
+// are compared by what a step takes them without the time inside collectives.
 
 #include <optional>
 #include <vector>
@@ -21,7 +21,8 @@ inline constexpr double kStragglerFactor = 1.5;
 /// Batches of an epoch below which nobody is judged.
 inline constexpr int kStragglerBatches = 20;
 
-/// `per_rank`: the metrics that each rank has reported of the same part of training, in rank order; "step_ms"."own" counts.
+/// `per_rank`: the metrics that each rank has reported of the same part of training, in rank order; "step_ms"."own"
+/// counts.
 [[nodiscard]] std::optional<Straggler> find_straggler(const std::vector<nlohmann::json>& per_rank);
 
 }  // namespace sgd::core

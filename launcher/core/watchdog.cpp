@@ -87,8 +87,9 @@ Silence Watchdog::describe(TimePoint now, Rank number, const Watched& rank) cons
   silence.is_waiting = silence.is_stalled && rank.beat.waiting;
   silence.silent_s = to_seconds(now - (silence.is_stalled ? rank.advanced_at : rank.heard_at));
   const std::string place =
-      rank.has_said_hello ? fmt::format(", in {}, step {}", rank.beat.phase.empty() ? "start" : rank.beat.phase, rank.beat.step)
-                          : "";
+      rank.has_said_hello
+          ? fmt::format(", in {}, step {}", rank.beat.phase.empty() ? "start" : rank.beat.phase, rank.beat.step)
+          : "";
   if (!rank.has_said_hello) {
     silence.words = fmt::format("no word for {:.1f} s since its start", silence.silent_s);
   } else if (silence.is_stalled) {

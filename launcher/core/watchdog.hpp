@@ -20,10 +20,10 @@ namespace sgd::core {
 
 struct Silence {
   Rank rank = 0;
-  bool is_stalled = false;   ///< Else frozen.
-  bool is_waiting = false;   ///< Stalled inside a collective: another rank holds it up.
+  bool is_stalled = false;  ///< Else frozen.
+  bool is_waiting = false;  ///< Stalled inside a collective: another rank holds it up.
   double silent_s = 0;
-  std::string words;         ///< "no heartbeat for 5.1 s, in train, step 1200".
+  std::string words;  ///< "no heartbeat for 5.1 s, in train, step 1200".
 };
 
 class Watchdog {
@@ -54,7 +54,7 @@ class Watchdog {
   struct Watched {
     bool has_said_hello = false;
     TimePoint heard_at;
-    TimePoint advanced_at;           ///< The last heartbeat that said something new.
+    TimePoint advanced_at;  ///< The last heartbeat that said something new.
     link::Heartbeat beat;
     std::optional<TimePoint> suspect_until;
     bool is_told = false;

@@ -19,14 +19,11 @@ std::string text_of(const AgentMetrics& metrics, const ProcessMetrics& process) 
                static_cast<double>(metrics.connections));
   text.counter("sgd_agent_workers_started_total", "Processes of ranks that were started.",
                static_cast<double>(metrics.workers_started));
-  text.family(MetricKind::kCounter, "sgd_agent_workers_exited_total",
-              "Processes of ranks that have ended, by how.")
+  text.family(MetricKind::kCounter, "sgd_agent_workers_exited_total", "Processes of ranks that have ended, by how.")
       .samples("how", metrics.workers_exited);
-  text.family(MetricKind::kCounter, "sgd_agent_frames_refused_total",
-              "Frames that ended their connection, by reason.")
+  text.family(MetricKind::kCounter, "sgd_agent_frames_refused_total", "Frames that ended their connection, by reason.")
       .samples("reason", metrics.frames_refused);
-  text.family(MetricKind::kHistogram, "sgd_agent_event_loop_lag_seconds",
-              "How late a timer of the event loop fires.")
+  text.family(MetricKind::kHistogram, "sgd_agent_event_loop_lag_seconds", "How late a timer of the event loop fires.")
       .histogram(metrics.event_loop_lag);
   write(process, text);
   return text.take();

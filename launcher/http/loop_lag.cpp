@@ -14,8 +14,7 @@ constexpr Duration kInterval = std::chrono::seconds(1);
 }  // namespace
 
 struct LoopLag::Ticking : std::enable_shared_from_this<Ticking> {
-  Ticking(boost::asio::io_context& io, std::function<void(double)> report)
-      : timer(io), on_lag(std::move(report)) {}
+  Ticking(boost::asio::io_context& io, std::function<void(double)> report) : timer(io), on_lag(std::move(report)) {}
 
   void wait() {
     timer.expires_after(kInterval);

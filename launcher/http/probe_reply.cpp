@@ -41,13 +41,11 @@ Answer probe(bool is_good, const std::string& reason) {
 }
 
 Answer answer_to(const Request& request, const ProbeSources& sources) {
-  if (request.method != "GET" && request.method != "HEAD")
-    return {405, kPlain, "only GET and HEAD are served\n"};
+  if (request.method != "GET" && request.method != "HEAD") return {405, kPlain, "only GET and HEAD are served\n"};
   if (request.path == "/metrics") return {200, kPrometheus, sources.metrics()};
   if (request.path == "/healthz" || request.path == "/readyz") {
     const Health health = sources.health();
-    return probe(request.path == "/healthz" ? health.is_alive : health.is_alive && health.is_ready,
-                 health.reason);
+    return probe(request.path == "/healthz" ? health.is_alive : health.is_alive && health.is_ready, health.reason);
   }
   return {404, kPlain, "served here: /metrics /healthz /readyz\n"};
 }

@@ -75,8 +75,7 @@ class ProbeServer::Session : public std::enable_shared_from_this<Session> {
                             [self = shared_from_this()](const error_code& error, std::size_t count) {
                               if (self->is_closed_) return;
                               if (error) return self->close();
-                              if (std::exchange(self->is_idle_, false))
-                                self->arm(self->shared_->limits.request);
+                              if (std::exchange(self->is_idle_, false)) self->arm(self->shared_->limits.request);
                               if (self->is_ending_) return self->drain(count);
                               self->reader_.append({self->bytes_.data(), count});
                               self->serve();
@@ -158,8 +157,7 @@ void ProbeServer::Shared::accept() {
 
 void ProbeServer::Shared::take(tcp::socket socket) {
   if (sessions.size() >= limits.connections) {
-    const auto idle =
-        std::find_if(sessions.begin(), sessions.end(), [](const auto& one) { return one->is_idle(); });
+    const auto idle = std::find_if(sessions.begin(), sessions.end(), [](const auto& one) { return one->is_idle(); });
     if (idle == sessions.end()) return;
     const std::shared_ptr<Session> oldest = *idle;
     oldest->close();
@@ -179,8 +177,8 @@ void ProbeServer::Shared::stop() {
   }
 }
 
-ProbeServer::ProbeServer(asio::io_context& io, std::function<std::string()> metrics,
-                         std::function<Health()> health, ProbeLimits limits)
+ProbeServer::ProbeServer(asio::io_context& io, std::function<std::string()> metrics, std::function<Health()> health,
+                         ProbeLimits limits)
     : shared_(std::make_shared<Shared>(io, ProbeSources{std::move(metrics), std::move(health)}, limits)) {}
 
 ProbeServer::~ProbeServer() {
@@ -188,8 +186,7 @@ ProbeServer::~ProbeServer() {
 }
 
 Status ProbeServer::listen(int port) {
-  if (port < 0 || port > 65535)
-    return Error{fmt::format("cannot serve metrics on port {}: no such port", port)};
+  if (port < 0 || port > 65535) return Error{fmt::format("cannot serve metrics on port {}: no such port", port)};
   tcp::acceptor& acceptor = shared_->acceptor;
   const tcp::endpoint endpoint(asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(port));
   error_code error;
@@ -200,8 +197,7 @@ Status ProbeServer::listen(int port) {
   if (error) {
     error_code ignored;
     acceptor.close(ignored);
-    return Error{fmt::format("cannot serve metrics on 127.0.0.1:{}: {}", port, error.message()),
-                 error.value()};
+    return Error{fmt::format("cannot serve metrics on 127.0.0.1:{}: {}", port, error.message()), error.value()};
   }
   shared_->accept();
   return {};

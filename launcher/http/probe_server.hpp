@@ -28,8 +28,8 @@ struct ProbeLimits {
 class ProbeServer {
  public:
   /// Both functions are called on the event loop, once a request. `io` must outlive the server.
-  ProbeServer(boost::asio::io_context& io, std::function<std::string()> metrics,
-              std::function<Health()> health, ProbeLimits limits = {});
+  ProbeServer(boost::asio::io_context& io, std::function<std::string()> metrics, std::function<Health()> health,
+              ProbeLimits limits = {});
   ~ProbeServer();
 
   /// On 127.0.0.1; port 0 takes a free one. Errors: no such port, in use.

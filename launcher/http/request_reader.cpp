@@ -34,8 +34,7 @@ Result<std::optional<Request>> parse(std::string_view header) {
   for (boost::system::error_code error; !parser.is_header_done();) {
     const std::size_t taken = parser.put(boost::asio::buffer(header.data(), header.size()), error);
     if (error && error != beast::error::need_more) return refusal_of(error);
-    if (taken == 0 && !parser.is_header_done())
-      return Error{"not an HTTP request: it ends too early", kBadRequest};
+    if (taken == 0 && !parser.is_header_done()) return Error{"not an HTTP request: it ends too early", kBadRequest};
     header.remove_prefix(taken);
     error = {};
   }
@@ -46,8 +45,7 @@ Result<std::optional<Request>> parse(std::string_view header) {
     return Error{fmt::format("more than {} header fields", kHeaderFieldsMax), kHeaderTooLarge};
   const std::string_view target(message.target().data(), message.target().size());
   return std::optional<Request>(Request{std::string(message.method_string()),
-                                        std::string(target.substr(0, target.find('?'))),
-                                        message.keep_alive()});
+                                        std::string(target.substr(0, target.find('?'))), message.keep_alive()});
 }
 
 }  // namespace
@@ -61,8 +59,7 @@ Result<std::optional<Request>> RequestReader::next() {
   buffer_.erase(0, std::min(buffer_.find_first_not_of("\r\n"), buffer_.size()));
   // Another protocol is answered at once, not at the deadline: a method begins with a letter.
   const char first = buffer_.empty() ? 'G' : buffer_.front();
-  if ((first < 'A' || first > 'Z') && (first < 'a' || first > 'z'))
-    return Error{"not an HTTP request", kBadRequest};
+  if ((first < 'A' || first > 'Z') && (first < 'a' || first > 'z')) return Error{"not an HTTP request", kBadRequest};
   // Not from the start: a header that arrives byte by byte would be read over and over.
   const std::size_t end = std::string_view(buffer_).substr(0, kHeaderBytesMax).find(kEnd, searched_);
   if (end == std::string::npos) {

@@ -49,8 +49,7 @@ Status AgentLink::send_started(const Started& started, std::span<const int> desc
   const std::string frame = encode(FromKeeper(started));
   auto sent = process::send_with_descriptors(socket_.get(), frame, descriptors);
   if (!sent) return sent.error();
-  if (sent.value() != frame.size())
-    return Error{"the agent's socket took only a part of the first message", EIO};
+  if (sent.value() != frame.size()) return Error{"the agent's socket took only a part of the first message", EIO};
   if (!process::set_nonblocking(socket_.get())) return system_error("cannot set up the agent's socket");
   return {};
 }

@@ -64,8 +64,7 @@ class AgentLink {
   void send(const FromKeeper& message);
   /// Sends the pieces of one rank as one chunk. Adds a newline when `finish_line`. Returns the console bytes
   /// sent.
-  std::int64_t send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces,
-                           bool finish_line);
+  std::int64_t send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces, bool finish_line);
   /// Writes what the socket takes.
   void flush();
   /// Messages that have arrived; an error when the agent is gone or sends what it must not.
@@ -84,8 +83,8 @@ class AgentLink {
   std::size_t queue_begin_ = 0;  ///< Bytes of the first entry that are written.
   std::size_t queue_bytes_ = 0;
   bool lost_ = false;
-  bool keeps_ = false;         ///< Agents come back.
-  bool is_resumed_ = false;    ///< The one that is attached has got what it lacked.
+  bool keeps_ = false;       ///< Agents come back.
+  bool is_resumed_ = false;  ///< The one that is attached has got what it lacked.
   ResendQueue kept_;
   std::int64_t received_ = 0;  ///< Counted messages of all agents.
   std::int64_t told_received_ = 0;

@@ -39,10 +39,8 @@ Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& reques
   server.pid_ = child.value().pid;
   server.pidfd_ = std::move(child.value().pidfd);
   server.socket_ = std::move(ends.value().first);
-  if (!process::set_nonblocking(server.socket_.get()))
-    return system_error("cannot set up the fork server's socket");
-  const Status queued =
-      server.enqueue(encode(fork_server::ToForkServer(fork_server::Prepare{request.job})), {});
+  if (!process::set_nonblocking(server.socket_.get())) return system_error("cannot set up the fork server's socket");
+  const Status queued = server.enqueue(encode(fork_server::ToForkServer(fork_server::Prepare{request.job})), {});
   if (!queued) {
     server.kill();
     return queued.error();
@@ -52,8 +50,7 @@ Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& reques
 }
 
 Status ForkServerProcess::enqueue(std::string message, process::UniqueFd pipe) {
-  if (message.size() > kForkMessageBytesMax)
-    return Error{"the message to the fork server is too long", EMSGSIZE};
+  if (message.size() > kForkMessageBytesMax) return Error{"the message to the fork server is too long", EMSGSIZE};
   if (queue_.size() >= kForkRequestsMax) return Error{"too many requests wait for the fork server", EAGAIN};
   queue_.push_back({std::move(message), std::move(pipe)});
   return {};

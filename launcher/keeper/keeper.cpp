@@ -72,8 +72,7 @@ void Keeper::watch_all() {
   }
   for (const auto& [slot, rank] : ranks_) {
     const bool live = rank.state != RankProcess::State::kEnded;
-    if (live && !holding && rank.output.pipe_fd() >= 0)
-      watch(rank.output.pipe_fd(), POLLIN, Source::kPipe, slot);
+    if (live && !holding && rank.output.pipe_fd() >= 0) watch(rank.output.pipe_fd(), POLLIN, Source::kPipe, slot);
   }
 }
 
@@ -84,10 +83,8 @@ int Keeper::timeout_ms(TimePoint now) const {
   if (clearing_) deadline = std::min(deadline, clearing_->next_pass);
   if (alone_since_) deadline = std::min(deadline, *alone_since_ + door_->wait);
   if (last_words_since_) deadline = std::min(deadline, *last_words_since_ + kLastWordsLimit);
-  if (fork_server_ && !fork_server_ready_)
-    deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
-  if (fork_server_ && fork_link_closed_at_)
-    deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
+  if (fork_server_ && !fork_server_ready_) deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
+  if (fork_server_ && fork_link_closed_at_) deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
   for (const auto& [slot, rank] : ranks_) {
     if (rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
   }
@@ -169,8 +166,7 @@ int Keeper::leave_without_agent() {
   }
   // Last, because a terminal that does not take text would hold us up.
   if (!killed) {
-    (void)std::fprintf(stderr, "sgd-launch keeper: %s; %s\n", lost_agent_.c_str(),
-                       killed.error().message.c_str());
+    (void)std::fprintf(stderr, "sgd-launch keeper: %s; %s\n", lost_agent_.c_str(), killed.error().message.c_str());
   }
   return 1;
 }

@@ -13,8 +13,7 @@ namespace sgd::keeper {
 
 void Keeper::handle(const StartForkServer& message, TimePoint now) {
   if (fork_server_ || clearing_) {
-    agent_.send(
-        ForkServerFailed{-1, 0, fork_server_ ? "a fork server runs already" : "the run is being cleared"});
+    agent_.send(ForkServerFailed{-1, 0, fork_server_ ? "a fork server runs already" : "the run is being cleared"});
     return;
   }
   fork_server_ready_ = false;
@@ -63,15 +62,13 @@ void Keeper::take(const fork_server::Forked& message, process::UniqueFd pidfd, T
   }
   const auto found = find(message.generation, message.rank);
   if (found == ranks_.end() || found->second.state != RankProcess::State::kForking) {
-    if (pidfd)
-      (void)process::pidfd_send_signal(pidfd.get(), SIGKILL);  // Ignoring: a rank that nobody asked for.
+    if (pidfd) (void)process::pidfd_send_signal(pidfd.get(), SIGKILL);  // Ignoring: a rank that nobody asked for.
     return;
   }
   RankProcess& rank = found->second;
   if (!pidfd) {
     ranks_.erase(found);
-    fail_spawn(message.generation, message.rank,
-               Error{"the fork server gave a process that does not exist", ESRCH});
+    fail_spawn(message.generation, message.rank, Error{"the fork server gave a process that does not exist", ESRCH});
     return;
   }
   rank.pid = message.pid;

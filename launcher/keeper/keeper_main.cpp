@@ -75,7 +75,8 @@ int keeper_main(Duration agent_wait) {
   const std::vector<int> descriptors = {shared_region.get(), memory_checkpoint.get()};
   if (is_listening(control.get())) {
     if (!process::set_nonblocking(control.get())) return fail(1, "cannot set up the agents' socket");
-    return Keeper(AgentLink(), std::move(child_signals), Keeper::Door{std::move(control), agent_wait, descriptors}).run();
+    return Keeper(AgentLink(), std::move(child_signals), Keeper::Door{std::move(control), agent_wait, descriptors})
+        .run();
   }
   AgentLink agent{std::move(control)};
   if (const Status sent = agent.send_started(Started{::getpid()}, descriptors); !sent) {

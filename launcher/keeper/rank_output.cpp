@@ -35,8 +35,7 @@ Result<RankOutput> RankOutput::open(Generation generation, Rank rank, const std:
     if (!output.file_) return system_error("cannot open log file " + log_path);
   }
   int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    return system_error("cannot make the output pipe of rank " + std::to_string(rank));
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make the output pipe of rank " + std::to_string(rank));
   output.read_end_.reset(ends[0]);
   output.write_end_.reset(ends[1]);
   if (!process::set_nonblocking(ends[0])) return system_error("cannot set up the output pipe");

@@ -33,8 +33,7 @@ void Tail::add(std::string_view lines) {
 std::vector<std::string> file_tail(const std::string& path, std::size_t offset) {
   constexpr std::size_t kReadMax = kTailLines * (kTailLineBytesMax + 1);
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto size =
-      static_cast<std::size_t>(std::max<std::streamoff>(file ? std::streamoff(file.tellg()) : 0, 0));
+  const auto size = static_cast<std::size_t>(std::max<std::streamoff>(file ? std::streamoff(file.tellg()) : 0, 0));
   const std::size_t begin = std::max(offset, size > kReadMax ? size - kReadMax : 0);
   if (begin >= size) return {};
   std::string text(size - begin, '\0');

@@ -24,15 +24,13 @@ constexpr std::array<bool, 4> kAgentsOnly{false, false, true, false};
 }  // namespace
 
 Refusal refusal_of_visit(std::string_view kind, const PeerIdentity& peer) {
-  const auto rule =
-      std::find_if(kRules.begin(), kRules.end(), [&](const Rule& one) { return one.kind == kind; });
+  const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& one) { return one.kind == kind; });
   const std::array<bool, 4>& roles = rule == kRules.end() ? kAgentsOnly : rule->roles;
   if (roles[static_cast<std::size_t>(peer.role)]) return {};
   if (peer.role == Role::kNone)
     return {RefusalKind::kNoCertificate,
             fmt::format("without a certificate nobody may say \"{}\", only \"join\"", kind)};
-  return {RefusalKind::kWrongRole,
-          fmt::format("{} {} may not say \"{}\"", role_name(peer.role), peer.name, kind)};
+  return {RefusalKind::kWrongRole, fmt::format("{} {} may not say \"{}\"", role_name(peer.role), peer.name, kind)};
 }
 
 std::string refusal_of_node(std::string_view node, const PeerIdentity& peer) {

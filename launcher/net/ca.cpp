@@ -51,8 +51,8 @@ bool set_validity(X509* certificate, std::int64_t from_s, std::int64_t until_s) 
 bool set_common_name(X509_NAME* name, const std::string& text) {
   constexpr std::size_t kCommonNameMax = 64;  // X.520; the whole name is in the URI.
   const std::string shown = text.substr(0, kCommonNameMax);
-  return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8,
-                                    reinterpret_cast<const unsigned char*>(shown.c_str()), -1, -1, 0) == 1;
+  return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(shown.c_str()),
+                                    -1, -1, 0) == 1;
 }
 
 /// `text` in the words of OpenSSL's configuration files; nothing from the network may be in it unchecked.
@@ -127,19 +127,18 @@ CertificateAuthority CertificateAuthority::create(std::int64_t now_s) {
   keys->certificate = CertificatePtr(X509_new());
   X509* certificate = keys->certificate.get();
   SGD_ASSERT(keys->key != nullptr && certificate != nullptr);
-  std::array<std::uint8_t, 4>
-      mark{};  // Two clusters' authorities differ by name, so that a mix-up is told as one.
+  std::array<std::uint8_t, 4> mark{};  // Two clusters' authorities differ by name, so that a mix-up is told as one.
   fill_random(mark);
   X509_NAME* name = X509_get_subject_name(certificate);
-  const bool made =
-      X509_set_version(certificate, kVersion3) == 1 && set_serial(certificate) &&
-      set_validity(certificate, now_s - kBackdated_s, now_s + kCaValid_s) &&
-      set_common_name(name, "sgd-launch CA " + to_hex(mark)) &&
-      X509_set_issuer_name(certificate, name) == 1 && X509_set_pubkey(certificate, keys->key.get()) == 1 &&
-      add_extension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
-      add_extension(certificate, certificate, NID_key_usage, "critical,keyCertSign,cRLSign") &&
-      add_extension(certificate, certificate, NID_subject_key_identifier, "hash") &&
-      X509_sign(certificate, keys->key.get(), EVP_sha256()) > 0;
+  const bool made = X509_set_version(certificate, kVersion3) == 1 && set_serial(certificate) &&
+                    set_validity(certificate, now_s - kBackdated_s, now_s + kCaValid_s) &&
+                    set_common_name(name, "sgd-launch CA " + to_hex(mark)) &&
+                    X509_set_issuer_name(certificate, name) == 1 &&
+                    X509_set_pubkey(certificate, keys->key.get()) == 1 &&
+                    add_extension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
+                    add_extension(certificate, certificate, NID_key_usage, "critical,keyCertSign,cRLSign") &&
+                    add_extension(certificate, certificate, NID_subject_key_identifier, "hash") &&
+                    X509_sign(certificate, keys->key.get(), EVP_sha256()) > 0;
   SGD_ASSERT(made);
   return {pem_of(certificate), std::move(keys)};
 }
@@ -164,8 +163,7 @@ Result<CertificateAuthority> CertificateAuthority::load(const std::string& folde
 Status CertificateAuthority::save(const std::string& folder) const {
   if (const Status made = make_private_folder(folder); !made) return made;
   // The certificate last: an authority whose writing was cut off is none, and is made again.
-  if (const Status key = write_file(folder + kKeyFile, pem_of(keys_->key.get()), Readers::kOwner); !key)
-    return key;
+  if (const Status key = write_file(folder + kKeyFile, pem_of(keys_->key.get()), Readers::kOwner); !key) return key;
   return write_file(folder + kCertificateFile, certificate_, Readers::kAnybody);
 }
 
@@ -174,8 +172,8 @@ Result<std::string> CertificateAuthority::issue(std::string_view request, const 
   return issue(request, grant, now_s, validity_s(grant.role));
 }
 
-Result<std::string> CertificateAuthority::issue(std::string_view request, const Grant& grant,
-                                                std::int64_t now_s, std::int64_t valid_s) const {
+Result<std::string> CertificateAuthority::issue(std::string_view request, const Grant& grant, std::int64_t now_s,
+                                                std::int64_t valid_s) const {
   const Result<KeyPtr> key = key_of_request(request);
   if (!key) return key.error();
   for (const std::string& host : grant.host_names)
@@ -185,8 +183,7 @@ Result<std::string> CertificateAuthority::issue(std::string_view request, const 
   X509* issuer = keys_->certificate.get();
   const char* usage = grant.role == Role::kCoordinator ? "serverAuth,clientAuth" : "clientAuth";
   const bool is_made = certificate != nullptr && X509_set_version(certificate, kVersion3) == 1 &&
-                       set_serial(certificate) &&
-                       set_validity(certificate, now_s - kBackdated_s, now_s + valid_s) &&
+                       set_serial(certificate) && set_validity(certificate, now_s - kBackdated_s, now_s + valid_s) &&
                        set_common_name(X509_get_subject_name(certificate), grant.name) &&
                        X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) == 1 &&
                        X509_set_pubkey(certificate, key.value().get()) == 1 &&

@@ -17,9 +17,8 @@ namespace sgd::net {
 struct Grant {
   Role role = Role::kNone;
   std::string name;
-  bool is_admin = false;  ///< Of a client.
-  std::vector<std::string>
-      host_names;  ///< Of a coordinator: DNS names and addresses, for tools that look at them.
+  bool is_admin = false;                ///< Of a client.
+  std::vector<std::string> host_names;  ///< Of a coordinator: DNS names and addresses, for tools that look at them.
 };
 
 /// Seconds: a node renews its certificate while it lives, a person comes back now and then.
@@ -34,8 +33,7 @@ class CertificateAuthority {
   [[nodiscard]] Status save(const std::string& folder) const;
 
   /// Answers a signing request. Errors: no request, not signed by its own key, not P-256.
-  [[nodiscard]] Result<std::string> issue(std::string_view request, const Grant& grant,
-                                          std::int64_t now_s) const;
+  [[nodiscard]] Result<std::string> issue(std::string_view request, const Grant& grant, std::int64_t now_s) const;
   /// The same with a validity of the caller's.
   [[nodiscard]] Result<std::string> issue(std::string_view request, const Grant& grant, std::int64_t now_s,
                                           std::int64_t valid_s) const;

@@ -23,8 +23,7 @@ Result<std::string> make_request(std::string_view key) {
                     X509_REQ_sign(request.get(), parsed.value().get(), EVP_sha256()) > 0;
   if (!made) return openssl_error("cannot make a signing request");
   const BioPtr bio(BIO_new(BIO_s_mem()));
-  if (PEM_write_bio_X509_REQ(bio.get(), request.get()) != 1)
-    return openssl_error("cannot write a signing request");
+  if (PEM_write_bio_X509_REQ(bio.get(), request.get()) != 1) return openssl_error("cannot write a signing request");
   return text_of(bio.get());
 }
 

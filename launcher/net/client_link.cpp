@@ -34,7 +34,9 @@ struct ClientLink::End {
 
 ClientLink::ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random,
                        std::shared_ptr<const TlsContext> tls)
-    : security_{std::move(tls), TlsSide::kDials}, end_(std::make_shared<End>()), dialer_(io, std::move(coordinator), random) {}
+    : security_{std::move(tls), TlsSide::kDials},
+      end_(std::make_shared<End>()),
+      dialer_(io, std::move(coordinator), random) {}
 
 ClientLink::~ClientLink() {
   end_->dialer = nullptr;

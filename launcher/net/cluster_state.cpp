@@ -19,8 +19,8 @@ std::string coordinator_identity_folder(const std::string& state_dir) {
   return state_dir + "/identity";
 }
 
-Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
-                                   const Grant& grant, const std::string& folder, std::int64_t now_s) {
+Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca, const Grant& grant,
+                                   const std::string& folder, std::int64_t now_s) {
   IdentityFiles files;
   files.key = make_key();
   files.ca = ca.certificate();

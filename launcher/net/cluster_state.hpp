@@ -22,8 +22,7 @@ namespace sgd::net {
 /// Makes a key and a certificate of `ca` for it, writes both to `folder` and notes the certificate in
 /// `state_dir`.
 [[nodiscard]] Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
-                                                 const Grant& grant, const std::string& folder,
-                                                 std::int64_t now_s);
+                                                 const Grant& grant, const std::string& folder, std::int64_t now_s);
 
 /// Replaces the coordinator's own certificate when two thirds of its time are over; a context takes it up by
 /// itself. Says whether it was. For the start of a coordinator, and once a day.

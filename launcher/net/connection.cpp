@@ -8,8 +8,8 @@
 #include <chrono>
 #include <utility>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "common/base/assert.hpp"
 
@@ -77,11 +77,16 @@ void Connection::shake_hands() {
   if (is_closed_) return;
   IoOutcome outcome = stream_->handshake();
   switch (outcome.state) {
-    case IoState::kWouldBlockRead: return again_when(tcp::socket::wait_read, &Connection::shake_hands);
-    case IoState::kWouldBlockWrite: return again_when(tcp::socket::wait_write, &Connection::shake_hands);
-    case IoState::kEof: return close("closed by the other side in the TLS handshake");
-    case IoState::kError: return close(std::move(outcome.reason), outcome.kind);
-    case IoState::kDone: break;
+    case IoState::kWouldBlockRead:
+      return again_when(tcp::socket::wait_read, &Connection::shake_hands);
+    case IoState::kWouldBlockWrite:
+      return again_when(tcp::socket::wait_write, &Connection::shake_hands);
+    case IoState::kEof:
+      return close("closed by the other side in the TLS handshake");
+    case IoState::kError:
+      return close(std::move(outcome.reason), outcome.kind);
+    case IoState::kDone:
+      break;
   }
   has_shaken_hands_ = true;
   queue(FrameKind::kJson, hello::encode(own_));
@@ -92,16 +97,21 @@ void Connection::shake_hands() {
 // ---- in ----
 
 void Connection::read() {
-  if (!is_closed_ && stream_->is_revoked()) 
+  if (!is_closed_ && stream_->is_revoked())
     return close(fmt::format("{} is revoked", describe(stream_->peer())), RefusalKind::kRevoked);
   for (int turn = 0; turn < kReadsPerTurn && !is_closed_; ++turn) {
     IoOutcome outcome = stream_->read(buffer_);
     switch (outcome.state) {
-      case IoState::kWouldBlockRead: return again_when(tcp::socket::wait_read, &Connection::read);
-      case IoState::kWouldBlockWrite: return again_when(tcp::socket::wait_write, &Connection::read);
-      case IoState::kEof: return close("closed by the other side");
-      case IoState::kError: return close(std::move(outcome.reason), outcome.kind);
-      case IoState::kDone: break;
+      case IoState::kWouldBlockRead:
+        return again_when(tcp::socket::wait_read, &Connection::read);
+      case IoState::kWouldBlockWrite:
+        return again_when(tcp::socket::wait_write, &Connection::read);
+      case IoState::kEof:
+        return close("closed by the other side");
+      case IoState::kError:
+        return close(std::move(outcome.reason), outcome.kind);
+      case IoState::kDone:
+        break;
     }
     reader_.append({buffer_.data(), outcome.bytes});
     take_frames();
@@ -192,9 +202,12 @@ void Connection::flush() {
       case IoState::kWouldBlockWrite:
         is_flushing_ = true;
         return again_when(tcp::socket::wait_write, &Connection::flush);
-      case IoState::kEof: return close("closed by the other side");
-      case IoState::kError: return close(std::move(outcome.reason), outcome.kind);
-      case IoState::kDone: break;
+      case IoState::kEof:
+        return close("closed by the other side");
+      case IoState::kError:
+        return close(std::move(outcome.reason), outcome.kind);
+      case IoState::kDone:
+        break;
     }
     queued_bytes_ -= outcome.bytes;
     std::size_t sent = outcome.bytes + sent_of_first_;
@@ -221,8 +234,10 @@ void Connection::finish() {
   boost::system::error_code ignored;
   timer_.cancel();
   stream_->say_goodbye();
-  if (stream_->has_last_words()) linger();
-  else socket_.close(ignored);
+  if (stream_->has_last_words())
+    linger();
+  else
+    socket_.close(ignored);
   queue_.clear();
   const Handlers last = std::exchange(handlers_, {});
   if (!is_abandoned_ && last.on_closed) last.on_closed(close_reason_);

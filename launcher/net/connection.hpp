@@ -32,11 +32,12 @@ namespace sgd::net {
 using ReadBuffer = std::array<char, 64 << 10>;
 
 struct ConnectionLimits {
-  std::size_t queue_bytes = 16 << 20;           ///< Sent, and not taken by the peer.
-  std::size_t hello_bytes = 4 << 10;            ///< Of the first frame.
-  std::size_t stranger_bytes = 16 << 10;        ///< Of any frame of a peer without certificate where TLS is spoken.
-  Duration hello = std::chrono::seconds(5);     ///< From start() to the peer's hello, TLS handshake included.
-  Duration unanswered = std::chrono::seconds(5);  ///< TCP_USER_TIMEOUT: sent, and not acknowledged by the peer's kernel.
+  std::size_t queue_bytes = 16 << 20;        ///< Sent, and not taken by the peer.
+  std::size_t hello_bytes = 4 << 10;         ///< Of the first frame.
+  std::size_t stranger_bytes = 16 << 10;     ///< Of any frame of a peer without certificate where TLS is spoken.
+  Duration hello = std::chrono::seconds(5);  ///< From start() to the peer's hello, TLS handshake included.
+  Duration unanswered =
+      std::chrono::seconds(5);  ///< TCP_USER_TIMEOUT: sent, and not acknowledged by the peer's kernel.
 };
 
 /// How a connection is protected: by nothing without a context.

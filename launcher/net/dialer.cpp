@@ -4,16 +4,16 @@
 #include <memory>
 #include <utility>
 
-#include <boost/asio/connect.hpp>
 #include <fmt/format.h>
+#include <boost/asio/connect.hpp>
 
 namespace sgd::net {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-/// With the wait before it. Handlers of an attempt that is over find `dialer` null: on a busy event loop a timer may have
-/// fired, and wait for its turn, when what it was to end has ended.
+/// With the wait before it. Handlers of an attempt that is over find `dialer` null: on a busy event loop a timer may
+/// have fired, and wait for its turn, when what it was to end has ended.
 struct Dialer::Attempt : std::enable_shared_from_this<Dialer::Attempt> {
   explicit Attempt(asio::io_context& io, Dialer& owner) : resolver(io), socket(io), dialer(&owner) {}
 
@@ -65,7 +65,8 @@ void Dialer::again(bool was_open) {
 }
 
 void Dialer::dial() {
-  attempt_->after(kAttempt, [](Dialer& dialer) { dialer.fail(fmt::format("no answer within {}", format_duration(kAttempt))); });
+  attempt_->after(kAttempt,
+                  [](Dialer& dialer) { dialer.fail(fmt::format("no answer within {}", format_duration(kAttempt))); });
   const auto connected = [attempt = attempt_](const boost::system::error_code& error, const tcp::endpoint&) {
     if (attempt->dialer == nullptr) return;
     if (error) return attempt->dialer->fail(error.message());
@@ -74,13 +75,13 @@ void Dialer::dial() {
     dialer->attempt_.reset();
     dialer->handlers_.on_socket(std::move(attempt->socket));
   };
-  attempt_->resolver.async_resolve(
-      address_.host, std::to_string(address_.port),
-      [attempt = attempt_, connected](const boost::system::error_code& error, const tcp::resolver::results_type& found) {
-        if (attempt->dialer == nullptr) return;
-        if (error) return attempt->dialer->fail(error.message());
-        asio::async_connect(attempt->socket, found, connected);
-      });
+  attempt_->resolver.async_resolve(address_.host, std::to_string(address_.port),
+                                   [attempt = attempt_, connected](const boost::system::error_code& error,
+                                                                   const tcp::resolver::results_type& found) {
+                                     if (attempt->dialer == nullptr) return;
+                                     if (error) return attempt->dialer->fail(error.message());
+                                     asio::async_connect(attempt->socket, found, connected);
+                                   });
 }
 
 void Dialer::fail(const std::string& reason) {

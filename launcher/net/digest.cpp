@@ -78,8 +78,7 @@ std::optional<std::vector<std::uint8_t>> from_base64url(std::string_view text) {
       bytes.push_back(static_cast<std::uint8_t>(bits >> held));
     }
   }
-  if (held >= 6 || (bits & ((1U << held) - 1)) != 0)
-    return std::nullopt;  // Two texts must not mean the same.
+  if (held >= 6 || (bits & ((1U << held) - 1)) != 0) return std::nullopt;  // Two texts must not mean the same.
   return bytes;
 }
 

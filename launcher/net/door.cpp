@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "common/messages/codec.hpp"
 #include "launcher/net/admission.hpp"
@@ -22,7 +22,8 @@ using asio::ip::tcp;
 class DoorPlace {
  public:
   using Taken = std::map<std::string, std::size_t>;
-  DoorPlace(std::shared_ptr<Taken> taken, std::string address) : taken_(std::move(taken)), address_(std::move(address)) {
+  DoorPlace(std::shared_ptr<Taken> taken, std::string address)
+      : taken_(std::move(taken)), address_(std::move(address)) {
     ++(*taken_)[address_];
   }
   ~DoorPlace() {
@@ -66,20 +67,20 @@ struct Visitor::Visit {
   }
 
   asio::io_context& io;
-  Door& door;  ///< Of no use when the visitor is gone.
+  Door& door;                ///< Of no use when the visitor is gone.
   std::uint64_t number = 0;  ///< In the order in which they came.
   bool is_stranger = true;
   std::unique_ptr<DoorPlace> place;  ///< Until it has shown a certificate.
   std::weak_ptr<Connection> connection;
   std::string peer;
-  PeerIdentity identity;        ///< From the first message on.
+  PeerIdentity identity;  ///< From the first message on.
   bool is_secure = false;
   asio::steady_timer deadline;  ///< For the first message.
   Handlers handlers;
-  std::vector<Frame> early;     ///< Until the visitor is started.
-  std::string closed_for;       ///< Closed before that.
+  std::vector<Frame> early;  ///< Until the visitor is started.
+  std::string closed_for;    ///< Closed before that.
   bool is_started = false;
-  bool is_dropped = false;      ///< The visitor is gone.
+  bool is_dropped = false;  ///< The visitor is gone.
 };
 
 // ---- a visitor ----
@@ -106,21 +107,26 @@ Status Visitor::send(FrameKind kind, std::string_view bytes) {
   return open && open->is_open() ? open->send(kind, bytes) : Status{};
 }
 
-void Visitor::close(std::string reason, RefusalKind kind) { visit_->close(std::move(reason), kind); }
+void Visitor::close(std::string reason, RefusalKind kind) {
+  visit_->close(std::move(reason), kind);
+}
 
-const std::string& Visitor::peer() const { return visit_->peer; }
+const std::string& Visitor::peer() const {
+  return visit_->peer;
+}
 
-const PeerIdentity& Visitor::peer_identity() const { return visit_->identity; }
+const PeerIdentity& Visitor::peer_identity() const {
+  return visit_->identity;
+}
 
-bool Visitor::is_secure() const { return visit_->is_secure; }
+bool Visitor::is_secure() const {
+  return visit_->is_secure;
+}
 
 // ---- the door ----
 
 Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
-    : io_(io),
-      listener_(std::move(listener)),
-      places_(std::make_shared<DoorPlace::Taken>()),
-      line_timer_(io) {}
+    : io_(io), listener_(std::move(listener)), places_(std::make_shared<DoorPlace::Taken>()), line_timer_(io) {}
 
 Door::~Door() {
   for (const std::shared_ptr<Visitor::Visit>& visit : strangers_) {
@@ -141,13 +147,15 @@ void Door::take(tcp::socket socket) {
   // The kernel gives the lowest number that is free: all below it are in use.
   const std::size_t in_use = static_cast<std::size_t>(socket.native_handle()), allowed = files_allowed();
   if (in_use >= allowed - allowed / kFilesSpared)
-    return handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} of {} files are in use", in_use, allowed)});
+    return handlers_.on_refused(peer,
+                                {RefusalKind::kTooMany, fmt::format("{} of {} files are in use", in_use, allowed)});
   // Plain text is for loopback only, where everybody has the same address.
   std::string address = listener_->security().tls ? address_of_peer(peer) : "";
   const bool has_place = may_enter(address) && (strangers_.size() < kStrangersMax || make_room(address));
   if (has_place) return enter({std::move(socket), std::move(address)});
   if (line_.size() >= kLineMax || in_use >= allowed / 4 * 3)
-    return handlers_.on_refused(peer, {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
+    return handlers_.on_refused(peer,
+                                {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
   line_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});
   if (line_.size() == 1) look_after_line();
 }
@@ -171,7 +179,8 @@ void Door::look_after_line() {
   line_timer_.async_wait([this, alive = std::weak_ptr<const char>(alive_)](const boost::system::error_code& error) {
     if (error || alive.expired()) return;
     for (const Arrival& late : line_.take_older(std::chrono::steady_clock::now() - kLineTime))
-      handlers_.on_refused(peer_name(late.socket), {RefusalKind::kTooMany, fmt::format("no place within {}", format_duration(kLineTime))});
+      handlers_.on_refused(peer_name(late.socket),
+                           {RefusalKind::kTooMany, fmt::format("no place within {}", format_duration(kLineTime))});
     serve_line();
     if (line_.size() > 0) look_after_line();
   });

@@ -58,12 +58,12 @@ class Door {
  public:
   /// Connections that have not said who they are. When there are more, one from the address that has most makes room.
   static constexpr std::size_t kStrangersMax = 1024;
-  /// Of them from one address, where TLS is spoken; others from there wait: whoever has only one cannot keep everybody else out.
-  /// A visitor that has shown no certificate counts until it leaves.
+  /// Of them from one address, where TLS is spoken; others from there wait: whoever has only one cannot keep everybody
+  /// else out. A visitor that has shown no certificate counts until it leaves.
   static constexpr std::size_t kStrangersOfOneMax = 256;
-  /// Connections that wait until there is a place for them, unread and before any TLS: thousands of agents that come back at once
-  /// are served one after the other, and need not come again. None when three quarters of the files that this
-  /// process may have open are in use.
+  /// Connections that wait until there is a place for them, unread and before any TLS: thousands of agents that come
+  /// back at once are served one after the other, and need not come again. None when three quarters of the files that
+  /// this process may have open are in use.
   static constexpr std::size_t kLineMax = 16384;
   /// Less than an agent's patience.
   static constexpr Duration kLineTime = std::chrono::seconds(15);

@@ -35,7 +35,8 @@ class AgentEnd : public AgentLink {
 
 class CoordinatorEnd : public CoordinatorLink {
  public:
-  CoordinatorEnd(boost::asio::io_context& io, std::shared_ptr<Inboxes> inboxes) : io_(io), inboxes_(std::move(inboxes)) {}
+  CoordinatorEnd(boost::asio::io_context& io, std::shared_ptr<Inboxes> inboxes)
+      : io_(io), inboxes_(std::move(inboxes)) {}
   ~CoordinatorEnd() override { inboxes_->coordinator = {}; }
 
   void start(Handlers handlers) override { inboxes_->coordinator = std::move(handlers); }

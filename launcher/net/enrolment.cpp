@@ -27,9 +27,7 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
       (void)self->connection->send(FrameKind::kJson, join::encode(self->message));
     };
     handlers.on_frame = [self = shared_from_this()](const Frame& frame) { self->finish(self->take(frame)); };
-    handlers.on_closed = [self = shared_from_this()](const std::string& reason) {
-      self->finish(Error{reason});
-    };
+    handlers.on_closed = [self = shared_from_this()](const std::string& reason) { self->finish(Error{reason}); };
     connection->start(std::move(handlers));
   }
 
@@ -45,8 +43,7 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
     if (identity.value().role != role) return Error{"the certificate is of another role than was asked for"};
     if (has_token) {
       const Result<Digest> ca_key = public_key_digest_in(files.ca);
-      if (!ca_key || ca_key.value() != pinned_ca_key)
-        return Error{"the answer names another authority than the token"};
+      if (!ca_key || ca_key.value() != pinned_ca_key) return Error{"the answer names another authority than the token"};
     }
     if (const Status saved = save_identity(folder, files); !saved) return saved.error();
     return identity;
@@ -55,8 +52,7 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
   void finish(Result<PeerIdentity> result) {
     if (!done) return;
     limit.cancel();
-    boost::asio::post(io,
-                      [result = std::move(result), call = std::exchange(done, nullptr)] { call(result); });
+    boost::asio::post(io, [result = std::move(result), call = std::exchange(done, nullptr)] { call(result); });
     if (connection) connection->abandon("the answer has come");
   }
 
@@ -97,8 +93,8 @@ void Enrolment::join(const JoinToken& token, std::string name, std::string defau
   attempt_->role = token.role;
   attempt_->has_token = true;
   attempt_->pinned_ca_key = token.ca_key;
-  begin(TlsContext::for_joining(token.ca_key),
-        join::Join{to_text(token), {}, std::move(name), std::move(default_name)}, std::move(done));
+  begin(TlsContext::for_joining(token.ca_key), join::Join{to_text(token), {}, std::move(name), std::move(default_name)},
+        std::move(done));
 }
 
 void Enrolment::renew(std::shared_ptr<const TlsContext> tls, Done done) {

@@ -48,8 +48,7 @@ class Enrolment {
 class Renewer {
  public:
   struct Pace {
-    Duration look =
-        std::chrono::minutes(10);  ///< At most so long between two looks: clocks jump, machines sleep.
+    Duration look = std::chrono::minutes(10);  ///< At most so long between two looks: clocks jump, machines sleep.
     Duration retry = std::chrono::minutes(1);  ///< After an attempt that failed.
   };
   struct Handlers {

@@ -31,10 +31,8 @@ inline constexpr auto kMessage<net::Revocation> = message("", optional("serial",
                                                           optional("name", &net::Revocation::name),
                                                           required("at_s", &net::Revocation::at_s));
 template <>
-inline constexpr auto kMessage<net::RevokedFile> = message("",
-                                                           required("schema_version",
-                                                                    &net::RevokedFile::schema_version),
-                                                           required("revoked", &net::RevokedFile::revoked));
+inline constexpr auto kMessage<net::RevokedFile> = message(
+    "", required("schema_version", &net::RevokedFile::schema_version), required("revoked", &net::RevokedFile::revoked));
 
 }  // namespace sgd::codec
 
@@ -68,8 +66,8 @@ Status save_identity(const std::string& folder, const IdentityFiles& files) {
   if (const Status made = make_private_folder(folder); !made) return made;
   const Result<std::string> before = read_file(ca_file(folder), kPemBytesMax, Readers::kAnybody);
   if (before.ok() && before.value() != files.ca)
-    return Error{fmt::format(
-        "{} holds an identity of another cluster: remove the folder, or name another one", folder)};
+    return Error{
+        fmt::format("{} holds an identity of another cluster: remove the folder, or name another one", folder)};
   if (!before.ok() && before.error().code != ENOENT) return before.error();
   if (!before.ok()) {
     if (const Status ca = write_file(ca_file(folder), files.ca, Readers::kAnybody); !ca) return ca;
@@ -102,8 +100,7 @@ Status RevokedList::save(const std::string& folder, std::int64_t now_s) const {
 
 Status RevokedList::add(Revocation entry) {
   if (entry.serial.empty() == entry.name.empty()) return Error{"an entry names either a serial or a name"};
-  if (entries_.size() >= kEntriesMax)
-    return Error{fmt::format("{} revocations: the list is full", kEntriesMax)};
+  if (entries_.size() >= kEntriesMax) return Error{fmt::format("{} revocations: the list is full", kEntriesMax)};
   if (entry.serial.empty()) {
     std::int64_t& until_s = names_[entry.name];
     until_s = std::max(until_s, entry.at_s);

@@ -61,11 +61,13 @@ bool ends_inside_line(int fd) {
 namespace sgd::codec {
 
 template <>
-inline constexpr auto kMessage<net::IssuedLine> =
-    message("", required("issued_s", &net::IssuedLine::issued_s),
-            required("expires_s", &net::IssuedLine::expires_s), required("role", &net::IssuedLine::role),
-            required("name", &net::IssuedLine::name), optional("is_admin", &net::IssuedLine::is_admin),
-            required("serial", &net::IssuedLine::serial), optional("why", &net::IssuedLine::why));
+inline constexpr auto kMessage<net::IssuedLine> = message("", required("issued_s", &net::IssuedLine::issued_s),
+                                                          required("expires_s", &net::IssuedLine::expires_s),
+                                                          required("role", &net::IssuedLine::role),
+                                                          required("name", &net::IssuedLine::name),
+                                                          optional("is_admin", &net::IssuedLine::is_admin),
+                                                          required("serial", &net::IssuedLine::serial),
+                                                          optional("why", &net::IssuedLine::why));
 
 }  // namespace sgd::codec
 
@@ -105,8 +107,8 @@ Status IssuedLog::refresh() {
     const Result<codec::Json> line = codec::parse_object(rest.substr(0, end), codec::kDepthMax);
     IssuedLine issued;
     if (line.ok() && codec::read_fields(line.value(), issued).ok())
-      note({role_of(issued.role).value_or(Role::kNone), issued.name, issued.serial, issued.is_admin,
-            issued.issued_s, issued.expires_s});
+      note({role_of(issued.role).value_or(Role::kNone), issued.name, issued.serial, issued.is_admin, issued.issued_s,
+            issued.expires_s});
     read_bytes_ += end + 1;
     rest.remove_prefix(end + 1);
   }

@@ -13,8 +13,7 @@ namespace sgd::net {
 
 class IssuedLog {
  public:
-  static constexpr std::int64_t kFileBytesMax = 16
-                                                << 20;  ///< Then a new file is begun; the one before is kept.
+  static constexpr std::int64_t kFileBytesMax = 16 << 20;  ///< Then a new file is begun; the one before is kept.
 
   /// `issued.jsonl` of a coordinator's state folder; absent: empty. A torn line is ignored: what it was to
   /// say of was never handed out.

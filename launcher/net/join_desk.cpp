@@ -15,8 +15,7 @@
 namespace sgd::net {
 namespace {
 
-constexpr int kDeskLockWaitMs =
-    100;  // The event loop stands still meanwhile; verbs hold the folder for milliseconds.
+constexpr int kDeskLockWaitMs = 100;  // The event loop stands still meanwhile; verbs hold the folder for milliseconds.
 
 constexpr std::array<std::pair<JoinOutcome, const char*>, kJoinOutcomes> kNames{{
     {JoinOutcome::kJoined, "joined"},
@@ -49,13 +48,9 @@ struct JoinDesk::Guest {
   boost::asio::steady_timer deadline;
 };
 
-JoinDesk::JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca,
-                   const Digest& ca_key, IssuedLog issued)
-    : io_(io),
-      state_dir_(std::move(state_dir)),
-      ca_(std::move(ca)),
-      ca_key_(ca_key),
-      issued_(std::move(issued)) {}
+JoinDesk::JoinDesk(boost::asio::io_context& io, std::string state_dir, CertificateAuthority ca, const Digest& ca_key,
+                   IssuedLog issued)
+    : io_(io), state_dir_(std::move(state_dir)), ca_(std::move(ca)), ca_key_(ca_key), issued_(std::move(issued)) {}
 
 JoinDesk::~JoinDesk() {
   for (const std::shared_ptr<Guest>& guest : guests_) guest->deadline.cancel();
@@ -82,9 +77,8 @@ void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& firs
   Result<join::FromVisitor> message = join::decode_from_visitor(first.dump());
   join::ToVisitor reply = join::Refused{};
   if (message.ok()) {
-    reply =
-        answer({std::chrono::steady_clock::now(), unix_now_s(), visitor->peer(), visitor->peer_identity()},
-               message.value());
+    reply = answer({std::chrono::steady_clock::now(), unix_now_s(), visitor->peer(), visitor->peer_identity()},
+                   message.value());
   } else {
     reply = refuse(visitor->peer(), JoinOutcome::kMalformed, message.error().message);
   }
@@ -121,8 +115,7 @@ join::ToVisitor JoinDesk::answer(const From& from, const join::FromVisitor& mess
     verdict = {JoinOutcome::kTooOften, "too many attempts that failed: try again in a minute", {}};
   } else {
     verdict = std::visit([&](const auto& one) { return judge(from, one); }, message);
-    const bool is_member =
-        verdict.outcome == JoinOutcome::kJoined || verdict.outcome == JoinOutcome::kRenewed;
+    const bool is_member = verdict.outcome == JoinOutcome::kJoined || verdict.outcome == JoinOutcome::kRenewed;
     if (!is_member && verdict.outcome != JoinOutcome::kBusy) limit_.count_failure(from.now, address);
   }
   if (verdict.certificate.empty()) return refuse(from.peer, verdict.outcome, verdict.reason);
@@ -166,8 +159,7 @@ JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, c
   after.mark_used(stored.id, grant.name, from.now_s);
   Verdict verdict = issue(from, message.csr, grant, "join " + address_of_peer(from.peer));
   if (verdict.certificate.empty()) return verdict;
-  if (!save_tokens(state_dir_, after))
-    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  if (!save_tokens(state_dir_, after)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
   return verdict;
 }
 
@@ -178,9 +170,8 @@ JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message
   if (!token.name.empty()) {
     grant.name = token.name;
     if (!message.name.empty() && message.name != token.name)
-      return {JoinOutcome::kWrongName,
-              fmt::format("the join token is for {}, not for {}", token.name, message.name),
-              {}};
+      return {
+          JoinOutcome::kWrongName, fmt::format("the join token is for {}, not for {}", token.name, message.name), {}};
     return {};
   }
   grant.name = message.name.empty() ? message.default_name : message.name;
@@ -217,8 +208,7 @@ JoinDesk::Verdict JoinDesk::issue(const From& from, const std::string& csr, cons
   if (!certificate) return {JoinOutcome::kBadRequest, certificate.error().message, {}};
   const Result<PeerIdentity> identity = identity_in(certificate.value());
   if (!identity) return {JoinOutcome::kBadRequest, identity.error().message, {}};
-  if (!issued_.add(identity.value(), why))
-    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  if (!issued_.add(identity.value(), why)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
   return {JoinOutcome::kJoined, {}, std::move(certificate).value()};
 }
 

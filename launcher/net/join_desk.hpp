@@ -51,7 +51,7 @@ inline constexpr std::size_t kJoinOutcomes = 15;
 
 class JoinDesk {
  public:
-  static constexpr std::size_t kVisitorsMax = 1024;  ///< Of whom the door lets in a quarter from one address.
+  static constexpr std::size_t kVisitorsMax = 1024;            ///< Of whom the door lets in a quarter from one address.
   static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A visitor that stays longer is shown out.
 
   /// Errors: no authority there. `io` must outlive the desk.
@@ -72,9 +72,7 @@ class JoinDesk {
     PeerIdentity identity;
   };
   [[nodiscard]] join::ToVisitor answer(const From& from, const join::FromVisitor& message);
-  [[nodiscard]] std::uint64_t count(JoinOutcome outcome) const {
-    return counts_[static_cast<std::size_t>(outcome)];
-  }
+  [[nodiscard]] std::uint64_t count(JoinOutcome outcome) const { return counts_[static_cast<std::size_t>(outcome)]; }
 
  private:
   struct Verdict {

@@ -53,12 +53,10 @@ Result<JoinToken> parse_join_token(std::string_view text) {
   const std::optional<std::vector<std::uint8_t>> bytes = from_base64url(text.substr(kFront.size()));
   if (bytes && bytes->size() >= kBodyBytes && bytes->front() > kVersion)
     return Error{"a join token of a newer version: update this sgd-launch"};
-  if (!bytes || bytes->size() != kBodyBytes + kCheckBytes)
-    return Error{"the join token is cut off or mistyped"};
+  if (!bytes || bytes->size() != kBodyBytes + kCheckBytes) return Error{"the join token is cut off or mistyped"};
   const auto body = std::span(*bytes).first(kBodyBytes);
   const std::vector<std::uint8_t> check = check_of(body);
-  if (!std::equal(check.begin(), check.end(), bytes->end() - kCheckBytes))
-    return Error{"the join token is mistyped"};
+  if (!std::equal(check.begin(), check.end(), bytes->end() - kCheckBytes)) return Error{"the join token is mistyped"};
   JoinToken token;
   auto from = body.begin() + 1;
   const auto take = [&from](auto& into) {
@@ -69,8 +67,7 @@ Result<JoinToken> parse_join_token(std::string_view text) {
   take(token.secret);
   take(token.ca_key);
   token.role = static_cast<Role>(*from);
-  if (token.role != Role::kAgent && token.role != Role::kClient)
-    return Error{"the join token is for no known role"};
+  if (token.role != Role::kAgent && token.role != Role::kClient) return Error{"the join token is for no known role"};
   return token;
 }
 

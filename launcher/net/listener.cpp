@@ -17,16 +17,17 @@ constexpr Duration kPause = std::chrono::milliseconds(100);
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(asio::io_context& io, const Address& address,
-                                                   std::shared_ptr<const TlsContext> tls) {
+                                                 std::shared_ptr<const TlsContext> tls) {
   boost::system::error_code error;
   const asio::ip::address ip = asio::ip::make_address(address.host, error);
   const std::string name = fmt::format("{}:{}", address.host, address.port);
   if (error || address.port < 0 || address.port > 65535)
     return Error{fmt::format("cannot listen on {}: not an IP address and a port, as 127.0.0.1:7070 is", name)};
   if (!tls && !ip.is_loopback())
-    return Error{fmt::format("cannot listen on {}: without a TLS identity only loopback addresses are served, as "
-                             "127.0.0.1 is; run `sgd-launch init` to make one",
-                             name)};
+    return Error{
+        fmt::format("cannot listen on {}: without a TLS identity only loopback addresses are served, as "
+                    "127.0.0.1 is; run `sgd-launch init` to make one",
+                    name)};
   if (tls && tls->own().role != Role::kCoordinator)
     return Error{fmt::format("cannot listen on {}: the TLS identity is of {} {}, and only a coordinator's listens",
                              name, role_name(tls->own().role), tls->own().name)};

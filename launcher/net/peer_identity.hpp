@@ -19,9 +19,9 @@ enum class Role {
 
 struct PeerIdentity {
   Role role = Role::kNone;
-  std::string name;       ///< Of the node, the person or the coordinator's host.
-  std::string serial;     ///< Of the certificate: 32 lower-case hexadecimal digits for one that we issued.
-  bool is_admin = false;  ///< A client that may act on the runs of others.
+  std::string name;            ///< Of the node, the person or the coordinator's host.
+  std::string serial;          ///< Of the certificate: 32 lower-case hexadecimal digits for one that we issued.
+  bool is_admin = false;       ///< A client that may act on the runs of others.
   std::int64_t issued_s = 0;   ///< Unix time.
   std::int64_t expires_s = 0;  ///< Unix time.
 };

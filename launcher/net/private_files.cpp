@@ -37,10 +37,8 @@ Status write_all(int fd, std::string_view bytes, const std::string& path) {
 
 Status sync_folder_of(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
-  const Descriptor directory(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.fd < 0 || ::fsync(directory.fd) != 0)
-    return system_error("cannot sync the folder of " + path);
+  const Descriptor directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.fd < 0 || ::fsync(directory.fd) != 0) return system_error("cannot sync the folder of " + path);
   return {};
 }
 
@@ -65,8 +63,7 @@ Status write_file(const std::string& path, std::string_view bytes, Readers reade
   (void)::unlink(temporary.c_str());  // Of a process of this number that was cut off.
   const mode_t mode = readers == Readers::kOwner ? 0600 : 0644;
   {
-    const Descriptor file(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (file.fd < 0) return system_error("cannot create " + temporary);
     Status written = write_all(file.fd, bytes, temporary);
     if (written && ::fsync(file.fd) != 0) written = system_error("cannot sync " + temporary);
@@ -86,9 +83,9 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max, Re
   if (::fstat(file.fd, &facts) != 0) return system_error("cannot look at " + path);
   if (!S_ISREG(facts.st_mode)) return Error{path + " is not a plain file"};
   if (readers == Readers::kOwner && (facts.st_mode & 0077) != 0)
-    return Error{fmt::format(
-        "{} can be read by others (mode {:o}): chmod 600 it, and make it anew if others had access", path,
-        facts.st_mode & 0777)};
+    return Error{
+        fmt::format("{} can be read by others (mode {:o}): chmod 600 it, and make it anew if others had access", path,
+                    facts.st_mode & 0777)};
   if (facts.st_size > static_cast<off_t>(bytes_max))
     return Error{fmt::format("{} has more than {} bytes", path, bytes_max)};
   std::string bytes(static_cast<std::size_t>(facts.st_size) + 1, '\0');
@@ -108,8 +105,8 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max, Re
 FileStamp stamp_of(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return {};
-  return {static_cast<std::int64_t>(facts.st_ctim.tv_sec) * 1'000'000'000 + facts.st_ctim.tv_nsec,
-          facts.st_ino, facts.st_size};
+  return {static_cast<std::int64_t>(facts.st_ctim.tv_sec) * 1'000'000'000 + facts.st_ctim.tv_nsec, facts.st_ino,
+          facts.st_size};
 }
 
 Result<FolderLock> FolderLock::take(const std::string& folder, int wait_ms) {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "launcher/net/admission.hpp"
 
@@ -69,7 +69,8 @@ class TcpAgentLink : public AgentLink {
     handlers.on_frame = [end = end_](const Frame& frame) {
       Result<cluster::ToAgent> message = cluster::decode_to_agent(frame.bytes);
       if (message) return end->handlers.on_message(std::move(message).value());
-      if (const auto open = end->connection.lock()) open->close("a message of the coordinator: " + message.error().message);
+      if (const auto open = end->connection.lock())
+        open->close("a message of the coordinator: " + message.error().message);
     };
     handlers.on_closed = [end = end_, was_open](const std::string& reason) {
       if (end->dialer == nullptr) return;
@@ -124,7 +125,7 @@ class TcpCoordinatorLink : public CoordinatorLink {
         : visitor(std::move(who)), first(std::move(said)), node(std::get<cluster::NodeState>(first).node) {}
     void take(const Frame& frame) {
       Result<cluster::FromAgent> message = cluster::decode_from_agent(frame.bytes);
-      if (!message) 
+      if (!message)
         return visitor->close("a message of an agent: " + message.error().message, RefusalKind::kBadMessage);
       const auto* state = std::get_if<cluster::NodeState>(&message.value());
       if (state != nullptr && state->node != node)
@@ -150,8 +151,9 @@ Door::OnVisitor serve_agents(asio::io_context& io,
   return [&io, on_agent = std::move(on_agent), on_refused = std::move(on_refused)](std::unique_ptr<Visitor> visitor,
                                                                                    const nlohmann::json& first) {
     Result<cluster::FromAgent> message = cluster::decode_from_agent(first.dump());
-    if (!message) 
-      return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "a message of an agent: " + message.error().message});
+    if (!message)
+      return on_refused(visitor->peer(),
+                        {RefusalKind::kBadMessage, "a message of an agent: " + message.error().message});
     const auto* state = std::get_if<cluster::NodeState>(&message.value());
     if (state == nullptr || state->node.empty())
       return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "the first message does not say which node it is"});

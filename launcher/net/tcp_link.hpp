@@ -24,7 +24,8 @@ namespace sgd::net {
 /// after its start(). `on_refused`: it does not name its node, or not its own.
 inline constexpr const char* kAgentKind = "node_state";
 [[nodiscard]] Door::OnVisitor serve_agents(
-    boost::asio::io_context& io, std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
+    boost::asio::io_context& io,
+    std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
     std::function<void(const std::string& peer, const Refusal& refusal)> on_refused);
 
 }  // namespace sgd::net

@@ -14,8 +14,7 @@
 namespace sgd::net {
 namespace {
 
-constexpr long kCertificateBytesMax = 16
-                                      << 10;  // All that a peer shows; it is read before we know who it is.
+constexpr long kCertificateBytesMax = 16 << 10;  // All that a peer shows; it is read before we know who it is.
 
 using Stamps = std::array<FileStamp, 3>;
 
@@ -33,14 +32,13 @@ ContextPtr make_context() {
              SSL_CTX_set_max_proto_version(raw, TLS1_3_VERSION) == 1);
   SGD_ASSERT(SSL_CTX_set_ciphersuites(
                  raw, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384") == 1 &&
-             SSL_CTX_set1_groups_list(raw, "X25519:P-256") == 1 &&
-             SSL_CTX_set1_sigalgs_list(raw, "ECDSA+SHA256") == 1);
+             SSL_CTX_set1_groups_list(raw, "X25519:P-256") == 1 && SSL_CTX_set1_sigalgs_list(raw, "ECDSA+SHA256") == 1);
   SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
   SGD_ASSERT(SSL_CTX_set_num_tickets(raw, 0) == 1);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   // Buffers of 16 KiB each way exist only while bytes are in them; a read takes what has come in one call.
-  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                            SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN);
+  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_NO_AUTO_CHAIN);
   SSL_CTX_set_read_ahead(raw, 1);
   SSL_CTX_set_max_cert_list(raw, kCertificateBytesMax);
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);

@@ -23,8 +23,7 @@ constexpr std::array<unsigned char, 7> kAlertProtocolVersion{0x15, 3, 3, 0, 2, 2
 
 class TlsStream : public Stream {
  public:
-  TlsStream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd, TlsSide side,
-            const Digest* pinned_ca_key)
+  TlsStream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd, TlsSide side, const Digest* pinned_ca_key)
       : context_(std::move(context)), socket_{fd}, ssl_(std::move(ssl)) {
     check_.context = context_.get();
     check_.side = side;
@@ -83,8 +82,7 @@ class TlsStream : public Stream {
   void say_goodbye() override {
     if (!is_open_ || has_failed_) return;
     ERR_clear_error();
-    (void)SSL_shutdown(
-        ssl_.get());  // Ignoring: it is a courtesy, frames say themselves whether they are whole.
+    (void)SSL_shutdown(ssl_.get());  // Ignoring: it is a courtesy, frames say themselves whether they are whole.
     ERR_clear_error();
   }
   bool has_last_words() const override { return has_failed_ && !socket_.is_eof && socket_.error == 0; }
@@ -106,9 +104,8 @@ class TlsStream : public Stream {
     if (has_heard_tls_) return {};
     has_failed_ = true;
     if (check_.side == TlsSide::kDials)
-      return {
-          IoState::kError, 0,
-          "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)"};
+      return {IoState::kError, 0,
+              "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)"};
     (void)::send(socket_.fd, kAlertProtocolVersion.data(), kAlertProtocolVersion.size(), MSG_NOSIGNAL);
     return {IoState::kError, 0, "the other side does not speak TLS, without which nobody is let in here",
             RefusalKind::kPlainText};
@@ -137,8 +134,8 @@ class TlsStream : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_tls_stream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd,
-                                        TlsSide side, const Digest* pinned_ca_key) {
+std::unique_ptr<Stream> make_tls_stream(std::shared_ptr<const TlsContext> context, SslPtr ssl, int fd, TlsSide side,
+                                        const Digest* pinned_ca_key) {
   return std::make_unique<TlsStream>(std::move(context), std::move(ssl), fd, side, pinned_ca_key);
 }
 

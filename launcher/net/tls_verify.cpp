@@ -36,8 +36,7 @@ std::string words_for(int error, X509* certificate) {
     default:
       break;
   }
-  return fmt::format("the certificate of the other side is refused: {}",
-                     X509_verify_cert_error_string(error));
+  return fmt::format("the certificate of the other side is refused: {}", X509_verify_cert_error_string(error));
 }
 
 /// The certificate among those that the peer has sent whose public key was pinned.
@@ -66,8 +65,7 @@ int refuse(X509_STORE_CTX* store, PeerCheck& check, int error, std::string reaso
 }  // namespace
 
 int verify_peer(X509_STORE_CTX* store, void*) {
-  const auto* ssl =
-      static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  const auto* ssl = static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   PeerCheck& check = *static_cast<PeerCheck*>(SSL_get_app_data(ssl));
   check.found = {};
   std::unique_ptr<STACK_OF(X509), Freed<free_stack>> trusted;
@@ -90,9 +88,8 @@ int verify_peer(X509_STORE_CTX* store, void*) {
   if (!identity) return refuse(store, check, X509_V_ERR_APPLICATION_VERIFICATION, identity.error().message);
   PeerIdentity& found = identity.value();
   if (check.side == TlsSide::kDials && found.role != Role::kCoordinator)
-    return refuse(
-        store, check, X509_V_ERR_INVALID_PURPOSE,
-        fmt::format("the other side is {} {}, not a coordinator", role_name(found.role), found.name));
+    return refuse(store, check, X509_V_ERR_INVALID_PURPOSE,
+                  fmt::format("the other side is {} {}, not a coordinator", role_name(found.role), found.name));
   if (check.context->is_revoked(found))
     return refuse(store, check, X509_V_ERR_CERT_REVOKED, fmt::format("{} is revoked", describe(found)));
   check.found = std::move(found);

@@ -16,9 +16,9 @@ namespace sgd::net {
 struct PeerCheck {
   const TlsContext* context = nullptr;
   TlsSide side = TlsSide::kAccepts;
-  const Digest* pinned_ca_key = nullptr;  ///< Joining: in place of an authority that we know.
-  PeerIdentity found;                     ///< Of a certificate that was accepted.
-  std::string refusal;                    ///< Why it was not; empty if it was.
+  const Digest* pinned_ca_key = nullptr;       ///< Joining: in place of an authority that we know.
+  PeerIdentity found;                          ///< Of a certificate that was accepted.
+  std::string refusal;                         ///< Why it was not; empty if it was.
   RefusalKind kind = RefusalKind::kUntrusted;  ///< Of that.
 };
 

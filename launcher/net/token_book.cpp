@@ -28,16 +28,15 @@ std::string tokens_file(const std::string& state_dir) {
 namespace sgd::codec {
 
 template <>
-inline constexpr auto kMessage<net::StoredToken> = message(
-    "", required("id", &net::StoredToken::id), required("secret_sha256", &net::StoredToken::secret_sha256),
-    required("role", &net::StoredToken::role), optional("name", &net::StoredToken::name),
-    optional("is_admin", &net::StoredToken::is_admin), required("created_s", &net::StoredToken::created_s),
-    required("expires_s", &net::StoredToken::expires_s), optional("used_s", &net::StoredToken::used_s),
-    optional("used_by", &net::StoredToken::used_by));
+inline constexpr auto kMessage<net::StoredToken> =
+    message("", required("id", &net::StoredToken::id), required("secret_sha256", &net::StoredToken::secret_sha256),
+            required("role", &net::StoredToken::role), optional("name", &net::StoredToken::name),
+            optional("is_admin", &net::StoredToken::is_admin), required("created_s", &net::StoredToken::created_s),
+            required("expires_s", &net::StoredToken::expires_s), optional("used_s", &net::StoredToken::used_s),
+            optional("used_by", &net::StoredToken::used_by));
 template <>
 inline constexpr auto kMessage<net::TokensFile> = message("",
-                                                          required("schema_version",
-                                                                   &net::TokensFile::schema_version),
+                                                          required("schema_version", &net::TokensFile::schema_version),
                                                           required("tokens", &net::TokensFile::tokens));
 
 }  // namespace sgd::codec
@@ -63,8 +62,7 @@ std::string TokenBook::to_json() const {
 Status TokenBook::add(const JoinToken& token, const std::string& name, bool is_admin, std::int64_t now_s,
                       std::int64_t valid_s) {
   prune(now_s);
-  if (tokens_.size() >= kTokensMax)
-    return Error{fmt::format("{} join tokens are waiting: revoke some", kTokensMax)};
+  if (tokens_.size() >= kTokensMax) return Error{fmt::format("{} join tokens are waiting: revoke some", kTokensMax)};
   StoredToken entry;
   entry.id = to_hex(token.id);
   entry.secret_sha256 = to_hex(sha256(token.secret));
@@ -79,8 +77,7 @@ Status TokenBook::add(const JoinToken& token, const std::string& name, bool is_a
 
 TokenFault TokenBook::check(const JoinToken& token, std::int64_t now_s, StoredToken& found) const {
   const std::string id = to_hex(token.id);
-  const auto entry =
-      std::find_if(tokens_.begin(), tokens_.end(), [&](const StoredToken& one) { return one.id == id; });
+  const auto entry = std::find_if(tokens_.begin(), tokens_.end(), [&](const StoredToken& one) { return one.id == id; });
   if (entry == tokens_.end()) return TokenFault::kUnknown;
   const std::optional<Digest> wanted = digest_from_hex(entry->secret_sha256);
   if (!wanted || !equal_in_constant_time(*wanted, sha256(token.secret))) return TokenFault::kWrongSecret;
@@ -92,8 +89,7 @@ TokenFault TokenBook::check(const JoinToken& token, std::int64_t now_s, StoredTo
 }
 
 void TokenBook::mark_used(const std::string& id, const std::string& by, std::int64_t now_s) {
-  const auto entry =
-      std::find_if(tokens_.begin(), tokens_.end(), [&](const StoredToken& one) { return one.id == id; });
+  const auto entry = std::find_if(tokens_.begin(), tokens_.end(), [&](const StoredToken& one) { return one.id == id; });
   SGD_ASSERT(entry != tokens_.end());
   entry->used_s = now_s;
   entry->used_by = by;
@@ -104,8 +100,7 @@ bool TokenBook::remove(const std::string& id) {
 }
 
 void TokenBook::prune(std::int64_t now_s) {
-  std::erase_if(
-      tokens_, [&](const StoredToken& one) { return std::max(one.expires_s, one.used_s) + kKept_s < now_s; });
+  std::erase_if(tokens_, [&](const StoredToken& one) { return std::max(one.expires_s, one.used_s) + kKept_s < now_s; });
 }
 
 Result<TokenBook> load_tokens(const std::string& state_dir) {

@@ -15,7 +15,8 @@ namespace sgd::net {
 class WakeupTimer {
  public:
   /// `on_wakeup` gives the machine its tick, and arms anew.
-  WakeupTimer(boost::asio::io_context& io, std::function<void()> on_wakeup) : timer_(io), on_wakeup_(std::move(on_wakeup)) {}
+  WakeupTimer(boost::asio::io_context& io, std::function<void()> on_wakeup)
+      : timer_(io), on_wakeup_(std::move(on_wakeup)) {}
 
   /// Nothing: never.
   void arm(const std::optional<TimePoint>& next) {

@@ -7,8 +7,7 @@
 namespace sgd::net {
 
 [[nodiscard]] inline std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace sgd::net

@@ -20,8 +20,9 @@ constexpr std::size_t kTextBytes = 64 << 10;
 constexpr int kGroupsMax = 65536;  ///< The kernel's own limit.
 
 /// Of ours; a name that ends with "_" is the beginning of many.
-constexpr std::array<std::string_view, 14> kPassedOn = {"PATH", "LANG",  "LC_",  "TZ",    "LD_LIBRARY_PATH", "OMP_",   "MKL_", "KMP_",
-                                                        "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "TORCH_",       "PYTORCH_"};
+constexpr std::array<std::string_view, 14> kPassedOn = {"PATH",  "LANG",  "LC_",    "TZ",      "LD_LIBRARY_PATH",
+                                                        "OMP_",  "MKL_",  "KMP_",   "CUDA_",   "NVIDIA_",
+                                                        "NCCL_", "GLOO_", "TORCH_", "PYTORCH_"};
 
 bool is_passed_on(std::string_view name) {
   return std::any_of(kPassedOn.begin(), kPassedOn.end(),
@@ -33,7 +34,9 @@ Result<Account> look_up(const std::string& name) {
   passwd entry{};
   passwd* found = nullptr;
   const int code = ::getpwnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
-  if (code != 0) return Error{fmt::format("the account \"{}\" cannot be looked up: {}", name, std::generic_category().message(code)), code};
+  if (code != 0)
+    return Error{fmt::format("the account \"{}\" cannot be looked up: {}", name, std::generic_category().message(code)),
+                 code};
   if (found == nullptr) return Error{fmt::format("there is no account \"{}\"", name), ENOENT};
   Account account{entry.pw_name, entry.pw_uid, entry.pw_gid, {}, entry.pw_dir, entry.pw_shell};
   int count = kGroupsMax;
@@ -55,13 +58,15 @@ Result<Account> find_account(const std::string& name, Duration limit) {
   // tidy: allow detach: they cannot be interrupted either; the thread owns all that it touches.
   lookup.detach();
   if (answer.wait_for(limit) != std::future_status::ready)
-    return Error{fmt::format("who \"{}\" is was not answered within {} by this machine's account service", name, format_duration(limit)),
+    return Error{fmt::format("who \"{}\" is was not answered within {} by this machine's account service", name,
+                             format_duration(limit)),
                  ETIMEDOUT};
   return answer.get();
 }
 
 std::vector<std::string> environment_of(const Account& account, const char* const* ours) {
-  std::vector<std::string> all = {"HOME=" + account.home, "USER=" + account.name, "LOGNAME=" + account.name, "SHELL=" + account.shell};
+  std::vector<std::string> all = {"HOME=" + account.home, "USER=" + account.name, "LOGNAME=" + account.name,
+                                  "SHELL=" + account.shell};
   for (; *ours != nullptr; ++ours) {
     const std::string_view entry = *ours;
     if (is_passed_on(entry.substr(0, entry.find('=')))) all.emplace_back(entry);

@@ -1,8 +1,8 @@
 #include "launcher/process/daemon_log.hpp"
 
-#include <cstdlib>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cstdlib>
 
 #include <algorithm>
 #include <cerrno>
@@ -86,8 +86,7 @@ std::optional<LogFormat> log_format(std::string_view word, std::string_view jour
   if (word == "json") return LogFormat::kJson;
   if (word != "auto") return std::nullopt;
   struct stat info {};
-  const bool is_journal =
-      ::fstat(fd, &info) == 0 && journal_stream == fmt::format("{}:{}", info.st_dev, info.st_ino);
+  const bool is_journal = ::fstat(fd, &info) == 0 && journal_stream == fmt::format("{}:{}", info.st_dev, info.st_ino);
   return is_journal ? LogFormat::kJournal : LogFormat::kText;
 }
 
@@ -138,8 +137,7 @@ void DaemonLog::say_repeats() {
 void DaemonLog::end_window(const std::string& key, const Window& window) {
   if (window.held_back == 0) return;
   put(window.level, key,
-      fmt::format("{}: {} more within {}, not shown", key, window.held_back,
-                  format_duration(settings_.window)));
+      fmt::format("{}: {} more within {}, not shown", key, window.held_back, format_duration(settings_.window)));
 }
 
 void DaemonLog::put(LogLevel level, std::string_view key, std::string_view message) {

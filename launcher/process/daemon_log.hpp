@@ -35,8 +35,7 @@ enum class LogFormat {
 /// From --log-format: "text", "json", or "auto", which is the journal's where `fd` is the stream that
 /// JOURNAL_STREAM
 /// (`journal_stream`, empty when it is not set) names, else text. Nothing for another word.
-[[nodiscard]] std::optional<LogFormat> log_format(std::string_view word, std::string_view journal_stream,
-                                                  int fd);
+[[nodiscard]] std::optional<LogFormat> log_format(std::string_view word, std::string_view journal_stream, int fd);
 
 class DaemonLog {
  public:

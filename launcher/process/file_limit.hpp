@@ -3,8 +3,8 @@
 
 namespace sgd::process {
 
-/// Raises the limit to the most that is allowed (RLIMIT_NOFILE, soft to hard). For processes that start no others: what they
-/// would inherit breaks programs that use select().
+/// Raises the limit to the most that is allowed (RLIMIT_NOFILE, soft to hard). For processes that start no others: what
+/// they would inherit breaks programs that use select().
 void raise_file_limit();
 
 }  // namespace sgd::process

@@ -75,8 +75,7 @@ Error explain_exec_failure(const std::string& path, int code) {
       struct stat info {};
       if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
         return {path + " is a folder, not a program", code};
-      return {"program " + path + " is not executable: " + reason +
-                  " (chmod +x, or a file system mounted noexec)",
+      return {"program " + path + " is not executable: " + reason + " (chmod +x, or a file system mounted noexec)",
               code};
     }
     case ENOEXEC:

@@ -30,9 +30,8 @@ std::int64_t machine_memory_bytes(const std::string& proc) {
 /// Three calls of NVML's C interface, whose numbers for success and whose names are kept by NVIDIA:
 /// https://docs.nvidia.com/deploy/nvml-api. The library belongs to the driver, so it is not linked.
 int count_gpus(const std::string& library) {
-  const std::unique_ptr<void, int (*)(void*)> handle(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* open) {
-    return open == nullptr ? 0 : ::dlclose(open);
-  });
+  const std::unique_ptr<void, int (*)(void*)> handle(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL),
+                                                     [](void* open) { return open == nullptr ? 0 : ::dlclose(open); });
   if (!handle) return 0;
   const auto init = reinterpret_cast<int (*)()>(::dlsym(handle.get(), "nvmlInit_v2"));
   const auto get_count = reinterpret_cast<int (*)(unsigned*)>(::dlsym(handle.get(), "nvmlDeviceGetCount_v2"));

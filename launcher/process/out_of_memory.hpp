@@ -1,6 +1,6 @@
 #pragma once
-// Tells the kernel's kills for want of memory from other SIGKILLs: by the counter of the memory cgroup that this process
-// and its children are in (version 2 or 1), or that of the whole machine where there is none.
+// Tells the kernel's kills for want of memory from other SIGKILLs: by the counter of the memory cgroup that this
+// process and its children are in (version 2 or 1), or that of the whole machine where there is none.
 
 #include <cstdint>
 #include <optional>

@@ -45,8 +45,7 @@ Status check_private(const std::string& path) {
 
 std::string random_name() {
   std::uint32_t number = 0;
-  if (::getrandom(&number, sizeof number, 0) != sizeof number)
-    number = static_cast<std::uint32_t>(::getpid());
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) number = static_cast<std::uint32_t>(::getpid());
   char text[9];
   std::snprintf(text, sizeof text, "%08x", number);
   return text;
@@ -100,9 +99,8 @@ Result<std::string> runtime_base(const std::string& xdg_runtime_dir) {
   std::string base = "/tmp/sgd-" + std::to_string(::geteuid());
   struct stat info {};
   if (!xdg_runtime_dir.empty() && xdg_runtime_dir.front() == '/' &&
-      xdg_runtime_dir.size() + sizeof "/sgd-launch" <= kBaseBytesMax &&
-      ::stat(xdg_runtime_dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
-      ::access(xdg_runtime_dir.c_str(), W_OK) == 0) {
+      xdg_runtime_dir.size() + sizeof "/sgd-launch" <= kBaseBytesMax && ::stat(xdg_runtime_dir.c_str(), &info) == 0 &&
+      S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && ::access(xdg_runtime_dir.c_str(), W_OK) == 0) {
     base = xdg_runtime_dir + "/sgd-launch";
   }
   if (auto checked = check_private(base); !checked) return checked.error();

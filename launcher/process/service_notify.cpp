@@ -66,8 +66,8 @@ Result<ServiceNotify> ServiceNotify::open(const NotifyEnvironment& environment) 
   if (environment.socket.empty()) return notify;
   notify.address_ = address_of(environment.socket);
   if (notify.address_.empty())
-    return Error{fmt::format("NOTIFY_SOCKET={}: neither an absolute path nor @name of at most 107 bytes",
-                             environment.socket)};
+    return Error{
+        fmt::format("NOTIFY_SOCKET={}: neither an absolute path nor @name of at most 107 bytes", environment.socket)};
   notify.socket_ = UniqueFd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!notify.socket_) return system_error("socket for the service manager");
   timeval limit{};
@@ -85,8 +85,7 @@ Status ServiceNotify::send(std::string_view lines, bool may_wait) {
   const int flags = MSG_NOSIGNAL | (may_wait ? 0 : MSG_DONTWAIT);
   ssize_t sent = -1;
   do {
-    sent = ::sendto(socket_.get(), lines.data(), lines.size(), flags, address,
-                    static_cast<socklen_t>(address_.size()));
+    sent = ::sendto(socket_.get(), lines.data(), lines.size(), flags, address, static_cast<socklen_t>(address_.size()));
   } while (sent < 0 && errno == EINTR);
   if (sent < 0) return system_error("cannot tell the service manager");
   return {};

@@ -20,8 +20,7 @@ namespace sgd::process {
 
 /// The variables of the protocol.
 struct NotifyEnvironment {
-  std::string
-      socket;  ///< NOTIFY_SOCKET: a path, or "@name" in the abstract namespace; empty: nobody listens.
+  std::string socket;         ///< NOTIFY_SOCKET: a path, or "@name" in the abstract namespace; empty: nobody listens.
   std::string watchdog_usec;  ///< WATCHDOG_USEC.
   std::string watchdog_pid;   ///< WATCHDOG_PID: whom it is for; empty: for everyone.
 };

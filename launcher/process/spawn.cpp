@@ -15,10 +15,10 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/process/v2/posix/default_launcher.hpp>
 #include <boost/process/v2/process.hpp>
-#include <fmt/format.h>
 
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/pidfd.hpp"
@@ -63,8 +63,7 @@ class SignalsBlocked {
 bool default_signals() {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal)
-    (void)::sigaction(signal, &action, nullptr);  // KILL and STOP refuse.
+  for (int signal = 1; signal < NSIG; ++signal) (void)::sigaction(signal, &action, nullptr);  // KILL and STOP refuse.
   sigset_t none;
   sigemptyset(&none);
   return ::sigprocmask(SIG_SETMASK, &none, nullptr) == 0;
@@ -89,14 +88,15 @@ bool prepare_child(const ChildPlan& plan) {
   if (!plan.cpus.empty() && ::sched_setaffinity(0, plan.cpus.bytes(), plan.cpus.data()) != 0) return false;
   if (plan.account != nullptr && !become(*plan.account)) return false;
   if (plan.workdir != nullptr && ::chdir(plan.workdir) != 0) return false;
-  if (plan.account != nullptr && plan.workdir == nullptr && ::chdir(plan.account->home.c_str()) != 0 && ::chdir("/") != 0) return false;
+  if (plan.account != nullptr && plan.workdir == nullptr && ::chdir(plan.account->home.c_str()) != 0 &&
+      ::chdir("/") != 0)
+    return false;
   // Boost's own closing of descriptors has an off-by-one and closes none: they go at exec.
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return false;
   if (plan.output_fd >= 0 && (::dup2(plan.output_fd, 1) < 0 || ::dup2(plan.output_fd, 2) < 0)) return false;
   if (::dup2(plan.null_fd, 0) < 0) return false;
   if (plan.control_fd == kControlFd && ::fcntl(kControlFd, F_SETFD, 0) != 0) return false;
-  if (plan.control_fd >= 0 && plan.control_fd != kControlFd && ::dup2(plan.control_fd, kControlFd) < 0)
-    return false;
+  if (plan.control_fd >= 0 && plan.control_fd != kControlFd && ::dup2(plan.control_fd, kControlFd) < 0) return false;
   return default_signals();
 }
 
@@ -105,8 +105,7 @@ struct Initializer {
   ChildPlan& plan;
 
   template <class Launcher>
-  boost::system::error_code on_setup(Launcher& launcher, const boost::filesystem::path&,
-                                     const char* const*&) {
+  boost::system::error_code on_setup(Launcher& launcher, const boost::filesystem::path&, const char* const*&) {
     launcher.env = plan.env.data();
     if (plan.control_fd >= 0) launcher.fd_whitelist.push_back(kControlFd);
     return {};
@@ -117,10 +116,8 @@ struct Initializer {
     return boost::system::error_code(errno, boost::system::system_category());
   }
   template <class Launcher>
-  void on_exec_error(Launcher&, const boost::filesystem::path&, const char* const*&,
-                     const boost::system::error_code&) {
-    ::_exit(
-        127);  // The launcher's own exit() would run our exit handlers and flush our streams in the child.
+  void on_exec_error(Launcher&, const boost::filesystem::path&, const char* const*&, const boost::system::error_code&) {
+    ::_exit(127);  // The launcher's own exit() would run our exit handlers and flush our streams in the child.
   }
 };
 
@@ -155,11 +152,14 @@ Error explain_spawn_failure(const SpawnOptions& options, const std::string& path
     return {"working directory " + options.workdir + " cannot be entered: " + std::strerror(code), code};
   }
   if (code == EACCES && options.account)
-    return {fmt::format("{} may not execute {}: for them, it or a folder above it is closed", options.account->name, path), code};
+    return {
+        fmt::format("{} may not execute {}: for them, it or a folder above it is closed", options.account->name, path),
+        code};
   if (code == EPERM && options.account && ::geteuid() != 0)
-    return {fmt::format("cannot start {} as {}: this needs root, or CAP_SETUID and CAP_SETGID", path, options.account->name), code};
-  if (code == EINVAL && !options.cpus.empty())
-    return {"the cores given to " + path + " are not available here", code};
+    return {fmt::format("cannot start {} as {}: this needs root, or CAP_SETUID and CAP_SETGID", path,
+                        options.account->name),
+            code};
+  if (code == EINVAL && !options.cpus.empty()) return {"the cores given to " + path + " are not available here", code};
   if (code == EAGAIN || code == ENOMEM) {
     return {"cannot start " + path + ": no room for another process: " + std::strerror(code), code};
   }
@@ -177,14 +177,13 @@ Result<pid_t> launch(const std::string& path, const std::vector<std::string>& ar
   boost::system::error_code error;
   {
     SignalsBlocked blocked;
-    auto process = launcher(context.get_executor(), error, boost::filesystem::path(path), arguments.data(),
-                            Initializer{plan});
+    auto process =
+        launcher(context.get_executor(), error, boost::filesystem::path(path), arguments.data(), Initializer{plan});
     // tidy: allow detach: the caller owns the child by its pidfd; this object's destructor would kill it.
     (void)process.detach();
   }
   if (!error) return static_cast<pid_t>(launcher.pid);
-  if (launcher.pid > 0)
-    (void)::waitpid(launcher.pid, nullptr, 0);  // The launcher leaves a failed child as a zombie.
+  if (launcher.pid > 0) (void)::waitpid(launcher.pid, nullptr, 0);  // The launcher leaves a failed child as a zombie.
   return explain_spawn_failure(options, path, error.value());
 }
 

@@ -72,7 +72,8 @@ class StrayKiller {
       found.push_back(entry);
     }
     for (const Identity& one : killed_)  // Of other sessions, and ours to reap.
-      if (const auto entry = read_process(one.first); entry && entry->zombie && entry->parent == self && entry->start_ticks == one.second)
+      if (const auto entry = read_process(one.first);
+          entry && entry->zombie && entry->parent == self && entry->start_ticks == one.second)
         reap_child(one.first);
     return found;
   }

@@ -53,8 +53,7 @@ void TreeKiller::kill_groups() {
   for (const ProcessEntry& entry : left_) {
     // Only our own children pin their group's number: nobody but us can reap them.
     if (entry.parent != self || spared_.contains(entry.pid)) continue;
-    if (shielded.insert(entry.group).second)
-      (void)::kill(-entry.group, SIGKILL);  // Ignoring: all may have ended.
+    if (shielded.insert(entry.group).second) (void)::kill(-entry.group, SIGKILL);  // Ignoring: all may have ended.
   }
 }
 
@@ -87,8 +86,7 @@ Result<int> kill_descendants(const std::set<pid_t>& spared, Duration limit) {
     const int found = killer.pass();
     if (found == 0 && peek_ended_child() == 0) return killer.killed();
     if (monotonic_now() >= deadline && !killer.left().empty()) {
-      return Error{"process " + std::to_string(killer.left().front().pid) + " does not die of SIGKILL",
-                   ETIMEDOUT};
+      return Error{"process " + std::to_string(killer.left().front().pid) + " does not die of SIGKILL", ETIMEDOUT};
     }
     if (found > 0) wait_for_an_end(killer.left(), deadline);
   }

@@ -30,8 +30,7 @@ Result<sockaddr_un> socket_address(const std::string& path) {
 
 Result<std::pair<UniqueFd, UniqueFd>> socket_pair(int type) {
   int ends[2] = {-1, -1};
-  if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) != 0)
-    return system_error("cannot make a socket pair");
+  if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) != 0) return system_error("cannot make a socket pair");
   return std::make_pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
@@ -44,7 +43,8 @@ Result<UniqueFd> listen_unix(const std::string& path, Reach reach, int backlog) 
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
     return system_error("cannot create socket " + path);
   }
-  if (::chmod(path.c_str(), reach == Reach::kOwner ? 0600 : 0666) != 0) return system_error("cannot protect socket " + path);
+  if (::chmod(path.c_str(), reach == Reach::kOwner ? 0600 : 0666) != 0)
+    return system_error("cannot protect socket " + path);
   if (::listen(fd.get(), backlog) != 0) return system_error("cannot listen on " + path);
   return fd;
 }
@@ -59,8 +59,7 @@ Result<UniqueFd> connect_unix(const std::string& path, Duration limit) {
   const Duration wait = std::max<Duration>(limit, std::chrono::milliseconds(1));
   timeval timeout{};
   timeout.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
-  timeout.tv_usec =
-      std::chrono::duration_cast<std::chrono::microseconds>(wait % std::chrono::seconds(1)).count();
+  timeout.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(wait % std::chrono::seconds(1)).count();
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout,
                      sizeof timeout);  // Ignoring: only the bound is lost.
   while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
@@ -73,8 +72,7 @@ Result<UniqueFd> connect_unix(const std::string& path, Duration limit) {
   return fd;
 }
 
-Result<std::size_t> send_with_descriptors(int socket, std::string_view bytes,
-                                          std::span<const int> descriptors) {
+Result<std::size_t> send_with_descriptors(int socket, std::string_view bytes, std::span<const int> descriptors) {
   SGD_ASSERT(descriptors.size() <= kDescriptorsMax);
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};

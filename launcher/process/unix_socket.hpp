@@ -43,8 +43,8 @@ enum class Reach {
                                                         std::span<const int> descriptors);
 
 struct Received {
-  std::size_t bytes = 0;   ///< 0: the other end has closed.
-  bool truncated = false;  ///< A message was longer than the buffer, or carried too many descriptors.
+  std::size_t bytes = 0;              ///< 0: the other end has closed.
+  bool truncated = false;             ///< A message was longer than the buffer, or carried too many descriptors.
   std::vector<UniqueFd> descriptors;  ///< In the order sent.
 };
 /// Error code EAGAIN when a non-blocking socket has nothing.

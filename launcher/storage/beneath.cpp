@@ -83,8 +83,7 @@ Result<std::string> OpenFile::read_at(std::uint64_t offset, std::size_t bytes) c
   std::string text(bytes, '\0');
   std::size_t have = 0;
   while (have < bytes) {
-    const ssize_t count =
-        ::pread(fd_.get(), text.data() + have, bytes - have, static_cast<off_t>(offset + have));
+    const ssize_t count = ::pread(fd_.get(), text.data() + have, bytes - have, static_cast<off_t>(offset + have));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return system_error("cannot read " + name_);
     if (count == 0) break;
@@ -100,8 +99,7 @@ Status OpenFile::truncate(std::uint64_t bytes) const {
 }
 
 void OpenFile::start_writing(std::uint64_t offset, std::uint64_t bytes) const {
-  (void)::sync_file_range(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
-                          SYNC_FILE_RANGE_WRITE);
+  (void)::sync_file_range(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 Status OpenFile::sync() const {
@@ -143,8 +141,7 @@ Descriptor Beneath::open_by_steps(const std::string& name, int flags) const {
       if (errno == ENOTDIR) {  // A link is refused as a folder would be that is none.
         struct stat status {};
         const int at = folder.get() < 0 ? root_.get() : folder.get();
-        const bool is_link =
-            ::fstatat(at, part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
+        const bool is_link = ::fstatat(at, part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
         errno = is_link ? ELOOP : ENOTDIR;
       }
       return next;
@@ -231,8 +228,7 @@ bool Beneath::exists(const std::string& name) const {
 Status Beneath::rename(const std::string& folder, const std::string& from, const std::string& to) const {
   const Descriptor at = open_below(folder, O_PATH | O_DIRECTORY);
   if (at.get() < 0) return failure("open", folder);
-  if (::renameat(at.get(), from.c_str(), at.get(), to.c_str()) != 0)
-    return failure("rename", folder + "/" + from);
+  if (::renameat(at.get(), from.c_str(), at.get(), to.c_str()) != 0) return failure("rename", folder + "/" + from);
   return {};
 }
 

@@ -69,8 +69,7 @@ class Beneath {
   [[nodiscard]] Result<std::vector<FolderEntry>> list(const std::string& folder) const;
   [[nodiscard]] bool exists(const std::string& name) const;
   /// Both in `folder`; what has the name `to` already is not replaced unless it is an empty folder.
-  [[nodiscard]] Status rename(const std::string& folder, const std::string& from,
-                              const std::string& to) const;
+  [[nodiscard]] Status rename(const std::string& folder, const std::string& from, const std::string& to) const;
   [[nodiscard]] Status sync_folder(const std::string& folder) const;
   /// A folder and the files and links in it; folders in it stay, and then the folder does. A missing one is
   /// no error.

@@ -9,8 +9,9 @@
 
 namespace sgd::storage {
 
-/// {"schema_version", "run_dir", "checked": "sizes" or "checksums", "checkpoints": [{"path", "step", "epoch", "generation",
-/// "world_size", "bytes", "age_s", "whole", "damage"}]}, the newest first. kSizes reads manifests, not weights.
+/// {"schema_version", "run_dir", "checked": "sizes" or "checksums", "checkpoints": [{"path", "step", "epoch",
+/// "generation", "world_size", "bytes", "age_s", "whole", "damage"}]}, the newest first. kSizes reads manifests, not
+/// weights.
 [[nodiscard]] Result<nlohmann::ordered_json> describe_checkpoints(const std::string& run_dir, checkpoint::Proof proof);
 
 }  // namespace sgd::storage

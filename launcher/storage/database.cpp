@@ -18,7 +18,9 @@ constexpr int kBusyMs = 2000;
 
 }  // namespace
 
-void Statement::Finalize::operator()(sqlite3_stmt* statement) const { ::sqlite3_finalize(statement); }
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const {
+  ::sqlite3_finalize(statement);
+}
 
 Statement& Statement::bind(int index, std::int64_t value) {
   SGD_ASSERT(::sqlite3_bind_int64(statement_.get(), index, value) == SQLITE_OK);
@@ -31,7 +33,8 @@ Statement& Statement::bind(int index, double value) {
 }
 
 Statement& Statement::bind(int index, std::string_view value) {
-  const int bound = ::sqlite3_bind_text64(statement_.get(), index, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  const int bound =
+      ::sqlite3_bind_text64(statement_.get(), index, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
   SGD_ASSERT(bound == SQLITE_OK);
   return *this;
 }
@@ -56,9 +59,13 @@ Status Statement::run() {
   }
 }
 
-std::int64_t Statement::integer(int column) const { return ::sqlite3_column_int64(statement_.get(), column); }
+std::int64_t Statement::integer(int column) const {
+  return ::sqlite3_column_int64(statement_.get(), column);
+}
 
-double Statement::real(int column) const { return ::sqlite3_column_double(statement_.get(), column); }
+double Statement::real(int column) const {
+  return ::sqlite3_column_double(statement_.get(), column);
+}
 
 std::string Statement::text(int column) const {
   const unsigned char* bytes = ::sqlite3_column_text(statement_.get(), column);
@@ -66,7 +73,9 @@ std::string Statement::text(int column) const {
   return bytes == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(bytes), size);
 }
 
-void Database::Close::operator()(sqlite3* connection) const { (void)::sqlite3_close_v2(connection); }
+void Database::Close::operator()(sqlite3* connection) const {
+  (void)::sqlite3_close_v2(connection);
+}
 
 Result<std::unique_ptr<Database>> Database::open(const std::string& path) {
   // SQLite would leave the mode to the umask; its other files take over that of the first.
@@ -105,7 +114,8 @@ Result<std::string> Database::ask(std::string_view sql) const {
 }
 
 void Database::roll_back() {
-  if (::sqlite3_get_autocommit(connection_.get()) == 0) (void)execute("ROLLBACK");  // Ignoring: the error before is the one to tell.
+  if (::sqlite3_get_autocommit(connection_.get()) == 0)
+    (void)execute("ROLLBACK");  // Ignoring: the error before is the one to tell.
 }
 
 bool Database::is_damaged() const {

@@ -33,7 +33,9 @@ class Statement {
 
  private:
   friend class Database;
-  struct Finalize { void operator()(sqlite3_stmt* statement) const; };
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
   Statement(const Database& owner, sqlite3_stmt* statement) : owner_(&owner), statement_(statement) {}
 
   const Database* owner_;
@@ -57,7 +59,9 @@ class Database {
   [[nodiscard]] Error error() const;
 
  private:
-  struct Close { void operator()(sqlite3* connection) const; };
+  struct Close {
+    void operator()(sqlite3* connection) const;
+  };
   explicit Database(std::string path) : path_(std::move(path)) {}
 
   std::string path_;

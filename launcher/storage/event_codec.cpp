@@ -3,8 +3,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <boost/pfr/tuple_size.hpp>
 #include <fmt/format.h>
+#include <boost/pfr/tuple_size.hpp>
 
 #include "common/messages/codec.hpp"
 #include "launcher/storage/run_coding.hpp"

@@ -72,7 +72,9 @@ EventStore::Ticket EventStore::append(TimePoint at, const core::CoordinatorEvent
   return add({false, StoredEvent{next_event_++, at, encode_event(event)}, std::move(run)});
 }
 
-EventStore::Ticket EventStore::put(StoredRun run) { return add({false, std::nullopt, std::move(run)}); }
+EventStore::Ticket EventStore::put(StoredRun run) {
+  return add({false, std::nullopt, std::move(run)});
+}
 
 EventStore::Ticket EventStore::cut(TimePoint at, const core::CoordinatorEvent& first) {
   events_ = 1;
@@ -115,7 +117,8 @@ void EventStore::run() {
       queued_bytes_ -= bytes;
       lock.unlock();
       if (handlers_.on_committed) handlers_.on_committed(up_to);
-      if (std::any_of(batch.begin(), batch.end(), [](const StoreWrite& write) { return write.cuts; })) tables_->shrink();
+      if (std::any_of(batch.begin(), batch.end(), [](const StoreWrite& write) { return write.cuts; }))
+        tables_->shrink();
     }
     lock.lock();
     if (!is_committed) return;  // It is ending.

@@ -1,13 +1,15 @@
 #pragma once
-// What outlives the coordinator's process: the events of its machine, in order, and a row for each run. A thread of its own
-// commits; what is appended while one commit is on its way goes into the next one together, so that the price of an fsync is
-// shared and the loop never waits for the disk.
+// What outlives the coordinator's process: the events of its machine, in order, and a row for each run. A thread of its
+// own commits; what is appended while one commit is on its way goes into the next one together, so that the price of an
+// fsync is shared and the loop never waits for the disk.
 //
-//   loop: append() ──> queue ──> thread: one transaction ──> on_committed(ticket) ──posted──> loop: the commands behind it
+//   loop: append() ──> queue ──> thread: one transaction ──> on_committed(ticket) ──posted──> loop: the commands behind
+//   it
 //                                  └── fails: said, tried again later and later, nothing is acknowledged meanwhile
 //
-// The queue has a limit, and append() never refuses: the machine has taken the event already. Who appends asks is_full()
-// and takes nothing new from outside while it is; what comes in spite of that is bounded by the number of nodes and runs.
+// The queue has a limit, and append() never refuses: the machine has taken the event already. Who appends asks
+// is_full() and takes nothing new from outside while it is; what comes in spite of that is bounded by the number of
+// nodes and runs.
 
 #include <condition_variable>
 #include <cstdint>
@@ -83,7 +85,7 @@ class EventStore {
   mutable std::mutex mutex_;  ///< Of what follows.
   std::condition_variable changed_;
   std::vector<StoreWrite> queue_;
-  std::size_t queued_ = 0;    ///< With those that are being committed.
+  std::size_t queued_ = 0;  ///< With those that are being committed.
   std::size_t queued_bytes_ = 0;
   Ticket last_ticket_ = 0;
   bool is_ending_ = false;

@@ -45,8 +45,7 @@ class FileThread {
   void begin();
 
   boost::asio::io_context& io_;
-  std::shared_ptr<bool> alive_ =
-      std::make_shared<bool>(true);  ///< The event loop looks at it before each `done`.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< The event loop looks at it before each `done`.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Order> orders_;

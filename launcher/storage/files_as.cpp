@@ -15,7 +15,8 @@ constexpr uid_t kNobody = 65534;
 
 /// Asked for what cannot be, both calls change nothing and say what there is.
 FileOwner current() {
-  return {static_cast<uid_t>(::setfsuid(static_cast<uid_t>(-1))), static_cast<gid_t>(::setfsgid(static_cast<gid_t>(-1)))};
+  return {static_cast<uid_t>(::setfsuid(static_cast<uid_t>(-1))),
+          static_cast<gid_t>(::setfsgid(static_cast<gid_t>(-1)))};
 }
 
 void become(const FileOwner& owner) {

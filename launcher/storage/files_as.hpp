@@ -1,7 +1,7 @@
 #pragma once
-// In whose name files are touched. A daemon that runs as root works in folders of other users: while it does, its thread
-// has their rights to files and no others, so no link, no race and no mode that a user has put there leads anywhere where
-// that user could not go alone. What is created belongs to that user.
+// In whose name files are touched. A daemon that runs as root works in folders of other users: while it does, its
+// thread has their rights to files and no others, so no link, no race and no mode that a user has put there leads
+// anywhere where that user could not go alone. What is created belongs to that user.
 
 #include <sys/types.h>
 
@@ -21,8 +21,8 @@ struct FileOwner {
 /// Whether every user of this machine can get to `folder`, though perhaps not look into it. This process must be root.
 [[nodiscard]] bool is_within_reach_of_all(const std::string& folder);
 
-/// For this thread, while it lives; may be nested. A thread that is made meanwhile begins with the same. Nothing happens
-/// without an owner.
+/// For this thread, while it lives; may be nested. A thread that is made meanwhile begins with the same. Nothing
+/// happens without an owner.
 class FilesAs {
  public:
   explicit FilesAs(const std::optional<FileOwner>& owner);

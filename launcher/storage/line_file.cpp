@@ -39,7 +39,8 @@ Status LineFile::count(std::optional<std::int64_t> kept) {
     whole += static_cast<off_t>(line.size()) + 1;
   }
   if (file.bad()) return system_error("cannot read " + path_);
-  if (kept && whole != info.st_size && ::ftruncate(fd_, whole) != 0) return system_error("cannot cut off the torn end of " + path_);
+  if (kept && whole != info.st_size && ::ftruncate(fd_, whole) != 0)
+    return system_error("cannot cut off the torn end of " + path_);
   return {};
 }
 
@@ -58,7 +59,8 @@ Status LineFile::append(const std::string& line) {
   const Error error = system_error("cannot write " + path_);
   struct stat info {};
   if (done > 0 && ::fstat(fd_, &info) == 0)
-    (void)::ftruncate(fd_, info.st_size - static_cast<off_t>(done));  // Ignoring: a torn line is found by the next reader.
+    (void)::ftruncate(fd_,
+                      info.st_size - static_cast<off_t>(done));  // Ignoring: a torn line is found by the next reader.
   return error;
 }
 

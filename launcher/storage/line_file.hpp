@@ -1,6 +1,6 @@
 #pragma once
-// A file of JSON lines that only grows: a line is written whole or not at all, so that what follows a full disk is readable,
-// and lines are counted, so that whoever makes them again knows which are there.
+// A file of JSON lines that only grows: a line is written whole or not at all, so that what follows a full disk is
+// readable, and lines are counted, so that whoever makes them again knows which are there.
 
 #include <cstdint>
 #include <optional>
@@ -12,8 +12,8 @@ namespace sgd::storage {
 
 class LineFile {
  public:
-  /// Creates it if it is missing. With `kept`, everything from the first line on that is torn or no JSON object is cut off;
-  /// the first `kept` lines stay, whatever they are.
+  /// Creates it if it is missing. With `kept`, everything from the first line on that is torn or no JSON object is cut
+  /// off; the first `kept` lines stay, whatever they are.
   [[nodiscard]] static Result<LineFile> open(const std::string& path, std::optional<std::int64_t> kept = std::nullopt);
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&&) = delete;

@@ -23,11 +23,9 @@ std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
   // Killed between its last checkpoint and its summary: the workers find nothing to do, and the end is
   // recorded.
   if (kept == wanted && !history.succeeded) return {};
-  const std::string trained = kept == wanted
-                                  ? fmt::format("all {} epochs are trained", kept)
-                                  : fmt::format("{} epochs are trained, the job wants {}", kept, wanted);
-  return fmt::format("nothing to train: {}; --set training.epochs={} trains more", trained,
-                     kept + kEpochsSuggested);
+  const std::string trained = kept == wanted ? fmt::format("all {} epochs are trained", kept)
+                                             : fmt::format("{} epochs are trained, the job wants {}", kept, wanted);
+  return fmt::format("nothing to train: {}; --set training.epochs={} trains more", trained, kept + kEpochsSuggested);
 }
 
 }  // namespace sgd::storage

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <boost/pfr/tuple_size.hpp>
 #include <fmt/format.h>
+#include <boost/pfr/tuple_size.hpp>
 
 #include "common/job/load.hpp"
 
@@ -30,10 +30,8 @@ static_assert(kRunFields<link::ReportKey> == 4);
 
 constexpr std::array<std::pair<Why, std::string_view>, 3> kWhys{
     {{Why::kSignal, "signal"}, {Why::kCancelled, "cancelled"}, {Why::kTimeout, "timeout"}}};
-constexpr std::array<std::pair<Kind, std::string_view>, 4> kKinds{{{Kind::kDrain, "drain"},
-                                                                   {Kind::kUndrain, "undrain"},
-                                                                   {Kind::kRemove, "remove"},
-                                                                   {Kind::kSetSlots, "set_slots"}}};
+constexpr std::array<std::pair<Kind, std::string_view>, 4> kKinds{
+    {{Kind::kDrain, "drain"}, {Kind::kUndrain, "undrain"}, {Kind::kRemove, "remove"}, {Kind::kSetSlots, "set_slots"}}};
 
 template <class Enum, std::size_t count>
 Status read_name(const Json& json, const char* key, const std::array<std::pair<Enum, std::string_view>, count>& names,
@@ -48,7 +46,9 @@ Status read_name(const Json& json, const char* key, const std::array<std::pair<E
   return Error{fmt::format("\"{}\" has the unknown value \"{}\"", key, name)};
 }
 
-std::int64_t ns_of(TimePoint at) { return at.time_since_epoch().count(); }
+std::int64_t ns_of(TimePoint at) {
+  return at.time_since_epoch().count();
+}
 
 Json to_json(const link::ReportKey& key) {
   return {{"epoch", key.epoch}, {"phase", key.phase}, {"batch", key.batch}, {"sequence", key.sequence}};
@@ -60,12 +60,9 @@ Status read_report_key(const Json& json, link::ReportKey& out) {
 }
 
 Json to_json(const core::RunPast& past) {
-  Json json = {{"generation", past.generation},
-               {"checkpoints", past.checkpoints},
-               {"reports", past.reports},
-               {"epochs", past.epochs},
-               {"steps", past.steps},
-               {"failures", past.failures}};
+  Json json = {{"generation", past.generation}, {"checkpoints", past.checkpoints},
+               {"reports", past.reports},       {"epochs", past.epochs},
+               {"steps", past.steps},           {"failures", past.failures}};
   if (past.written) json["written"] = to_json(*past.written);
   // As text: an object in here would lose the order of its keys, and with it the lines that are made of it.
   json["metrics"] = past.metrics.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -178,7 +175,9 @@ Status read_node_order(const Json& json, core::NodeOrder& out) {
 }
 
 Json to_json(const core::KnownNode& node) {
-  Json json = {{"node", node.node}, {"state", cluster::to_json(node.state)}, {"last_fact", node.last_fact},
+  Json json = {{"node", node.node},
+               {"state", cluster::to_json(node.state)},
+               {"last_fact", node.last_fact},
                {"is_closed", node.is_closed}};
   if (node.lost_at) json["lost_at_ns"] = ns_of(*node.lost_at);
   return json;
@@ -186,8 +185,9 @@ Json to_json(const core::KnownNode& node) {
 
 Status read_known_node(const Json& json, core::KnownNode& out) {
   Json state;
-  const Status status = first_error({read_key(json, "node", out.node), read_key(json, "state", state),
-                                     read_key(json, "last_fact", out.last_fact), read_key(json, "is_closed", out.is_closed)});
+  const Status status =
+      first_error({read_key(json, "node", out.node), read_key(json, "state", state),
+                   read_key(json, "last_fact", out.last_fact), read_key(json, "is_closed", out.is_closed)});
   if (!status) return status;
   auto decoded = cluster::from_agent_of(state);
   if (!decoded) return decoded.error();
@@ -212,7 +212,8 @@ Status read_known_standing(const Json& json, core::KnownStanding& out) {
                                read_key(json, "flaps_ns", flaps)});
   for (const std::int64_t ns : flaps) out.flaps.emplace_back(Duration(ns));
   if (status && json.contains("slots")) status = read_key(json, "slots", out.slots.emplace());
-  if (status && json.contains("unstable_until_ns")) status = read_time(json, "unstable_until_ns", out.unstable_until.emplace());
+  if (status && json.contains("unstable_until_ns"))
+    status = read_time(json, "unstable_until_ns", out.unstable_until.emplace());
   return status;
 }
 

@@ -137,7 +137,8 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
   if (error) return Error{fmt::format("run directory {}: {}", given.string(), error.message())};
   place.directory = directory.string();
   if (fs::exists(directory, error)) {
-    if (!fs::is_directory(directory, error)) return Error{fmt::format("run directory {} is not a folder", place.directory)};
+    if (!fs::is_directory(directory, error))
+      return Error{fmt::format("run directory {} is not a folder", place.directory)};
     if (!fs::is_empty(directory, error) || error)
       return Error{fmt::format("run directory {} is in use (it is not empty): name another one with --run-dir",
                                place.directory)};
@@ -257,7 +258,9 @@ Status RunDirectory::link_control_socket(const std::string& target) {
   return {};
 }
 
-void RunDirectory::unlink_control_socket() { (void)::unlink((place_.directory + "/control.sock").c_str()); }
+void RunDirectory::unlink_control_socket() {
+  (void)::unlink((place_.directory + "/control.sock").c_str());
+}
 
 void RunDirectory::keep_checkpoints(const std::vector<std::string>& paths) {
   const fs::path folder = fs::path(place_.directory) / checkpoint::kDirectory;

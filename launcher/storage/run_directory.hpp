@@ -25,8 +25,8 @@ struct RunPlace {
   std::string directory;  ///< Absolute.
 };
 
-/// Id and folder of a new run of job `name`: `given_dir`, else <name>-<YYYYmmdd-HHMMSS>-<4 hex> in `runs_dir`. Nothing is
-/// created. Errors: `given_dir` is in use, is no folder, or cannot be written.
+/// Id and folder of a new run of job `name`: `given_dir`, else <name>-<YYYYmmdd-HHMMSS>-<4 hex> in `runs_dir`. Nothing
+/// is created. Errors: `given_dir` is in use, is no folder, or cannot be written.
 [[nodiscard]] Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir,
                                                 const std::string& runs_dir = "runs");
 
@@ -35,7 +35,8 @@ struct RunPlace {
 
 class RunDirectory {
  public:
-  /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in runs/.
+  /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in
+  /// runs/.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> create(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job);
   /// Opens the folder of a run that has ended to go on in it: cuts off what a killed launcher left half written,
@@ -43,10 +44,11 @@ class RunDirectory {
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> reopen(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job,
                                                                     const RunHistory& history);
-  /// Opens the folder of a run that is going on, for a coordinator that was started anew and makes the run's records again
-  /// from what it stored. What is missing is made; from the first torn line on everything is cut off, but of the first `kept`
-  /// lines nothing: they are not among those records. lines() tells what is there.
-  [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> adopt(const RunPlace& place, const nlohmann::json& resolved_job,
+  /// Opens the folder of a run that is going on, for a coordinator that was started anew and makes the run's records
+  /// again from what it stored. What is missing is made; from the first torn line on everything is cut off, but of the
+  /// first `kept` lines nothing: they are not among those records. lines() tells what is there.
+  [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> adopt(const RunPlace& place,
+                                                                   const nlohmann::json& resolved_job,
                                                                    const LineCounts& kept);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;

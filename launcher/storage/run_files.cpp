@@ -161,8 +161,8 @@ Status RunFiles::prove(const std::string& part, const std::string& name) const {
     if (!open) return open.error();
     const Result<std::uint64_t> size = open.value().size();
     if (!size || size.value() != listed.bytes)
-      return Error{fmt::format("{} has {} bytes, its manifest says {}", listed.name, size ? size.value() : 0,
-                               listed.bytes)};
+      return Error{
+          fmt::format("{} has {} bytes, its manifest says {}", listed.name, size ? size.value() : 0, listed.bytes)};
     const Result<std::uint32_t> crc = checksum_of(open.value());
     if (!crc) return crc.error();
     if (crc.value() != listed.crc32c)
@@ -195,9 +195,8 @@ Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& c
   for (const FolderEntry& entry : entries.value())
     if (!entry.is_folder && transfer::is_part(entry.name))
       files.push_back({entry.name, static_cast<std::int64_t>(entry.bytes)});
-  std::stable_partition(files.begin(), files.end(), [](const transfer::ListedFile& file) {
-    return file.name != checkpoint::kManifestFile;
-  });
+  std::stable_partition(files.begin(), files.end(),
+                        [](const transfer::ListedFile& file) { return file.name != checkpoint::kManifestFile; });
   return files;
 }
 
@@ -252,8 +251,7 @@ RunFiles::Inventory RunFiles::inventory() const {
   const auto checkpoints = folder_.list(checkpoint::kDirectory);
   if (!checkpoints) return inventory;
   for (const FolderEntry& entry : checkpoints.value())
-    if (entry.is_folder && checkpoint::parse_directory_name(entry.name))
-      inventory.checkpoints.push_back(entry.name);
+    if (entry.is_folder && checkpoint::parse_directory_name(entry.name)) inventory.checkpoints.push_back(entry.name);
   return inventory;
 }
 

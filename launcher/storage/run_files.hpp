@@ -53,8 +53,7 @@ class RunFiles {
   /// manifest.json the last. Error: it is not here.
   [[nodiscard]] Result<std::vector<transfer::ListedFile>> listing(const std::string& checkpoint) const;
   /// Less than `bytes` where the file ends.
-  [[nodiscard]] Result<std::string> read(const std::string& file, std::uint64_t offset,
-                                         std::size_t bytes) const;
+  [[nodiscard]] Result<std::string> read(const std::string& file, std::uint64_t offset, std::size_t bytes) const;
   /// Removes checkpoints that `kept` (names) has superseded, but not `spared` ones, and what is left half
   /// received of them.
   void prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared = {});

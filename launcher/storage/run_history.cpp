@@ -112,9 +112,8 @@ Status add_checkpoints(RunHistory& history, const std::string& directory) {
   }
   // Workers save by themselves, and their reports go through the launcher: if it is killed, a checkpoint may
   // be there whose epoch has no line. From the one before it the epoch is trained again and gets its line.
-  const auto covered = std::find_if(manifests.begin(), manifests.end(), [&](const checkpoint::Manifest& one) {
-    return one.epoch <= past.epochs;
-  });
+  const auto covered = std::find_if(manifests.begin(), manifests.end(),
+                                    [&](const checkpoint::Manifest& one) { return one.epoch <= past.epochs; });
   const auto ahead = covered == manifests.end() ? 0 : covered - manifests.begin();
   for (auto path = past.checkpoints.begin(); path != past.checkpoints.begin() + ahead; ++path)
     history.ahead.push_back(path->substr(directory.size() + 1));
@@ -131,8 +130,7 @@ Result<RunHistory> read_history(const std::string& directory) {
   auto events = read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, event); });
   if (!events) return events.error();
   history.events_end = std::move(events).value();
-  auto metrics =
-      read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) { add_metrics(history, line); });
+  auto metrics = read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) { add_metrics(history, line); });
   if (!metrics) return metrics.error();
   history.metrics_end = std::move(metrics).value();
   if (history.id.empty()) history.id = fs::path(directory).filename().string();

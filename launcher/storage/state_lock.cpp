@@ -43,11 +43,14 @@ Result<StateLock> StateLock::take(const std::string& folder, const std::string& 
   StateLock lock(fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return system_error("cannot lock " + path);
-    return Error{fmt::format("state folder {} is in use by another {} ({}): stop that one first, or name another folder",
-                             folder, daemon, owner_of(fd)), EWOULDBLOCK};
+    return Error{
+        fmt::format("state folder {} is in use by another {} ({}): stop that one first, or name another folder", folder,
+                    daemon, owner_of(fd)),
+        EWOULDBLOCK};
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
-  const bool is_written = ::ftruncate(fd, 0) == 0 && ::pwrite(fd, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
+  const bool is_written =
+      ::ftruncate(fd, 0) == 0 && ::pwrite(fd, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
   if (!is_written) return system_error("cannot write " + path);
   return lock;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// One daemon of a kind for one state folder: a lock that a killed process has let go of, with the owner's pid for people.
+// One daemon of a kind for one state folder: a lock that a killed process has let go of, with the owner's pid for
+// people.
 
 #include <string>
 

@@ -76,10 +76,11 @@ Status StoreTables::check() {
 
 /// Everything or nothing: a kill in between leaves an empty file, which is a new one.
 Status StoreTables::create() {
-  return database_->execute(fmt::format(
-      "PRAGMA auto_vacuum=INCREMENTAL; BEGIN; {} INSERT INTO meta VALUES('cluster_id', '{}'); PRAGMA application_id={}; "
-      "PRAGMA user_version={}; COMMIT;",
-      kSchema, random_id(), kApplicationId, kSchemaVersion));
+  return database_->execute(
+      fmt::format("PRAGMA auto_vacuum=INCREMENTAL; BEGIN; {} INSERT INTO meta VALUES('cluster_id', '{}'); PRAGMA "
+                  "application_id={}; "
+                  "PRAGMA user_version={}; COMMIT;",
+                  kSchema, random_id(), kApplicationId, kSchemaVersion));
 }
 
 Status StoreTables::prepare() {
@@ -96,7 +97,8 @@ Status StoreTables::prepare() {
   if (!add_event) return add_event.error();
   add_event_.emplace(std::move(add_event).value());
   auto put_run = database_->prepare(
-      "INSERT OR REPLACE INTO runs(id, name, owner, request, run_dir, num_workers, state, exit_code, submitted, finished, "
+      "INSERT OR REPLACE INTO runs(id, name, owner, request, run_dir, num_workers, state, exit_code, submitted, "
+      "finished, "
       "wall, events_before, metrics_before, summary) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   if (!put_run) return put_run.error();
   put_run_.emplace(std::move(put_run).value());
@@ -141,7 +143,8 @@ Status StoreTables::load_events(const std::function<Status(StoredEvent)>& take) 
     StoredEvent event;
     event.id = static_cast<std::uint64_t>(rows.value().integer(0));
     if (last != 0 && event.id != last + 1)
-      return explain(Error{fmt::format("{}/coordinator.db is damaged: after event {} comes event {}", folder_, last, event.id)});
+      return explain(
+          Error{fmt::format("{}/coordinator.db is damaged: after event {} comes event {}", folder_, last, event.id)});
     last = event.id;
     event.at = TimePoint(Duration(rows.value().integer(1)));
     event.text = rows.value().text(2);
@@ -160,9 +163,19 @@ Result<std::vector<StoredRun>> StoreTables::load_runs() const {
     const Result<bool> next = row.step();
     if (!next) return explain(next.error());
     if (!next.value()) return runs;
-    runs.push_back({row.text(0), row.text(1), row.text(2), row.text(3), row.text(4), static_cast<int>(row.integer(5)),
-                    row.text(6), static_cast<int>(row.integer(7)), row.real(8), row.real(9),
-                    row.real(10), {row.integer(11), row.integer(12)}, row.text(13)});
+    runs.push_back({row.text(0),
+                    row.text(1),
+                    row.text(2),
+                    row.text(3),
+                    row.text(4),
+                    static_cast<int>(row.integer(5)),
+                    row.text(6),
+                    static_cast<int>(row.integer(7)),
+                    row.real(8),
+                    row.real(9),
+                    row.real(10),
+                    {row.integer(11), row.integer(12)},
+                    row.text(13)});
   }
 }
 
@@ -179,25 +192,39 @@ Status StoreTables::write(const std::vector<StoreWrite>& writes) {
 
 Status StoreTables::write_one(const StoreWrite& write) {
   if (write.cuts) {
-    const Status cut = database_->execute(fmt::format(
-        "DELETE FROM events; DELETE FROM runs WHERE finished > 0 AND id NOT IN "
-        "(SELECT id FROM runs WHERE finished > 0 ORDER BY finished DESC LIMIT {})", kFinishedRunsMax));
+    const Status cut =
+        database_->execute(fmt::format("DELETE FROM events; DELETE FROM runs WHERE finished > 0 AND id NOT IN "
+                                       "(SELECT id FROM runs WHERE finished > 0 ORDER BY finished DESC LIMIT {})",
+                                       kFinishedRunsMax));
     if (!cut) return cut;
   }
   if (write.event) {
     const StoredEvent& event = *write.event;
     const Status added = add_event_->bind(1, static_cast<std::int64_t>(event.id))
-                             .bind(2, std::int64_t{event.at.time_since_epoch().count()}).bind(3, event.text).run();
+                             .bind(2, std::int64_t{event.at.time_since_epoch().count()})
+                             .bind(3, event.text)
+                             .run();
     if (!added) return added;
   }
   return write.run ? put(*write.run) : Status{};
 }
 
 Status StoreTables::put(const StoredRun& run) {
-  return put_run_->bind(1, run.id).bind(2, run.name).bind(3, run.owner).bind(4, run.request_id).bind(5, run.run_dir)
-      .bind(6, std::int64_t{run.num_workers}).bind(7, run.state).bind(8, std::int64_t{run.exit_code}).bind(9, run.submitted_s)
-      .bind(10, run.finished_s).bind(11, run.wall_s).bind(12, run.lines_before.events).bind(13, run.lines_before.metrics)
-      .bind(14, run.summary).run();
+  return put_run_->bind(1, run.id)
+      .bind(2, run.name)
+      .bind(3, run.owner)
+      .bind(4, run.request_id)
+      .bind(5, run.run_dir)
+      .bind(6, std::int64_t{run.num_workers})
+      .bind(7, run.state)
+      .bind(8, std::int64_t{run.exit_code})
+      .bind(9, run.submitted_s)
+      .bind(10, run.finished_s)
+      .bind(11, run.wall_s)
+      .bind(12, run.lines_before.events)
+      .bind(13, run.lines_before.metrics)
+      .bind(14, run.summary)
+      .run();
 }
 
 void StoreTables::shrink() {
@@ -209,9 +236,11 @@ void StoreTables::shrink() {
 Error StoreTables::explain(const Error& error) const {
   const bool is_said = error.message.find("is damaged") != std::string::npos;
   if (!is_said && !database_->is_damaged()) return error;
-  return Error{fmt::format("{}{}. Move coordinator.db, -wal and -shm out of {} and start again: runs that were live are then "
-                           "unknown here, and sgd-launch resume goes on with each of them; or put a copy there",
-                           is_said ? "" : "damaged store: ", error.message, folder_), error.code};
+  return Error{
+      fmt::format("{}{}. Move coordinator.db, -wal and -shm out of {} and start again: runs that were live are then "
+                  "unknown here, and sgd-launch resume goes on with each of them; or put a copy there",
+                  is_said ? "" : "damaged store: ", error.message, folder_),
+      error.code};
 }
 
 }  // namespace sgd::storage

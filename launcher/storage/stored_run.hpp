@@ -16,12 +16,12 @@ struct LineCounts {
 
 struct StoredRun {
   RunId id;
-  std::string name;         ///< Of the job.
+  std::string name;  ///< Of the job.
   std::string owner;
-  std::string request_id;   ///< Of the request that submitted it; may be empty.
-  std::string run_dir;      ///< Absolute.
+  std::string request_id;  ///< Of the request that submitted it; may be empty.
+  std::string run_dir;     ///< Absolute.
   int num_workers = 0;
-  std::string state;        ///< Final state; empty while it is live.
+  std::string state;  ///< Final state; empty while it is live.
   int exit_code = 0;
   double submitted_s = 0;   ///< Unix time.
   double finished_s = 0;    ///< Unix time; 0: live, or not all of its lines and its summary are written yet.

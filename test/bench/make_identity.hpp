@@ -12,11 +12,13 @@
 namespace sgd::bench {
 
 /// The folder.
-inline std::string make_identity(const net::CertificateAuthority& ca, net::Role role, const std::string& name, const std::string& folder) {
+inline std::string make_identity(const net::CertificateAuthority& ca, net::Role role, const std::string& name,
+                                 const std::string& folder) {
   net::IdentityFiles files;
   files.key = net::make_key();
   files.ca = ca.certificate();
-  files.certificate = ca.issue(net::make_request(files.key).value(), {role, name, false, {}}, net::unix_now_s()).value();
+  files.certificate =
+      ca.issue(net::make_request(files.key).value(), {role, name, false, {}}, net::unix_now_s()).value();
   if (!net::save_identity(folder, files).ok()) std::abort();
   return folder;
 }

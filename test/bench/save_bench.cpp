@@ -25,7 +25,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Duration kDeadline = std::chrono::minutes(5);
 
-double ms_since(TimePoint began) { return 1e3 * to_seconds(Clock::now() - began); }
+double ms_since(TimePoint began) {
+  return 1e3 * to_seconds(Clock::now() - began);
+}
 
 struct Figures {
   std::vector<double> ms;
@@ -78,8 +80,7 @@ int run(std::size_t mib, int saves, const std::string& folder) {
   CheckpointWriter writer(target, [&write_s](const link::CheckpointSaved& saved) { write_s.push_back(saved.write_s); });
   writer.prepare(1);
   require(writer.wait(kDeadline));
-  const StateParts parts =
-      state_parts(state.parameters.span(), {state.place}, "sgd", state.optimizer(), {});
+  const StateParts parts = state_parts(state.parameters.span(), {state.place}, "sgd", state.optimizer(), {});
   const int fd = ::memfd_create("memory", 0);
   auto memory = MemoryCheckpoint::create(fd, parts.layout);
   if (!memory) require(memory.error());

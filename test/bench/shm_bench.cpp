@@ -53,8 +53,8 @@ void be_rank(int fd, int rank, int ranks, std::size_t count, Waiting waiting) {
   std::sort(series.begin(), series.end());
   const double bytes = static_cast<double>(count) * sizeof(float);
   if (rank == 0) {
-    std::printf("%2d ranks %10.0f B  median %10.2f us  min %10.2f  max %10.2f  %6.2f GB/s\n", ranks, bytes,
-                series[2], series[0], series[4], bytes / series[2] / 1e3);
+    std::printf("%2d ranks %10.0f B  median %10.2f us  min %10.2f  max %10.2f  %6.2f GB/s\n", ranks, bytes, series[2],
+                series[0], series[4], bytes / series[2] / 1e3);
     std::fflush(stdout);
   }
 }

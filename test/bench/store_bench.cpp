@@ -1,5 +1,5 @@
-// What the coordinator's store costs: the wait for one commit, events a second with grouped commits, bytes an event, and
-// how long a restart takes. store_bench [events] [folder]; the folder must be on the disk that is meant.
+// What the coordinator's store costs: the wait for one commit, events a second with grouped commits, bytes an event,
+// and how long a restart takes. store_bench [events] [folder]; the folder must be on the disk that is meant.
 
 #include <algorithm>
 #include <chrono>
@@ -40,15 +40,18 @@ class Bench {
     run.id = "fashion-mnist-20261121-101500-4f2a";
     run.run_dir = "/runs/" + run.id;
     run.job = *job::load_resolved(nlohmann::json::parse(R"({"name": "fashion-mnist", "num_workers": 2, "training": {
-        "batch_size": 8, "epochs": 100000, "loss": "mse", "model": {"type": "linear"}, "dataset": {"type": "linear"}}})")).job;
+        "batch_size": 8, "epochs": 100000, "loss": "mse", "model": {"type": "linear"}, "dataset": {"type": "linear"}}})"))
+                   .job;
     append(core::coordinator_event::FromAgent{"node1", cluster::NodeState{"node1", 7, "10.0.0.1", 2, 2, true, {}}});
     append(core::coordinator_event::Submitted{std::move(run)});
   }
   /// The next of the reports that two ranks make in turn.
   storage::EventStore::Ticket report() {
     const int number = reports_++ / 2;
-    link::Report report{{1 + number / 1000, "train", 1 + number % 1000, 0}, number,
-                        {{"train_loss", 1.0 / (number + 3)}, {"num_samples", 1024}, {"samples_per_s", 71234.5}, {"step_ms", 3.21}}};
+    link::Report report{
+        {1 + number / 1000, "train", 1 + number % 1000, 0},
+        number,
+        {{"train_loss", 1.0 / (number + 3)}, {"num_samples", 1024}, {"samples_per_s", 71234.5}, {"step_ms", 3.21}}};
     return append(core::coordinator_event::FromAgent{
         "node1", cluster::Fact{7, ++sequence_, "fashion-mnist-20261121-101500-4f2a", 1,
                                cluster::Report{(reports_ - 1) % 2, std::move(report)}}});
@@ -80,7 +83,8 @@ class Bench {
     }
     wait(last);
     const double s = std::chrono::duration<double>(Clock::now() - begin).count();
-    fmt::print("{} events, grouped: {:.0f} events/s; append() {:.1f} us\n", events, events / s, to_seconds(encoding) * 1e6 / events);
+    fmt::print("{} events, grouped: {:.0f} events/s; append() {:.1f} us\n", events, events / s,
+               to_seconds(encoding) * 1e6 / events);
   }
   void measure_restart() {
     store_.reset();
@@ -95,17 +99,23 @@ class Bench {
     const Status loaded = store->load([&](TimePoint at, core::CoordinatorEvent&& event) {
       machine.replay(at, event, commands);
       ++events;
-      for (const auto& command : commands) records += std::holds_alternative<core::coordinator_command::RecordMetrics>(command);
+      for (const auto& command : commands)
+        records += std::holds_alternative<core::coordinator_command::RecordMetrics>(command);
       commands.clear();
     });
     SGD_ASSERT(loaded.ok());
     const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
-    fmt::print("restart: open and check {:.2f} s, replay of {} events {:.2f} s ({} records); {:.0f} MB, {:.0f} bytes an event\n",
-               seconds(begin, opened), events, seconds(opened, Clock::now()), records, bytes / 1e6, bytes / static_cast<double>(events));
+    fmt::print(
+        "restart: open and check {:.2f} s, replay of {} events {:.2f} s ({} records); {:.0f} MB, {:.0f} bytes an "
+        "event\n",
+        seconds(begin, opened), events, seconds(opened, Clock::now()), records, bytes / 1e6,
+        bytes / static_cast<double>(events));
   }
 
  private:
-  storage::EventStore::Ticket append(const core::CoordinatorEvent& event) { return store_->append(Clock::now(), event); }
+  storage::EventStore::Ticket append(const core::CoordinatorEvent& event) {
+    return store_->append(Clock::now(), event);
+  }
 
   std::string folder_;
   std::unique_ptr<storage::EventStore> store_;

@@ -58,8 +58,7 @@ class Agents {
       : left_(static_cast<long>(connections) * beats), timer_(io_) {
     for (int index = 0; index < connections; ++index) {
       links_.push_back(net::make_tcp_agent_link(io_, buffer_, {"127.0.0.1", port},
-                                                core::Random({1, 2, 3, static_cast<std::uint64_t>(index)}),
-                                                tls));
+                                                core::Random({1, 2, 3, static_cast<std::uint64_t>(index)}), tls));
       net::AgentLink* link = links_.back().get();
       link->start({[this, link] {
                      link->send(cluster::NodeState{"node", 7, "10.0.0.1", 4, 8, true, {}});

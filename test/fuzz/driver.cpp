@@ -155,8 +155,7 @@ int main(int argc, char** argv) {
   ::alarm(0);
   current = nullptr;
   const double seconds = elapsed_s();
-  fmt::print("{} kept inputs, {} mutations of seed {}, {:.1f} s\n", kept.size(), mutated, settings.seed,
-             seconds);
+  fmt::print("{} kept inputs, {} mutations of seed {}, {:.1f} s\n", kept.size(), mutated, settings.seed, seconds);
   fmt::print("All tests passed ({} executions in 1 test case)\n", kept.size() + mutated);
   return 0;
 }

@@ -84,25 +84,19 @@ std::string without_newline(std::string line) {
 
 void keep_messages() {
   using namespace sgd;
-  keep_all<cluster::ToAgent>("cluster", "to-agent",
-                             [](const cluster::ToAgent& m) { return cluster::encode(m); });
-  keep_all<cluster::FromAgent>("cluster", "from-agent",
-                               [](const cluster::FromAgent& m) { return cluster::encode(m); });
+  keep_all<cluster::ToAgent>("cluster", "to-agent", [](const cluster::ToAgent& m) { return cluster::encode(m); });
+  keep_all<cluster::FromAgent>("cluster", "from-agent", [](const cluster::FromAgent& m) { return cluster::encode(m); });
   keep_all<cluster::FactBody>("cluster", "fact", [](const cluster::FactBody& body) {
     return cluster::encode(cluster::FromAgent(cluster::Fact{7, 1, "run", 2, body}));
   });
-  keep_all<keeper::ToKeeper>("keeper", "to-keeper", [](const keeper::ToKeeper& m) {
-    return keeper::encode(m).substr(kFrameHeaderBytes);
-  });
-  keep_all<keeper::FromKeeper>("keeper", "from-keeper", [](const keeper::FromKeeper& m) {
-    return keeper::encode(m).substr(kFrameHeaderBytes);
-  });
-  keep_all<fork_server::ToForkServer>(
-      "fork_server", "to-fork-server",
-      [](const fork_server::ToForkServer& m) { return fork_server::encode(m); });
-  keep_all<fork_server::FromForkServer>(
-      "fork_server", "from-fork-server",
-      [](const fork_server::FromForkServer& m) { return fork_server::encode(m); });
+  keep_all<keeper::ToKeeper>("keeper", "to-keeper",
+                             [](const keeper::ToKeeper& m) { return keeper::encode(m).substr(kFrameHeaderBytes); });
+  keep_all<keeper::FromKeeper>("keeper", "from-keeper",
+                               [](const keeper::FromKeeper& m) { return keeper::encode(m).substr(kFrameHeaderBytes); });
+  keep_all<fork_server::ToForkServer>("fork_server", "to-fork-server",
+                                      [](const fork_server::ToForkServer& m) { return fork_server::encode(m); });
+  keep_all<fork_server::FromForkServer>("fork_server", "from-fork-server",
+                                        [](const fork_server::FromForkServer& m) { return fork_server::encode(m); });
   keep_all<link::FromWorker>("link", "from-worker",
                              [](const link::FromWorker& m) { return without_newline(link::encode(m)); });
   keep_all<link::ToWorker>("link", "to-worker",
@@ -117,8 +111,7 @@ void keep_messages() {
 }
 
 void keep_manifest() {
-  sgd::checkpoint::Manifest manifest{
-      1200, 3, 2, 4, {{"model.safetensors", 1000, 0x1234abcd}, {"state.json", 99, 7}}};
+  sgd::checkpoint::Manifest manifest{1200, 3, 2, 4, {{"model.safetensors", 1000, 0x1234abcd}, {"state.json", 99, 7}}};
   keep("manifest", "two-files", sgd::checkpoint::encode(manifest));
   keep("manifest", "directory-name", sgd::checkpoint::directory_name(1200, 3));
   keep("manifest", "directory-name-2", sgd::checkpoint::directory_name(1200, 3, 2));

@@ -51,8 +51,7 @@ std::vector<std::string> tokens_of(std::string_view dictionary) {
     dictionary.remove_prefix(std::min(line.size() + 1, dictionary.size()));
     const std::size_t begin = line.find('"');
     const std::size_t end = line.rfind('"');
-    if (!line.starts_with('#') && begin != end)
-      tokens.push_back(unescaped(line.substr(begin + 1, end - begin - 1)));
+    if (!line.starts_with('#') && begin != end) tokens.push_back(unescaped(line.substr(begin + 1, end - begin - 1)));
   }
   return tokens;
 }

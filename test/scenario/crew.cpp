@@ -10,7 +10,9 @@ core::ConnectionId Crew::link_of(Generation generation, Rank rank) {
   return static_cast<core::ConnectionId>(10 * (generation - 1) + rank + 1);
 }
 
-int Crew::pid_of(Generation generation, Rank rank) { return static_cast<int>(100 * generation + rank); }
+int Crew::pid_of(Generation generation, Rank rank) {
+  return static_cast<int>(100 * generation + rank);
+}
 
 Crew::Process* Crew::newest(Rank rank, const NodeId& node) {
   for (auto place = processes_.rbegin(); place != processes_.rend(); ++place)
@@ -35,7 +37,8 @@ void Crew::on_command(const NodeId& node, const core::AgentCommand& command) {
   const auto* told_other = std::get_if<TellKeeper>(&command);
   if (other != nullptr && other->run != "run") return tasks_.push_back({node, "started", 0, 0, other->run});
   if (told_other != nullptr && told_other->run != "run") {
-    if (std::holds_alternative<keeper::Close>(told_other->message)) tasks_.push_back({node, "bystander-closed", 0, 0, told_other->run});
+    if (std::holds_alternative<keeper::Close>(told_other->message))
+      tasks_.push_back({node, "bystander-closed", 0, 0, told_other->run});
     return;
   }
   if (std::holds_alternative<StartKeeper>(command)) {
@@ -57,8 +60,7 @@ void Crew::on_told(const NodeId& node, const keeper::ToKeeper& message) {
     processes_[{spawn->generation, spawn->rank}] =
         Process{node, spawn->generation, spawn->rank, spawn->env.at("SGD_TOKEN"), false, false, false, {}};
   }
-  if (const auto* clear = std::get_if<keeper::Clear>(&message))
-    tasks_.push_back({node, "cleared", clear->generation});
+  if (const auto* clear = std::get_if<keeper::Clear>(&message)) tasks_.push_back({node, "cleared", clear->generation});
   if (std::holds_alternative<keeper::Close>(message)) {
     tasks_.push_back({node, "cleared"});
     tasks_.push_back({node, "closed"});

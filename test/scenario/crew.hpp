@@ -19,9 +19,11 @@ class Crew final : public Processes {
   Crew& operator=(const Crew&) = delete;
   [[nodiscard]] World& world() { return world_; }
 
-  /// keeper NODE started | fork-server-ready | fork-server-failed | spawned | spawn-failed | exited | cleared | closed | strays-cleared
+  /// keeper NODE started | fork-server-ready | fork-server-failed | spawned | spawn-failed | exited | cleared | closed
+  /// | strays-cleared
   void keeper(const Words& words);
-  /// rank NODE R hello | ready | first-step | exchange KEY VALUE | report | checkpoint | rejects | failed WORD | heartbeat | closed
+  /// rank NODE R hello | ready | first-step | exchange KEY VALUE | report | checkpoint | rejects | failed WORD |
+  /// heartbeat | closed
   void rank(const NodeId& node, Rank rank, const std::string& what, const Words& words);
   /// What became of a checkpoint that a rank has asked for.
   void spool(const NodeId& node, const std::string& what, const Words& words);

@@ -49,8 +49,8 @@ link::CheckpointSaved checkpoint_of(const Words& words, Generation generation) {
 void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Words& words) {
   Process* process = newest(rank, node);
   const Generation generation = process != nullptr ? process->generation : 1;
-  const auto connection = static_cast<core::ConnectionId>(
-      words.number("link", static_cast<int>(link_of(generation, rank))));
+  const auto connection =
+      static_cast<core::ConnectionId>(words.number("link", static_cast<int>(link_of(generation, rank))));
   const auto say = [&](link::FromWorker message) { from_rank(node, connection, std::move(message)); };
   if (process != nullptr && words.number("step", 0) > 0) process->heartbeat.step = words.number("step", 0);
   if (what == "hello") {
@@ -63,7 +63,8 @@ void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Wo
   if (what == "failed") say(link::Failed{words.at(4), ""});
   if (what == "report") say(report_of(words));
   if (what == "checkpoint") say(checkpoint_of(words, generation));
-  if (what == "rejects") say(link::CheckpointRejected{"/runs/run/" + folder_of(words, generation), words.value("reason", "damaged")});
+  if (what == "rejects")
+    say(link::CheckpointRejected{"/runs/run/" + folder_of(words, generation), words.value("reason", "damaged")});
   if (what == "fetches") say(link::Fetch{"/runs/run/" + folder_of(words, generation)});
   if (what == "heartbeat" && process != nullptr) {
     process->heartbeat.phase = words.value("phase", process->heartbeat.phase);
@@ -75,7 +76,8 @@ void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Wo
 
 void Crew::spool(const NodeId& node, const std::string& what, const Words& words) {
   const std::string path = "/runs/run/" + folder_of(words, 1);
-  if (what == "fetching") world_.agent_event(node, core::agent_event::FetchAdvanced{"run", path, words.number("bytes", 0)});
+  if (what == "fetching")
+    world_.agent_event(node, core::agent_event::FetchAdvanced{"run", path, words.number("bytes", 0)});
   if (what == "fetched")
     world_.agent_event(node, core::agent_event::CheckpointFetched{"run", path, words.value("error", ""),
                                                                   words.number("missing", 0) != 0});

@@ -17,14 +17,15 @@ job::Recovery recovery_of(const Words& words) {
 
 /// What agents read of a job.
 nlohmann::json resolved(const job::JobSpec& job) {
-  nlohmann::json json = {{"name", job.name},
-                         {"num_workers", job.num_workers},
-                         {"per_worker", {{"cpus", job.per_worker.cpus}}},
-                         {"recovery", {{"max_failures", job.recovery.max_failures}, {"scale_up", job.recovery.scale_up}}},
-                         {"heartbeat",
-                          {{"timeout", format_duration(job.heartbeat.timeout)},
-                           {"stall_timeout", format_duration(job.heartbeat.stall_timeout)}}},
-                         {"fork_server", job.fork_server}};
+  nlohmann::json json = {
+      {"name", job.name},
+      {"num_workers", job.num_workers},
+      {"per_worker", {{"cpus", job.per_worker.cpus}}},
+      {"recovery", {{"max_failures", job.recovery.max_failures}, {"scale_up", job.recovery.scale_up}}},
+      {"heartbeat",
+       {{"timeout", format_duration(job.heartbeat.timeout)},
+        {"stall_timeout", format_duration(job.heartbeat.stall_timeout)}}},
+      {"fork_server", job.fork_server}};
   if (job.training) json["training"] = {{"epochs", 2}};
   if (!job.training) json["command"] = job.command;
   return json;

@@ -136,8 +136,8 @@ std::string Story::nodes() {
   std::string text;
   for (const core::NodeSnapshot& row : crew_.world().coordinator().nodes())
     text += fmt::format("{} {}{}, {} of {} slots used{}\n", row.node, core::name(row.phase),
-                        row.reason.empty() || row.reason == core::name(row.phase) ? "" : " (" + row.reason + ")", row.used,
-                        row.slots, row.has_ordered_slots ? ", as ordered" : "");
+                        row.reason.empty() || row.reason == core::name(row.phase) ? "" : " (" + row.reason + ")",
+                        row.used, row.slots, row.has_ordered_slots ? ", as ordered" : "");
   return text;
 }
 

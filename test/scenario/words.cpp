@@ -16,7 +16,9 @@ std::string Words::at(std::size_t index, const std::string& otherwise) const {
   return index < words_.size() ? words_[index] : otherwise;
 }
 
-bool Words::has(const std::string& word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
+bool Words::has(const std::string& word) const {
+  return std::find(words_.begin(), words_.end(), word) != words_.end();
+}
 
 std::string Words::value(const std::string& key, const std::string& otherwise) const {
   for (const std::string& word : words_)

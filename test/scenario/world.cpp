@@ -36,7 +36,9 @@ void World::restart_agent(const NodeId& node) {
   agent_event(node, core::agent_event::Connected{});
 }
 
-void World::submit(core::RunDefinition run) { coordinator_event(core::coordinator_event::Submitted{std::move(run)}); }
+void World::submit(core::RunDefinition run) {
+  coordinator_event(core::coordinator_event::Submitted{std::move(run)});
+}
 
 void World::stop(const RunId& run, const core::StopRequest& request) {
   coordinator_event(core::coordinator_event::StopRequested{run, request});
@@ -57,7 +59,9 @@ void World::twin(const NodeId& node) {
   coordinator_event(core::coordinator_event::FromAgent{node, state});
 }
 
-void World::forget(const RunId& run) { coordinator_event(core::coordinator_event::RunForgotten{run}); }
+void World::forget(const RunId& run) {
+  coordinator_event(core::coordinator_event::RunForgotten{run});
+}
 
 void World::cut(const NodeId& node, bool is_seen) {
   cut_.insert(node);
@@ -71,7 +75,8 @@ void World::join(const NodeId& node, bool is_new_link) {
 }
 
 void World::agent_event(const NodeId& node, const core::AgentEvent& event) {
-  if (const auto* changed = std::get_if<core::agent_event::SlotsChanged>(&event)) facts_.at(node).slots = changed->slots;
+  if (const auto* changed = std::get_if<core::agent_event::SlotsChanged>(&event))
+    facts_.at(node).slots = changed->slots;
   tell(node, event);
   deliver();
 }
@@ -167,8 +172,12 @@ void World::carry_out(const NodeId& node, const core::AgentCommand& command) {
   processes_.on_command(node, command);
 }
 
-void World::print(const std::string& line) { output_ += line + "\n"; }
+void World::print(const std::string& line) {
+  output_ += line + "\n";
+}
 
-std::string World::take_output() { return std::exchange(output_, {}); }
+std::string World::take_output() {
+  return std::exchange(output_, {});
+}
 
 }  // namespace sgd::test

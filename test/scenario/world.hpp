@@ -40,7 +40,8 @@ class World {
   void twin(const NodeId& node);
   void forget(const RunId& run);
   void agent_event(const NodeId& node, const core::AgentEvent& event);
-  /// From now on messages between the coordinator and `node` are lost; with `is_seen` the coordinator sees its link close.
+  /// From now on messages between the coordinator and `node` are lost; with `is_seen` the coordinator sees its link
+  /// close.
   void cut(const NodeId& node, bool is_seen);
   /// They arrive again; with `is_new_link` both know that something was cut.
   void join(const NodeId& node, bool is_new_link);

@@ -31,10 +31,10 @@ class BudgetCheck {
   bool was_started_ = false;
   Generation generation_ = 0;
   int world_size_ = 0;
-  int executed_ = 0;      // Ranks of this generation.
+  int executed_ = 0;  // Ranks of this generation.
   std::int64_t failures_ = 0;
   int attempts_ = 0;
-  int same_rank_ = 0;     // Failures of one rank in a row.
+  int same_rank_ = 0;  // Failures of one rank in a row.
   int last_rank_ = -1;
 };
 

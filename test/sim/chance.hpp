@@ -21,9 +21,7 @@ class Chance {
 
   double fraction() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   bool with(double probability) { return fraction() < probability; }
-  int between(int low, int high) {
-    return low + static_cast<int>(next() % static_cast<std::uint64_t>(high - low + 1));
-  }
+  int between(int low, int high) { return low + static_cast<int>(next() % static_cast<std::uint64_t>(high - low + 1)); }
   Duration between(Duration low, Duration high) {
     return whole(low + Duration(static_cast<Duration::rep>(fraction() * static_cast<double>((high - low).count()))));
   }

@@ -9,8 +9,9 @@ using std::chrono::seconds;
 
 Cluster::Cluster(World& world)
     : world_(world),
-      coordinator_(world, [this](const core::CoordinatorEvent& event) { observe(event); },
-                   [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }),
+      coordinator_(
+          world, [this](const core::CoordinatorEvent& event) { observe(event); },
+          [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }),
       passes_(world, runs_) {
   coordinator_.start(world.plan.settings);
   int number = 0;
@@ -50,7 +51,8 @@ bool Cluster::order(const NodeId& node, const core::NodeOrder& order) {
   if (!coordinator_.core().why_not(node, order).empty()) return false;
   world_.say("{}: order {}, {} slots", node, static_cast<int>(order.kind), order.slots);
   tell(core::coordinator_event::NodeOrdered{node, order});
-  if (order.kind == core::NodeOrder::Kind::kDrain) world_.queue.after(seconds(1), [this, node] { check_drained(node); });
+  if (order.kind == core::NodeOrder::Kind::kDrain)
+    world_.queue.after(seconds(1), [this, node] { check_drained(node); });
   return true;
 }
 
@@ -75,7 +77,8 @@ void Cluster::drain_until_done(const NodeId& node, bool is_drained, bool for_goo
     return;
   }
   (void)order(node, {is_drained ? core::NodeOrder::Kind::kDrain : core::NodeOrder::Kind::kUndrain, -1});
-  world_.queue.after(milliseconds(500), [this, node, is_drained, for_good] { drain_until_done(node, is_drained, for_good); });
+  world_.queue.after(milliseconds(500),
+                     [this, node, is_drained, for_good] { drain_until_done(node, is_drained, for_good); });
 }
 
 bool Cluster::send_twin(Node& node) {
@@ -111,7 +114,9 @@ Node& Cluster::node(const NodeId& id) {
   return *found;
 }
 
-Keeper& Cluster::add_keeper(Node& node, const RunId& run) { return keepers_.emplace_back(world_, node, runs_.at(run)); }
+Keeper& Cluster::add_keeper(Node& node, const RunId& run) {
+  return keepers_.emplace_back(world_, node, runs_.at(run));
+}
 
 /// Before a process of a generation starts on a node, everything older of its run there is reaped.
 Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity identity) {
@@ -131,7 +136,8 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
 void Cluster::check_cores(const RunState& run, Keeper& keeper, const Worker::Identity& identity) {
   for (auto& [id, other] : runs_) {
     for (Worker* worker : other.alive) {
-      if (&other == &run || &worker->node() != &keeper.node() || worker->keeper().incarnation() != keeper.incarnation()) continue;
+      if (&other == &run || &worker->node() != &keeper.node() || worker->keeper().incarnation() != keeper.incarnation())
+        continue;
       for (const int core : worker->identity().cores)
         if (std::find(identity.cores.begin(), identity.cores.end(), core) != identity.cores.end())
           violated("{}: rank {} is bound to core {} of {}, which {} has", run.plan.definition.id, identity.rank, core,
@@ -143,7 +149,8 @@ void Cluster::check_cores(const RunState& run, Keeper& keeper, const Worker::Ide
 void Cluster::observe(const core::CoordinatorEvent& event) {
   const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
   if (is_crashed_) return;
-  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) passes_.on_submitted(submitted->run.id);
+  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event))
+    passes_.on_submitted(submitted->run.id);
   const auto* said = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
   if (said != nullptr && said->incarnation == twin_) return;
   if (arrived == nullptr) return;
@@ -170,7 +177,8 @@ void Cluster::die_now() {
   world_.queue.after(world_.chance.spread_between(milliseconds(100), seconds(4)), [this] { restart_coordinator(); });
 }
 
-/// The same machine by replay; its records are those of its former life, and what is missing at their end is made up for.
+/// The same machine by replay; its records are those of its former life, and what is missing at their end is made up
+/// for.
 void Cluster::restart_coordinator() {
   using namespace core::coordinator_command;
   is_crashed_ = false;
@@ -183,10 +191,12 @@ void Cluster::restart_coordinator() {
     known_.note(store.event);
     core::CoordinatorCommands commands;
     coordinator_.machine().replay(store.at, store.event, commands);
-    if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store.event)) unanswered.erase(port->run);
+    if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store.event))
+      unanswered.erase(port->run);
     for (const core::CoordinatorCommand& command : commands) {
       if (const auto* reserve = std::get_if<ReservePort>(&command)) unanswered.insert_or_assign(reserve->run, *reserve);
-      const bool is_record = std::holds_alternative<RecordEvent>(command) || std::holds_alternative<RecordMetrics>(command) ||
+      const bool is_record = std::holds_alternative<RecordEvent>(command) ||
+                             std::holds_alternative<RecordMetrics>(command) ||
                              std::holds_alternative<FinishRun>(command);
       if (is_record && ++number > recorded_) record(command);
     }
@@ -212,7 +222,8 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   ++recorded_;
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
-    if (event->event.at("event") == "run_started" && !is_replaying_) passes_.on_first_start(coordinator_.core(), event->run);
+    if (event->event.at("event") == "run_started" && !is_replaying_)
+      passes_.on_first_start(coordinator_.core(), event->run);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
     runs_.at(metrics->run).check.on_metrics(metrics->metrics);
@@ -258,7 +269,8 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
   if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
     static constexpr const char* kWants[] = {"run", "leave", "stop", "clear", "gone"};
     world_.say("coordinator -> {}: {} {} generation {}, {} of {} ranks", id, desired->run,
-               kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(), desired->world_size);
+               kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(),
+               desired->world_size);
     RunCheck& check = runs_.at(desired->run).check;
     const bool was_leaving = check.is_leaving();
     const bool is_drained = is_on_drained(desired->run, *desired);
@@ -285,8 +297,8 @@ void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
              desired.master_port, ports_[desired.master_port]);
   for (Worker* worker : run.alive)
     if (!run.check.was_lost(worker->node().id(), worker->generation()))
-      violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation, worker->rank(),
-               worker->generation(), worker->node().id());
+      violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation,
+               worker->rank(), worker->generation(), worker->node().id());
   world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
     const RunState& told = runs_.at(id);
     if (is_crashed_ || told.check.generation() != generation || interrupted_[id] == generation) return;
@@ -321,9 +333,10 @@ void Cluster::check_slots(const RunId& starting, const Node& place, const KnownN
     const auto wanted = run.check.wanted_on(place.id());
     // Told to go, and not gone: its processes count.
     const Generation newest = run.check.generation();
-    const int here = wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
-              return &worker->node() == &place && worker->generation() == newest;
-            }));
+    const int here =
+        wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
+          return &worker->node() == &place && worker->generation() == newest;
+        }));
     held += here;
     cpus += here * run.plan.definition.job.per_worker.cpus;
   }

@@ -75,19 +75,19 @@ class Cluster {
   std::deque<Keeper> keepers_;
   std::deque<Worker> workers_;
   KnownNodes known_;
-  std::map<RunId, KnownNodes> known_at_placement_;   ///< Of commands, when the newest port was asked for.
+  std::map<RunId, KnownNodes> known_at_placement_;  ///< Of commands, when the newest port was asked for.
   PassCheck passes_;
   std::set<NodeId> drained_for_good_;
-  Incarnation twin_ = 0;                             ///< The newest second agent.
-  std::map<Incarnation, std::int64_t> facts_taken_;  ///< Without a gap.
-  std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
+  Incarnation twin_ = 0;                                  ///< The newest second agent.
+  std::map<Incarnation, std::int64_t> facts_taken_;       ///< Without a gap.
+  std::map<int, NodeId> ports_;                           ///< Reserved, each on one node.
   std::vector<core::coordinator_command::Store> stored_;  ///< What outlives the coordinator's process.
-  std::size_t recorded_ = 0;                         ///< Events, lines and ends of runs that were carried out.
-  int crash_in_ = 0;                                 ///< Commands until it dies; 0: it lives.
+  std::size_t recorded_ = 0;                              ///< Events, lines and ends of runs that were carried out.
+  int crash_in_ = 0;                                      ///< Commands until it dies; 0: it lives.
   bool is_crashed_ = false;
   bool is_replaying_ = false;
-  std::map<RunId, Generation> interrupted_;          ///< Newest at the last restart.
-  TimePoint late_until_{};                           ///< The coordinator has stood still.
+  std::map<RunId, Generation> interrupted_;  ///< Newest at the last restart.
+  TimePoint late_until_{};                   ///< The coordinator has stood still.
 };
 
 }  // namespace sgd::sim

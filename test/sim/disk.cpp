@@ -25,9 +25,8 @@ std::string Disk::save(Generation generation, const Point& point) {
 void Disk::keep(const std::vector<std::string>& paths) {
   const auto newest = name_of(paths.back());
   std::erase_if(saved_, [&](const auto& one) {
-    return one.first < newest && std::none_of(paths.begin(), paths.end(), [&](const std::string& path) {
-             return name_of(path) == one.first;
-           });
+    return one.first < newest && std::none_of(paths.begin(), paths.end(),
+                                              [&](const std::string& path) { return name_of(path) == one.first; });
   });
 }
 

@@ -14,9 +14,8 @@ void Faults::begin() {
   for (std::size_t fault = 0; fault < kFaults; ++fault)
     if (world_.plan.per_minute[fault] > 0) plan_next(static_cast<Fault>(fault));
   if (world_.plan.drains_for_good)
-    world_.queue.after(world_.plan.trouble - seconds(1), [this] {
-      cluster_.drain_until_done(world_.chance.pick(cluster_.nodes()).id(), true, true);
-    });
+    world_.queue.after(world_.plan.trouble - seconds(1),
+                       [this] { cluster_.drain_until_done(world_.chance.pick(cluster_.nodes()).id(), true, true); });
   world_.queue.after(world_.plan.trouble, [this] {
     world_.calm = true;
     world_.say("-- calm --");
@@ -41,15 +40,20 @@ bool Faults::inject(Fault fault) {
     case Fault::kExitUserError:
     case Fault::kExitEnvironment:
     case Fault::kExitPeerLost:
-    case Fault::kExitOther: return to_rank(fault);
+    case Fault::kExitOther:
+      return to_rank(fault);
     case Fault::kBreakLink:
-    case Fault::kPartition: return to_link(fault);
+    case Fault::kPartition:
+      return to_link(fault);
     case Fault::kNodeCrash:
     case Fault::kAgentRestart:
-    case Fault::kLateAgent: return to_node(fault);
+    case Fault::kLateAgent:
+      return to_node(fault);
     case Fault::kKeeperDeath:
-    case Fault::kForkServerDeath: return to_keeper(fault);
-    case Fault::kSlots: return change_slots();
+    case Fault::kForkServerDeath:
+      return to_keeper(fault);
+    case Fault::kSlots:
+      return change_slots();
     case Fault::kDamageCheckpoint: {
       auto run = cluster_.runs().begin();
       std::advance(run, world_.chance.between(0, static_cast<int>(cluster_.runs().size()) - 1));
@@ -60,10 +64,14 @@ bool Faults::inject(Fault fault) {
       world_.say("coordinator stands still");
       cluster_.pause_coordinator(world_.chance.spread_between(milliseconds(50), seconds(15)));
       return true;
-    case Fault::kCoordinatorCrash: return cluster_.crash_coordinator();
-    case Fault::kUserStop: return stop_a_run();
-    case Fault::kNodeOrder: return give_order();
-    case Fault::kTwin: return cluster_.send_twin(world_.chance.pick(cluster_.nodes()));
+    case Fault::kCoordinatorCrash:
+      return cluster_.crash_coordinator();
+    case Fault::kUserStop:
+      return stop_a_run();
+    case Fault::kNodeOrder:
+      return give_order();
+    case Fault::kTwin:
+      return cluster_.send_twin(world_.chance.pick(cluster_.nodes()));
     case Fault::kPreemption: {
       Node& node = world_.chance.pick(cluster_.nodes());
       if (!node.is_up() || node.paused()) return false;
@@ -72,7 +80,8 @@ bool Faults::inject(Fault fault) {
     }
     case Fault::kSlowStart:
     case Fault::kCrashAtStart:
-    case Fault::kFailWrite: return false;  // Happen to what starts or writes.
+    case Fault::kFailWrite:
+      return false;  // Happen to what starts or writes.
   }
   return false;
 }
@@ -97,13 +106,26 @@ bool Faults::to_rank(Fault fault) {
         if (&other->node() == &worker->node()) other->end(-1, SIGKILL, false);
       return true;
     }
-    case Fault::kFreezeRank: worker->freeze(); return true;
-    case Fault::kStallRank: worker->stall(); return true;
-    case Fault::kExitUserError: worker->end(worker_exit::kUserError, 0, false); return true;
-    case Fault::kExitEnvironment: worker->end(worker_exit::kEnvironment, 0, false); return true;
-    case Fault::kExitPeerLost: worker->end(worker_exit::kPeerLost, 0, false); return true;
-    case Fault::kExitOther: worker->end(3, 0, false); return true;
-    default: break;
+    case Fault::kFreezeRank:
+      worker->freeze();
+      return true;
+    case Fault::kStallRank:
+      worker->stall();
+      return true;
+    case Fault::kExitUserError:
+      worker->end(worker_exit::kUserError, 0, false);
+      return true;
+    case Fault::kExitEnvironment:
+      worker->end(worker_exit::kEnvironment, 0, false);
+      return true;
+    case Fault::kExitPeerLost:
+      worker->end(worker_exit::kPeerLost, 0, false);
+      return true;
+    case Fault::kExitOther:
+      worker->end(3, 0, false);
+      return true;
+    default:
+      break;
   }
   static constexpr std::array kSignals = {SIGKILL, SIGKILL, SIGKILL, SIGSEGV, SIGABRT};
   worker->end(-1, world_.chance.pick(kSignals), false);
@@ -197,9 +219,8 @@ bool Faults::change_slots() {
   const int before = node.slots();
   const int fewer = world_.chance.between(0, before - 1);
   node.set_slots(fewer);
-  world_.queue.after(world_.chance.spread_between(milliseconds(100), kHealing), [&node, lost = before - fewer] {
-    node.set_slots(node.slots() + lost);
-  });
+  world_.queue.after(world_.chance.spread_between(milliseconds(100), kHealing),
+                     [&node, lost = before - fewer] { node.set_slots(node.slots() + lost); });
   return true;
 }
 

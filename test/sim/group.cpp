@@ -33,7 +33,9 @@ std::int64_t Group::samples() const {
   return point_.validating ? run_.plan.validation_samples : run_.plan.train_samples;
 }
 
-bool Group::saves_by_itself() const { return run_.plan.definition.job.checkpoint.every != Every::kNever; }
+bool Group::saves_by_itself() const {
+  return run_.plan.definition.job.checkpoint.every != Every::kNever;
+}
 
 // ---- who is in it ----
 
@@ -89,7 +91,8 @@ Group::Restored Group::choose_disk(const std::optional<worker::MemoryOffer>& mem
       leader()->say(link::CheckpointRejected{path, saved == nullptr ? "it is not there" : "it is damaged"});
       continue;
     }
-    if (worker::choose(memory, worker::DiskOffer{saved->generation, saved->point.step}) == worker::RestoreSource::kMemory)
+    if (worker::choose(memory, worker::DiskOffer{saved->generation, saved->point.step}) ==
+        worker::RestoreSource::kMemory)
       break;
     return {worker::RestoreSource::kDisk, path};
   }

@@ -25,7 +25,9 @@ Keeper::Keeper(World& world, Node& node, RunState& run)
         if (alive_) std::visit([this](const auto& body) { handle(body); }, message);
       }) {}
 
-Duration Keeper::moment() { return world_.chance.between(microseconds(10), milliseconds(3)); }
+Duration Keeper::moment() {
+  return world_.chance.between(microseconds(10), milliseconds(3));
+}
 
 void Keeper::begin() {
   world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(50)), [this] {
@@ -33,7 +35,9 @@ void Keeper::begin() {
   });
 }
 
-void Keeper::order(keeper::ToKeeper message) { from_agent_.send(std::move(message), moment()); }
+void Keeper::order(keeper::ToKeeper message) {
+  from_agent_.send(std::move(message), moment());
+}
 
 void Keeper::tell_agent(core::AgentEvent event) {
   if (node_.incarnation() == incarnation_) node_.tell(std::move(event));
@@ -93,8 +97,9 @@ void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* rea
 
 void Keeper::start_worker(const keeper::Spawn& message) {
   const auto token = message.env.find("SGD_TOKEN");
-  Worker::Identity identity{world_.next_pid++, message.generation, message.rank,
-                            token == message.env.end() ? "" : token->second, message.fork_server, message.cpus};
+  Worker::Identity identity{world_.next_pid++,   message.generation,
+                            message.rank,        token == message.env.end() ? "" : token->second,
+                            message.fork_server, message.cpus};
   Worker& worker = node_.cluster().add_worker(run_, *this, std::move(identity));
   workers_.push_back(&worker);
   world_.say("{}: {} rank {} of generation {} starts, pid {}", node_.id(), run_.plan.definition.id, message.rank,
@@ -199,7 +204,8 @@ void Keeper::lose_agent() {
   to_agent_.cut();
   from_agent_.cut();
   for (Worker* worker : workers_)
-    world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(300)), [worker] { worker->end(-1, SIGKILL, true); });
+    world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(300)),
+                       [worker] { worker->end(-1, SIGKILL, true); });
 }
 
 }  // namespace sgd::sim

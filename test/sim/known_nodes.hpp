@@ -45,10 +45,8 @@ class KnownNodes {
   void note(const NodeId& node, const core::NodeOrder& order) {
     using Kind = core::NodeOrder::Kind;
     KnownNode& known = nodes_[node];
-    if (order.kind == Kind::kDrain || order.kind == Kind::kUndrain)
-      known.is_drained = order.kind == Kind::kDrain;
-    if (order.kind == Kind::kSetSlots)
-      known.ordered = order.slots < 0 ? std::nullopt : std::optional(order.slots);
+    if (order.kind == Kind::kDrain || order.kind == Kind::kUndrain) known.is_drained = order.kind == Kind::kDrain;
+    if (order.kind == Kind::kSetSlots) known.ordered = order.slots < 0 ? std::nullopt : std::optional(order.slots);
     if (order.kind != Kind::kRemove) return;
     known.is_drained = false;
     known.ordered.reset();

@@ -19,11 +19,11 @@ Duration Liveness::longest_epoch(const RunPlan& plan) {
 
 Duration Liveness::bound(const RunPlan& plan, int) {
   const job::JobSpec& job = plan.definition.job;
-  const double longest_wait = to_seconds(job.recovery.backoff.first) *
-                              std::pow(job.recovery.backoff.factor, job.recovery.backoff.attempts);
+  const double longest_wait =
+      to_seconds(job.recovery.backoff.first) * std::pow(job.recovery.backoff.factor, job.recovery.backoff.attempts);
   const Duration start = seconds(60) + job.heartbeat.timeout + job.heartbeat.stall_timeout;
-  return Faults::kHealing + plan.definition.placement_timeout + from_seconds(longest_wait) + start * 3 + job.stop.grace +
-         job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
+  return Faults::kHealing + plan.definition.placement_timeout + from_seconds(longest_wait) + start * 3 +
+         job.stop.grace + job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
 }
 
 /// By what runs there and what is wanted, whatever the coordinator believes of its nodes.
@@ -68,7 +68,8 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (run.check.finished()) {
     for (const Node& node : cluster_.nodes()) {
       const auto keeper = node.keepers().find(id);
-      if (keeper != node.keepers().end() && keeper->second->alive()) return fmt::format("has a keeper on {}", node.id());
+      if (keeper != node.keepers().end() && keeper->second->alive())
+        return fmt::format("has a keeper on {}", node.id());
     }
     return run.alive.empty() ? "" : "has finished, and processes are left";
   }

@@ -32,13 +32,11 @@ class Memory {
   [[nodiscard]] const Point& point(int index) const { return slots_[static_cast<std::size_t>(index)].point; }
 
   void commit(Generation generation, const Point& point) {
-    const bool first_is_older = std::pair(slots_[0].generation, slots_[0].sequence) <=
-                                std::pair(slots_[1].generation, slots_[1].sequence);
+    const bool first_is_older =
+        std::pair(slots_[0].generation, slots_[0].sequence) <= std::pair(slots_[1].generation, slots_[1].sequence);
     slots_[first_is_older ? 0 : 1] = {generation, ++sequence_, point};
   }
-  void restamp(int index, Generation generation) {
-    slots_[static_cast<std::size_t>(index)].generation = generation;
-  }
+  void restamp(int index, Generation generation) { slots_[static_cast<std::size_t>(index)].generation = generation; }
 
  private:
   std::array<Slot, 2> slots_;

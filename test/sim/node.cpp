@@ -17,9 +17,10 @@ Node::Node(World& world, Cluster& cluster, NodeId id, const NodePlan& plan)
       id_(std::move(id)),
       plan_(plan),
       slots_(plan.slots),
-      agent_(world, [this](const core::AgentEvent& event) { observe(event); },
-             [this](core::AgentCommand&& command) { carry_out(std::move(command)); },
-             [this](const core::AgentEvent& event) { write_down(event); }),
+      agent_(
+          world, [this](const core::AgentEvent& event) { observe(event); },
+          [this](core::AgentCommand&& command) { carry_out(std::move(command)); },
+          [this](const core::AgentEvent& event) { write_down(event); }),
       wire_(world, *this, cluster) {}
 
 void Node::boot() {
@@ -141,7 +142,9 @@ void Node::pause(Duration duration) {
   agent_.pause(duration);
 }
 
-TimePoint Node::healthy_since() const { return std::max(trouble_until_, wire_.healthy_since()); }
+TimePoint Node::healthy_since() const {
+  return std::max(trouble_until_, wire_.healthy_since());
+}
 
 core::ConnectionId Node::connect(Worker& worker) {
   if (!is_up() || worker.keeper().node().incarnation() != incarnation_) return 0;

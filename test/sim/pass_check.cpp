@@ -31,8 +31,7 @@ bool PassCheck::waits(const core::Coordinator& coordinator, const RunId& run) co
 
 bool PassCheck::is_before(const RunId& a, const RunId& b) const {
   const auto rank = [this](const RunId& run) {
-    return std::tuple(-runs_.at(run).plan.definition.priority,
-                      submitted_.contains(run) ? submitted_.at(run) : 0);
+    return std::tuple(-runs_.at(run).plan.definition.priority, submitted_.contains(run) ? submitted_.at(run) : 0);
   };
   return rank(a) < rank(b);
 }
@@ -57,8 +56,7 @@ Capacities PassCheck::capacities(const core::Coordinator& coordinator, const std
     node.labels = row.labels;
     node.out = row.reason;
     for (const auto& [run, workers] : row.runs)
-      if (!without.contains(run))
-        core::take(node.free, runs_.at(run).plan.definition.job.per_worker, workers);
+      if (!without.contains(run)) core::take(node.free, runs_.at(run).plan.definition.job.per_worker, workers);
   }
   return capacities;
 }
@@ -70,15 +68,13 @@ void PassCheck::on_first_start(const core::Coordinator& coordinator, const RunId
   for (const core::NodeSnapshot& row : coordinator.nodes())
     if (row.runs.contains(run)) used.insert(row.node);
   for (const auto& [other, state] : runs_) {
-    if (other == run || !submitted_.contains(other) || !is_before(other, run) || !waits(coordinator, other))
-      continue;
+    if (other == run || !submitted_.contains(other) || !is_before(other, run) || !waits(coordinator, other)) continue;
     std::set<RunId>& passers = passed_by_[other];
     passers.insert(run);
     const core::Demand demand = demand_of(other);
     const bool fits_idle = all_rooms(present, demand, true) >= demand.least;
     const auto since = startable_since_.find(other);
-    if (since != startable_since_.end() && fits_idle &&
-        now > since->second + world_.plan.settings.backfill_limit)
+    if (since != startable_since_.end() && fits_idle && now > since->second + world_.plan.settings.backfill_limit)
       for (const NodeId& node : used)
         if (core::room_when_idle(node, present.at(node), demand) > 0)
           violated("{} passes {} on {}, which could have started {:.1f} s ago", run, other, node,
@@ -97,8 +93,7 @@ void PassCheck::on_growth(const core::Coordinator& coordinator, const RunId& run
     for (auto& [id, node] : nodes)
       if (core::room_when_idle(id, node, demand) > 0) node.free.slots = 0;
   }
-  if (all_rooms(nodes, demand_of(run), false) == 0)
-    violated("{} is to grow into room that a waiting run may use", run);
+  if (all_rooms(nodes, demand_of(run), false) == 0) violated("{} is to grow into room that a waiting run may use", run);
 }
 
 }  // namespace sgd::sim

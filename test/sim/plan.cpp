@@ -152,7 +152,9 @@ RunPlan draw_run(Chance& chance, int number, int slots, int nodes) {
 
 }  // namespace
 
-const char* name(Fault fault) { return kKinds[static_cast<std::size_t>(fault)].name; }
+const char* name(Fault fault) {
+  return kKinds[static_cast<std::size_t>(fault)].name;
+}
 
 Plan make_plan(std::uint64_t seed) {
   Chance chance(seed);
@@ -186,27 +188,28 @@ Plan make_plan(std::uint64_t seed) {
 }
 
 std::string describe(const Plan& plan) {
-  std::string text = fmt::format("seed {}: latency {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable after {} "
-                                 "losses within {:.0f} s, stable after {:.0f} s\n",
-                                 plan.seed, to_seconds(plan.latency) * 1000, to_seconds(plan.trouble),
-                                 plan.drains_for_good ? ", a drained node at the end" : "",
-                                 to_seconds(plan.settings.backfill_limit), plan.settings.flaps_max,
-                                 to_seconds(plan.settings.flap_window), to_seconds(plan.settings.stable_after));
+  std::string text = fmt::format(
+      "seed {}: latency {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable after {} "
+      "losses within {:.0f} s, stable after {:.0f} s\n",
+      plan.seed, to_seconds(plan.latency) * 1000, to_seconds(plan.trouble),
+      plan.drains_for_good ? ", a drained node at the end" : "", to_seconds(plan.settings.backfill_limit),
+      plan.settings.flaps_max, to_seconds(plan.settings.flap_window), to_seconds(plan.settings.stable_after));
   for (const NodePlan& node : plan.nodes)
-    text += fmt::format("  a node with {} slots in {}{}\n", node.slots, node.zone, node.counts_cpus ? ", cores count" : "");
+    text +=
+        fmt::format("  a node with {} slots in {}{}\n", node.slots, node.zone, node.counts_cpus ? ", cores count" : "");
   for (const RunPlan& run : plan.runs) {
     const job::JobSpec& job = run.definition.job;
-    text += fmt::format("  {}: priority {}, {} to {} workers of {} cpus{}, max_failures {}, backoff {} x {} ({} times)", job.name,
-                        run.definition.priority, job.min_workers, job.num_workers, job.per_worker.cpus,
-                        job.elastic_start ? ", elastic" : "",
-                        job.recovery.max_failures, format_duration(job.recovery.backoff.first),
-                        job.recovery.backoff.factor, job.recovery.backoff.attempts);
+    text += fmt::format("  {}: priority {}, {} to {} workers of {} cpus{}, max_failures {}, backoff {} x {} ({} times)",
+                        job.name, run.definition.priority, job.min_workers, job.num_workers, job.per_worker.cpus,
+                        job.elastic_start ? ", elastic" : "", job.recovery.max_failures,
+                        format_duration(job.recovery.backoff.first), job.recovery.backoff.factor,
+                        job.recovery.backoff.attempts);
     if (job.training) {
-      text += fmt::format(", {} epochs of {} + {} samples, batch {}, step {:.0f} ms, write {:.0f} ms", job.training->epochs,
-                          run.train_samples, run.validation_samples, job.training->batch_size,
+      text += fmt::format(", {} epochs of {} + {} samples, batch {}, step {:.0f} ms, write {:.0f} ms",
+                          job.training->epochs, run.train_samples, run.validation_samples, job.training->batch_size,
                           to_seconds(run.step_time) * 1000, to_seconds(run.write_time) * 1000);
-      text += fmt::format(", scale-up at {}, cooldown {:.1f} s, heartbeat {:.1f} s, stall {:.0f} s{}{}", job.recovery.scale_up,
-                          to_seconds(job.recovery.cooldown), to_seconds(job.heartbeat.timeout),
+      text += fmt::format(", scale-up at {}, cooldown {:.1f} s, heartbeat {:.1f} s, stall {:.0f} s{}{}",
+                          job.recovery.scale_up, to_seconds(job.recovery.cooldown), to_seconds(job.heartbeat.timeout),
                           to_seconds(job.heartbeat.stall_timeout), job.fork_server ? ", fork server" : "",
                           job.checkpoint.memory ? ", memory" : "");
     } else {

@@ -49,8 +49,8 @@ struct RunPlan {
   int train_samples = 0;
   int validation_samples = 0;
   Duration step_time{0};
-  Duration write_time{0};    ///< Of a checkpoint on disk.
-  Duration command_time{0};  ///< Of a rank of a command.
+  Duration write_time{0};     ///< Of a checkpoint on disk.
+  Duration command_time{0};   ///< Of a rank of a command.
   bool ignores_stop = false;  ///< A command that does not end on SIGTERM.
 };
 
@@ -58,7 +58,7 @@ struct NodePlan {
   int slots = 0;
   int cpus = 0;
   bool counts_cpus = false;
-  std::string zone;          ///< Its label.
+  std::string zone;  ///< Its label.
 };
 
 struct Plan {
@@ -72,7 +72,7 @@ struct Plan {
   std::array<double, kFaults> per_minute{};
   double crash_at_start = 0;  ///< Of each start of a rank.
   double slow_start = 0;
-  double fail_write = 0;      ///< Of each checkpoint.
+  double fail_write = 0;  ///< Of each checkpoint.
 };
 
 inline constexpr Duration kNodeTimeout = std::chrono::seconds(5);

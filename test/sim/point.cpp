@@ -14,8 +14,7 @@ worker::Sampler sampler(std::int64_t samples, std::size_t world_size) {
 
 void Point::divide_anew(int world_size) {
   std::vector<std::int64_t> divided(static_cast<std::size_t>(world_size), 0);
-  for (std::size_t rank = 0; rank < records.size(); ++rank)
-    divided[rank % divided.size()] += records[rank];
+  for (std::size_t rank = 0; rank < records.size(); ++rank) divided[rank % divided.size()] += records[rank];
   records = std::move(divided);
 }
 

@@ -19,7 +19,8 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
   if (is_end) {
     // A node that comes back with something old is told apart from the run itself.
     if (desired.generation > generation_ + 1)
-      violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation, generation_);
+      violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation,
+               generation_);
     if (places_.contains(node)) wants_[node] = desired.want;
     if (desired.want == Want::kClear) budget_.on_end();
     return {};
@@ -31,7 +32,8 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
   const auto same = [](const cluster::RankPlace& a, const cluster::RankPlace& b) {
     return a.rank == b.rank && a.local_rank == b.local_rank;
   };
-  if (!is_first && !std::equal(place->second.begin(), place->second.end(), desired.ranks.begin(), desired.ranks.end(), same))
+  if (!is_first &&
+      !std::equal(place->second.begin(), place->second.end(), desired.ranks.begin(), desired.ranks.end(), same))
     violated("{}: {} is told two sets of ranks in generation {}", job().name, node, generation_);
   if (desired.world_size != world_size_) violated("{}: two world sizes in generation {}", job().name, generation_);
   if (desired.want == Want::kLeave && !is_leaving_) {
@@ -161,8 +163,10 @@ void RunCheck::on_phase_done(Generation generation, const Point& point) {
   std::int64_t position = 0;
   std::int64_t total = 0;
   for (const Stretch& stretch : point.stretches) {
-    const worker::Sampler order(job().training->seed, point.epoch, samples, stretch.world_size, job().training->shuffle);
-    if (stretch.from != position) violated("{}: samples {} to {} are missing or twice", job().name, position, stretch.from);
+    const worker::Sampler order(job().training->seed, point.epoch, samples, stretch.world_size,
+                                job().training->shuffle);
+    if (stretch.from != position)
+      violated("{}: samples {} to {} are missing or twice", job().name, position, stretch.from);
     for (; position < stretch.to; ++position)
       if (position < samples) ++used[static_cast<std::size_t>(order.at(position))];
     total += stretch.to - stretch.from;
@@ -183,7 +187,8 @@ void RunCheck::on_metrics(const nlohmann::ordered_json& line) {
   const Generation generation = line.at("generation");
   if (line.at("train_loss") != static_cast<double>(generation))
     violated("{}: reports of several generations in one line: {}", job().name, line.dump());
-  if (line.at("world_size") != world_sizes_.at(generation)) violated("{}: wrong world size: {}", job().name, line.dump());
+  if (line.at("world_size") != world_sizes_.at(generation))
+    violated("{}: wrong world size: {}", job().name, line.dump());
   const auto samples = samples_.find({generation, epoch, validating});
   if (samples == samples_.end()) violated("{}: a line that nobody has reported: {}", job().name, line.dump());
   if (line.at("num_samples") != samples->second)

@@ -10,7 +10,9 @@ namespace {
 using std::chrono::seconds;
 
 /// One seed in four is played until all runs have ended.
-bool plays_to_the_end(const Plan& plan) { return plan.seed % 4 == 0 || plan.trouble == Duration{0}; }
+bool plays_to_the_end(const Plan& plan) {
+  return plan.seed % 4 == 0 || plan.trouble == Duration{0};
+}
 
 Duration longest_run(const Plan& plan) {
   Duration longest{0};

@@ -40,7 +40,9 @@ class Wire {
   void partition(Direction direction, Duration duration);
   [[nodiscard]] TimePoint healthy_since() const { return healthy_since_; }
   /// The agent can be reached, and can answer.
-  [[nodiscard]] bool is_healthy() const { return agent_open_ && coordinator_open_ && !dead_ && !blocked_up_ && !blocked_down_; }
+  [[nodiscard]] bool is_healthy() const {
+    return agent_open_ && coordinator_open_ && !dead_ && !blocked_up_ && !blocked_down_;
+  }
 
  private:
   void connect();
@@ -59,12 +61,12 @@ class Wire {
   Channel<cluster::FromAgent> up_;
   Channel<cluster::ToAgent> down_;
   std::uint64_t connection_ = 0;
-  std::uint64_t accepted_ = 0;     ///< The one that the coordinator speaks over.
+  std::uint64_t accepted_ = 0;         ///< The one that the coordinator speaks over.
   std::deque<std::uint64_t> arrived_;  ///< Whose first messages it has not read yet.
-  std::uint64_t attempt_ = 0;      ///< To connect.
-  bool agent_open_ = false;        ///< The agent believes that it is connected.
+  std::uint64_t attempt_ = 0;          ///< To connect.
+  bool agent_open_ = false;            ///< The agent believes that it is connected.
   bool coordinator_open_ = false;
-  bool dead_ = true;               ///< Nothing passes any more.
+  bool dead_ = true;  ///< Nothing passes any more.
   bool blocked_up_ = false;
   bool blocked_down_ = false;
   TimePoint healthy_since_{};

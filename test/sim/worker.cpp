@@ -29,7 +29,9 @@ Worker::Worker(World& world, RunState& run, Keeper& keeper, Identity identity)
   progress_.phase = "starting";
 }
 
-Node& Worker::node() { return keeper_.node(); }
+Node& Worker::node() {
+  return keeper_.node();
+}
 
 Duration Worker::start_up() {
   if (!world_.calm && world_.chance.with(world_.plan.slow_start)) {
@@ -108,7 +110,9 @@ void Worker::take(link::Assignment message) {
   });
 }
 
-std::string Worker::exchange_value(Rank rank) const { return fmt::format("{}.{}", generation(), rank); }
+std::string Worker::exchange_value(Rank rank) const {
+  return fmt::format("{}.{}", generation(), rank);
+}
 
 void Worker::take(const link::ExchangeValue& message) {
   if (group_ != nullptr) return;  // Told again after a reconnect.

@@ -24,11 +24,11 @@ class CollectiveError : public std::runtime_error {
 
 /// Bits of the control word that every gradient collective carries; the result is the OR over ranks.
 namespace control {
-inline constexpr std::uint32_t kStop = 1u << 0;         ///< Stop at this step, with a checkpoint.
-inline constexpr std::uint32_t kCheckpoint = 1u << 1;   ///< Save after this step.
-inline constexpr std::uint32_t kNan = 1u << 2;          ///< The loss of some rank is not finite.
-inline constexpr std::uint32_t kStopAtEpoch = 1u << 3;  ///< Leave at the next epoch boundary.
-inline constexpr std::uint32_t kMemory = 1u << 4;       ///< Copy the state into memory after this step.
+inline constexpr std::uint32_t kStop = 1u << 0;              ///< Stop at this step, with a checkpoint.
+inline constexpr std::uint32_t kCheckpoint = 1u << 1;        ///< Save after this step.
+inline constexpr std::uint32_t kNan = 1u << 2;               ///< The loss of some rank is not finite.
+inline constexpr std::uint32_t kStopAtEpoch = 1u << 3;       ///< Leave at the next epoch boundary.
+inline constexpr std::uint32_t kMemory = 1u << 4;            ///< Copy the state into memory after this step.
 inline constexpr std::uint32_t kStopAtCheckpoint = 1u << 5;  ///< Leave when the next checkpoint is on disk.
 }  // namespace control
 

@@ -84,8 +84,7 @@ void ComposedCollective::broadcast(std::span<std::byte> bytes, int root) {
 
 // On a leader: every rank's message, packed in the order of hosts and local ranks. Else empty.
 std::string ComposedCollective::gather_at_leader(const std::string& bytes) {
-  const std::vector<std::string> host_messages =
-      local_ ? local_->all_gather(bytes) : std::vector<std::string>{bytes};
+  const std::vector<std::string> host_messages = local_ ? local_->all_gather(bytes) : std::vector<std::string>{bytes};
   if (!between_) return {};
   const std::string packed = pack(host_messages);
   std::string all;

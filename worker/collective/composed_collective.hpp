@@ -25,9 +25,7 @@ class ComposedCollective final : public Collective {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int world_size() const override { return static_cast<int>(placement_.ranks.size()); }
-  [[nodiscard]] std::span<float> gradients() override {
-    return local_ ? local_->gradients() : between_->gradients();
-  }
+  [[nodiscard]] std::span<float> gradients() override { return local_ ? local_->gradients() : between_->gradients(); }
   [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override;
   [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override;
   void broadcast(std::span<std::byte> bytes, int root) override;

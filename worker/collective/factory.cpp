@@ -12,8 +12,7 @@
 namespace sgd::worker {
 namespace {
 
-std::vector<std::string> exchanged(const CollectiveSetup& setup, const std::string& key,
-                                   const std::string& value) {
+std::vector<std::string> exchanged(const CollectiveSetup& setup, const std::string& key, const std::string& value) {
   std::vector<std::string> values = setup.exchange(key, value);
   if (values.size() != static_cast<std::size_t>(setup.world_size)) {
     throw CollectiveError(
@@ -23,15 +22,15 @@ std::vector<std::string> exchanged(const CollectiveSetup& setup, const std::stri
 }
 
 std::unique_ptr<ShmCollective> make_local(const CollectiveSetup& setup) {
-  return std::make_unique<ShmCollective>(
-      setup.region_fd, setup.generation, setup.local_rank, setup.local_world_size, setup.gradient_count,
-      setup.exclusive_cores ? Waiting::kSpin : Waiting::kSleep, setup.stall_timeout);
+  return std::make_unique<ShmCollective>(setup.region_fd, setup.generation, setup.local_rank, setup.local_world_size,
+                                         setup.gradient_count, setup.exclusive_cores ? Waiting::kSpin : Waiting::kSleep,
+                                         setup.stall_timeout);
 }
 
 // Every rank in one Gloo group.
 std::unique_ptr<Collective> make_gloo(const CollectiveSetup& setup) {
-  auto gloo = std::make_unique<GlooCollective>(setup.rank, setup.world_size, setup.gradient_count,
-                                               setup.bind_address, setup.stall_timeout);
+  auto gloo = std::make_unique<GlooCollective>(setup.rank, setup.world_size, setup.gradient_count, setup.bind_address,
+                                               setup.stall_timeout);
   gloo->connect(exchanged(setup, "gloo", gloo->address()));
   return gloo;
 }
@@ -90,8 +89,8 @@ std::unique_ptr<Collective> make_collective(const CollectiveSetup& setup) {
   const RankPlace own = placement.ranks[static_cast<std::size_t>(setup.rank)];
   if (own.local_rank != setup.local_rank ||
       placement.host_sizes[static_cast<std::size_t>(own.host)] != setup.local_world_size) {
-    throw CollectiveSetupError(fmt::format("rank {} was told {} ranks on its node, and {} are there",
-                                           setup.rank, setup.local_world_size,
+    throw CollectiveSetupError(fmt::format("rank {} was told {} ranks on its node, and {} are there", setup.rank,
+                                           setup.local_world_size,
                                            placement.host_sizes[static_cast<std::size_t>(own.host)]));
   }
   if (placement.hosts() == 1) return make_local(setup);

@@ -19,8 +19,8 @@ std::int64_t timeout_ms(Duration duration) {
 
 }  // namespace
 
-GlooCollective::GlooCollective(int rank, int size, std::size_t gradient_count,
-                               const std::string& bind_address, Duration stall_timeout)
+GlooCollective::GlooCollective(int rank, int size, std::size_t gradient_count, const std::string& bind_address,
+                               Duration stall_timeout)
     : api_(load_gloo()),
       rank_(rank),
       size_(size),
@@ -52,8 +52,7 @@ void GlooCollective::connect(const std::vector<std::string>& addresses) {
 std::uint32_t GlooCollective::sum_with_control(std::span<float> values, std::uint32_t control_word) {
   SGD_ASSERT(values.size() >= kControlFloats);
   const std::span<float> bits = values.last(kControlFloats);
-  for (std::size_t bit = 0; bit < kControlFloats; ++bit)
-    bits[bit] = (control_word >> bit & 1) != 0 ? 1.0f : 0.0f;
+  for (std::size_t bit = 0; bit < kControlFloats; ++bit) bits[bit] = (control_word >> bit & 1) != 0 ? 1.0f : 0.0f;
   check_not_aborted("all_reduce");
   SgdGlooError error{};
   check(api_.all_reduce_sum(group_, values.data(), values.size(), &error), error, "all_reduce");

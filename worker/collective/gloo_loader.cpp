@@ -38,8 +38,7 @@ const SgdGlooApi& open_module() {
     if (!std::filesystem::exists(path, error)) continue;
     void* const module = ::dlopen(path.c_str(), kOpenFlags);
     if (module == nullptr) {
-      throw CollectiveSetupError(
-          fmt::format("cannot open the Gloo module: {}; is libgloo0 installed?", ::dlerror()));
+      throw CollectiveSetupError(fmt::format("cannot open the Gloo module: {}; is libgloo0 installed?", ::dlerror()));
     }
     const auto entry = reinterpret_cast<const SgdGlooApi* (*)()>(::dlsym(module, kGlooEntryPoint));
     if (entry == nullptr || entry()->version != kGlooAbiVersion) {

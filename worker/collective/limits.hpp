@@ -13,8 +13,8 @@ inline constexpr std::size_t kGatherBytesMax = std::size_t{1} << 30;
 
 inline void check_gather_bytes(std::size_t bytes) {
   if (bytes > kGatherBytesMax) {
-    throw CollectiveError("all_gather: a message of " + std::to_string(bytes) +
-                          " bytes is over the limit of " + std::to_string(kGatherBytesMax));
+    throw CollectiveError("all_gather: a message of " + std::to_string(bytes) + " bytes is over the limit of " +
+                          std::to_string(kGatherBytesMax));
   }
 }
 

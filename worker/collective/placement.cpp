@@ -24,8 +24,7 @@ NodePlace parse(int rank, const std::string& value) {
     const auto local = std::from_chars(node.ptr + 1, end, place.local_rank);
     if (local.ec == std::errc() && local.ptr == end && place.node >= 0 && place.local_rank >= 0) return place;
   }
-  throw CollectiveSetupError(
-      fmt::format("rank {} gave the placement '{}', not NODE:LOCAL_RANK", rank, value));
+  throw CollectiveSetupError(fmt::format("rank {} gave the placement '{}', not NODE:LOCAL_RANK", rank, value));
 }
 
 }  // namespace
@@ -48,8 +47,8 @@ Placement read_placement(const std::vector<std::string>& values) {
   for (std::size_t rank = 0; rank < values.size(); ++rank) {
     places.push_back(parse(static_cast<int>(rank), values[rank]));
     if (!local_ranks[places.back().node].insert(places.back().local_rank).second) {
-      throw CollectiveSetupError(fmt::format("two ranks are local rank {} of node {}",
-                                             places.back().local_rank, places.back().node));
+      throw CollectiveSetupError(
+          fmt::format("two ranks are local rank {} of node {}", places.back().local_rank, places.back().node));
     }
   }
   Placement placement;
@@ -57,14 +56,13 @@ Placement read_placement(const std::vector<std::string>& values) {
   for (const auto& [node, locals] : local_ranks) {
     const auto size = static_cast<int>(locals.size());
     if (*locals.rbegin() != size - 1) {
-      throw CollectiveSetupError(fmt::format("node {} has {} ranks, and one of them is local rank {}", node,
-                                             size, *locals.rbegin()));
+      throw CollectiveSetupError(
+          fmt::format("node {} has {} ranks, and one of them is local rank {}", node, size, *locals.rbegin()));
     }
     host_of_node[node] = placement.hosts();
     placement.host_sizes.push_back(size);
   }
-  for (const NodePlace& place : places)
-    placement.ranks.push_back({host_of_node[place.node], place.local_rank});
+  for (const NodePlace& place : places) placement.ranks.push_back({host_of_node[place.node], place.local_rank});
   return placement;
 }
 

@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint32_t kAborted = 1;  // In the epoch word.
 constexpr std::uint32_t kOneBarrier = 2;
 constexpr int kPausesPerLook = 64;  // Polls between two looks at the clock.
-// Some wake-ups' time: more than a step's imbalance. A rank that is waited for longer has lost its core to other programs.
+// Some wake-ups' time: more than a step's imbalance. A rank that is waited for longer has lost its core to other
+// programs.
 constexpr Duration kSpinOwnCore = std::chrono::microseconds(200);
 constexpr Duration kSpinSharedCore = std::chrono::microseconds(5);
 

@@ -17,8 +17,8 @@ namespace sgd::worker {
 class ShmCollective final : public Collective {
  public:
   /// Maps `fd`, which ShmRegion::prepare() was called for. `rank` counts on this host.
-  ShmCollective(int fd, Generation generation, int rank, int size, std::size_t gradient_count,
-                Waiting waiting, Duration stall_timeout);
+  ShmCollective(int fd, Generation generation, int rank, int size, std::size_t gradient_count, Waiting waiting,
+                Duration stall_timeout);
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int world_size() const override { return size_; }
@@ -37,9 +37,7 @@ class ShmCollective final : public Collective {
   /// Every buffer becomes the leader's; returns the OR of the control words.
   [[nodiscard]] std::uint32_t share_from_leader(std::uint32_t control_word);
   /// gradients() and the kControlFloats behind them, which this class leaves alone.
-  [[nodiscard]] std::span<float> gradients_and_tail() {
-    return {buffers_[own()], gradient_count_ + kControlFloats};
-  }
+  [[nodiscard]] std::span<float> gradients_and_tail() { return {buffers_[own()], gradient_count_ + kControlFloats}; }
 
  private:
   struct Slice {

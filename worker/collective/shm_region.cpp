@@ -53,8 +53,7 @@ void ShmRegion::prepare(int fd, Generation generation, int local_world_size, std
   const std::size_t wanted = bytes(local_world_size, gradient_count);
   // A region that is large enough stays: its pages are there already.
   if (static_cast<std::size_t>(info.st_size) < wanted && ::ftruncate(fd, static_cast<off_t>(wanted)) != 0) {
-    throw CollectiveSetupError(
-        system_error(fmt::format("cannot give the shared region {} bytes", wanted)).message);
+    throw CollectiveSetupError(system_error(fmt::format("cannot give the shared region {} bytes", wanted)).message);
   }
   const std::size_t header = header_bytes(local_world_size);
   std::byte* base = map_region(fd, header);
@@ -120,8 +119,7 @@ RankLine& ShmRegion::line(int rank) {
 }
 
 std::span<std::byte> ShmRegion::staging(int rank) {
-  return {base_ + header_bytes(local_world_size_) + static_cast<std::size_t>(rank) * kStagingBytes,
-          kStagingBytes};
+  return {base_ + header_bytes(local_world_size_) + static_cast<std::size_t>(rank) * kStagingBytes, kStagingBytes};
 }
 
 float* ShmRegion::gradients(int rank) {

@@ -9,8 +9,8 @@ namespace sgd::worker {
 
 inline constexpr std::size_t kPageBytes = 4096;
 
-/// Has the system give and map all pages of `bytes` (whole pages) now, so that no later write waits for one. Keeps what is
-/// there.
+/// Has the system give and map all pages of `bytes` (whole pages) now, so that no later write waits for one. Keeps what
+/// is there.
 void populate_pages(std::span<std::byte> bytes);
 
 class AlignedFloats {

@@ -48,8 +48,7 @@ Result<MappedIdx> map_idx(const data::IdxInfo& info) {
 }  // namespace
 
 Result<IdxDataset> IdxDataset::open(const std::string& dir, Split split) {
-  const auto files =
-      data::find_idx(dir, split == Split::kTrain ? data::IdxSplit::kTrain : data::IdxSplit::kValidate);
+  const auto files = data::find_idx(dir, split == Split::kTrain ? data::IdxSplit::kTrain : data::IdxSplit::kValidate);
   if (!files) return files.error();
   Result<MappedIdx> images = map_idx(files.value().images);
   if (!images) return images.error();
@@ -82,8 +81,7 @@ void IdxDataset::gather_images(std::span<const std::int64_t> indices, float* out
   }
 }
 
-Status IdxDataset::gather_labels(std::span<const std::int64_t> indices, std::int64_t* out,
-                                 std::int64_t classes) const {
+Status IdxDataset::gather_labels(std::span<const std::int64_t> indices, std::int64_t* out, std::int64_t classes) const {
   for (std::size_t i = 0; i < indices.size(); ++i) {
     SGD_ASSERT(indices[i] >= 0 && indices[i] < count_);
     const std::int64_t label = labels_[static_cast<std::size_t>(indices[i])];

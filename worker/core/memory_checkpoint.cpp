@@ -36,8 +36,8 @@ struct MemorySlotHeader {
   std::uint32_t validating;
   std::uint64_t text_bytes;
   std::uint64_t part_bytes;
-  std::uint32_t data_crc;            // Of the text, then the parts.
-  std::uint32_t header_crc;          // Of the fields above but the stamp, which changes alone.
+  std::uint32_t data_crc;    // Of the text, then the parts.
+  std::uint32_t header_crc;  // Of the fields above but the stamp, which changes alone.
 };
 
 namespace {
@@ -46,14 +46,16 @@ constexpr std::uint64_t kMagic = 0x6d656d31'73676430ull;
 constexpr std::uint64_t kFormat = 1;
 constexpr std::int64_t kNeverLive = -1;
 constexpr std::size_t kPartAlignment = 64;
-constexpr std::size_t kPieceBytes = std::size_t{128} << 10;     // Summed while it is in the cache, then copied.
-constexpr std::size_t kPopulateBytes = std::size_t{8} << 20;    // Between two looks at the cancel flag.
+constexpr std::size_t kPieceBytes = std::size_t{128} << 10;   // Summed while it is in the cache, then copied.
+constexpr std::size_t kPopulateBytes = std::size_t{8} << 20;  // Between two looks at the cancel flag.
 constexpr int kSlots = 2;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "A stamp is one store.");
 static_assert(sizeof(MemoryRegionHeader) <= kPageBytes && sizeof(MemorySlotHeader) <= kPageBytes);
 
-std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t rounded(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 std::size_t slot_bytes_of(const MemoryLayout& layout) {
   std::size_t bytes = kPageBytes + MemoryCheckpoint::kTextBytesMax;
@@ -64,7 +66,9 @@ std::size_t slot_bytes_of(const MemoryLayout& layout) {
   return rounded(bytes, kPageBytes);
 }
 
-std::size_t region_bytes_of(const MemoryLayout& layout) { return kPageBytes + kSlots * slot_bytes_of(layout); }
+std::size_t region_bytes_of(const MemoryLayout& layout) {
+  return kPageBytes + kSlots * slot_bytes_of(layout);
+}
 
 std::uint64_t sizes_digest(const MemoryLayout& layout) {
   const auto bytes = std::as_bytes(std::span(layout.part_bytes));
@@ -94,8 +98,8 @@ std::uint32_t copy_and_sum(std::byte* to, std::span<const std::byte> from, std::
   return crc;
 }
 
-/// Copies out of the file, and sums as copy_and_sum() does. By the system, not by the mapping: its pages would be mapped
-/// for one pass, and be unmapped when this process ends, which its successor waits for.
+/// Copies out of the file, and sums as copy_and_sum() does. By the system, not by the mapping: its pages would be
+/// mapped for one pass, and be unmapped when this process ends, which its successor waits for.
 Result<std::uint32_t> read_and_sum(int fd, std::size_t at, std::span<std::byte> to, std::uint32_t crc) {
   while (!to.empty()) {
     const ssize_t count = ::pread(fd, to.data(), std::min(to.size(), kPieceBytes), static_cast<off_t>(at));
@@ -155,9 +159,13 @@ Result<std::unique_ptr<MemoryCheckpoint>> MemoryCheckpoint::create(int fd, const
 MemoryCheckpoint::MemoryCheckpoint(int fd, std::byte* base, MemoryLayout layout)
     : fd_(fd), base_(base), layout_(std::move(layout)), bytes_(region_bytes_of(layout_)) {}
 
-MemoryCheckpoint::~MemoryCheckpoint() { ::munmap(base_, bytes_); }
+MemoryCheckpoint::~MemoryCheckpoint() {
+  ::munmap(base_, bytes_);
+}
 
-MemoryRegionHeader& MemoryCheckpoint::header() const { return *reinterpret_cast<MemoryRegionHeader*>(base_); }
+MemoryRegionHeader& MemoryCheckpoint::header() const {
+  return *reinterpret_cast<MemoryRegionHeader*>(base_);
+}
 
 MemorySlotHeader& MemoryCheckpoint::slot_header(int index) const {
   SGD_ASSERT(index >= 0 && index < kSlots);
@@ -169,7 +177,9 @@ std::byte* MemoryCheckpoint::text_begin(int index) const {
   return reinterpret_cast<std::byte*>(&slot_header(index)) + kPageBytes;
 }
 
-std::byte* MemoryCheckpoint::parts_begin(int index) const { return text_begin(index) + kTextBytesMax; }
+std::byte* MemoryCheckpoint::parts_begin(int index) const {
+  return text_begin(index) + kTextBytesMax;
+}
 
 std::size_t MemoryCheckpoint::part_bytes() const {
   std::size_t bytes = 0;
@@ -203,7 +213,8 @@ Result<std::string> MemoryCheckpoint::read(int index, std::span<const std::span<
   if (slot.header_crc != header_crc_of(slot) || slot.text_bytes > kTextBytesMax || slot.part_bytes != part_bytes())
     return Error{"its header is damaged"};
   std::string text(slot.text_bytes, '\0');
-  Result<std::uint32_t> crc = read_and_sum(fd_, offset_of(text_begin(index)), std::as_writable_bytes(std::span(text)), 0);
+  Result<std::uint32_t> crc =
+      read_and_sum(fd_, offset_of(text_begin(index)), std::as_writable_bytes(std::span(text)), 0);
   std::size_t at = offset_of(parts_begin(index));
   for (std::size_t i = 0; i < parts.size() && crc; ++i) {
     SGD_ASSERT(parts[i].size() == layout_.part_bytes[i]);
@@ -215,7 +226,9 @@ Result<std::string> MemoryCheckpoint::read(int index, std::span<const std::span<
   return Error{fmt::format("its CRC-32C is {:08x}, its header says {:08x}", crc.value(), slot.data_crc)};
 }
 
-void MemoryCheckpoint::discard(int index) { slot_header(index).stamp.store(0); }
+void MemoryCheckpoint::discard(int index) {
+  slot_header(index).stamp.store(0);
+}
 
 Status MemoryCheckpoint::commit(Generation generation, const MemoryPoint& point, std::string_view text,
                                 std::span<const std::span<const std::byte>> parts) {
@@ -227,8 +240,7 @@ Status MemoryCheckpoint::commit(Generation generation, const MemoryPoint& point,
                              kTextBytesMax)};
   const std::uint64_t stamps[kSlots] = {slot_header(0).stamp.load(), slot_header(1).stamp.load()};
   const int index = stamps[1] < stamps[0] ? 1 : 0;
-  const auto sequence =
-      std::max(static_cast<std::uint32_t>(stamps[0]), static_cast<std::uint32_t>(stamps[1])) + 1;
+  const auto sequence = std::max(static_cast<std::uint32_t>(stamps[0]), static_cast<std::uint32_t>(stamps[1])) + 1;
   MemorySlotHeader& slot = slot_header(index);
   slot.stamp.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // Nothing below is written before the stamp is gone.

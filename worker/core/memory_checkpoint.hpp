@@ -37,7 +37,7 @@ struct MemoryLayout {
 
 /// Where training stood; compared before anything of a text is read.
 struct MemoryPoint {
-  std::int64_t step = 0;      ///< Optimizer steps since the run's start.
+  std::int64_t step = 0;  ///< Optimizer steps since the run's start.
   int epoch = 1;
   bool validating = false;    ///< After the training part of the epoch.
   std::int64_t consumed = 0;  ///< In that phase.
@@ -61,7 +61,8 @@ class MemoryCheckpoint {
   /// The longest text.
   static constexpr std::size_t kTextBytesMax = std::size_t{1} << 20;
 
-  /// Maps the region in `fd`, which stays open as long, when it was made for this layout; null when it was not, or is empty.
+  /// Maps the region in `fd`, which stays open as long, when it was made for this layout; null when it was not, or is
+  /// empty.
   [[nodiscard]] static Result<std::unique_ptr<MemoryCheckpoint>> attach(int fd, const MemoryLayout& layout);
   /// Makes the region anew; what it held is gone. No other process may be reading it.
   [[nodiscard]] static Result<std::unique_ptr<MemoryCheckpoint>> create(int fd, const MemoryLayout& layout);

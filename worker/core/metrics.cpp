@@ -90,11 +90,9 @@ Status MetricsAccumulator::import_state(const nlohmann::json& state) {
   const auto bad = [](const std::string& what) { return Error{"metrics state: " + what, 0}; };
   if (!state.is_object()) return bad("not an object");
   for (const char* key : {"batch_count", "num_samples"}) {
-    if (!state.contains(key) || !is_count(state[key]))
-      return bad(std::string(key) + " is missing or not a count");
+    if (!state.contains(key) || !is_count(state[key])) return bad(std::string(key) + " is missing or not a count");
   }
-  if (!state.contains("metrics") || !state["metrics"].is_array())
-    return bad("metrics is missing or not a list");
+  if (!state.contains("metrics") || !state["metrics"].is_array()) return bad("metrics is missing or not a list");
   MetricsAccumulator loaded;
   for (const nlohmann::json& item : state["metrics"]) {
     if (!item.is_object() || !item.contains("name") || !item["name"].is_string()) {
@@ -102,8 +100,7 @@ Status MetricsAccumulator::import_state(const nlohmann::json& state) {
     }
     for (const char* key : {"weighted_sum_bits", "samples", "last_bits"}) {
       if (!item.contains(key) || !is_count(item[key])) {
-        return bad(std::string(key) + " of " + item["name"].get<std::string>() +
-                   " is missing or not a count");
+        return bad(std::string(key) + " of " + item["name"].get<std::string>() + " is missing or not a count");
       }
     }
     Entry entry;

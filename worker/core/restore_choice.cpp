@@ -6,9 +6,12 @@ namespace sgd::worker {
 
 const char* name_of(RestoreSource source) {
   switch (source) {
-    case RestoreSource::kFresh: return "fresh";
-    case RestoreSource::kMemory: return "memory";
-    case RestoreSource::kDisk: return "disk";
+    case RestoreSource::kFresh:
+      return "fresh";
+    case RestoreSource::kMemory:
+      return "memory";
+    case RestoreSource::kDisk:
+      return "disk";
   }
   return "";
 }

@@ -39,8 +39,7 @@ struct WrittenFile {
 };
 
 /// Writes to `fd` from its current offset. `subject` names the file in errors.
-Result<WrittenFile> write_safetensors(int fd, const std::string& subject,
-                                      std::span<const TensorBytes> tensors,
+Result<WrittenFile> write_safetensors(int fd, const std::string& subject, std::span<const TensorBytes> tensors,
                                       const std::map<std::string, std::string>& metadata = {});
 /// Creates `path` (which must not exist), writes it and waits until it is on disk.
 Result<WrittenFile> write_safetensors(const std::string& path, std::span<const TensorBytes> tensors,

@@ -39,8 +39,7 @@ constexpr std::array<TypeRow, 13> kTypes = {{{TensorType::kBool, "BOOL", 1},
                                              {TensorType::kF64, "F64", 8}}};
 
 const TypeRow& row_of(TensorType type) {
-  const auto row =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.type == type; });
+  const auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.type == type; });
   SGD_ASSERT(row != kTypes.end());
   return *row;
 }
@@ -49,12 +48,12 @@ const TypeRow& row_of(TensorType type) {
 nlohmann::json parse_header(const char* begin, std::size_t size, std::string& problem) {
   std::set<std::string> names;
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 &&
-        !names.insert(value.get<std::string>()).second) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second) {
       problem = "the name '" + value.get<std::string>() + "' occurs twice";
     }
     // Deeper values are not even built: printing or copying them would recurse as deep as the file says.
-    const bool opens = event == nlohmann::json::parse_event_t::object_start || event == nlohmann::json::parse_event_t::array_start;
+    const bool opens =
+        event == nlohmann::json::parse_event_t::object_start || event == nlohmann::json::parse_event_t::array_start;
     if (!opens || depth < kDepthMax) return true;
     problem = "its header is nested too deep";
     return false;
@@ -76,8 +75,7 @@ std::string read_entry(const nlohmann::json& entry, std::span<const std::byte> d
     return "must have exactly dtype, shape and data_offsets";
   }
   const nlohmann::json& dtype = entry["dtype"];
-  const auto row =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return dtype == r.name; });
+  const auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return dtype == r.name; });
   if (row == kTypes.end()) return "has the unknown dtype " + dtype.dump();
   tensor.type = row->type;
 
@@ -85,8 +83,7 @@ std::string read_entry(const nlohmann::json& entry, std::span<const std::byte> d
   if (!shape.is_array() || shape.size() > kDimensionsMax) return "has no usable shape";
   std::uint64_t bytes = row->bytes;
   for (const nlohmann::json& extent : shape) {
-    if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > INT64_MAX)
-      return "has a bad extent in its shape";
+    if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > INT64_MAX) return "has a bad extent in its shape";
     tensor.shape.push_back(extent.get<std::int64_t>());
     if (!multiply(bytes, extent.get<std::uint64_t>())) return "has a shape that is too large";
   }
@@ -98,10 +95,8 @@ std::string read_entry(const nlohmann::json& entry, std::span<const std::byte> d
   }
   begin = offsets[0].get<std::uint64_t>();
   const auto end = offsets[1].get<std::uint64_t>();
-  if (begin > end || end > data.size())
-    return fmt::format("lies outside the file's {} data bytes", data.size());
-  if (end - begin != bytes)
-    return fmt::format("has {} bytes of data where its shape needs {}", end - begin, bytes);
+  if (begin > end || end > data.size()) return fmt::format("lies outside the file's {} data bytes", data.size());
+  if (end - begin != bytes) return fmt::format("has {} bytes of data where its shape needs {}", end - begin, bytes);
   tensor.bytes = data.subspan(begin, end - begin);
   return {};
 }
@@ -148,15 +143,12 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   Result<MappedFile> mapped = MappedFile::open(path);
   if (!mapped) return mapped.error();
   SafetensorsFile file(std::move(mapped).value());
-  const auto bad = [&](const std::string& what) {
-    return Error{path + ": not a valid safetensors file: " + what, 0};
-  };
+  const auto bad = [&](const std::string& what) { return Error{path + ": not a valid safetensors file: " + what, 0}; };
   const std::span<const std::byte> bytes = file.file_.bytes();
   std::uint64_t header_bytes = 0;
   if (bytes.size() < sizeof(header_bytes)) return bad("it is too short");
   std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
-  if (header_bytes > kHeaderBytesMax)
-    return bad("its header would have " + std::to_string(header_bytes) + " bytes");
+  if (header_bytes > kHeaderBytesMax) return bad("its header would have " + std::to_string(header_bytes) + " bytes");
   if (header_bytes > bytes.size() - sizeof(header_bytes)) return bad("it ends within its header");
 
   std::string problem;

@@ -50,8 +50,7 @@ std::uint64_t bytes_of_shape(const TensorBytes& tensor) {
 }
 
 // The JSON header, padded with spaces so that the data begins at a multiple of 8.
-std::string header_text(std::span<const TensorBytes> tensors,
-                        const std::map<std::string, std::string>& metadata) {
+std::string header_text(std::span<const TensorBytes> tensors, const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::set<std::string> names = {"__metadata__"};
@@ -73,8 +72,7 @@ std::string header_text(std::span<const TensorBytes> tensors,
 
 }  // namespace
 
-Result<WrittenFile> write_safetensors(int fd, const std::string& subject,
-                                      std::span<const TensorBytes> tensors,
+Result<WrittenFile> write_safetensors(int fd, const std::string& subject, std::span<const TensorBytes> tensors,
                                       const std::map<std::string, std::string>& metadata) {
   const std::string header = header_text(tensors, metadata);
   const std::uint64_t header_bytes = header.size();

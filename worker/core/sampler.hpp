@@ -41,8 +41,7 @@ class Sampler {
   }
 
   /// Sample numbers of the next batch of `rank`, in `indices` (resized; its memory is reused).
-  void batch(std::int64_t position, int rank, std::int64_t batch_size,
-             std::vector<std::int64_t>& indices) const;
+  void batch(std::int64_t position, int rank, std::int64_t batch_size, std::vector<std::int64_t>& indices) const;
 
   /// Sample number at `entry` of the padded order.
   [[nodiscard]] std::int64_t at(std::int64_t entry) const;

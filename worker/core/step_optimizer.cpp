@@ -12,16 +12,15 @@ struct SgdStep {
   float lr, scale, weight_decay, momentum, keep, nesterov_momentum;
 };
 
-SGD_CLONES void sgd_plain(float* __restrict params, const float* __restrict grads, std::size_t count,
-                          SgdStep s) {
+SGD_CLONES void sgd_plain(float* __restrict params, const float* __restrict grads, std::size_t count, SgdStep s) {
   for (std::size_t i = 0; i < count; ++i) {
     const float grad = grads[i] * s.scale + s.weight_decay * params[i];
     params[i] -= s.lr * grad;
   }
 }
 
-SGD_CLONES void sgd_momentum(float* __restrict params, const float* __restrict grads,
-                             float* __restrict momenta, std::size_t count, SgdStep s) {
+SGD_CLONES void sgd_momentum(float* __restrict params, const float* __restrict grads, float* __restrict momenta,
+                             std::size_t count, SgdStep s) {
   for (std::size_t i = 0; i < count; ++i) {
     const float grad = grads[i] * s.scale + s.weight_decay * params[i];
     const float momentum = s.momentum * momenta[i] + s.keep * grad;
@@ -30,8 +29,8 @@ SGD_CLONES void sgd_momentum(float* __restrict params, const float* __restrict g
   }
 }
 
-SGD_CLONES void sgd_nesterov(float* __restrict params, const float* __restrict grads,
-                             float* __restrict momenta, std::size_t count, SgdStep s) {
+SGD_CLONES void sgd_nesterov(float* __restrict params, const float* __restrict grads, float* __restrict momenta,
+                             std::size_t count, SgdStep s) {
   for (std::size_t i = 0; i < count; ++i) {
     const float grad = grads[i] * s.scale + s.weight_decay * params[i];
     const float momentum = s.momentum * momenta[i] + s.keep * grad;
@@ -60,8 +59,7 @@ SGD_CLONES void adam(float* __restrict params, const float* __restrict grads, fl
     const float square = squares[i] * s.beta2 + grad * grad * s.one_minus_beta2;
     means[i] = mean;
     squares[i] = square;
-    params[i] =
-        params[i] * s.param_factor - s.step_size * (mean / (std::sqrt(square) / s.root_correction + s.eps));
+    params[i] = params[i] * s.param_factor - s.step_size * (mean / (std::sqrt(square) / s.root_correction + s.eps));
   }
 }
 

@@ -48,7 +48,6 @@ class StepOptimizer {
 };
 
 /// By `settings.type`: "sgd", "adam" or "adamw"; `count` parameters.
-[[nodiscard]] std::unique_ptr<StepOptimizer> make_step_optimizer(const job::Optimizer& settings,
-                                                                 std::size_t count);
+[[nodiscard]] std::unique_ptr<StepOptimizer> make_step_optimizer(const job::Optimizer& settings, std::size_t count);
 
 }  // namespace sgd::worker

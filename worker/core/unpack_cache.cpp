@@ -123,10 +123,9 @@ Result<std::string> unpacked_file(const std::string& path, std::size_t unpacked_
   Result<std::string> directory = cache_directory();
   if (!directory) return directory;
   const std::filesystem::path source_path(path);
-  const std::string target =
-      fmt::format("{}/{}-{}-{}.{:09}-{:016x}", directory.value(), source_path.stem().string(), info.st_size,
-                  info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                  fnv1a(std::filesystem::absolute(source_path).lexically_normal().string()));
+  const std::string target = fmt::format("{}/{}-{}-{}.{:09}-{:016x}", directory.value(), source_path.stem().string(),
+                                         info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                                         fnv1a(std::filesystem::absolute(source_path).lexically_normal().string()));
   struct stat cached {};
   if (::stat(target.c_str(), &cached) == 0 && static_cast<std::size_t>(cached.st_size) == unpacked_bytes) {
     return target;

@@ -21,7 +21,9 @@ constexpr int kNoDescriptor = -1;
 /// Between two attempts to connect again.
 constexpr Duration kConnectPause = std::chrono::milliseconds(10);
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
 
 /// The heartbeat's interval as the resolved job gives it: short enough that a few may be late before the time-out.
 Duration heartbeat_interval(const nlohmann::json& config) {
@@ -69,7 +71,9 @@ LinkClient::LinkClient(UniqueFd socket, std::string path, std::string token, Dur
       heartbeat_interval_ns_(kHeartbeatDefault.count()),
       last_beat_(now()) {}
 
-LinkClient::~LinkClient() { finish(Duration::zero()); }
+LinkClient::~LinkClient() {
+  finish(Duration::zero());
+}
 
 Result<ReceivedAssignment> LinkClient::next_assignment(Duration deadline) {
   std::unique_lock lock(mutex_);
@@ -91,7 +95,8 @@ Status LinkClient::send(const link::FromWorker& message) {
   if (line.size() > link::kLineBytesMax) return Error{"a line for the agent is longer than 64 KiB"};
   const std::lock_guard lock(mutex_);
   if (returns() && link::is_counted(message)) {
-    if (sent_.bytes() + line.size() > kKeptBytesMax) return Error{"no agent has taken anything while 32 MiB of messages waited"};
+    if (sent_.bytes() + line.size() > kKeptBytesMax)
+      return Error{"no agent has taken anything while 32 MiB of messages waited"};
     sent_.push(line);
   }
   if (link_ != Link::kOpen) return {};  // Sent when there is an agent again.
@@ -288,7 +293,8 @@ void LinkClient::send_heartbeat() {
   last_beat_ = time;
   const std::string line = link::encode(link::FromWorker(beat));
   const std::lock_guard lock(mutex_);
-  if (!outbox_.empty() || link_ != Link::kOpen) return;  // The agent is not reading: the next heartbeat says more than this one.
+  if (!outbox_.empty() || link_ != Link::kOpen)
+    return;  // The agent is not reading: the next heartbeat says more than this one.
   outbox_ = line;
   write_outbox();
   // A part of a line is on its way: the rest must follow. A whole one is not worth keeping.

@@ -91,8 +91,8 @@ class LinkClient {
   [[nodiscard]] Progress& progress() { return progress_; }
 
   /// Waits until the outbox is empty or `deadline` has passed, then ends the link thread; from here on a closed link
-  /// does not end the process any more. Of an agent that comes back, what was sent is waited for until it has it, for as
-  /// long as the agent is waited for. Idempotent.
+  /// does not end the process any more. Of an agent that comes back, what was sent is waited for until it has it, for
+  /// as long as the agent is waited for. Idempotent.
   void finish(Duration deadline);
 
  private:
@@ -112,14 +112,14 @@ class LinkClient {
   [[nodiscard]] int wait_ms() const;
   bool read_lines();
   void handle(link::ToWorker&& message);
-  void lose();                  // The link is closed, and there will be another one.
+  void lose();  // The link is closed, and there will be another one.
   void connect_again();
   void note(const link::Received& received);  // With mutex_ held.
   void acknowledge();
   [[nodiscard]] link::Hello hello() const;
-  [[nodiscard]] bool is_all_taken() const;    // With mutex_ held.
+  [[nodiscard]] bool is_all_taken() const;  // With mutex_ held.
   [[nodiscard]] bool returns() const { return agent_wait_ > Duration::zero(); }
-  void write_outbox();          // With mutex_ held.
+  void write_outbox();  // With mutex_ held.
   void send_heartbeat();
   void wake();
   [[nodiscard]] std::string missing_ranks(const ExchangeState& state) const;
@@ -128,26 +128,26 @@ class LinkClient {
   const std::string token_;
   const Duration agent_wait_;
   UniqueFd socket_;
-  UniqueFd wake_;               // An eventfd: something to write, or time to finish.
-  std::string input_;           // Bytes of an unfinished line; the link thread's own.
+  UniqueFd wake_;                               // An eventfd: something to write, or time to finish.
+  std::string input_;                           // Bytes of an unfinished line; the link thread's own.
   std::vector<UniqueFd> received_descriptors_;  // Waiting for their assignment's line.
 
-  mutable std::mutex mutex_;    // Guards all below up to the atomics.
+  mutable std::mutex mutex_;  // Guards all below up to the atomics.
   std::condition_variable changed_;
   std::string outbox_;
   Link link_ = Link::kOpen;
-  ResendQueue sent_;            // Facts, where the agent comes back.
-  std::int64_t received_ = 0;   // Counted lines from the agent.
+  ResendQueue sent_;           // Facts, where the agent comes back.
+  std::int64_t received_ = 0;  // Counted lines from the agent.
   std::int64_t told_received_ = 0;
   TimePoint away_since_;
   std::optional<ReceivedAssignment> assignment_;
   std::map<std::string, ExchangeState> exchanges_;
-  std::string asked_for_;       // Path of the checkpoint that is to be fetched.
+  std::string asked_for_;  // Path of the checkpoint that is to be fetched.
   std::int64_t fetched_bytes_ = 0;
   std::optional<link::Fetched> fetched_;
   std::function<void()> abort_handler_;
-  Generation taken_ = 0;        // Generation of the assignment in work.
-  Generation aborted_ = 0;      // Newest generation that the agent aborted.
+  Generation taken_ = 0;    // Generation of the assignment in work.
+  Generation aborted_ = 0;  // Newest generation that the agent aborted.
   bool finishing_ = false;
 
   std::atomic<bool> stop_{false};

@@ -19,7 +19,9 @@ link::Hello LinkClient::hello() const {
   return hello;
 }
 
-bool LinkClient::is_all_taken() const { return outbox_.empty() && link_ == Link::kOpen && sent_.kept().empty(); }
+bool LinkClient::is_all_taken() const {
+  return outbox_.empty() && link_ == Link::kOpen && sent_.kept().empty();
+}
 
 /// With mutex_ held. A part of a line that the agent has not read died with it.
 void LinkClient::lose() {

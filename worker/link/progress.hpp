@@ -23,12 +23,18 @@ struct Progress {
 
 [[nodiscard]] constexpr const char* name_of(Progress::Phase phase) {
   switch (phase) {
-    case Progress::Phase::kStarting: return "starting";
-    case Progress::Phase::kFetching: return "fetch";
-    case Progress::Phase::kTrain: return "train";
-    case Progress::Phase::kValidate: return "validate";
-    case Progress::Phase::kSaving: return "saving";
-    case Progress::Phase::kDone: return "done";
+    case Progress::Phase::kStarting:
+      return "starting";
+    case Progress::Phase::kFetching:
+      return "fetch";
+    case Progress::Phase::kTrain:
+      return "train";
+    case Progress::Phase::kValidate:
+      return "validate";
+    case Progress::Phase::kSaving:
+      return "saving";
+    case Progress::Phase::kDone:
+      return "done";
   }
   return "";
 }

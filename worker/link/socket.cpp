@@ -77,7 +77,9 @@ Result<UniqueFd> connect_unix(const std::string& path, Duration deadline) {
   }
 }
 
-Received receive(int fd, std::string& buffer) { return receive_into(fd, buffer, kReadBytes, MSG_DONTWAIT); }
+Received receive(int fd, std::string& buffer) {
+  return receive_into(fd, buffer, kReadBytes, MSG_DONTWAIT);
+}
 
 Received receive_packet(int fd, std::string& packet, std::size_t bytes_max) {
   packet.clear();

@@ -18,9 +18,9 @@ namespace sgd::worker {
 /// What one recvmsg() brought.
 struct Received {
   enum class State {
-    kBytes,   ///< Something was read.
-    kNothing, ///< Nothing is there now.
-    kEnd,     ///< The peer has closed, or the socket is broken.
+    kBytes,    ///< Something was read.
+    kNothing,  ///< Nothing is there now.
+    kEnd,      ///< The peer has closed, or the socket is broken.
   };
   State state = State::kNothing;
   std::vector<UniqueFd> descriptors;  ///< In the sender's order; close-on-exec.

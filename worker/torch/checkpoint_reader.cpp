@@ -71,8 +71,7 @@ void CheckpointReader::check_files() const {
   for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
     bool listed = false;
     for (const checkpoint::ManifestFile& file : manifest.value().files) listed = listed || file.name == needed;
-    if (!listed)
-      throw std::runtime_error(fmt::format("{}: does not list {}", path(checkpoint::kManifestFile), needed));
+    if (!listed) throw std::runtime_error(fmt::format("{}: does not list {}", path(checkpoint::kManifestFile), needed));
   }
 }
 

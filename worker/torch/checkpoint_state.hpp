@@ -28,11 +28,11 @@ struct Position {
 
 struct TrainingState {
   Position position;
-  std::int64_t step = 0;                ///< Optimizer steps since the run's start.
-  int world_size = 1;                   ///< Of the ranks in `records`.
+  std::int64_t step = 0;  ///< Optimizer steps since the run's start.
+  int world_size = 1;     ///< Of the ranks in `records`.
   std::uint64_t seed = 0;
-  std::int64_t scheduler_count = 0;     ///< Epochs or batches that the scheduler has counted.
-  std::string optimizer;                ///< Its type; its buffers are in optimizer.safetensors.
+  std::int64_t scheduler_count = 0;  ///< Epochs or batches that the scheduler has counted.
+  std::string optimizer;             ///< Its type; its buffers are in optimizer.safetensors.
   std::int64_t optimizer_steps = 0;
   std::vector<nlohmann::json> records;  ///< By rank: the phase's metric sums.
   nlohmann::json user;                  ///< TrainingOperator::state() of rank 0.

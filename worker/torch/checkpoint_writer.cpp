@@ -22,7 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
 
 Status sync_directory(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -85,8 +87,8 @@ void CheckpointWriter::prepare(std::size_t optimizer_buffers) {
 }
 
 void CheckpointWriter::save(const TrainingState& state, std::span<const float> parameters,
-                            const std::vector<OptimizerBuffer>& optimizer,
-                            const std::vector<ModuleBuffer>& buffers, TimePoint began) {
+                            const std::vector<OptimizerBuffer>& optimizer, const std::vector<ModuleBuffer>& buffers,
+                            TimePoint began) {
   SGD_ASSERT(!busy() && parameters.size() == target_.floats);
   const std::size_t floats = target_.floats * (1 + optimizer.size());
   if (staging_.size() != floats) staging_ = AlignedFloats(floats);

@@ -28,10 +28,10 @@
 namespace sgd::worker {
 
 struct CheckpointTarget {
-  std::string run_dir;                  ///< Its checkpoints/ is made when it is missing.
+  std::string run_dir;  ///< Its checkpoints/ is made when it is missing.
   Generation generation = 0;
-  std::vector<ParameterPlace> places;   ///< Of all flat buffers.
-  std::size_t floats = 0;               ///< Length of each flat buffer.
+  std::vector<ParameterPlace> places;  ///< Of all flat buffers.
+  std::size_t floats = 0;              ///< Length of each flat buffer.
 };
 
 class CheckpointWriter {
@@ -67,13 +67,13 @@ class CheckpointWriter {
   struct Job {
     std::string state_json;
     std::int64_t step = 0;
-    int epoch = 0;                           // Completed epochs.
+    int epoch = 0;  // Completed epochs.
     int world_size = 1;
     double stall_s = 0;
     std::int64_t skipped = 0;
     TimePoint copied;
     std::vector<std::string> optimizer_names;
-    std::vector<ModuleBuffer> buffers;       // Their bytes lie in buffer_bytes.
+    std::vector<ModuleBuffer> buffers;  // Their bytes lie in buffer_bytes.
     std::vector<std::vector<std::byte>> buffer_bytes;
   };
 
@@ -88,13 +88,13 @@ class CheckpointWriter {
 
   CheckpointTarget target_;
   Saved saved_;
-  AlignedFloats staging_;   // Parameters, then the optimizer's buffers.
+  AlignedFloats staging_;  // Parameters, then the optimizer's buffers.
   Job job_;
   std::int64_t skipped_ = 0;  // Since the last save; the training thread's.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool busy_ = false;       // The thread owns job_ and staging_.
+  bool busy_ = false;               // The thread owns job_ and staging_.
   std::size_t prepare_floats_ = 0;  // The staging buffer to make; 0: none.
   bool last_on_disk_ = false;
   bool ending_ = false;

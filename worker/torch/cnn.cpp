@@ -18,7 +18,9 @@ constexpr std::int64_t kKernel = 3;
 const std::vector<std::int64_t> kOne{1, 1};
 const std::vector<std::int64_t> kNone{0, 0};
 
-PoolShape pool_shape(const at::Tensor& image) { return {image.size(2), image.size(3), image.size(1)}; }
+PoolShape pool_shape(const at::Tensor& image) {
+  return {image.size(2), image.size(3), image.size(1)};
+}
 
 /// n x channels x rows x columns with channels last -> n x (channels * rows/2 * columns/2).
 at::Tensor pool(const at::Tensor& images, at::Tensor* origins) {
@@ -124,8 +126,8 @@ struct Features : torch::autograd::Function<Features> {
     at::Tensor to_bias2;
     const at::Tensor to_second = unpool(gradients[0].contiguous(), saved[4], sizes, &to_bias2);
     auto [to_hidden, to_weight2, none] =
-        at::convolution_backward(to_second, hidden, weight2, at::IntArrayRef(weight2.size(0)), kOne, kNone, kOne,
-                                 false, kNone, 1, {true, true, false});
+        at::convolution_backward(to_second, hidden, weight2, at::IntArrayRef(weight2.size(0)), kOne, kNone, kOne, false,
+                                 kNone, 1, {true, true, false});
     const variable_list first = first_layer_backward(images, saved[1], hidden, to_hidden.contiguous(kChannelsLast),
                                                      context->needs_input_grad(0));
     return {first[0], first[1], first[2], to_weight2, to_bias2};
@@ -164,8 +166,8 @@ class Cnn : public Model {
     if (at::GradMode::is_enabled())
       return Features::apply(features, conv1_->weight, conv1_->bias, conv2_->weight, conv2_->bias);
     at::Tensor hidden;
-    return Features::compute(features.contiguous(), conv1_->weight, conv1_->bias, conv2_->weight,
-                             conv2_->bias, &hidden, nullptr);
+    return Features::compute(features.contiguous(), conv1_->weight, conv1_->bias, conv2_->weight, conv2_->bias, &hidden,
+                             nullptr);
   }
 
   torch::nn::Conv2d conv1_;

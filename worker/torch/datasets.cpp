@@ -13,9 +13,7 @@ namespace {
 class IdxTensors : public Dataset {
  public:
   IdxTensors(const nlohmann::json& settings, std::int64_t outputs)
-      : train_(open(settings, Split::kTrain)),
-        validation_(open(settings, Split::kValidation)),
-        classes_(outputs) {}
+      : train_(open(settings, Split::kTrain)), validation_(open(settings, Split::kValidation)), classes_(outputs) {}
 
   SampleShape shape() const override {
     std::vector<std::int64_t> features = train_.sample_shape();

@@ -24,7 +24,7 @@
 namespace sgd::worker {
 namespace {
 
-constexpr std::size_t kMessageBytesMax = 8 << 10;     // A line of the link holds message and backtrace.
+constexpr std::size_t kMessageBytesMax = 8 << 10;  // A line of the link holds message and backtrace.
 constexpr std::size_t kBacktraceBytesMax = 16 << 10;
 
 std::string type_name(const std::exception& error) {
@@ -48,8 +48,7 @@ void write_error_file(const Failure& failure, const ReportTarget& target) {
   const fs::path dir = fs::path(target.run_dir) / "errors";
   std::error_code ignored;
   fs::create_directories(dir, ignored);
-  const double now_s =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   nlohmann::json body;
   nlohmann::json& message = body["message"];
   message["message"] = failure.type + ": " + failure.message;
@@ -82,7 +81,8 @@ Failure describe(const std::exception_ptr& error) {
   } catch (const std::bad_alloc& e) {
     return {worker_exit::kEnvironment, type_name(e), "out of memory", ""};
   } catch (const c10::Error& e) {
-    const bool no_memory = std::string_view(e.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
+    const bool no_memory =
+        std::string_view(e.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
     Failure failure = failure_of(no_memory ? worker_exit::kEnvironment : worker_exit::kUserError, e);
     failure.message = shortened(e.what_without_backtrace(), kMessageBytesMax);
     failure.backtrace = shortened(e.what(), kBacktraceBytesMax);

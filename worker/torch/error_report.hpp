@@ -25,7 +25,7 @@ struct Failure {
 struct ReportTarget {
   LinkClient* link = nullptr;
   std::string run_dir;
-  Rank rank = -1;         ///< -1: not known yet.
+  Rank rank = -1;  ///< -1: not known yet.
 };
 
 /// Tells everybody about it. Never throws.

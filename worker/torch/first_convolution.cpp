@@ -12,8 +12,8 @@ constexpr int kChannels = FirstConvolution::kChannels;
 typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Mask __attribute__((vector_size(64)));
 
-SGD_CLONES void forward_image(const float* image, std::int64_t columns, std::int64_t out_rows,
-                              std::int64_t out_columns, const float* taps, const float* bias, float* out) {
+SGD_CLONES void forward_image(const float* image, std::int64_t columns, std::int64_t out_rows, std::int64_t out_columns,
+                              const float* taps, const float* bias, float* out) {
   Lanes weights[kTaps][2];
   for (int tap = 0; tap < kTaps; ++tap) {
     weights[tap][0] = *reinterpret_cast<const Lanes*>(taps + tap * kChannels);
@@ -87,15 +87,14 @@ void FirstConvolution::forward(const float* image, const float* weight, const fl
   forward_image(image, columns_, out_rows(), out_columns(), taps, bias, out);
 }
 
-void FirstConvolution::backward(const float* image, const float* out, const float* out_gradient,
-                                float* weight_gradient, float* bias_gradient) const {
+void FirstConvolution::backward(const float* image, const float* out, const float* out_gradient, float* weight_gradient,
+                                float* bias_gradient) const {
   // One image's sums first: adding 676 values to a large sum one by one would lose their last digits.
   float taps[kTaps * kChannels];
   float bias[kChannels];
   backward_image(image, columns_, out_rows(), out_columns(), out, out_gradient, taps, bias);
   for (int channel = 0; channel < kChannels; ++channel) {
-    for (int tap = 0; tap < kTaps; ++tap)
-      weight_gradient[channel * kTaps + tap] += taps[tap * kChannels + channel];
+    for (int tap = 0; tap < kTaps; ++tap) weight_gradient[channel * kTaps + tap] += taps[tap * kChannels + channel];
     bias_gradient[channel] += bias[channel];
   }
 }

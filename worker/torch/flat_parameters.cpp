@@ -73,7 +73,8 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<PlacingHook>(*this, i));
     const std::size_t end = places_[i].offset + places_[i].count;
     const std::size_t next = i + 1 < places_.size() ? places_[i + 1].offset : size();
-    std::fill(gradients_.begin() + static_cast<std::ptrdiff_t>(end), gradients_.begin() + static_cast<std::ptrdiff_t>(next), 0.0f);
+    std::fill(gradients_.begin() + static_cast<std::ptrdiff_t>(end),
+              gradients_.begin() + static_cast<std::ptrdiff_t>(next), 0.0f);
   }
 }
 

@@ -36,11 +36,13 @@ class FlatParameters {
   [[nodiscard]] std::span<float> values() { return values_.span(); }
   [[nodiscard]] const std::vector<ParameterPlace>& places() const { return places_; }
 
-  /// Gradients have their places in `gradients` (of size()) from here on; what is there is kept, but the gaps become zero.
+  /// Gradients have their places in `gradients` (of size()) from here on; what is there is kept, but the gaps become
+  /// zero.
   void attach_gradients(std::span<float> gradients);
   /// No parameter has a gradient; the places can be claimed on this thread until collect_gradients().
   void begin_backward();
-  /// Makes every gradient the view at its place; one that is missing is zero. Throws on a sparse one, naming the parameter.
+  /// Makes every gradient the view at its place; one that is missing is zero. Throws on a sparse one, naming the
+  /// parameter.
   void collect_gradients();
 
   /// A number that differs (all but surely) when any bit of the values differs.

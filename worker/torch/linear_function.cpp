@@ -15,8 +15,9 @@ using torch::autograd::variable_list;
 
 /// Products of fewer multiplications are faster without oneDNN (measured: 82,000 slower, 2 million faster).
 constexpr std::int64_t kMultiplicationsMin = 500'000;
-/// A tensor of so many floats (glibc's largest mmap threshold, 32 MiB) gets its pages anew from the system whenever it is
-/// made: with up to kSkinnyRows rows that costs more than oneDNN wins over MKL, which can write to where the result is wanted.
+/// A tensor of so many floats (glibc's largest mmap threshold, 32 MiB) gets its pages anew from the system whenever it
+/// is made: with up to kSkinnyRows rows that costs more than oneDNN wins over MKL, which can write to where the result
+/// is wanted.
 constexpr std::int64_t kLargeFloats = std::int64_t{8} << 20;
 constexpr std::int64_t kSkinnyRows = 64;
 

@@ -21,7 +21,9 @@ class LinearModel : public Model {
   LinearModel(std::int64_t inputs, std::int64_t outputs) : linear_(inputs, outputs) {
     register_module("linear", linear_);
   }
-  at::Tensor forward(const at::Tensor& features) override { return linear(features.flatten(1), linear_->weight, linear_->bias, false); }
+  at::Tensor forward(const at::Tensor& features) override {
+    return linear(features.flatten(1), linear_->weight, linear_->bias, false);
+  }
 
  private:
   torch::nn::Linear linear_;
@@ -32,8 +34,7 @@ class Mlp : public Model {
  public:
   explicit Mlp(const std::vector<std::int64_t>& widths) {
     for (std::size_t i = 0; i + 1 < widths.size(); ++i)
-      layers_.push_back(
-          register_module("fc" + std::to_string(i + 1), torch::nn::Linear(widths[i], widths[i + 1])));
+      layers_.push_back(register_module("fc" + std::to_string(i + 1), torch::nn::Linear(widths[i], widths[i + 1])));
   }
   at::Tensor forward(const at::Tensor& features) override {
     at::Tensor values = features.flatten(1);
@@ -85,17 +86,22 @@ std::shared_ptr<Model> make_model(const nlohmann::json& settings, const SampleSh
 }
 
 Registry<LossFactory>& loss_registry() {
-  static Registry<LossFactory> registry(
-      "loss", {{"cross_entropy",
-                [] { return Loss([](const at::Tensor& output, const at::Tensor& target) {
-                  return at::cross_entropy_loss(output, target);
-                }); }},
-               {"mse", [] { return Loss([](const at::Tensor& output, const at::Tensor& target) {
-                  return at::mse_loss(output, target);
-                }); }}});
+  static Registry<LossFactory> registry("loss", {{"cross_entropy",
+                                                  [] {
+                                                    return Loss([](const at::Tensor& output, const at::Tensor& target) {
+                                                      return at::cross_entropy_loss(output, target);
+                                                    });
+                                                  }},
+                                                 {"mse", [] {
+                                                    return Loss([](const at::Tensor& output, const at::Tensor& target) {
+                                                      return at::mse_loss(output, target);
+                                                    });
+                                                  }}});
   return registry;
 }
 
-Loss make_loss(const std::string& name) { return loss_registry().find(name)(); }
+Loss make_loss(const std::string& name) {
+  return loss_registry().find(name)();
+}
 
 }  // namespace sgd::worker

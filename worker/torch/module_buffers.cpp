@@ -9,17 +9,28 @@ namespace {
 
 TensorType type_of(const std::string& name, const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case at::kBool: return TensorType::kBool;
-    case at::kByte: return TensorType::kU8;
-    case at::kChar: return TensorType::kI8;
-    case at::kShort: return TensorType::kI16;
-    case at::kHalf: return TensorType::kF16;
-    case at::kBFloat16: return TensorType::kBF16;
-    case at::kInt: return TensorType::kI32;
-    case at::kFloat: return TensorType::kF32;
-    case at::kLong: return TensorType::kI64;
-    case at::kDouble: return TensorType::kF64;
-    default: throw std::invalid_argument("buffer " + name + " has a type that checkpoints cannot hold");
+    case at::kBool:
+      return TensorType::kBool;
+    case at::kByte:
+      return TensorType::kU8;
+    case at::kChar:
+      return TensorType::kI8;
+    case at::kShort:
+      return TensorType::kI16;
+    case at::kHalf:
+      return TensorType::kF16;
+    case at::kBFloat16:
+      return TensorType::kBF16;
+    case at::kInt:
+      return TensorType::kI32;
+    case at::kFloat:
+      return TensorType::kF32;
+    case at::kLong:
+      return TensorType::kI64;
+    case at::kDouble:
+      return TensorType::kF64;
+    default:
+      throw std::invalid_argument("buffer " + name + " has a type that checkpoints cannot hold");
   }
 }
 

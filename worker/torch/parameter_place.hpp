@@ -10,9 +10,9 @@
 namespace sgd::worker {
 
 struct ParameterPlace {
-  std::string name;                 ///< As PyTorch's state_dict has it, for example "conv1.weight".
+  std::string name;  ///< As PyTorch's state_dict has it, for example "conv1.weight".
   std::vector<std::int64_t> shape;
-  std::size_t offset = 0;           ///< In floats, a multiple of 16.
+  std::size_t offset = 0;  ///< In floats, a multiple of 16.
   std::size_t count = 0;
 };
 

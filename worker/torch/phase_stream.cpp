@@ -7,7 +7,9 @@
 namespace sgd::worker {
 namespace {
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
 
 }  // namespace
 

@@ -21,8 +21,8 @@ struct PhaseSettings {
   Split split = Split::kTrain;
   int epoch = 1;
   int rank = 0;
-  std::int64_t batch_size = 1;  ///< Of one rank.
-  std::int64_t consumed = 0;    ///< Where the phase begins in this process.
+  std::int64_t batch_size = 1;                           ///< Of one rank.
+  std::int64_t consumed = 0;                             ///< Where the phase begins in this process.
   const std::atomic<std::int64_t>* waited_ns = nullptr;  ///< Inside collectives so far; null: there are none.
 };
 
@@ -57,7 +57,7 @@ class PhaseStream final : public BatchStream {
   AfterBatch after_;
 
   std::int64_t consumed_;
-  bool pending_ = false;      // next() gave a batch that add() has not completed.
+  bool pending_ = false;  // next() gave a batch that add() has not completed.
   bool interrupted_ = false;
   BatchInfo info_;
   std::vector<std::int64_t> indices_;

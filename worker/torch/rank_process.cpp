@@ -80,8 +80,7 @@ std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignmen
   setup.exchange = [&link, deadline](const std::string& key, const std::string& value) {
     return exchange_text(link, key, value, deadline);
   };
-  std::unique_ptr<Collective> collective =
-      std::make_unique<WatchedCollective>(make_collective(setup), link.progress());
+  std::unique_ptr<Collective> collective = std::make_unique<WatchedCollective>(make_collective(setup), link.progress());
   link.on_abort([raw = collective.get()] { raw->abort(); });
   return collective;
 }
@@ -97,11 +96,16 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   const bool same_model = same_data && preloaded.seed == job.training->seed;
   const std::shared_ptr<const Dataset> dataset = same_data ? preloaded.dataset : make_dataset(*job.training);
   TrainingOperator training_operator;
-  const TrainerSetup setup{job, received.assignment, link, *dataset, training_operator,
-                           [&link, &received, &job](std::size_t gradient_count) {
-                             return form_group(link, received, job, gradient_count);
-                           },
-                           same_model ? preloaded.model : nullptr, received.memory_checkpoint.get(), assigned};
+  const TrainerSetup setup{
+      job,
+      received.assignment,
+      link,
+      *dataset,
+      training_operator,
+      [&link, &received, &job](std::size_t gradient_count) { return form_group(link, received, job, gradient_count); },
+      same_model ? preloaded.model : nullptr,
+      received.memory_checkpoint.get(),
+      assigned};
   Trainer trainer(setup);
   return trainer.run() == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
 }
@@ -109,7 +113,8 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
 int connect_and_train(const Preloaded& preloaded, const char* path, const char* token) {
   const char* wait_s = std::getenv("SGD_AGENT_WAIT");
   const Duration agent_wait = from_seconds(wait_s == nullptr ? 0.0 : std::strtod(wait_s, nullptr));
-  Result<std::unique_ptr<LinkClient>> connected = LinkClient::connect(path, token, LinkClient::kConnectDeadline, agent_wait);
+  Result<std::unique_ptr<LinkClient>> connected =
+      LinkClient::connect(path, token, LinkClient::kConnectDeadline, agent_wait);
   if (!connected) {
     std::fprintf(stderr, "sgd-worker: %s\n", connected.error().message.c_str());
     return worker_exit::kEnvironment;
@@ -149,8 +154,8 @@ void prepare_process() {
   ::mallopt(M_MMAP_THRESHOLD, kNeverMapBelow);
   ::mallopt(M_TRIM_THRESHOLD, kNeverMapBelow);
   ::mallopt(M_TOP_PAD, 64 << 20);
-  // LibTorch asks for huge pages for tensors from 2 MiB on: with pages of 4 KiB the first step of a large model, and the
-  // end of its process, take a third longer. Set by the user, it stays.
+  // LibTorch asks for huge pages for tensors from 2 MiB on: with pages of 4 KiB the first step of a large model, and
+  // the end of its process, take a third longer. Set by the user, it stays.
   (void)::setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
   ignore_signals();
 }
@@ -159,9 +164,10 @@ int run_rank(const Preloaded& preloaded) {
   const char* path = std::getenv("SGD_LINK");
   const char* token = std::getenv("SGD_TOKEN");
   if (path == nullptr || token == nullptr) {
-    std::fputs("sgd-worker: this program is started by sgd-launch, which sets SGD_LINK and SGD_TOKEN.\n"
-               "To train: sgd-launch run job.json\n",
-               stderr);
+    std::fputs(
+        "sgd-worker: this program is started by sgd-launch, which sets SGD_LINK and SGD_TOKEN.\n"
+        "To train: sgd-launch run job.json\n",
+        stderr);
     return worker_exit::kConfiguration;
   }
   const int code = connect_and_train(preloaded, path, token);

@@ -9,7 +9,7 @@
 namespace sgd::worker {
 
 struct PoolShape {
-  std::int64_t rows = 0;      ///< Of the image before pooling; an odd last row or column is left out.
+  std::int64_t rows = 0;  ///< Of the image before pooling; an odd last row or column is left out.
   std::int64_t columns = 0;
   std::int64_t channels = 0;
 

@@ -89,7 +89,8 @@ Restored Restorer::run() {
     if (reader_) reader_->read_tensors(setup_.parameters, setup_.model, setup_.optimizer, setup_.optimizer_type);
     share(0, reader_ ? worker::to_json(reader_->state()).dump() : "", restored);
   } else if (restored.source == RestoreSource::kFresh) {
-    if (was_damaged_) throw EnvironmentError("the memory checkpoints are damaged, and there is no other: training begins anew");
+    if (was_damaged_)
+      throw EnvironmentError("the memory checkpoints are damaged, and there is no other: training begins anew");
     share(0, "", restored);
   }
   const std::int64_t step = restored.state ? restored.state->step : 0;
@@ -113,7 +114,8 @@ void Restorer::offer_and_gather() {
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     const nlohmann::json json = nlohmann::json::parse(told[rank]);
     if (json.contains("slot")) offers_.push_back(offer_of(static_cast<Rank>(rank), json));
-    if (json.contains("live_step")) live_step_ = std::max(live_step_.value_or(0), json["live_step"].get<std::int64_t>());
+    if (json.contains("live_step"))
+      live_step_ = std::max(live_step_.value_or(0), json["live_step"].get<std::int64_t>());
   }
 }
 

@@ -43,11 +43,11 @@ struct RestoreSetup {
 
 struct Restored {
   RestoreSource source = RestoreSource::kFresh;
-  std::string path;                    ///< With kDisk: the checkpoint's directory.
-  std::optional<TrainingState> state;  ///< Nothing with kFresh.
-  std::int64_t redone = -1;            ///< As in link::Ready.
+  std::string path;                          ///< With kDisk: the checkpoint's directory.
+  std::optional<TrainingState> state;        ///< Nothing with kFresh.
+  std::int64_t redone = -1;                  ///< As in link::Ready.
   std::unique_ptr<MemoryCheckpoint> region;  ///< This node's, when it was made for this model.
-  std::optional<int> slot;             ///< Of it, where it holds the restored state.
+  std::optional<int> slot;                   ///< Of it, where it holds the restored state.
 };
 
 class Restorer {
@@ -81,11 +81,11 @@ class Restorer {
   RestoreSetup setup_;
   StateParts state_;
   std::unique_ptr<MemoryCheckpoint> region_;
-  std::vector<MemoryOffer> offers_;        // Of all nodes.
-  std::optional<std::int64_t> live_step_;  // The furthest of all nodes.
-  bool was_damaged_ = false;               // What the tensors began with is overwritten.
-  std::size_t candidate_ = 0;              // Of resume_from; those before it are rejected.
-  bool is_fetching_ = false;               // That one.
+  std::vector<MemoryOffer> offers_;           // Of all nodes.
+  std::optional<std::int64_t> live_step_;     // The furthest of all nodes.
+  bool was_damaged_ = false;                  // What the tensors began with is overwritten.
+  std::size_t candidate_ = 0;                 // Of resume_from; those before it are rejected.
+  bool is_fetching_ = false;                  // That one.
   std::unique_ptr<CheckpointReader> reader_;  // On rank 0, of the chosen checkpoint.
 };
 

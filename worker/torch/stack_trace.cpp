@@ -66,8 +66,8 @@ void write_stack(int fd) {
   line << "time ";
   line.digits(time.tv_sec, 1) << ".";
   line.digits(time.tv_nsec / 1000, 6) << " step ";
-  line.digits(progress.step.load(std::memory_order_relaxed), 1) << " phase "
-      << name_of(progress.phase.load(std::memory_order_relaxed))
+  line.digits(progress.step.load(std::memory_order_relaxed), 1)
+      << " phase " << name_of(progress.phase.load(std::memory_order_relaxed))
       << (progress.waiting.load(std::memory_order_relaxed) ? " in a collective\n" : "\n");
   line.write_to(fd);
   void* frames[kFramesMax];
@@ -102,7 +102,9 @@ void set_handler(void (*handler)(int)) {
 
 }  // namespace
 
-void ignore_stack_signal() { set_handler(SIG_IGN); }
+void ignore_stack_signal() {
+  set_handler(SIG_IGN);
+}
 
 StackTracing::StackTracing(const std::string& run_dir, Generation generation, Rank rank, const Progress& progress) {
   const std::string folder = run_dir + "/errors";
@@ -118,6 +120,8 @@ StackTracing::StackTracing(const std::string& run_dir, Generation generation, Ra
   set_handler(on_stack_signal);
 }
 
-StackTracing::~StackTracing() { ignore_stack_signal(); }
+StackTracing::~StackTracing() {
+  ignore_stack_signal();
+}
 
 }  // namespace sgd::worker

@@ -19,9 +19,13 @@ Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::
   parameters_.attach_gradients(collective_.gradients());
 }
 
-std::int64_t Stepper::scheduler_count() const { return schedule_by_batch_ ? steps_ : epochs_completed_; }
+std::int64_t Stepper::scheduler_count() const {
+  return schedule_by_batch_ ? steps_ : epochs_completed_;
+}
 
-double Stepper::learning_rate() const { return schedule_ ? schedule_->lr(scheduler_count()) : base_lr_; }
+double Stepper::learning_rate() const {
+  return schedule_ ? schedule_->lr(scheduler_count()) : base_lr_;
+}
 
 std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) {
   last_loss_ = loss.item<double>();

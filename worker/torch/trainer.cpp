@@ -14,7 +14,9 @@
 namespace sgd::worker {
 namespace {
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
 
 }  // namespace
 
@@ -43,14 +45,18 @@ Trainer::Trainer(const TrainerSetup& setup)
   }
 }
 
-int Trainer::memory_fd() const { return setup_.job.checkpoint.memory ? setup_.memory_fd : -1; }
+int Trainer::memory_fd() const {
+  return setup_.job.checkpoint.memory ? setup_.memory_fd : -1;
+}
 
 std::shared_ptr<Model> Trainer::make_model() const {
   if (initialized_model_) return std::exchange(initialized_model_, nullptr);
   return worker::make_model(training_.model, setup_.dataset.shape());
 }
 
-Loss Trainer::make_loss() const { return worker::make_loss(training_.loss); }
+Loss Trainer::make_loss() const {
+  return worker::make_loss(training_.loss);
+}
 
 Outcome Trainer::run() {
   restore();
@@ -114,7 +120,9 @@ void Trainer::announce_ready(const Restored& restored) {
   send(ready);
 }
 
-std::int64_t Trainer::batch_size() const { return job::batch_size_per_rank(training_, world_size()); }
+std::int64_t Trainer::batch_size() const {
+  return job::batch_size_per_rank(training_, world_size());
+}
 
 Trainer::After Trainer::train_phase() {
   setup_.link.progress().epoch = position_.epoch;
@@ -122,8 +130,8 @@ Trainer::After Trainer::train_phase() {
   stepper_->set_epochs_completed(position_.epoch - 1);
   const Sampler sampler(training_.seed, position_.epoch, setup_.dataset.count(Split::kTrain), world_size(),
                         training_.shuffle);
-  const PhaseSettings settings{Split::kTrain, position_.epoch, world_rank(), batch_size(), position_.consumed,
-                               &setup_.link.progress().waited_ns};
+  const PhaseSettings settings{Split::kTrain, position_.epoch,    world_rank(),
+                               batch_size(),  position_.consumed, &setup_.link.progress().waited_ns};
   PhaseStream* self = nullptr;
   PhaseStream stream(
       settings, sampler, setup_.dataset, metrics_,
@@ -144,8 +152,7 @@ Trainer::After Trainer::train_phase() {
 
 Trainer::After Trainer::validate_phase() {
   setup_.link.progress().phase = Progress::Phase::kValidate;
-  const Sampler sampler(training_.seed, position_.epoch, setup_.dataset.count(Split::kValidation), world_size(),
-                        false);
+  const Sampler sampler(training_.seed, position_.epoch, setup_.dataset.count(Split::kValidation), world_size(), false);
   const PhaseSettings settings{Split::kValidation, position_.epoch, world_rank(), batch_size(), position_.consumed};
   PhaseStream* self = nullptr;
   PhaseStream stream(
@@ -256,8 +263,7 @@ void Trainer::report(const PhaseStream& stream, const nlohmann::json& further) {
   message.key.epoch = position_.epoch;
   message.key.phase = position_.phase;
   message.step = stepper_->steps();
-  message.metrics =
-      nlohmann::json(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
+  message.metrics = nlohmann::json(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
   if (training) {
     message.metrics["samples_per_s"] = stream.samples_per_s();
     message.metrics["step_ms"]["median"] = stream.timer().median_ms();

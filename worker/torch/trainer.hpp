@@ -46,8 +46,8 @@ struct TrainerSetup {
   /// Forms the group once the number of parameters is known.
   std::function<std::unique_ptr<Collective>(std::size_t gradient_count)> form_group;
   std::shared_ptr<Model> initialized_model;  ///< As make_model() would make it, or null.
-  int memory_fd = -1;   ///< The node's memory checkpoint; -1: there is none.
-  TimePoint assigned;   ///< When the assignment came.
+  int memory_fd = -1;                        ///< The node's memory checkpoint; -1: there is none.
+  TimePoint assigned;                        ///< When the assignment came.
 };
 
 class Trainer final : public OperatorHost {
@@ -114,13 +114,13 @@ class Trainer final : public OperatorHost {
   std::unique_ptr<MemorySaver> memory_;       // On local rank 0, where there are memory checkpoints.
 
   Position position_;
-  MetricsAccumulator metrics_;      // Of the phase in work.
-  std::uint32_t agreed_ = 0;        // Bits seen since the last batch was added.
-  bool agreed_this_batch_ = false;  // The batch had a collective with a control word.
-  bool leave_at_epoch_ = false;     // kStopAtEpoch was agreed.
+  MetricsAccumulator metrics_;        // Of the phase in work.
+  std::uint32_t agreed_ = 0;          // Bits seen since the last batch was added.
+  bool agreed_this_batch_ = false;    // The batch had a collective with a control word.
+  bool leave_at_epoch_ = false;       // kStopAtEpoch was agreed.
   bool leave_at_checkpoint_ = false;  // kStopAtCheckpoint was agreed.
   bool first_step_sent_ = false;
-  std::int64_t saved_step_ = -1;    // Step and place of the last save, so that none is made twice.
+  std::int64_t saved_step_ = -1;  // Step and place of the last save, so that none is made twice.
   Position saved_position_;
   TimePoint last_save_;
 };

@@ -60,6 +60,8 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   return preloaded;
 }
 
-void set_intra_op_threads(int threads) { at::set_num_threads(std::max(threads, 1)); }
+void set_intra_op_threads(int threads) {
+  at::set_num_threads(std::max(threads, 1));
+}
 
 }  // namespace sgd::worker

@@ -1,8 +1,9 @@
 // The nodes and clients of test/bench/cluster.py.
 //
 //   cluster_agents agents ADDRESS STATE_DIR IDENTITIES FIRST COUNT SLOTS
-//     COUNT agents named node-00000.. from FIRST on, each with a certificate of the authority in STATE_DIR, of which only
-//     the key is used; identities are made in the folder IDENTITIES. A line of JSON on standard output ten times a second.
+//     COUNT agents named node-00000.. from FIRST on, each with a certificate of the authority in STATE_DIR, of which
+//     only the key is used; identities are made in the folder IDENTITIES. A line of JSON on standard output ten times a
+//     second.
 //   cluster_agents submit ADDRESS IDENTITY JOB TIMES
 //     submits the resolved job TIMES times over one connection, all at once: a line per run, then {"submit_s":...}.
 //   cluster_agents stop ADDRESS IDENTITY    stops every live run at once
@@ -19,10 +20,10 @@
 #include <string>
 #include <vector>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "common/json/nlohmann.hpp"
 #include "launcher/net/ca.hpp"
@@ -114,10 +115,14 @@ class Agents {
   }
 
   void tell() {
-    Json line = {{"connected", counts_.connected},         {"connections", counts_.connections},
-                 {"lost", counts_.lost},                   {"failures", counts_.failures},
-                 {"beats", counts_.beats},                 {"ranks_started", counts_.ranks_started},
-                 {"ranks_ended", counts_.ranks_ended},     {"reasons", counts_.reasons}};
+    Json line = {{"connected", counts_.connected},
+                 {"connections", counts_.connections},
+                 {"lost", counts_.lost},
+                 {"failures", counts_.failures},
+                 {"beats", counts_.beats},
+                 {"ranks_started", counts_.ranks_started},
+                 {"ranks_ended", counts_.ranks_ended},
+                 {"reasons", counts_.reasons}};
     fmt::print("{}\n", line.dump());
     std::fflush(stdout);
     tell_timer_.expires_after(kTell);

@@ -1,7 +1,7 @@
 #pragma once
 // One agent of a simulated cluster: the agent's own machine and the agent's own link over TLS, as AgentShell puts them
-// together, with a keeper and workers that are only said to exist. Ranks "start" at once and "run" until they are told to
-// end, so that what a coordinator spends on a node is real and what a node spends on ranks is nothing.
+// together, with a keeper and workers that are only said to exist. Ranks "start" at once and "run" until they are told
+// to end, so that what a coordinator spends on a node is real and what a node spends on ranks is nothing.
 //
 //   coordinator <══ TLS ══> AgentLink ── events ──> core::Agent ── commands ──> AgentLink | played keeper
 
@@ -20,11 +20,11 @@ namespace sgd::bench {
 
 /// Of all agents of one process together.
 struct Counts {
-  int connected = 0;         ///< Now.
-  long connections = 0;      ///< Made.
-  long lost = 0;             ///< Connections that had been made, and ended.
-  long failures = 0;         ///< Attempts that came to nothing.
-  long beats = 0;            ///< Heartbeats sent.
+  int connected = 0;     ///< Now.
+  long connections = 0;  ///< Made.
+  long lost = 0;         ///< Connections that had been made, and ended.
+  long failures = 0;     ///< Attempts that came to nothing.
+  long beats = 0;        ///< Heartbeats sent.
   long ranks_started = 0;
   long ranks_ended = 0;
   std::map<std::string, long> reasons;  ///< Of failures and losses.

@@ -51,8 +51,7 @@ void write_checkpoint(const std::string& folder, std::size_t bytes) {
   checkpoint::Manifest manifest;
   manifest.step = 100;
   manifest.generation = 1;
-  manifest.files.push_back(
-      {"model.safetensors", bytes, checkpoint::crc32c(0, std::as_bytes(std::span(text)))});
+  manifest.files.push_back({"model.safetensors", bytes, checkpoint::crc32c(0, std::as_bytes(std::span(text)))});
   std::ofstream(folder + "/" + checkpoint::kManifestFile) << checkpoint::encode(manifest);
 }
 
@@ -188,7 +187,8 @@ int main(int argc, char** argv) {
   const std::string raw = has_tls ? "raw TLS" : "raw TCP";
   const std::vector<std::pair<std::string, std::function<double()>>> ways = {
       {raw + ", memory to nothing", [&] { return raw_stream(wire, bytes, "", ""); }},
-      {raw + ", file to synced file", [&] { return raw_stream(wire, bytes, folder + "/made/model.safetensors", folder + "/copy"); }},
+      {raw + ", file to synced file",
+       [&] { return raw_stream(wire, bytes, folder + "/made/model.safetensors", folder + "/copy"); }},
       {"to the coordinator", [&] { return ours(wire, folder, true); }},
       {"to a node", [&] { return ours(wire, folder, false); }}};
   std::vector<std::vector<double>> seconds(ways.size());
@@ -196,11 +196,10 @@ int main(int argc, char** argv) {
     for (std::size_t way = 0; way < ways.size(); ++way) seconds[way].push_back(ways[way].second());
   for (std::size_t way = 0; way < ways.size(); ++way) {
     const auto [least, most] = std::minmax_element(seconds[way].begin(), seconds[way].end());
-    fmt::print(
-        "{:<30} {:7.3f} s ({:.3f} to {:.3f}), {:6.0f} MiB/s, {:4.0f} % of raw, {:4.0f} % of raw with files\n",
-        ways[way].first, median(seconds[way]), *least, *most,
-        static_cast<double>(bytes >> 20) / median(seconds[way]),
-        100 * median(seconds[0]) / median(seconds[way]), 100 * median(seconds[1]) / median(seconds[way]));
+    fmt::print("{:<30} {:7.3f} s ({:.3f} to {:.3f}), {:6.0f} MiB/s, {:4.0f} % of raw, {:4.0f} % of raw with files\n",
+               ways[way].first, median(seconds[way]), *least, *most,
+               static_cast<double>(bytes >> 20) / median(seconds[way]), 100 * median(seconds[0]) / median(seconds[way]),
+               100 * median(seconds[1]) / median(seconds[way]));
   }
   fs::remove_all(folder);
 }

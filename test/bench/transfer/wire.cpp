@@ -11,9 +11,9 @@
 #include <memory>
 #include <vector>
 
+#include <openssl/ssl.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <openssl/ssl.h>
 
 #include "common/base/assert.hpp"
 #include "launcher/net/identity_files.hpp"
@@ -39,7 +39,8 @@ class End {
   End(const Wire& wire, int socket, bool accepts) : socket_(socket) {
     if (wire.head_identity.empty()) return;
     context_.reset(SSL_CTX_new(TLS_method()));
-    SGD_ASSERT(SSL_CTX_set_min_proto_version(context_.get(), TLS1_3_VERSION) == 1 && SSL_CTX_set_num_tickets(context_.get(), 0) == 1);
+    SGD_ASSERT(SSL_CTX_set_min_proto_version(context_.get(), TLS1_3_VERSION) == 1 &&
+               SSL_CTX_set_num_tickets(context_.get(), 0) == 1);
     const std::string& folder = accepts ? wire.head_identity : wire.node_identity;
     const std::string file = net::identity_file(folder);
     SGD_ASSERT(SSL_CTX_use_certificate_file(context_.get(), file.c_str(), SSL_FILETYPE_PEM) == 1 &&
@@ -51,13 +52,15 @@ class End {
 
   void write_all(const char* from, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes;) {
-      const ssize_t count = ssl_ ? SSL_write(ssl_.get(), from + at, static_cast<int>(bytes - at)) : ::send(socket_, from + at, bytes - at, 0);
+      const ssize_t count = ssl_ ? SSL_write(ssl_.get(), from + at, static_cast<int>(bytes - at))
+                                 : ::send(socket_, from + at, bytes - at, 0);
       SGD_ASSERT(count > 0);
       at += static_cast<std::size_t>(count);
     }
   }
   std::size_t read_some(std::vector<char>& to) {
-    const ssize_t count = ssl_ ? SSL_read(ssl_.get(), to.data(), static_cast<int>(to.size())) : ::recv(socket_, to.data(), to.size(), 0);
+    const ssize_t count =
+        ssl_ ? SSL_read(ssl_.get(), to.data(), static_cast<int>(to.size())) : ::recv(socket_, to.data(), to.size(), 0);
     SGD_ASSERT(count > 0);
     return static_cast<std::size_t>(count);
   }
@@ -122,7 +125,8 @@ double raw_stream(const Wire& wire, std::size_t bytes, const std::string& from, 
   tcp::acceptor acceptor(io, {boost::asio::ip::make_address(wire.host), 0});
   const tcp::endpoint at = acceptor.local_endpoint();
   double seconds = 0;
-  in_two(wire, [&] { send_all(wire, at, bytes, from); }, [&] { seconds = receive_all(wire, acceptor, bytes, to); });
+  in_two(
+      wire, [&] { send_all(wire, at, bytes, from); }, [&] { seconds = receive_all(wire, acceptor, bytes, to); });
   return seconds;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Where the two processes of the bench are, and the stream that a checkpoint is compared with: as many bytes over one socket,
-// in plain text or by OpenSSL's own TLS 1.3, blocking, one thread on each side.
+// Where the two processes of the bench are, and the stream that a checkpoint is compared with: as many bytes over one
+// socket, in plain text or by OpenSSL's own TLS 1.3, blocking, one thread on each side.
 
 #include <cstddef>
 #include <functional>
@@ -18,7 +18,8 @@ struct Wire {
 /// Runs `child` in a process of its own, the node; `parent` meanwhile.
 void in_two(const Wire& wire, const std::function<void()>& child, const std::function<void()>& parent);
 
-/// Seconds for `bytes` from the node to the coordinator: from memory, or from `from`, into nothing, or into `to`, synced.
+/// Seconds for `bytes` from the node to the coordinator: from memory, or from `from`, into nothing, or into `to`,
+/// synced.
 double raw_stream(const Wire& wire, std::size_t bytes, const std::string& from, const std::string& to);
 
 }  // namespace sgd::bench

@@ -17,8 +17,7 @@ sgd::job::Overrides overrides_of(std::string_view lines) {
     lines.remove_prefix(std::min(line.size() + 1, lines.size()));
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
-    overrides.sets.push_back(
-        {line.substr(0, equals), line.substr(equals + 1), "--set " + line.substr(0, equals)});
+    overrides.sets.push_back({line.substr(0, equals), line.substr(equals + 1), "--set " + line.substr(0, equals)});
   }
   return overrides;
 }

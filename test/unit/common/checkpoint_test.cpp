@@ -50,9 +50,9 @@ TEST_CASE("checkpoint: directory names") {
     CHECK(parsed->generation == generation);
   }
   for (const char* name :
-       {"", "step-", "step-000000001200", "step-000000001200-gen-", "step-1200-gen-3",
-        "step-000000001200-gen-0003.tmp", ".step-000000001200-gen-0003", "step--00000001200-gen-0003",
-        "step-00000000120x-gen-0003", "step-99999999999999999999-gen-0001"}) {
+       {"", "step-", "step-000000001200", "step-000000001200-gen-", "step-1200-gen-3", "step-000000001200-gen-0003.tmp",
+        ".step-000000001200-gen-0003", "step--00000001200-gen-0003", "step-00000000120x-gen-0003",
+        "step-99999999999999999999-gen-0001"}) {
     INFO(name);
     CHECK_FALSE(parse_directory_name(name).has_value());
   }
@@ -70,14 +70,14 @@ TEST_CASE("checkpoint: manifest") {
     return R"({"format":1,"step":1,"epoch":1,"generation":1,"files":[)" + files + "]}";
   };
   CHECK(parse_manifest(with_files(file)).ok());
-  for (const std::string& bad : std::vector<std::string>{
-           "", "{", "[]", R"({"format":2})", R"({"format":1})", with_files(file + "," + file),
-           with_files(R"({"name":"../a","bytes":1,"crc32c":"00000000"})"),
-           with_files(R"({"name":"","bytes":1,"crc32c":"00000000"})"),
-           with_files(R"({"name":"a","bytes":"1","crc32c":"00000000"})"),
-           with_files(R"({"name":"a","bytes":1,"crc32c":"0"})"),
-           with_files(R"({"name":"a","bytes":1,"crc32c":"0000000g"})"),
-           R"({"format":1,"step":-1,"epoch":1,"generation":1,"files":[]})"}) {
+  for (const std::string& bad :
+       std::vector<std::string>{"", "{", "[]", R"({"format":2})", R"({"format":1})", with_files(file + "," + file),
+                                with_files(R"({"name":"../a","bytes":1,"crc32c":"00000000"})"),
+                                with_files(R"({"name":"","bytes":1,"crc32c":"00000000"})"),
+                                with_files(R"({"name":"a","bytes":"1","crc32c":"00000000"})"),
+                                with_files(R"({"name":"a","bytes":1,"crc32c":"0"})"),
+                                with_files(R"({"name":"a","bytes":1,"crc32c":"0000000g"})"),
+                                R"({"format":1,"step":-1,"epoch":1,"generation":1,"files":[]})"}) {
     INFO(bad);
     CHECK_FALSE(parse_manifest(bad).ok());
   }
@@ -98,8 +98,8 @@ TEST_CASE("checkpoint: the highest generation wins before the highest step") {
     CHECK(one.damage.empty());
     names.push_back(directory_name(one.name.step, one.name.generation));
   }
-  CHECK(names == std::vector<std::string>{directory_name(300, 2), directory_name(200, 2),
-                                          directory_name(900, 1), directory_name(100, 1)});
+  CHECK(names == std::vector<std::string>{directory_name(300, 2), directory_name(200, 2), directory_name(900, 1),
+                                          directory_name(100, 1)});
   CHECK(list_checkpoints(folder.path("none"), Proof::kSizes).value().empty());
 }
 
@@ -108,9 +108,7 @@ TEST_CASE("checkpoint: damage has a reason") {
   const std::string dir = write_checkpoint(folder, 100, 1);
   const std::string name = directory_name(100, 1);
   CHECK(verify(dir, Proof::kChecksums).ok());
-  const auto reason = [&] {
-    return list_checkpoints(folder.path(""), Proof::kChecksums).value().at(0).damage;
-  };
+  const auto reason = [&] { return list_checkpoints(folder.path(""), Proof::kChecksums).value().at(0).damage; };
 
   std::fstream weights(dir + "/model.safetensors", std::ios::in | std::ios::out);
   weights.seekp(3);

@@ -110,8 +110,7 @@ TEST_CASE("idx: a folder's splits") {
              Catch::Contains("10 images in") && Catch::Contains("9 labels in"));
   folder.write("train-images-idx3-ubyte.gz", gzip(idx({20})));
   CHECK_THAT(find_idx(folder.path(""), IdxSplit::kTrain).error().message, Catch::Contains("expected 3"));
-  CHECK_THAT(find_idx(folder.path("nowhere"), IdxSplit::kTrain).error().message,
-             Catch::Contains("does not exist"));
+  CHECK_THAT(find_idx(folder.path("nowhere"), IdxSplit::kTrain).error().message, Catch::Contains("does not exist"));
 }
 
 TEST_CASE("job: data is checked at the path's place") {

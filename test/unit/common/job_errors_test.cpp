@@ -78,8 +78,7 @@ TEST_CASE("job: not a job") {
   check_all({
       {"", {"job.json: error: the file is empty"}},
       {"not json", {"job.json:1:1: error: not JSON: invalid literal"}},
-      {R"({"training": {"epochs": 5)",
-       {"job.json:1:26: error: not JSON: the file ends too early (truncated?)"}},
+      {R"({"training": {"epochs": 5)", {"job.json:1:26: error: not JSON: the file ends too early (truncated?)"}},
       {"[]", {"job.json:1:1: error: the job must be an object, got an array"}},
       {"{}", {R"(job.json:1:1: error: missing key "training" or "command")"}},
       {std::string(100000, '['), {"job.json:1:65: error: nested deeper than 64 levels"}},
@@ -97,10 +96,8 @@ TEST_CASE("job: numbers of workers") {
   CHECK(line("65536").empty());
   CHECK(line("0") == Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got 0)"});
   CHECK(line("-2") == Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got -2)"});
-  CHECK(line("1000000") ==
-        Lines{R"(job.json:1:38: error: "num_workers" must be at most 65536, got 1000000)"});
-  CHECK(line("99999999999999999999") ==
-        Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1e+20)"});
+  CHECK(line("1000000") == Lines{R"(job.json:1:38: error: "num_workers" must be at most 65536, got 1000000)"});
+  CHECK(line("99999999999999999999") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1e+20)"});
   CHECK(line("1.5") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1.5)"});
   CHECK(line("\"2\"") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got "2")"});
   CHECK(line("null") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got null)"});
@@ -121,10 +118,8 @@ TEST_CASE("job: batch sizes") {
       load(R"(, "batch_size": 1)").lines ==
       Lines{
           R"(job.json:1:122: error: "training.batch_size" must be at least "num_workers" (2), one sample for each worker; got 1)"});
-  CHECK(
-      load(R"(, "batch_size": 4, "batch_size_per_worker": 2)").lines ==
-      Lines{
-          R"(job.json:1:125: error: "batch_size" and "batch_size_per_worker" exclude each other: remove one)"});
+  CHECK(load(R"(, "batch_size": 4, "batch_size_per_worker": 2)").lines ==
+        Lines{R"(job.json:1:125: error: "batch_size" and "batch_size_per_worker" exclude each other: remove one)"});
   CHECK(
       load("").lines ==
       Lines{
@@ -151,13 +146,11 @@ TEST_CASE("job: unknown types have suggestions") {
       line(R"("model": {"type": "cnn"}, "dataset": {"type": "idxx", "path": "/d"})") ==
       Lines{
           R"(job.json:1:78: error: "training.dataset.type" must be "idx" or "linear", got "idxx"; did you mean "idx"?)"});
+  CHECK(line(R"("model": "cnn", "dataset": {"path": "/d"})") ==
+        Lines{R"(job.json:1:41: error: "training.model" must be an object such as {"type": "cnn"}, got "cnn")",
+              R"(job.json:1:59: error: missing key "type" in "training.dataset": "idx" or "linear")"});
   CHECK(
-      line(R"("model": "cnn", "dataset": {"path": "/d"})") ==
-      Lines{R"(job.json:1:41: error: "training.model" must be an object such as {"type": "cnn"}, got "cnn")",
-            R"(job.json:1:59: error: missing key "type" in "training.dataset": "idx" or "linear")"});
-  CHECK(
-      line(
-          R"("model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "/d"}, "optimizer": {"type": "sdg"})") ==
+      line(R"("model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "/d"}, "optimizer": {"type": "sdg"})") ==
       Lines{
           R"(job.json:1:122: error: "training.optimizer.type" must be "adam", "adamw" or "sgd", got "sdg"; did you mean "sgd"?)"});
   CHECK(line(R"("model": {"type": 5}, "dataset": {"type": "idx", "path": ""})") ==
@@ -193,8 +186,7 @@ TEST_CASE("job: keys of other tools and of other places") {
            {"a\\nb\\u001b[31m", ""},
        }) {
     INFO(row.top);
-    const test::Loaded loaded =
-        test::load_text(R"({"command": ["true"], ")" + std::string(row.top) + R"(": 1})");
+    const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(row.top) + R"(": 1})");
     const std::string shown = std::string(row.top) == "a\\nb\\u001b[31m" ? R"(a\nb\u001b[31m)" : row.top;
     CHECK(loaded.lines == Lines{"job.json:1:23: error: unknown key \"" + shown + "\"" + row.advice});
   }
@@ -204,26 +196,21 @@ TEST_CASE("job: keys of other tools and of other places") {
 }
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
-  for (const char* key :
-       {"env", "workdir", "plugins", "resume_from", "run_dir", "environment", "callbacks", "report",
-        "tune", "profiler"}) {
-    const test::Loaded loaded =
-        test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
+  for (const char* key : {"env", "workdir", "plugins", "resume_from", "run_dir", "environment", "callbacks", "report",
+                          "tune", "profiler"}) {
+    const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
-  for (const char* key :
-       {"operator", "function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch", "loader",
-        "data_parallel", "gradient_clip", "gradient_accumulation", "on_nan"}) {
+  for (const char* key : {"operator", "function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch",
+                          "loader", "data_parallel", "gradient_clip", "gradient_accumulation", "on_nan"}) {
     INFO(key);
     const test::Loaded loaded = test::load_text(test::training_job("", "\n\"" + std::string(key) + "\": 1"));
-    CHECK(loaded.lines ==
-          Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});
+    CHECK(loaded.lines == Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});
   }
-  CHECK(test::load_text(test::training_job("", "\n\"model\": {\"type\": \"cnn\", \"weights\": \"f\"}"))
-            .lines.size() == 2);
-  CHECK(
-      test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"groups\": []}")).lines ==
-      Lines{R"(job.json:2:30: error: "training.optimizer.groups" is not supported yet)"});
+  CHECK(test::load_text(test::training_job("", "\n\"model\": {\"type\": \"cnn\", \"weights\": \"f\"}")).lines.size() ==
+        2);
+  CHECK(test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"groups\": []}")).lines ==
+        Lines{R"(job.json:2:30: error: "training.optimizer.groups" is not supported yet)"});
   CHECK(test::load_text(R"({"command": ["true"], "per_worker": {"gpus": 1}})").lines ==
         Lines{R"(job.json:1:46: error: "per_worker.gpus" is not supported yet above 0)"});
 }
@@ -232,9 +219,12 @@ TEST_CASE("job: placement, memory and priority") {
   const auto line = [](const std::string& top) {
     return test::load_text("{\"command\": [\"true\"],\n" + top + "}").lines;
   };
-  CHECK(line(R"("placement": {"strategy": "spread", "labels": {"gpu": "h100"}, "exclude": ["n3"], "max_per_node": 1})").empty());
-  CHECK(line(R"("placement": {"strategy": "sprad"})") ==
-        Lines{R"(job.json:2:27: error: "placement.strategy" must be "pack" or "spread", got "sprad"; did you mean "spread"?)"});
+  CHECK(line(R"("placement": {"strategy": "spread", "labels": {"gpu": "h100"}, "exclude": ["n3"], "max_per_node": 1})")
+            .empty());
+  CHECK(
+      line(R"("placement": {"strategy": "sprad"})") ==
+      Lines{
+          R"(job.json:2:27: error: "placement.strategy" must be "pack" or "spread", got "sprad"; did you mean "spread"?)"});
   CHECK(line(R"("placement": {"labels": {"gpu": 1}})") ==
         Lines{R"(job.json:2:33: error: "placement.labels.gpu" must be a string, got 1)"});
   CHECK(line(R"("placement": {"labels": ["gpu"]})") ==
@@ -284,14 +274,10 @@ TEST_CASE("job: values of durations, checkpoints and failures") {
   CHECK(line(R"("recovery": {"max_failures": "unlimited"})").empty());
   CHECK(
       line(R"("recovery": {"max_failures": "none"})") ==
-      Lines{
-          R"(job.json:2:30: error: "recovery.max_failures" must be an integer from 0, or "unlimited", got "none")"});
-  CHECK(line(R"("stop": {"grace": 30})") ==
-        Lines{R"(job.json:2:19: error: "stop.grace" must be a string, got 30)"});
-  CHECK(
-      line(R"("stop": {"grace": "30"})") ==
-      Lines{
-          R"(job.json:2:19: error: "stop.grace" must be a duration such as "500ms", "10s" or "5m", got "30")"});
+      Lines{R"(job.json:2:30: error: "recovery.max_failures" must be an integer from 0, or "unlimited", got "none")"});
+  CHECK(line(R"("stop": {"grace": 30})") == Lines{R"(job.json:2:19: error: "stop.grace" must be a string, got 30)"});
+  CHECK(line(R"("stop": {"grace": "30"})") ==
+        Lines{R"(job.json:2:19: error: "stop.grace" must be a duration such as "500ms", "10s" or "5m", got "30")"});
   CHECK(line(R"("stop": {"grace": "99999999h"})") ==
         Lines{R"(job.json:2:19: error: "stop.grace" must be at most ten years, got "99999999h")"});
   CHECK(line(R"("heartbeat": {"interval": "0s"})") ==
@@ -305,8 +291,7 @@ TEST_CASE("job: values of durations, checkpoints and failures") {
         Lines{R"(job.json:2:10: error: "start" must be "strict" or "elastic", got "elastc"; did you mean "elastic"?)"});
   CHECK(line(R"("stop": {"grace": ")" + std::string(100000, '1') + R"("})") ==
         Lines{R"(job.json:2:19: error: "stop.grace" must have at most 32 bytes, got 100000)"});
-  CHECK(line(R"("name": "a\u0000b")") ==
-        Lines{R"(job.json:2:9: error: "name" must not contain a NUL character)"});
+  CHECK(line(R"("name": "a\u0000b")") == Lines{R"(job.json:2:9: error: "name" must not contain a NUL character)"});
 }
 
 TEST_CASE("job: files that cannot be read") {
@@ -316,14 +301,12 @@ TEST_CASE("job: files that cannot be read") {
     CHECK_FALSE(result.job.has_value());
     return test::lines_of(result.diagnostics, folder.path(""));
   };
-  CHECK(line(folder.path("absent.json")) ==
-        Lines{"absent.json: error: cannot open: No such file or directory"});
+  CHECK(line(folder.path("absent.json")) == Lines{"absent.json: error: cannot open: No such file or directory"});
   CHECK(line("/") == Lines{"/: error: is a directory; name a job file"});
   const std::string big = folder.write("big.json", "");
   std::filesystem::resize_file(big, 100 << 20);
   CHECK(line(big) == Lines{"big.json: error: the job file is larger than 1024 KiB"});
-  CHECK(line("/dev/zero") ==
-        Lines{"/dev/zero: error: the job file is larger than 1024 KiB"});  // Endless, and no size.
+  CHECK(line("/dev/zero") == Lines{"/dev/zero: error: the job file is larger than 1024 KiB"});  // Endless, and no size.
   const std::string locked = folder.write("locked.json", "{}");
   std::filesystem::permissions(locked, std::filesystem::perms::none);
   if (!std::ifstream(locked)) {  // Root reads anything.

@@ -64,8 +64,7 @@ TEST_CASE("job: the main job, typed") {
   CHECK(training.shuffle);
   CHECK(
       training.model ==
-      nlohmann::json(
-          {{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}, {"init", "default"}}));
+      nlohmann::json({{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}, {"init", "default"}}));
   CHECK(training.dataset == nlohmann::json({{"type", "idx"}, {"path", "/usr/share/datasets/fashion-mnist"}}));
   CHECK(training.optimizer.type == "sgd");
   CHECK(training.optimizer.lr == 0.05);
@@ -90,8 +89,7 @@ TEST_CASE("job: defaults by kind") {
   REQUIRE(command.result.job.has_value());
   CHECK(command.result.job->recovery.max_failures == 0);
   check_resolved(*command.result.job);
-  const test::Loaded unlimited =
-      test::load_text(R"({"command": ["true"], "recovery": {"max_failures": "unlimited"}})");
+  const test::Loaded unlimited = test::load_text(R"({"command": ["true"], "recovery": {"max_failures": "unlimited"}})");
   REQUIRE(unlimited.result.job.has_value());
   CHECK(unlimited.result.job->recovery.max_failures == job::kUnlimited);
   check_resolved(*unlimited.result.job);
@@ -99,8 +97,7 @@ TEST_CASE("job: defaults by kind") {
 
 TEST_CASE("job: optimizers have their own defaults") {
   const auto optimizer = [](const char* text) {
-    const test::Loaded loaded =
-        test::load_text(test::training_job("", R"("optimizer": )" + std::string(text)));
+    const test::Loaded loaded = test::load_text(test::training_job("", R"("optimizer": )" + std::string(text)));
     REQUIRE(loaded.result.job.has_value());
     check_resolved(*loaded.result.job);
     return loaded.result.job->training->optimizer;
@@ -114,10 +111,8 @@ TEST_CASE("job: optimizers have their own defaults") {
   CHECK(adam.beta2 == 0.99);
   CHECK(adam.eps == 1e-6);
   CHECK(optimizer(R"({"type": "sgd", "nesterov": true, "momentum": 0.9})").nesterov);
-  CHECK(
-      test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"nesterov\": true}"))
-          .lines ==
-      Lines{R"(job.json:2:42: error: "training.optimizer.nesterov" needs momentum above 0 and dampening 0)"});
+  CHECK(test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"nesterov\": true}")).lines ==
+        Lines{R"(job.json:2:42: error: "training.optimizer.nesterov" needs momentum above 0 and dampening 0)"});
 }
 
 TEST_CASE("job: overrides have the schema's types") {
@@ -170,25 +165,19 @@ TEST_CASE("job: errors of overrides stand under their own names") {
   const auto lines = [](const std::vector<std::string>& sets) {
     return test::load_text("{\"num_workers\": 2, \"command\": [\"true\"]}", sets).lines;
   };
-  CHECK(lines({"num_workers=0"}) ==
-        Lines{R"(--set num_workers: error: "num_workers" must be at least 1, got 0)"});
-  CHECK(lines({"num_workers="}) ==
-        Lines{R"(--set num_workers: error: "num_workers" must be an integer, got "")"});
+  CHECK(lines({"num_workers=0"}) == Lines{R"(--set num_workers: error: "num_workers" must be at least 1, got 0)"});
+  CHECK(lines({"num_workers="}) == Lines{R"(--set num_workers: error: "num_workers" must be an integer, got "")"});
   CHECK(lines({"num_workers=two"}) ==
         Lines{R"(--set num_workers: error: "num_workers" must be an integer, got "two")"});
   CHECK(lines({"num_workers.x=1"}) == Lines{R"(--set num_workers.x: error: "num_workers" is not an object)"});
-  CHECK(
-      lines({"stop..grace=1s"}) ==
-      Lines{
-          "--set stop..grace: error: the path must be keys with dots between them, such as training.epochs"});
-  CHECK(lines({"=1"}) ==
-        Lines{"--set : error: the path must be keys with dots between them, such as training.epochs"});
+  CHECK(lines({"stop..grace=1s"}) ==
+        Lines{"--set stop..grace: error: the path must be keys with dots between them, such as training.epochs"});
+  CHECK(lines({"=1"}) == Lines{"--set : error: the path must be keys with dots between them, such as training.epochs"});
   CHECK(lines({"stop={\"grace\": \"1s\""}) ==
         Lines{"--set stop: error: not JSON: the file ends too early (truncated?) (character 15)"});
-  CHECK(
-      lines({"stop={\"grace\": \"1\", \"a\": 1}"}) ==
-      Lines{R"(--set stop: error: unknown key "a" in "stop")",
-            R"(--set stop: error: "stop.grace" must be a duration such as "500ms", "10s" or "5m", got "1")"});
+  CHECK(lines({"stop={\"grace\": \"1\", \"a\": 1}"}) ==
+        Lines{R"(--set stop: error: unknown key "a" in "stop")",
+              R"(--set stop: error: "stop.grace" must be a duration such as "500ms", "10s" or "5m", got "1")"});
   CHECK(lines({"name=\xff"}) == Lines{"--set name: error: \"name\" must be UTF-8, got \"\xef\xbf\xbd\""});
   CHECK(lines({"min_workers=3"}) ==
         Lines{R"(--set min_workers: error: "min_workers" must be at most "num_workers" (2), got 3)"});
@@ -243,8 +232,8 @@ TEST_CASE("job: commands from the command line") {
         Lines{R"(command line: error: "command" must have at least 1 items, got 0)"});
   CHECK(test::lines_of(job::load_command_job({"echo", "\xff"}, {}).diagnostics, "\n") ==
         Lines{"command line: error: \"command[1]\" must be UTF-8, got \"\xef\xbf\xbd\""});
-  CHECK(test::lines_of(job::load_command_job({"true"}, test::overrides({"training={}"})).diagnostics, "\n")
-            .size() >= 1);
+  CHECK(test::lines_of(job::load_command_job({"true"}, test::overrides({"training={}"})).diagnostics, "\n").size() >=
+        1);
 }
 
 TEST_CASE("job: comments and $schema") {

@@ -131,17 +131,14 @@ TEST_CASE("keeper") {
       {Received{4}, R"({"type":"received","count":4})"},
       {ForkServerReady{5, 0.5, 2, false},
        R"({"type":"fork_server_ready","pid":5,"start_s":0.5,"threads":2,"can_fork":false})"},
-      {ForkServerFailed{2, 9, "m"},
-       R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
+      {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
       {Spawned{1, 2, 3}, R"({"type":"spawned","generation":1,"rank":2,"pid":3})"},
-      {SpawnFailed{1, 2, 13, "m"},
-       R"({"type":"spawn_failed","generation":1,"rank":2,"error":13,"message":"m"})"},
+      {SpawnFailed{1, 2, 13, "m"}, R"({"type":"spawn_failed","generation":1,"rank":2,"error":13,"message":"m"})"},
       {Exited{1, 2, 3, 4, 5, true, 6, 1.5, {"last"}, "m"},
        R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
            "sequence":6,"detected_s":1.5,"tail":["last"],"reason":"m"})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
-      {OutputDropped{1, 2, 3, "slow"},
-       R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
+      {OutputDropped{1, 2, 3, "slow"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
   };
   check_cases(
       up, [](const FromKeeper& message) { return unframed(encode(message)); },
@@ -162,8 +159,7 @@ TEST_CASE("fork server") {
       {Prepared{2}, R"({"type":"prepared","threads":2})"},
       {PrepareFailed{3, "m"}, R"({"type":"prepare_failed","exit_code":3,"message":"m"})"},
       {Forked{1, 2, 3}, R"({"type":"forked","generation":1,"rank":2,"pid":3})"},
-      {ForkFailed{1, 2, 11, "m"},
-       R"({"type":"fork_failed","generation":1,"rank":2,"error":11,"message":"m"})"},
+      {ForkFailed{1, 2, 11, "m"}, R"({"type":"fork_failed","generation":1,"rank":2,"error":11,"message":"m"})"},
   };
   check_cases(
       up, [](const FromForkServer& message) { return encode(message); },
@@ -172,8 +168,8 @@ TEST_CASE("fork server") {
 
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
-  DesiredRun desired{"r",  2,    Want::kStop, {{0, 0}, {3, 1}}, 4, 1, 2, "host", 29500, 1,
-                     {"/c"}, 30.5, 2,         "/d", {{"a", 1}}, "eva"};
+  DesiredRun desired{"r",  2, Want::kStop, {{0, 0}, {3, 1}}, 4,    1, 2, "host", 29500, 1, {"/c"},
+                     30.5, 2, "/d",        {{"a", 1}},       "eva"};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"want":"stop",
@@ -182,8 +178,7 @@ TEST_CASE("cluster: coordinator to agent") {
            "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva"})"},
       {ExchangeDone{"r", 2, "k", {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","values":[1,"two"]})"},
-      {FactAck{18446744073709551615u, 9},
-       R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
+      {FactAck{18446744073709551615u, 9}, R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
   };
   check_cases(
       cases, [](const ToAgent& message) { return encode(message); },
@@ -219,7 +214,8 @@ TEST_CASE("cluster: agent to coordinator") {
 }
 
 TEST_CASE("cluster: the state of a node as an older agent tells it") {
-  const auto back = cluster::decode_from_agent(R"({"type":"node_state","node":"n","incarnation":5,"slots":2,"cpus":4})");
+  const auto back =
+      cluster::decode_from_agent(R"({"type":"node_state","node":"n","incarnation":5,"slots":2,"cpus":4})");
   REQUIRE(back.ok());
   const auto& state = std::get<cluster::NodeState>(back.value());
   CHECK_FALSE(state.counts_cpus);  // Its workers take slots, as they did.
@@ -245,8 +241,7 @@ TEST_CASE("cluster: bodies of facts") {
        R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
            "caused_by_agent":true,"message":"m","tail":["t"],"step":7,"notice_s":0.5})"},
       {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},
-      {ForkServerFailed{2, 9, "m"},
-       R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
+      {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
       {KeeperLost{9, "m"}, R"({"type":"keeper_lost","signal":9,"message":"m"})"},
       {Report{1, {{2, "train", 3, 4}, 5, {{"train_loss", 0.5}}}},
        R"({"type":"report","rank":1,"report":{"type":"report","key":{"epoch":2,"phase":"train","batch":3,"sequence":4},
@@ -272,8 +267,7 @@ TEST_CASE("cluster: bodies of facts") {
 }
 
 TEST_CASE("messages: unknown fields are ignored, missing ones take the default") {
-  const auto decoded =
-      link::decode_from_worker(R"({"type":"hello","token":"t","colour":"red","deep":{"a":[1]}})");
+  const auto decoded = link::decode_from_worker(R"({"type":"hello","token":"t","colour":"red","deep":{"a":[1]}})");
   REQUIRE(decoded.ok());
   const auto& hello = std::get<link::Hello>(decoded.value());
   CHECK(hello.token == "t");
@@ -296,8 +290,7 @@ TEST_CASE("messages: errors in words") {
            {R"({"type":"hello","token":null})", "hello: \"token\" must be a string, got null"},
            {R"({"type":"hello","token":"t","pid":"7"})", "hello: \"pid\" must be an integer, got a string"},
            {R"({"type":"hello","token":"t","pid":7.5})", "hello: \"pid\" must be an integer, got a number"},
-           {R"({"type":"hello","token":"t","pid":99999999999})",
-            "hello: \"pid\" is out of range: 99999999999"},
+           {R"({"type":"hello","token":"t","pid":99999999999})", "hello: \"pid\" is out of range: 99999999999"},
            {R"({"type":"heartbeat","loss":"low"})", "heartbeat: \"loss\" must be a number, got a string"},
            {R"({"type":"report","metrics":{}})", "report: \"key\" is missing"},
            {R"({"type":"report","key":{"epoch":1}})", "report: key: \"phase\" is missing"},
@@ -312,17 +305,13 @@ TEST_CASE("messages: errors in words") {
   }
   CHECK(link::decode_to_worker(R"({"type":"assignment","run":"r","generation":-1})").error().message ==
         "assignment: \"generation\" is out of range: -1");
-  CHECK(keeper::decode_to_keeper(R"({"type":"novelty"})").error().message ==
-        "message: unknown type \"novelty\"");
-  CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"cpus":[0,"x"]})")
-            .error()
-            .message == "message: spawn: \"cpus[1]\" must be an integer, got a string");
-  CHECK(
-      keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"env":{"A":1}})").error().message ==
-      "message: spawn: \"env.A\" must be a string, got an integer");
-  CHECK(cluster::decode_to_agent(R"({"type":"desired_run","run":"r","generation":1,"want":"fly"})")
-            .error()
-            .message == "message: desired_run: \"want\" has the unknown value \"fly\"");
+  CHECK(keeper::decode_to_keeper(R"({"type":"novelty"})").error().message == "message: unknown type \"novelty\"");
+  CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"cpus":[0,"x"]})").error().message ==
+        "message: spawn: \"cpus[1]\" must be an integer, got a string");
+  CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"env":{"A":1}})").error().message ==
+        "message: spawn: \"env.A\" must be a string, got an integer");
+  CHECK(cluster::decode_to_agent(R"({"type":"desired_run","run":"r","generation":1,"want":"fly"})").error().message ==
+        "message: desired_run: \"want\" has the unknown value \"fly\"");
 }
 
 TEST_CASE("messages: what is not finite arrives as NaN") {
@@ -337,8 +326,7 @@ TEST_CASE("messages: what is not finite arrives as NaN") {
   CHECK(std::isnan(metrics["train_loss"].get<double>()));
   CHECK(std::isnan(metrics["last_train_loss"].get<double>()));
   CHECK(metrics["samples_per_s"] == 5);
-  const auto beat =
-      link::decode_from_worker(encode(link::FromWorker(link::Heartbeat{1, 1, "train", nan, 0})));
+  const auto beat = link::decode_from_worker(encode(link::FromWorker(link::Heartbeat{1, 1, "train", nan, 0})));
   REQUIRE(beat.ok());
   CHECK(std::isnan(std::get<link::Heartbeat>(beat.value()).loss));
 }
@@ -392,7 +380,8 @@ TEST_CASE("transfer") {
       {Stored{"r", "c"}, R"({"type":"stored","run":"r","path":"c"})"},
       {Refused{"r", "c", "no", true}, R"({"type":"refused","run":"r","path":"c","reason":"no","unknown_run":true})"},
       {Listing{"r", "c", {{"f", 2}}}, R"({"type":"listing","run":"r","path":"c","files":[{"name":"f","bytes":2}]})"},
-      {Data{"r", "c", "f", 1, 2, 3}, R"({"type":"data","run":"r","path":"c","file":"f","offset":1,"bytes":2,"crc32c":3})"},
+      {Data{"r", "c", "f", 1, 2, 3},
+       R"({"type":"data","run":"r","path":"c","file":"f","offset":1,"bytes":2,"crc32c":3})"},
       {Pending{"r", "c", 5}, R"({"type":"pending","run":"r","path":"c","bytes":5})"},
       {Ship{"r", "c"}, R"({"type":"ship","run":"r","path":"c"})"},
       {Keep{"r", {"c"}}, R"({"type":"keep","run":"r","paths":["c"]})"},
@@ -416,19 +405,20 @@ TEST_CASE("transfer: names") {
   CHECK(transfer::check_file("logs/gen-0001/rank-0000.log"));
   CHECK(transfer::check_file("errors/gen-0001-rank-0000.json"));
   CHECK(transfer::check_file("checkpoints/step-000000000100-gen-0001/model.safetensors"));
-  CHECK(transfer::checkpoint_of("checkpoints/step-000000000100-gen-0001/x") == "checkpoints/step-000000000100-gen-0001");
+  CHECK(transfer::checkpoint_of("checkpoints/step-000000000100-gen-0001/x") ==
+        "checkpoints/step-000000000100-gen-0001");
   CHECK(transfer::checkpoint_of("logs/gen-0001/x").empty());
   CHECK(transfer::check_checkpoint("checkpoints/step-000000000100-gen-0001-2"));
-  for (const char* path : {"checkpoints/x", "checkpoints/.step-000000000100-gen-0001.part", "step-000000000100-gen-0001",
-                           "checkpoints/step-000000000100-gen-0001/", "/checkpoints/step-000000000100-gen-0001"})
+  for (const char* path :
+       {"checkpoints/x", "checkpoints/.step-000000000100-gen-0001.part", "step-000000000100-gen-0001",
+        "checkpoints/step-000000000100-gen-0001/", "/checkpoints/step-000000000100-gen-0001"})
     CHECK_FALSE(transfer::check_checkpoint(path));
 }
 
 TEST_CASE("link: a line over the limit is refused, a failure is shortened to fit") {
   const std::string long_text(link::kLineBytesMax, 'x');
   CHECK_FALSE(link::decode_from_worker(R"({"type":"result","value":")" + long_text + "\"}").ok());
-  const std::string line =
-      encode(link::FromWorker(link::Failed{"cause" + long_text, std::string(100000, '\x01')}));
+  const std::string line = encode(link::FromWorker(link::Failed{"cause" + long_text, std::string(100000, '\x01')}));
   CHECK(line.size() <= link::kLineBytesMax);
   const auto decoded = link::decode_from_worker(std::string_view(line).substr(0, line.size() - 1));
   REQUIRE(decoded.ok());

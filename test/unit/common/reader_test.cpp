@@ -72,8 +72,7 @@ TEST_CASE("reader: syntax errors have the place of the fault") {
            {"{\"a\": \"x\ny\"}",
             "t:1:9: error: not JSON: invalid string: control character U+000A (LF) must be escaped to "
             "\\u000A or \\n"},
-           {"{\"a\": \"\\q\"}",
-            "t:1:9: error: not JSON: invalid string: forbidden character after backslash"},
+           {"{\"a\": \"\\q\"}", "t:1:9: error: not JSON: invalid string: forbidden character after backslash"},
            {"{\"a\": \"\xff\"}", "t:1:8: error: not JSON: invalid string: ill-formed UTF-8 byte"},
            {"{\"a\": 1e999}", "t:1:7: error: not JSON: number overflow parsing '1e999'"},
            {"{\"a\": 01}", "t:1:8: error: not JSON: unexpected number literal; expected ',' or '}'"},
@@ -104,8 +103,7 @@ TEST_CASE("reader: all duplicate keys are reported, and the rest can still be re
 TEST_CASE("reader: nesting is bounded while reading") {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   CHECK(errors_of(nested(kDepthMax)).empty());
-  CHECK(errors_of(nested(kDepthMax + 1)) ==
-        std::vector<std::string>{"t:1:65: error: nested deeper than 64 levels"});
+  CHECK(errors_of(nested(kDepthMax + 1)) == std::vector<std::string>{"t:1:65: error: nested deeper than 64 levels"});
   CHECK(errors_of(nested(100000)) == std::vector<std::string>{"t:1:65: error: nested deeper than 64 levels"});
   std::string objects;
   for (int i = 0; i < 100000; ++i) objects += "{\"a\":";

@@ -10,8 +10,7 @@ namespace {
 
 /// Calls `visit(path, node)` for every described key.
 template <class Visit>
-void for_each_key(const Schema& schema, const nlohmann::json& unresolved, const std::string& path,
-                  Visit visit) {
+void for_each_key(const Schema& schema, const nlohmann::json& unresolved, const std::string& path, Visit visit) {
   const nlohmann::json& node = schema.resolve(unresolved);
   if (node.contains("oneOf")) {
     for (const auto& variant : node["oneOf"]) for_each_key(schema, variant, path, visit);
@@ -38,8 +37,7 @@ TEST_CASE("schema: every key has a title, a description and, once built, example
     CHECK(described(schema, node, "title").contains("title"));
     CHECK(described(schema, node, "description").contains("description"));
     const nlohmann::json& rules = schema.resolve(node);
-    if (rules.contains("x-not-supported-yet") || rules.contains("const") || rules.contains("properties"))
-      return;
+    if (rules.contains("x-not-supported-yet") || rules.contains("const") || rules.contains("properties")) return;
     CHECK(described(schema, node, "examples").contains("examples"));
   });
   CHECK(keys > 80);
@@ -82,13 +80,12 @@ TEST_CASE("schema: aliases lead to keys that exist") {
 TEST_CASE("schema: which paths take text as it is typed") {
   const Schema& schema = job::job_schema();
   const nlohmann::json job{{"training", {{"model", {{"type", "mlp"}}}}}};
-  for (const char* path :
-       {"name", "stop.grace", "training.loss", "training.model.init", "training.dataset.path"}) {
+  for (const char* path : {"name", "stop.grace", "training.loss", "training.model.init", "training.dataset.path"}) {
     INFO(path);
     CHECK(schema.wants_string(path, job));
   }
-  for (const char* path : {"num_workers", "recovery.max_failures", "checkpoint.every", "training.model",
-                           "command", "training.model.hidden", "unknown", "training.unknown.deep"}) {
+  for (const char* path : {"num_workers", "recovery.max_failures", "checkpoint.every", "training.model", "command",
+                           "training.model.hidden", "unknown", "training.unknown.deep"}) {
     INFO(path);
     CHECK_FALSE(schema.wants_string(path, job));
   }

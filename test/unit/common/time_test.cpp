@@ -68,7 +68,8 @@ TEST_CASE("bytes: what is written and what is shown") {
     CHECK(parse_bytes(row.text) == row.bytes);
     CHECK(format_bytes(row.bytes) == row.shown);
   }
-  for (const char* text : {"", "5", "GiB", "4 GiB", "-1B", "-0B", "+1B", "4gib", "1e3B", "infB", "nanB", "9000000TiB", "0x1B", "4GiBs"}) {
+  for (const char* text :
+       {"", "5", "GiB", "4 GiB", "-1B", "-0B", "+1B", "4gib", "1e3B", "infB", "nanB", "9000000TiB", "0x1B", "4GiBs"}) {
     INFO(text);
     CHECK_FALSE(parse_bytes(text).has_value());
   }

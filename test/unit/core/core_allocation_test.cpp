@@ -29,8 +29,7 @@ TEST_CASE("a node of one run divides all its cores, as cpu_share does") {
       CoreAllocation allocation(kEight, {}, false);
       const std::vector<RankShare> shares = allocation.allocate("run", ranks, {cpus, 0}, ranks);
       for (int rank = 0; rank < ranks; ++rank)
-        CHECK(shares[static_cast<std::size_t>(rank)].cores ==
-              core::cpu_share(kEight, rank, ranks, cpus).cores);
+        CHECK(shares[static_cast<std::size_t>(rank)].cores == core::cpu_share(kEight, rank, ranks, cpus).cores);
     }
   }
 }
@@ -44,8 +43,7 @@ TEST_CASE("runs that share a node have cores of their own") {
   CHECK(cores(allocation.allocate("d", 1, {1, 0}, 8)) == Lists{{}});  // None is left: unbound.
   allocation.release("b");
   CHECK(cores(allocation.allocate("d", 1, {3, 0}, 8)) == Lists{{2, 3, 4}});
-  CHECK(cores(allocation.allocate("a", 3, {1, 0}, 8)) ==
-        Lists{{0}, {1}, {5}});  // Again: what it had is free for it.
+  CHECK(cores(allocation.allocate("a", 3, {1, 0}, 8)) == Lists{{0}, {1}, {5}});  // Again: what it had is free for it.
   CHECK(cores(allocation.allocate("e", 2, {1, 0}, 8)) == Lists{{}, {}});
 }
 

@@ -29,7 +29,9 @@ AgentFacts facts() {
   return facts;
 }
 
-Random seeded(std::uint64_t seed) { return Random({seed, 2, 3, 4}); }
+Random seeded(std::uint64_t seed) {
+  return Random({seed, 2, 3, 4});
+}
 
 std::string words(const AgentCommand& command) {
   using namespace agent_command;
@@ -68,20 +70,33 @@ class Story {
     }
     const RunId run = pick(2) == 0 ? "training" : "command";
     switch (pick(14)) {
-      case 0: return agent_event::Connected{};
-      case 1: return agent_event::Disconnected{};
-      case 2: return agent_event::FromCoordinator{desired(run)};
-      case 3: return agent_event::KeeperStarted{run};
-      case 4: return agent_event::FromKeeper{run, keeper::ForkServerReady{9, 0.1, 1, true}};
-      case 5: return agent_event::FromKeeper{run, keeper::Spawned{generation_, pick(2), 100 + pick(2)}};
-      case 6: return exit_or_cleared(run);
-      case 7: return agent_event::FromCoordinator{cluster::FactAck{7, pick(8) == 0 ? machine.told() : machine.told() / 2}};
-      case 8: return hello();
-      case 9: return agent_event::LinkClosed{static_cast<ConnectionId>(pick(6))};
-      case 10: return from_worker(link::Report{{1, "train", pick(1000), 0}, 3, {{"train_loss", 0.5}}});
-      case 11: return pick(20) == 0 ? AgentEvent(agent_event::KeeperClosed{run, SIGKILL, ""})
-                                    : AgentEvent(agent_event::StraysCleared{run});
-      default: break;
+      case 0:
+        return agent_event::Connected{};
+      case 1:
+        return agent_event::Disconnected{};
+      case 2:
+        return agent_event::FromCoordinator{desired(run)};
+      case 3:
+        return agent_event::KeeperStarted{run};
+      case 4:
+        return agent_event::FromKeeper{run, keeper::ForkServerReady{9, 0.1, 1, true}};
+      case 5:
+        return agent_event::FromKeeper{run, keeper::Spawned{generation_, pick(2), 100 + pick(2)}};
+      case 6:
+        return exit_or_cleared(run);
+      case 7:
+        return agent_event::FromCoordinator{cluster::FactAck{7, pick(8) == 0 ? machine.told() : machine.told() / 2}};
+      case 8:
+        return hello();
+      case 9:
+        return agent_event::LinkClosed{static_cast<ConnectionId>(pick(6))};
+      case 10:
+        return from_worker(link::Report{{1, "train", pick(1000), 0}, 3, {{"train_loss", 0.5}}});
+      case 11:
+        return pick(20) == 0 ? AgentEvent(agent_event::KeeperClosed{run, SIGKILL, ""})
+                             : AgentEvent(agent_event::StraysCleared{run});
+      default:
+        break;
     }
     link::Heartbeat beat;
     beat.step = beat_ += pick(2);
@@ -106,12 +121,16 @@ class Story {
     generation_ += pick(4) == 0 ? 1 : 0;
     desired.generation = generation_;
     const int want = pick(10);
-    desired.want = want < 7 ? cluster::Want::kRun : want == 7 ? cluster::Want::kClear : want == 8 ? cluster::Want::kGone : cluster::Want::kStop;
+    desired.want = want < 7    ? cluster::Want::kRun
+                   : want == 7 ? cluster::Want::kClear
+                   : want == 8 ? cluster::Want::kGone
+                               : cluster::Want::kStop;
     desired.ranks = {{0, 0}, {1, 1}};
     desired.world_size = 2;
     desired.stop_grace_s = 3;
     desired.run_dir = "/runs/" + run;
-    desired.job = {{"per_worker", {{"cpus", 1}}}, {"heartbeat", {{"timeout", "2s"}, {"stall_timeout", "6s"}}},
+    desired.job = {{"per_worker", {{"cpus", 1}}},
+                   {"heartbeat", {{"timeout", "2s"}, {"stall_timeout", "6s"}}},
                    {"recovery", {{"max_failures", 3}}}};
     if (run == "training") desired.job["training"] = {{"seed", 1}};
     if (run == "command") desired.job["command"] = {"true"};
@@ -130,7 +149,11 @@ class Story {
 
   AgentEvent hello() {
     link::Hello hello;
-    hello.token = tokens_.empty() ? "none" : tokens_[tokens_.size() - 1 - static_cast<std::size_t>(pick(static_cast<int>(std::min<std::size_t>(tokens_.size(), 4))))];
+    hello.token =
+        tokens_.empty()
+            ? "none"
+            : tokens_[tokens_.size() - 1 -
+                      static_cast<std::size_t>(pick(static_cast<int>(std::min<std::size_t>(tokens_.size(), 4))))];
     return agent_event::FromWorker{++connection_, 100, hello};
   }
 

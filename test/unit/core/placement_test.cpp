@@ -13,9 +13,8 @@ TEST_CASE("ranks are dense, in node order, and never more than wanted or free") 
     int wanted, least, expected;
   };
   const Row rows[] = {
-      {{{"a", 2}}, 2, 2, 2},           {{{"a", 1}}, 2, 2, 0},          {{{"a", 1}}, 2, 1, 1},
-      {{{"a", 4}}, 2, 1, 2},           {{{"a", 1}, {"b", 3}}, 3, 3, 3}, {{{"a", 0}, {"b", 2}}, 2, 2, 2},
-      {{}, 1, 1, 0},                   {{{"a", 0}}, 1, 1, 0},
+      {{{"a", 2}}, 2, 2, 2},           {{{"a", 1}}, 2, 2, 0},           {{{"a", 1}}, 2, 1, 1}, {{{"a", 4}}, 2, 1, 2},
+      {{{"a", 1}, {"b", 3}}, 3, 3, 3}, {{{"a", 0}, {"b", 2}}, 2, 2, 2}, {{}, 1, 1, 0},         {{{"a", 0}}, 1, 1, 0},
   };
   for (const Row& row : rows) {
     const core::Placement placement = core::place(row.slots, row.wanted, row.least);
@@ -73,15 +72,45 @@ TEST_CASE("pack uses the fewest nodes, the fullest that fit; spread divides even
   const core::Placement uneven{3, {{"b", {0, 1}}, {"a", {2}}}, 3, ""};
   const Row rows[] = {
       {"the one that just fits", {{"a", 4}, {"b", 2}, {"c", 3}}, 2, Strategy::kPack, {}, {{"b", 2}}},
-      {"the largest first, then what just fits", {{"a", 1}, {"b", 4}, {"c", 2}, {"d", 3}}, 6, Strategy::kPack, {}, {{"b", 4}, {"c", 2}}},
+      {"the largest first, then what just fits",
+       {{"a", 1}, {"b", 4}, {"c", 2}, {"d", 3}},
+       6,
+       Strategy::kPack,
+       {},
+       {{"b", 4}, {"c", 2}}},
       {"of equal ones the first", {{"a", 2}, {"b", 2}, {"c", 2}}, 3, Strategy::kPack, {}, {{"a", 2}, {"b", 1}}},
       {"of equal largest ones the first", {{"b", 3}, {"a", 3}, {"c", 1}}, 5, Strategy::kPack, {}, {{"a", 3}, {"b", 2}}},
-      {"on nodes that it has, before others", {{"a", 1}, {"b", 4}, {"c", 1}}, 4, Strategy::kPack, uneven, {{"a", 1}, {"b", 3}}},
-      {"a lost one is replaced by one that fits", {{"a", 1}, {"c", 4}, {"d", 2}}, 3, Strategy::kPack, uneven, {{"a", 1}, {"d", 2}}},
+      {"on nodes that it has, before others",
+       {{"a", 1}, {"b", 4}, {"c", 1}},
+       4,
+       Strategy::kPack,
+       uneven,
+       {{"a", 1}, {"b", 3}}},
+      {"a lost one is replaced by one that fits",
+       {{"a", 1}, {"c", 4}, {"d", 2}},
+       3,
+       Strategy::kPack,
+       uneven,
+       {{"a", 1}, {"d", 2}}},
       {"evenly", {{"a", 4}, {"b", 4}, {"c", 4}}, 6, Strategy::kSpread, {}, {{"a", 2}, {"b", 2}, {"c", 2}}},
-      {"evenly as far as room allows", {{"a", 1}, {"b", 4}, {"c", 4}}, 6, Strategy::kSpread, {}, {{"a", 1}, {"b", 3}, {"c", 2}}},
-      {"nothing moves at the same size", {{"a", 4}, {"b", 4}, {"c", 4}}, 3, Strategy::kSpread, uneven, {{"a", 1}, {"b", 2}}},
-      {"a lost part goes where the fewest are", {{"a", 4}, {"c", 4}}, 3, Strategy::kSpread, uneven, {{"a", 2}, {"c", 1}}},
+      {"evenly as far as room allows",
+       {{"a", 1}, {"b", 4}, {"c", 4}},
+       6,
+       Strategy::kSpread,
+       {},
+       {{"a", 1}, {"b", 3}, {"c", 2}}},
+      {"nothing moves at the same size",
+       {{"a", 4}, {"b", 4}, {"c", 4}},
+       3,
+       Strategy::kSpread,
+       uneven,
+       {{"a", 1}, {"b", 2}}},
+      {"a lost part goes where the fewest are",
+       {{"a", 4}, {"c", 4}},
+       3,
+       Strategy::kSpread,
+       uneven,
+       {{"a", 2}, {"c", 1}}},
       {"even again at another size", {{"a", 4}, {"b", 4}}, 2, Strategy::kSpread, uneven, {{"a", 1}, {"b", 1}}},
   };
   for (const Row& row : rows) {
@@ -116,12 +145,24 @@ TEST_CASE("a command gets torchrun's variables, a training rank only the link an
   run.job = {{"command", {"x"}}, {"recovery", {{"max_failures", 3}}}};
   core::RankIdentity identity{3, 1, 2, "secret", "/s/link.sock", "/r/errors/e.json"};
   const auto env = core::rank_environment(run, identity);
-  const std::map<std::string, std::string> expected = {
-      {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "1"},
-      {"GROUP_WORLD_SIZE", "2"}, {"ROLE_RANK", "3"}, {"ROLE_NAME", "default"}, {"ROLE_WORLD_SIZE", "4"},
-      {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4321"}, {"TORCHELASTIC_RESTART_COUNT", "0"},
-      {"TORCHELASTIC_MAX_RESTARTS", "3"}, {"TORCHELASTIC_RUN_ID", "id"}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      {"TORCHELASTIC_ERROR_FILE", "/r/errors/e.json"}, {"SGD_TOKEN", "secret"}, {"SGD_LINK", "/s/link.sock"}};
+  const std::map<std::string, std::string> expected = {{"RANK", "3"},
+                                                       {"LOCAL_RANK", "1"},
+                                                       {"WORLD_SIZE", "4"},
+                                                       {"LOCAL_WORLD_SIZE", "2"},
+                                                       {"GROUP_RANK", "1"},
+                                                       {"GROUP_WORLD_SIZE", "2"},
+                                                       {"ROLE_RANK", "3"},
+                                                       {"ROLE_NAME", "default"},
+                                                       {"ROLE_WORLD_SIZE", "4"},
+                                                       {"MASTER_ADDR", "10.0.0.1"},
+                                                       {"MASTER_PORT", "4321"},
+                                                       {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                                       {"TORCHELASTIC_MAX_RESTARTS", "3"},
+                                                       {"TORCHELASTIC_RUN_ID", "id"},
+                                                       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                                                       {"TORCHELASTIC_ERROR_FILE", "/r/errors/e.json"},
+                                                       {"SGD_TOKEN", "secret"},
+                                                       {"SGD_LINK", "/s/link.sock"}};
   for (const auto& [name, value] : expected) {
     INFO(name);
     REQUIRE(env.contains(name));

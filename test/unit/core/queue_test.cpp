@@ -260,11 +260,23 @@ TEST_CASE("resources: nodes that are held, out, or not for this run") {
   using Demand = core::Demand;
   check({
       {"at most", [](Node&, Demand& demand) { demand.rules.max_per_node = 3; }, 3, ""},
-      {"held", [](Node& node, Demand&) { core::take(node.free, {1, 0, 0}, 8); }, 0, "0 of 8 slots free"},
-      {"more held than there is", [](Node& node, Demand&) { core::take(node.free, {1, 0, 0}, 9); }, 0, "0 of 8 slots free"},
+      {"held",
+       [](Node& node, Demand&) {
+         core::take(node.free, {1, 0, 0}, 8);
+       },
+       0, "0 of 8 slots free"},
+      {"more held than there is",
+       [](Node& node, Demand&) {
+         core::take(node.free, {1, 0, 0}, 9);
+       },
+       0, "0 of 8 slots free"},
       {"nothing offered", [](Node& node, Demand&) { node.total.slots = node.free.slots = 0; }, 0, "offers no slots"},
       {"out", [](Node& node, Demand&) { node.out = "drained"; }, 0, "drained"},
-      {"excluded", [](Node&, Demand& demand) { demand.rules.exclude = {"x", "n"}; }, 0, "excluded"},
+      {"excluded",
+       [](Node&, Demand& demand) {
+         demand.rules.exclude = {"x", "n"};
+       },
+       0, "excluded"},
       {"label", [](Node&, Demand& demand) { demand.rules.labels["gpu"] = "a100"; }, 8, ""},
       {"another label", [](Node&, Demand& demand) { demand.rules.labels["gpu"] = "h100"; }, 0,
        "label gpu is a100, h100 wanted"},

@@ -35,7 +35,9 @@ double sum_of_phases(const nlohmann::ordered_json& event) {
   return sum;
 }
 
-TimePoint at(Duration duration) { return TimePoint(duration); }
+TimePoint at(Duration duration) {
+  return TimePoint(duration);
+}
 
 }  // namespace
 

@@ -8,13 +8,20 @@ using nlohmann::json;
 
 namespace {
 
-link::ReportKey key(int epoch, const char* phase = "train", std::int64_t batch = 0) { return {epoch, phase, batch, 0}; }
+link::ReportKey key(int epoch, const char* phase = "train", std::int64_t batch = 0) {
+  return {epoch, phase, batch, 0};
+}
 
 }  // namespace
 
 TEST_CASE("reduction: num_samples is summed, other numbers are the unweighted mean that ignores NaN") {
   const auto reduced = core::reduce_metrics({
-      json{{"epoch", 1}, {"num_samples", 10}, {"train_loss", 1.0}, {"nan_once", nullptr}, {"text", "zero"}, {"only_zero", 4}},
+      json{{"epoch", 1},
+           {"num_samples", 10},
+           {"train_loss", 1.0},
+           {"nan_once", nullptr},
+           {"text", "zero"},
+           {"only_zero", 4}},
       json{{"epoch", 1}, {"num_samples", 30}, {"train_loss", 2.0}, {"nan_once", 6.0}, {"text", "one"}, {"only_one", 5}},
   });
   CHECK(reduced.at("num_samples") == 40);
@@ -74,7 +81,8 @@ TEST_CASE("ranks that report different keys are named") {
   (void)reducer.add(0, key(1), json::object());
   const auto line = reducer.add(1, key(2), json::object());
   REQUIRE_FALSE(line.ok());
-  CHECK(line.error().message == "ranks report different keys: rank 0 epoch 1 train batch 0, rank 1 epoch 2 train batch 0");
+  CHECK(line.error().message ==
+        "ranks report different keys: rank 0 epoch 1 train batch 0, rank 1 epoch 2 train batch 0");
 }
 
 TEST_CASE("a rank that runs far ahead is stopped by a limit") {

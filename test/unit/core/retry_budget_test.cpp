@@ -160,18 +160,21 @@ TEST_CASE("three crashes of one rank at one step are an error of the program") {
       {"gets on", {{kSignal, 11, 1, 5}, {kSignal, 11, 1, 6}, {kSignal, 11, 1, 7}}, false},
       {"another rank between", {{kSignal, 11, 1, 5}, {kSignal, 11, 0, 5}, {kSignal, 11, 1, 5}}, false},
       {"killed from outside", {{kSignal, 9, 1, 5}, {kSignal, 9, 1, 5}, {kSignal, 9, 1, 5}}, false},
-      {"frozen", {{FailureKind::kHeartbeatLost, 0, 1, 5}, {FailureKind::kHeartbeatLost, 0, 1, 5},
-                  {FailureKind::kHeartbeatLost, 0, 1, 5}}, false},
+      {"frozen",
+       {{FailureKind::kHeartbeatLost, 0, 1, 5},
+        {FailureKind::kHeartbeatLost, 0, 1, 5},
+        {FailureKind::kHeartbeatLost, 0, 1, 5}},
+       false},
   };
   for (const Row& row : rows) {
     RetryBudget budget(job_with(job::kUnlimited));
     bool has_ended = false;
     for (const Crash& crash : row.crashes)
-      has_ended = !budget.on_failure(failure(crash.kind, crash.number, crash.rank), ended(kTrained, false, crash.step)).restart;
+      has_ended =
+          !budget.on_failure(failure(crash.kind, crash.number, crash.rank), ended(kTrained, false, crash.step)).restart;
     CAPTURE(row.what);
     CHECK(has_ended == row.ends);
   }
   RetryBudget command(job_with(job::kUnlimited, false));
-  for (int count = 0; count < 5; ++count)
-    CHECK(command.on_failure(failure(kSignal, 11), ended(kTrained)).restart);
+  for (int count = 0; count < 5; ++count) CHECK(command.on_failure(failure(kSignal, 11), ended(kTrained)).restart);
 }

@@ -12,7 +12,9 @@ namespace {
 constexpr Duration kTimeout = 5s;
 constexpr Duration kStall = 30s;
 
-TimePoint time_at(Duration duration) { return TimePoint(duration); }
+TimePoint time_at(Duration duration) {
+  return TimePoint(duration);
+}
 
 link::Heartbeat beat(std::int64_t samples, bool waiting = false) {
   link::Heartbeat made;
@@ -81,8 +83,8 @@ TEST_CASE("the same heartbeats again and again are a stall, also when they go on
     CHECK(silent[0].is_stalled);
     CHECK(silent[0].is_waiting == waiting);
     CHECK(silent[0].silent_s == Approx(30.1));
-    CHECK(silent[0].words == std::string("no progress for 30.1 s, in train, step 7") +
-                                 (waiting ? ", waiting for another rank" : ""));
+    CHECK(silent[0].words ==
+          std::string("no progress for 30.1 s, in train, step 7") + (waiting ? ", waiting for another rank" : ""));
   }
 }
 
@@ -114,9 +116,7 @@ TEST_CASE("a look that comes late judges nobody and gives everybody a new deadli
     Duration first_look;  // In time, or zero.
     Duration late;
   };
-  const Row rows[] = {{"before any suspicion", 0s, 5500ms},
-                      {"of a suspect", 5s, 5600ms},
-                      {"by a night", 0s, 8h}};
+  const Row rows[] = {{"before any suspicion", 0s, 5500ms}, {"of a suspect", 5s, 5600ms}, {"by a night", 0s, 8h}};
   for (const Row& row : rows) {
     CAPTURE(row.what);
     Watchdog dog = watching({0, 1});

@@ -42,7 +42,9 @@ bool is_root() {
   return false;
 }
 
-process::Account person() { return std::move(process::find_account(kPerson, 5s)).value(); }
+process::Account person() {
+  return std::move(process::find_account(kPerson, 5s)).value();
+}
 
 uid_t user_of(const std::string& path) {
   struct stat info {};
@@ -57,7 +59,8 @@ struct OthersFolder {
     std::filesystem::create_directories(path + "/logs");
     std::ofstream(path + "/logs/closed.log") << "of root";
     REQUIRE(::chmod((path + "/logs/closed.log").c_str(), 0600) == 0);
-    for (const std::string& folder : {path, path + "/logs"}) REQUIRE(::chown(folder.c_str(), account.uid, account.gid) == 0);
+    for (const std::string& folder : {path, path + "/logs"})
+      REQUIRE(::chown(folder.c_str(), account.uid, account.gid) == 0);
   }
   TemporaryDir dir;
   process::Account account = person();
@@ -76,10 +79,17 @@ TEST_CASE("an account is found with its groups, or the name is told", "[accounts
 }
 
 TEST_CASE("of our environment, others get what says how to compute, and no secret", "[accounts]") {
-  const char* const ours[] = {"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "LC_ALL=C", "CUDA_VISIBLE_DEVICES=1", "HOME=/home/operator", "LANGUAGE=de", nullptr};
+  const char* const ours[] = {"PATH=/bin",
+                              "AWS_SECRET_ACCESS_KEY=x",
+                              "LC_ALL=C",
+                              "CUDA_VISIBLE_DEVICES=1",
+                              "HOME=/home/operator",
+                              "LANGUAGE=de",
+                              nullptr};
   process::Account account{"eva", 1001, 1001, {1001}, "/home/eva", "/bin/sh"};
-  CHECK(process::environment_of(account, ours) == std::vector<std::string>{"HOME=/home/eva", "USER=eva", "LOGNAME=eva", "SHELL=/bin/sh",
-                                                                          "PATH=/bin", "LC_ALL=C", "CUDA_VISIBLE_DEVICES=1"});
+  CHECK(process::environment_of(account, ours) == std::vector<std::string>{"HOME=/home/eva", "USER=eva", "LOGNAME=eva",
+                                                                           "SHELL=/bin/sh", "PATH=/bin", "LC_ALL=C",
+                                                                           "CUDA_VISIBLE_DEVICES=1"});
 }
 
 TEST_CASE("a program of an account is that account's for good", "[accounts]") {
@@ -90,14 +100,16 @@ TEST_CASE("a program of an account is that account's for good", "[accounts]") {
   options.account = person();
   options.env = {{"OWN", "1"}};
   options.output_fd = out.get();
-  options.argv = {"sh", "-c", "echo $(id -u) $(id -g) $USER $OWN $PWD; grep -E 'NoNewPrivs|Cap(Eff|Prm)' /proc/self/status"};
+  options.argv = {"sh", "-c",
+                  "echo $(id -u) $(id -g) $USER $OWN $PWD; grep -E 'NoNewPrivs|Cap(Eff|Prm)' /proc/self/status"};
   auto child = process::spawn(options);
   REQUIRE(child.ok());
   pollfd entry{child.value().pidfd.get(), POLLIN, 0};
   REQUIRE(::poll(&entry, 1, 20'000) == 1);
   CHECK(process::wait_exit(child.value().pidfd.get()).value()->exit_code == 0);
   const std::string said = read_file(dir.file("out"));
-  CHECK_THAT(said, Catch::StartsWith(std::to_string(options.account->uid) + " " + std::to_string(options.account->gid) + " nobody 1 /\n"));
+  CHECK_THAT(said, Catch::StartsWith(std::to_string(options.account->uid) + " " + std::to_string(options.account->gid) +
+                                     " nobody 1 /\n"));
   CHECK_THAT(said, Catch::Contains("NoNewPrivs:\t1") && Catch::Contains("CapPrm:\t0000000000000000"));
 }
 
@@ -132,7 +144,9 @@ TEST_CASE("the rights of another user end with the outermost of nested scopes", 
   const auto can_read = [&] { return std::ifstream(run.path + "/logs/closed.log").good(); };
   const auto owner = storage::other_owner(run.path);
   std::promise<void> is_inside;
-  auto other = std::async(std::launch::async, [&] { return is_inside.get_future().wait_for(20s) == std::future_status::ready && can_read(); });
+  auto other = std::async(std::launch::async, [&] {
+    return is_inside.get_future().wait_for(20s) == std::future_status::ready && can_read();
+  });
   REQUIRE(owner);
   CHECK_FALSE(storage::other_owner(run.dir.file("")));
   {
@@ -177,7 +191,8 @@ TEST_CASE("a keeper that says it is another user's process is not believed", "[a
   TemporaryDir dir;
   boost::asio::io_context io;
   std::string reason;
-  agent::KeeperProcess::Handlers handlers{[](keeper::FromKeeper) {}, [](agent::Output) {}, [&](int, std::string why) { reason = why; }, {}};
+  agent::KeeperProcess::Handlers handlers{
+      [](keeper::FromKeeper) {}, [](agent::Output) {}, [&](int, std::string why) { reason = why; }, {}};
   agent::KeeperProcess keeper(io, handlers, agent::KeeperProcess::Place{dir.file("keeper.sock"), "SGD_KEEPER=x", 1s});
   const auto listener = process::listen_unix(dir.file("keeper.sock"));
   REQUIRE(listener.ok());
@@ -197,7 +212,8 @@ TEST_CASE("runs get the account of their owner, and never one of the system's", 
   desired.want = cluster::Want::kRun;
   agent::RunAccounts accounts({agent::AccountRule::Kind::kOwner});
   CHECK_FALSE(accounts.of("r1").ok());
-  for (const auto& [owner, words] : {std::pair<std::string, std::string>{"", "it has no owner"}, {"root", "an account of this node's system (uid 0)"},
+  for (const auto& [owner, words] : {std::pair<std::string, std::string>{"", "it has no owner"},
+                                     {"root", "an account of this node's system (uid 0)"},
                                      {"no-such-person", "there is no account"}}) {
     desired.owner = owner;
     accounts.note(desired);

@@ -26,9 +26,7 @@ struct Asked {
   std::string words() {
     std::string text;
     for (const auto& action : std::exchange(out, {})) {
-      const char* what = action.what == What::kShip      ? "ship "
-                         : action.what == What::kPending ? "pending "
-                                                         : "refuse ";
+      const char* what = action.what == What::kShip ? "ship " : action.what == What::kPending ? "pending " : "refuse ";
       text += (text.empty() ? "" : ", ") + std::string(what) + std::to_string(action.guest);
     }
     return text;

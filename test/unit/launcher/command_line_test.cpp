@@ -46,8 +46,8 @@ TEST_CASE("what follows -- belongs to the command, options too") {
 }
 
 TEST_CASE("a torchrun line works as it is") {
-  CHECK(parse({"--nproc_per_node=2", "--nnodes", "1", "--standalone", "--max-restarts", "3", "--tee", "3", "train.py", "--lr",
-               "1"})
+  CHECK(parse({"--nproc_per_node=2", "--nnodes", "1", "--standalone", "--max-restarts", "3", "--tee", "3", "train.py",
+               "--lr", "1"})
             .options.command == std::vector<std::string>{"python3", "-u", "train.py", "--lr", "1"});
   CHECK(parse({"--nproc-per-node", "2", "-m", "pkg.train", "-x"}).options.command ==
         std::vector<std::string>{"python3", "-u", "-m", "pkg.train", "-x"});
@@ -60,24 +60,26 @@ TEST_CASE("errors name the option and the fix, all of them") {
     std::vector<std::string> errors;
   };
   const Row rows[] = {
-      {{"--num-wrkers", "2", "--", "true"},
-       {"--num-wrkers: error: unknown option; did you mean --num-workers?"}},
+      {{"--num-wrkers", "2", "--", "true"}, {"--num-wrkers: error: unknown option; did you mean --num-workers?"}},
       {{"a.json", "--", "true"},
        {"sgd-launch: error: either a job file or a command: both \"a.json\" and what follows -- are given"}},
-      {{"foo"}, {"sgd-launch: error: cannot tell what \"foo\" is: a job file ends in .json, a verb is one of run, resume, "
-                 "status, logs, stop, checkpoints, nodes, help, and a command comes after --"}},
+      {{"foo"},
+       {"sgd-launch: error: cannot tell what \"foo\" is: a job file ends in .json, a verb is one of run, resume, "
+        "status, logs, stop, checkpoints, nodes, help, and a command comes after --"}},
       {{"job.json", "-n"}, {"-n: error: a value is missing: -n N"}},
       {{"--"}, {"--: error: a command is missing after --"}},
       {{"--quiet=1", "a.json"}, {"--quiet: error: takes no value, got \"1\""}},
       {{"--slots", "x", "--timeout", "y", "a.json"},
-       {"--slots: error: expected a number from 0, got \"x\"", "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
+       {"--slots: error: expected a number from 0, got \"x\"",
+        "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
       {{"a.json", "b.json"}, {"sgd-launch: error: one job file at a time: \"b.json\" is too many"}},
       {{"--set", "novalue", "a.json"}, {"--set: error: expected PATH=VALUE, got \"novalue\""}},
       {{"--num", "2", "a.json"}, {"--num: error: unknown option; see sgd-launch --help"}},
       {{"--nope", "a.json"}, {"--nope: error: unknown option; see sgd-launch --help"}},
       {{"-quiet", "a.json"}, {"-quiet: error: unknown option; did you mean --quiet?"}},
       {{"a.json", "--slotss", "2", "--timeout", "y"},
-       {"--slotss: error: unknown option; did you mean --slots?", "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
+       {"--slotss: error: unknown option; did you mean --slots?",
+        "--timeout: error: expected a time as 90s or 2h, got \"y\""}},
       {{}, {"sgd-launch: error: nothing to run: give a job file, or a command after --; see sgd-launch --help"}},
   };
   for (const Row& row : rows) CHECK(parse(row.words).errors == row.errors);

@@ -14,9 +14,9 @@
 
 using namespace sgd;
 using namespace std::chrono_literals;
+using boost::asio::ip::tcp;
 using test::json_frame;
 using test::own_hello;
-using boost::asio::ip::tcp;
 
 namespace {
 
@@ -28,7 +28,9 @@ struct Tls {
   static std::shared_ptr<const net::TlsContext> coordinator() {
     return test::shared_cluster().context(net::Role::kCoordinator, "head");
   }
-  static std::shared_ptr<const net::TlsContext> agent() { return test::shared_cluster().context(net::Role::kAgent, "node1"); }
+  static std::shared_ptr<const net::TlsContext> agent() {
+    return test::shared_cluster().context(net::Role::kAgent, "node1");
+  }
 };
 
 /// A door, and sockets that knock at it with whatever bytes a test likes.
@@ -73,14 +75,20 @@ struct Knocking {
   }
 };
 
-std::string state() { return json_frame(cluster::encode(cluster::NodeState{"node1", 7, "", 1, 1, true, {}})); }
+std::string state() {
+  return json_frame(cluster::encode(cluster::NodeState{"node1", 7, "", 1, 1, true, {}}));
+}
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("connection: strangers are refused with the reason", "[net]", Plain, Tls) {
   Knocking<TestType> at;
-  SECTION("no hello") { CHECK_THAT(at.refusal(state()), Catch::StartsWith("the first frame is no hello")); }
-  SECTION("HTTP") { CHECK_THAT(at.refusal("GET / HTTP/1.1\r\n\r\n"), Catch::StartsWith("frame of unknown kind")); }
+  SECTION("no hello") {
+    CHECK_THAT(at.refusal(state()), Catch::StartsWith("the first frame is no hello"));
+  }
+  SECTION("HTTP") {
+    CHECK_THAT(at.refusal("GET / HTTP/1.1\r\n\r\n"), Catch::StartsWith("frame of unknown kind"));
+  }
   SECTION("a frame that is too long") {
     CHECK_THAT(at.refusal(std::string("\x7f\xff\xff\xff\x01", 5)), Catch::Contains("may have 4096"));
   }
@@ -148,7 +156,8 @@ TEST_CASE("door: who finds no place waits until one is free", "[net]") {
   Knocking<Tls> at;
   std::vector<tcp::socket> held;
   for (std::size_t number = 0; number < net::Door::kStrangersOfOneMax; ++number) {
-    held.emplace_back(at.io).connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    held.emplace_back(at.io).connect(
+        {boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
     at.io.poll();
   }
   boost::asio::steady_timer leaves(at.io, 50ms);

@@ -1,7 +1,7 @@
 // A daemon's log, read back from a pipe: its formats, one line per message, and its limit per key.
 
-#include "common/json/nlohmann.hpp"
 #include "launcher/process/daemon_log.hpp"
+#include "common/json/nlohmann.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

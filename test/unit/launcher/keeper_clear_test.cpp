@@ -63,8 +63,7 @@ TEST_CASE("what was written before the agent went is in the log file", "[keeper]
   TestKeeper keeper;
   // The console is not acknowledged: the pipe is full of lines that nobody has read.
   keeper.acknowledge = false;
-  keeper.spawn_shell(0, "seq -f %079.0f 60000; echo done > " + dir.file("done") + "; sleep 1000",
-                     dir.file("log"));
+  keeper.spawn_shell(0, "seq -f %079.0f 60000; echo done > " + dir.file("done") + "; sleep 1000", dir.file("log"));
   REQUIRE(keeper_test::wait_file(dir.file("done"), 30s) == "done\n");
   keeper.drop_link();
   CHECK(keeper.wait_keeper().exit_code == 1);

@@ -98,9 +98,8 @@ TEST_CASE("24 MB without a newline: bounded memory, a whole file, a split consol
 TEST_CASE("an unfinished line is in the file at once and on the console when it ends", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;
-  keeper.spawn_shell(
-      0, "printf par; while [ ! -e " + dir.file("go") + " ]; do sleep 0.01; done; echo tial; printf end",
-      dir.file("log"));
+  keeper.spawn_shell(0, "printf par; while [ ! -e " + dir.file("go") + " ]; do sleep 0.01; done; echo tial; printf end",
+                     dir.file("log"));
   CHECK(keeper_test::wait_file(dir.file("log"), 20s) == "par");
   CHECK(keeper.wait<keeper::Spawned>().rank == 0);
   CHECK(keeper.output[0].empty());

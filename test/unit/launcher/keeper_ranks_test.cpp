@@ -34,8 +34,7 @@ TEST_CASE("exit statuses are reported in the order of the exits", "[keeper]") {
     const char* script;
     int exit_code;
     int signal;
-  } cases[] = {
-      {"exit 0", 0, 0}, {"exit 3", 3, 0}, {"kill -9 $$", -1, SIGKILL}, {"kill -SEGV $$", -1, SIGSEGV}};
+  } cases[] = {{"exit 0", 0, 0}, {"exit 3", 3, 0}, {"kill -9 $$", -1, SIGKILL}, {"kill -SEGV $$", -1, SIGSEGV}};
   std::int64_t sequence = 0;
   for (const auto& entry : cases) {
     keeper.spawn_shell(0, entry.script, dir.file("log"));
@@ -91,8 +90,7 @@ TEST_CASE("a rank inherits only its own three descriptors and default signals", 
   CHECK_THAT(text, Catch::Contains("0 -> /dev/null"));
   CHECK_THAT(text, Catch::Contains("1 -> pipe:") && Catch::Contains("2 -> pipe:"));
   CHECK_THAT(text, !Catch::Contains("memfd") && !Catch::Contains("socket") && !Catch::Contains(" 3 -> "));
-  CHECK_THAT(text,
-             Catch::Contains("SigBlk:\t0000000000000000") && Catch::Contains("SigIgn:\t0000000000000000"));
+  CHECK_THAT(text, Catch::Contains("SigBlk:\t0000000000000000") && Catch::Contains("SigIgn:\t0000000000000000"));
   CHECK_THAT(text, Catch::Contains("from the agent\n/usr\n"));
   // Its own process group: the group's number is its pid.
   CHECK_THAT(text, Catch::EndsWith(std::to_string(exited.pid) + "\n" + std::to_string(exited.pid) + "\n"));
@@ -103,9 +101,9 @@ TEST_CASE("a rank inherits only its own three descriptors and default signals", 
 TEST_CASE("a signal reaches the rank's process and not its group", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;
-  keeper.spawn_shell(
-      0, "trap 'echo got it; exit 9' TERM; sleep 1000 & echo $! > " + dir.file("child") + "; echo up; wait",
-      dir.file("log"));
+  keeper.spawn_shell(0,
+                     "trap 'echo got it; exit 9' TERM; sleep 1000 & echo $! > " + dir.file("child") + "; echo up; wait",
+                     dir.file("log"));
   keeper.require_until("up", std::chrono::seconds(20), [&] { return keeper.output[0] == "up\n"; });
   const int child = std::stoi(keeper_test::read_file(dir.file("child")));
   keeper.send(keeper::Signal{1, 0, SIGTERM});

@@ -126,8 +126,7 @@ void TestKeeper::spawn_shell(Rank rank, const std::string& script, const std::st
 
 bool TestKeeper::read_some(Duration limit) {
   pollfd entry{socket_.get(), POLLIN, 0};
-  if (::poll(&entry, 1, process::poll_timeout_ms(monotonic_now(), monotonic_now() + limit)) <= 0)
-    return false;
+  if (::poll(&entry, 1, process::poll_timeout_ms(monotonic_now(), monotonic_now() + limit)) <= 0) return false;
   static char buffer[1 << 20];
   const ssize_t count = ::recv(socket_.get(), buffer, sizeof buffer, 0);
   if (count <= 0) {

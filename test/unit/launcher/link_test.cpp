@@ -67,12 +67,14 @@ struct Embedded : Pair {
 struct Tcp : Pair {
   net::ReadBuffer buffer;
   std::unique_ptr<net::Door> door;
-  std::shared_ptr<const net::TlsContext> own_tls;    ///< Of the coordinator.
+  std::shared_ptr<const net::TlsContext> own_tls;  ///< Of the coordinator.
   std::shared_ptr<const net::TlsContext> agent_tls;
 
   void connect() override {
     door = std::make_unique<net::Door>(io, net::Listener::open(io, {"127.0.0.1", 0}, own_tls).value());
-    const auto refuse = [](const std::string& peer, const net::Refusal& why) { FAIL(peer << " is refused: " << why.reason); };
+    const auto refuse = [](const std::string& peer, const net::Refusal& why) {
+      FAIL(peer << " is refused: " << why.reason);
+    };
     const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
       CHECK(node == "node1");
       coordinator = std::move(link);
@@ -144,7 +146,8 @@ TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks"
   CHECK(pair.to_agent.empty());
 }
 
-TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp, TlsPair) {
+TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp,
+                   TlsPair) {
   TestType pair;
   pair.connect();
   pair.agent->send(fact(1));
@@ -207,7 +210,8 @@ TEST_CASE("listener: what it refuses, in words", "[net]") {
         "cannot listen on 0.0.0.0:0: without a TLS identity only loopback addresses are served, as 127.0.0.1 is; "
         "run `sgd-launch init` to make one");
   CHECK(words("node1", 7070) == "cannot listen on node1:7070: not an IP address and a port, as 127.0.0.1:7070 is");
-  CHECK(words("127.0.0.1", 70000) == "cannot listen on 127.0.0.1:70000: not an IP address and a port, as 127.0.0.1:7070 is");
+  CHECK(words("127.0.0.1", 70000) ==
+        "cannot listen on 127.0.0.1:70000: not an IP address and a port, as 127.0.0.1:7070 is");
   const auto first = net::Listener::open(io, {"127.0.0.1", 0});
   REQUIRE(first.ok());
   CHECK_THAT(words("127.0.0.1", first.value()->port()), Catch::Contains("Address already in use"));

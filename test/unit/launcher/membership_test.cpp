@@ -35,8 +35,7 @@ struct JoinDeskHere {
 
   JoinDeskHere() {
     REQUIRE(ca.save(net::ca_folder(state)).ok());
-    REQUIRE(net::make_identity(state, ca,
-                               {Role::kCoordinator, "head", false, {"head.example", "10.0.0.1", "::1"}},
+    REQUIRE(net::make_identity(state, ca, {Role::kCoordinator, "head", false, {"head.example", "10.0.0.1", "::1"}},
                                net::coordinator_identity_folder(state), now_s)
                 .ok());
     desk = net::JoinDesk::open(io, state).value();
@@ -63,8 +62,7 @@ struct JoinDeskHere {
     const join::ToVisitor reply = ask(message, peer, as);
     if (const auto* refused = std::get_if<join::Refused>(&reply)) return refused->reason;
     const auto identity = net::identity_in(std::get<join::Joined>(reply).certificate).value();
-    return std::string(net::role_name(identity.role)) + " " + identity.name +
-           (identity.is_admin ? " admin" : "");
+    return std::string(net::role_name(identity.role)) + " " + identity.name + (identity.is_admin ? " admin" : "");
   }
 };
 
@@ -109,9 +107,8 @@ TEST_CASE("ca: a certificate says what the authority grants, and not what the re
   CHECK(ca.issue(request, {Role::kAgent, "node1", false, {}}, now_s).value() != certificate);
 }
 
-TEST_CASE(
-    "identity files: keys are for their owner alone, and an identity of another cluster is not replaced",
-    "[net]") {
+TEST_CASE("identity files: keys are for their owner alone, and an identity of another cluster is not replaced",
+          "[net]") {
   test::Cluster cluster;
   test::Cluster other;
   const std::string folder = cluster.identity(Role::kAgent, "node1");
@@ -132,14 +129,12 @@ TEST_CASE(
   CHECK(!net::load_identity(folder).ok());
 }
 
-TEST_CASE(
-    "state folder: an authority and the coordinator's names survive, and its certificate is renewed in time",
-    "[net]") {
+TEST_CASE("state folder: an authority and the coordinator's names survive, and its certificate is renewed in time",
+          "[net]") {
   JoinDeskHere at;
   const std::string folder = net::coordinator_identity_folder(at.state);
   const auto before = net::load_identity(folder).value();
-  CHECK(net::host_names_in(before.certificate).value() ==
-        std::vector<std::string>{"head.example", "10.0.0.1", "::1"});
+  CHECK(net::host_names_in(before.certificate).value() == std::vector<std::string>{"head.example", "10.0.0.1", "::1"});
   CHECK(!net::renew_coordinator(at.state, at.now_s).value());
   const std::int64_t later_s = at.now_s + 250 * 24 * 3600;
   CHECK(net::renew_coordinator(at.state, later_s).value());
@@ -154,8 +149,7 @@ TEST_CASE("join token: a text is the token, or says what is wrong with it", "[ne
   const std::string text = net::to_text(token);
   CHECK(text.starts_with("sgd-join-"));
   const auto back = net::parse_join_token(" " + text + "\n").value();
-  CHECK((back.id == token.id && back.secret == token.secret && back.ca_key == token.ca_key &&
-         back.role == token.role));
+  CHECK((back.id == token.id && back.secret == token.secret && back.ca_key == token.ca_key && back.role == token.role));
   CHECK(net::parse_join_token("").error().message == "not a join token: one begins with sgd-join-");
   CHECK(net::parse_join_token(text.substr(0, 50)).error().message == "the join token is cut off or mistyped");
   CHECK(net::parse_join_token(std::string(10'000, 'a')).error().message ==
@@ -267,16 +261,14 @@ TEST_CASE("join desk: a name is its holder's until the certificate ends, or is r
   }
   SECTION("a desk that begins anew knows it too") {
     at.desk = net::JoinDesk::open(at.io, at.state).value();
-    CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))),
-               Catch::StartsWith("the name node1 is taken"));
+    CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
   }
 }
 
 TEST_CASE("join desk: renewals keep role and name", "[net]") {
   JoinDeskHere at;
   const join::Renew renew{net::make_request(net::make_key()).value()};
-  net::PeerIdentity held{
-      Role::kClient, "eva", "00", true, at.now_s - 60 * 24 * 3600, at.now_s + 30 * 24 * 3600};
+  net::PeerIdentity held{Role::kClient, "eva", "00", true, at.now_s - 60 * 24 * 3600, at.now_s + 30 * 24 * 3600};
   CHECK(at.outcome(renew, "10.0.0.2:1", held) == "client eva admin");
   CHECK(at.desk->count(JoinOutcome::kRenewed) == 1);
   held.issued_s = at.now_s;
@@ -337,8 +329,7 @@ namespace {
 
 /// A desk behind a real door.
 struct Served : JoinDeskHere {
-  std::shared_ptr<const net::TlsContext> tls =
-      net::TlsContext::load(net::coordinator_identity_folder(state)).value();
+  std::shared_ptr<const net::TlsContext> tls = net::TlsContext::load(net::coordinator_identity_folder(state)).value();
   net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, tls).value()};
   std::vector<std::string> refused;
 
@@ -347,7 +338,8 @@ struct Served : JoinDeskHere {
       desk->take(std::move(visitor), first);
     };
     door.start({{{"join", serve}, {"renew", serve}},
-                [this](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); }, {}});
+                [this](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); },
+                {}});
   }
   ~Served() { desk.reset(); }
   bool run_refused() {
@@ -366,9 +358,8 @@ struct Served : JoinDeskHere {
   }
   Result<net::PeerIdentity> join(const net::JoinToken& token, const std::string& identity_folder) {
     net::Enrolment enrolment(io, {"127.0.0.1", door.port()}, identity_folder);
-    return wait(enrolment, [&](net::Enrolment& one, net::Enrolment::Done done) {
-      one.join(token, "", "node1", std::move(done));
-    });
+    return wait(enrolment,
+                [&](net::Enrolment& one, net::Enrolment::Done done) { one.join(token, "", "node1", std::move(done)); });
   }
 };
 
@@ -383,16 +374,15 @@ TEST_CASE("enrolment: a token becomes an identity, which is renewed over its own
   const auto tls = net::TlsContext::load(folder).value();
   CHECK(tls->own().serial == joined.value().serial);
   net::Enrolment again(at.io, {"127.0.0.1", at.door.port()}, folder);
-  const auto early = at.wait(
-      again, [&](net::Enrolment& one, net::Enrolment::Done done) { one.renew(tls, std::move(done)); });
+  const auto early =
+      at.wait(again, [&](net::Enrolment& one, net::Enrolment::Done done) { one.renew(tls, std::move(done)); });
   REQUIRE(!early.ok());
   CHECK(early.error().message == "the certificate is too new to be renewed");
   // The same name, at two thirds of its time.
   net::IdentityFiles aged = net::load_identity(folder).value();
-  aged.certificate = at.ca
-                         .issue(net::make_request(aged.key).value(), {Role::kAgent, "node1", false, {}},
-                                at.now_s - 7200, 10'000)
-                         .value();
+  aged.certificate =
+      at.ca.issue(net::make_request(aged.key).value(), {Role::kAgent, "node1", false, {}}, at.now_s - 7200, 10'000)
+          .value();
   REQUIRE(net::save_identity(folder, aged).ok());
   net::Renewer renewer(at.io, {"127.0.0.1", at.door.port()}, folder, tls, {});
   std::string renewed;

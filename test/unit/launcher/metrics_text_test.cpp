@@ -18,17 +18,14 @@ using namespace sgd::http;
 
 TEST_CASE("metrics: families, labels and numbers", "[http]") {
   MetricsText text;
-  text.family(MetricKind::kGauge, "a_b", "A gauge.")
-      .sample(1.5)
-      .sample(-0.0, {{"x", "1"}, {"y", "q\"\\\n\xff"}});
+  text.family(MetricKind::kGauge, "a_b", "A gauge.").sample(1.5).sample(-0.0, {{"x", "1"}, {"y", "q\"\\\n\xff"}});
   text.counter("c_total", "A counter.", 1e15).sample(1e21, {{"x", "y"}});
   text.gauge("d", "Odd ones.", std::numeric_limits<double>::quiet_NaN())
       .sample(std::numeric_limits<double>::infinity());
-  CHECK(
-      text.take() ==
-      "# HELP a_b A gauge.\n# TYPE a_b gauge\na_b 1.5\na_b{x=\"1\",y=\"q\\\"\\\\\\n?\"} -0\n"
-      "# HELP c_total A counter.\n# TYPE c_total counter\nc_total 1000000000000000\nc_total{x=\"y\"} 1e+21\n"
-      "# HELP d Odd ones.\n# TYPE d gauge\nd NaN\nd +Inf\n");
+  CHECK(text.take() ==
+        "# HELP a_b A gauge.\n# TYPE a_b gauge\na_b 1.5\na_b{x=\"1\",y=\"q\\\"\\\\\\n?\"} -0\n"
+        "# HELP c_total A counter.\n# TYPE c_total counter\nc_total 1000000000000000\nc_total{x=\"y\"} 1e+21\n"
+        "# HELP d Odd ones.\n# TYPE d gauge\nd NaN\nd +Inf\n");
 }
 
 TEST_CASE("metrics: a histogram cumulates and ends with +Inf", "[http]") {
@@ -55,8 +52,7 @@ namespace {
 
 /// Every line is a comment of its family or a sample of it, and no family or sample occurs twice.
 void check_whole(const std::string& text, const std::string& prefix) {
-  static const std::regex sample(
-      R"(^([a-z_0-9]+)(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? (NaN|[+-]Inf|[-+.e0-9]+)$)");
+  static const std::regex sample(R"(^([a-z_0-9]+)(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? (NaN|[+-]Inf|[-+.e0-9]+)$)");
   std::set<std::string> seen;
   std::string family;
   std::istringstream lines(text);

@@ -14,7 +14,8 @@ TEST_CASE("an epoch is one line, made when its validation is known") {
 
 TEST_CASE("the first epoch line of a resumed run has the training that was reported before") {
   cli::EpochLines lines(5, {{"phase", "train"}, {"epoch", 3.0}, {"train_loss", 0.25}});
-  CHECK(lines.add({{"phase", "validate"}, {"epoch", 3}, {"val_loss", 0.5}}) == "epoch 3/5  train_loss 0.2500  val_loss 0.5000");
+  CHECK(lines.add({{"phase", "validate"}, {"epoch", 3}, {"val_loss", 0.5}}) ==
+        "epoch 3/5  train_loss 0.2500  val_loss 0.5000");
 }
 
 TEST_CASE("the remaining time of a resumed run counts only the steps that took its time") {

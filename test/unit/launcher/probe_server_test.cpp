@@ -96,8 +96,7 @@ TEST_CASE("probes: a scrape, and what does not exist", "[http]") {
   CHECK(status_of(reply) == 200);
   CHECK(body_of(reply) == "up 1\n");
   CHECK_THAT(reply, Catch::Contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
-  CHECK_THAT(reply,
-             Catch::Contains("\r\nContent-Length: 5\r\n") && Catch::Contains("\r\nConnection: close\r\n"));
+  CHECK_THAT(reply, Catch::Contains("\r\nContent-Length: 5\r\n") && Catch::Contains("\r\nConnection: close\r\n"));
   CHECK(status_of(at.get("/metrics?x=1")) == 200);
   for (const char* path : {"/", "/metrics/", "/..", "/metric", "*", "http://a/metrics"})
     CHECK(status_of(at.get(path)) == 404);
@@ -128,8 +127,7 @@ TEST_CASE("probes: other methods and bodies are refused", "[http]") {
     CHECK_THAT(reply, Catch::Contains("\r\nAllow: GET, HEAD\r\n"));
   }
   CHECK(status_of(at.ask("POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")) == 413);
-  CHECK(status_of(at.ask(
-            "GET /metrics HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")) == 413);
+  CHECK(status_of(at.ask("GET /metrics HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")) == 413);
   CHECK(at.scrapes == 0);
 }
 
@@ -165,8 +163,7 @@ TEST_CASE("probes: one byte at a time, and several requests at once", "[http]") 
   std::string pipelined;
   for (int number = 0; number < 20; ++number) pipelined += kScrape;
   const std::string replies =
-      at.ask(pipelined +
-             "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n");
+      at.ask(pipelined + "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n");
   CHECK(at.scrapes == 21);
   CHECK_THAT(replies, Catch::EndsWith("ok\n"));
   std::size_t answered = 0;
@@ -186,8 +183,7 @@ TEST_CASE("probes: a connection is kept for the next scrape, for a bounded numbe
   }
   ServedProbes::send(socket, kScrape);
   CHECK_THAT(at.until_closed(socket), Catch::Contains("Connection: close"));
-  const std::string old =
-      at.ask("GET /metrics HTTP/1.0\r\n\r\n");  // HTTP/1.0 closes unless it asks otherwise.
+  const std::string old = at.ask("GET /metrics HTTP/1.0\r\n\r\n");  // HTTP/1.0 closes unless it asks otherwise.
   CHECK_THAT(old, Catch::Contains("Connection: close"));
 }
 
@@ -293,8 +289,8 @@ TEST_CASE("probes: a port that is in use is said", "[http]") {
       at.io, [] { return std::string(); }, [] { return http::Health{}; });
   const Status status = second.listen(at.server.port());
   REQUIRE_FALSE(status.ok());
-  CHECK_THAT(status.error().message, Catch::StartsWith("cannot serve metrics on 127.0.0.1:") &&
-                                         Catch::EndsWith("Address already in use"));
+  CHECK_THAT(status.error().message,
+             Catch::StartsWith("cannot serve metrics on 127.0.0.1:") && Catch::EndsWith("Address already in use"));
 }
 
 TEST_CASE("loop lag: reports each second while it lives, and leaves no work behind", "[http]") {

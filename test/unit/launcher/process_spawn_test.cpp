@@ -65,8 +65,8 @@ TEST_CASE("a spawned program gets its descriptors, cores, folder and environment
                                "ls /proc/$$/fd; readlink /proc/$$/fd/0; pwd; echo \"$SGD_TEST\";"
                                "grep Cpus_allowed_list /proc/$$/status; test -n \"$HOME$PATH\" && echo kept",
                                dir);
-  CHECK(text == "0\n1\n2\n3\n/dev/null\n/usr\na=b c\nCpus_allowed_list:\t" +
-                    std::to_string(allowed_cores().back()) + "\nkept\n");
+  CHECK(text == "0\n1\n2\n3\n/dev/null\n/usr\na=b c\nCpus_allowed_list:\t" + std::to_string(allowed_cores().back()) +
+                    "\nkept\n");
 }
 
 TEST_CASE("without a control socket descriptor 3 is closed", "[process]") {
@@ -161,8 +161,7 @@ TEST_CASE("exec failures come back as errno and words, and leave no zombie", "[p
 TEST_CASE("PATH decides between programs, and a refused one is named", "[process]") {
   TemporaryDir dir;
   std::ofstream(dir.file("tool")) << "#!/bin/sh\n";
-  CHECK_THAT(find_program("tool", "/nowhere:" + dir.file("")).error().message,
-             Catch::Contains("not executable"));
+  CHECK_THAT(find_program("tool", "/nowhere:" + dir.file("")).error().message, Catch::Contains("not executable"));
   ::chmod(dir.file("tool").c_str(), 0700);
   CHECK(find_program("tool", "/nowhere:" + dir.file("x/..") + ":/usr/bin").ok() == false);
   CHECK(find_program("tool", "/nowhere:" + dir.file(".") + ":/usr/bin").value() == dir.file(".") + "/tool");

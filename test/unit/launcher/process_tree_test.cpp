@@ -41,8 +41,7 @@ std::set<pid_t> pids_of(const std::vector<ProcessEntry>& entries) {
 
 TEST_CASE("both ways of finding descendants see the same tree", "[process]") {
   TemporaryDir dir;
-  const Child child =
-      shell("sleep 1000 & (sleep 1000 & sleep 1000) & echo up > " + dir.file("up") + "; wait");
+  const Child child = shell("sleep 1000 & (sleep 1000 & sleep 1000) & echo up > " + dir.file("up") + "; wait");
   (void)keeper_test::wait_file(dir.file("up"), 20s);
   std::vector<ProcessEntry> scanned;
   for (int i = 0; i < 2000 && scanned.size() < 3; ++i) {  // The subshell may still be starting.
@@ -66,8 +65,7 @@ TEST_CASE("killing spares whom it is told to, and reaches what left the group", 
   TemporaryDir dir;
   REQUIRE(become_subreaper().ok());
   const Child spared = shell("exec sleep 1000");
-  const Child doomed =
-      shell("(setsid sh -c 'echo up > " + dir.file("up") + "; sleep 1000; true' &); exec sleep 1000");
+  const Child doomed = shell("(setsid sh -c 'echo up > " + dir.file("up") + "; sleep 1000; true' &); exec sleep 1000");
   (void)keeper_test::wait_file(dir.file("up"), 20s);
   const auto killed = kill_descendants({spared.pid}, 10s);
   REQUIRE(killed.ok());
@@ -79,7 +77,8 @@ TEST_CASE("killing spares whom it is told to, and reaches what left the group", 
   CHECK(kill_descendants({}, 10s).value() == 1);
 }
 
-TEST_CASE("an entry is read for any name, and not for a process that is gone: no other one is signalled", "[process][51]") {
+TEST_CASE("an entry is read for any name, and not for a process that is gone: no other one is signalled",
+          "[process][51]") {
   TemporaryDir dir;
   const auto own = read_process(::getpid());
   REQUIRE(own);

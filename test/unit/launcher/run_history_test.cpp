@@ -131,8 +131,7 @@ TEST_CASE("history: whole checkpoints newest first, damaged ones by name and rea
   run.write(damaged + "/model.safetensors", "other");
   run.write("checkpoints/.step-tmp/model.safetensors", "");
   const storage::RunHistory history = run.history();
-  CHECK(history.past.checkpoints ==
-        std::vector<std::string>{run.path() + "/" + newer, run.path() + "/" + old});
+  CHECK(history.past.checkpoints == std::vector<std::string>{run.path() + "/" + newer, run.path() + "/" + old});
   CHECK(history.newest.step == 40);
   REQUIRE(history.damaged.size() == 1);
   CHECK(history.damaged[0].path == damaged);
@@ -154,9 +153,8 @@ TEST_CASE("history: a checkpoint of an epoch without a line is not gone on from,
 }
 
 TEST_CASE("reopen: torn ends are cut off, every whole line stays") {
-  for (const std::string& torn :
-       {std::string("{\"phase\":\"tr"), std::string("{\"phase\":\"train\"}"), std::string(10, '\0'),
-        std::string("\0\0\n", 3), std::string("not json\nmore\n")}) {
+  for (const std::string& torn : {std::string("{\"phase\":\"tr"), std::string("{\"phase\":\"train\"}"),
+                                  std::string(10, '\0'), std::string("\0\0\n", 3), std::string("not json\nmore\n")}) {
     INFO(torn);
     const RunFolder run;
     run.write("metrics.jsonl", kMetrics + torn);
@@ -171,8 +169,7 @@ TEST_CASE("reopen: torn ends are cut off, every whole line stays") {
   }
 }
 
-TEST_CASE(
-    "reopen: job.json is written only when it differs, the old summary goes, a dead socket is replaced") {
+TEST_CASE("reopen: job.json is written only when it differs, the old summary goes, a dead socket is replaced") {
   const RunFolder run;
   run.write("summary.json", "{}");
   fs::create_symlink("/nowhere/control.sock", run.path() + "/control.sock");

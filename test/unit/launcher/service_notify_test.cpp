@@ -32,8 +32,7 @@ struct Manager {
     const bool is_abstract = name.front() == '@';
     if (is_abstract) name.front() = '\0';
     std::memcpy(address.sun_path, name.data(), name.size());
-    const auto bytes =
-        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (is_abstract ? 0 : 1));
+    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (is_abstract ? 0 : 1));
     REQUIRE(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0);
   }
   /// The next datagram, or "" when there is none.
@@ -55,8 +54,7 @@ ServiceNotify opened(const NotifyEnvironment& environment) {
 TEST_CASE("service notify: a life of a service, by path and by abstract name", "[notify]") {
   const keeper_test::TemporaryDir folder;
   const bool is_abstract = GENERATE(false, true);
-  const std::string name =
-      is_abstract ? "@sgd-notify-test-" + std::to_string(::getpid()) : folder.file("notify");
+  const std::string name = is_abstract ? "@sgd-notify-test-" + std::to_string(::getpid()) : folder.file("notify");
   INFO(name);
   const Manager manager(name);
   ServiceNotify notify = opened({name, "", ""});
@@ -130,7 +128,6 @@ TEST_CASE("service notify: the variables are taken, so that no child speaks for 
   CHECK(taken.socket == "@x");
   CHECK(taken.watchdog_usec == "7");
   CHECK(taken.watchdog_pid == "8");
-  for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
-    CHECK(std::getenv(name) == nullptr);
+  for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) CHECK(std::getenv(name) == nullptr);
   CHECK(take_notify_environment().socket.empty());
 }

@@ -16,12 +16,12 @@
 
 using namespace sgd;
 using namespace std::chrono_literals;
-using test::json_frame;
-using test::own_hello;
 using boost::asio::ip::tcp;
 using net::Role;
 using net::TlsContext;
 using net::TlsSide;
+using test::json_frame;
+using test::own_hello;
 
 namespace {
 
@@ -52,14 +52,13 @@ struct Guarded {
       kinds.emplace_back(name(refusal.kind));
     };
     const auto welcome = [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
-      link->start(
-          {[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
+      link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
       visited.push_back("agent " + node);
       links.push_back(std::move(link));
     };
     const auto keep = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
-      visited.push_back(first["type"].get<std::string>() + " " +
-                        net::role_name(visitor->peer_identity().role) + " " + visitor->peer_identity().name);
+      visited.push_back(first["type"].get<std::string>() + " " + net::role_name(visitor->peer_identity().role) + " " +
+                        visitor->peer_identity().name);
       visitor->start({[](const Frame&) {}, [this](const std::string& why) { closed.push_back(why); }});
       visitors.push_back(std::move(visitor));
     };
@@ -159,23 +158,19 @@ TEST_CASE("tls: roles are held to", "[net]") {
       {"a client renews", Role::kClient, "eva", renew, "renew client eva"},
       {"a stranger joins", Role::kNone, "", join, "join none "},
       {"another node", Role::kAgent, "node2", state_of("node1"), "agent node2 may not speak for node node1"},
-      {"a client as agent", Role::kClient, "node1", state_of("node1"),
-       "client node1 may not say \"node_state\""},
+      {"a client as agent", Role::kClient, "node1", state_of("node1"), "client node1 may not say \"node_state\""},
       {"a client takes files", Role::kClient, "eva", files, "client eva may not say \"files\""},
       {"an agent as client", Role::kAgent, "node1", client, "agent node1 may not say \"client\""},
       {"a coordinator as agent", Role::kCoordinator, "node1", state_of("node1"),
        "coordinator node1 may not say \"node_state\""},
-      {"a coordinator as client", Role::kCoordinator, "head", client,
-       "coordinator head may not say \"client\""},
+      {"a coordinator as client", Role::kCoordinator, "head", client, "coordinator head may not say \"client\""},
       {"a stranger as agent", Role::kNone, "", state_of("node1"),
        "without a certificate nobody may say \"node_state\", only \"join\""},
       {"a stranger as client", Role::kNone, "", client,
        "without a certificate nobody may say \"client\", only \"join\""},
-      {"a stranger renews", Role::kNone, "", renew,
-       "without a certificate nobody may say \"renew\", only \"join\""},
+      {"a stranger renews", Role::kNone, "", renew, "without a certificate nobody may say \"renew\", only \"join\""},
   };
-  const Context stranger =
-      TlsContext::for_joining(net::public_key_digest_in(at.cluster.ca.certificate()).value());
+  const Context stranger = TlsContext::for_joining(net::public_key_digest_in(at.cluster.ca.certificate()).value());
   for (const Row& row : rows) {
     INFO(row.what);
     at.refused.clear();
@@ -199,8 +194,7 @@ TEST_CASE("tls: a dialler takes a coordinator of its own cluster, and nobody els
     std::shared_ptr<net::Connection> served;
     const Context server = of.context(role, name);
     acceptor.async_accept([&](const boost::system::error_code&, tcp::socket socket) {
-      served = std::make_shared<net::Connection>(std::move(socket), buffer,
-                                                 net::Security{server, TlsSide::kAccepts});
+      served = std::make_shared<net::Connection>(std::move(socket), buffer, net::Security{server, TlsSide::kAccepts});
       served->start({[](int) {}, [](const Frame&) {}, [&](const std::string& why) { served_end = why; }});
     });
     test::RawPeer peer(io, acceptor.local_endpoint().port(), dialler, [&io] { io.poll(); });
@@ -223,8 +217,7 @@ TEST_CASE("tls: a dialler takes a coordinator of its own cluster, and nobody els
         "the certificate of the other side is not of this cluster's authority / the other side refuses this "
         "side's "
         "certificate: it is of another cluster's authority");
-  const Context stranger =
-      TlsContext::for_joining(net::public_key_digest_in(cluster.ca.certificate()).value());
+  const Context stranger = TlsContext::for_joining(net::public_key_digest_in(cluster.ca.certificate()).value());
   CHECK(answer_of(cluster, Role::kCoordinator, "head", stranger) == " / closed by the other side");
   CHECK(answer_of(other, Role::kCoordinator, "head", stranger) ==
         "this is not the cluster that made the token: a wrong address, or somebody in between / the other "
@@ -241,9 +234,7 @@ TEST_CASE("tls: plain text and TLS tell each other apart", "[net]") {
     std::string told;
     CHECK(at.refusal(peer, own_hello(), told) ==
           "the other side does not speak TLS, without which nobody is let in here");
-    CHECK(
-        told ==
-        "the other side speaks TLS and this side plain text: this side needs an identity (sgd-launch join)");
+    CHECK(told == "the other side speaks TLS and this side plain text: this side needs an identity (sgd-launch join)");
   }
   SECTION("HTTP to a TLS port") {
     Guarded at;
@@ -257,8 +248,7 @@ TEST_CASE("tls: plain text and TLS tell each other apart", "[net]") {
     std::vector<std::string> refused;
     net::Door door(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
     door.start({{}, [&](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); }, {}});
-    test::RawPeer peer(io, door.port(), test::shared_cluster().context(Role::kAgent, "node1"),
-                       [&] { io.poll(); });
+    test::RawPeer peer(io, door.port(), test::shared_cluster().context(Role::kAgent, "node1"), [&] { io.poll(); });
     CHECK(peer.shake_hands() ==
           "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)");
     REQUIRE(refused.size() == 1);
@@ -317,8 +307,7 @@ TEST_CASE("tls: a certificate of another authority is refused", "[net]") {
 
 TEST_CASE("tls: a stranger's frames are small until it has shown a certificate", "[net]") {
   Guarded at;
-  const Context stranger =
-      TlsContext::for_joining(net::public_key_digest_in(at.cluster.ca.certificate()).value());
+  const Context stranger = TlsContext::for_joining(net::public_key_digest_in(at.cluster.ca.certificate()).value());
   const std::string long_join = json_frame(R"({"type":"join","token":")" + std::string(20'000, 'x') + "\"}");
   SECTION("before the hello") {
     test::RawPeer peer = at.dial(at.cluster.context(Role::kAgent, "node1"));
@@ -382,17 +371,14 @@ TEST_CASE("tls: whoever is revoked or expires loses the connection that stands",
 
 TEST_CASE("tls: a listener's identity must be a coordinator's", "[net]") {
   boost::asio::io_context io;
-  const auto listener =
-      net::Listener::open(io, {"0.0.0.0", 0}, test::shared_cluster().context(Role::kAgent, "node1"));
+  const auto listener = net::Listener::open(io, {"0.0.0.0", 0}, test::shared_cluster().context(Role::kAgent, "node1"));
   REQUIRE(!listener.ok());
   CHECK(listener.error().message ==
         "cannot listen on 0.0.0.0:0: the TLS identity is of agent node1, and only a coordinator's listens");
-  CHECK(net::Listener::open(io, {"0.0.0.0", 0}, test::shared_cluster().context(Role::kCoordinator, "head"))
-            .ok());
+  CHECK(net::Listener::open(io, {"0.0.0.0", 0}, test::shared_cluster().context(Role::kCoordinator, "head")).ok());
 }
 
-TEST_CASE("tls: a context takes up what changes in its folder, and keeps what it has when that is damaged",
-          "[net]") {
+TEST_CASE("tls: a context takes up what changes in its folder, and keeps what it has when that is damaged", "[net]") {
   test::Cluster& cluster = test::shared_cluster();
   const std::string folder = cluster.identity(Role::kAgent, "node1");
   const Context context = TlsContext::load(folder).value();

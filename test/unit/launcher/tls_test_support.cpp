@@ -16,13 +16,16 @@ namespace sgd::test {
 
 using boost::asio::ip::tcp;
 
-std::string json_frame(const std::string& text) { return encode_frame(FrameKind::kJson, text); }
+std::string json_frame(const std::string& text) {
+  return encode_frame(FrameKind::kJson, text);
+}
 
-std::string own_hello() { return json_frame(hello::encode({})); }
+std::string own_hello() {
+  return json_frame(hello::encode({}));
+}
 
 std::int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 std::string Cluster::identity(net::Role role, const std::string& name, bool is_admin) {
@@ -35,15 +38,14 @@ std::string Cluster::identity(net::Role role, const std::string& name, bool is_a
   files.key = net::make_key();
   files.ca = ca.certificate();
   const net::Grant grant{role, name, is_admin, {}};
-  files.certificate = ca.issue(net::make_request(files.key).value(), grant,
-                               unix_now_s() + validity.from_now_s, validity.valid_s)
-                          .value();
+  files.certificate =
+      ca.issue(net::make_request(files.key).value(), grant, unix_now_s() + validity.from_now_s, validity.valid_s)
+          .value();
   REQUIRE(net::save_identity(place, files).ok());
   return place;
 }
 
-std::shared_ptr<const net::TlsContext> Cluster::context(net::Role role, const std::string& name,
-                                                        bool is_admin) {
+std::shared_ptr<const net::TlsContext> Cluster::context(net::Role role, const std::string& name, bool is_admin) {
   return net::TlsContext::load(identity(role, name, is_admin)).value();
 }
 

@@ -33,8 +33,7 @@ struct Cluster {
   };
   /// Makes an identity, and returns its folder.
   [[nodiscard]] std::string identity(net::Role role, const std::string& name, bool is_admin = false);
-  [[nodiscard]] std::string identity(net::Role role, const std::string& name, bool is_admin,
-                                     Validity validity);
+  [[nodiscard]] std::string identity(net::Role role, const std::string& name, bool is_admin, Validity validity);
   [[nodiscard]] std::shared_ptr<const net::TlsContext> context(net::Role role, const std::string& name,
                                                                bool is_admin = false);
 

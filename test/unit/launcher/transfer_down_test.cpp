@@ -62,10 +62,8 @@ TEST_CASE("fetch: a node gets the checkpoint that it lacks, over a line that bre
   const CheckpointFiles made = make_checkpoint(100, 1, 6 << 20);
   put_on_coordinator(at, made);
   Transfers::Node& node = at.add_node("node1");
-  const cluster::DesiredRun desired =
-      at.want(node, {at.run_dir + "/checkpoints/" + made.name, "/elsewhere/x"});
-  CHECK(desired.resume_from ==
-        std::vector<std::string>{node.folder() + "/checkpoints/" + made.name, "/elsewhere/x"});
+  const cluster::DesiredRun desired = at.want(node, {at.run_dir + "/checkpoints/" + made.name, "/elsewhere/x"});
+  CHECK(desired.resume_from == std::vector<std::string>{node.folder() + "/checkpoints/" + made.name, "/elsewhere/x"});
   node.wire->cut_after_down = 1'400'000;
   int cuts = 1;
   node.wire->on_down = [&, before = 0](const std::string&) mutable {
@@ -139,11 +137,9 @@ TEST_CASE("fetch: a folder of somewhere else is refused at once", "[transfer]") 
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
   at.want(node);
-  for (const char* path :
-       {"/elsewhere/checkpoints/step-000000000100-gen-0001", "", "checkpoints/../../etc"}) {
+  for (const char* path : {"/elsewhere/checkpoints/step-000000000100-gen-0001", "", "checkpoints/../../etc"}) {
     Fetched fetched;
-    node.spool->fetch("run1", path,
-                      {nullptr, [&](const agent::FileFetcher::Fetched& got) { fetched = got; }});
+    node.spool->fetch("run1", path, {nullptr, [&](const agent::FileFetcher::Fetched& got) { fetched = got; }});
     CHECK_FALSE(fetched.has_value());
     at.run_until([&] { return fetched.has_value(); });
     CHECK(fetched->is_missing);
@@ -158,8 +154,7 @@ TEST_CASE("fetch: facts carry the coordinator's paths", "[transfer]") {
   fact.run = "run1";
   fact.body = cluster::CheckpointRejected{{local + "/checkpoints/x", "damaged"}};
   const auto rejected = std::get<cluster::Fact>(node.spool->for_coordinator(fact));
-  CHECK(std::get<cluster::CheckpointRejected>(rejected.body).checkpoint.path ==
-        at.run_dir + "/checkpoints/x");
+  CHECK(std::get<cluster::CheckpointRejected>(rejected.body).checkpoint.path == at.run_dir + "/checkpoints/x");
   link::Ready ready;
   ready.path = local + "/checkpoints/x";
   fact.body = cluster::WorkerReady{0, ready};
@@ -204,18 +199,15 @@ TEST_CASE("desk: a link that somebody has planted is not followed", "[transfer]"
   at.folder.write("outside/secret.log", "secret");
   fs::create_symlink(at.folder.path("outside"), at.run_dir + "/logs/gen-0001");
   fs::create_symlink(at.folder.path("outside/secret.log"), at.run_dir + "/logs/link.log");
-  fs::create_directory_symlink(at.folder.path("outside"),
-                               at.run_dir + "/checkpoints/step-000000000100-gen-0001");
+  fs::create_directory_symlink(at.folder.path("outside"), at.run_dir + "/checkpoints/step-000000000100-gen-0001");
   REQUIRE(::mkfifo((at.run_dir + "/logs/pipe.log").c_str(), 0600) == 0);
   Stranger stranger(at);
   stranger.put("logs/gen-0001/rank-0000.log", "x");
   stranger.put("logs/link.log", "x");
   stranger.put("logs/pipe.log", "x");
-  stranger.say(
-      transfer::encode(transfer::Get{"run1", "checkpoints/step-000000000100-gen-0001", "secret.log", 0, 10}));
+  stranger.say(transfer::encode(transfer::Get{"run1", "checkpoints/step-000000000100-gen-0001", "secret.log", 0, 10}));
   at.run_until([&] { return at.refused.size() == 4; });
-  CHECK_THAT(at.refused[0] + at.refused[1] + at.refused[2] + at.refused[3],
-             Catch::Contains("a link is in its place"));
+  CHECK_THAT(at.refused[0] + at.refused[1] + at.refused[2] + at.refused[3], Catch::Contains("a link is in its place"));
   CHECK(slurp(at.folder.path("outside/secret.log")) == "secret");
   CHECK_FALSE(fs::exists(at.folder.path("outside/rank-0000.log")));
 }

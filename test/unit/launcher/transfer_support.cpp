@@ -53,8 +53,7 @@ void Wire::accept() {
       pair->wire = this;
       pair->agent = std::move(socket);
       boost::system::error_code failed;
-      pair->coordinator.connect({asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(to_port_)},
-                                failed);
+      pair->coordinator.connect({asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(to_port_)}, failed);
       if (!failed) {
         pairs_.push_back(pair);
         pass(pair, true);
@@ -69,8 +68,8 @@ void Wire::pass(const std::shared_ptr<Pair>& pair, bool is_up) {
   tcp::socket& from = is_up ? pair->agent : pair->coordinator;
   tcp::socket& to = is_up ? pair->coordinator : pair->agent;
   auto& buffer = pair->buffers[is_up ? 0 : 1];
-  from.async_read_some(asio::buffer(buffer), [this, pair, is_up, &to, &buffer](
-                                                 const boost::system::error_code& error, std::size_t size) {
+  from.async_read_some(asio::buffer(buffer), [this, pair, is_up, &to, &buffer](const boost::system::error_code& error,
+                                                                               std::size_t size) {
     if (pair->wire == nullptr) return;
     if (error) return pair->close();
     auto bytes = std::make_shared<std::string>(buffer.data(), size);
@@ -142,16 +141,14 @@ CheckpointFiles make_checkpoint(std::int64_t step, Generation generation, std::s
 void write_checkpoint(const std::string& run_dir, const CheckpointFiles& made) {
   const std::string folder = run_dir + "/checkpoints/" + made.name;
   fs::create_directories(folder + ".new");
-  for (const auto& [name, text] : made.files)
-    std::ofstream(folder + ".new/" + name, std::ios::binary) << text;
+  for (const auto& [name, text] : made.files) std::ofstream(folder + ".new/" + name, std::ios::binary) << text;
   fs::rename(folder + ".new", folder);
 }
 
 bool Transfers::has(const std::string& folder, const CheckpointFiles& checkpoint) {
   std::size_t count = 0;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
-       entry.increment(error))
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
     ++count;
   if (count != checkpoint.files.size()) return false;
   for (const auto& [name, text] : checkpoint.files)
@@ -184,9 +181,7 @@ void Transfers::restart_desk() {
   desk = std::make_unique<coordinator::FileDesk>(
       io,
       coordinator::FileDesk::Handlers{
-          [this](const RunId& run) {
-            return knows_run && run == "run1" ? std::optional(run_dir) : std::nullopt;
-          },
+          [this](const RunId& run) { return knows_run && run == "run1" ? std::optional(run_dir) : std::nullopt; },
           [this](const RunId&, const std::string& file, std::int64_t bytes) { grown[file] = bytes; },
           [this](const RunId&, const std::string& path) { stored.push_back(path); },
           [this](const RunId&, const NodeId& node) { all_sent.push_back(node); },

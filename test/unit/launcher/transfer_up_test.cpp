@@ -8,8 +8,8 @@
 #include <fstream>
 #include <random>
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "test/unit/launcher/transfer_support.hpp"
 
@@ -33,7 +33,9 @@ void end_and_wait(Transfers& at, Transfers::Node& node) {
 }
 
 /// Where a node notes that a run's folder was refused.
-fs::path refusal_of(const fs::path& folder) { return folder.parent_path() / (".refused-" + folder.filename().string()); }
+fs::path refusal_of(const fs::path& folder) {
+  return folder.parent_path() / (".refused-" + folder.filename().string());
+}
 
 }  // namespace
 

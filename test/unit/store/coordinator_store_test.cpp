@@ -1,13 +1,13 @@
-// A coordinator with a store over several lives, with nodes that live on: nothing is acknowledged or written before it is
-// committed, and no line is lost or doubled.
+// A coordinator with a store over several lives, with nodes that live on: nothing is acknowledged or written before it
+// is committed, and no line is lost or doubled.
 
 #include <map>
 #include <memory>
 #include <set>
 
+#include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
-#include <fmt/format.h>
 
 #include "common/job/load.hpp"
 #include "full_disk.hpp"
@@ -65,7 +65,8 @@ class World {
     shell_.reset();
     for (PlugLink* link : links_) link->plug(nullptr);
     shell_ = std::make_unique<CoordinatorShell>(io_, core::CoordinatorSettings{5s});
-    const Status opened = shell_->open_store(folder.state(), {[this](const std::string& text) { troubles.push_back(text); }, {}});
+    const Status opened =
+        shell_->open_store(folder.state(), {[this](const std::string& text) { troubles.push_back(text); }, {}});
     REQUIRE(opened.ok());
     const Status restored = shell_->restore([this](const core::RunDefinition& run) { return observer(run.id); });
     INFO((restored ? "" : restored.error().message));
@@ -84,9 +85,14 @@ class World {
     run.id = id;
     run.request_id = request_id;
     run.run_dir = folder.run(id);
-    run.job = *job::load_resolved({{"name", "job"}, {"num_workers", workers},
-                                   {"training", {{"batch_size", 8}, {"loss", "mse"}, {"model", {{"type", "linear"}}},
-                                                 {"dataset", {{"type", "linear"}}}}}}).job;
+    run.job = *job::load_resolved({{"name", "job"},
+                                   {"num_workers", workers},
+                                   {"training",
+                                    {{"batch_size", 8},
+                                     {"loss", "mse"},
+                                     {"model", {{"type", "linear"}}},
+                                     {"dataset", {{"type", "linear"}}}}}})
+                   .job;
     auto directory = storage::RunDirectory::create({id, run.run_dir}, run.job.resolved);
     REQUIRE(directory.ok());
     shell_->submit(std::move(run), std::move(directory).value(), observer(id), [this](const Result<RunId>& result) {
@@ -105,12 +111,15 @@ class World {
   /// Hands over what is under way: acknowledgements of commits that have been made.
   void deliver() {
     if (io_.stopped()) io_.restart();
-    while (io_.poll() > 0) {}
+    while (io_.poll() > 0) {
+    }
   }
   void run_until_idle() {
     run_until([this] { return shell_->is_idle(); });
   }
-  [[nodiscard]] std::size_t lines(const RunId& id, const char* file) const { return lines_of(folder.run(id) + "/" + file).size(); }
+  [[nodiscard]] std::size_t lines(const RunId& id, const char* file) const {
+    return lines_of(folder.run(id) + "/" + file).size();
+  }
   [[nodiscard]] CoordinatorShell& shell() { return *shell_; }
   [[nodiscard]] std::uint64_t stored_events() {
     shell_.reset();
@@ -135,8 +144,11 @@ class World {
  private:
   static NodeId node(int index) { return fmt::format("node{}", index); }
   coordinator::RunObserver observer(const RunId& id) {
-    return {[this, id](const nlohmann::ordered_json&) { ++told[id]; }, [this, id](const nlohmann::ordered_json&) { ++told[id]; },
-            [this](const std::string& text) { warnings.push_back(text); }, {}, [](const core::RunOutcome&) {}};
+    return {[this, id](const nlohmann::ordered_json&) { ++told[id]; },
+            [this, id](const nlohmann::ordered_json&) { ++told[id]; },
+            [this](const std::string& text) { warnings.push_back(text); },
+            {},
+            [](const core::RunOutcome&) {}};
   }
 
   boost::asio::io_context io_{1};
@@ -157,7 +169,8 @@ void check_whole(const World& world, const RunId& id, std::size_t generations = 
   for (const auto& event : lines_of(world.folder.run(id) + "/events.jsonl")) {
     const std::string name = event.at("event");
     ++count[name];
-    if (name.starts_with("worker_")) CHECK(once.insert(fmt::format("{} {} {}", name, event.at("generation").dump(), event.at("rank").dump())).second);
+    if (name.starts_with("worker_"))
+      CHECK(once.insert(fmt::format("{} {} {}", name, event.at("generation").dump(), event.at("rank").dump())).second);
   }
   CHECK(count["run_started"] == 1);
   CHECK(count["run_finished"] == 1);
@@ -172,7 +185,9 @@ TEST_CASE("coordinator with a store: a run over many lives is the run of one lif
   World world;
   world.script.epochs = 3;
   world.restart();
-  SECTION("without a failure") { world.submit("run"); }
+  SECTION("without a failure") {
+    world.submit("run");
+  }
   SECTION("with a rank that is killed") {
     world.script.killed_after = 12;
     world.submit("run");
@@ -186,7 +201,8 @@ TEST_CASE("coordinator with a store: a run over many lives is the run of one lif
   }
   CHECK(lives > 5);
   check_whole(world, "run", world.script.killed_after >= 0 ? 2 : 1);
-  CHECK(world.told["run"] == static_cast<int>(world.lines("run", "events.jsonl") + world.lines("run", "metrics.jsonl")));
+  CHECK(world.told["run"] ==
+        static_cast<int>(world.lines("run", "events.jsonl") + world.lines("run", "metrics.jsonl")));
   CHECK(world.warnings.empty());
   const auto rows = world.shell().runs();
   REQUIRE(rows.size() == 1);
@@ -208,13 +224,17 @@ TEST_CASE("coordinator with a store: what a kill has left of the files is made w
     std::filesystem::resize_file(events, std::filesystem::file_size(events) - 10);
     std::ofstream(metrics, std::ios::app) << "{\"phase\": \"tr";
   }
-  SECTION("no metrics") { std::filesystem::resize_file(metrics, 0); }
+  SECTION("no metrics") {
+    std::filesystem::resize_file(metrics, 0);
+  }
   SECTION("zeros where lines were, as after a power failure") {
     std::fstream file(metrics, std::ios::in | std::ios::out);
     file.seekp(300);
     file << std::string(100, '\0');
   }
-  SECTION("no folder at all") { std::filesystem::remove_all(world.folder.run("run")); }
+  SECTION("no folder at all") {
+    std::filesystem::remove_all(world.folder.run("run"));
+  }
   world.restart();
   CHECK(world.lines("run", "metrics.jsonl") >= lines);
   world.run_until_idle();
@@ -309,7 +329,8 @@ TEST_CASE("coordinator with a store: when too much waits for the disk, nothing m
   world.submit("run");
   world.run_until([&] { return world.acknowledged() >= 4; });
   auto full = std::make_unique<test::FullDisk>();
-  for (std::size_t number = 0; number <= storage::EventStore::kQueueMax; ++number) world.shell().request_stop("other", {});
+  for (std::size_t number = 0; number <= storage::EventStore::kQueueMax; ++number)
+    world.shell().request_stop("other", {});
   CHECK(world.shell().is_held());
   world.submit("refused");
   CHECK(world.lines("refused", "events.jsonl") == 0);

@@ -57,7 +57,8 @@ std::vector<CoordinatorEvent> samples() {
       Submitted{bare},
       FromAgent{"a", cluster::NodeState{"a", 18446744073709551615ULL, "10.0.0.1", 4, 8, true, {{"run", 3}}}},
       FromAgent{"a", cluster::Fact{7, 5, "run", 2, cluster::Report{1, report}}},
-      FromAgent{"a", cluster::Fact{7, 6, "run", 2, cluster::WorkerExited{1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25}}},
+      FromAgent{"a", cluster::Fact{7, 6, "run", 2,
+                                   cluster::WorkerExited{1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25}}},
       FromAgent{"a", cluster::ExchangePut{"run", 2, 1, "key", {{"a", 1}}}},
       FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
       FromAgent{"a", cluster::Beat{}},
@@ -156,7 +157,8 @@ TEST_CASE("event codec: what it does not know it refuses") {
   CHECK(words(R"({"v":1,"type":"tock"})") == "unknown type \"tock\"");
   CHECK(words(R"({"v":1,"type":"agent_closed"})") == "agent_closed: \"node\" is missing");
   CHECK(words(R"({"v":1,"type":"agent_closed","node":5})").find("must be a string") != std::string::npos);
-  CHECK(words(R"({"v":1,"type":"from_agent","node":"a","message":{"type":"new"}})").find("unknown type") != std::string::npos);
+  CHECK(words(R"({"v":1,"type":"from_agent","node":"a","message":{"type":"new"}})").find("unknown type") !=
+        std::string::npos);
   CHECK(words(R"({"v":1,"type":"stop_requested","run":"r","request":{"signal":0,"at_once":false,"why":"mood"}})") ==
         "stop_requested: \"why\" has the unknown value \"mood\"");
   auto event = nlohmann::json::parse(storage::encode_event(core::coordinator_event::Submitted{definition()}));

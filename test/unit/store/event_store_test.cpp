@@ -8,8 +8,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "full_disk.hpp"
 #include "state_folder.hpp"
@@ -68,8 +68,12 @@ class Ear {
   int recoveries_ = 0;
 };
 
-core::CoordinatorEvent closed(int number) { return core::coordinator_event::AgentClosed{fmt::format("node{}", number)}; }
-TimePoint at(int number) { return TimePoint(Duration(number * 1000)); }
+core::CoordinatorEvent closed(int number) {
+  return core::coordinator_event::AgentClosed{fmt::format("node{}", number)};
+}
+TimePoint at(int number) {
+  return TimePoint(Duration(number * 1000));
+}
 
 /// The numbers of the events in the store, which is closed.
 std::vector<int> stored(const StateFolder& folder) {
@@ -123,7 +127,8 @@ TEST_CASE("event store: what was appended comes back in order, in the next proce
     REQUIRE(store.ok());
     REQUIRE(store.value()->load([](TimePoint, core::CoordinatorEvent&&) {}).ok());
     store.value()->start(ear.handlers());
-    for (int number = life * 100 + 1; number <= life * 100 + 99; ++number) (void)store.value()->append(at(number), closed(number));
+    for (int number = life * 100 + 1; number <= life * 100 + 99; ++number)
+      (void)store.value()->append(at(number), closed(number));
     (void)store.value()->append(at(life * 100 + 100), closed(life * 100 + 100));  // The end commits it.
     CHECK(store.value()->events() == static_cast<std::uint64_t>(life * 100 + 100));
   }
@@ -165,8 +170,10 @@ TEST_CASE("event store: a second coordinator on the same folder is refused, by t
   const StateFolder folder;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  CHECK(refusal(folder) == fmt::format("state folder {} is in use by another coordinator (pid {}): stop that one first, or "
-                                       "name another folder", folder.state(), ::getpid()));
+  CHECK(refusal(folder) ==
+        fmt::format("state folder {} is in use by another coordinator (pid {}): stop that one first, or "
+                    "name another folder",
+                    folder.state(), ::getpid()));
   store.value().reset();
   CHECK(refusal(folder).empty());
 }
@@ -202,7 +209,8 @@ TEST_CASE("event store: what is no store, or of another version, or damaged, is 
   fill(folder, 20);
   SECTION("no database") {
     std::ofstream(folder.file("coordinator.db"), std::ios::trunc) << std::string(10'000, 'x');
-    CHECK(refusal(folder).starts_with("damaged store: " + folder.file("coordinator.db") + ": file is not a database. Move"));
+    CHECK(refusal(folder).starts_with("damaged store: " + folder.file("coordinator.db") +
+                                      ": file is not a database. Move"));
   }
   SECTION("somebody else's") {
     execute(folder, "PRAGMA application_id=1");
@@ -225,7 +233,8 @@ TEST_CASE("event store: what is no store, or of another version, or damaged, is 
     execute(folder, "PRAGMA wal_checkpoint(TRUNCATE)");
     std::fstream file(folder.file("coordinator.db"), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(4096 + 8);
-    file << std::string(static_cast<std::size_t>(std::filesystem::file_size(folder.file("coordinator.db"))) - 4104, '\x5a');
+    file << std::string(static_cast<std::size_t>(std::filesystem::file_size(folder.file("coordinator.db"))) - 4104,
+                        '\x5a');
     file.close();
     const std::string said = refusal(folder);
     INFO(said);

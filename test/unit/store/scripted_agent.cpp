@@ -12,7 +12,8 @@ std::deque<cluster::FactBody> rank_script(Rank rank, Generation generation, bool
   const int pid = static_cast<int>(generation) * 100 + rank + 1;
   std::deque<cluster::FactBody> facts{cluster::WorkerStarted{rank, pid}};
   const auto report = [&](int epoch, const char* phase, int batch) {
-    link::Report one{{epoch, phase, batch, 0}, epoch * 100 + batch, {{"num_samples", 8}, {"train_loss", 1.0 / (epoch + batch)}}};
+    link::Report one{
+        {epoch, phase, batch, 0}, epoch * 100 + batch, {{"num_samples", 8}, {"train_loss", 1.0 / (epoch + batch)}}};
     facts.push_back(cluster::Report{rank, std::move(one)});
   };
   if (is_training) {
@@ -35,11 +36,16 @@ std::deque<cluster::FactBody> rank_script(Rank rank, Generation generation, bool
 
 ScriptedAgent::ScriptedAgent(boost::asio::io_context& io, std::unique_ptr<net::AgentLink> link, NodeId node, int slots,
                              Incarnation incarnation, ScriptOf script_of)
-    : link_(std::move(link)), node_(std::move(node)), slots_(slots), incarnation_(incarnation),
-      script_of_(std::move(script_of)), timer_(io) {}
+    : link_(std::move(link)),
+      node_(std::move(node)),
+      slots_(slots),
+      incarnation_(incarnation),
+      script_of_(std::move(script_of)),
+      timer_(io) {}
 
 void ScriptedAgent::start() {
-  link_->start({[this] { tell_all(); }, [this](const cluster::ToAgent& message) { on_message(message); }, [](const std::string&) {}});
+  link_->start({[this] { tell_all(); }, [this](const cluster::ToAgent& message) { on_message(message); },
+                [](const std::string&) {}});
   tick();
 }
 
@@ -94,10 +100,12 @@ std::deque<cluster::FactBody> ScriptedAgent::script_of(const cluster::DesiredRun
   for (const cluster::RankPlace& place : desired.ranks)
     ranks.push_back(rank_script(place.rank, desired.generation, desired.job.contains("training"), script));
   std::deque<cluster::FactBody> all;
-  for (std::size_t index = 0; std::any_of(ranks.begin(), ranks.end(), [&](const auto& rank) { return index < rank.size(); }); ++index)
+  for (std::size_t index = 0;
+       std::any_of(ranks.begin(), ranks.end(), [&](const auto& rank) { return index < rank.size(); }); ++index)
     for (auto& rank : ranks)
       if (index < rank.size()) all.push_back(std::move(rank[index]));
-  const bool has_first = std::any_of(desired.ranks.begin(), desired.ranks.end(), [](const auto& place) { return place.rank == 0; });
+  const bool has_first =
+      std::any_of(desired.ranks.begin(), desired.ranks.end(), [](const auto& place) { return place.rank == 0; });
   if (desired.generation == 1 && has_first && script.killed_after >= 0) {
     all.resize(std::min(all.size(), static_cast<std::size_t>(script.killed_after)));
     cluster::WorkerExited killed;

@@ -1,9 +1,9 @@
 #pragma once
-// A node whose ranks play a script, over any AgentLink: it keeps its facts until they are acknowledged, tells everything
-// again when it is connected anew, and obeys what it is told, as an agent does. No process is started.
+// A node whose ranks play a script, over any AgentLink: it keeps its facts until they are acknowledged, tells
+// everything again when it is connected anew, and obeys what it is told, as an agent does. No process is started.
 //
-// A generation's script, for each rank: started, ready, first step, reports of all epochs, exit 0. What was reported by an
-// earlier generation is reported again, as after a resume from the beginning. A command starts and exits.
+// A generation's script, for each rank: started, ready, first step, reports of all epochs, exit 0. What was reported by
+// an earlier generation is reported again, as after a resume from the beginning. A command starts and exits.
 
 #include <deque>
 #include <functional>
@@ -22,8 +22,8 @@ namespace sgd::test {
 
 struct Script {
   int epochs = 2;
-  int batches = 3;                ///< Reports in the middle of an epoch; one more ends its training, and one its validation.
-  int killed_after = -1;          ///< Facts of the first generation's rank 0 before it dies of signal 9; -1: it does not.
+  int batches = 3;        ///< Reports in the middle of an epoch; one more ends its training, and one its validation.
+  int killed_after = -1;  ///< Facts of the first generation's rank 0 before it dies of signal 9; -1: it does not.
   Duration pace = std::chrono::milliseconds(1);  ///< Between two facts of a node.
 
   [[nodiscard]] int lines() const { return epochs * (batches + 2); }  ///< Of metrics.jsonl in the end.

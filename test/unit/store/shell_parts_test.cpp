@@ -19,8 +19,8 @@ TEST_CASE("core clock: time never goes back, whatever the machine's clock says",
   const auto core_now = [&](TimePoint machine, std::optional<Duration> former) {
     return machine + coordinator::clock_offset(machine, last, former);
   };
-  CHECK(core_now(TimePoint{10s}, {}) == last);     // Another boot, up for less.
-  CHECK(core_now(TimePoint{9000s}, {}) == last);   // Another boot, up for longer: no time has passed.
+  CHECK(core_now(TimePoint{10s}, {}) == last);                // Another boot, up for less.
+  CHECK(core_now(TimePoint{9000s}, {}) == last);              // Another boot, up for longer: no time has passed.
   CHECK(core_now(TimePoint{1200s}, 0s) == TimePoint{1200s});  // The same boot: 200 s without a coordinator.
   CHECK(core_now(TimePoint{300s}, 800s) == TimePoint{1100s});
   CHECK(core_now(TimePoint{100s}, 800s) == last);  // Never before the last event.
@@ -42,7 +42,7 @@ TEST_CASE("barrier queue: commands wait for what was stored before them, in thei
   std::string done;
   const auto push = [&](char name) { queue.push([&done, name] { done += name; }); };
   const auto run = [&] {
-    while (const auto item = queue.take()) std::get<std::function<void()>>(*item)();
+    while (const auto item = queue.take()) std::get<std::function<void()>> (*item)();
     return done;
   };
   push('a');
@@ -139,7 +139,8 @@ TEST_CASE("run records: after a replay only what is missing is written and told"
   const std::string run_dir = folder.run("run");
   {
     auto directory = storage::RunDirectory::create({"run", run_dir}, {});
-    for (int number = 0; number < 3; ++number) REQUIRE(directory.value()->append_event({{"event", "e"}, {"number", number}}).ok());
+    for (int number = 0; number < 3; ++number)
+      REQUIRE(directory.value()->append_event({{"event", "e"}, {"number", number}}).ok());
   }
   auto directory = storage::RunDirectory::adopt({"run", run_dir}, {}, {1, 0});  // The first was there at the beginning.
   REQUIRE(directory.ok());

@@ -5,15 +5,17 @@
 
 #include <fmt/format.h>
 
-#include "launcher/storage/database.hpp"
 #include "../store/state_folder.hpp"
+#include "launcher/storage/database.hpp"
 
 namespace sgd::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-int number_of(const std::string& run) { return std::stoi(run.substr(4, 4)); }
+int number_of(const std::string& run) {
+  return std::stoi(run.substr(4, 4));
+}
 
 class RunCheck {
  public:
@@ -24,7 +26,8 @@ class RunCheck {
     check_metrics();
     check_events();
     const auto summary = nlohmann::json::parse(std::ifstream(folder_ + "/summary.json"), nullptr, false);
-    expect(summary.is_object() && summary.value("state", "") == "succeeded", "its summary does not say that it succeeded");
+    expect(summary.is_object() && summary.value("state", "") == "succeeded",
+           "its summary does not say that it succeeded");
   }
 
  private:
@@ -32,9 +35,11 @@ class RunCheck {
 
   void check_metrics() {
     const auto lines = lines_of(folder_ + "/metrics.jsonl");
-    expect(static_cast<int>(lines.size()) == (is_training() ? script_.lines() : 0), fmt::format("{} lines of metrics", lines.size()));
+    expect(static_cast<int>(lines.size()) == (is_training() ? script_.lines() : 0),
+           fmt::format("{} lines of metrics", lines.size()));
     for (std::size_t index = 0; index < lines.size(); ++index)
-      expect(lines[index].at("_training_iteration") == index + 1, fmt::format("line {} of metrics is {}", index + 1, lines[index].dump()));
+      expect(lines[index].at("_training_iteration") == index + 1,
+             fmt::format("line {} of metrics is {}", index + 1, lines[index].dump()));
   }
   void check_events() {
     std::map<std::string, int> count;
@@ -99,7 +104,8 @@ std::vector<std::string> findings(const std::string& folder, const std::map<int,
   }
   auto database = storage::Database::open(folder + "/state/coordinator.db");
   const auto whole = database ? database.value()->ask("PRAGMA integrity_check") : Result<std::string>(database.error());
-  if (!whole || whole.value() != "ok") found.push_back("integrity_check: " + (whole ? whole.value() : whole.error().message));
+  if (!whole || whole.value() != "ok")
+    found.push_back("integrity_check: " + (whole ? whole.value() : whole.error().message));
   return found;
 }
 

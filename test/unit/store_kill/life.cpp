@@ -4,9 +4,9 @@
 
 #include <cstdio>
 
+#include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <fmt/format.h>
 
 #include "common/job/load.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
@@ -20,7 +20,8 @@ constexpr int kTogether = 3;  // Runs that are live at once; between two such gr
 
 class Coordinator {
  public:
-  explicit Coordinator(const Life& life) : life_(life), shell_(io_, core::CoordinatorSettings{std::chrono::seconds(5)}) {}
+  explicit Coordinator(const Life& life)
+      : life_(life), shell_(io_, core::CoordinatorSettings{std::chrono::seconds(5)}) {}
 
   [[nodiscard]] Status run() {
     const Status opened = shell_.open_store(life_.folder + "/state", {});
@@ -32,7 +33,10 @@ class Coordinator {
     door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
     net::Door::Handlers handlers;
     handlers.kinds[net::kAgentKind] = net::serve_agents(
-        io_, [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) { shell_.add_agent(node, std::move(link)); },
+        io_,
+        [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
+          shell_.add_agent(node, std::move(link));
+        },
         [](const std::string&, const net::Refusal&) {});
     door_->start(std::move(handlers));
     boost::asio::post(io_, [this] { go_on(); });
@@ -66,8 +70,11 @@ class Coordinator {
       run.id = fmt::format("run-{:04}-{:08x}", number, process::random_seed().front() & 0xffffffff);
       run.run_dir = life_.folder + "/runs/" + run.id;
       nlohmann::json job = {{"name", "job"}, {"num_workers", 2}};
-      if (number % 4 == 3) job["command"] = {"true"};
-      else job["training"] = {{"batch_size", 8}, {"loss", "mse"}, {"model", {{"type", "linear"}}}, {"dataset", {{"type", "linear"}}}};
+      if (number % 4 == 3)
+        job["command"] = {"true"};
+      else
+        job["training"] = {
+            {"batch_size", 8}, {"loss", "mse"}, {"model", {{"type", "linear"}}}, {"dataset", {{"type", "linear"}}}};
       run.job = *job::load_resolved(job).job;
       auto created = storage::RunDirectory::create({run.id, run.run_dir}, run.job.resolved);
       SGD_ASSERT(created.ok());

@@ -16,6 +16,8 @@ struct Life {
 /// Ends when all runs have ended: 0; or 1, with the reason on stderr.
 [[nodiscard]] int live(const Life& life);
 
-inline std::string request_name(int number) { return "request-" + std::to_string(number); }
+inline std::string request_name(int number) {
+  return "request-" + std::to_string(number);
+}
 
 }  // namespace sgd::test

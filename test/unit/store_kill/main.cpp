@@ -1,5 +1,5 @@
-// store_kill [--kills N] [--seed S]: a coordinator with a store is SIGKILLed at N random moments while nodes that live on
-// play runs against it, and is started again; in the end nothing is lost or doubled, and the store is whole.
+// store_kill [--kills N] [--seed S]: a coordinator with a store is SIGKILLed at N random moments while nodes that live
+// on play runs against it, and is started again; in the end nothing is lost or doubled, and the store is whole.
 // store_kill --life FOLDER PORT RUNS FD is one of its lives.
 
 #include <sys/wait.h>
@@ -10,10 +10,10 @@
 #include <memory>
 #include <random>
 
+#include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <fmt/format.h>
 
 #include "../store/scripted_agent.hpp"
 #include "../store/state_folder.hpp"
@@ -39,7 +39,8 @@ class Killer {
   [[nodiscard]] int run() {
     std::filesystem::create_directories(folder_.run(""));
     for (int index = 0; index < 2; ++index) {
-      auto link = net::make_tcp_agent_link(io_, buffer_, {"127.0.0.1", port_}, core::Random({1, 2, 3, static_cast<std::uint64_t>(index)}));
+      auto link = net::make_tcp_agent_link(io_, buffer_, {"127.0.0.1", port_},
+                                           core::Random({1, 2, 3, static_cast<std::uint64_t>(index)}));
       agents_.push_back(std::make_unique<test::ScriptedAgent>(io_, std::move(link), fmt::format("node{}", index), 4,
                                                               static_cast<Incarnation>(index + 7), test::script_of));
       agents_.back()->start();
@@ -77,7 +78,8 @@ class Killer {
       const auto kept = static_cast<unsigned>(report[1]);
       (void)::close_range(3, kept - 1, 0);
       (void)::close_range(kept + 1, ~0U, 0);
-      ::execl("/proc/self/exe", "store_kill", "--life", folder.c_str(), port.c_str(), runs.c_str(), fd.c_str(), nullptr);
+      ::execl("/proc/self/exe", "store_kill", "--life", folder.c_str(), port.c_str(), runs.c_str(), fd.c_str(),
+              nullptr);
       ::_exit(127);
     }
     ::close(report[1]);
@@ -105,19 +107,22 @@ class Killer {
     });
   }
   void read() {
-    reports_->async_read_some(boost::asio::buffer(bytes_), [this](const boost::system::error_code& error, std::size_t count) {
-      text_.append(bytes_, count);
-      for (std::size_t end; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1)) note(text_.substr(0, end));
-      if (error) return end_life();
-      read();
-    });
+    reports_->async_read_some(
+        boost::asio::buffer(bytes_), [this](const boost::system::error_code& error, std::size_t count) {
+          text_.append(bytes_, count);
+          for (std::size_t end; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1))
+            note(text_.substr(0, end));
+          if (error) return end_life();
+          read();
+        });
   }
   /// "request-17 run-0017-89abcdef"
   void note(const std::string& line) {
     const int number = std::stoi(line.substr(std::strlen("request-")));
     const std::string run = line.substr(line.find(' ') + 1);
     const auto [known, is_new] = runs_.emplace(number, run);
-    if (!is_new && known->second != run) found_.push_back(fmt::format("{} once was {}, and is {}", line, known->second, run));
+    if (!is_new && known->second != run)
+      found_.push_back(fmt::format("{} once was {}, and is {}", line, known->second, run));
   }
   void end_life() {
     int status = 0;

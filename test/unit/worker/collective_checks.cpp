@@ -23,8 +23,8 @@ void check_all_reduce(Collective& c) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const auto wanted = static_cast<float>(sum_of_ranks * static_cast<int>(i % 97 + 1) + size * round);
       if (gradients[i] == wanted) continue;
-      expect(false, "sum at " + std::to_string(i) + " is " + std::to_string(gradients[i]) + ", not " +
-                        std::to_string(wanted));
+      expect(false,
+             "sum at " + std::to_string(i) + " is " + std::to_string(gradients[i]) + ", not " + std::to_string(wanted));
     }
   }
 }
@@ -42,14 +42,12 @@ void check_broadcast(Collective& c) {
     for (int root = 0; root < c.world_size(); ++root) {
       std::vector<std::byte> data(bytes);
       for (std::size_t i = 0; i < bytes; ++i) {
-        data[i] =
-            c.rank() == root ? static_cast<std::byte>(i * 7 + static_cast<std::size_t>(root)) : std::byte{0};
+        data[i] = c.rank() == root ? static_cast<std::byte>(i * 7 + static_cast<std::size_t>(root)) : std::byte{0};
       }
       c.broadcast(data, root);
       for (std::size_t i = 0; i < bytes; ++i) {
         if (data[i] == static_cast<std::byte>(i * 7 + static_cast<std::size_t>(root))) continue;
-        expect(false, "byte " + std::to_string(i) + " of " + std::to_string(bytes) + " from " +
-                          std::to_string(root));
+        expect(false, "byte " + std::to_string(i) + " of " + std::to_string(bytes) + " from " + std::to_string(root));
       }
     }
   }
@@ -64,8 +62,7 @@ void check_all_gather(Collective& c) {
     const std::vector<std::string> all = c.all_gather(message_of(c.rank(), unit));
     expect(all.size() == static_cast<std::size_t>(c.world_size()), "count of gathered messages");
     for (int r = 0; r < c.world_size(); ++r) {
-      expect(all[static_cast<std::size_t>(r)] == message_of(r, unit),
-             "gathered message of " + std::to_string(r));
+      expect(all[static_cast<std::size_t>(r)] == message_of(r, unit), "gathered message of " + std::to_string(r));
     }
   }
 }
@@ -85,8 +82,7 @@ void check_bit_equal(Collective& c) {
   const std::span<float> gradients = c.gradients();
   std::uint32_t state = 12345u + static_cast<std::uint32_t>(c.rank());
   for (int round = 0; round < 3; ++round) {
-    for (float& value :
-         gradients) {  // Magnitudes far apart, so that each order of adding rounds differently.
+    for (float& value : gradients) {  // Magnitudes far apart, so that each order of adding rounds differently.
       state = state * 1664525u + 1013904223u;
       value = static_cast<float>(static_cast<std::int32_t>(state)) * (state % 3 == 0 ? 1e-9f : 1e-3f);
     }

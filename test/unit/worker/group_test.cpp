@@ -62,8 +62,7 @@ std::vector<Place> places(const Layout& layout) {
   return result;
 }
 
-CollectiveSetup setup_of(const Layout& layout, const RankContext& context,
-                         const std::vector<Memory>& regions) {
+CollectiveSetup setup_of(const Layout& layout, const RankContext& context, const std::vector<Memory>& regions) {
   const Place place = places(layout)[static_cast<std::size_t>(context.rank)];
   CollectiveSetup setup;
   setup.rank = context.rank;

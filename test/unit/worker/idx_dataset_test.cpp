@@ -69,9 +69,7 @@ struct Fixture {
   [[nodiscard]] std::string labels(bool compressed) const {
     return data.file(std::string("train-labels-idx1-ubyte") + (compressed ? ".gz" : ""));
   }
-  [[nodiscard]] Result<IdxDataset> open() const {
-    return IdxDataset::open(data.path().string(), Split::kTrain);
-  }
+  [[nodiscard]] Result<IdxDataset> open() const { return IdxDataset::open(data.path().string(), Split::kTrain); }
   [[nodiscard]] std::vector<std::filesystem::path> cached() const {
     std::vector<std::filesystem::path> paths;
     const auto directory = cache.path() / "sgd-launch" / "data";
@@ -153,21 +151,19 @@ TEST_CASE("idx: a cached file of the wrong size is made again") {
 
 TEST_CASE("idx: processes that unpack at the same time all get whole data") {
   const Fixture fixture(true);
-  const auto errors =
-      testing::run_ranks({4, {}, std::chrono::seconds(30)}, [&](const testing::RankContext& context) {
-        for (int i = 0; i < 5; ++i) {
-          // The exchange's values are ignored: it only makes the ranks begin together.
-          (void)context.exchange("opened " + std::to_string(i), "yes");
-          if (context.rank == 0) {
-            for (const auto& path : fixture.cached()) std::filesystem::remove(path);
-          }
-          (void)context.exchange("emptied " + std::to_string(i), "yes");
-          const auto dataset = fixture.open();
-          testing::expect(dataset.ok(), dataset.ok() ? "" : dataset.error().message);
-          testing::expect(dataset.value().images()[1000] == static_cast<unsigned char>(pixel(1000)),
-                          "contents");
-        }
-      });
+  const auto errors = testing::run_ranks({4, {}, std::chrono::seconds(30)}, [&](const testing::RankContext& context) {
+    for (int i = 0; i < 5; ++i) {
+      // The exchange's values are ignored: it only makes the ranks begin together.
+      (void)context.exchange("opened " + std::to_string(i), "yes");
+      if (context.rank == 0) {
+        for (const auto& path : fixture.cached()) std::filesystem::remove(path);
+      }
+      (void)context.exchange("emptied " + std::to_string(i), "yes");
+      const auto dataset = fixture.open();
+      testing::expect(dataset.ok(), dataset.ok() ? "" : dataset.error().message);
+      testing::expect(dataset.value().images()[1000] == static_cast<unsigned char>(pixel(1000)), "contents");
+    }
+  });
   for (const std::string& error : errors) CHECK(error == "");
   const auto dataset = fixture.open();
   REQUIRE(dataset);
@@ -183,16 +179,13 @@ TEST_CASE("idx: a damaged or truncated gzip file is named and leaves nothing beh
     // The last four bytes say the unpacked size, which the header check wants right.
     bytes = bytes.substr(0, bytes.size() / 2) + bytes.substr(bytes.size() - 4);
   } else {
-    for (std::size_t i = bytes.size() / 2; i < bytes.size() / 2 + 8; ++i)
-      bytes[i] = static_cast<char>(bytes[i] ^ 0x5a);
+    for (std::size_t i = bytes.size() / 2; i < bytes.size() / 2 + 8; ++i) bytes[i] = static_cast<char>(bytes[i] ^ 0x5a);
   }
   write_file(fixture.images(true), bytes);
   const auto dataset = fixture.open();
   REQUIRE_FALSE(dataset);
-  CHECK_THAT(dataset.error().message,
-             Catch::Contains(fixture.images(true)) && Catch::Contains("damaged gzip"));
-  const auto unpacked =
-      unpacked_file(fixture.images(true), image_file().size());  // Without the header's check.
+  CHECK_THAT(dataset.error().message, Catch::Contains(fixture.images(true)) && Catch::Contains("damaged gzip"));
+  const auto unpacked = unpacked_file(fixture.images(true), image_file().size());  // Without the header's check.
   REQUIRE_FALSE(unpacked);
   CHECK_THAT(unpacked.error().message, Catch::StartsWith(fixture.images(true) + ": damaged gzip file: "));
   CHECK(fixture.cached().empty());

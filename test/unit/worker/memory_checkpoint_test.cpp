@@ -26,8 +26,10 @@ struct State {
     std::iota(momenta.begin(), momenta.end(), static_cast<float>(-step));
   }
   [[nodiscard]] std::vector<std::span<std::byte>> parts() {
-    return {std::as_writable_bytes(std::span(weights)), std::as_writable_bytes(std::span(momenta)),
-            std::as_writable_bytes(std::span(&counter, 1)), {}};
+    return {std::as_writable_bytes(std::span(weights)),
+            std::as_writable_bytes(std::span(momenta)),
+            std::as_writable_bytes(std::span(&counter, 1)),
+            {}};
   }
   [[nodiscard]] MemoryLayout layout() {
     MemoryLayout made;
@@ -41,7 +43,9 @@ struct State {
   std::int64_t counter;
 };
 
-std::string text_of(std::int64_t step) { return "{\"step\":" + std::to_string(step) + "}"; }
+std::string text_of(std::int64_t step) {
+  return "{\"step\":" + std::to_string(step) + "}";
+}
 
 void commit(MemoryCheckpoint& region, Generation generation, std::int64_t step) {
   State state(step);
@@ -228,7 +232,7 @@ TEST_CASE("memory checkpoint: a writer killed at any instant leaves a whole copy
     const std::int64_t step = newest_step(*region, &damage);
     CHECK(damage.empty());
     const std::int64_t live = *region->live_step();
-    CHECK(step >= live);      // The live step is told after the commit here.
+    CHECK(step >= live);  // The live step is told after the commit here.
     CHECK(step <= live + 1);
     CHECK(step > before);
     before = step;

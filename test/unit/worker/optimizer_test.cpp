@@ -42,8 +42,8 @@ struct Reference {
   }
 };
 
-job::Optimizer settings(const std::string& type, double momentum = 0, double dampening = 0,
-                        bool nesterov = false, double weight_decay = 0) {
+job::Optimizer settings(const std::string& type, double momentum = 0, double dampening = 0, bool nesterov = false,
+                        double weight_decay = 0) {
   job::Optimizer s;
   s.type = type;
   s.momentum = momentum;
@@ -190,9 +190,7 @@ TEST_CASE("linear regression: RaySGD's data, sampler and SGD give the reference 
     }
     double val_loss = 0;
     for (std::size_t i = 0; i < 400; ++i) {
-      val_loss +=
-          std::pow(static_cast<double>(params[0] * validation.x()[i] + params[1] - validation.y()[i]), 2) /
-          400;
+      val_loss += std::pow(static_cast<double>(params[0] * validation.x()[i] + params[1] - validation.y()[i]), 2) / 400;
     }
     CAPTURE(row.world, row.batch, row.epochs);
     CHECK(loss / samples == Approx(row.train_loss).margin(1e-3));

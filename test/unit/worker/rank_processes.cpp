@@ -31,8 +31,7 @@ struct Child {
 
 void send_message(int fd, const std::string& message) {
   SGD_ASSERT(message.size() <= kMessageBytesMax);
-  SGD_ASSERT(::send(fd, message.data(), message.size(), MSG_NOSIGNAL) ==
-             static_cast<ssize_t>(message.size()));
+  SGD_ASSERT(::send(fd, message.data(), message.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(message.size()));
 }
 
 std::string receive_message(int fd) {
@@ -71,8 +70,7 @@ class Broker {
     Child& child = children_[rank];
     if (message.empty() || message[0] == kResult) {
       child.done = true;
-      child.error =
-          message.empty() ? "rank " + std::to_string(rank) + " ended without a word" : message.substr(1);
+      child.error = message.empty() ? "rank " + std::to_string(rank) + " ended without a word" : message.substr(1);
       return;
     }
     const std::size_t end = message.find('\n');
@@ -137,8 +135,7 @@ std::vector<std::string> run_ranks(const RankRun& run, const std::function<void(
     Child& child = children[r];
     if (!child.done) {
       ::kill(child.pid, SIGKILL);
-      if (run.frozen.count(static_cast<int>(r)) == 0)
-        child.error = "rank " + std::to_string(r) + " did not finish";
+      if (run.frozen.count(static_cast<int>(r)) == 0) child.error = "rank " + std::to_string(r) + " did not finish";
     }
     SGD_ASSERT(::waitpid(child.pid, nullptr, 0) == child.pid);
     ::close(child.fd);

@@ -26,11 +26,11 @@ TEST_CASE("restore: the newest memory checkpoint, by generation before step") {
     Rank winner;
   };
   const std::vector<Row> rows = {
-      {{offer(0, 1, 10), offer(2, 1, 11)}, 2},                      // The later step.
-      {{offer(0, 1, 900), offer(2, 2, 11)}, 2},                     // A node that was cut off never wins.
-      {{offer(0, 1, 10, 1, 64), offer(2, 1, 10, 9, 0)}, 0},         // The later position at one step.
-      {{offer(0, 1, 10, 3), offer(2, 1, 10, 4)}, 2},                // The later commit of equal states.
-      {{offer(4, 1, 10), offer(2, 1, 10), offer(6, 1, 10)}, 2},     // The lowest rank of equals.
+      {{offer(0, 1, 10), offer(2, 1, 11)}, 2},                   // The later step.
+      {{offer(0, 1, 900), offer(2, 2, 11)}, 2},                  // A node that was cut off never wins.
+      {{offer(0, 1, 10, 1, 64), offer(2, 1, 10, 9, 0)}, 0},      // The later position at one step.
+      {{offer(0, 1, 10, 3), offer(2, 1, 10, 4)}, 2},             // The later commit of equal states.
+      {{offer(4, 1, 10), offer(2, 1, 10), offer(6, 1, 10)}, 2},  // The lowest rank of equals.
   };
   for (const Row& row : rows) CHECK(newest(row.offers)->rank == row.winner);
   CHECK_FALSE(newest({}).has_value());

@@ -42,8 +42,7 @@ TEST_CASE("safetensors: what was written is read back") {
   tensors.push_back({"a.weight", TensorType::kF32, {2, 3}, bytes_of(weight)});
   tensors.push_back({"empty", TensorType::kF32, {0, 4}, {}});
   tensors.push_back({"steps", TensorType::kI64, {}, bytes_of(steps)});
-  const Result<WrittenFile> written =
-      write_safetensors(path, tensors, {{"format", "pt"}, {"note", "\"quoted\""}});
+  const Result<WrittenFile> written = write_safetensors(path, tensors, {{"format", "pt"}, {"note", "\"quoted\""}});
   REQUIRE(written);
   const std::string bytes = read_file(path);
   CHECK(written.value().bytes == bytes.size());
@@ -55,8 +54,7 @@ TEST_CASE("safetensors: what was written is read back") {
 
   const Result<SafetensorsFile> file = SafetensorsFile::open(path);
   REQUIRE(file);
-  CHECK(file.value().metadata() ==
-        std::map<std::string, std::string>{{"format", "pt"}, {"note", "\"quoted\""}});
+  CHECK(file.value().metadata() == std::map<std::string, std::string>{{"format", "pt"}, {"note", "\"quoted\""}});
   CHECK(file.value().tensors().size() == 3);
   const TensorBytes* found = file.value().find("a.weight");
   REQUIRE(found != nullptr);
@@ -129,8 +127,7 @@ TEST_CASE("safetensors: the reader refuses what is not exactly well formed") {
   refuse(file_bytes(only(tensor("1", "5")), "12345"), "gap");
   refuse(file_bytes(fmt::format("{{\"a\":{},\"b\":{}}}", tensor("0", "4"), tensor("2", "6")), "123456"),
          "'b' overlaps");
-  refuse(file_bytes(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", "1234"),
-         "unknown dtype \"F31\"");
+  refuse(file_bytes(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", "1234"), "unknown dtype \"F31\"");
   refuse(file_bytes(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "1234"), "bad extent");
   refuse(file_bytes(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "1234"),
          "too large");

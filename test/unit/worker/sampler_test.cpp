@@ -51,9 +51,8 @@ TEST_CASE("sampler: an epoch uses each sample once, and its padding a second tim
         std::int64_t total = 0;
         for (const auto& [sample, count] : uses) total += count;
         CHECK(total == sampler.length());
-        const int most = std::max_element(uses.begin(), uses.end(), [](auto& a, auto& b) {
-                           return a.second < b.second;
-                         })->second;
+        const int most =
+            std::max_element(uses.begin(), uses.end(), [](auto& a, auto& b) { return a.second < b.second; })->second;
         CHECK(most <= (samples >= world ? 2 : world));
       }
     }
@@ -139,8 +138,7 @@ TEST_CASE("sampler: shuffles are uniform") {
     ++seen[{sampler.at(0), sampler.at(1), sampler.at(2)}];
   }
   CHECK(seen.size() == 6);
-  for (const auto& [order, count] : seen)
-    CHECK(std::abs(count - kEpochs / 6) < 150);  // 5 standard deviations.
+  for (const auto& [order, count] : seen) CHECK(std::abs(count - kEpochs / 6) < 150);  // 5 standard deviations.
 }
 
 TEST_CASE("sampler: step seeds differ by seed, epoch, step and rank") {

@@ -24,8 +24,8 @@ void check_no_errors(const std::vector<std::string>& errors) {
 }
 
 // `region` was prepared before the ranks were forked.
-ShmCollective join(const testing::Memory& region, const RankContext& context, std::size_t count,
-                   Waiting waiting, Duration stall_timeout = 30s) {
+ShmCollective join(const testing::Memory& region, const RankContext& context, std::size_t count, Waiting waiting,
+                   Duration stall_timeout = 30s) {
   return ShmCollective(region.fd(), kGeneration, context.rank, context.size, count, waiting, stall_timeout);
 }
 
@@ -52,8 +52,7 @@ TEST_CASE("shm: sums are made in rank order") {
     const float values[] = {1e8f, -1e8f, 1.0f};  // In any other order the 1 would be lost.
     for (float& gradient : collective.gradients()) gradient = values[context.rank];
     expect(collective.all_reduce(0) == 0, "control word");
-    for (const float gradient : collective.gradients())
-      expect(gradient == 1.0f, "sum " + std::to_string(gradient));
+    for (const float gradient : collective.gradients()) expect(gradient == 1.0f, "sum " + std::to_string(gradient));
   }));
 }
 
@@ -64,11 +63,10 @@ TEST_CASE("shm: a region serves one generation after the other, also of other si
     ShmRegion::prepare(region.fd(), generation, size, count);
     CHECK_THROWS_WITH(ShmCollective(region.fd(), generation + 1, 0, size, count, Waiting::kSleep, 1s),
                       Catch::Contains("the shared region is prepared for generation"));
-    check_no_errors(
-        testing::run_ranks({size, {}, 60s}, [&, g = generation, n = count](const RankContext& context) {
-          ShmCollective collective(region.fd(), g, context.rank, context.size, n, Waiting::kSleep, 30s);
-          testing::check_collective(collective);
-        }));
+    check_no_errors(testing::run_ranks({size, {}, 60s}, [&, g = generation, n = count](const RankContext& context) {
+      ShmCollective collective(region.fd(), g, context.rank, context.size, n, Waiting::kSleep, 30s);
+      testing::check_collective(collective);
+    }));
   }
 }
 
@@ -136,9 +134,8 @@ TEST_CASE("shm: a wait ends at the stall time-out and names the missing rank") {
     (void)collective.all_reduce(0);
   });
   for (const int rank : {0, 2}) {
-    CHECK(errors[static_cast<std::size_t>(rank)] == "rank " + std::to_string(rank) +
-                                                        ": all_reduce of local rank " + std::to_string(rank) +
-                                                        " waited 0.1 s for local rank 1");
+    CHECK(errors[static_cast<std::size_t>(rank)] == "rank " + std::to_string(rank) + ": all_reduce of local rank " +
+                                                        std::to_string(rank) + " waited 0.1 s for local rank 1");
   }
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("a watched collective passes everything on and tells that it waits") {
   CHECK(watched.gradients().size() == 2);
   const std::vector<std::function<void()>> calls = {
       [&] { CHECK(watched.all_reduce(1) == 2); }, [&] { CHECK(watched.agree(7) == 8); },
-      [&] { watched.broadcast({}, 1); },          [&] { CHECK(watched.all_gather("a").front() == "a"); },
+      [&] { watched.broadcast({}, 1); }, [&] { CHECK(watched.all_gather("a").front() == "a"); },
       [&] { CHECK_THROWS_AS(watched.barrier(), CollectiveError); }};
   for (const auto& call : calls) {
     call();

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <thread>
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "common/exit_codes.hpp"
 #include "worker/link/stack_signal.hpp"
@@ -388,7 +388,8 @@ TEST_CASE("a link that is dropped for good, or without an agent for too long, en
     REQUIRE(child >= 0);
     if (child == 0) {
       (void)!::freopen("/dev/null", "w", stderr);
-      auto client = LinkClient::connect(agent.path(), "secret", LinkClient::kConnectDeadline, is_dropped ? Duration(1h) : Duration(50ms));
+      auto client = LinkClient::connect(agent.path(), "secret", LinkClient::kConnectDeadline,
+                                        is_dropped ? Duration(1h) : Duration(50ms));
       if (!client.ok()) ::_exit(1);
       (void)client.value()->next_assignment(std::chrono::milliseconds(kDeadlineMs));
       ::_exit(2);

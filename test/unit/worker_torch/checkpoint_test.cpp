@@ -200,10 +200,15 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
 TEST_CASE("state.json is refused field by field") {
   const nlohmann::json good = to_json(state_of(1));
   REQUIRE(parse_training_state(good).ok());
-  const std::vector<std::pair<const char*, nlohmann::json>> bad = {
-      {"/format", 2},          {"/position/epoch", 0},       {"/position/phase", "test"}, {"/position/consumed", -1},
-      {"/step", "many"},       {"/world_size", 2},           {"/records", 3},             {"/scheduler", nullptr},
-      {"/optimizer/steps", {}}};
+  const std::vector<std::pair<const char*, nlohmann::json>> bad = {{"/format", 2},
+                                                                   {"/position/epoch", 0},
+                                                                   {"/position/phase", "test"},
+                                                                   {"/position/consumed", -1},
+                                                                   {"/step", "many"},
+                                                                   {"/world_size", 2},
+                                                                   {"/records", 3},
+                                                                   {"/scheduler", nullptr},
+                                                                   {"/optimizer/steps", {}}};
   for (const auto& [path, value] : bad) {
     nlohmann::json json = good;
     json[nlohmann::json::json_pointer(path)] = value;

@@ -14,7 +14,9 @@ using namespace std::chrono_literals;
 
 constexpr TimePoint kStart = TimePoint(1000s);
 
-TimePoint clock_now() { return std::chrono::steady_clock::now(); }
+TimePoint clock_now() {
+  return std::chrono::steady_clock::now();
+}
 
 struct Tensors {
   explicit Tensors(float value) : values(1000, value) {

@@ -21,7 +21,8 @@ struct StreamFixture {
   std::vector<std::int64_t> drain(PhaseStream& stream) {
     std::vector<std::int64_t> seen;
     while (const auto batch = stream.next()) {
-      for (std::int64_t i = 0; i < batch->features.size(0); ++i) seen.push_back(batch->features[i].item<std::int64_t>());
+      for (std::int64_t i = 0; i < batch->features.size(0); ++i)
+        seen.push_back(batch->features[i].item<std::int64_t>());
       infos.push_back(stream.info());
       stream.add({batch->features.size(0), {{"train_loss", 2.0}}});
     }
@@ -34,7 +35,8 @@ struct StreamFixture {
     settings.batch_size = 2;
     settings.consumed = consumed;
     return PhaseStream(
-        settings, sampler, dataset, metrics, [this] { return steps++; }, [go_on](const BatchMetrics&) { return go_on; });
+        settings, sampler, dataset, metrics, [this] { return steps++; },
+        [go_on](const BatchMetrics&) { return go_on; });
   }
   Numbers dataset;
   Sampler sampler{1, 4, 10, 2, false};

@@ -23,8 +23,7 @@ struct SgdGlooApi {
   std::uint32_t version;  ///< kGlooAbiVersion.
 
   /// A group that is not connected; null on failure. `bind_address` is numeric or a host name of this node.
-  SgdGlooGroup* (*create)(int rank, int size, const char* bind_address, std::int64_t timeout_ms,
-                          SgdGlooError* error);
+  SgdGlooGroup* (*create)(int rank, int size, const char* bind_address, std::int64_t timeout_ms, SgdGlooError* error);
   /// What the other ranks need to reach this one: printable text, valid until destroy().
   const char* (*address)(SgdGlooGroup* group);
   /// Connects to all others; `addresses` has every rank's text, in rank order.
@@ -34,8 +33,7 @@ struct SgdGlooApi {
   int (*all_reduce_sum)(SgdGlooGroup* group, float* values, std::size_t count, SgdGlooError* error);
   int (*broadcast)(SgdGlooGroup* group, void* bytes, std::size_t size, int root, SgdGlooError* error);
   /// `out` takes sizes[0] + sizes[1] + ... bytes; sizes[rank] is the size of `bytes`.
-  int (*all_gather)(SgdGlooGroup* group, const void* bytes, const std::size_t* sizes, void* out,
-                    SgdGlooError* error);
+  int (*all_gather)(SgdGlooGroup* group, const void* bytes, const std::size_t* sizes, void* out, SgdGlooError* error);
   int (*barrier)(SgdGlooGroup* group, SgdGlooError* error);
 
   /// Closes every connection: calls in progress and later ones fail, here and at the peers.

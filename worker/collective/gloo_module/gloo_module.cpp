@@ -36,8 +36,7 @@ int guarded(SgdGlooError* error, Action action) {
   return -1;
 }
 
-SgdGlooGroup* create(int rank, int size, const char* bind_address, std::int64_t timeout_ms,
-                     SgdGlooError* error) {
+SgdGlooGroup* create(int rank, int size, const char* bind_address, std::int64_t timeout_ms, SgdGlooError* error) {
   SgdGlooGroup* group = nullptr;
   guarded(error, [&] {
     // Gloo writes to sockets whose peer may be gone; that must be an error code, not the end.
@@ -53,8 +52,7 @@ const char* address(SgdGlooGroup* group) {
 }
 
 int connect(SgdGlooGroup* group, const char* const* addresses, SgdGlooError* error) {
-  return guarded(error,
-                 [&] { group->connect(std::vector<std::string>(addresses, addresses + group->size)); });
+  return guarded(error, [&] { group->connect(std::vector<std::string>(addresses, addresses + group->size)); });
 }
 
 int all_reduce_sum(SgdGlooGroup* group, float* values, std::size_t count, SgdGlooError* error) {
@@ -65,8 +63,7 @@ int broadcast(SgdGlooGroup* group, void* bytes, std::size_t size, int root, SgdG
   return guarded(error, [&] { group->broadcast(bytes, size, root); });
 }
 
-int all_gather(SgdGlooGroup* group, const void* bytes, const std::size_t* sizes, void* out,
-               SgdGlooError* error) {
+int all_gather(SgdGlooGroup* group, const void* bytes, const std::size_t* sizes, void* out, SgdGlooError* error) {
   return guarded(error, [&] { group->all_gather(bytes, {sizes, sizes + group->size}, out); });
 }
 

@@ -1,0 +1,128 @@
+#pragma once
+// A coordinator's machine under test: events in, the commands of the last one out, on a clock that the test moves.
+
+#include "launcher/core/coordinator.hpp"
+
+#include <catch2/catch.hpp>
+
+namespace sgd::core {
+
+using namespace std::chrono_literals;
+
+/// A coordinator, its commands of the last event, and agents that number their facts.
+class CoordinatorBench {
+ public:
+  explicit CoordinatorBench(std::optional<Duration> node_timeout = std::nullopt)
+      : coordinator_(core::CoordinatorSettings{node_timeout}) {}
+  explicit CoordinatorBench(core::CoordinatorSettings settings) : coordinator_(settings) {}
+
+  void node(const NodeId& node, int slots, Incarnation incarnation = 1, bool is_new_link = true) {
+    cluster::NodeState state;
+    state.node = node;
+    state.incarnation = incarnation;
+    state.slots = slots;
+    state.is_new_link = is_new_link;
+    from(node, state);
+  }
+  void submit(const RunId& id, int workers, int priority = 0) {
+    core::RunDefinition run;
+    run.id = id;
+    run.priority = priority;
+    run.run_dir = "/" + id;
+    run.job.num_workers = workers;
+    run.job.training.emplace();
+    run.job.resolved = {{"training", nlohmann::json::object()}};
+    on(core::coordinator_event::Submitted{std::move(run)});
+  }
+  void fact(const NodeId& node, const RunId& run, std::int64_t sequence, cluster::FactBody body,
+            Generation generation = 1, Incarnation incarnation = 1) {
+    from(node, cluster::Fact{incarnation, sequence, run, generation, std::move(body)});
+  }
+  void from(const NodeId& node, cluster::FromAgent message) {
+    on(core::coordinator_event::FromAgent{node, std::move(message)});
+  }
+  void on(const core::CoordinatorEvent& event) {
+    commands_.clear();
+    coordinator_.on(now_, event, commands_);
+  }
+  void replay(const core::CoordinatorEvent& event) { coordinator_.replay(now_, event, commands_); }
+  /// Moves the clock on, with a tick at every wake-up.
+  void wait(Duration duration) {
+    const TimePoint end = now_ + duration;
+    for (auto next = coordinator_.next_wakeup(); next && *next <= end; next = coordinator_.next_wakeup()) {
+      now_ = *next;
+      on(core::coordinator_event::Tick{});
+    }
+    now_ = end;
+  }
+  /// Moves the clock on and ticks only then.
+  void wait_late(Duration duration) {
+    now_ += duration;
+    on(core::coordinator_event::Tick{});
+  }
+
+  /// What the last event wants of `run` on `node`; nothing: it said nothing.
+  [[nodiscard]] std::optional<cluster::DesiredRun> wanted(const NodeId& node, const RunId& run) const {
+    std::optional<cluster::DesiredRun> found;
+    for (const auto& command : commands_) {
+      const auto* send = std::get_if<core::coordinator_command::SendToAgent>(&command);
+      if (send == nullptr || send->node != node) continue;
+      const auto* desired = std::get_if<cluster::DesiredRun>(&send->message);
+      if (desired != nullptr && desired->run == run) found = *desired;
+    }
+    return found;
+  }
+  /// Sequence that the last event acknowledged; -1: none.
+  [[nodiscard]] std::int64_t acknowledged() const {
+    std::int64_t sequence = -1;
+    for (const auto& command : commands_) {
+      const auto* send = std::get_if<core::coordinator_command::SendToAgent>(&command);
+      const auto* ack = send == nullptr ? nullptr : std::get_if<cluster::FactAck>(&send->message);
+      if (ack != nullptr) sequence = ack->sequence;
+    }
+    return sequence;
+  }
+  [[nodiscard]] int events() const {
+    int count = 0;
+    for (const auto& command : commands_)
+      count += std::holds_alternative<core::coordinator_command::RecordEvent>(command);
+    return count;
+  }
+  [[nodiscard]] RunPhase phase(const RunId& run) const { return coordinator_.snapshot(now_, run)->phase; }
+  /// Words of the last event's refusal; empty: nobody was refused.
+  [[nodiscard]] std::string refused() const {
+    for (const auto& command : commands_)
+      if (const auto* refused = std::get_if<core::coordinator_command::RefuseAgent>(&command)) return refused->reason;
+    return {};
+  }
+  [[nodiscard]] const core::FactCounts& facts() const { return coordinator_.facts(); }
+  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const {
+    return coordinator_.is_foreign(run, node);
+  }
+  [[nodiscard]] bool has_stored() const {
+    for (const auto& command : commands_)
+      if (std::holds_alternative<core::coordinator_command::Store>(command)) return true;
+    return false;
+  }
+  void order(const NodeId& node, core::NodeOrder::Kind kind, int slots = -1) {
+    on(core::coordinator_event::NodeOrdered{node, {kind, slots}});
+  }
+  [[nodiscard]] core::NodeSnapshot row(const NodeId& node) const {
+    for (const core::NodeSnapshot& row : coordinator_.nodes())
+      if (row.node == node) return row;
+    return {};
+  }
+  [[nodiscard]] bool knows(const NodeId& node) const {
+    for (const core::NodeSnapshot& row : coordinator_.nodes())
+      if (row.node == node) return row.phase != core::NodePhase::kLost;
+    return false;
+  }
+  [[nodiscard]] const Coordinator& coordinator() const { return coordinator_; }
+
+ private:
+  Coordinator coordinator_;
+  TimePoint now_{};
+  CoordinatorCommands commands_;
+};
+
+}  // namespace sgd::core

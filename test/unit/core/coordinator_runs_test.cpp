@@ -1,0 +1,51 @@
+#include "test/unit/core/coordinator_bench.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using Bench = core::CoordinatorBench;
+using core::RunPhase;
+
+TEST_CASE("finished runs are forgotten on order, or when there are too many, the oldest first") {
+  core::CoordinatorSettings settings;
+  settings.finished_max = 2;
+  Bench bench(settings);
+  const auto end = [&](const RunId& run) {
+    bench.on(core::coordinator_event::StopRequested{run, {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  };
+  for (const char* run : {"c", "a", "b"}) bench.submit(run, 1);
+  bench.on(core::coordinator_event::RunForgotten{"a"});  // It has not finished.
+  CHECK(bench.coordinator().runs() == std::vector<RunId>{"c", "a", "b"});
+  end("a");
+  end("c");
+  CHECK(bench.coordinator().runs().size() == 3);
+  end("b");
+  CHECK(bench.coordinator().runs() == std::vector<RunId>{"c", "b"});
+  bench.on(core::coordinator_event::RunForgotten{"b"});
+  CHECK(bench.coordinator().runs() == std::vector<RunId>{"c"});
+  bench.submit("b", 1);  // The name is free again.
+  CHECK(bench.phase("b") == RunPhase::kPlacing);
+}
+
+TEST_CASE("the placement time-out does not run while only other runs are in the way") {
+  Bench bench;
+  bench.node("a", 2);
+  bench.submit("first", 2);
+  bench.submit("second", 2);
+  bench.wait(1h);
+  CHECK(bench.phase("second") == RunPhase::kPlacing);
+  bench.node("a", 1, 1, false);  // Now even the idle node is too small.
+  bench.wait(99s);
+  CHECK(bench.phase("second") == RunPhase::kPlacing);
+  bench.wait(1s);
+  CHECK(bench.phase("second") == RunPhase::kFinished);
+}
+
+TEST_CASE("slots are taken back from the least important run first") {
+  Bench bench;
+  bench.node("a", 4);
+  bench.submit("low", 2, -1);
+  bench.submit("late", 2);
+  bench.node("a", 2, 1, false);
+  CHECK(bench.phase("low") == RunPhase::kRecovering);
+  CHECK(bench.phase("late") == RunPhase::kStarting);
+}
