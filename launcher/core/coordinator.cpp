@@ -9,6 +9,16 @@
 
 namespace sgd::core {
 
+Coordinator::Coordinator(CoordinatorSettings settings, State state) : State(std::move(state)) {
+  settings_ = settings;
+  for (const auto& [id, node] : nodes_)
+    if (node.look_at) looks_.emplace(*node.look_at, id);
+  for (const auto& [id, standing] : standings_)
+    if (standing.unstable_until) unstable_.insert(id);
+  for (auto& [id, run] : runs_)
+    if (!run.finished()) live_[id] = &run;
+}
+
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   if (auto refused = refusal(now, event)) {
     out.push_back(*std::move(refused));
@@ -91,7 +101,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     on_restarted(now, out);
   } else {
     end_quarantines(now);
-    for (auto& [id, run] : runs_) run.on_tick(now, out);
+    for (const auto& [id, run] : live_) run->on_tick(now, out);
   }
 }
 
@@ -103,7 +113,7 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
     node.is_linked = false;
     hear(now, id, node);
   }
-  for (auto& [id, run] : runs_) run.on_restarted(out);
+  for (const auto& [id, run] : live_) run->on_restarted(out);
 }
 
 void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,

@@ -8,37 +8,21 @@
 //             └─────────────────────┴─────────────────────┘
 // Orders (drain, slots) and how often its link was lost belong to a node's name and outlive its agents.
 
-#include <deque>
 #include <map>
 #include <optional>
-#include <set>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "common/base/time.hpp"
-#include "launcher/core/coordinator_io.hpp"
-#include "launcher/core/fact_counts.hpp"
+#include "launcher/core/coordinator_state.hpp"
 #include "launcher/core/queue.hpp"
-#include "launcher/core/run_machine.hpp"
 
 namespace sgd::core {
 
-struct CoordinatorSettings {
-  /// A node that says nothing for so long is lost. Nothing: nodes live in this process.
-  std::optional<Duration> node_timeout;
-  /// After so long in front of runs that pass it, what is free is kept for a run (queue.hpp).
-  Duration backfill_limit = std::chrono::minutes(10);
-  /// A node whose link is lost more often than this within flap_window gets no new ranks until it has been
-  /// well for stable_after. Only with node_timeout.
-  int flaps_max = 5;
-  Duration flap_window = std::chrono::hours(1);
-  Duration stable_after = std::chrono::minutes(5);
-  /// Finished runs that are remembered; the one that finished first is forgotten first.
-  std::size_t finished_max = 1000;
-};
-
-class Coordinator {
+class Coordinator : private CoordinatorState, private CoordinatorIndex {
  public:
+  using State = CoordinatorState;
+
   /// A tick so much later than it was due says that this process stood still: then nobody else is judged by
   /// the clock.
   static constexpr Duration kLateTick = std::chrono::milliseconds(500);
@@ -50,13 +34,17 @@ class Coordinator {
   /// Lost nodes that are remembered; the one that was lost first is forgotten first.
   static constexpr std::size_t kLostMax = 1024;
 
-  explicit Coordinator(CoordinatorSettings settings = {}) : settings_(settings) {}
+  explicit Coordinator(CoordinatorSettings settings = {}) { settings_ = settings; }
+  /// Goes on as the machine that `state` was taken of.
+  Coordinator(CoordinatorSettings settings, State state);
   // A copy's live_ would point into the runs of the original.
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
   Coordinator(Coordinator&&) = default;
   Coordinator& operator=(Coordinator&&) = default;
 
+  /// Between two events it is all there is.
+  [[nodiscard]] const State& state() const { return *this; }
   void on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   /// An event that was stored, at the time it was stored with. The records among the commands are those that
   /// were given then, in the same order; everything sent is told again when nodes connect. Ends with
@@ -83,32 +71,6 @@ class Coordinator {
   [[nodiscard]] coordinator_event::NodesKnown known_nodes() const;
 
  private:
-  struct Node {
-    Incarnation incarnation = 0;
-    cluster::NodeState state;    ///< As it was told last; its runs are not kept.
-    std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
-    TimePoint heard_at;
-    std::optional<TimePoint> look_at;  ///< Its place in looks_.
-    bool is_closed = false;            ///< Its link.
-    bool is_linked = true;             ///< Since this process began it has been connected.
-    std::optional<TimePoint> suspect_until;
-    std::optional<TimePoint> lost_at;
-    std::map<RunId, Generation> forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
-  };
-  /// What belongs to a name, whichever agent bears it.
-  struct Standing {
-    bool is_drained = false;
-    std::optional<int> slots;     ///< Ordered.
-    std::deque<TimePoint> flaps;  ///< Losses of its link, at most flaps_max + 1.
-    std::optional<TimePoint> unstable_until;
-  };
-  /// What the queue remembers of a run.
-  struct Ticket {
-    std::int64_t submission = 0;
-    std::set<RunId> passed_by;
-    std::optional<TimePoint> startable_since;
-  };
-
   // coordinator.cpp: events and runs
   void apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   [[nodiscard]] bool is_stored(const CoordinatorEvent& event) const;
@@ -154,28 +116,8 @@ class Coordinator {
   [[nodiscard]] std::map<RunId, Holding> holdings() const;
   [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings) const;
   [[nodiscard]] std::vector<RunId> least_important_first() const;
-
-  CoordinatorSettings settings_;
-  std::map<NodeId, Node> nodes_;
-  std::map<NodeId, Node> lost_;  ///< As they were: a node may be heard again, and its facts go on counting.
-  /// Of nodes_: when each is looked at next for being silent, so that a heartbeat costs no look at all the others.
-  std::set<std::pair<TimePoint, NodeId>> looks_;
-  std::map<NodeId, Standing> standings_;
-  Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
-  std::set<NodeId> unstable_;   ///< Names whose standing has unstable_until.
-  std::map<RunId, RunMachine> runs_;
-  std::map<RunId, RunMachine*> live_;  ///< Of runs_: those that have not finished; most events look at all of them.
-  std::map<RunId, Ticket> tickets_;
-  std::int64_t submissions_ = 0;
-  FactCounts facts_;
-  std::deque<RunId> finished_;  ///< In the order in which they finished.
-  // In the event in work:
-  bool capacity_changed_ = false;
-  bool room_changed_ = false;       ///< What nodes offer, so that more may be held than there is.
-  std::set<NodeId> changed_nodes_;  ///< Their NodeView is another.
-  // Asked after every event, and another only after some: remembered.
-  mutable std::optional<TimePoint> runs_wakeup_;
-  mutable bool is_wakeup_known_ = false;
 };
+static_assert(sizeof(Coordinator) == sizeof(CoordinatorState) + sizeof(CoordinatorIndex),
+              "a field of the machine belongs into CoordinatorState or CoordinatorIndex");
 
 }  // namespace sgd::core

@@ -121,10 +121,10 @@ void Coordinator::tell_again(const NodeId& node, const cluster::NodeState& state
       out.push_back(coordinator_command::SendToAgent{node, gone(held.run, held.generation)});
     }
   }
-  for (auto& [id, run] : runs_) {
+  for (const auto& [id, run] : live_) {
     const bool is_held =
         std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
-    if (!is_held && run.slots_used(node) > 0) run.on_node_back(node, 0, out);
+    if (!is_held && run->slots_used(node) > 0) run->on_node_back(node, 0, out);
   }
 }
 
@@ -197,7 +197,7 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
   if (lost_.size() > kLostMax)
     lost_.erase(std::min_element(lost_.begin(), lost_.end(),
                                  [](const auto& a, const auto& b) { return a.second.lost_at < b.second.lost_at; }));
-  for (auto& [id, run] : runs_) run.on_node_lost(now, node, reason, silent_s, out);
+  for (const auto& [id, run] : live_) run->on_node_lost(now, node, reason, silent_s, out);
   capacity_changed_ = true;
 }
 
@@ -244,8 +244,8 @@ std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) con
   if (order.kind != NodeOrder::Kind::kRemove || !is_known) return {};
   const Standing* its = standing(node);
   if (its == nullptr || !its->is_drained) return node + " is connected and not drained: drain it first";
-  for (const auto& [id, run] : runs_)
-    if (run.slots_used(node) > 0) return fmt::format("{} still holds ranks of {}", node, id);
+  for (const auto& [id, run] : live_)
+    if (run->slots_used(node) > 0) return fmt::format("{} still holds ranks of {}", node, id);
   return {};
 }
 
@@ -326,8 +326,6 @@ NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) con
   NodeSnapshot row;
   row.node = node;
   row.slots = slots_of(known, its);
-  for (const auto& [id, run] : runs_)
-    if (const int held = run.slots_used(node); held > 0) row.used += row.runs[id] = held;
   row.is_closed = known.is_closed;
   row.phase = phase_of(known, its);
   row.reason = why_out(known, its);
@@ -383,7 +381,14 @@ std::vector<NodeSnapshot> Coordinator::nodes() const {
   std::map<NodeId, NodeSnapshot> rows;
   for (const auto* nodes : {&nodes_, &lost_})
     for (const auto& [id, node] : *nodes) rows.emplace(id, snapshot_of(id, node));
+  for (const auto& [id, run] : live_) {
+    for (const auto& [node, held] : run->held()) {
+      const auto row = rows.find(node);
+      if (row != rows.end()) row->second.used += row->second.runs[id] = held;
+    }
+  }
   std::vector<NodeSnapshot> out;
+  out.reserve(rows.size());
   for (auto& [id, row] : rows) out.push_back(std::move(row));
   return out;
 }

@@ -6,18 +6,30 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
-class ExchangeTable {
+struct ExchangeState {
+  int world_size_ = 0;
+  std::map<std::string, std::map<Rank, nlohmann::json>> values_;
+};
+
+class ExchangeTable : private ExchangeState {
  public:
+  using State = ExchangeState;
   static constexpr std::size_t kKeysMax = 4096;
   static constexpr std::size_t kValueBytesMax = 48 << 10;
+
+  ExchangeTable() = default;
+  explicit ExchangeTable(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   /// Empties the table for a generation of `world_size` ranks.
   void reset(int world_size);
@@ -27,10 +39,7 @@ class ExchangeTable {
                                                                        nlohmann::json value);
   /// "exchange "shm": 1 of 2, missing rank 1", for status and time-outs; empty when nothing waits.
   [[nodiscard]] std::string waiting() const;
-
- private:
-  int world_size_ = 0;
-  std::map<std::string, std::map<Rank, nlohmann::json>> values_;
 };
+static_assert(has_only_state<ExchangeTable>());
 
 }  // namespace sgd::core

@@ -8,11 +8,13 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
@@ -60,11 +62,20 @@ struct Failure {
 /// "9 (SIGKILL)".
 [[nodiscard]] std::string signal_words(int signal);
 
+struct CauseState {
+  std::optional<Failure> cause_;
+};
+
 /// Collects the failures of one generation and names the cause.
-class CauseFinder {
+class CauseFinder : private CauseState {
  public:
+  using State = CauseState;
   static constexpr Duration kSignalOutranks = std::chrono::milliseconds(200);
   static constexpr Duration kPrimaryWait = std::chrono::seconds(1);
+
+  CauseFinder() = default;
+  explicit CauseFinder(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   void add(const Failure& failure);
   /// The cause so far: the primary one, or the first secondary one if there is nothing else.
@@ -77,8 +88,7 @@ class CauseFinder {
 
  private:
   [[nodiscard]] Duration patience() const;
-
-  std::optional<Failure> cause_;
 };
+static_assert(has_only_state<CauseFinder>());
 
 }  // namespace sgd::core

@@ -9,17 +9,36 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
-class RecoveryRecord {
+struct RecoveryState {
+  std::optional<Failure> cause_;
+  Duration clear_{0};  ///< Of all attempts.
+  Duration wait_{0};
+  Duration start_{0};  ///< Of those that failed on their way.
+  TimePoint mark_;     ///< The phase in work began.
+  TimePoint ready_at_;
+  double restore_s_ = 0;
+  link::Ready ready_;
+};
+
+class RecoveryRecord : private RecoveryState {
  public:
+  using State = RecoveryState;
+
+  RecoveryRecord() = default;
+  explicit RecoveryRecord(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
+
   void begin(TimePoint now, const Failure& cause);
   void cleared(TimePoint now);
   void started(TimePoint now);
@@ -30,16 +49,7 @@ class RecoveryRecord {
   /// Ends the record: {"event":"recovered", ...}, times in seconds.
   [[nodiscard]] nlohmann::ordered_json finish(TimePoint now, Generation generation, int world_size, bool bit_exact);
   void drop() { cause_.reset(); }
-
- private:
-  std::optional<Failure> cause_;
-  Duration clear_{0};  ///< Of all attempts.
-  Duration wait_{0};
-  Duration start_{0};  ///< Of those that failed on their way.
-  TimePoint mark_;     ///< The phase in work began.
-  TimePoint ready_at_;
-  double restore_s_ = 0;
-  link::Ready ready_;
 };
+static_assert(has_only_state<RecoveryRecord>());
 
 }  // namespace sgd::core

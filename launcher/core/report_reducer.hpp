@@ -11,12 +11,14 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
+#include "launcher/core/only_state.hpp"
 #include "launcher/core/straggler.hpp"
 
 namespace sgd::core {
@@ -33,10 +35,25 @@ struct ReducedReport {
 /// The reduction itself. `per_rank` in rank order, at least one.
 [[nodiscard]] nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_rank);
 
-class ReportReducer {
+struct ReducerState {
+  struct Pending {
+    link::ReportKey key;
+    nlohmann::json metrics;
+  };
+  std::vector<std::deque<Pending>> pending_;  ///< By rank.
+  std::optional<link::ReportKey> written_;
+  std::int64_t dropped_ = 0;
+};
+
+class ReportReducer : private ReducerState {
  public:
+  using State = ReducerState;
   /// Reports of one rank that wait for the other ranks'.
   static constexpr std::size_t kPendingMax = 4096;
+
+  ReportReducer() = default;
+  explicit ReportReducer(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   /// A new generation: pending reports of the old one are dropped, the last key written stays.
   void reset(int world_size);
@@ -52,15 +69,7 @@ class ReportReducer {
   /// Whether the line of `key` is written.
   [[nodiscard]] bool is_written(const link::ReportKey& key) const { return written_ && !less(*written_, key); }
   [[nodiscard]] std::int64_t dropped() const { return dropped_; }
-
- private:
-  struct Pending {
-    link::ReportKey key;
-    nlohmann::json metrics;
-  };
-  std::vector<std::deque<Pending>> pending_;  ///< By rank.
-  std::optional<link::ReportKey> written_;
-  std::int64_t dropped_ = 0;
 };
+static_assert(has_only_state<ReportReducer>());
 
 }  // namespace sgd::core

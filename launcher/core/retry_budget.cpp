@@ -25,10 +25,11 @@ bool is_crash(const Failure& cause) {
 
 }  // namespace
 
-RetryBudget::RetryBudget(const job::JobSpec& job)
-    : backoff_(job.recovery.backoff),
-      max_failures_(job.recovery.max_failures),
-      is_training_(job.training.has_value()) {}
+RetryBudget::RetryBudget(const job::JobSpec& job) {
+  backoff_ = job.recovery.backoff;
+  max_failures_ = job.recovery.max_failures;
+  is_training_ = job.training.has_value();
+}
 
 RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration& ended) {
   if (cause.is_final) {

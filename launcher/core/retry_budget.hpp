@@ -11,6 +11,7 @@
 #include "common/base/time.hpp"
 #include "common/job/spec.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
@@ -28,14 +29,31 @@ struct RetryVerdict {
   int exit_code = 0;  ///< Without restart.
 };
 
-class RetryBudget {
+struct RetryState {
+  job::Backoff backoff_;
+  std::int64_t max_failures_ = 0;
+  std::int64_t failures_ = 0;  ///< Since the last finished epoch.
+  bool is_training_ = false;
+  int attempts_ = 0;       ///< Since the last first step.
+  int waits_ = 0;          ///< Of them: for slots.
+  int failed_starts_ = 0;  ///< Of them: generations.
+  Rank crashed_rank_ = -1;
+  int crashes_ = 0;  ///< Of that rank, without a step beyond this one:
+  std::int64_t crashed_step_ = -1;
+};
+
+class RetryBudget : private RetryState {
  public:
+  using State = RetryState;
   /// The longest delay, however many attempts a job allows.
   static constexpr Duration kDelayMax = std::chrono::hours(1);
   /// So many crashes of one rank at one step are an error of the program, whatever max_failures says.
   static constexpr int kCrashesInPlace = 3;
 
+  RetryBudget() = default;
   explicit RetryBudget(const job::JobSpec& job);
+  explicit RetryBudget(State state) : State(state) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   [[nodiscard]] RetryVerdict on_failure(const Failure& cause, const EndedGeneration& ended);
   /// Too few slots: how long to wait for more; nothing when the attempts are used up.
@@ -50,17 +68,7 @@ class RetryBudget {
   [[nodiscard]] RetryVerdict on_failed_start(const Failure& cause, const EndedGeneration& ended);
   [[nodiscard]] bool crashes_in_place(const Failure& cause, std::int64_t step);
   [[nodiscard]] Duration delay(int doublings) const;
-
-  job::Backoff backoff_;
-  std::int64_t max_failures_;
-  bool is_training_;
-  std::int64_t failures_ = 0;  // Since the last finished epoch.
-  int attempts_ = 0;           // Since the last first step.
-  int waits_ = 0;              // Of them: for slots.
-  int failed_starts_ = 0;      // Of them: generations.
-  Rank crashed_rank_ = -1;
-  std::int64_t crashed_step_ = -1;
-  int crashes_ = 0;  // Of that rank, without a step beyond that one.
 };
+static_assert(has_only_state<RetryBudget>());
 
 }  // namespace sgd::core

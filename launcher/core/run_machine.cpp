@@ -17,8 +17,11 @@ using coordinator_command::ReservePort;
 using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
-RunMachine::RunMachine(RunDefinition definition, TimePoint now)
-    : definition_(std::move(definition)), submitted_at_(now), budget_(definition_.job), placeless_since_(now) {
+RunMachine::RunMachine(RunDefinition definition, TimePoint now) {
+  definition_ = std::move(definition);
+  submitted_at_ = now;
+  budget_ = RetryBudget(definition_.job);
+  placeless_since_ = now;
   if (!definition_.past) return;
   const RunPast& past = *definition_.past;
   generation_ = past.generation;

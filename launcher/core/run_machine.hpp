@@ -18,47 +18,29 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
+#include <utility>
 
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
-#include "launcher/core/exchange.hpp"
 #include "launcher/core/fact_counts.hpp"
-#include "launcher/core/failure.hpp"
-#include "launcher/core/placement.hpp"
-#include "launcher/core/recovery_record.hpp"
-#include "launcher/core/report_reducer.hpp"
+#include "launcher/core/only_state.hpp"
 #include "launcher/core/resources.hpp"
-#include "launcher/core/retry_budget.hpp"
-#include "launcher/core/snapshot.hpp"
+#include "launcher/core/run_state.hpp"
 
 namespace sgd::core {
 
-/// What the coordinator knows of a node and a run needs.
-struct NodeView {
-  std::string address;
-  bool is_closed = false;   ///< Its link is closed; it may come back.
-  bool is_drained = false;  ///< Its ranks are to leave it at the next boundary.
-};
-
-/// What a run may have now.
-struct Offer {
-  std::map<NodeId, NodeView> nodes;  ///< Of the placement.
-  Placement placement;               ///< Of a run that waits: where it starts now; world_size 0: not now, and why.
-  std::string reason;                ///< Of a run that waits: its place in the queue.
-  bool fits_idle = false;            ///< Of a run that waits: only other runs are in its way.
-  int growth = 0;                    ///< Of a run at work: workers that it may have more.
-};
-
-class RunMachine {
+class RunMachine : private RunState {
  public:
+  using State = RunState;
   /// Checkpoints that a restart may try, the newest first.
   static constexpr std::size_t kCheckpointsMax = 8;
   /// After one rank has ended with 0, the others' time to end too.
   static constexpr Duration kEarlyExitGrace = std::chrono::seconds(30);
 
   RunMachine(RunDefinition definition, TimePoint now);
+  explicit RunMachine(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   /// What it may have now; for one that waits, may grow or wants it: after every event that may have changed slots.
   void on_capacity(TimePoint now, const Offer& offer, CoordinatorCommands& out);
@@ -105,27 +87,6 @@ class RunMachine {
 
  private:
   [[nodiscard]] bool is_on(const NodeId& node, Rank rank) const;
-
-  struct NodeRecord {
-    int node_rank = 0;
-    std::vector<Rank> ranks;
-    bool cleared = false;  ///< Nothing of the live generation runs there.
-    bool lost = false;     ///< Not heard of any more: nobody waits for it.
-  };
-  struct RankRecord {
-    NodeId node;
-    int pid = 0;
-    RankPhase phase = RankPhase::kStarting;
-    std::int64_t first_step = -1;
-    link::Heartbeat heartbeat;
-    std::optional<TimePoint> heartbeat_at;
-    bool exited = false;
-    bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
-    bool left = false;         ///< Exited because it was asked to leave.
-    bool missed_peer = false;  ///< Exited because a collective failed under it.
-  };
-  /// Why the ranks are asked to end although nobody wants the run to end.
-  enum class Leave { kNo, kAtBoundary, kNow };
 
   // run_machine.cpp: placing, starting, stopping, the end
   void start_generation(TimePoint now, CoordinatorCommands& out);
@@ -189,59 +150,7 @@ class RunMachine {
   void clear_none_but_lost();
   [[nodiscard]] bool is_training() const { return definition_.job.training.has_value(); }
   [[nodiscard]] RankRecord* find(Rank rank);
-
-  RunDefinition definition_;
-  TimePoint submitted_at_;
-  RunPhase phase_ = RunPhase::kPlacing;
-  Generation generation_ = 0;
-  Generation desired_generation_ = 0;  ///< What nodes are told: one more while recovering.
-  Generation first_generation_ = 1;
-  Placement placement_;
-  Placement before_;   ///< Of the generation before.
-  Placement trained_;  ///< Of the last generation that made a step, else of the first one.
-  int master_port_ = 0;
-  Offer offered_;                     ///< The newest.
-  std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.
-  std::set<NodeId> touched_;          ///< Nodes that may hold something of it.
-  std::map<NodeId, std::string> addresses_;
-  std::map<NodeId, NodeRecord> nodes_;
-  std::map<Rank, RankRecord> ranks_;
-  // Counted, since a run of ten thousand ranks asks after each of their facts:
-  std::size_t ranks_started_ = 0;
-  std::size_t ranks_exited_ = 0;
-  std::size_t nodes_cleared_ = 0;
-  ExchangeTable exchange_;
-  ReportReducer reducer_;
-  CauseFinder causes_;
-
-  RetryBudget budget_;
-  RecoveryRecord recovery_;
-  bool was_started_ = false;  ///< All ranks of this generation have made their first step.
-  Leave leave_ = Leave::kNo;
-  std::string resize_reason_;      ///< Why the next generation may have another size.
-  bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
-  std::optional<TimePoint> wait_until_;
-  bool is_queued_ = false;  ///< While waiting for slots: only other runs are in the way, so no attempt is used.
-  std::optional<TimePoint> placeless_since_;  ///< While placing: not even idle nodes have room. Set: the time-out runs.
-  std::optional<TimePoint> grow_at_;          ///< The cooldown of the last change of size ends.
-  bool looks_for_room_ = false;               ///< It could grow from now on; what was free before does not tell.
-  std::optional<TimePoint> first_exit_at_;
-  std::optional<Rank> straggler_;  ///< That was told of in this generation.
-  /// A checkpoint, and the last report of rank 0 before it. It counts when that is a line: a restart from a state
-  /// whose reports were lost with a node would leave a gap in the metrics.
-  struct HeldCheckpoint {
-    link::ReportKey after;
-    link::CheckpointSaved checkpoint;
-  };
-  std::vector<HeldCheckpoint> held_checkpoints_;
-  std::map<NodeId, Generation> keepers_from_;  ///< As in cluster::DesiredRun.
-  std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
-
-  std::optional<StopRequest> stop_;
-  RunOutcome outcome_;
-  std::int64_t steps_told_ = 0;  ///< By facts: heartbeats are not stored, so nothing may depend on them.
-  std::optional<TimePoint> last_report_at_;
-  std::int64_t reports_written_ = 0;
 };
+static_assert(has_only_state<RunMachine>(), "a field of the machine belongs into RunState");
 
 }  // namespace sgd::core

@@ -7,7 +7,8 @@ not parsed: comments and strings are blanked (lines keep their numbers), and fun
 import os
 import re
 
-SKIPPED_FOLDERS = {".git", "build", "runs", ".cache", "__pycache__"}
+# In a linked work tree .git is a file.
+SKIPPED = {".git", "build", "runs", ".cache", "__pycache__"}
 CPP_ENDINGS = (".cpp", ".hpp")
 TEXT_ENDINGS = CPP_ENDINGS + (".py", ".md", ".txt", ".cmake", ".json", ".sh", ".yml", "")
 
@@ -33,8 +34,8 @@ def load_tree(root):
     """Every text file under `root`, except what a build or a run made."""
     tree = {}
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(set(folders) - SKIPPED_FOLDERS)
-        for name in sorted(names):
+        folders[:] = sorted(set(folders) - SKIPPED)
+        for name in sorted(set(names) - SKIPPED):
             path = os.path.join(folder, name)
             if os.path.splitext(name)[1] not in TEXT_ENDINGS or os.path.islink(path):
                 continue

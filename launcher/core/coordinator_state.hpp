@@ -1,0 +1,88 @@
+#pragma once
+// All that the coordinator's machine knows, as a value: a machine made of it goes on as the one that it was taken of.
+// What can be made anew of it, or matters in one event only, stands apart. A new field belongs into one of the two
+// (coordinator.hpp does not compile with one of its own), and one of the first also into its list in
+// storage/coordinator_state_fields.hpp (which does not compile without it).
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/base/time.hpp"
+#include "launcher/core/coordinator_io.hpp"
+#include "launcher/core/fact_counts.hpp"
+#include "launcher/core/run_machine.hpp"
+
+namespace sgd::core {
+
+struct CoordinatorSettings {
+  /// A node that says nothing for so long is lost. Nothing: nodes live in this process.
+  std::optional<Duration> node_timeout;
+  /// After so long in front of runs that pass it, what is free is kept for a run (queue.hpp).
+  Duration backfill_limit = std::chrono::minutes(10);
+  /// A node whose link is lost more often than this within flap_window gets no new ranks until it has been
+  /// well for stable_after. Only with node_timeout.
+  int flaps_max = 5;
+  Duration flap_window = std::chrono::hours(1);
+  Duration stable_after = std::chrono::minutes(5);
+  /// Finished runs that are remembered; the one that finished first is forgotten first.
+  std::size_t finished_max = 1000;
+};
+
+struct CoordinatorState {
+  struct Node {
+    Incarnation incarnation = 0;
+    cluster::NodeState state;    ///< As it was told last; its runs are not kept.
+    std::int64_t last_fact = 0;  ///< Highest sequence of this incarnation that was taken.
+    TimePoint heard_at;
+    std::optional<TimePoint> look_at;  ///< Its place in looks_.
+    bool is_closed = false;            ///< Its link.
+    bool is_linked = true;             ///< Since this process began it has been connected.
+    std::optional<TimePoint> suspect_until;
+    std::optional<TimePoint> lost_at;
+    std::map<RunId, Generation> forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
+  };
+  /// What belongs to a name, whichever agent bears it.
+  struct Standing {
+    bool is_drained = false;
+    std::optional<int> slots;     ///< Ordered.
+    std::deque<TimePoint> flaps;  ///< Losses of its link, at most flaps_max + 1.
+    std::optional<TimePoint> unstable_until;
+  };
+  /// What the queue remembers of a run.
+  struct Ticket {
+    std::int64_t submission = 0;
+    std::set<RunId> passed_by;
+    std::optional<TimePoint> startable_since;
+  };
+
+  std::map<NodeId, Node> nodes_;
+  std::map<NodeId, Node> lost_;  ///< As they were: a node may be heard again, and its facts go on counting.
+  std::map<NodeId, Standing> standings_;
+  Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
+  std::map<RunId, RunMachine> runs_;
+  std::map<RunId, Ticket> tickets_;
+  std::deque<RunId> finished_;  ///< In the order in which they finished.
+  std::int64_t submissions_ = 0;
+};
+
+struct CoordinatorIndex {
+  CoordinatorSettings settings_;
+  /// Of nodes_: when each is looked at next for being silent, so that a heartbeat costs no look at all the others.
+  std::set<std::pair<TimePoint, NodeId>> looks_;
+  std::set<NodeId> unstable_;          ///< Names whose standing has unstable_until.
+  std::map<RunId, RunMachine*> live_;  ///< Of runs_: those that have not finished; most events look at all of them.
+  FactCounts facts_;                   ///< Since this process began.
+  // In the event in work:
+  bool capacity_changed_ = false;
+  bool room_changed_ = false;  ///< What nodes offer, so that more may be held than there is.
+  // Asked after every event, and another only after some: remembered.
+  mutable bool is_wakeup_known_ = false;
+  mutable std::optional<TimePoint> runs_wakeup_;
+  std::set<NodeId> changed_nodes_;  ///< In the event in work: their NodeView is another.
+};
+
+}  // namespace sgd::core

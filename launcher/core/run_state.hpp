@@ -1,0 +1,116 @@
+#pragma once
+// All that a run's machine knows, as a value: a machine made of it goes on as the one that it was taken of. A new field
+// of the machine belongs here (run_machine.hpp does not compile with one of its own), and into its list in
+// storage/run_state_fields.hpp (which does not compile without it).
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/time.hpp"
+#include "launcher/core/coordinator_io.hpp"
+#include "launcher/core/exchange.hpp"
+#include "launcher/core/failure.hpp"
+#include "launcher/core/placement.hpp"
+#include "launcher/core/recovery_record.hpp"
+#include "launcher/core/report_reducer.hpp"
+#include "launcher/core/retry_budget.hpp"
+#include "launcher/core/snapshot.hpp"
+
+namespace sgd::core {
+
+/// What the coordinator knows of a node and a run needs.
+struct NodeView {
+  std::string address;
+  bool is_closed = false;   ///< Its link is closed; it may come back.
+  bool is_drained = false;  ///< Its ranks are to leave it at the next boundary.
+};
+
+/// What a run may have now.
+struct Offer {
+  std::map<NodeId, NodeView> nodes;  ///< Of the placement.
+  Placement placement;               ///< Of a run that waits: where it starts now; world_size 0: not now, and why.
+  std::string reason;                ///< Of a run that waits: its place in the queue.
+  bool fits_idle = false;            ///< Of a run that waits: only other runs are in its way.
+  int growth = 0;                    ///< Of a run at work: workers that it may have more.
+};
+
+struct RunState {
+  struct NodeRecord {
+    int node_rank = 0;
+    std::vector<Rank> ranks;
+    bool cleared = false;  ///< Nothing of the live generation runs there.
+    bool lost = false;     ///< Not heard of any more: nobody waits for it.
+  };
+  struct RankRecord {
+    NodeId node;
+    int pid = 0;
+    RankPhase phase = RankPhase::kStarting;
+    std::int64_t first_step = -1;
+    link::Heartbeat heartbeat;
+    std::optional<TimePoint> heartbeat_at;
+    bool exited = false;
+    bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
+    bool left = false;         ///< Exited because it was asked to leave.
+    bool missed_peer = false;  ///< Exited because a collective failed under it.
+  };
+  /// Why the ranks are asked to end although nobody wants the run to end.
+  enum class Leave { kNo, kAtBoundary, kNow };
+  /// A checkpoint, and the last report of rank 0 before it. It counts when that is a line: a restart from a state
+  /// whose reports were lost with a node would leave a gap in the metrics.
+  struct HeldCheckpoint {
+    link::ReportKey after;
+    link::CheckpointSaved checkpoint;
+  };
+
+  RunDefinition definition_;
+  TimePoint submitted_at_;
+  RunPhase phase_ = RunPhase::kPlacing;
+  Generation generation_ = 0;
+  Generation desired_generation_ = 0;  ///< What nodes are told: one more while recovering.
+  Generation first_generation_ = 1;
+  Placement placement_;
+  Placement before_;   ///< Of the generation before.
+  Placement trained_;  ///< Of the last generation that made a step, else of the first one.
+  int master_port_ = 0;
+  Offer offered_;                     ///< The newest.
+  std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.
+  std::set<NodeId> touched_;          ///< Nodes that may hold something of it.
+  std::map<NodeId, std::string> addresses_;
+  std::map<NodeId, NodeRecord> nodes_;
+  std::map<Rank, RankRecord> ranks_;
+  // Counted, since a run of ten thousand ranks asks after each of their facts:
+  std::size_t ranks_started_ = 0;
+  std::size_t ranks_exited_ = 0;
+  std::size_t nodes_cleared_ = 0;
+  ExchangeTable exchange_;
+  ReportReducer reducer_;
+  CauseFinder causes_;
+
+  RetryBudget budget_;
+  RecoveryRecord recovery_;
+  bool was_started_ = false;  ///< All ranks of this generation have made their first step.
+  Leave leave_ = Leave::kNo;
+  std::string resize_reason_;      ///< Why the next generation may have another size.
+  bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
+  std::optional<TimePoint> wait_until_;
+  bool is_queued_ = false;  ///< While waiting for slots: only other runs are in the way, so no attempt is used.
+  std::optional<TimePoint> placeless_since_;  ///< While placing: not even idle nodes have room. Set: the time-out runs.
+  std::optional<TimePoint> grow_at_;          ///< The cooldown of the last change of size ends.
+  bool looks_for_room_ = false;               ///< It could grow from now on; what was free before does not tell.
+  std::optional<TimePoint> first_exit_at_;
+  std::optional<Rank> straggler_;  ///< That was told of in this generation.
+  std::vector<HeldCheckpoint> held_checkpoints_;
+  std::map<NodeId, Generation> keepers_from_;  ///< As in cluster::DesiredRun.
+  std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
+
+  std::optional<StopRequest> stop_;
+  RunOutcome outcome_;
+  std::int64_t steps_told_ = 0;  ///< By facts: heartbeats are not stored, so nothing may depend on them.
+  std::optional<TimePoint> last_report_at_;
+  std::int64_t reports_written_ = 0;
+};
+
+}  // namespace sgd::core
