@@ -21,7 +21,7 @@ KILLS = 12
 class TakeoverCase(unittest.TestCase):
     nodes = {"n1": 2}
     agent_options = {}
-    coordinator_options = ()
+    coordinator_options = ("--node-timeout", "60s")  # How long an agent is away is the machine's affair.
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sgd-takeover-test-")
