@@ -18,8 +18,9 @@ enum class FactVerdict {
   kNotOfRun,         ///< The run is over, or has no rank on that node.
   kOtherGeneration,  ///< Late, or invented.
   kOtherNode,        ///< About a rank of another node.
+  kImplausible,      ///< What it claims cannot be (claims.hpp).
 };
-inline constexpr std::array<std::pair<FactVerdict, const char*>, 8> kFactVerdictNames{{
+inline constexpr std::array<std::pair<FactVerdict, const char*>, 9> kFactVerdictNames{{
     {FactVerdict::kTaken, "taken"},
     {FactVerdict::kRepeated, "repeated"},
     {FactVerdict::kEarly, "early"},
@@ -28,6 +29,7 @@ inline constexpr std::array<std::pair<FactVerdict, const char*>, 8> kFactVerdict
     {FactVerdict::kNotOfRun, "not_of_run"},
     {FactVerdict::kOtherGeneration, "other_generation"},
     {FactVerdict::kOtherNode, "other_node"},
+    {FactVerdict::kImplausible, "implausible"},
 }};
 
 class FactCounts {

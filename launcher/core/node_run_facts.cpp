@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "common/base/assert.hpp"
+#include "launcher/core/claims.hpp"
 #include "launcher/core/node_run.hpp"
 
 namespace sgd::core {
@@ -200,8 +201,16 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
     }
     void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
-    void operator()(const link::CheckpointSaved& checkpoint) const { self.say(cluster::CheckpointSaved{checkpoint}); }
-    void operator()(const link::CheckpointRejected& rejected) const { self.say(cluster::CheckpointRejected{rejected}); }
+    void operator()(const link::CheckpointSaved& checkpoint) const {
+      claim(cluster::CheckpointSaved{checkpoint}, why_not(checkpoint, self.spawned_));
+    }
+    void operator()(const link::CheckpointRejected& rejected) const {
+      claim(cluster::CheckpointRejected{rejected}, why_not(rejected));
+    }
+    void claim(cluster::FactBody body, const std::string& refusal) const {
+      if (refusal.empty()) return self.say(std::move(body));
+      out.push_back(agent_command::DropLink{*record.connection, refusal});
+    }
     void operator()(const link::Fetch& fetch) const {
       record.fetching = fetch.path;
       out.push_back(agent_command::FetchCheckpoint{self.id_, fetch.path});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/exit_codes.hpp"
+#include "launcher/core/claims.hpp"
 #include "launcher/core/failure_of.hpp"
 #include "launcher/core/run_machine.hpp"
 
@@ -34,6 +35,7 @@ FactVerdict RunMachine::on_fact(TimePoint now, const NodeId& node, const cluster
   if (fact.generation != (is_cleared ? desired_generation_ : generation_)) return FactVerdict::kOtherGeneration;
   if (const std::optional<Rank> rank = speaker_of(fact.body); rank && !is_on(node, *rank))
     return FactVerdict::kOtherNode;
+  if (!why_not(fact).empty()) return FactVerdict::kImplausible;
   on_body(now, node, fact.body, out);
   decide(now, out);
   return FactVerdict::kTaken;

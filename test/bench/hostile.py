@@ -1,0 +1,147 @@
+"""Hostile ranks, clients, nodes and strangers against one coordinator and one agent, while an honest job trains: its rate beside
+that of an undisturbed quarter of the time, its restarts, and the daemons' memory.
+
+The honest rank has a core of its own, and so has the hostile rank; everything else of the attack shares the hostile one's core, so
+that what is measured is what the daemons let through, not who gets the processor.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+sys.path.insert(0, HERE)
+import hostile_peers
+import rank_attacker
+from attacked import Attacked
+from harness import resident_bytes, wait_for
+from live_run import mlp_job
+from measure import arguments, table
+
+RATE_MIN = 0.9
+GROWN_MAX = 16 << 20
+SETTLED = 0.25   # Of the attacked time: memory is compared from there to the end.
+LOOK_S = 2.0
+LIMIT_S = 60
+
+
+class Bench(Attacked):
+    """The cluster, with a job that trains for as long as it is let."""
+
+    @classmethod
+    def start_job(cls):
+        path = cls.path("honest.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(mlp_job(100_000, num_workers=1), file)
+        cls.run_id = cls.verb("submit", "--detach", "--address", cls.address, path).strip()
+        wait_for(lambda: cls.step() > 0, LIMIT_S, "the honest job's first step")
+
+    @classmethod
+    def status(cls):
+        return json.loads(cls.verb("status", "--address", cls.address, cls.run_id, "--json"))
+
+    @classmethod
+    def step(cls):
+        return cls.status().get("step") or 0
+
+    @classmethod
+    def rate(cls, seconds, look=lambda: None):
+        """Steps a second of the honest job over so long; `look` is called each LOOK_S."""
+        began, first = time.monotonic(), cls.step()
+        while time.monotonic() - began < seconds:
+            time.sleep(min(LOOK_S, seconds))
+            look()
+        return (cls.step() - first) / (time.monotonic() - began)
+
+
+class Attackers:
+    """Processes that attack until they are ended; each prints how often it has."""
+
+    def __init__(self, bench, seconds):
+        self.began = time.monotonic()
+        core = max(os.sched_getaffinity(0))
+        rank = os.path.join(os.path.dirname(os.path.abspath(rank_attacker.__file__)), "rank_attacker.py")
+        bench.verb("submit", "--detach", "--address", bench.address, "-n", 1, "--max-failures", "unlimited", "--", "/usr/bin/python3",
+                   "-S", rank, "--seconds", seconds)
+        self.processes = {kind: subprocess.Popen(
+            ["taskset", "-c", str(core), sys.executable, os.path.abspath(hostile_peers.__file__), kind, bench.address, bench.path(""), bench.run_id],
+            stdout=open(bench.path(f"{kind}.count"), "wb"), stderr=open(bench.path(f"{kind}.err"), "wb")) for kind in hostile_peers.KINDS}
+        self.bench = bench
+
+    def end(self):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+    def counts(self):
+        found = {}
+        for kind in self.processes:
+            with open(self.bench.path(f"{kind}.count"), encoding="ascii") as file:
+                lines = file.read().split()
+            found[kind] = int(lines[-1]) if lines else 0
+        return found
+
+
+def problems_of(bench, before, after, memory):
+    found = []
+    if after < RATE_MIN * before:
+        found.append(f"the honest job made {after:.0f} steps/s, {after / before:.2f} of undisturbed (limit {RATE_MIN})")
+    status = bench.status()
+    if status.get("generation") != 1 or status.get("failures"):
+        found.append(f"the honest job was started again: generation {status.get('generation')}, failures {status.get('failures')}")
+    for name, seen in memory.items():
+        first = seen[int(len(seen) * SETTLED)]
+        if seen[-1] > first + GROWN_MAX:
+            found.append(f"{name} grew from {first >> 20} to {seen[-1] >> 20} MiB")
+    for process in bench.daemons[:2]:
+        if process.poll() is not None:
+            found.append(f"{process.args[1]} ended with {process.returncode}")
+    if "node n1: disconnected" in bench.said("coordinator"):
+        found.append("the link of node n1 was lost")
+    return found
+
+
+def refusals(bench):
+    with urllib.request.urlopen(f"http://127.0.0.1:{bench.metrics_port}/metrics", timeout=LIMIT_S) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if "refused_total{" in line or "facts_total{" in line]
+    return {line.split('"')[1]: int(float(line.split()[-1])) for line in lines if not line.endswith(" 0")}
+
+
+def main():
+    options = arguments(__doc__.splitlines()[0], minutes={"default": 30.0, "type": float, "help": "of attack"},
+                        seed={"default": 1, "type": int, "help": "of nothing but the order of attacks"})
+    seconds = 20.0 if options.quick else options.minutes * 60
+    random.seed(options.seed)
+    bench = Bench
+    bench.setUpClass()
+    try:
+        before = bench.rate(max(10.0, seconds / 4 if seconds < 600 else 150))
+        memory = {"coordinator": [], "agent": []}
+
+        def look():
+            for (_, seen), process in zip(memory.items(), bench.daemons):
+                seen.append(resident_bytes(process.pid))
+        attackers = Attackers(bench, seconds)
+        after = bench.rate(seconds, look)
+        attackers.end()
+        problems = problems_of(bench, before, after, memory)
+        rows = [["honest job, undisturbed", f"{before:.0f} steps/s"], ["honest job, attacked", f"{after:.0f} steps/s ({after / before:.2f})"]]
+        rows += [[f"{name}, resident", f"{seen[int(len(seen) * SETTLED)] >> 20} -> {seen[-1] >> 20} MiB (most {max(seen) >> 20})"]
+                 for name, seen in memory.items()]
+        rows += [[f"attacks of {kind}", str(count)] for kind, count in attackers.counts().items()]
+        table(f"{seconds / 60:.1f} minutes of attack", ["what", "value"], rows)
+        print("refused and counted:", ", ".join(f"{kind} {count}" for kind, count in sorted(refusals(bench).items())))
+        print("problems:", "; ".join(problems) or "none")
+    finally:
+        bench.doClassCleanups()
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
