@@ -11,7 +11,7 @@ import sys
 import time
 
 LINE_MAX = 64 << 10
-WAIT_S = 8.0
+WAIT_S = 15.0  # Longer than a link may take for its hello.
 
 
 class Link:
