@@ -41,6 +41,12 @@ core::StopRequest stop_of(const nlohmann::json& request) {
   return stop;
 }
 
+/// A client's name for its request, good among its owner's alone: nobody is told of, or given, another's run by it.
+std::string request_of(const Requester& who, const nlohmann::json& request) {
+  const std::string id = request.value("request_id", "");
+  return id.empty() ? id : who.name + "/" + id;
+}
+
 /// A node in the words of its connection where nothing else is to be said.
 Json row_of(const core::NodeSnapshot& node) {
   Json row = core::to_json(node, process::monotonic_now());
@@ -100,7 +106,7 @@ struct RunService::Submission {
 
 /// The same request once more, after a lost connection, is answered with the same run.
 void RunService::submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
-  const std::string request_id = request.value("request_id", "");
+  const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply({{"ok", true}, {"run", *before}});
   job::LoadResult loaded = job::load_resolved(request.at("job"));
@@ -147,7 +153,7 @@ void RunService::start(Submission submission) {
 
 /// A run of its own that begins as a copy of the one that has ended, which stays as it is.
 void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
-  const std::string request_id = request.value("request_id", "");
+  const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply({{"ok", true}, {"run", *before}});
   const auto former = find(request.value("run", ""));

@@ -148,6 +148,20 @@ class ClientAttacksTest(Attacked):
             self.refused(f"stops {name}", {"type": "request", "id": 1, "request": "stop", "run": self.run_id} | more, "")
         self.refused("resumes what still runs", {"type": "request", "id": 1, "request": "resume", "run": self.run_id, "job": self.job_of()})
 
+    def test_the_request_of_somebody_else(self):
+        """The same name of a request, said by two: each has a run of its own."""
+        operator = self.path("config/sgd-launch/identity/identity.pem")
+        job = self.job_of(num_workers=60_000, name="far-too-large")
+        runs = {}
+        for name, identity in (("operator", operator), ("eva", self.eva)):
+            with Wire(self.address, identity) as wire:
+                wire.send(*OPENED, {"type": "request", "id": 1, "request": "submit", "job": job, "request_id": "the-same"})
+                runs[name] = wire.read_until("answer")["run"]
+                wire.send({"type": "request", "id": 2, "request": "stop", "run": runs[name], "at_once": True})
+                self.assertTrue(wire.read_until("answer")["ok"])
+        self.assertNotEqual(runs["operator"], runs["eva"])
+        type(self).attacks += 1
+
     def test_whoever_floods_is_the_one_who_waits(self):
         """Ten thousand questions, not one answer taken: the connection ends, nothing is kept, others are answered."""
         coordinator = self.daemons[0].pid
