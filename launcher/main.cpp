@@ -11,6 +11,7 @@
 
 #include "common/base/time.hpp"
 #include "common/exit_codes.hpp"
+#include "launcher/cli/last_words.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/keeper/keeper_main.hpp"
@@ -18,8 +19,8 @@
 int main(int argc, char** argv) {
   using namespace sgd::cli;
   std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string verb = words.empty() ? "" : words.front();
   try {
-    const std::string verb = words.empty() ? "" : words.front();
     if (verb == "keeper" && words.size() <= 2)  // Started by ourselves only.
       return sgd::keeper::keeper_main(words.size() == 1 ? sgd::Duration{}
                                                         : sgd::parse_duration(words[1]).value_or(sgd::Duration{}));
@@ -55,8 +56,10 @@ int main(int argc, char** argv) {
     if (known == kVerbs.end()) return run_verb(words);
     words.erase(words.begin());
     return known->second(words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "sgd-launch: error: {}\n", error.what());
+  } catch (const std::exception&) {
+    const char* details = std::getenv("SGD_DETAILS");
+    fmt::print(stderr, "sgd-launch: error: {}\n",
+               last_words(verb, std::current_exception(), details != nullptr && *details == '1'));
     return sgd::exit_code::kFailed;
   }
 }

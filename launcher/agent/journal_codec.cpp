@@ -1,6 +1,6 @@
 #include "launcher/agent/journal_codec.hpp"
 
-#include "common/json/nlohmann.hpp"
+#include "common/json/lenient.hpp"
 #include "common/messages/frame.hpp"
 
 namespace sgd::agent {
@@ -184,8 +184,8 @@ Result<JournalHeader> decode_header(std::string_view text) {
     header.told = from.at("told");
     header.keepers = from.at("keepers");
     return header;
-  } catch (const json::exception& error) {
-    return Error{std::string("the header: ") + error.what()};
+  } catch (const json::exception&) {
+    return Error{std::string("the header: ") + kWrongShape};
   }
 }
 
@@ -206,8 +206,8 @@ Result<JournalRecord> decode_record(std::string_view text) {
     JournalRecord record{{TimePoint(Duration(head.at("at").get<std::int64_t>())), std::move(event).value()},
                          head.at("told")};
     return record;
-  } catch (const json::exception& error) {
-    return Error{std::string("an event: ") + error.what()};
+  } catch (const json::exception&) {
+    return Error{std::string("an event: ") + kWrongShape};
   }
 }
 

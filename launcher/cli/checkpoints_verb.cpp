@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -12,9 +13,9 @@ namespace sgd::cli {
 namespace {
 using Json = nlohmann::ordered_json;
 
-std::string age_text(const Json& age) {
-  if (!age.is_number()) return "-";
-  const double seconds = age.get<double>();
+std::string age_text(const Json& checkpoint) {
+  const double seconds = read_or(checkpoint, "age_s", -1.0);
+  if (seconds < 0) return "-";
   if (seconds < 100) return fmt::format("{:.0f}s", seconds);
   if (seconds < 100 * 60) return fmt::format("{:.0f}m", seconds / 60);
   if (seconds < 48 * 3600) return fmt::format("{:.0f}h", seconds / 3600);
@@ -26,7 +27,7 @@ std::string bytes_text(double bytes) {
 }
 
 std::string count_text(const Json& count) {
-  return count.is_null() ? "-" : count.dump();
+  return count.is_number() ? dump_text(count) : "-";
 }
 
 void print_table(const std::string& run_dir, const Json& checkpoints) {
@@ -35,10 +36,10 @@ void print_table(const std::string& run_dir, const Json& checkpoints) {
   fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", "checkpoint", "step", "epoch", "generation",
              "world size", "bytes", "age", "state");
   for (const Json& one : checkpoints)
-    fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", one.at("path").get<std::string>(),
-               count_text(one.at("step")), count_text(one.at("epoch")), count_text(one.at("generation")),
-               count_text(one.at("world_size")), bytes_text(one.at("bytes").get<double>()), age_text(one.at("age_s")),
-               one.at("whole").get<bool>() ? "whole" : one.at("damage").get<std::string>());
+    fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", read_or(one, "path", ""),
+               count_text(member(one, "step")), count_text(member(one, "epoch")), count_text(member(one, "generation")),
+               count_text(member(one, "world_size")), bytes_text(read_or(one, "bytes", 0.0)), age_text(one),
+               read_or(one, "whole", false) ? "whole" : read_or(one, "damage", ""));
 }
 
 /// An error's code is the exit code.
@@ -50,8 +51,8 @@ Result<Json> list(const NamedRun& run, bool quick) {
   }
   const auto answer = ask(run, {{"request", "checkpoints"}});
   if (!answer) return Error{answer.error().message, exit_code::kUnreachable};
-  if (!answer.value()->value("ok", false)) return Error{answer.value()->value("error", ""), exit_code::kNotFound};
-  return answer.value()->at("checkpoints");
+  if (!read_or(*answer.value(), "ok", false)) return Error{read_or(*answer.value(), "error", ""), exit_code::kNotFound};
+  return member(*answer.value(), "checkpoints");
 }
 
 }  // namespace
@@ -71,9 +72,9 @@ int checkpoints_verb(const std::vector<std::string>& arguments) {
   if (!listed) return refuse(listed.error().code, listed.error().message);
   const Json& all = listed.value();
   if (as_json) {
-    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", dump_text(all, 2));
   } else {
-    print_table(all.at("run_dir"), all.at("checkpoints"));
+    print_table(read_or(all, "run_dir", ""), member(all, "checkpoints"));
   }
   return exit_code::kSucceeded;
 }

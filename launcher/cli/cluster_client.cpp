@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 
+#include "common/json/lenient.hpp"
 #include "launcher/cli/state_places.hpp"
 #include "launcher/net/client_link.hpp"
 #include "launcher/process/random_seed.hpp"
@@ -42,7 +43,7 @@ std::string configured_address(Diagnostics& diagnostics) {
   }
   const auto address = json.find("address");
   if (address == json.end()) return {};
-  if (address->is_string()) return address->get<std::string>();
+  if (address->is_string()) return read_or(json, "address", "");
   diagnostics.error(path, 0, 0, "\"address\" must be a text, as \"node1:7070\" is");
   return {};
 }
@@ -111,7 +112,7 @@ Result<Json> ask_cluster(const net::Address& address, Json request) {
   whole.update(request);
   link.start({[&] { link.send(whole); },
               [&](const Json& message) {
-                if (message.value("id", 0) == 1) answer = message;
+                if (read_or(message, "id", 0) == 1) answer = message;
               },
               [](const std::string&) {},
               [&](const std::string& reason) {

@@ -7,6 +7,7 @@
 
 #include "common/exit_codes.hpp"
 #include "common/job/origins.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
@@ -66,13 +67,13 @@ void print_table(const std::vector<job::Setting>& settings, bool with_origin) {
   std::size_t values = 0;
   for (const job::Setting& setting : settings) {
     paths = std::max(paths, setting.path.size());
-    values = std::max(values, setting.value.dump().size());
+    values = std::max(values, dump_text(setting.value).size());
   }
   for (const job::Setting& setting : settings) {
     if (with_origin)
-      fmt::print("{:<{}}  {:<{}}  {}\n", setting.path, paths, setting.value.dump(), values, setting.origin);
+      fmt::print("{:<{}}  {:<{}}  {}\n", setting.path, paths, dump_text(setting.value), values, setting.origin);
     else
-      fmt::print("{:<{}}  {}\n", setting.path, paths, setting.value.dump());
+      fmt::print("{:<{}}  {}\n", setting.path, paths, dump_text(setting.value));
   }
 }
 
@@ -82,7 +83,7 @@ void print_json(const std::vector<job::Setting>& settings, bool with_origin) {
     out.push_back({{"key", setting.path}, {"value", setting.value}});
     if (with_origin) out.back()["origin"] = setting.origin;
   }
-  fmt::print("{}\n", out.dump(2));
+  fmt::print("{}\n", dump_text(out, 2));
 }
 
 }  // namespace

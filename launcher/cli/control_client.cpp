@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "common/json/lenient.hpp"
 #include "launcher/process/unix_socket.hpp"
 
 namespace sgd::cli {
@@ -29,7 +30,7 @@ Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir
   }
   const timeval limit{std::chrono::duration_cast<std::chrono::seconds>(kLocalDeadline).count(), 0};
   (void)::setsockopt(socket.value().get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  const std::string line = request.dump() + "\n";
+  const std::string line = dump_text(request) + "\n";
   const auto sent = process::send_with_descriptors(socket.value().get(), line, {});
   if (!sent) return sent.error();
   std::string answer;

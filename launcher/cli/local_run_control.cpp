@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/json/lenient.hpp"
 #include "launcher/cli/local_run.hpp"
 
 namespace sgd::cli {
@@ -28,8 +29,8 @@ Json LocalRun::answer(const nlohmann::json& request) {
     if (what == "nodes") return answer_nodes();
     if (what == "set_slots") return answer_set_slots(request);
     return refused("request", fmt::format("unknown request \"{}\"", what));
-  } catch (const nlohmann::json::exception& error) {
-    return refused("request", fmt::format("bad request: {}", error.what()));
+  } catch (const nlohmann::json::exception&) {
+    return refused("request", fmt::format("bad request: {}", kWrongShape));
   }
 }
 

@@ -4,13 +4,16 @@
 
 #include <fmt/format.h>
 
+#include "common/json/lenient.hpp"
+
 namespace sgd::cli {
 namespace {
 
 std::string value_text(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "nan";
-  if (value.is_number_float()) return fmt::format("{:.4f}", value.get<double>());
-  return value.dump();
+  if (value.is_number_float())
+    return fmt::format("{:.4f}", value.get<double>());  // tidy: allow lenient_json: it is a number
+  return dump_text(value);
 }
 
 void append(std::string& line, const nlohmann::ordered_json& metrics, const char* key) {
@@ -36,39 +39,40 @@ std::string log_path(const core::Failure& cause, Generation generation, const st
 }
 
 std::string milliseconds(const nlohmann::ordered_json& event, const char* key) {
-  return fmt::format("{:.0f}", event.value(key, 0.0) * 1e3);
+  return fmt::format("{:.0f}", read_or(event, key, 0.0) * 1e3);
 }
 
 /// "recovered from signal 9 (SIGKILL) on rank 1 in 41 ms: notice 1, clear 6, start 14, restore 8, first step 12; ..."
 std::string recovery_line(const nlohmann::ordered_json& event) {
-  const bool is_training = !event.value("source", "").empty();
-  std::string line = fmt::format("recovered from {} on {} in {} ms: notice {}, clear {}", event.value("from", ""),
-                                 event.value("subject", ""), milliseconds(event, "total_s"),
+  const bool is_training = !read_or(event, "source", "").empty();
+  std::string line = fmt::format("recovered from {} on {} in {} ms: notice {}, clear {}", read_or(event, "from", ""),
+                                 read_or(event, "subject", ""), milliseconds(event, "total_s"),
                                  milliseconds(event, "notice_s"), milliseconds(event, "clear_s"));
-  if (event.value("wait_s", 0.0) >= 1e-3) line += ", wait " + milliseconds(event, "wait_s");
+  if (read_or(event, "wait_s", 0.0) >= 1e-3) line += ", wait " + milliseconds(event, "wait_s");
   line += ", start " + milliseconds(event, "start_s");
   if (!is_training) return line;
   line += fmt::format(", restore {}, first step {}; resumed at step {} from {}", milliseconds(event, "restore_s"),
-                      milliseconds(event, "first_step_s"), event.value("step", 0), event.value("source", ""));
-  if (event.contains("redone")) line += fmt::format(", {} steps redone", event.value("redone", 0));
-  if (!event.value("bit_exact", true)) line += fmt::format(", with {} workers now", event.value("world_size", 0));
+                      milliseconds(event, "first_step_s"), read_or(event, "step", 0), read_or(event, "source", ""));
+  if (event.contains("redone")) line += fmt::format(", {} steps redone", read_or(event, "redone", 0));
+  if (!read_or(event, "bit_exact", true)) line += fmt::format(", with {} workers now", read_or(event, "world_size", 0));
   return line;
 }
 
 /// Failures and what was done about them.
 std::string narrate_recovery(const nlohmann::ordered_json& event) {
-  const std::string name = event.value("event", "");
-  if (name == "failure" && event.value("restart", false))
-    return fmt::format("failure: {} (node {}, generation {}): starting again", event.value("message", ""),
-                       event.value("node", ""), event.value("generation", 0));
+  const std::string name = read_or(event, "event", "");
+  if (name == "failure" && read_or(event, "restart", false))
+    return fmt::format("failure: {} (node {}, generation {}): starting again", read_or(event, "message", ""),
+                       read_or(event, "node", ""), read_or(event, "generation", 0));
   if (name == "recovered") return recovery_line(event);
   if (name == "backoff")
-    return fmt::format("waiting {:g} s, attempt {}: {}", event.value("delay_s", 0.0), event.value("attempt", 0),
-                       event.value("reason", ""));
+    return fmt::format("waiting {:g} s, attempt {}: {}", read_or(event, "delay_s", 0.0), read_or(event, "attempt", 0),
+                       read_or(event, "reason", ""));
   if (name == "resized")
-    return fmt::format("resized from {} to {} workers: {}", event.value("from", 0), event.value("to", 0),
-                       event.value("reason", ""));
-  if (name == "node_lost") return fmt::format("node {} lost: {}", event.value("node", ""), event.value("reason", ""));
+    return fmt::format("resized from {} to {} workers: {}", read_or(event, "from", 0), read_or(event, "to", 0),
+                       read_or(event, "reason", ""));
+  if (name == "node_lost")
+    return fmt::format("node {} lost: {}", read_or(event, "node", ""), read_or(event, "reason", ""));
   return {};
 }
 
@@ -82,34 +86,35 @@ std::string short_number(double value) {
 }
 
 std::string EpochLines::add(const nlohmann::ordered_json& metrics) {
-  if (metrics.value("phase", "") == "train") {
+  if (read_or(metrics, "phase", "") == "train") {
     train_ = metrics;
     return {};
   }
-  const double epoch = metrics.contains("epoch") ? metrics.at("epoch").get<double>() : 0;
-  std::string line = fmt::format("epoch {}/{}", static_cast<int>(epoch), epochs_);
+  std::string line = fmt::format("epoch {}/{}", read_or(metrics, "epoch", 0), epochs_);
   append(line, train_, "train_loss");
   append(line, metrics, "val_loss");
   append(line, metrics, "val_accuracy");
-  if (train_.contains("samples_per_s") && train_.at("samples_per_s").is_number())
-    line += fmt::format("  {} samples/s", short_number(train_.at("samples_per_s").get<double>()));
+  if (member(train_, "samples_per_s").is_number())
+    line += fmt::format("  {} samples/s", short_number(read_or(train_, "samples_per_s", 0.0)));
   train_ = {};
   return line;
 }
 
 std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir) {
-  const std::string name = event.value("event", "");
+  const std::string name = read_or(event, "event", "");
   if (name == "checkpoint_saved")
     return fmt::format(
-        "checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms{})", run_dir, event.value("path", ""),
-        short_number(event.value("bytes", 0.0)), event.value("stall_s", 0.0) * 1e3, event.value("write_s", 0.0) * 1e3,
-        event.contains("skipped") ? fmt::format(", {} due meanwhile left out", event.value("skipped", 0)) : "");
+        "checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms{})", run_dir, read_or(event, "path", ""),
+        short_number(read_or(event, "bytes", 0.0)), read_or(event, "stall_s", 0.0) * 1e3,
+        read_or(event, "write_s", 0.0) * 1e3,
+        event.contains("skipped") ? fmt::format(", {} due meanwhile left out", read_or(event, "skipped", 0)) : "");
   if (name == "checkpoint_rejected")
-    return fmt::format("checkpoint rejected: {}: {}", event.value("path", ""), event.value("reason", ""));
+    return fmt::format("checkpoint rejected: {}: {}", read_or(event, "path", ""), read_or(event, "reason", ""));
   if (name == "straggler")
     return fmt::format(
         "warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
-        event.value("rank", 0), event.value("node", ""), event.value("own_ms", 0.0), event.value("others_ms", 0.0));
+        read_or(event, "rank", 0), read_or(event, "node", ""), read_or(event, "own_ms", 0.0),
+        read_or(event, "others_ms", 0.0));
   return narrate_recovery(event);
 }
 

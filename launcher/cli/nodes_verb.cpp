@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -60,7 +61,7 @@ Json request_of(const Order& order, bool is_cluster) {
 }
 
 int exit_code_of(const Json& refusal) {
-  const std::string kind = refusal.value("kind", "");
+  const std::string kind = read_or(refusal, "kind", "");
   if (kind == "node") return exit_code::kNotFound;
   return kind == "value" ? exit_code::kUsage : exit_code::kUnreachable;
 }
@@ -94,16 +95,16 @@ int nodes_verb(const std::vector<std::string>& arguments) {
   if (!answer.value())
     return refuse(exit_code::kUnreachable, fmt::format("{} is not running: it has no nodes", run.directory));
   const Json& reply = *answer.value();
-  if (!reply.value("ok", false)) return refuse(exit_code_of(reply), reply.value("error", "no answer"));
+  if (!read_or(reply, "ok", false)) return refuse(exit_code_of(reply), read_or(reply, "error", "no answer"));
   if (as_json) {
-    const Json all = {{"schema_version", 1}, {"run", reply.value("run", Json())}, {"nodes", reply.at("nodes")}};
-    fmt::print("{}\n", all.dump(2));
+    const Json all = {{"schema_version", 1}, {"run", member(reply, "run")}, {"nodes", member(reply, "nodes")}};
+    fmt::print("{}\n", dump_text(all, 2));
     return exit_code::kSucceeded;
   }
   fmt::print("{:<16} {:>6} {:>6}{}\n", "node", "slots", "used", run.cluster ? "  state" : "");
-  for (const Json& one : reply.at("nodes"))
-    fmt::print("{:<16} {:>6} {:>6}{}{}\n", one.value("node", ""), one.value("slots", 0), one.value("used", 0),
-               run.cluster ? "  " : "", one.value("state", ""));
+  for (const Json& one : member(reply, "nodes"))
+    fmt::print("{:<16} {:>6} {:>6}{}{}\n", read_or(one, "node", ""), read_or(one, "slots", 0), read_or(one, "used", 0),
+               run.cluster ? "  " : "", read_or(one, "state", ""));
   return exit_code::kSucceeded;
 }
 

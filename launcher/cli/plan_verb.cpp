@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
@@ -15,16 +16,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 void print_plan(const Json& plan) {
-  if (plan.value("starts_now", false))
-    fmt::print("starts now: {} of {} workers\n", plan.value("world_size", 0), plan.value("num_workers", 0));
+  if (read_or(plan, "starts_now", false))
+    fmt::print("starts now: {} of {} workers\n", read_or(plan, "world_size", 0), read_or(plan, "num_workers", 0));
   else
-    fmt::print("waits: {}\n", plan.value("reason", ""));
+    fmt::print("waits: {}\n", read_or(plan, "reason", ""));
   fmt::print("{:<16} {:>6}  {}\n", "node", "room", "ranks, or why not");
-  for (const Json& node : plan.at("nodes")) {
+  for (const Json& node : member(plan, "nodes")) {
     std::string ranks;
-    for (const Json& rank : node.at("ranks")) ranks += (ranks.empty() ? "" : " ") + rank.dump();
-    fmt::print("{:<16} {:>6}  {}\n", node.value("node", ""), node.value("room", 0),
-               ranks.empty() ? node.value("why_not", "") : ranks);
+    for (const Json& rank : member(node, "ranks")) ranks += (ranks.empty() ? "" : " ") + dump_text(rank);
+    fmt::print("{:<16} {:>6}  {}\n", read_or(node, "node", ""), read_or(node, "room", 0),
+               ranks.empty() ? read_or(node, "why_not", "") : ranks);
   }
 }
 
@@ -54,10 +55,10 @@ int plan_verb(const std::vector<std::string>& arguments) {
   if (loaded.diagnostics.has_errors() || !coordinator) return exit_code::kUsage;
   const auto answer = ask_cluster(*coordinator, {{"request", "plan"}, {"job", loaded.job->resolved}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  if (!answer.value().value("ok", false)) return refuse(exit_code::kUsage, answer.value().value("error", ""));
-  const Json& plan = answer.value().at("plan");
+  if (!read_or(answer.value(), "ok", false)) return refuse(exit_code::kUsage, read_or(answer.value(), "error", ""));
+  const Json& plan = member(answer.value(), "plan");
   if (as_json)
-    fmt::print("{}\n", plan.dump(2));
+    fmt::print("{}\n", dump_text(plan, 2));
   else
     print_plan(plan);
   return exit_code::kSucceeded;

@@ -1,14 +1,15 @@
 #include "launcher/cli/planned_steps.hpp"
 
 #include "common/data/idx.hpp"
+#include "common/json/lenient.hpp"
 
 namespace sgd::cli {
 namespace {
 
 std::int64_t sample_count(const nlohmann::json& dataset) {
-  if (dataset.value("type", "") == "linear") return dataset.value("samples", std::int64_t{0});
-  if (dataset.value("type", "") != "idx") return 0;
-  const auto files = data::find_idx(dataset.value("path", ""), data::IdxSplit::kTrain);
+  if (read_or(dataset, "type", "") == "linear") return read_or(dataset, "samples", std::int64_t{0});
+  if (read_or(dataset, "type", "") != "idx") return 0;
+  const auto files = data::find_idx(read_or(dataset, "path", ""), data::IdxSplit::kTrain);
   return files ? static_cast<std::int64_t>(files.value().images.dims[0]) : 0;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -13,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string number_text(const Json& row, const char* key) {
-  return row.contains(key) && row.at(key).is_number_integer() ? row.at(key).dump() : "-";
+  return member(row, key).is_number_integer() ? dump_text(member(row, key)) : "-";
 }
 
 void print_table(const Json& runs) {
@@ -23,9 +24,9 @@ void print_table(const Json& runs) {
     const std::string step = number_text(row, row.contains("step") ? "step" : "steps");
     const std::string wanted = number_text(row, "num_workers");
     const std::string workers = number_text(row, "world_size") + (wanted == "-" ? "" : "/" + wanted);
-    fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", row.value("run", ""), row.value("state", ""), workers,
-               number_text(row, row.contains("epoch") ? "epoch" : "epochs"), step, number_text(row, "failures"),
-               row.value("reason", ""));
+    fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", read_or(row, "run", ""), read_or(row, "state", ""),
+               workers, number_text(row, row.contains("epoch") ? "epoch" : "epochs"), step,
+               number_text(row, "failures"), read_or(row, "reason", ""));
   }
 }
 
@@ -52,10 +53,11 @@ int ps_verb(const std::vector<std::string>& arguments) {
   if (diagnostics.has_errors() || !coordinator) return exit_code::kUsage;
   const auto answer = ask_cluster(*coordinator, {{"request", "ps"}, {"all", all}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  if (!answer.value().value("ok", false)) return refuse(exit_code::kUnreachable, answer.value().value("error", ""));
-  const Json& runs = answer.value().at("runs");
+  if (!read_or(answer.value(), "ok", false))
+    return refuse(exit_code::kUnreachable, read_or(answer.value(), "error", ""));
+  const Json& runs = member(answer.value(), "runs");
   if (as_json)
-    fmt::print("{}\n", Json{{"schema_version", 1}, {"runs", runs}}.dump(2));
+    fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", runs}}, 2));
   else
     print_table(runs);
   return exit_code::kSucceeded;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/core/failure.hpp"
@@ -36,9 +37,9 @@ RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::s
 int RemoteRun::submit(Json request, bool detach) {
   detach_ = detach;
   follow_ = {{"events", true}, {"metrics", true}, {"logs", true}};
-  const Json job = request.at("job");
+  const Json job = member(request, "job");
   is_training_ = job.contains("training");
-  epochs_.emplace(is_training_ ? job.at("training").value("epochs", 0) : 0);
+  epochs_.emplace(is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0);
   request["request_id"] = core::Random(process::random_seed()).token();
   request_ = std::move(request);
   if (const auto loaded = job::load_resolved(job); loaded.job) steps_planned_ = planned_steps(*loaded.job);
@@ -93,38 +94,39 @@ void RemoteRun::on_lost(const std::string& reason) {
 }
 
 void RemoteRun::on_message(const Json& message) {
-  const std::string type = message.value("type", "");
-  const int id = message.value("id", 0);
+  const std::string type = read_or(message, "type", "");
+  const int id = read_or(message, "id", 0);
   if (type == "answer" && id == kSubmit) return on_submitted(message);
   if (type == "answer" && id == kFollow) return on_followed(message);
   if (type == "answer" && id == kStatus) return on_status(message);
   if (type == "part") {
-    part_file_ = message.value("file", "");
-    part_offset_ = message.value("offset", std::uint64_t{0});
+    part_file_ = read_or(message, "file", "");
+    part_offset_ = read_or(message, "offset", std::uint64_t{0});
   } else if (type == "end") {
-    on_end(message.value("outcome", Json()));
+    on_end(member(message, "outcome"));
   }
 }
 
 void RemoteRun::on_submitted(const Json& answer) {
-  if (!answer.value("ok", false)) {
-    for (const Json& line : answer.value("errors", Json::array())) console_.block(line.get<std::string>() + "\n");
-    if (answer.contains("error")) console_.complain("error", answer.value("error", ""));
-    return end(answer.value("kind", "") == "job" ? exit_code::kUsage : exit_code::kUnreachable);
+  if (!read_or(answer, "ok", false)) {
+    for (const Json& line : member(answer, "errors"))
+      if (line.is_string()) console_.block(line.get_ref<const std::string&>() + "\n");
+    if (answer.contains("error")) console_.complain("error", read_or(answer, "error", ""));
+    return end(read_or(answer, "kind", "") == "job" ? exit_code::kUsage : exit_code::kUnreachable);
   }
   const bool is_new = run_.empty();
   // What it had written in the life before is not told again.
-  const Json offsets = answer.value("offsets", Json::object());
-  for (const auto& [file, bytes] : offsets.items()) files_[file].got = bytes.get<std::uint64_t>();
-  run_ = answer.value("run", "");
+  const Json& offsets = member(answer, "offsets");
+  for (const auto& [file, bytes] : offsets.items()) files_[file].got = read_or(offsets, file.c_str(), std::uint64_t{0});
+  run_ = read_or(answer, "run", "");
   if (detach_) {
     console_.result(run_);
     return end(exit_code::kSucceeded);
   }
+  const int workers = read_or(member(request_, "job"), "num_workers", 0);
   if (is_new)
-    console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on the cluster at {}", run_,
-                                 request_.at("job").value("num_workers", 0),
-                                 request_.at("job").value("num_workers", 0) == 1 ? "" : "s", to_text(coordinator_)));
+    console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on the cluster at {}", run_, workers,
+                                 workers == 1 ? "" : "s", to_text(coordinator_)));
   follow();
   if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
   if (is_new) tick_status();
@@ -145,12 +147,12 @@ void RemoteRun::follow() {
 }
 
 void RemoteRun::on_followed(const Json& answer) {
-  if (!answer.value("ok", false)) {
-    console_.complain("error", answer.value("error", ""));
+  if (!read_or(answer, "ok", false)) {
+    console_.complain("error", read_or(answer, "error", ""));
     return end(exit_code::kNotFound);
   }
-  run_ = answer.value("run", run_);
-  shown_dir_ = answer.value("run_dir", "");
+  run_ = read_or(answer, "run", run_);
+  shown_dir_ = read_or(answer, "run_dir", "");
 }
 
 // ---- what it prints ----
@@ -205,8 +207,8 @@ void RemoteRun::acknowledge(const std::string& file) {
 }
 
 void RemoteRun::on_status(const Json& answer) {
-  if (!answer.value("ok", false) || !answer.contains("status") || exit_code_) return;
-  const core::RunSnapshot shot = core::snapshot_from_json(answer.at("status"));
+  if (!read_or(answer, "ok", false) || !answer.contains("status") || exit_code_) return;
+  const core::RunSnapshot shot = core::snapshot_from_json(member(answer, "status"));
   const std::string line = status_line(shot, steps_planned_);
   console_.status(line);
   if (!console_.style().is_terminal && is_training_ && ++status_ticks_ % kRemoteTicksPerPlainLine == 0)

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/local_run.hpp"
@@ -22,15 +23,16 @@ namespace {
 int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
   const auto answer = ask(run, {{"request", "job"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  if (!answer.value()->value("ok", false)) return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
-  job::LoadResult loaded = job::load_changed(answer.value()->at("job"), options.overrides);
+  if (!read_or(*answer.value(), "ok", false))
+    return refuse(exit_code::kNotFound, read_or(*answer.value(), "error", ""));
+  job::LoadResult loaded = job::load_changed(member(*answer.value(), "job"), options.overrides);
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   auto tls = user_tls();
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   return RemoteRun(options, *run.cluster, std::move(tls).value())
-      .submit({{"request", "resume"}, {"run", answer.value()->at("run")}, {"job", loaded.job->resolved}},
+      .submit({{"request", "resume"}, {"run", member(*answer.value(), "run")}, {"job", loaded.job->resolved}},
               options.detach);
 }
 

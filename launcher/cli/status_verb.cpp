@@ -5,60 +5,73 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/storage/run_history.hpp"
 
 namespace sgd::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-double number(const Json& json, const char* key) {
-  return json.contains(key) && json.at(key).is_number() ? json.at(key).get<double>() : 0;
-}
-
 void print_live(const Json& status) {
-  fmt::print("run        {}\nstate      {}", status.value("run", ""), status.value("state", ""));
-  const std::string reason = status.value("reason", "");
+  fmt::print("run        {}\nstate      {}", read_or(status, "run", ""), read_or(status, "state", ""));
+  const std::string reason = read_or(status, "reason", "");
   fmt::print("{}\nworkers    {} of {}, generation {}\n", reason.empty() ? "" : " (" + reason + ")",
-             status.value("world_size", 0), status.value("num_workers", 0), status.value("generation", 0));
-  if (status.value("epochs", 0) > 0)
-    fmt::print("progress   epoch {}/{}, step {}, loss {:.4f}, {} samples/s\n", status.value("epoch", 0),
-               status.value("epochs", 0), status.value("step", 0), number(status, "loss"),
-               short_number(number(status, "samples_per_s")));
-  fmt::print("failures   {}\nfolder     {}\n", status.value("failures", 0), status.value("run_dir", ""));
+             read_or(status, "world_size", 0), read_or(status, "num_workers", 0), read_or(status, "generation", 0));
+  if (read_or(status, "epochs", 0) > 0)
+    fmt::print("progress   epoch {}/{}, step {}, loss {:.4f}, {} samples/s\n", read_or(status, "epoch", 0),
+               read_or(status, "epochs", 0), read_or(status, "step", 0), read_or(status, "loss", 0.0),
+               short_number(read_or(status, "samples_per_s", 0.0)));
+  fmt::print("failures   {}\nfolder     {}\n", read_or(status, "failures", 0), read_or(status, "run_dir", ""));
   fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", "rank", "node", "pid", "state", "step", "heartbeat");
-  for (const Json& rank : status.at("ranks")) {
-    const std::string age =
-        rank.at("heartbeat_age_s").is_number() ? fmt::format("{:.1f}s", rank.at("heartbeat_age_s").get<double>()) : "-";
-    fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", rank.value("rank", 0), rank.value("node", ""),
-               rank.value("pid", 0), rank.value("state", ""), rank.value("step", 0), age);
+  for (const Json& rank : member(status, "ranks")) {
+    const double age_s = read_or(rank, "heartbeat_age_s", -1.0);
+    const std::string age = age_s >= 0 ? fmt::format("{:.1f}s", age_s) : "-";
+    fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", read_or(rank, "rank", 0), read_or(rank, "node", ""),
+               read_or(rank, "pid", 0), read_or(rank, "state", ""), read_or(rank, "step", 0), age);
   }
 }
 
 void print_ended(const std::string& run_dir, const Json& summary) {
-  fmt::print("run        {}\nstate      {} (exit code {})\n", summary.value("run", ""), summary.value("state", ""),
-             summary.value("exit_code", 0));
-  if (summary.at("error").is_string()) fmt::print("error      {}\n", summary.at("error").get<std::string>());
-  fmt::print("progress   {} epochs, {} steps in {:.2f} s, {} failures\n", summary.value("epochs", 0),
-             summary.value("steps", 0), number(summary, "wall_s"), summary.value("failures", 0));
-  if (summary.at("checkpoint").is_string())
-    fmt::print("checkpoint {}/{}\n", run_dir, summary.at("checkpoint").get<std::string>());
+  fmt::print("run        {}\nstate      {}", read_or(summary, "run", ""), read_or(summary, "state", "unknown"));
+  const int exit_code = read_or(summary, "exit_code", -1);
+  fmt::print("{}\n", exit_code < 0 ? "" : fmt::format(" (exit code {})", exit_code));
+  const std::string error = read_or(summary, "error", "");
+  if (!error.empty()) fmt::print("error      {}\n", error);
+  fmt::print("progress   {} epochs, {} steps in {:.2f} s, {} failures\n", read_or(summary, "epochs", 0),
+             read_or(summary, "steps", 0), read_or(summary, "wall_s", 0.0), read_or(summary, "failures", 0));
+  const std::string checkpoint = read_or(summary, "checkpoint", "");
+  if (!checkpoint.empty()) fmt::print("checkpoint {}/{}\n", run_dir, checkpoint);
   fmt::print("folder     {}\n", run_dir);
 }
 
-/// Status of a run whose launcher does not answer: its summary, or the word that it has none.
+/// Status of a run whose launcher does not answer: its summary, or without one what the other files tell.
 Json read_ended(const std::string& run_dir) {
-  std::ifstream file(run_dir + "/summary.json");
+  const std::string path = run_dir + "/summary.json";
+  std::ifstream file(path);
   Json summary = file ? Json::parse(file, nullptr, false) : Json();
   if (summary.is_object()) return summary;
-  return {{"schema_version", 1},
-          {"run", run_dir.substr(run_dir.rfind('/') + 1)},
-          {"state", "lost"},
-          {"exit_code", nullptr},
-          {"error", "its launcher was killed before it could write a summary"},
-          {"checkpoint", nullptr}};
+  Json lost = {{"schema_version", 1},
+               {"run", run_dir.substr(run_dir.rfind('/') + 1)},
+               {"state", "lost"},
+               {"exit_code", nullptr},
+               {"error", file ? path + " is damaged: it is no JSON object"
+                              : "its launcher was killed before it could write a summary"},
+               {"checkpoint", nullptr}};
+  const auto history = storage::read_history(run_dir, checkpoint::Proof::kSizes);
+  if (!history) return lost;
+  const core::RunPast& past = history.value().past;
+  lost["run"] = history.value().id;
+  lost["generation"] = past.generation;
+  lost["epochs"] = past.epochs;
+  lost["steps"] = past.steps;
+  lost["failures"] = past.failures;
+  lost["metrics"] = past.metrics.is_object() ? past.metrics : Json::object();
+  if (!past.checkpoints.empty()) lost["checkpoint"] = past.checkpoints.front().substr(run_dir.size() + 1);
+  return lost;
 }
 
 }  // namespace
@@ -70,15 +83,15 @@ int status_verb(const std::vector<std::string>& arguments) {
   if (!run.is_named) return run.exit_code;
   const auto answer = ask(run, {{"request", "status"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  const bool is_answered = answer.value() && answer.value()->value("ok", false);
-  if (run.cluster && !is_answered) return refuse(exit_code::kNotFound, answer.value()->value("error", ""));
+  const bool is_answered = answer.value() && read_or(*answer.value(), "ok", false);
+  if (run.cluster && !is_answered) return refuse(exit_code::kNotFound, read_or(*answer.value(), "error", ""));
   const bool is_live = is_answered && answer.value()->contains("status");
-  const Json status = is_live       ? answer.value()->at("status")
-                      : run.cluster ? answer.value()->at("summary")
+  const Json status = is_live       ? member(*answer.value(), "status")
+                      : run.cluster ? member(*answer.value(), "summary")
                                     : read_ended(run.directory);
-  const std::string folder = run.cluster ? answer.value()->value("run_dir", "") : run.directory;
+  const std::string folder = run.cluster ? read_or(*answer.value(), "run_dir", "") : run.directory;
   if (as_json)
-    fmt::print("{}\n", status.dump(2));
+    fmt::print("{}\n", dump_text(status, 2));
   else if (is_live)
     print_live(status);
   else

@@ -8,6 +8,7 @@
 
 #include "common/base/time.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/clock.hpp"
@@ -53,11 +54,11 @@ int stop_verb(const std::vector<std::string>& arguments) {
   if (grace) request["grace_s"] = to_seconds(*grace);
   const auto answer = ask(run, request);
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  if (run.cluster && !answer.value()->value("ok", false))
-    return refuse(answer.value()->value("kind", "") == "forbidden" ? exit_code::kUnreachable : exit_code::kNotFound,
-                  answer.value()->value("error", ""));
-  const std::string name = run.cluster ? answer.value()->value("run", "") : run.directory;
-  if (!answer.value() || answer.value()->value("is_over", false)) {
+  if (run.cluster && !read_or(*answer.value(), "ok", false))
+    return refuse(read_or(*answer.value(), "kind", "") == "forbidden" ? exit_code::kUnreachable : exit_code::kNotFound,
+                  read_or(*answer.value(), "error", ""));
+  const std::string name = run.cluster ? read_or(*answer.value(), "run", "") : run.directory;
+  if (!answer.value() || read_or(*answer.value(), "is_over", false)) {
     fmt::print("{}: not running\n", name);
     return exit_code::kSucceeded;
   }

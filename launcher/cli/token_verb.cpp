@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/json/suggest.hpp"
 #include "launcher/cli/plain_verb.hpp"
@@ -148,7 +149,7 @@ int list_tokens(const std::vector<std::string>& arguments) {
                              {"used_s", token.used_s},
                              {"used_by", token.used_by}});
   }
-  if (as_json) fmt::print("{}\n", all.dump(2));
+  if (as_json) fmt::print("{}\n", dump_text(all, 2));
   return exit_code::kSucceeded;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/json/lenient.hpp"
 #include "common/messages/codec.hpp"
 
 namespace sgd::coordinator {
@@ -72,8 +73,8 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
     if (type == "follow") return on_follow(id, number, message);
     if (type == "got") return on_got(id, number, message);
     answer(id, number, refused("request", fmt::format("unknown message \"{}\"", type)));
-  } catch (const nlohmann::json::exception& error) {
-    answer(id, number, refused("request", fmt::format("bad request: {}", error.what())));
+  } catch (const nlohmann::json::exception&) {
+    answer(id, number, refused("request", fmt::format("bad request: {}", kWrongShape)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <utility>
 
+#include "common/json/lenient.hpp"
 #include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
@@ -17,7 +18,7 @@ std::set<NodeId> nodes_in(const std::string& events_file) {
   std::ifstream file(events_file);
   for (std::string line; std::getline(file, line);) {
     const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_object() && event.value("event", "") == "worker_started") nodes.insert(event.value("node", ""));
+    if (read_or(event, "event", "") == "worker_started") nodes.insert(read_or(event, "node", ""));
   }
   return nodes;
 }
@@ -27,8 +28,8 @@ std::set<NodeId> nodes_in(const std::string& events_file) {
 Settling::Settling(boost::asio::io_context& io, Handlers handlers) : io_(io), handlers_(std::move(handlers)) {}
 
 void Settling::on_event(const RunId& run, const nlohmann::ordered_json& event) {
-  if (event.value("event", "") != "worker_started") return;
-  if (const auto sent = sent_.find(run); sent != sent_.end()) sent->second.erase(event.value("node", ""));
+  if (read_or(event, "event", "") != "worker_started") return;
+  if (const auto sent = sent_.find(run); sent != sent_.end()) sent->second.erase(read_or(event, "node", ""));
 }
 
 void Settling::on_all_sent(const RunId& run, const NodeId& node) {

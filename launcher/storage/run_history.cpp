@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/scan.hpp"
+#include "common/json/lenient.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -37,40 +38,29 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
   return end;
 }
 
-template <class Number>
-Number number(const OrderedJson& line, const char* key) {
-  const auto value = line.find(key);
-  return value != line.end() && value->is_number() ? value->get<Number>() : Number{0};
-}
-
-std::string text(const OrderedJson& line, const char* key) {
-  const auto value = line.find(key);
-  return value != line.end() && value->is_string() ? value->get<std::string>() : std::string();
-}
-
 void add_event(RunHistory& history, const OrderedJson& event) {
-  const std::string name = text(event, "event");
-  if (name == "run_started" && history.id.empty()) history.id = text(event, "run");
+  const std::string name = read_or(event, "event", "");
+  if (name == "run_started" && history.id.empty()) history.id = read_or(event, "run", "");
   if (name == "run_resumed") history.succeeded = false;
-  if (name == "run_finished") history.succeeded = text(event, "state") == "succeeded";
+  if (name == "run_finished") history.succeeded = read_or(event, "state", "") == "succeeded";
   if (name == "failure") ++history.past.failures;
-  history.past.generation = std::max(history.past.generation, number<Generation>(event, "generation"));
+  history.past.generation = std::max(history.past.generation, read_or(event, "generation", Generation{0}));
 }
 
 void add_metrics(RunHistory& history, const OrderedJson& line) {
   core::RunPast& past = history.past;
   link::ReportKey key;
-  key.epoch = number<int>(line, "epoch");
-  key.phase = text(line, "phase");
-  key.batch = number<std::int64_t>(line, "batch");
-  key.sequence = number<std::int64_t>(line, "sequence");
+  key.epoch = read_or(line, "epoch", 0);
+  key.phase = read_or(line, "phase", "");
+  key.batch = read_or(line, "batch", std::int64_t{0});
+  key.sequence = read_or(line, "sequence", std::int64_t{0});
   const bool ends_phase = key.batch == 0;
   if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
   history.open_train = ends_phase && key.phase == "train" ? line : OrderedJson();
   past.metrics[key.phase] = line;
   past.metrics[key.phase].erase("_timestamp");
-  past.steps = std::max(past.steps, number<std::int64_t>(line, "step"));
-  past.generation = std::max(past.generation, number<Generation>(line, "generation"));
+  past.steps = std::max(past.steps, read_or(line, "step", std::int64_t{0}));
+  past.generation = std::max(past.generation, read_or(line, "generation", Generation{0}));
   ++past.reports;
   past.written = std::move(key);
 }
@@ -91,9 +81,9 @@ Generation newest_log(const std::string& directory) {
   return newest;
 }
 
-Status add_checkpoints(RunHistory& history, const std::string& directory) {
+Status add_checkpoints(RunHistory& history, const std::string& directory, checkpoint::Proof proof) {
   const std::string folder = directory + "/" + checkpoint::kDirectory;
-  const auto found = checkpoint::list_checkpoints(folder, checkpoint::Proof::kChecksums);
+  const auto found = checkpoint::list_checkpoints(folder, proof);
   if (!found) return found.error();
   core::RunPast& past = history.past;
   std::vector<checkpoint::Manifest> manifests;
@@ -125,7 +115,7 @@ Status add_checkpoints(RunHistory& history, const std::string& directory) {
 
 }  // namespace
 
-Result<RunHistory> read_history(const std::string& directory) {
+Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof proof) {
   RunHistory history;
   auto events = read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, event); });
   if (!events) return events.error();
@@ -135,7 +125,7 @@ Result<RunHistory> read_history(const std::string& directory) {
   history.metrics_end = std::move(metrics).value();
   if (history.id.empty()) history.id = fs::path(directory).filename().string();
   history.past.generation = std::max(history.past.generation, newest_log(directory));
-  const Status scanned = add_checkpoints(history, directory);
+  const Status scanned = add_checkpoints(history, directory, proof);
   if (!scanned) return scanned.error();
   return history;
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/result.hpp"
 #include "common/checkpoint/manifest.hpp"
+#include "common/checkpoint/scan.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/core/coordinator_io.hpp"
 
@@ -39,6 +40,8 @@ struct RunHistory {
   LinesEnd metrics_end;
 };
 
-[[nodiscard]] Result<RunHistory> read_history(const std::string& directory);
+/// A checkpoint that does not stand `proof` counts as damaged.
+[[nodiscard]] Result<RunHistory> read_history(const std::string& directory,
+                                              checkpoint::Proof proof = checkpoint::Proof::kChecksums);
 
 }  // namespace sgd::storage

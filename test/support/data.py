@@ -50,6 +50,14 @@ def image_job(data, **changes):
     return {"name": "images", "num_workers": 2, "training": training}
 
 
+def linear_job(workers=1, **changes):
+    """A job that needs no data and takes milliseconds an epoch; `changes` go into its training part."""
+    training = {"seed": 1, "epochs": 2, "batch_size": 32, "model": {"type": "linear"}, "loss": "mse",
+                "dataset": {"type": "linear", "samples": 1000, "validation_samples": 100}, "optimizer": {"type": "sgd", "lr": 0.01}}
+    training.update(changes)
+    return {"name": "linear", "num_workers": workers, "training": training}
+
+
 def write_job(path, job):
     with open(path, "w") as file:
         json.dump(job, file, indent=1)

@@ -6,6 +6,7 @@ carries a mark in its environment, so that leftovers are found however they were
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -57,6 +58,16 @@ def read_lines(path):
     """Every JSON line of a file that is complete; a line that does not parse fails the test."""
     text = read_file(path).decode()
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+# What libraries say in their exceptions, and the runtime of one that nobody took.
+LIBRARY_TEXT = re.compile(r"\[json\.exception|terminate called|what\(\):|filesystem error:|basic_string|vector::|std::\w+_error|boost::|"
+                          r"\bstoi\b|map::at|bad_(?:alloc|variant|optional|function|any|cast)|AddressSanitizer|runtime error:|assertion failed")
+
+
+def library_text(text):
+    """The line of `text` that a library wrote for programmers; None: there is none."""
+    return next((line for line in text.splitlines() if LIBRARY_TEXT.search(line)), None)
 
 
 def process_state(pid):
@@ -212,8 +223,17 @@ class LaunchTest(unittest.TestCase):
         """sgd-launch with --run-dir in the test's folder; None leaves the option away. `group`: see cgroup.py."""
         options = [] if run_dir is None else ["--run-dir", self.path(run_dir)]
         launch = Launch([*options, *map(str, arguments)], self.folder, run_dir and self.path(run_dir), env, cwd, group)
+        self.addCleanup(self.refuse_library_text, launch)
         self.addCleanup(launch.kill_all)
         return launch
+
+    def refuse_library_text(self, launch):
+        """Of all that a person reads of any run: no exception of a library."""
+        said = launch.stdout().decode(errors="replace") + launch.stderr()
+        if launch.run_dir:
+            for name in ("events.jsonl", "summary.json"):
+                said += read_file(os.path.join(launch.run_dir, name)).decode(errors="replace")
+        self.assertIsNone(library_text(said))
 
     def run_to_end(self, *arguments, expect=0, limit_s=LIMIT_S, **keywords):
         """Starts, waits, checks the exit code and that nothing is left."""

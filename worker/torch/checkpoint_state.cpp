@@ -1,5 +1,7 @@
 #include "worker/torch/checkpoint_state.hpp"
 
+#include "common/json/lenient.hpp"
+
 namespace sgd::worker {
 namespace {
 
@@ -41,8 +43,8 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
     json.at("optimizer").at("steps").get_to(state.optimizer_steps);
     json.at("records").get_to(state.records);
     state.user = json.at("user");
-  } catch (const nlohmann::json::exception& error) {
-    return Error{error.what()};
+  } catch (const nlohmann::json::exception&) {
+    return Error{kWrongShape};
   }
   if (state.position.epoch < 1) return Error{"position.epoch is below 1"};
   if (state.position.phase != "train" && state.position.phase != "validate")
