@@ -181,6 +181,10 @@ void AgentShell::carry_out(core::AgentCommand command) {
     workers_.send(to_worker->connection, to_worker->message, descriptors);
   } else if (auto* drop = std::get_if<DropLink>(&command)) {
     workers_.drop(drop->connection, drop->reason);
+  } else if (const auto* pause = std::get_if<PauseWorker>(&command)) {
+    workers_.pause(pause->connection);
+  } else if (const auto* resume = std::get_if<ResumeWorker>(&command)) {
+    workers_.resume(resume->connection);
   } else if (auto* start = std::get_if<StartKeeper>(&command)) {
     start_keeper(start->run);
   } else if (auto* fetch = std::get_if<FetchCheckpoint>(&command)) {

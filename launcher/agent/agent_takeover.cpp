@@ -72,6 +72,10 @@ void AgentShell::replay_command(core::AgentCommand command) {
     workers_.send(to_worker->connection, to_worker->message, {});
   } else if (const auto* drop = std::get_if<DropLink>(&command)) {
     workers_.drop(drop->connection, drop->reason);
+  } else if (const auto* pause = std::get_if<PauseWorker>(&command)) {
+    workers_.pause(pause->connection);
+  } else if (const auto* resume = std::get_if<ResumeWorker>(&command)) {
+    workers_.resume(resume->connection);
   } else if (const auto* fetch = std::get_if<FetchCheckpoint>(&command)) {
     fetches_.emplace(fetch->run, fetch->path);
   } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {

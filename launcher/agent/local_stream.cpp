@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <span>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 
@@ -31,15 +32,21 @@ void LocalStream::start(OnBytes on_bytes, OnClosed on_closed) {
 }
 
 void LocalStream::wait_readable() {
-  if (closed_) return;
+  if (closed_ || is_paused_ || std::exchange(read_waiting_, true)) return;
   socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->read_waiting_ = false;
                        if (!error) self->read();
                      });
 }
 
+void LocalStream::resume() {
+  is_paused_ = false;
+  if (on_bytes_) wait_readable();
+}
+
 void LocalStream::read() {
-  for (int turn = 0; turn < kReadsPerTurn && !closed_; ++turn) {
+  for (int turn = 0; turn < kReadsPerTurn && !closed_ && !is_paused_; ++turn) {
     auto received = process::receive_with_descriptors(socket_.native_handle(), std::span<char>(buffer_));
     if (!received) {
       if (received.error().code == EAGAIN || received.error().code == EWOULDBLOCK) break;

@@ -33,6 +33,9 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
   /// `descriptors` travel with the first byte and are not owned; they must live until they are sent (they are
   /// duplicated).
   void send(std::string bytes, const std::vector<int>& descriptors = {});
+  /// Nothing is read from here on, so that the peer has to wait, and its end is not seen; until resume().
+  void pause() { is_paused_ = true; }
+  void resume();
   /// Ends the stream; on_closed follows with `reason`.
   void close(std::string reason);
 
@@ -56,6 +59,8 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
   std::size_t queued_bytes_ = 0;
   std::string buffer_;
   std::string close_reason_;
+  bool is_paused_ = false;
+  bool read_waiting_ = false;
   bool write_waiting_ = false;
   bool closed_ = false;
 };

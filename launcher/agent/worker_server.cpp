@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <boost/asio/post.hpp>
 
 #include "launcher/process/unix_socket.hpp"
 
@@ -72,6 +73,10 @@ void WorkerServer::on_bytes(const std::shared_ptr<core::ConnectionId>& number, s
     const auto place = connections_.find(*number);
     if (place == connections_.end()) return;
     Connection& connection = place->second;
+    if (connection.is_paused) {
+      connection.untaken.append(bytes);
+      break;
+    }
     const std::size_t newline = bytes.find('\n');
     connection.partial.append(bytes.substr(0, newline));
     if (connection.partial.size() > link::kLineBytesMax) return drop(*number, "line over 64 KiB");
@@ -89,7 +94,7 @@ void WorkerServer::on_line(core::ConnectionId id, Connection& connection, std::s
   if (const auto* hello = std::get_if<link::Hello>(&message.value())) {
     connection.greeted = true;
     connection.hello_timer.reset();
-    if (hello->returns && resume(id, *hello)) return;
+    if (hello->returns && take_back(id, *hello)) return;
     connection.returns = hello->returns;
     if (hello->returns) connection.stream->send(link::encode(link::ToWorker(link::Received{})));
   } else if (const auto* received = std::get_if<link::Received>(&message.value())) {
@@ -117,6 +122,30 @@ void WorkerServer::send(core::ConnectionId id, const link::ToWorker& message, co
   if (connection.returns && link::is_counted(message)) connection.sent.push(line);
   if (connection.stream) connection.stream->send(std::move(line), descriptors);
   if (connection.sent.bytes() > kKeptBytesMax && connection.stream) drop(id, "it acknowledges nothing");
+}
+
+void WorkerServer::pause(core::ConnectionId id) {
+  const auto place = connections_.find(id);
+  if (place == connections_.end()) return;
+  place->second.is_paused = true;
+  if (place->second.stream) place->second.stream->pause();
+}
+
+/// Later: lines are events, and this is what follows from one.
+void WorkerServer::resume(core::ConnectionId id) {
+  const auto place = connections_.find(id);
+  if (place == connections_.end()) return;
+  place->second.is_paused = false;
+  if (!place->second.stream) return;
+  boost::asio::post(io_, [this, id] {
+    const auto paused = connections_.find(id);
+    if (paused == connections_.end() || !paused->second.stream || paused->second.is_paused) return;
+    const auto stream = paused->second.stream;
+    const std::string untaken = std::exchange(paused->second.untaken, {});
+    on_bytes(paused->second.number, untaken);
+    const auto still = connections_.find(id);
+    if (still != connections_.end() && still->second.stream == stream && !still->second.is_paused) stream->resume();
+  });
 }
 
 void WorkerServer::drop(core::ConnectionId id, const std::string& reason) {

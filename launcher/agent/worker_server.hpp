@@ -48,6 +48,9 @@ class WorkerServer {
   /// Listens at `path`, which must not exist.
   [[nodiscard]] Status listen(const std::string& path, process::Reach reach = process::Reach::kOwner);
   void send(core::ConnectionId connection, const link::ToWorker& message, const std::vector<int>& descriptors);
+  /// No line of it is taken from here on; what has been read and not taken waits here, the rest at its peer.
+  void pause(core::ConnectionId connection);
+  void resume(core::ConnectionId connection);
   void drop(core::ConnectionId connection, const std::string& reason);
   /// No new links; existing ones end.
   void stop();
@@ -63,6 +66,8 @@ class WorkerServer {
     std::shared_ptr<LocalStream> stream;         ///< Null: it is waited for.
     std::shared_ptr<core::ConnectionId> number;  ///< What the stream's handlers know it by.
     std::string partial;                         ///< Bytes after the last newline.
+    bool is_paused = false;
+    std::string untaken;  ///< While it is: at most what one read takes.
     int peer_pid = 0;
     uid_t peer_user = 0;
     bool greeted = false;  ///< Its hello has come.
@@ -81,7 +86,7 @@ class WorkerServer {
   void add(process::UniqueFd socket);
   void on_bytes(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes);
   void on_line(core::ConnectionId id, Connection& connection, std::string_view line);
-  [[nodiscard]] bool resume(core::ConnectionId stranger, const link::Hello& hello);
+  [[nodiscard]] bool take_back(core::ConnectionId stranger, const link::Hello& hello);
   void acknowledge(Connection& connection);
   void watch_process(core::ConnectionId id, Connection& connection);
   void close_soon(core::ConnectionId id);

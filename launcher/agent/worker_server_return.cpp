@@ -59,7 +59,7 @@ void WorkerServer::close_soon(core::ConnectionId id) {
 }
 
 /// The link that waits for `hello`'s token gets the stranger's stream, and what it lacks. False: no link waits for it.
-bool WorkerServer::resume(core::ConnectionId stranger, const link::Hello& hello) {
+bool WorkerServer::take_back(core::ConnectionId stranger, const link::Hello& hello) {
   const auto waiting = std::find_if(connections_.begin(), connections_.end(), [&](const auto& one) {
     return !one.second.stream && one.second.returns && one.second.token == hello.token;
   });
@@ -70,6 +70,7 @@ bool WorkerServer::resume(core::ConnectionId stranger, const link::Hello& hello)
   link.number = std::move(node.mapped().number);
   link.peer_pid = node.mapped().peer_pid;
   link.process.reset();
+  if (link.is_paused) link.stream->pause();
   *link.number = waiting->first;
   if (const Status known = link.sent.acknowledge(hello.received); !known) {
     drop(waiting->first, known.error().message);

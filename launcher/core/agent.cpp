@@ -4,20 +4,20 @@
 
 #include <fmt/format.h>
 
-#include "common/base/assert.hpp"
-
 namespace sgd::core {
 
 Agent::Agent(AgentFacts facts, Random random, std::int64_t told)
     : facts_(std::move(facts)),
       random_(random),
       allocation_(facts_.allowed_cores, facts_.gpus, facts_.is_shared),
-      sequence_(told) {}
+      outbox_(facts_.incarnation, told) {}
 
 void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   was_soft_ = false;
   handle(now, event, out);
-  send_facts(now, out);
+  take_facts(event, out);
+  resume_links(now, out);
+  outbox_.send(now, out);
   forget_gone(out);
 }
 
@@ -27,9 +27,11 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     tell_state(true, out);
     orphaned_at_.reset();
     if (facts_.beat_interval) beat_at_ = now + *facts_.beat_interval;
-    for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
+    outbox_.on_connected();
+    outbox_.send(now, out);
     for (auto& [id, run] : runs_) run.on_connected(out);
   } else if (std::holds_alternative<Disconnected>(event)) {
+    outbox_.on_disconnected();
     if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
   } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
     on_coordinator(now, told->message, out);
@@ -44,6 +46,7 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   } else if (const auto* from_worker = std::get_if<FromWorker>(&event)) {
     on_worker(now, *from_worker, out);
   } else if (const auto* link_closed = std::get_if<LinkClosed>(&event)) {
+    paused_.erase(link_closed->connection);
     const auto owner = owners_.find(link_closed->connection);
     was_soft_ = owner == owners_.end();
     if (was_soft_) return;
@@ -73,10 +76,8 @@ void Agent::on_tick(TimePoint now, AgentCommands& out) {
   if (!was_soft_) end_orphans(out);
   for (auto& [id, run] : runs_)
     if (run.on_tick(now, out)) was_soft_ = false;
-  if (resend_at_ && now >= *resend_at_) {
-    resend_at_ = now + kResendAfter;
-    for (const cluster::Fact& fact : outbox_) out.push_back(agent_command::TellCoordinator{fact});
-  }
+  // Which facts have a number depends on it.
+  if (outbox_.on_tick(now)) was_soft_ = false;
   if (beat_at_ && now >= *beat_at_) {
     beat_at_ = now + *facts_.beat_interval;
     out.push_back(agent_command::TellCoordinator{cluster::Beat{}});
@@ -90,6 +91,7 @@ void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed) {
   facts_.memory_bytes = resumed.memory_bytes;
   facts_.labels = resumed.labels;
   is_leaving_ = false;  // That was about the process before.
+  outbox_.on_disconnected();
   if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
   for (auto& [id, run] : runs_) run.on_resumed(now);
 }
@@ -120,7 +122,7 @@ void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
   state.labels = facts_.labels;
   state.version = facts_.version;
   state.is_leaving = is_leaving_;
-  state.acknowledged = sequence_ - static_cast<std::int64_t>(outbox_.size());
+  state.acknowledged = outbox_.acknowledged();
   out.push_back(agent_command::TellCoordinator{std::move(state)});
 }
 
@@ -131,9 +133,7 @@ void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, Agent
   } else if (const auto* done = std::get_if<cluster::ExchangeDone>(&message)) {
     if (NodeRun* run = find(done->run)) run->on_exchange_done(*done, out);
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
-    if (ack->incarnation != facts_.incarnation) return;
-    while (!outbox_.empty() && outbox_.front().sequence <= ack->sequence) outbox_.pop_front();
-    resend_at_ = outbox_.empty() ? std::nullopt : std::optional(now + kResendAfter);
+    if (ack->incarnation == facts_.incarnation) outbox_.acknowledge(now, ack->sequence);
   }
 }
 
@@ -163,16 +163,40 @@ void Agent::on_worker(TimePoint now, const agent_event::FromWorker& event, Agent
   was_soft_ = run == nullptr || !run->on_link(now, event.connection, event.message, out);
 }
 
-void Agent::send_facts(TimePoint now, AgentCommands& out) {
+/// Whoever says something that does not fit is not read any more: with what its link has taken it waits itself, and
+/// holds up nobody.
+void Agent::take_facts(const AgentEvent& event, AgentCommands& out) {
+  const auto* said = std::get_if<agent_event::FromWorker>(&event);
+  const auto speaker = said == nullptr ? owners_.end() : owners_.find(said->connection);
   for (auto& [id, run] : runs_) {
-    for (cluster::Fact& fact : run.take_facts()) {
-      SGD_ASSERT(outbox_.size() < kOutboxMax);
-      fact.incarnation = facts_.incarnation;
-      fact.sequence = ++sequence_;
-      outbox_.push_back(fact);
-      if (!resend_at_) resend_at_ = now + kResendAfter;
-      out.push_back(agent_command::TellCoordinator{std::move(fact)});
+    std::vector<cluster::Fact> facts = run.take_facts();
+    if (facts.empty()) continue;
+    for (cluster::Fact& fact : facts) outbox_.push(std::move(fact));
+    if (speaker != owners_.end() && speaker->second == id && outbox_.is_full(id)) pause(id, speaker->first, out);
+  }
+}
+
+void Agent::pause(const RunId& run, ConnectionId connection, AgentCommands& out) {
+  if (!paused_.emplace(connection, run).second) return;
+  runs_.at(run).on_paused(connection);
+  out.push_back(agent_command::PauseWorker{connection});
+  if (orphaned_at_ && warned_.insert(run).second)
+    out.push_back(agent_command::Warn{fmt::format(
+        "run {}: {} MiB of what its ranks say wait for the coordinator; they wait, too, until it takes some", run,
+        Outbox::kRunBytesMax >> 20)});
+}
+
+void Agent::resume_links(TimePoint now, AgentCommands& out) {
+  for (auto link = paused_.begin(); link != paused_.end();) {
+    const auto& [connection, run] = *link;
+    if (!outbox_.has_room(run)) {
+      ++link;
+      continue;
     }
+    warned_.erase(run);
+    if (NodeRun* its = find(run)) its->on_unpaused(now, connection);
+    out.push_back(agent_command::ResumeWorker{connection});
+    link = paused_.erase(link);
   }
 }
 
@@ -185,6 +209,11 @@ void Agent::forget_gone(AgentCommands& out) {
     out.push_back(agent_command::ForgetRun{run->first});
     allocation_.release(run->first);
     std::erase_if(owners_, [&](const auto& owner) { return owner.second == run->first; });
+    warned_.erase(run->first);
+    // Their ends are seen by those who read.
+    for (const auto& [connection, id] : paused_)
+      if (id == run->first) out.push_back(agent_command::ResumeWorker{connection});
+    std::erase_if(paused_, [&](const auto& link) { return link.second == run->first; });
     run = runs_.erase(run);
   }
 }
@@ -195,7 +224,7 @@ std::optional<TimePoint> Agent::next_wakeup() const {
     const std::optional<TimePoint> at = run.next_wakeup();
     if (at) next = next ? std::min(*next, *at) : at;
   }
-  for (const auto& at : {resend_at_, beat_at_, orphaned_at_})
+  for (const auto& at : {outbox_.next_wakeup(), beat_at_, orphaned_at_})
     if (at) next = next ? std::min(*next, *at) : at;
   return next;
 }

@@ -124,6 +124,13 @@ struct DropLink {
   ConnectionId connection = 0;
   std::string reason;
 };
+/// Reads no more of the link, from the next line on, until ResumeWorker: its peer is to wait.
+struct PauseWorker {
+  ConnectionId connection = 0;
+};
+struct ResumeWorker {
+  ConnectionId connection = 0;
+};
 struct TellCoordinator {
   cluster::FromAgent message;
 };
@@ -155,8 +162,9 @@ struct ForgetRun {
 
 using AgentCommand =
     std::variant<agent_command::StartKeeper, agent_command::TellKeeper, agent_command::TellWorker,
-                 agent_command::DropLink, agent_command::TellCoordinator, agent_command::FetchCheckpoint,
-                 agent_command::KeepStacks, agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
+                 agent_command::DropLink, agent_command::PauseWorker, agent_command::ResumeWorker,
+                 agent_command::TellCoordinator, agent_command::FetchCheckpoint, agent_command::KeepStacks,
+                 agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
 using AgentCommands = std::vector<AgentCommand>;
 
 }  // namespace sgd::core

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
+#include "launcher/core/fact_text.hpp"
 #include "launcher/core/rank_environment.hpp"
 
 namespace sgd::core {
@@ -99,6 +100,7 @@ void NodeRun::start_fork_server(AgentCommands& out) {
 
 /// Ranks do not need it: while they go on, another one is started for the next generation.
 void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, AgentCommands& out) {
+  if (fork_server_ != ForkServer::kReady && fork_server_ != ForkServer::kStarting) return;
   const bool was_ready = fork_server_ == ForkServer::kReady;
   fork_server_ = ForkServer::kNone;
   if (was_cleared_by_order_ && desired_.want == cluster::Want::kGone) return;
@@ -112,7 +114,7 @@ void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, Agen
     return;
   }
   if (group_ != Group::kAlive && group_ != Group::kClearing)
-    say(cluster::ForkServerFailed{failed.exit_code, failed.signal, failed.message});
+    say(cluster::ForkServerFailed{failed.exit_code, failed.signal, clipped(failed.message)});
 }
 
 Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {

@@ -10,7 +10,8 @@
 //
 // A group counts as cleared when its links have closed, too: what its ranks said last comes before it.
 // An exit is told upwards only after the rank's link has closed too (at most kLinkDrain later), so that
-// what the rank said last comes before it. Anything of an older generation is dropped.
+// what the rank said last comes before it; a link that is not read (agent_command::PauseWorker) gets that time when it
+// is read again. Anything of an older generation is dropped.
 
 #include <map>
 #include <optional>
@@ -47,6 +48,9 @@ class NodeRun {
   /// Returns whether it matters to what comes later: heartbeats mostly do not.
   bool on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out);
   void on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out);
+  /// The link is not read from here on, and is read again.
+  void on_paused(ConnectionId connection);
+  void on_unpaused(TimePoint now, ConnectionId connection);
   /// Told to the ranks that have asked for its checkpoint.
   void on_fetch(const link::Fetching& fetching, AgentCommands& out);
   void on_fetch(const link::Fetched& fetched, AgentCommands& out);
@@ -81,11 +85,15 @@ class NodeRun {
     bool asked_to_stop = false;
     bool asked_to_leave = false;
     bool exit_told = false;
+    bool start_told = false;
+    bool is_paused = false;  ///< Its link is not read.
+    bool had_time = false;   ///< Since its end it was read again: it is waited for once, whoever else writes there.
     std::string failure_message;         ///< What the rank said in `failed`.
     std::optional<keeper::Exited> exit;  ///< Held until the link has closed.
     TimePoint exit_deadline;
     std::optional<std::string> fetching;               ///< Path of the checkpoint that it waits for.
     std::map<std::string, nlohmann::json> unanswered;  ///< Exchange values given and not yet answered.
+    [[nodiscard]] bool is_unheard() const { return is_paused && !had_time; }
   };
 
   void reconcile(TimePoint now, AgentCommands& out);
@@ -102,6 +110,7 @@ class NodeRun {
   bool check_silence(TimePoint now, AgentCommands& out);
   void keep_stacks(AgentCommands& out);
   void ask_to_stop(TimePoint now, AgentCommands& out);
+  [[nodiscard]] bool is_unheard() const;
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);

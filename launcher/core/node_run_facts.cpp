@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
-#include "common/base/assert.hpp"
 #include "launcher/core/claims.hpp"
+#include "launcher/core/fact_text.hpp"
 #include "launcher/core/node_run.hpp"
 
 namespace sgd::core {
@@ -47,7 +48,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   }
   if (const auto* spawned = std::get_if<keeper::Spawned>(&message)) {
     RankRecord* record = spawned->generation == spawned_ ? find(spawned->rank) : nullptr;
-    if (record == nullptr) return;
+    if (record == nullptr || std::exchange(record->start_told, true)) return;
     record->pid = spawned->pid;
     if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned->rank);
     say(cluster::WorkerStarted{spawned->rank, spawned->pid});
@@ -55,8 +56,9 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     return;
   }
   if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
-    if (failed->generation == spawned_ && find(failed->rank) != nullptr)
-      say(cluster::SpawnFailed{failed->rank, failed->error, failed->message});
+    RankRecord* record = failed->generation == spawned_ ? find(failed->rank) : nullptr;
+    if (record == nullptr || std::exchange(record->start_told, true)) return;
+    say(cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
     return;
   }
   if (const auto* exited = std::get_if<keeper::Exited>(&message)) {
@@ -69,6 +71,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     return;
   }
   if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
+    if (group_ != Group::kClearing && keeper_ != Keeper::kClosing) return;  // Nobody has asked.
     // A clearing that crossed the order to close: the keeper and its fork server are still there.
     if (keeper_ == Keeper::kClosing && cleared->generation != 0) return;
     has_closed_ = cleared->generation == 0;
@@ -102,7 +105,7 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     allocation_.release(id_);
     return reconcile(now, out);
   }
-  if (keeper_ != Keeper::kClosing && !is_orphan_) tell_keeper_lost({closed.signal, closed.message});
+  if (keeper_ != Keeper::kClosing && !is_orphan_) tell_keeper_lost({closed.signal, clipped(closed.message)});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }
@@ -249,7 +252,7 @@ void NodeRun::on_link_closed(TimePoint now, ConnectionId connection, AgentComman
   connections_.erase(place);
   RankRecord& record = ranks_.at(rank);
   record.connection.reset();
-  record.assigned = false;
+  record.assigned = record.is_paused = false;
   if (record.exit && !record.exit_told) tell_exit(now, rank, record);
   if (cleared_ && connections_.empty()) end_clearing(now, out);
 }
@@ -257,11 +260,11 @@ void NodeRun::on_link_closed(TimePoint now, ConnectionId connection, AgentComman
 bool NodeRun::on_tick(TimePoint now, AgentCommands& out) {
   bool was_due = false;
   for (auto& [rank, record] : ranks_) {
-    if (!record.exit || record.exit_told || now < record.exit_deadline) continue;
+    if (!record.exit || record.exit_told || record.is_unheard() || now < record.exit_deadline) continue;
     tell_exit(now, rank, record);
     was_due = true;
   }
-  if (cleared_ && now >= links_deadline_) {
+  if (cleared_ && !is_unheard() && now >= links_deadline_) {
     end_clearing(now, out);
     was_due = true;
   }
@@ -273,6 +276,30 @@ bool NodeRun::on_tick(TimePoint now, AgentCommands& out) {
   return was_due;
 }
 
+void NodeRun::on_paused(ConnectionId connection) {
+  const auto place = connections_.find(connection);
+  if (place == connections_.end()) return;
+  ranks_.at(place->second).is_paused = true;
+  watchdog_.pause(place->second);
+}
+
+void NodeRun::on_unpaused(TimePoint now, ConnectionId connection) {
+  const auto place = connections_.find(connection);
+  if (place == connections_.end()) return;
+  RankRecord& record = ranks_.at(place->second);
+  record.is_paused = false;
+  watchdog_.resume(now, place->second);
+  if (!record.exit && !cleared_) return;
+  record.had_time = true;
+  record.exit_deadline = now + kLinkDrain;
+  links_deadline_ = now + kLinkDrain;
+}
+
+/// Some rank has said what is not heard yet.
+bool NodeRun::is_unheard() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.is_unheard(); });
+}
+
 void NodeRun::on_resumed(TimePoint now) {
   watchdog_.renew(now);
   silent_.clear();
@@ -282,9 +309,9 @@ std::optional<TimePoint> NodeRun::next_wakeup() const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
   for (const auto& [rank, record] : ranks_)
-    if (record.exit && !record.exit_told) consider(record.exit_deadline);
+    if (record.exit && !record.exit_told && !record.is_unheard()) consider(record.exit_deadline);
   if (stop_deadline_ && group_ == Group::kAlive) consider(*stop_deadline_);
-  if (cleared_) consider(links_deadline_);
+  if (cleared_ && !is_unheard()) consider(links_deadline_);
   if (!silent_.empty()) consider(silence_deadline_);
   if (const auto look = watchdog_.next_look()) consider(*look);
   return next;
@@ -331,8 +358,8 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.core_dumped = exit.core_dumped;
   const bool is_our_kill = was_cleared_by_order_ && exit.signal == SIGKILL;
   told.caused_by_agent = is_our_kill || record.asked_to_stop;
-  told.message = exit.reason.empty() ? record.failure_message : exit.reason;
-  told.tail = exit.tail;
+  told.message = clipped(exit.reason.empty() ? record.failure_message : exit.reason);
+  told.tail = clipped(exit.tail);
   told.step = record.step;
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);

@@ -25,6 +25,20 @@ void Watchdog::renew(TimePoint now) {
   }
 }
 
+void Watchdog::pause(Rank rank) {
+  const auto place = ranks_.find(rank);
+  if (place == ranks_.end()) return;
+  place->second.is_paused = true;
+  place->second.suspect_until.reset();
+}
+
+void Watchdog::resume(TimePoint now, Rank rank) {
+  const auto place = ranks_.find(rank);
+  if (place == ranks_.end()) return;
+  place->second.is_paused = false;
+  place->second.heard_at = place->second.advanced_at = now;
+}
+
 void Watchdog::reset(Duration timeout, Duration stall_timeout) {
   timeout_ = timeout;
   stall_timeout_ = stall_timeout;
@@ -63,10 +77,10 @@ std::vector<Silence> Watchdog::look(TimePoint now) {
   std::vector<Silence> silent;
   const bool is_late = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
     const TimePoint due = rank.second.suspect_until.value_or(deadline(rank.second));
-    return !rank.second.is_told && now >= due + kLateLook;
+    return rank.second.is_watched() && now >= due + kLateLook;
   });
   for (auto& [number, rank] : ranks_) {
-    if (rank.is_told) continue;
+    if (!rank.is_watched()) continue;
     if (is_late) {
       rank.heard_at = rank.advanced_at = now;
       rank.suspect_until.reset();
@@ -104,7 +118,7 @@ Silence Watchdog::describe(TimePoint now, Rank number, const Watched& rank) cons
 std::optional<TimePoint> Watchdog::next_look() const {
   std::optional<TimePoint> next;
   for (const auto& [number, rank] : ranks_) {
-    if (rank.is_told) continue;
+    if (!rank.is_watched()) continue;
     const TimePoint at = rank.suspect_until.value_or(deadline(rank));
     next = next ? std::min(*next, at) : at;
   }

@@ -39,6 +39,9 @@ class Watchdog {
   void on_hello(TimePoint now, Rank rank);
   void on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& beat);
   [[nodiscard]] bool watches(Rank rank) const { return ranks_.contains(rank); }
+  /// Its link is not read from here on, so that nothing can be heard of it.
+  void pause(Rank rank);
+  void resume(TimePoint now, Rank rank);
   /// Its next heartbeat may change what a look finds.
   [[nodiscard]] bool suspects(Rank rank) const;
   /// Everybody has all the time again: the watching itself has been interrupted.
@@ -58,6 +61,8 @@ class Watchdog {
     link::Heartbeat beat;
     std::optional<TimePoint> suspect_until;
     bool is_told = false;
+    bool is_paused = false;
+    [[nodiscard]] bool is_watched() const { return !is_told && !is_paused; }
   };
 
   [[nodiscard]] TimePoint deadline(const Watched& rank) const;

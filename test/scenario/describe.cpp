@@ -135,6 +135,8 @@ std::string describe(const NodeId& node, const core::AgentCommand& command) {
           },
           [&](const FetchCheckpoint& fetch) { return fmt::format("{}: fetch {}", node, name_of(fetch.path)); },
           [&](const DropLink& drop) { return fmt::format("{}: drop link {}: {}", node, drop.connection, drop.reason); },
+          [&](const PauseWorker& pause) { return fmt::format("{}: link {} is not read", node, pause.connection); },
+          [&](const ResumeWorker& resume) { return fmt::format("{}: link {} is read again", node, resume.connection); },
           [&](const StartKeeper& start) { return node + ": " + other(start.run) + "start keeper"; },
           [&](const ClearStrays&) { return node + ": clear strays"; },
           [&](const ForgetRun& forget) { return node + ": " + other(forget.run) + "nothing of the run is left"; },

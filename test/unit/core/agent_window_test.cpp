@@ -1,0 +1,238 @@
+// What a rank, a keeper or an outage can do to an agent by the amount of what it says: nothing to other runs, and
+// nothing to the link.
+#include <csignal>
+#include <set>
+
+#include <catch2/catch.hpp>
+
+#include "common/messages/frame.hpp"
+#include "launcher/core/agent.hpp"
+
+using namespace sgd;
+using namespace sgd::core;
+using namespace std::chrono_literals;
+
+namespace {
+
+AgentFacts window_facts() {
+  AgentFacts facts;
+  facts.node = "n";
+  facts.incarnation = 7;
+  facts.slots = 8;
+  facts.allowed_cores = {0, 1, 2, 3, 4, 5, 6, 7};
+  facts.link_path = "link";
+  facts.is_shared = true;
+  facts.orphan_timeout = 10min;
+  return facts;
+}
+
+/// An agent, and a coordinator that acknowledges when it is told to.
+class Node {
+ public:
+  AgentCommands on(const AgentEvent& event, Duration later = 1ms) {
+    now += later;
+    AgentCommands out;
+    agent.on(now, event, out);
+    for (const AgentCommand& command : out) {
+      if (const auto* pause = std::get_if<agent_command::PauseWorker>(&command)) paused.insert(pause->connection);
+      if (const auto* resume = std::get_if<agent_command::ResumeWorker>(&command)) paused.erase(resume->connection);
+      const auto* up = std::get_if<agent_command::TellCoordinator>(&command);
+      const auto* fact = up == nullptr ? nullptr : std::get_if<cluster::Fact>(&up->message);
+      if (fact != nullptr) sent.push_back(*fact);
+      const auto* told = std::get_if<agent_command::TellKeeper>(&command);
+      const auto* spawn = told == nullptr ? nullptr : std::get_if<keeper::Spawn>(&told->message);
+      if (spawn != nullptr) token = spawn->env.at("SGD_TOKEN");
+    }
+    return out;
+  }
+  /// One rank of a command, with its link.
+  void start(const RunId& run, ConnectionId connection) {
+    cluster::DesiredRun desired;
+    desired.run = run;
+    desired.generation = 1;
+    desired.want = cluster::Want::kRun;
+    desired.ranks = {{0, 0}};
+    desired.world_size = 1;
+    desired.job = {{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
+    on(agent_event::FromCoordinator{desired});
+    on(agent_event::KeeperStarted{run});
+    on(agent_event::FromKeeper{run, keeper::Spawned{1, 0, 100}});
+    on(agent_event::FromWorker{connection, 100, link::Hello{token, 100, link::kProtocol, "", false, 0}});
+  }
+  void report(ConnectionId connection, std::size_t bytes) {
+    link::Report report{{1, "train", ++reports, 0}, 1, {{"text", std::string(bytes, 'x')}}};
+    on(agent_event::FromWorker{connection, 100, report});
+  }
+  void acknowledge(std::int64_t sequence) { on(agent_event::FromCoordinator{cluster::FactAck{7, sequence}}); }
+  std::vector<cluster::Fact> take() { return std::exchange(sent, {}); }
+
+  TimePoint now{1h};
+  Agent agent{window_facts(), Random({1, 2, 3, 4})};
+  std::set<ConnectionId> paused;
+  std::vector<cluster::Fact> sent;
+  std::string token;
+  std::int64_t reports = 0;
+};
+
+keeper::Exited exited(int exit_code) {
+  keeper::Exited exited;
+  exited.generation = 1;
+  exited.pid = 100;
+  exited.exit_code = exit_code;
+  return exited;
+}
+
+std::size_t bytes_of(const std::vector<cluster::Fact>& facts) {
+  std::size_t bytes = 0;
+  for (const cluster::Fact& fact : facts) bytes += cluster::encode(cluster::FromAgent(fact)).size();
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("facts window: a rank that says too much during an outage is not read, and all of it arrives in order") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("loud", 1);
+  node.acknowledge(node.agent.told());
+  node.on(agent_event::Disconnected{});
+  node.take();
+  int said = 0;
+  for (; said < 800 && node.paused.empty(); ++said) node.report(1, 32 << 10);
+  CHECK(node.paused == std::set<ConnectionId>{1});
+  CHECK(said < 800);
+  CHECK(node.take().empty());  // Nobody is there.
+
+  // Back: never more than the window under way, whatever waits, and the rank goes on when half is acknowledged.
+  node.on(agent_event::Connected{});
+  std::int64_t last = node.agent.told() - static_cast<std::int64_t>(node.sent.size());
+  std::int64_t batch = 0;
+  for (int round = 0; round < 10000 && batch < 800; ++round) {
+    const std::vector<cluster::Fact> sent = node.take();
+    REQUIRE_FALSE(sent.empty());
+    REQUIRE(bytes_of(sent) <= Outbox::kRunWindowBytes + (64 << 10));
+    for (const cluster::Fact& fact : sent) {
+      REQUIRE(fact.sequence == ++last);
+      REQUIRE(std::get<cluster::Report>(fact.body).report.key.batch == ++batch);
+    }
+    node.acknowledge(last);
+    for (; said < 800 && node.paused.empty(); ++said) node.report(1, 32 << 10);
+  }
+  CHECK(batch == 800);
+}
+
+TEST_CASE("facts window: small facts are counted too, and nothing aborts") {
+  Node node;
+  node.start("loud", 1);
+  // A rank whose link is read all the same, as a shell that lags would: 65,536 facts once ended the agent.
+  for (int i = 0; i < 70000; ++i) node.report(1, 1);
+  CHECK(node.paused == std::set<ConnectionId>{1});
+  node.on(agent_event::Connected{});
+  std::int64_t last = 0;
+  while (!node.sent.empty()) {
+    last += static_cast<std::int64_t>(node.take().size());
+    node.acknowledge(last);
+  }
+  CHECK(last == 70001);  // With its start.
+  CHECK(node.paused.empty());
+}
+
+TEST_CASE("facts window: a full run holds up no other run's facts") {
+  Node node;
+  node.start("loud", 1);
+  node.start("quiet", 2);
+  while (node.paused.empty()) node.report(1, 32 << 10);
+  node.on(agent_event::FromKeeper{"quiet", exited(3)});
+  node.on(agent_event::Tick{}, 1s);
+  node.on(agent_event::Connected{});
+  // In the first window, although more than a window of the other's was told before.
+  const std::vector<cluster::Fact> sent = node.take();
+  CHECK(std::any_of(sent.begin(), sent.end(), [](const cluster::Fact& fact) {
+    return fact.run == "quiet" && std::holds_alternative<cluster::WorkerExited>(fact.body);
+  }));
+  // And while nothing is acknowledged.
+  node.report(2, 100);
+  CHECK(node.take().size() == 1);
+  CHECK(node.paused == std::set<ConnectionId>{1});
+}
+
+TEST_CASE("facts window: what is not acknowledged in time is sent again a little at a time") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 1);
+  for (int i = 0; i < 20; ++i) node.report(1, 32 << 10);
+  const std::int64_t told = node.agent.told();
+  CHECK(node.take().size() == static_cast<std::size_t>(told));
+  node.on(agent_event::Tick{}, Outbox::kResendAfter);
+  std::vector<cluster::Fact> again = node.take();
+  REQUIRE_FALSE(again.empty());
+  CHECK(again.front().sequence == 1);
+  CHECK(bytes_of(again) <= Outbox::kProbeBytes + (64 << 10));
+  // Without an answer less and less often.
+  node.on(agent_event::Tick{}, Outbox::kResendAfter);
+  CHECK(node.take().empty());
+  node.on(agent_event::Tick{}, Outbox::kResendAfter);
+  CHECK(node.take().size() == again.size());
+  std::int64_t last = again.back().sequence;
+  while (last < told) {
+    node.acknowledge(last);
+    again = node.take();
+    REQUIRE_FALSE(again.empty());
+    CHECK(again.front().sequence == last + 1);
+    last = again.back().sequence;
+  }
+}
+
+TEST_CASE("facts window: a rank that is not read is not called silent, and its end waits for its last words") {
+  Node node;
+  node.start("loud", 1);
+  node.on(agent_event::FromWorker{1, 100, link::Heartbeat{}});
+  while (node.paused.empty()) node.report(1, 32 << 10);
+  for (int i = 0; i < 100; ++i) node.on(agent_event::Tick{}, 1s);
+  node.on(agent_event::FromKeeper{"loud", exited(0)});
+  for (int i = 0; i < 10; ++i) node.on(agent_event::Tick{}, 1s);
+  node.on(agent_event::Connected{});
+  std::vector<cluster::Fact> all;
+  const auto drain = [&] {
+    while (!node.sent.empty()) {
+      const std::vector<cluster::Fact> sent = node.take();
+      all.insert(all.end(), sent.begin(), sent.end());
+      node.acknowledge(sent.back().sequence);
+    }
+  };
+  drain();
+  CHECK(node.paused.empty());
+  node.report(1, 10);  // What lay unread.
+  node.on(agent_event::LinkClosed{1});
+  drain();
+  REQUIRE(all.size() >= 2);
+  CHECK(std::holds_alternative<cluster::WorkerExited>(all.back().body));
+  CHECK(std::holds_alternative<cluster::Report>(all[all.size() - 2].body));
+  CHECK(std::none_of(all.begin(), all.end(), [](const cluster::Fact& fact) {
+    return std::holds_alternative<cluster::WorkerSilent>(fact.body);
+  }));
+}
+
+TEST_CASE("facts window: a keeper that lies makes one fact of each kind, and none that a frame cannot take") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 1);
+  node.acknowledge(node.agent.told());
+  node.take();
+  const std::string text(1 << 20, '\x01');
+  for (int i = 0; i < 1000; ++i) {
+    node.on(agent_event::FromKeeper{"run", keeper::Spawned{1, 0, 200 + i}});
+    node.on(agent_event::FromKeeper{"run", keeper::SpawnFailed{1, 0, 2, text}});
+    node.on(agent_event::FromKeeper{"run", keeper::Cleared{1, 5}});
+    node.on(agent_event::FromKeeper{"run", keeper::ForkServerFailed{1, 0, text}});
+  }
+  CHECK(node.take().empty());
+  keeper::Exited liar = exited(1);
+  liar.reason = text;
+  liar.tail.assign(1000, text);
+  node.on(agent_event::FromKeeper{"run", liar});
+  node.on(agent_event::Tick{}, 1s);
+  const std::vector<cluster::Fact> sent = node.take();
+  REQUIRE(sent.size() == 1);
+  CHECK(bytes_of(sent) < kJsonFrameBytesMax);
+}
