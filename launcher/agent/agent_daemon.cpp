@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <boost/asio/ip/udp.hpp>
 
+#include "launcher/agent/key_guard.hpp"
 #include "launcher/net/tcp_link.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
@@ -37,6 +38,7 @@ std::string host_name() {
 /// The address of the interface that leads to `host`; nothing is sent.
 std::string address_towards(boost::asio::io_context& io, const net::Address& to) {
   using boost::asio::ip::udp;
+  if (to.is_local_socket()) return "127.0.0.1";
   boost::system::error_code error;
   udp::resolver resolver(io);
   const auto found = resolver.resolve(to.host, std::to_string(to.port), error);
@@ -67,6 +69,7 @@ Status AgentDaemon::open() {
   if (!subreaper) return subreaper;
   if (const Status identity = open_identity(); !identity) return identity;
   if (const Status accounts = settle_accounts(); !accounts) return accounts;
+  if (const Status coordinator = check_coordinator(); !coordinator) return coordinator;
   auto lock = storage::StateLock::take(options_.state_dir, "agent");
   if (!lock) return lock.error();
   lock_.emplace(std::move(lock).value());
@@ -102,6 +105,7 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   continuity.mark = mark.value();
   continuity.wait = options_.orphan_timeout;
   continuity.accounts = options_.accounts;
+  if (tls_) continuity.accounts.identity = options_.identity();
   PastLife past = find_past_life(continuity.journal_path, options_.name);
   if (!past.why_not.empty())
     log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
@@ -145,7 +149,8 @@ AgentObserver AgentDaemon::observer() {
 }
 
 Status AgentDaemon::open_identity() {
-  const std::string folder = options_.state_dir + "/identity";
+  if (options_.coordinator.is_local_socket()) return {};  // The kernel says who is there.
+  const std::string folder = options_.identity();
   auto tls = net::TlsContext::load(folder);
   if (!tls && tls.error().code == ENOENT) return {};
   if (!tls) return tls.error();
@@ -158,10 +163,41 @@ Status AgentDaemon::open_identity() {
   return {};
 }
 
+/// `fixed`: whose all jobs are; null: ours. Without an identity there is no key here that is more than this account.
+Status AgentDaemon::guard_keys(const process::Account* fixed) const {
+  if (!tls_ || options_.jobs_share_account) return {};
+  const char* own_home = std::getenv("HOME");
+  const std::string home = fixed != nullptr ? fixed->home : own_home != nullptr ? own_home : "";
+  const std::string key = open_key(fixed != nullptr ? fixed->uid : ::geteuid(), key_places(options_.identity(), home));
+  if (key.empty()) return {};
+  if (fixed != nullptr)
+    return Error{fmt::format("--run-as: {} {}: name an account that owns no key", fixed->name, key)};
+  return Error{fmt::format(
+      "jobs would run under this account, which {}: any job could speak as this node. Start the agent as root, which "
+      "gives each run its owner's account (or one for all: --run-as ACCOUNT), as scripts/systemd does; or say "
+      "--jobs-share-account, if all who may submit may also be this node",
+      key)};
+}
+
+/// It runs what the coordinator says: who that is must be proved, by certificates or by the kernel.
+Status AgentDaemon::check_coordinator() const {
+  if (tls_ || options_.coordinator.is_local_socket()) return {};
+  const std::string name = to_text(options_.coordinator);
+  if (!net::is_loopback(options_.coordinator))
+    return Error{
+        fmt::format("this node has no identity to speak to {} with: sgd-launch join {} --token-file FILE", name, name)};
+  if (options_.insecure_loopback) return {};
+  return Error{fmt::format(
+      "without an identity this node would run whatever it is told by whoever listens on {}: join the cluster "
+      "(sgd-launch "
+      "join), or leave --join out for the Unix socket of this account's coordinator, or say --insecure-loopback",
+      name)};
+}
+
 /// Root that works for others first gives up what it has by its groups: only its own rights to files are given up and
 /// taken back later, again and again.
 Status AgentDaemon::settle_accounts() const {
-  if (!has_others()) return {};
+  if (!has_others()) return guard_keys(nullptr);
   if (::geteuid() != 0) return Error{"only an agent that runs as root can start runs as other users"};
   if (options_.accounts.kind == AccountRule::Kind::kOwner && !tls_) {
     return Error{
@@ -175,6 +211,7 @@ Status AgentDaemon::settle_accounts() const {
     if (!account) return Error{"--run-as: " + account.error().message};
     if (account.value().uid == 0)
       return Error{"--run-as: " + options_.accounts.name + " has root's uid 0; --allow-root lets workers run as root"};
+    if (const Status guarded = guard_keys(&account.value()); !guarded) return guarded;
   }
   if (::setgroups(0, nullptr) != 0) return system_error("cannot leave root's groups");
   return {};
@@ -211,8 +248,8 @@ core::AgentFacts AgentDaemon::facts() const {
 
 Status AgentDaemon::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
-  log(fmt::format("node {}: {} slots at {}, coordinator {}:{}", options_.name, slots_, options_.address,
-                  options_.coordinator.host, options_.coordinator.port));
+  log(fmt::format("node {}: {} slots at {}, coordinator {}", options_.name, slots_, options_.address,
+                  to_text(options_.coordinator)));
   const Status started = shell_->start();
   if (!started) return started;
   if (renewer_)

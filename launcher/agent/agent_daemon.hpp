@@ -35,7 +35,8 @@ namespace sgd::agent {
 
 struct AgentOptions {
   net::Address coordinator;
-  NodeId name;               ///< Empty: that of the identity, else the host's.
+  bool insecure_loopback = false;  ///< TCP in plain text may be spoken on loopback.
+  NodeId name;                     ///< Empty: that of the identity, else the host's.
   std::string address;       ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
   std::optional<int> slots;  ///< Absent: as many as cores.
   /// Without a coordinator for so long, all ranks here are ended; and without an agent.
@@ -47,7 +48,11 @@ struct AgentOptions {
   std::string own_program;  ///< This program's file, for keepers.
   std::string worker_program;
   AccountRule accounts = {};        ///< In whose name runs are started; others than ours need root.
+  bool jobs_share_account = false;  ///< Jobs may run under the account that owns the node's key.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
+
+  /// The folder of the node's certificate and key.
+  [[nodiscard]] std::string identity() const { return state_dir + "/identity"; }
 };
 
 class AgentDaemon {
@@ -63,6 +68,8 @@ class AgentDaemon {
   [[nodiscard]] core::AgentFacts facts() const;
   [[nodiscard]] Status open_identity();
   [[nodiscard]] Status settle_accounts() const;
+  [[nodiscard]] Status check_coordinator() const;
+  [[nodiscard]] Status guard_keys(const process::Account* fixed) const;
   [[nodiscard]] Result<std::string> runtime_base() const;
   [[nodiscard]] bool has_others() const { return options_.accounts.kind != AccountRule::Kind::kOwn; }
   [[nodiscard]] Result<AgentShell::Continuity> open_past();
@@ -80,7 +87,7 @@ class AgentDaemon {
   net::ReadBuffer buffer_;
   std::optional<storage::StateLock> lock_;
   std::optional<process::RuntimeDir> runtime_;
-  std::shared_ptr<const net::TlsContext> tls_;  ///< Null: plain text, which coordinators speak on loopback alone.
+  std::shared_ptr<const net::TlsContext> tls_;  ///< Null: plain text, over a Unix socket or by --insecure-loopback.
   std::unique_ptr<net::Renewer> renewer_;
   std::unique_ptr<AgentShell> shell_;
   boost::asio::signal_set signals_;

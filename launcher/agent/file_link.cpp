@@ -35,7 +35,7 @@ struct FileLink::End {
 FileLink::FileLink(boost::asio::io_context& io, net::Address coordinator, transfer::Files own, core::Random random,
                    std::shared_ptr<const net::TlsContext> tls)
     : own_(std::move(own)),
-      security_{std::move(tls), net::TlsSide::kDials},
+      security_(net::dialling(coordinator, std::move(tls))),
       end_(std::make_shared<End>()),
       dialer_(std::in_place, io, std::move(coordinator), random) {}
 
@@ -52,10 +52,10 @@ void FileLink::stop() {
 void FileLink::start(Handlers handlers) {
   end_->handlers = std::move(handlers);
   end_->dialer = &*dialer_;
-  dialer_->start({[this](boost::asio::ip::tcp::socket socket) { talk(std::move(socket)); }, nullptr});
+  dialer_->start({[this](net::Socket socket) { talk(std::move(socket)); }, nullptr});
 }
 
-void FileLink::talk(boost::asio::ip::tcp::socket socket) {
+void FileLink::talk(net::Socket socket) {
   const auto connection = std::make_shared<net::Connection>(std::move(socket), buffer_, security_);
   end_->connection = connection;
   end_->announced.reset();

@@ -41,7 +41,7 @@ class FileLink {
 
  private:
   struct End;
-  void talk(boost::asio::ip::tcp::socket socket);
+  void talk(net::Socket socket);
 
   net::ReadBuffer buffer_;
   transfer::Files own_;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "launcher/agent/key_guard.hpp"
+
 namespace sgd::agent {
 
 void RunAccounts::note(const cluster::DesiredRun& desired) {
@@ -30,6 +32,13 @@ Result<process::Account> RunAccounts::choose(const std::string& owner) const {
                     "by its owner's name",
                     owner, account.value().uid)};
   }
+  const std::string key = rule_.identity.empty()
+                              ? std::string()
+                              : open_key(account.value().uid, key_places(rule_.identity, account.value().home));
+  if (!key.empty())
+    return Error{fmt::format(
+        "its owner's account {} {}, which no job may have: submit as somebody else, or keep the key elsewhere", owner,
+        key)};
   return account;
 }
 

@@ -22,6 +22,7 @@ struct AccountRule {
   };
   Kind kind = Kind::kOwn;
   std::string name = {};
+  std::string identity = {};  ///< Folder of the node's key: no run gets an account that could open it. Empty: no key.
 };
 
 class RunAccounts {

@@ -2,15 +2,20 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 
 #include "common/json/lenient.hpp"
+#include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/state_places.hpp"
 #include "launcher/net/client_link.hpp"
+#include "launcher/net/cluster_state.hpp"
+#include "launcher/net/identity_files.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
@@ -52,18 +57,23 @@ std::string configured_address(Diagnostics& diagnostics) {
 
 Option address_option(std::string& given) {
   return {{"--address"},
-          "HOST:PORT",
-          "the coordinator to speak to; auto: the one on this machine; local: none",
+          "ADDRESS",
+          "the coordinator: HOST:PORT, unix:PATH; auto: the one on this machine; local: none",
           "SGD_ADDRESS",
           [&given](const std::string& text) {
             given = text;
-            return text.empty() ? std::string("expected HOST:PORT, auto or local") : std::string();
+            return text.empty() ? std::string("expected HOST:PORT, unix:PATH, auto or local") : std::string();
           }};
 }
 
 std::optional<net::Address> parse_address(const std::string& text) {
+  const std::string_view scheme = net::kUnixScheme;
+  if (text.starts_with(scheme)) {
+    const std::string path = text.substr(scheme.size());
+    return path.empty() ? std::nullopt : std::optional(net::Address{{}, 0, absolute(path)});
+  }
   std::string host = text;
-  int port = kDefaultPort;
+  int port = net::kDefaultPort;
   const std::size_t colon = text.rfind(':');
   const bool is_bracketed = text.starts_with('[');
   const bool has_port = colon != std::string::npos && (is_bracketed ? text.find(']') < colon : text.find(':') == colon);
@@ -81,18 +91,21 @@ std::optional<net::Address> parse_address(const std::string& text) {
   return net::Address{host, port};
 }
 
-std::string to_text(const net::Address& address) {
-  const bool is_v6 = address.host.find(':') != std::string::npos;
-  return is_v6 ? fmt::format("[{}]:{}", address.host, address.port) : fmt::format("{}:{}", address.host, address.port);
+net::Address local_coordinator(const std::string& identity_dir) {
+  std::error_code error;
+  const std::string socket = net::coordinator_socket(usual_coordinator_state_dir());
+  const bool has_identity = std::filesystem::exists(net::identity_file(identity_dir), error);
+  if (has_identity && !std::filesystem::exists(socket, error)) return {"127.0.0.1", net::kDefaultPort};
+  return {{}, 0, socket};
 }
 
 std::optional<net::Address> cluster_address(const std::string& given, Diagnostics& diagnostics) {
   const std::string text = given.empty() ? configured_address(diagnostics) : given;
   if (text.empty() || text == "local") return std::nullopt;
-  if (text == "auto") return net::Address{"127.0.0.1", kDefaultPort};
+  if (text == "auto") return local_coordinator(user_identity_dir());
   auto address = parse_address(text);
   if (!address)
-    diagnostics.error("--address", 0, 0, fmt::format("expected HOST:PORT, auto or local, got \"{}\"", text));
+    diagnostics.error("--address", 0, 0, fmt::format("expected HOST:PORT, unix:PATH, auto or local, got \"{}\"", text));
   return address;
 }
 

@@ -14,21 +14,22 @@
 
 namespace sgd::cli {
 
-inline constexpr int kDefaultPort = 7070;
-
 /// `--address`, and the environment's SGD_ADDRESS.
 [[nodiscard]] Option address_option(std::string& given);
 /// $XDG_CONFIG_HOME/sgd-launch/config.json (~/.config by default); empty without a home.
 [[nodiscard]] std::string user_configuration_file();
-/// From `given` ("HOST:PORT", "HOST", "auto", "local"), else from the user's configuration file
+/// From `given` ("HOST:PORT", "HOST", "unix:PATH", "auto", "local"), else from the user's configuration file
 /// ({"address": "HOST:PORT"}); nothing: no cluster, runs are on this machine.
 /// "auto": the coordinator on this machine. "local": no cluster, whatever the file says.
 [[nodiscard]] std::optional<net::Address> cluster_address(const std::string& given, Diagnostics& diagnostics);
-/// "HOST:PORT", "[::1]:7070", or "HOST" with the default port; nothing when it is none of these.
+/// "HOST:PORT", "[::1]:7070", "unix:PATH", or "HOST" with the default port; nothing when it is none of these.
 [[nodiscard]] std::optional<net::Address> parse_address(const std::string& text);
-[[nodiscard]] std::string to_text(const net::Address& address);
+/// The coordinator on this machine that this account can speak to: at the Unix socket where one without an identity
+/// listens, else, for a holder of the identity in `identity_dir`, on loopback.
+[[nodiscard]] net::Address local_coordinator(const std::string& identity_dir);
 
-/// The calling user's identity; null: there is none, and plain text is spoken, which coordinators do on loopback alone.
+/// The calling user's identity; null: there is none, and plain text is spoken: over a Unix socket, or, where a
+/// coordinator was started with --insecure-loopback, over TCP.
 [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> user_tls();
 
 /// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.

@@ -27,11 +27,23 @@
 namespace sgd::cli {
 namespace {
 
-Option address_value(std::vector<std::string> names, std::string help, net::Address& target, std::string env = {}) {
-  return {std::move(names), "HOST:PORT", std::move(help), std::move(env), [&target](const std::string& text) {
-            const auto address = parse_address(text);
-            if (address) target = *address;
-            return address ? std::string() : fmt::format("expected HOST:PORT, got \"{}\"", text);
+Option address_value(std::vector<std::string> names, std::string help, std::optional<net::Address>& target,
+                     std::string env = {}) {
+  return {std::move(names), "ADDRESS", std::move(help), std::move(env), [&target](const std::string& text) {
+            target = parse_address(text);
+            return target ? std::string() : fmt::format("expected HOST:PORT or unix:PATH, got \"{}\"", text);
+          }};
+}
+
+Option join_option(std::optional<net::Address>& target) {
+  return {{"--join"},
+          "ADDRESS",
+          "the coordinator: HOST:PORT, unix:PATH; auto (default): the one on this machine",
+          "SGD_ADDRESS",
+          [&target](const std::string& text) {
+            target = text == "auto" ? std::nullopt : parse_address(text);
+            return text == "auto" || target ? std::string()
+                                            : fmt::format("expected HOST:PORT, unix:PATH or auto, got \"{}\"", text);
           }};
 }
 
@@ -94,12 +106,15 @@ Option memory_option(std::int64_t& bytes) {
 
 int coordinator_verb(const std::vector<std::string>& arguments) {
   coordinator::CoordinatorOptions options;
-  options.listen.port = kDefaultPort;
   options.state_dir = coordinator_state_dir();
   Diagnostics diagnostics;
   const auto ended = parse_daemon(
-      "coordinator", "sgd-launch coordinator --listen 127.0.0.1:7070",
-      {address_value({"--listen"}, "where agents and clients come in (default: 127.0.0.1:7070)", options.listen),
+      "coordinator", "sgd-launch coordinator --listen 0.0.0.0:7070",
+      {address_value({"--listen"},
+                     "where agents and clients come in (default: 127.0.0.1:7070; without an identity a Unix socket)",
+                     options.listen),
+       flag({"--insecure-loopback"}, "TCP without TLS: everybody on this machine may run anything here",
+            options.insecure_loopback),
        text_option({"--state-dir"}, "DIR", "folder of its runs and its memory", options.state_dir),
        time_option({"--node-timeout"}, "a node that is silent for so long is lost (default: 5s)", options.node_timeout),
        whole_number_option({"--metrics-port"}, "/metrics, /healthz and /readyz on 127.0.0.1 (default: none)",
@@ -113,7 +128,7 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   process::raise_file_limit();
   coordinator::CoordinatorDaemon daemon(options);
   if (const Status opened = daemon.open(); !opened) return refuse_to_start(opened.error());
-  fmt::print("sgd-launch coordinator: listening on {}:{}\n", options.listen.host, daemon.port());
+  fmt::print("sgd-launch coordinator: listening on {}\n", to_text(daemon.address()));
   std::fflush(stdout);
   daemon.run();
   return exit_code::kSucceeded;
@@ -125,20 +140,25 @@ int agent_verb(const std::vector<std::string>& arguments) {
   options.own_program = own_program();
   options.worker_program = worker_program();
   bool allow_root = false;
+  std::optional<net::Address> coordinator;
   options.gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
   options.memory_bytes = process::memory_bytes();
   Diagnostics diagnostics;
   const auto ended = parse_daemon(
       "agent", "sgd-launch agent --join coordinator.example:7070",
-      {address_value({"--join"}, "the coordinator", options.coordinator, "SGD_ADDRESS"),
+      {join_option(coordinator),
+       flag({"--insecure-loopback"}, "TCP without TLS: obeys whoever listens there on this machine",
+            options.insecure_loopback),
        text_option({"--name"}, "NAME", "of this node (default: the host's name)", options.name),
        text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
                    options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
        text_option({"--run-as"}, "ACCOUNT", "whose all workers are, if this is root (default: each run's owner)",
                    options.accounts.name),
-       flag({"--allow-root"}, "let workers run as root", allow_root), label_option(options.labels),
-       memory_option(options.memory_bytes),
+       flag({"--allow-root"}, "let workers run as root, who can open every key on this node", allow_root),
+       flag({"--jobs-share-account"}, "let workers run under the account that owns this node's key",
+            options.jobs_share_account),
+       label_option(options.labels), memory_option(options.memory_bytes),
        time_option({"--orphan-timeout"}, "without a coordinator for so long, all ranks here are ended (default: 10m)",
                    options.orphan_timeout),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
@@ -149,12 +169,13 @@ int agent_verb(const std::vector<std::string>& arguments) {
     options.accounts.kind = agent::AccountRule::Kind::kFixed;
   else if (::geteuid() == 0 && !allow_root)
     options.accounts.kind = agent::AccountRule::Kind::kOwner;
+  if (::geteuid() == 0 && allow_root) options.jobs_share_account = true;
   if (allow_root && !options.accounts.name.empty())
     diagnostics.error("--run-as", 0, 0, "and --allow-root contradict each other: leave one of them out");
-  if (options.coordinator.host.empty()) diagnostics.error("--join", 0, 0, "is missing: the coordinator's HOST:PORT");
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
+  options.coordinator = coordinator.value_or(local_coordinator(options.state_dir + "/identity"));
   agent::AgentDaemon daemon(options);
   Status done = daemon.open();
   if (done) done = daemon.run();

@@ -72,6 +72,8 @@ int join_verb(const std::vector<std::string>& arguments) {
   const auto coordinator = words.empty() ? std::nullopt : parse_address(words.front());
   if (!coordinator)
     diagnostics.error("join", 0, 0, "name the coordinator: sgd-launch join HOST:PORT --token-file FILE");
+  if (coordinator && coordinator->is_local_socket())
+    diagnostics.error("join", 0, 0, "is not needed at a Unix socket: the kernel says who comes; name HOST:PORT");
   if (token_file.empty()) diagnostics.error("--token-file", 0, 0, "is missing: a file with the token, or -");
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;

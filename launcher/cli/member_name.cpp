@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "launcher/coordinator/audit_log.hpp"
 #include "launcher/net/peer_identity.hpp"
 
 namespace sgd::cli {
@@ -25,8 +26,16 @@ std::string host_name() {
 }
 
 std::string user_name() {
-  const passwd* entry = ::getpwuid(::geteuid());
-  return as_name(entry == nullptr ? "" : entry->pw_name, fmt::format("user-{}", ::geteuid()));
+  const passwd* entry = ::getpwuid(::getuid());
+  return as_name(entry == nullptr ? "" : entry->pw_name, fmt::format("user-{}", ::getuid()));
+}
+
+Status note_action(const std::string& state_dir, const std::string& action, const nlohmann::ordered_json& about) {
+  Status written;
+  coordinator::AuditLog log([&written](const std::string& message) { written = Error{message}; });
+  if (const Status opened = log.open(state_dir); !opened) return opened;
+  log.add({user_name(), {}, fmt::format("process {}", ::getpid()), true, ::getuid()}, action, about);
+  return written;
 }
 
 }  // namespace sgd::cli

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/member_name.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/state_places.hpp"
@@ -13,6 +14,7 @@
 #include "launcher/net/identity_files.hpp"
 #include "launcher/net/issued_log.hpp"
 #include "launcher/net/private_files.hpp"
+#include "launcher/net/token_book.hpp"
 #include "launcher/net/wall_clock.hpp"
 
 namespace sgd::cli {
@@ -24,8 +26,17 @@ bool is_serial(const std::string& text) {
   return text.size() == kSerialDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+/// Made before, they would give the name back.
+Status remove_open_tokens(const std::string& state_dir, const std::string& name) {
+  auto book = net::load_tokens(state_dir);
+  if (!book) return book.error();
+  return book.value().remove_open(name) == 0 ? Status{} : net::save_tokens(state_dir, book.value());
+}
+
 /// The exit code; what is wrong is said.
 int revoke(const std::string& state_dir, const std::string& who) {
+  if (const Status acting = net::act_as_owner_of(state_dir); !acting)
+    return refuse(exit_code::kFailed, acting.error().message);
   const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return refuse(exit_code::kFailed, lock.error().message);
   const auto issued = net::IssuedLog::load(state_dir);
@@ -44,10 +55,15 @@ int revoke(const std::string& state_dir, const std::string& who) {
   auto list = net::RevokedList::load(folder);
   if (!list) return refuse(exit_code::kFailed, list.error().message);
   const std::int64_t now_s = net::unix_now_s();
+  const Status noted =
+      note_action(state_dir, "revoke", {{"role", net::role_name(holder->role)}, {by_serial ? "serial" : "name", who}});
+  if (!noted) return refuse(exit_code::kFailed, noted.error().message);
   const Status added = list.value().add({by_serial ? who : "", by_serial ? "" : who, now_s});
   if (!added) return refuse(exit_code::kFailed, added.error().message);
   if (const Status saved = list.value().save(folder, now_s); !saved)
     return refuse(exit_code::kFailed, saved.error().message);
+  if (const Status closed = by_serial ? Status{} : remove_open_tokens(state_dir, who); !closed)
+    return refuse(exit_code::kFailed, closed.error().message);
   fmt::print("{}: revoked\n", by_serial ? net::describe({holder->role, holder->name, who, false, 0, 0}) : who);
   if (by_serial && holder->serial != who)
     fmt::print(stderr, "it was renewed since: `sgd-launch revoke {}` revokes all of them\n", holder->name);

@@ -17,18 +17,24 @@ std::string below_home(const char* base_variable, const char* default_base) {
   return (base.empty() ? variable("HOME") + "/" + default_base : base) + "/sgd-launch";
 }
 
+std::string usual_state_dir(const std::string& program) {
+  if (::geteuid() == 0) return "/var/lib/sgd-launch/" + program;
+  return below_home("XDG_STATE_HOME", ".local/state") + "/" + program;
+}
+
 std::string state_dir(const std::string& program) {
   // systemd names several folders with colons between them; ours has one.
   const std::string given = variable("STATE_DIRECTORY");
-  if (!given.empty()) return given.substr(0, given.find(':'));
-  if (::geteuid() == 0) return "/var/lib/sgd-launch/" + program;
-  return below_home("XDG_STATE_HOME", ".local/state") + "/" + program;
+  return given.empty() ? usual_state_dir(program) : given.substr(0, given.find(':'));
 }
 
 }  // namespace
 
 std::string coordinator_state_dir() {
   return state_dir("coordinator");
+}
+std::string usual_coordinator_state_dir() {
+  return usual_state_dir("coordinator");
 }
 std::string agent_state_dir() {
   return state_dir("agent");

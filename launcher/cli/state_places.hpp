@@ -11,6 +11,8 @@ inline constexpr int kStateLockWaitMs = 5000;
 /// $STATE_DIRECTORY (systemd), else /var/lib/sgd-launch/coordinator for root, else
 /// $XDG_STATE_HOME/sgd-launch/coordinator (~/.local/state by default).
 [[nodiscard]] std::string coordinator_state_dir();
+/// The same whatever systemd has given to this process, which may be another program's folder.
+[[nodiscard]] std::string usual_coordinator_state_dir();
 /// The same for an agent.
 [[nodiscard]] std::string agent_state_dir();
 /// Certificate and key of the calling user: $XDG_CONFIG_HOME/sgd-launch/identity (~/.config by default).

@@ -10,6 +10,7 @@
 #include "common/json/lenient.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/json/suggest.hpp"
+#include "launcher/cli/member_name.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/state_places.hpp"
@@ -46,15 +47,22 @@ struct WantedToken {
 };
 
 Result<net::JoinToken> create(const WantedToken& wanted) {
+  if (const Status acting = net::act_as_owner_of(wanted.state_dir); !acting) return acting.error();
   const auto ca = net::CertificateAuthority::load(net::ca_folder(wanted.state_dir));
   if (!ca) return Error{ca.error().message + ": run `sgd-launch init` first"};
   const auto ca_key = net::public_key_digest_in(ca.value().certificate());
   if (!ca_key) return ca_key.error();
   const auto lock = net::FolderLock::take(wanted.state_dir, kStateLockWaitMs);
   if (!lock) return lock.error();
+  const net::JoinToken token = net::make_join_token(ca_key.value(), wanted.role);
+  const Status noted = note_action(wanted.state_dir, "token_create",
+                                   {{"token", net::to_hex(token.id)},
+                                    {"role", net::role_name(wanted.role)},
+                                    {"name", wanted.name},
+                                    {"admin", wanted.is_admin}});
+  if (!noted) return noted.error();
   auto book = net::load_tokens(wanted.state_dir);
   if (!book) return book.error();
-  const net::JoinToken token = net::make_join_token(ca_key.value(), wanted.role);
   const auto valid_s = std::chrono::duration_cast<std::chrono::seconds>(wanted.ttl).count();
   const Status added = book.value().add(token, wanted.name, wanted.is_admin, net::unix_now_s(), valid_s);
   if (!added) return added.error();
@@ -74,7 +82,7 @@ int create_token(const std::vector<std::string>& arguments) {
                        }};
   const Option name = {{"--name"},
                        "NAME",
-                       "the only name it may be used for, also one that is taken",
+                       "the only name it may be used for, also one that is taken or was revoked; a client's needs one",
                        "",
                        [&wanted](const std::string& text) {
                          wanted.name = text;
@@ -98,6 +106,9 @@ int create_token(const std::vector<std::string>& arguments) {
       arguments, words, diagnostics);
   if (ended) return *ended;
   if (wanted.is_admin && wanted.role != net::Role::kClient) diagnostics.error("--admin", 0, 0, "is for --role client");
+  if (wanted.role == net::Role::kClient && wanted.name.empty())
+    diagnostics.error("--name", 0, 0,
+                      "is missing: a client's token carries the name, which says whose runs and which account are its");
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   wanted.state_dir = absolute(wanted.state_dir);
@@ -165,11 +176,15 @@ int revoke_token(const std::vector<std::string>& arguments) {
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   state_dir = absolute(state_dir);
+  if (const Status acting = net::act_as_owner_of(state_dir); !acting)
+    return refuse(exit_code::kFailed, acting.error().message);
   const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return refuse(exit_code::kFailed, lock.error().message);
   auto book = net::load_tokens(state_dir);
   if (!book) return refuse(exit_code::kFailed, book.error().message);
   if (!book.value().remove(words.front())) return refuse(exit_code::kNotFound, "no token " + words.front());
+  if (const Status noted = note_action(state_dir, "token_revoke", {{"token", words.front()}}); !noted)
+    return refuse(exit_code::kFailed, noted.error().message);
   if (const Status saved = net::save_tokens(state_dir, book.value()); !saved)
     return refuse(exit_code::kFailed, saved.error().message);
   fmt::print("{}: revoked\n", words.front());

@@ -19,6 +19,7 @@ void AuditLog::add(const Requester& who, const std::string& action, const Json& 
                {"certificate", who.certificate},
                {"peer", who.peer},
                {"action", action}};
+  if (who.uid) line["uid"] = *who.uid;
   line.update(about);
   if (!refused.empty()) line["refused"] = refused;
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

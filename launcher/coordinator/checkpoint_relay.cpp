@@ -67,7 +67,8 @@ std::set<GuestId> CheckpointRelay::on_stored(const CheckpointId& checkpoint) {
 
 void CheckpointRelay::ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out) {
   const auto may_ask = [&](GuestId guest) {
-    return guests_.contains(guest) && !search.asked.contains(guest) && !search.waiting.contains(guest);
+    return guests_.contains(guest) && !search.asked.contains(guest) && !search.waiting.contains(guest) &&
+           may_have_(guest, checkpoint.run);
   };
   std::optional<GuestId> next;
   if (const auto putting = putting_.find(checkpoint); putting != putting_.end() && may_ask(putting->second))

@@ -11,10 +11,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.hpp"
@@ -51,6 +53,10 @@ class CheckpointRelay {
   static constexpr Duration kPatience = std::chrono::seconds(10);  ///< For a holder to connect.
   static constexpr Duration kNews = std::chrono::seconds(1);       ///< Between two kPending.
 
+  /// `may_have`: whether a guest may touch a run's files; others are not asked.
+  explicit CheckpointRelay(std::function<bool(GuestId guest, const RunId& run)> may_have)
+      : may_have_(std::move(may_have)) {}
+
   void on_guest(TimePoint now, GuestId guest, RelayActions& out);
   void on_gone(TimePoint now, GuestId guest, RelayActions& out);
   /// `guest` needs a checkpoint that is not here.
@@ -78,6 +84,7 @@ class CheckpointRelay {
   };
   void ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out);
 
+  std::function<bool(GuestId guest, const RunId& run)> may_have_;
   std::set<GuestId> guests_;
   std::map<CheckpointId, Search> searches_;
   std::map<CheckpointId, GuestId> putting_;  ///< Who puts it of its own accord: the first to be asked.

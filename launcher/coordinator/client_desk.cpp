@@ -105,6 +105,7 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
     send(*to->visitor, {{"type", "part"}, {"id", number}, {"file", file}, {"offset", offset}});
     (void)to->visitor->send(FrameKind::kChunk, bytes);
   };
+  if (selection.logs && service_.on_read) service_.on_read(client->who, run.value());
   Follow& follow = client->follows[number];
   follow.run = run.value().id;
   follow.outcome = run.value().outcome;

@@ -39,12 +39,15 @@ class ClientDesk {
     RunId id;
     std::string directory;
     std::optional<Json> outcome;  ///< Of a run that is over and whose files are whole.
+    std::string owner = {};
   };
   struct Service {
     /// Answers once, now or later. Keys of `request` may have any type and be absent.
     std::function<void(const Requester& who, const nlohmann::json& request, Reply reply)> answer;
     /// By id or a unique prefix; empty: the latest.
     std::function<Result<FollowedRun>(const std::string& run)> find;
+    /// Told of who begins to read a run's logs. May be absent.
+    std::function<void(const Requester& who, const FollowedRun& run)> on_read = {};
   };
 
   explicit ClientDesk(Service service);

@@ -1,5 +1,8 @@
 #include "launcher/coordinator/coordinator_daemon.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -30,20 +33,19 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
                       [this](const RunId& run) {
                         service_.settle(run);
                         files_.settle(run);
-                      }}),
+                      },
+                      [this](const RunId& run) { return shell_.nodes_of(run); }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
                   [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
-                  [this](const RunId& run) { settling_.on_over(run, service_.directory_of(run).value_or("")); }});
+                  [this](const RunId& run) { settling_.on_over(run); }});
 }
 
 Status CoordinatorDaemon::open() {
   // Before the store's thread: it changes the environment.
   if (const Status probes = probes_.open(options_.metrics_port); !probes) return probes;
-  std::error_code error;
-  std::filesystem::create_directories(options_.state_dir + "/runs", error);
-  if (error) return Error{fmt::format("cannot create {}/runs: {}", options_.state_dir, error.message())};
+  if (const Status state = open_state_dir(); !state) return state;
   if (const Status audit = audit_.open(options_.state_dir); !audit) return audit;
   const Status store = shell_.open_store(
       options_.state_dir, {[this](const std::string& message) { log(message, process::LogLevel::kError); },
@@ -51,14 +53,52 @@ Status CoordinatorDaemon::open() {
   if (!store) return store;
   auto tls = open_identity();
   if (!tls) return tls.error();
-  auto listener = net::Listener::open(io_, options_.listen, std::move(tls).value());
-  if (!listener) return listener.error();
-  door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
+  if (const Status opened = open_door(std::move(tls).value()); !opened) return opened;
   return service_.restore();
 }
 
-/// Null without one: then only loopback is served.
+/// What is in it is nobody else's to read: runs, keys, the audit log. Whatever the umask was.
+Status CoordinatorDaemon::open_state_dir() const {
+  ::umask(0077);
+  for (const std::string& folder : {options_.state_dir, options_.state_dir + "/runs"}) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return Error{fmt::format("cannot create {}: {}", folder, error.message())};
+    struct stat facts {};
+    if (::lstat(folder.c_str(), &facts) != 0) return system_error("cannot look at " + folder);
+    if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid())
+      return Error{fmt::format("{} is no folder of this account: name another one with --state-dir", folder)};
+    if ((facts.st_mode & 0077) != 0 && ::chmod(folder.c_str(), 0700) != 0)
+      return system_error(fmt::format("cannot close {} to others", folder));
+  }
+  return {};
+}
+
+/// The state's lock is held: what is left of a socket in its folder is of nobody.
+Status CoordinatorDaemon::open_door(std::shared_ptr<const net::TlsContext> tls) {
+  const std::string own_socket = net::coordinator_socket(options_.state_dir);
+  if (!options_.listen)
+    options_.listen = tls ? net::Address{"127.0.0.1", net::kDefaultPort} : net::Address{{}, 0, own_socket};
+  net::Address& listen = *options_.listen;
+  if (tls && options_.insecure_loopback)
+    return Error{"--insecure-loopback is for a coordinator without an identity, and this one has one: leave it out"};
+  if (!tls && !listen.is_local_socket() && net::is_loopback(listen) && !options_.insecure_loopback)
+    return Error{fmt::format(
+        "cannot listen on {}: without a TLS identity everybody on this machine could run anything here. Leave --listen "
+        "out for a Unix socket of this account, or run `sgd-launch init` to make an identity, or say "
+        "--insecure-loopback",
+        to_text(listen))};
+  if (!(listen.path == own_socket)) (void)::unlink(own_socket.c_str());
+  auto listener = net::Listener::open(io_, listen, std::move(tls));
+  if (!listener) return listener.error();
+  if (!listen.is_local_socket()) listen.port = listener.value()->port();
+  door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
+  return {};
+}
+
+/// Null without one, and where a Unix socket is listened on: it needs none.
 Result<std::shared_ptr<const net::TlsContext>> CoordinatorDaemon::open_identity() {
+  if (options_.listen && options_.listen->is_local_socket()) return std::shared_ptr<const net::TlsContext>();
   auto tls = net::TlsContext::load(net::coordinator_identity_folder(options_.state_dir));
   if (!tls && tls.error().code == ENOENT) return std::shared_ptr<const net::TlsContext>();
   if (!tls) return tls.error();
@@ -120,6 +160,12 @@ void CoordinatorDaemon::serve() {
     };
   }
   if (join_desk_)
+    join_desk_->on_join = [this](const net::JoinDesk::Member& member) {
+      AuditLog::Json about = {{"role", role_name(member.identity.role)}, {"token", member.token}};
+      if (member.identity.is_admin) about["admin"] = true;
+      audit_.add({member.identity.name, member.identity.serial, member.peer}, "join", about, member.refused);
+    };
+  if (join_desk_)
     join_desk_->on_refused = [this](const std::string& peer, net::JoinOutcome outcome, const std::string& reason) {
       probes_.metrics.connections_refused.add(fmt::format("join_{}", net::join_outcome_name(outcome)));
       log_.write(process::LogLevel::kWarning, "refused join", fmt::format("{} may not join: {}", peer, reason));
@@ -136,7 +182,7 @@ void CoordinatorDaemon::serve() {
 FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   FileDesk::Handlers handlers;
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
-  handlers.is_foreign = [this](const RunId& run, const NodeId& node) { return shell_.is_foreign(run, node); };
+  handlers.may_touch = [this](const RunId& run, const NodeId& node) { return shell_.may_touch(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) {
     service_.on_log_grown(run, file);
   };

@@ -27,8 +27,10 @@
 namespace sgd::coordinator {
 
 struct CoordinatorOptions {
-  net::Address listen{"127.0.0.1", 7070};
-  std::string state_dir;  ///< Absolute; created when missing.
+  /// Nothing: with an identity 127.0.0.1:7070, else the state folder's Unix socket.
+  std::optional<net::Address> listen;
+  bool insecure_loopback = false;  ///< TCP in plain text may be spoken on loopback.
+  std::string state_dir;           ///< Absolute; created when missing.
   Duration node_timeout = std::chrono::seconds(5);
   std::optional<int> metrics_port;  ///< On 127.0.0.1; 0 takes a free one.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
@@ -40,8 +42,8 @@ class CoordinatorDaemon {
 
   /// Everything that can fail. Nothing is served before run().
   [[nodiscard]] Status open();
-  /// The port it listens on.
-  [[nodiscard]] int port() const { return door_->port(); }
+  /// Where it listens.
+  [[nodiscard]] const net::Address& address() const { return *options_.listen; }
   /// Of the probes; 0: there are none.
   [[nodiscard]] int metrics_port() const { return probes_.port(); }
   /// Until a signal.
@@ -51,6 +53,8 @@ class CoordinatorDaemon {
   void serve();
   [[nodiscard]] FileDesk::Handlers file_handlers();
   [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> open_identity();
+  [[nodiscard]] Status open_door(std::shared_ptr<const net::TlsContext> tls);
+  [[nodiscard]] Status open_state_dir() const;
   void renew_identity();
   void wait_signal();
   void log(const std::string& line, process::LogLevel level = process::LogLevel::kInfo);

@@ -174,8 +174,7 @@ void CoordinatorShell::drain() {
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
-    // Without a link it is told with everything else when the node is back.
-    if (const auto agent = agents_.find(send->node); agent != agents_.end()) agent->second.link->send(send->message);
+    this->send(send->node, send->message);
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     agents_.erase(refused->node);
     if (on_refused) on_refused(refused->node, refused->reason);
@@ -188,6 +187,30 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   } else {
     record(command);
   }
+}
+
+/// Who gets a rank may touch the run's files from then on.
+void CoordinatorShell::send(const NodeId& node, const cluster::ToAgent& message) {
+  const auto* desired = std::get_if<cluster::DesiredRun>(&message);
+  const auto run =
+      desired != nullptr && desired->want == cluster::Want::kRun && store_ ? runs_.find(desired->run) : runs_.end();
+  if (run != runs_.end()) {
+    const Status admitted = access_.admit(desired->run, run->second.row.run_dir, node);
+    if (!admitted && run->second.records) run->second.records->warn(admitted.error().message);
+  }
+  // Without a link it is told with everything else when the node is back.
+  if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second.link->send(message);
+}
+
+bool CoordinatorShell::may_touch(const RunId& run, const NodeId& node) {
+  const auto known = runs_.find(run);
+  if (known == runs_.end()) return false;
+  return core_.has_had_rank(run, node) || access_.may_touch(run, known->second.row.run_dir, node);
+}
+
+std::set<NodeId> CoordinatorShell::nodes_of(const RunId& run) {
+  const auto known = runs_.find(run);
+  return known == runs_.end() ? std::set<NodeId>() : access_.nodes_of(run, known->second.row.run_dir);
 }
 
 void CoordinatorShell::record(const core::CoordinatorCommand& command) {

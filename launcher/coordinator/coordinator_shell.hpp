@@ -25,6 +25,7 @@
 
 #include "launcher/coordinator/barrier_queue.hpp"
 #include "launcher/coordinator/core_clock.hpp"
+#include "launcher/coordinator/run_access.hpp"
 #include "launcher/coordinator/run_records.hpp"
 #include "launcher/core/coordinator.hpp"
 #include "launcher/net/agent_link.hpp"
@@ -84,10 +85,13 @@ class CoordinatorShell {
   [[nodiscard]] std::vector<core::NodeSnapshot> nodes() const { return core_.nodes(); }
   /// What an operator wants of a node; why it would change nothing, else empty.
   [[nodiscard]] std::string order(const NodeId& node, const core::NodeOrder& order);
-  /// What would become of `run`, were it submitted now.
-  /// As core::Coordinator's.
-  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const { return core_.is_foreign(run, node); }
+  /// Whether `node` may add to the run's files and have them: it has had a rank of it. The one place that says so; a
+  /// run that is not known is nobody's.
+  [[nodiscard]] bool may_touch(const RunId& run, const NodeId& node);
+  /// That have had ranks of the run.
+  [[nodiscard]] std::set<NodeId> nodes_of(const RunId& run);
   [[nodiscard]] const core::FactCounts& facts() const { return core_.facts(); }
+  /// What would become of `run`, were it submitted now.
   [[nodiscard]] core::Explanation explain(const core::RunDefinition& run) const;
   /// All that are known, in the order in which they were submitted.
   [[nodiscard]] std::vector<RunRow> runs() const;
@@ -129,6 +133,7 @@ class CoordinatorShell {
   void drain();
   void carry_out(const core::CoordinatorCommand& command);
   void record(const core::CoordinatorCommand& command);
+  void send(const NodeId& node, const cluster::ToAgent& message);
   void reserve_port(const RunId& run, Generation generation);
   void arm_timer();
   [[nodiscard]] static storage::StoredRun row_of(const core::RunDefinition& run);
@@ -153,6 +158,7 @@ class CoordinatorShell {
   std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> arriving_;  ///< Without a first message.
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
+  RunAccess access_;
   std::map<RunId, Run*> live_;  ///< Of runs_: those with records; each event looks at all of them.
   BarrierQueue queue_;
   bool is_draining_ = false;

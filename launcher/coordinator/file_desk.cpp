@@ -58,6 +58,7 @@ FileDesk::FileDesk(boost::asio::io_context& io, Handlers handlers, storage::Quot
     : io_(io),
       handlers_(std::move(handlers)),
       quota_(quota),
+      relay_([this](GuestId id, const RunId& run) { return may_touch(id, run); }),
       timer_(io, [this] { on_wakeup(); }),
       logs_(io),
       checkpoints_(io) {}
@@ -95,6 +96,7 @@ void FileDesk::take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json&
   guest.visitor->start(
       {[this, id](Frame frame) { on_frame(id, std::move(frame)); }, [this, id](const std::string&) { on_closed(id); }});
   for (const auto& [run, names] : kept_) {
+    if (!may_touch(id, run)) continue;
     transfer::Keep keep{run, {}};
     for (const std::string& name : names) keep.paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory, name));
     send(id, keep);
@@ -140,6 +142,11 @@ void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, con
   if (++guest->second->refusals > kRefusalsMax) guest->second->visitor->close("too much was refused");
 }
 
+bool FileDesk::may_touch(GuestId id, const RunId& run) const {
+  const auto guest = guests_.find(id);
+  return guest != guests_.end() && handlers_.may_touch && handlers_.may_touch(run, guest->second->node);
+}
+
 FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::string& path, const Status& name) {
   if (!name) {
     refuse(id, run, path, kBadName, name.error().message);
@@ -151,8 +158,7 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
     refuse(id, run, path, kUnknownRun, "the run is not known here");
     return nullptr;
   }
-  const auto guest = guests_.find(id);
-  if (handlers_.is_foreign && guest != guests_.end() && handlers_.is_foreign(run, guest->second->node)) {
+  if (!may_touch(id, run)) {
     refuse(id, run, path, kForeignRun, "the run has had no rank on this node");
     return nullptr;
   }
@@ -188,7 +194,8 @@ void FileDesk::keep(const RunId& run, const std::vector<std::string>& paths) {
     names.push_back(name);
     message.paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory, name));
   }
-  for (const auto& [id, guest] : guests_) send(id, message);
+  for (const auto& [id, guest] : guests_)
+    if (may_touch(id, run)) send(id, message);
 }
 
 void FileDesk::on_frame(GuestId id, Frame frame) {

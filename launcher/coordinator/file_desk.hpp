@@ -40,6 +40,8 @@ class FileDesk {
   struct Handlers {
     /// A run's folder; nothing for a run that this coordinator does not know.
     std::function<std::optional<std::string>(const RunId& run)> directory_of;
+    /// Whether a node may add to the files of a run and have them; absent: none may.
+    std::function<bool(const RunId& run, const NodeId& node)> may_touch;
     /// A file below logs/ or errors/ has `bytes` bytes now. May be absent.
     std::function<void(const RunId& run, const std::string& file, std::int64_t bytes)> on_log_grown;
     /// A checkpoint, "checkpoints/step-...", is whole in the run's folder. May be absent.
@@ -48,8 +50,6 @@ class FileDesk {
     std::function<void(const RunId& run, const NodeId& node)> on_all_sent;
     /// `kind` is one of a few fixed words, for counting. May be absent.
     std::function<void(const std::string& peer, const char* kind, const std::string& reason)> on_refused = {};
-    /// Whether the node has nothing to do with the run: it may neither add to its files nor have them. May be absent.
-    std::function<bool(const RunId& run, const NodeId& node)> is_foreign = {};
   };
 
   /// `io` must outlive it, and it the door whose visitors it serves.
@@ -57,7 +57,7 @@ class FileDesk {
   ~FileDesk();
 
   void take(std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first);
-  /// Of the run's checkpoints these count ("checkpoints/step-..." or absolute): nodes need not keep and send
+  /// Of the run's checkpoints these count ("checkpoints/step-..." or absolute): its nodes need not keep and send
   /// others.
   void keep(const RunId& run, const std::vector<std::string>& paths);
   /// The run is over and its files are whole: nothing of it stays open. What a node sends later is taken all the same,
@@ -84,6 +84,7 @@ class FileDesk {
   void send_listing(GuestId id, const CheckpointId& checkpoint);
   void send_data(GuestId id, const transfer::Get& get);
   void stored(GuestId id, const CheckpointId& checkpoint, bool is_news);
+  [[nodiscard]] bool may_touch(GuestId id, const RunId& run) const;
   /// The run's files, or nothing after a refusal.
   [[nodiscard]] Files files_of(GuestId id, const RunId& run, const std::string& path, const Status& name);
   void refuse(GuestId id, const RunId& run, const std::string& path, const char* kind, const std::string& reason);

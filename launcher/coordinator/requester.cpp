@@ -5,8 +5,8 @@
 namespace sgd::coordinator {
 
 Requester requester_of(const net::Visitor& visitor) {
-  if (!visitor.is_secure()) return {{}, {}, visitor.peer(), true};
   const net::PeerIdentity& identity = visitor.peer_identity();
+  if (!visitor.is_secure()) return {identity.name, {}, visitor.peer(), true, identity.uid};
   return {identity.name, identity.serial, visitor.peer(), identity.is_admin};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // Who asks something of a coordinator, and what of it is refused.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/json/nlohmann.hpp"
@@ -9,13 +11,16 @@
 namespace sgd::coordinator {
 
 struct Requester {
-  std::string name;         ///< Of the certificate; without TLS, what the client says of itself.
+  std::string name;         ///< Of the certificate, or the account at a Unix socket; empty in plain text over TCP.
   std::string certificate;  ///< Its serial; empty without TLS.
-  std::string peer;         ///< "10.0.0.2:41822".
+  std::string peer;         ///< As net::peer_name() says it.
   bool is_admin = false;    ///< May act on the runs of others, and on nodes.
+  std::optional<std::uint32_t> uid = {};  ///< At a Unix socket, as the kernel says.
 };
 
-/// Loopback without TLS proves nobody: whoever is on this machine may act on everything, as on one's own machine.
+/// Whoever gets through the Unix socket is the coordinator's own account or root, and may do everything, as on one's
+/// own machine. Plain text over TCP (--insecure-loopback) proves nobody, and lets everybody on this machine do the
+/// same.
 [[nodiscard]] Requester requester_of(const net::Visitor& visitor);
 
 /// The answer to what is refused; `kind` is for programs.

@@ -26,6 +26,12 @@ Json refused_job(const Diagnostics& diagnostics) {
   return refusal;
 }
 
+/// The first of what is wrong, for the audit log.
+std::string refusal_text(const Diagnostics& diagnostics) {
+  constexpr std::size_t kBytesMax = 512;
+  return diagnostics.items.empty() ? "" : diagnostics.items.front().text().substr(0, kBytesMax);
+}
+
 bool is_over(const RunRow& row) {
   return row.state != "live";
 }
@@ -66,7 +72,10 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
       desk_({[this](const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
                answer(who, request, reply);
              },
-             [this](const std::string& run) { return find_to_follow(run); }}),
+             [this](const std::string& run) { return find_to_follow(run); },
+             [this](const Requester& who, const ClientDesk::FollowedRun& run) {
+               note_read(who, "read_logs", run.id, run.owner);
+             }}),
       files_(io) {}
 
 Status RunService::restore() {
@@ -81,7 +90,7 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   const std::string what = request.at("request").get<std::string>();
   if (what == "submit") return submit(who, request, reply);
   if (what == "resume") return resume(who, request, reply);
-  if (what == "job") return reply(job(request));
+  if (what == "job") return reply(job(who, request));
   if (what == "ps") return reply(ps(request));
   if (what == "status") return reply(status(request));
   if (what == "checkpoints") return reply(checkpoints(request));
@@ -110,7 +119,10 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply({{"ok", true}, {"run", *before}});
   job::LoadResult loaded = job::load_resolved(request.at("job"));
-  if (!loaded.job) return reply(refused_job(loaded.diagnostics));
+  if (!loaded.job) {
+    audit_.add(who, "submit", AuditLog::Json::object(), refusal_text(loaded.diagnostics));
+    return reply(refused_job(loaded.diagnostics));
+  }
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
   if (!place) return reply(refused("state", place.error().message));
   auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
@@ -131,7 +143,7 @@ void RunService::start(Submission submission) {
   definition.request_id = submission.request_id;
   definition.placement_timeout = submission.job.placement_timeout;
   definition.priority = submission.job.priority;
-  definition.owner = submission.who.certificate.empty() ? submission.owner : submission.who.name;
+  definition.owner = submission.who.name.empty() ? submission.owner : submission.who.name;
   definition.job = std::move(submission.job);
   definition.run_dir = submission.directory->path();
   definition.past = std::move(submission.past);
@@ -162,7 +174,11 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
                                             former.value().id)));
   job::LoadResult loaded = job::load_resolved(request.at("job"));
-  if (!loaded.job) return reply(refused_job(loaded.diagnostics));
+  const RunId from = former.value().id;
+  if (!loaded.job) {
+    audit_.add(who, "resume", {{"from", from}}, refusal_text(loaded.diagnostics));
+    return reply(refused_job(loaded.diagnostics));
+  }
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
   if (!place) return reply(refused("state", place.error().message));
   const auto read = [from = former.value().run_dir, to = place.value().directory]() -> Result<storage::RunHistory> {
@@ -170,7 +186,7 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     return storage::read_history(to);
   };
   const auto go_on = [this, who, request_id, owner = request.value("owner", ""), job = std::move(*loaded.job),
-                      place = place.value(), reply](Result<storage::RunHistory> history) mutable {
+                      place = place.value(), from, reply](Result<storage::RunHistory> history) mutable {
     std::string refusal = history ? storage::nothing_left(job, history.value()) : history.error().message;
     const char* kind = history ? "job" : "state";
     if (refusal.empty()) {
@@ -188,18 +204,25 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     }
     std::error_code ignored;
     std::filesystem::remove_all(place.directory, ignored);
+    audit_.add(who, "resume", {{"from", from}}, refusal);
     reply(refused(kind, refusal));
   };
   files_.ask(read, go_on);
 }
 
-RunService::Json RunService::job(const nlohmann::json& request) const {
+RunService::Json RunService::job(const Requester& who, const nlohmann::json& request) {
   const auto run = find(request.value("run", ""));
   if (!run) return refused("run", run.error().message);
+  note_read(who, "read_job", run.value().id, run.value().owner);
   std::ifstream file(run.value().run_dir + "/job.json");
   Json job = Json::parse(file, nullptr, false);
   if (!job.is_object()) return refused("state", "its job.json cannot be read");
   return {{"ok", true}, {"run", run.value().id}, {"job", std::move(job)}};
+}
+
+/// A run may be read by all members; by whom stands in the audit log.
+void RunService::note_read(const Requester& who, const char* action, const RunId& run, const std::string& owner) {
+  if (who.name.empty() || who.name != owner) audit_.add(who, action, {{"run", run}, {"owner", owner}});
 }
 
 RunObserver RunService::observe(const RunId& run) {
@@ -251,7 +274,7 @@ Result<RunRow> RunService::find(const std::string& name) const {
 Result<ClientDesk::FollowedRun> RunService::find_to_follow(const std::string& name) const {
   const Result<RunRow> row = find(name);
   if (!row) return row.error();
-  ClientDesk::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt};
+  ClientDesk::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt, row.value().owner};
   if (is_settled(found.id)) found.outcome = Json::parse(row.value().summary, nullptr, false);
   return found;
 }

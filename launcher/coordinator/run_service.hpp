@@ -47,7 +47,8 @@ class RunService {
   void submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   /// The resolved job of a run that has ended, for a client that wants to change it.
-  [[nodiscard]] Json job(const nlohmann::json& request) const;
+  [[nodiscard]] Json job(const Requester& who, const nlohmann::json& request);
+  void note_read(const Requester& who, const char* action, const RunId& run, const std::string& owner);
   struct Submission;
   void start(Submission submission);
   [[nodiscard]] Json ps(const nlohmann::json& request) const;

@@ -1,7 +1,6 @@
 #include "launcher/coordinator/settling.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "common/json/lenient.hpp"
@@ -12,16 +11,6 @@ namespace {
 
 /// Nodes that are gone are noticed by looking again.
 constexpr Duration kLookAgain = std::chrono::milliseconds(200);
-
-std::set<NodeId> nodes_in(const std::string& events_file) {
-  std::set<NodeId> nodes;
-  std::ifstream file(events_file);
-  for (std::string line; std::getline(file, line);) {
-    const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (read_or(event, "event", "") == "worker_started") nodes.insert(read_or(event, "node", ""));
-  }
-  return nodes;
-}
 
 }  // namespace
 
@@ -37,9 +26,9 @@ void Settling::on_all_sent(const RunId& run, const NodeId& node) {
   if (waiting_.contains(run)) look(run);
 }
 
-void Settling::on_over(const RunId& run, const std::string& run_dir) {
+void Settling::on_over(const RunId& run) {
   Waiting& waiting = waiting_[run];
-  waiting.nodes = nodes_in(run_dir + "/events.jsonl");
+  waiting.nodes = handlers_.nodes_of(run);
   waiting.timer = std::make_unique<boost::asio::steady_timer>(io_);
   waiting.deadline = process::monotonic_now() + kLimit;
   look(run);

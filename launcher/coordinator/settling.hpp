@@ -25,6 +25,8 @@ class Settling {
   struct Handlers {
     std::function<bool(const NodeId& node)> is_connected;
     std::function<void(const RunId& run)> on_settled;
+    /// That have had ranks of it.
+    std::function<std::set<NodeId>(const RunId& run)> nodes_of;
   };
 
   /// `io` must outlive it.
@@ -33,8 +35,8 @@ class Settling {
   /// A line of the run's events.jsonl.
   void on_event(const RunId& run, const nlohmann::ordered_json& event);
   void on_all_sent(const RunId& run, const NodeId& node);
-  /// The run is over. The nodes that had ranks of it are read from its events.
-  void on_over(const RunId& run, const std::string& run_dir);
+  /// The run is over.
+  void on_over(const RunId& run);
 
  private:
   struct Waiting {

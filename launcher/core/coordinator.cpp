@@ -155,9 +155,9 @@ void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
   out.push_back(coordinator_command::ForgetRun{run});
 }
 
-bool Coordinator::is_foreign(const RunId& run, const NodeId& node) const {
+bool Coordinator::has_had_rank(const RunId& run, const NodeId& node) const {
   const auto known = runs_.find(run);
-  return known != runs_.end() && !known->second.has_touched(node);
+  return known != runs_.end() && known->second.has_touched(node);
 }
 
 std::optional<TimePoint> Coordinator::next_wakeup() const {

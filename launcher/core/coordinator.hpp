@@ -61,8 +61,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] bool is_expected(const NodeId& node) const { return nodes_.contains(node); }
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] Explanation explain(TimePoint now, const RunDefinition& run) const;
-  /// Whether `run` is known and `node` has had no rank of it.
-  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const;
+  /// Whether `run` is known and `node` has had a rank of it.
+  [[nodiscard]] bool has_had_rank(const RunId& run, const NodeId& node) const;
   /// What became of facts, since this process began.
   [[nodiscard]] const FactCounts& facts() const { return facts_; }
   /// Why an order would change nothing, in words; empty: it is carried out. Ask before it is given.

@@ -34,7 +34,7 @@ struct ClientLink::End {
 
 ClientLink::ClientLink(boost::asio::io_context& io, Address coordinator, core::Random random,
                        std::shared_ptr<const TlsContext> tls)
-    : security_{std::move(tls), TlsSide::kDials},
+    : security_(dialling(coordinator, std::move(tls))),
       end_(std::make_shared<End>()),
       dialer_(io, std::move(coordinator), random) {}
 
@@ -46,11 +46,11 @@ ClientLink::~ClientLink() {
 void ClientLink::start(Handlers handlers) {
   end_->handlers = std::move(handlers);
   end_->dialer = &dialer_;
-  dialer_.start({[this](boost::asio::ip::tcp::socket socket) { talk(std::move(socket)); },
+  dialer_.start({[this](Socket socket) { talk(std::move(socket)); },
                  [end = end_](const std::string& reason) { end->handlers.on_lost(reason); }});
 }
 
-void ClientLink::talk(boost::asio::ip::tcp::socket socket) {
+void ClientLink::talk(Socket socket) {
   const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security_);
   end_->connection = connection;
   const auto was_open = std::make_shared<bool>(false);

@@ -39,7 +39,7 @@ class ClientLink {
 
  private:
   struct End;
-  void talk(boost::asio::ip::tcp::socket socket);
+  void talk(Socket socket);
 
   ReadBuffer buffer_;
   Security security_;

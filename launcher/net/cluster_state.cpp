@@ -15,6 +15,9 @@ constexpr int kLockWaitMs = 2000;
 std::string ca_folder(const std::string& state_dir) {
   return state_dir + "/ca";
 }
+std::string coordinator_socket(const std::string& state_dir) {
+  return state_dir + "/coordinator.sock";
+}
 std::string coordinator_identity_folder(const std::string& state_dir) {
   return state_dir + "/identity";
 }

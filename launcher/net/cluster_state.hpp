@@ -5,6 +5,7 @@
 //   identity/      the coordinator's own identity, and revoked.json
 //   tokens.json    join tokens that were given out
 //   issued.jsonl   every certificate that was issued
+//   coordinator.sock  where a coordinator without an identity listens
 
 #include <cstdint>
 #include <string>
@@ -16,6 +17,8 @@
 namespace sgd::net {
 
 [[nodiscard]] std::string ca_folder(const std::string& state_dir);
+/// Where it listens without an identity, unless told otherwise.
+[[nodiscard]] std::string coordinator_socket(const std::string& state_dir);
 /// For TlsContext::load().
 [[nodiscard]] std::string coordinator_identity_folder(const std::string& state_dir);
 

@@ -9,24 +9,26 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
 #include "common/base/assert.hpp"
+#include "launcher/net/local_peer.hpp"
 
 namespace sgd::net {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 
 constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
 constexpr std::size_t kPartsPerWrite = 64;
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
-void set_options(tcp::socket& socket, const ConnectionLimits& limits) {
+void set_options(Socket& socket, const ConnectionLimits& limits) {
   boost::system::error_code ignored;  // A socket that is gone already is found out by the first read.
   socket.non_blocking(true, ignored);
-  socket.set_option(tcp::no_delay(true), ignored);
+  if (local_peer(socket.native_handle())) return;
+  socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
   const auto timeout = static_cast<unsigned>(to_seconds(limits.unanswered) * 1e3);
   (void)::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
@@ -34,13 +36,7 @@ void set_options(tcp::socket& socket, const ConnectionLimits& limits) {
 
 }  // namespace
 
-std::string peer_name(const tcp::socket& socket) {
-  boost::system::error_code error;
-  const tcp::endpoint peer = socket.remote_endpoint(error);
-  return error ? "a peer that is gone" : fmt::format("{}:{}", peer.address().to_string(), peer.port());
-}
-
-Connection::Connection(tcp::socket socket, ReadBuffer& buffer, const Security& security, ConnectionLimits limits,
+Connection::Connection(Socket socket, ReadBuffer& buffer, const Security& security, ConnectionLimits limits,
                        hello::Hello own)
     : socket_(std::move(socket)),
       timer_(socket_.get_executor()),
@@ -66,7 +62,7 @@ void Connection::start(Handlers handlers) {
   shake_hands();
 }
 
-void Connection::again_when(tcp::socket::wait_type ready, void (Connection::*next)()) {
+void Connection::again_when(Socket::wait_type ready, void (Connection::*next)()) {
   if (is_closed_) return;
   socket_.async_wait(ready, [self = shared_from_this(), next](const boost::system::error_code& error) {
     if (!error) ((*self).*next)();
@@ -78,9 +74,9 @@ void Connection::shake_hands() {
   IoOutcome outcome = stream_->handshake();
   switch (outcome.state) {
     case IoState::kWouldBlockRead:
-      return again_when(tcp::socket::wait_read, &Connection::shake_hands);
+      return again_when(Socket::wait_read, &Connection::shake_hands);
     case IoState::kWouldBlockWrite:
-      return again_when(tcp::socket::wait_write, &Connection::shake_hands);
+      return again_when(Socket::wait_write, &Connection::shake_hands);
     case IoState::kEof:
       return close("closed by the other side in the TLS handshake");
     case IoState::kError:
@@ -90,22 +86,26 @@ void Connection::shake_hands() {
   }
   has_shaken_hands_ = true;
   queue(FrameKind::kJson, hello::encode(own_));
-  if (!stream_->has_pending()) return again_when(tcp::socket::wait_read, &Connection::read);
+  if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
 // ---- in ----
 
-void Connection::read() {
+void Connection::close_if_revoked() {
   if (!is_closed_ && stream_->is_revoked())
-    return close(fmt::format("{} is revoked", describe(stream_->peer())), RefusalKind::kRevoked);
+    close(fmt::format("{} is revoked", describe(stream_->peer())), RefusalKind::kRevoked);
+}
+
+void Connection::read() {
+  close_if_revoked();
   for (int turn = 0; turn < kReadsPerTurn && !is_closed_; ++turn) {
     IoOutcome outcome = stream_->read(buffer_);
     switch (outcome.state) {
       case IoState::kWouldBlockRead:
-        return again_when(tcp::socket::wait_read, &Connection::read);
+        return again_when(Socket::wait_read, &Connection::read);
       case IoState::kWouldBlockWrite:
-        return again_when(tcp::socket::wait_write, &Connection::read);
+        return again_when(Socket::wait_write, &Connection::read);
       case IoState::kEof:
         return close("closed by the other side");
       case IoState::kError:
@@ -117,7 +117,7 @@ void Connection::read() {
     take_frames();
   }
   if (is_closed_) return;
-  if (!stream_->has_pending()) return again_when(tcp::socket::wait_read, &Connection::read);
+  if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
@@ -198,10 +198,10 @@ void Connection::flush() {
     switch (outcome.state) {
       case IoState::kWouldBlockRead:
         is_flushing_ = true;
-        return again_when(tcp::socket::wait_read, &Connection::flush);
+        return again_when(Socket::wait_read, &Connection::flush);
       case IoState::kWouldBlockWrite:
         is_flushing_ = true;
-        return again_when(tcp::socket::wait_write, &Connection::flush);
+        return again_when(Socket::wait_write, &Connection::flush);
       case IoState::kEof:
         return close("closed by the other side");
       case IoState::kError:
@@ -234,6 +234,7 @@ void Connection::finish() {
   boost::system::error_code ignored;
   timer_.cancel();
   stream_->say_goodbye();
+  if (refusal_ == RefusalKind::kRevoked) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   if (stream_->has_last_words())
     linger();
   else
@@ -246,7 +247,7 @@ void Connection::finish() {
 /// A socket that is closed while bytes of the peer are unread takes the alert with it that tells the peer why.
 void Connection::linger() {
   boost::system::error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  socket_.shutdown(Socket::shutdown_send, ignored);
   timer_.expires_after(kLastWords);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code&) {
     boost::system::error_code unused;
@@ -259,7 +260,7 @@ void Connection::drain() {
   boost::system::error_code error;
   for (int turn = 0; turn < kReadsPerTurn && !error; ++turn) (void)socket_.read_some(asio::buffer(buffer_), error);
   if (error && error != asio::error::would_block) return (void)timer_.cancel();
-  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const boost::system::error_code& ended) {
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const boost::system::error_code& ended) {
     if (!ended) self->drain();
   });
 }

@@ -1,7 +1,8 @@
 #pragma once
-// One TCP connection between two of our daemons, in plain text or TLS: whole frames in both directions, after both have
-// said which protocol they speak. Bytes are read into a buffer that all connections of an event loop share, so that
-// thousands of quiet ones cost little; what the peer does not take waits in a queue with a limit.
+// One connection between two of our daemons, over TCP or a Unix socket, in plain text or TLS: whole frames in both
+// directions, after both have said which protocol they speak. Bytes are read into a buffer that all connections of an
+// event loop share, so that thousands of quiet ones cost little; what the peer does not take waits in a queue with a
+// limit.
 //
 //   start() -> TLS handshake -> both hellos -> on_open -> on_frame ... -> on_closed, once and last
 //
@@ -14,15 +15,16 @@
 #include <string>
 #include <string_view>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "common/base/time.hpp"
 #include "common/messages/frame.hpp"
 #include "common/messages/hello.hpp"
+#include "launcher/net/address.hpp"
 #include "launcher/net/peer_identity.hpp"
 #include "launcher/net/refusal.hpp"
+#include "launcher/net/socket.hpp"
 #include "launcher/net/stream.hpp"
 #include "launcher/net/tls_context.hpp"
 
@@ -46,8 +48,10 @@ struct Security {
   TlsSide side = TlsSide::kAccepts;
 };
 
-/// "10.0.0.2:41822".
-[[nodiscard]] std::string peer_name(const boost::asio::ip::tcp::socket& socket);
+/// Of whoever dials `to`: over a Unix socket the kernel says who is there, and no TLS is spoken.
+[[nodiscard]] inline Security dialling(const Address& to, std::shared_ptr<const TlsContext> tls) {
+  return {to.is_local_socket() ? nullptr : std::move(tls), TlsSide::kDials};
+}
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -58,8 +62,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   /// `buffer` must outlive the connection. `own` is what this side speaks.
-  Connection(boost::asio::ip::tcp::socket socket, ReadBuffer& buffer, const Security& security = {},
-             ConnectionLimits limits = {}, hello::Hello own = {});
+  Connection(Socket socket, ReadBuffer& buffer, const Security& security = {}, ConnectionLimits limits = {},
+             hello::Hello own = {});
 
   /// Handlers are never called inside start(), send() or close(), and are let go after on_closed.
   void start(Handlers handlers);
@@ -69,10 +73,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
   /// The same without on_closed: from here on no handler is called.
   void abandon(std::string reason);
+  /// Closed, if the other side's certificate was revoked since it was shown; what waits to be sent is dropped, also
+  /// what the kernel holds of it.
+  void close_if_revoked();
 
-  /// "10.0.0.2:41822".
+  /// As peer_name() says it.
   [[nodiscard]] const std::string& peer() const { return peer_; }
-  /// Who the peer has proved to be, from on_open on; kNone without TLS, and for a peer without certificate.
+  /// Who the peer has proved to be, from on_open on; kNone without TLS, and for a peer without certificate. Over a Unix
+  /// socket its account, in `uid` and `name`.
   [[nodiscard]] const PeerIdentity& peer_identity() const { return stream_->peer(); }
   /// Whether it is TLS that carries this connection.
   [[nodiscard]] bool is_secure() const { return stream_->is_secure(); }
@@ -81,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] bool is_open() const { return protocol_ != 0 && !is_closed_; }
 
  private:
-  void again_when(boost::asio::ip::tcp::socket::wait_type ready, void (Connection::*next)());
+  void again_when(Socket::wait_type ready, void (Connection::*next)());
   void shake_hands();
   void read();
   void take_frames();
@@ -94,7 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void linger();
   void drain();
 
-  boost::asio::ip::tcp::socket socket_;
+  Socket socket_;
   boost::asio::steady_timer timer_;  ///< For the hello, then for the end of the peer's certificate, then last words.
   ReadBuffer& buffer_;
   ConnectionLimits limits_;

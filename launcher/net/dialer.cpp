@@ -1,11 +1,23 @@
 #include "launcher/net/dialer.hpp"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <boost/asio/connect.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+
+#include "launcher/net/local_peer.hpp"
 
 namespace sgd::net {
 
@@ -65,15 +77,16 @@ void Dialer::again(bool was_open) {
 }
 
 void Dialer::dial() {
+  if (address_.is_local_socket())
+    return boost::asio::post(io_, [attempt = attempt_] {
+      if (attempt->dialer != nullptr) attempt->dialer->dial_path();
+    });
   attempt_->after(kAttempt,
                   [](Dialer& dialer) { dialer.fail(fmt::format("no answer within {}", format_duration(kAttempt))); });
   const auto connected = [attempt = attempt_](const boost::system::error_code& error, const tcp::endpoint&) {
     if (attempt->dialer == nullptr) return;
     if (error) return attempt->dialer->fail(error.message());
-    Dialer* dialer = std::exchange(attempt->dialer, nullptr);
-    dialer->timer_.cancel();
-    dialer->attempt_.reset();
-    dialer->handlers_.on_socket(std::move(attempt->socket));
+    attempt->dialer->hand_over(std::move(attempt->socket));
   };
   attempt_->resolver.async_resolve(address_.host, std::to_string(address_.port),
                                    [attempt = attempt_, connected](const boost::system::error_code& error,
@@ -84,11 +97,39 @@ void Dialer::dial() {
                                    });
 }
 
+/// Connecting to a Unix socket succeeds or fails at once; EAGAIN says that its queue is full.
+void Dialer::dial_path() {
+  using asio::local::stream_protocol;
+  const std::string& path = address_.path;
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return fail(fmt::format("the path has {} bytes, and a Unix socket's at most {}", path.size(),
+                            sizeof(sockaddr_un::sun_path) - 1));
+  boost::system::error_code error;
+  stream_protocol::socket socket(io_);
+  socket.open(stream_protocol(), error);
+  if (!error) socket.non_blocking(true, error);
+  if (error) return fail(error.message());
+  const stream_protocol::endpoint endpoint(path);
+  if (::connect(socket.native_handle(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0)
+    return fail(std::strerror(errno));
+  const std::optional<LocalPeer> peer = local_peer(socket.native_handle());
+  if (!peer) return fail("it does not say who listens there");
+  if (!is_trusted(*peer) && ::geteuid() != 0)
+    return fail(describe(*peer) + " listens there, and only this account and root are trusted");
+  hand_over(std::move(socket));
+}
+
+void Dialer::hand_over(Socket socket) {
+  attempt_->dialer = nullptr;
+  timer_.cancel();
+  attempt_.reset();
+  handlers_.on_socket(std::move(socket));
+}
+
 void Dialer::fail(const std::string& reason) {
   attempt_->give_up();
   attempt_.reset();
-  if (handlers_.on_failure)
-    handlers_.on_failure(fmt::format("cannot reach {}:{}: {}", address_.host, address_.port, reason));
+  if (handlers_.on_failure) handlers_.on_failure(fmt::format("cannot reach {}: {}", to_text(address_), reason));
   again(false);
 }
 

@@ -1,23 +1,20 @@
 #pragma once
 // Makes connections to one address, again and again: attempts that fail are repeated after a wait that doubles up to a
-// limit, and is drawn from its upper half, so that thousands of agents do not come back in one moment.
+// limit, and is drawn from its upper half, so that thousands of agents do not come back in one moment. A Unix socket is
+// talked to only if our own account or root listens there; root itself talks to everybody's.
 
 #include <functional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "common/base/time.hpp"
 #include "launcher/core/random.hpp"
+#include "launcher/net/address.hpp"
+#include "launcher/net/socket.hpp"
 
 namespace sgd::net {
-
-struct Address {
-  std::string host;
-  int port = 0;
-};
 
 /// The wait before the attempt that follows `failures` failed ones in a row; `chance` in [0, 1).
 [[nodiscard]] Duration redial_wait(int failures, double chance);
@@ -29,7 +26,7 @@ class Dialer {
   static constexpr Duration kAttempt = std::chrono::seconds(5);  ///< Limit of one: name and connection.
 
   struct Handlers {
-    std::function<void(boost::asio::ip::tcp::socket socket)> on_socket;
+    std::function<void(Socket socket)> on_socket;
     /// An attempt has failed; the next one follows.
     std::function<void(std::string reason)> on_failure;
   };
@@ -45,6 +42,8 @@ class Dialer {
  private:
   struct Attempt;
   void dial();
+  void dial_path();
+  void hand_over(Socket socket);
   void fail(const std::string& reason);
 
   boost::asio::io_context& io_;

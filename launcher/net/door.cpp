@@ -12,11 +12,11 @@
 #include "common/messages/codec.hpp"
 #include "launcher/net/admission.hpp"
 #include "launcher/net/attempt_limit.hpp"
+#include "launcher/net/local_peer.hpp"
 
 namespace sgd::net {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 
 /// One of those that an address has; free again when this goes.
 class DoorPlace {
@@ -126,7 +126,11 @@ bool Visitor::is_secure() const {
 // ---- the door ----
 
 Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
-    : io_(io), listener_(std::move(listener)), places_(std::make_shared<DoorPlace::Taken>()), line_timer_(io) {}
+    : io_(io),
+      listener_(std::move(listener)),
+      places_(std::make_shared<DoorPlace::Taken>()),
+      line_timer_(io),
+      revoked_timer_(io) {}
 
 Door::~Door() {
   for (const std::shared_ptr<Visitor::Visit>& visit : strangers_) {
@@ -139,11 +143,14 @@ void Door::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   if (!handlers_.on_refused) handlers_.on_refused = [](const std::string&, const Refusal&) {};
   if (!handlers_.on_broken) handlers_.on_broken = [](const std::string&, const Refusal&) {};
-  listener_->start([this](tcp::socket socket) { take(std::move(socket)); });
+  listener_->start([this](Socket socket) { take(std::move(socket)); });
+  if (listener_->security().tls) look_for_revoked();
 }
 
-void Door::take(tcp::socket socket) {
+void Door::take(Socket socket) {
   std::string peer = peer_name(socket);
+  if (const std::string refusal = refusal_of_account(socket); !refusal.empty())
+    return handlers_.on_refused(peer, {RefusalKind::kWrongAccount, refusal});
   // The kernel gives the lowest number that is free: all below it are in use.
   const std::size_t in_use = static_cast<std::size_t>(socket.native_handle()), allowed = files_allowed();
   if (in_use >= allowed - allowed / kFilesSpared)
@@ -158,6 +165,14 @@ void Door::take(tcp::socket socket) {
                                 {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
   line_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});
   if (line_.size() == 1) look_after_line();
+}
+
+/// Why whoever is at the other end of a Unix socket may not come in; empty: it may, or proves itself by other means.
+std::string Door::refusal_of_account(Socket& socket) const {
+  if (!listener_->is_local_socket()) return {};
+  const std::optional<LocalPeer> peer = local_peer(socket.native_handle());
+  if (peer && is_trusted(*peer)) return {};
+  return "only this coordinator's own account and root may connect: `sgd-launch init` lets others in by certificate";
 }
 
 bool Door::may_enter(const std::string& address) const {
@@ -178,11 +193,25 @@ void Door::look_after_line() {
   line_timer_.expires_after(kLineLook);
   line_timer_.async_wait([this, alive = std::weak_ptr<const char>(alive_)](const boost::system::error_code& error) {
     if (error || alive.expired()) return;
-    for (const Arrival& late : line_.take_older(std::chrono::steady_clock::now() - kLineTime))
+    for (Arrival& late : line_.take_older(std::chrono::steady_clock::now() - kLineTime))
       handlers_.on_refused(peer_name(late.socket),
                            {RefusalKind::kTooMany, fmt::format("no place within {}", format_duration(kLineTime))});
     serve_line();
     if (line_.size() > 0) look_after_line();
+  });
+}
+
+/// Who says nothing and acknowledges nothing would be fed on for as long as the kernel takes to give it up.
+void Door::look_for_revoked() {
+  std::erase_if(admitted_, [](const std::weak_ptr<Connection>& one) { return one.expired(); });
+  const TlsContext& tls = *listener_->security().tls;
+  tls.refresh_soon();
+  if (std::exchange(looked_version_, tls.version()) != tls.version())
+    for (const std::weak_ptr<Connection>& one : admitted_)
+      if (const auto open = one.lock()) open->close_if_revoked();
+  revoked_timer_.expires_after(TlsContext::kLook / 2);
+  revoked_timer_.async_wait([this, alive = std::weak_ptr<const char>(alive_)](const boost::system::error_code& error) {
+    if (!error && !alive.expired()) look_for_revoked();
   });
 }
 
@@ -257,12 +286,17 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
   const auto kind = handlers_.kinds.find(type->get<std::string>());
   if (kind == handlers_.kinds.end())
     return visit->close("the first message is of a kind that nobody here serves", RefusalKind::kBadMessage);
-  if (const auto connection = visit->connection.lock(); connection && connection->is_secure()) {
-    visit->is_secure = true;
+  if (const auto connection = visit->connection.lock()) {
+    visit->is_secure = connection->is_secure();
     visit->identity = connection->peer_identity();
+  }
+  if (visit->is_secure) {
     const Refusal refusal = refusal_of_visit(kind->first, visit->identity);
     if (refusal.kind != RefusalKind::kNone) return visit->close(refusal.reason, refusal.kind);
-    if (visit->identity.role != Role::kNone) visit->place.reset();
+    if (visit->identity.role != Role::kNone) {
+      visit->place.reset();
+      admitted_.push_back(visit->connection);
+    }
   }
   visit->deadline.cancel();
   visit->is_stranger = false;

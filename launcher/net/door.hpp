@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -43,9 +44,9 @@ class Visitor {
   Status send(FrameKind kind, std::string_view bytes);
   /// on_closed follows with `reason`. `kind`: what the other side has done wrong.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
-  /// "10.0.0.2:41822".
+  /// As net::peer_name() says it.
   [[nodiscard]] const std::string& peer() const;
-  /// Who it has proved to be; kNone on loopback without TLS.
+  /// Who it has proved to be; kNone without TLS, with its account over a Unix socket.
   [[nodiscard]] const PeerIdentity& peer_identity() const;
   /// Whether TLS carries the connection, and so somebody has proved something.
   [[nodiscard]] bool is_secure() const;
@@ -92,16 +93,18 @@ class Door {
  private:
   static constexpr Duration kLineLook = std::chrono::milliseconds(250);
   struct Arrival {
-    boost::asio::ip::tcp::socket socket;
+    Socket socket;
     std::string address;  ///< Empty where it does not count.
   };
 
-  void take(boost::asio::ip::tcp::socket socket);
+  void take(Socket socket);
+  [[nodiscard]] std::string refusal_of_account(Socket& socket) const;
   [[nodiscard]] bool may_enter(const std::string& address) const;
   void enter(Arrival arrival);
   void serve_line();
   void look_after_line();
   void on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::string& reason);
+  void look_for_revoked();
   [[nodiscard]] bool make_room(const std::string& address);
   void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
 
@@ -115,6 +118,9 @@ class Door {
   std::shared_ptr<std::map<std::string, std::size_t>> places_;
   WaitingLine<Arrival> line_;
   boost::asio::steady_timer line_timer_;
+  std::vector<std::weak_ptr<Connection>> admitted_;  ///< By certificate.
+  std::uint64_t looked_version_ = 0;                 ///< Of the TLS context, when they were looked at.
+  boost::asio::steady_timer revoked_timer_;
   std::shared_ptr<const char> alive_ = std::make_shared<char>();
 };
 

@@ -12,14 +12,12 @@
 
 namespace sgd::net {
 
-using boost::asio::ip::tcp;
-
 /// Handlers of an attempt that is over find `done` empty.
 struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
   Attempt(boost::asio::io_context& loop, const Address& coordinator)
       : io(loop), dialer(loop, coordinator, core::Random({1, 2, 3, 4})), limit(loop) {}
 
-  void talk(tcp::socket socket) {
+  void talk(Socket socket) {
     connection = std::make_shared<Connection>(std::move(socket), buffer, Security{tls, TlsSide::kDials});
     Connection::Handlers handlers;
     handlers.on_open = [self = shared_from_this()](int) {
@@ -119,7 +117,7 @@ void Enrolment::begin(std::shared_ptr<const TlsContext> tls, join::FromVisitor m
     if (!error) attempt->finish(Error{fmt::format("no answer within {}", format_duration(kLimit))});
   });
   const std::weak_ptr<Attempt> weak = attempt;
-  attempt->dialer.start({[weak](tcp::socket socket) {
+  attempt->dialer.start({[weak](Socket socket) {
                            if (const auto here = weak.lock()) here->talk(std::move(socket));
                          },
                          [weak](const std::string& reason) {

@@ -53,6 +53,8 @@ class RevokedList {
   /// Error: the list is full.
   [[nodiscard]] Status add(Revocation entry);
   [[nodiscard]] bool contains(const PeerIdentity& identity) const;
+  /// Whether all of `name` was revoked, at any time.
+  [[nodiscard]] bool has_name(const std::string& name) const { return names_.contains(name); }
   [[nodiscard]] const std::vector<Revocation>& entries() const { return entries_; }
 
  private:

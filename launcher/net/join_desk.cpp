@@ -138,6 +138,18 @@ JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, c
   Result<TokenBook> book = load_tokens(state_dir_);
   if (!book || !issued_.refresh()) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
   StoredToken stored;
+  Grant grant;
+  const auto tell = [&](Verdict verdict) {
+    PeerIdentity who;
+    if (verdict.certificate.empty()) {
+      who.role = role_of(stored.role).value_or(Role::kNone);
+      who.name = grant.name.empty() ? stored.name : grant.name;
+    } else {
+      who = identity_in(verdict.certificate).value();
+    }
+    if (on_join) on_join({from.peer, std::move(who), to_hex(token.id), verdict.reason});
+    return verdict;
+  };
   const char* unknown = "the join token is not known: it was revoked, or ended long ago";
   switch (book.value().check(token, from.now_s, stored)) {
     case TokenFault::kUnknown:
@@ -146,21 +158,20 @@ JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, c
     case TokenFault::kWrongSecret:
       return {JoinOutcome::kWrongSecret, unknown, {}};
     case TokenFault::kExpired:
-      return {JoinOutcome::kExpiredToken, "the join token has expired: make another one", {}};
+      return tell({JoinOutcome::kExpiredToken, "the join token has expired: make another one", {}});
     case TokenFault::kUsed:
-      return {JoinOutcome::kUsedToken, "the join token is used up: make another one", {}};
+      return tell({JoinOutcome::kUsedToken, "the join token is used up: make another one", {}});
     case TokenFault::kNone:
       break;
   }
-  Grant grant;
-  if (Verdict refused = name_for(from, message, stored, grant); !refused.reason.empty()) return refused;
+  if (Verdict refused = name_for(from, message, stored, grant); !refused.reason.empty()) return tell(refused);
   // Used up on disk before anybody sees the certificate: whatever happens then, nobody gets a second one.
   TokenBook after = book.value();
   after.mark_used(stored.id, grant.name, from.now_s);
   Verdict verdict = issue(from, message.csr, grant, "join " + address_of_peer(from.peer));
   if (verdict.certificate.empty()) return verdict;
   if (!save_tokens(state_dir_, after)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
-  return verdict;
+  return tell(std::move(verdict));
 }
 
 JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message, const StoredToken& token,
@@ -175,14 +186,24 @@ JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message
     return {};
   }
   grant.name = message.name.empty() ? message.default_name : message.name;
+  // What a client is called decides whose runs are its own, and whose account they get.
+  if (grant.role == Role::kClient)
+    return {JoinOutcome::kWrongName,
+            "the join token names nobody, and a client's must: have one made with --role client --name NAME",
+            {}};
   if (!is_name(grant.name))
     return {JoinOutcome::kWrongName,
             "a name has letters, digits, \".\", \"_\" and \"-\", at most 128: give one with --name",
             {}};
-  const PeerIdentity* holder = issued_.holder(grant.role, grant.name);
-  if (holder == nullptr || holder->expires_s <= from.now_s) return {};
   const Result<RevokedList> revoked = RevokedList::load(coordinator_identity_folder(state_dir_));
-  if (revoked.ok() && revoked.value().contains(*holder)) return {};
+  if (!revoked) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  const PeerIdentity* holder = issued_.holder(grant.role, grant.name);
+  if (revoked.value().has_name(grant.name) || (holder != nullptr && revoked.value().contains(*holder)))
+    return {JoinOutcome::kNameTaken,
+            fmt::format("{} was revoked: only a token that is made for that name, with --name {}, gives it again",
+                        grant.name, grant.name),
+            {}};
+  if (holder == nullptr || holder->expires_s <= from.now_s) return {};
   return {JoinOutcome::kNameTaken,
           fmt::format("the name {} is taken: join with --name, or with a token that was made with --name {}",
                       grant.name, grant.name),

@@ -38,7 +38,7 @@ enum class JoinOutcome {
   kExpiredToken,
   kUsedToken,
   kWrongName,   ///< The token is for another one, or it is no name.
-  kNameTaken,   ///< Somebody holds a certificate for it, and the token does not name it.
+  kNameTaken,   ///< Somebody holds a certificate for it, or has lost it by force, and the token does not name it.
   kBadRequest,  ///< No signing request that we can answer.
   kNobody,      ///< A renewal without a certificate to renew.
   kTooEarly,    ///< A renewal of a certificate that is quite new.
@@ -62,6 +62,14 @@ class JoinDesk {
   /// As Door::OnVisitor, for the kinds "join" and "renew".
   void take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first);
 
+  struct Member {
+    std::string peer;
+    PeerIdentity identity;  ///< That it has got, or would have got: then only role and name.
+    std::string token;      ///< Its id.
+    std::string refused;    ///< Why it has got nothing, though it holds a token of ours; empty: it is a member.
+  };
+  /// Told of each that brings a token of ours. May be absent.
+  std::function<void(const Member& member)> on_join;
   /// Told of each visitor that goes without a certificate. May be absent.
   std::function<void(const std::string& peer, JoinOutcome outcome, const std::string& reason)> on_refused;
 

@@ -1,7 +1,7 @@
 #pragma once
 // Who the other side of a connection is, as its certificate says: a role and a name, written as one URI in
 // the subject alternative name, for example "sgd://agent/n1". Text only: what proves it is the certificate's
-// signature.
+// signature. Over a Unix socket it is an account of this machine, which the kernel proves.
 
 #include <cstdint>
 #include <optional>
@@ -24,6 +24,8 @@ struct PeerIdentity {
   bool is_admin = false;       ///< A client that may act on the runs of others.
   std::int64_t issued_s = 0;   ///< Unix time.
   std::int64_t expires_s = 0;  ///< Unix time.
+  /// Over a Unix socket: the account that the kernel names; `name` is then that account's.
+  std::optional<std::uint32_t> uid = {};
 };
 
 inline constexpr std::size_t kNameBytesMax = 128;

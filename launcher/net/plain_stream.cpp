@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "launcher/net/local_peer.hpp"
 #include "launcher/net/stream.hpp"
 
 namespace sgd::net {
@@ -23,7 +24,12 @@ IoOutcome failure(IoState when_blocked) {
 
 class PlainStream : public Stream {
  public:
-  explicit PlainStream(int fd) : fd_(fd) {}
+  explicit PlainStream(int fd) : fd_(fd) {
+    if (const std::optional<LocalPeer> local = local_peer(fd)) {
+      peer_.name = local->account;
+      peer_.uid = local->uid;
+    }
+  }
 
   IoOutcome handshake() override { return {}; }
   IoOutcome read(std::span<char> into) override {
@@ -63,13 +69,13 @@ class PlainStream : public Stream {
   void say_goodbye() override {}
   bool has_last_words() const override { return false; }
   bool is_secure() const override { return false; }
-  const PeerIdentity& peer() const override { return nobody_; }
+  const PeerIdentity& peer() const override { return peer_; }
   bool is_revoked() override { return false; }
 
  private:
   int fd_;
   bool is_first_ = true;
-  PeerIdentity nobody_;
+  PeerIdentity peer_;
 };
 
 }  // namespace

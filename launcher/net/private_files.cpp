@@ -1,6 +1,7 @@
 #include "launcher/net/private_files.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -46,15 +47,26 @@ Status sync_folder_of(const std::string& path) {
 
 Status make_private_folder(const std::string& path) {
   std::string made;
+  // What root's folders are in is for others to pass, as /var/lib/sgd-launch is.
+  const mode_t above = ::geteuid() == 0 ? 0755 : 0700;
   for (const fs::path& part : fs::path(path)) {
     made = (fs::path(made) / part).string();
-    if (::mkdir(made.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot create " + made);
+    if (::mkdir(made.c_str(), fs::path(made) == fs::path(path) ? 0700 : above) != 0 && errno != EEXIST)
+      return system_error("cannot create " + made);
   }
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0) return system_error("cannot look at " + path);
   if (!S_ISDIR(facts.st_mode)) return Error{path + " is not a folder"};
   if (facts.st_uid != ::geteuid()) return Error{path + " belongs to somebody else"};
   if ((facts.st_mode & 0022) != 0) return Error{path + " can be written to by others: chmod 700 it"};
+  return {};
+}
+
+Status act_as_owner_of(const std::string& folder) {
+  struct stat facts {};
+  if (::geteuid() != 0 || ::lstat(folder.c_str(), &facts) != 0 || facts.st_uid == 0) return {};
+  if (::setgroups(0, nullptr) != 0 || ::setegid(facts.st_gid) != 0 || ::seteuid(facts.st_uid) != 0)
+    return system_error("cannot act as the owner of " + folder);
   return {};
 }
 

@@ -16,9 +16,13 @@ enum class Readers {
   kAnybody,  ///< 0644.
 };
 
-/// Creates `path` and what is above it with mode 0700. Errors: not a folder, others may write to it, somebody
-/// else's.
+/// Creates `path` with mode 0700, and what is above it likewise (root: 0755). Errors: not a folder, others may write to
+/// it, somebody else's.
 [[nodiscard]] Status make_private_folder(const std::string& path);
+
+/// Root that works in the folder of another account does so in that account's name from here on: what it writes is
+/// that account's to read, and what the account has put there leads root nowhere. For a verb of one thread.
+[[nodiscard]] Status act_as_owner_of(const std::string& folder);
 
 [[nodiscard]] Status write_file(const std::string& path, std::string_view bytes, Readers readers);
 

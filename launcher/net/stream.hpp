@@ -45,7 +45,7 @@ class Stream {
   /// would lose it.
   [[nodiscard]] virtual bool has_last_words() const = 0;
 
-  /// Whether it is protected; without, nobody knows who the peer is.
+  /// Whether TLS protects it; without, only the kernel knows who the peer is, and only over a Unix socket.
   [[nodiscard]] virtual bool is_secure() const = 0;
   /// From the end of the handshake on.
   [[nodiscard]] virtual const PeerIdentity& peer() const = 0;
@@ -53,7 +53,7 @@ class Stream {
   [[nodiscard]] virtual bool is_revoked() = 0;
 };
 
-/// Plain text over `fd`. It tells a peer that speaks TLS as such.
+/// Plain text over `fd`, a socket. It tells a peer that speaks TLS as such.
 [[nodiscard]] std::unique_ptr<Stream> make_plain_stream(int fd);
 
 }  // namespace sgd::net

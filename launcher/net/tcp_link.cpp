@@ -10,7 +10,6 @@
 namespace sgd::net {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 
 namespace {
 
@@ -40,7 +39,9 @@ class TcpAgentLink : public AgentLink {
  public:
   TcpAgentLink(asio::io_context& io, ReadBuffer& buffer, Address coordinator, core::Random random,
                std::shared_ptr<const TlsContext> tls)
-      : buffer_(buffer), security_{std::move(tls), TlsSide::kDials}, dialer_(io, std::move(coordinator), random) {}
+      : buffer_(buffer),
+        security_(dialling(coordinator, std::move(tls))),
+        dialer_(io, std::move(coordinator), random) {}
   ~TcpAgentLink() override {
     end_->dialer = nullptr;
     if (const auto connection = end_->connection.lock()) connection->abandon("the agent ends");
@@ -49,7 +50,7 @@ class TcpAgentLink : public AgentLink {
   void start(Handlers handlers) override {
     end_->handlers = std::move(handlers);
     end_->dialer = &dialer_;
-    dialer_.start({[this](tcp::socket socket) { talk(std::move(socket)); },
+    dialer_.start({[this](Socket socket) { talk(std::move(socket)); },
                    [end = end_](const std::string& reason) {
                      if (end->handlers.on_lost) end->handlers.on_lost(reason);
                    }});
@@ -57,7 +58,7 @@ class TcpAgentLink : public AgentLink {
   void send(cluster::FromAgent message) override { send_over(end_->connection, message); }
 
  private:
-  void talk(tcp::socket socket) {
+  void talk(Socket socket) {
     const auto connection = std::make_shared<Connection>(std::move(socket), buffer_, security_, patient());
     end_->connection = connection;
     Connection::Handlers handlers;

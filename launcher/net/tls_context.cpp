@@ -134,6 +134,7 @@ Status TlsContext::refresh() const {
   Result<std::shared_ptr<const Files>> files = Files::read(folder_);
   if (!files) return files.error();
   files_ = std::move(files).value();
+  ++version_;
   return {};
 }
 

@@ -44,6 +44,8 @@ class TlsContext : public std::enable_shared_from_this<TlsContext> {
   Status refresh() const;
   /// The same at most once in kLook; what fails is found again by refresh().
   void refresh_soon() const;
+  /// Another one whenever the files were read again.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
 
   ~TlsContext();
 
@@ -56,6 +58,7 @@ class TlsContext : public std::enable_shared_from_this<TlsContext> {
   // What was last read: a cache, which is why a const context may renew it.
   mutable std::shared_ptr<const Files> files_;
   mutable TimePoint looked_at_{};
+  mutable std::uint64_t version_ = 0;
 };
 
 }  // namespace sgd::net

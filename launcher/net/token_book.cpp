@@ -82,9 +82,9 @@ TokenFault TokenBook::check(const JoinToken& token, std::int64_t now_s, StoredTo
   const std::optional<Digest> wanted = digest_from_hex(entry->secret_sha256);
   if (!wanted || !equal_in_constant_time(*wanted, sha256(token.secret))) return TokenFault::kWrongSecret;
   if (entry->role != role_name(token.role)) return TokenFault::kOtherRole;
+  found = *entry;
   if (entry->used_s != 0) return TokenFault::kUsed;
   if (now_s >= entry->expires_s) return TokenFault::kExpired;
-  found = *entry;
   return TokenFault::kNone;
 }
 
@@ -97,6 +97,10 @@ void TokenBook::mark_used(const std::string& id, const std::string& by, std::int
 
 bool TokenBook::remove(const std::string& id) {
   return std::erase_if(tokens_, [&](const StoredToken& one) { return one.id == id; }) > 0;
+}
+
+std::size_t TokenBook::remove_open(const std::string& name) {
+  return std::erase_if(tokens_, [&](const StoredToken& token) { return token.name == name && token.used_s == 0; });
 }
 
 void TokenBook::prune(std::int64_t now_s) {

@@ -43,12 +43,14 @@ class TokenBook {
   /// Error: the book is full.
   [[nodiscard]] Status add(const JoinToken& token, const std::string& name, bool is_admin, std::int64_t now_s,
                            std::int64_t valid_s);
-  /// What is wrong with `token` now; kNone puts its entry into `found`.
+  /// What is wrong with `token` now. Its entry goes into `found` where the holder knows its secret.
   [[nodiscard]] TokenFault check(const JoinToken& token, std::int64_t now_s, StoredToken& found) const;
   /// It must be there.
   void mark_used(const std::string& id, const std::string& by, std::int64_t now_s);
   /// Whether there was one of this id.
   bool remove(const std::string& id);
+  /// Tokens for `name` that were not used; how many there were.
+  std::size_t remove_open(const std::string& name);
   /// Forgets what ended long ago.
   void prune(std::int64_t now_s);
   [[nodiscard]] const std::vector<StoredToken>& tokens() const { return tokens_; }

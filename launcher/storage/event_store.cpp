@@ -19,7 +19,7 @@ std::size_t bytes_of(const StoreWrite& write) {
 
 /// Lines are written without waiting for the disk, as long as the events that they are made of are stored.
 void sync_files(const std::string& run_dir) {
-  for (const char* name : {"/events.jsonl", "/metrics.jsonl", "/summary.json", ""}) {
+  for (const char* name : {"/events.jsonl", "/metrics.jsonl", "/summary.json", "/nodes.jsonl", ""}) {
     const int fd = ::open((run_dir + name).c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) continue;
     (void)::fsync(fd);  // Ignoring: the folder is the user's; what counts of it is in the row.

@@ -1,5 +1,5 @@
-"""What the benchmarks of a cluster share: three nodes in network namespaces with TLS (without root: on loopback in plain
-text), a job for them, and faults of a node."""
+"""What the benchmarks of a cluster share: three nodes in network namespaces with TLS (without root: over a Unix
+socket), a job for them, and faults of a node."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ def three_nodes(prefix):
 
 
 def where(cluster):
-    return "Three nodes in network namespaces, TLS." if cluster.network else "Three nodes on loopback, plain text."
+    return "Three nodes in network namespaces, TLS." if cluster.network else "Three nodes over a Unix socket."
 
 
 def write_job(cluster, epochs, **parts):

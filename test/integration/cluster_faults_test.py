@@ -16,6 +16,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacker import Wire
 from cluster import Cluster
 from data import image_job, small_fashion, write_job
 from harness import AGENT, LAUNCHER, LIMIT_S, read_file, resident_bytes, wait_for
@@ -86,7 +87,7 @@ class ClusterFaultsTest(unittest.TestCase):
 
     def test_slow_link_is_no_death(self):
         """[23] 200 ms each way at 64 kbit/s: with the default time-outs nobody is lost."""
-        cluster = self.cluster({"n1": 1})
+        cluster = self.cluster({"n1": 1}, loopback=True)
         link = SlowLink(cluster.port)
         self.addCleanup(link.stop)
         cluster.slots["far"] = 1
@@ -100,13 +101,13 @@ class ClusterFaultsTest(unittest.TestCase):
         self.assertEqual([event["event"] for event in cluster.lines(run) if event["event"] in ("failure", "node_lost", "resized")], [])
         self.assertEqual(sorted(client.said()[1].split()), sorted([f"{rank}:" for rank in (0, 1)] * 8 + list("12345678") * 2))
 
-    def test_name_that_leads_nowhere_is_tried_again_and_told(self):
+    def test_address_that_leads_nowhere_is_tried_again_and_told(self):
         """[24]"""
         with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
-            agent = subprocess.Popen([LAUNCHER, *AGENT, "--join", "no-such-host.invalid:7070", "--state-dir", folder],
+            agent = subprocess.Popen([LAUNCHER, *AGENT, "--join", f"unix:{folder}/no-such.sock", "--state-dir", folder],
                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             try:
-                wait_for(lambda: b"coordinator: cannot reach no-such-host.invalid" in read_file(log.name), LIMIT_S, "the reason")
+                wait_for(lambda: b"coordinator: cannot reach unix:" in read_file(log.name), LIMIT_S, "the reason")
                 self.assertIsNone(agent.poll())
             finally:
                 agent.send_signal(signal.SIGTERM)
@@ -114,12 +115,12 @@ class ClusterFaultsTest(unittest.TestCase):
 
     def test_port_that_is_taken(self):
         """[25] [60] And a folder that another coordinator has."""
-        cluster = self.cluster({})
+        cluster = self.cluster({}, loopback=True)
         with tempfile.TemporaryDirectory() as folder:
-            taken = self.verb("coordinator", "--listen", f"127.0.0.1:{cluster.port}", "--state-dir", folder)
+            taken = self.verb("coordinator", "--insecure-loopback", "--listen", cluster.address, "--state-dir", folder)
         self.assertEqual(taken.returncode, 1)
-        self.assertIn(f"cannot listen on 127.0.0.1:{cluster.port}: Address already in use", taken.stderr)
-        second = self.verb("coordinator", "--listen", "127.0.0.1:0", "--state-dir", os.path.join(cluster.folder, "coordinator"))
+        self.assertIn(f"cannot listen on {cluster.address}: Address already in use", taken.stderr)
+        second = self.verb("coordinator", "--state-dir", os.path.join(cluster.folder, "coordinator"))
         self.assertNotEqual(second.returncode, 0)
         self.assertIn(str(cluster.coordinator.pid), second.stderr)
 
@@ -146,7 +147,7 @@ class ClusterFaultsTest(unittest.TestCase):
         resource.prlimit(cluster.coordinator.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
         with contextlib.ExitStack() as idle:
             for _ in range(FILES):
-                idle.enter_context(socket.create_connection(("127.0.0.1", cluster.port)))
+                idle.enter_context(Wire(cluster.address))
             wait_for(lambda: f"of {FILES} files are in use" in cluster.log_of("coordinator"), LIMIT_S, "somebody to be turned away")
             with open(os.path.join(cluster.folder, "go"), "w", encoding="utf-8"):
                 pass
@@ -205,7 +206,7 @@ class ClusterFaultsTest(unittest.TestCase):
         cluster.wait_for_event(run, "worker_started")
         cluster.kill("coordinator")
         folder = os.path.join(cluster.folder, "coordinator")
-        shutil.copytree(folder, folder + ".copy", symlinks=True)
+        shutil.copytree(folder, folder + ".copy", symlinks=True, ignore=shutil.ignore_patterns("*.sock"))
         shutil.rmtree(folder)
         os.rename(folder + ".copy", folder)
         cluster.start_coordinator()

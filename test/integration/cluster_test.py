@@ -176,7 +176,7 @@ class CommandTest(ClusterCase):
         folders = set(os.listdir(os.path.dirname(self.cluster.run_dir(first.run_id()))))
         answers = []
         for number in (1, 2):
-            with Wire(f"{self.cluster.host}:{self.cluster.port}", tls=False) as wire:
+            with Wire(self.cluster.address, tls=False) as wire:
                 wire.send(HELLO, {"type": "client", "version": "x"},
                           {"type": "request", "id": number, "request": "submit", "request_id": "twice", "job": job})
                 answers.append(wire.read_until("answer"))

@@ -9,6 +9,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacker import HELLO, Wire
 from harness import AGENT, LIMIT_S, read_file
 from tls_cluster import TlsCluster
 
@@ -36,9 +37,25 @@ class SecurityTest(TlsCluster):
         self.assertIn("without certificates everybody can claim to be anybody", refused.stderr)
         self.assertFalse(os.path.exists(self.path("agent")))
 
-    def test_without_an_identity_only_loopback_is_served(self):
-        refused = self.run_verb("coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state, code=2)
-        self.assertIn("run `sgd-launch init` to make one", refused.stderr)
+    def test_without_an_identity_only_a_unix_socket_is_served(self):
+        """Loopback, too: unless it is said."""
+        for address, *options in (("0.0.0.0:0",), ("0.0.0.0:0", "--insecure-loopback"), ("127.0.0.1:0",), ("[::1]:0",)):
+            with self.subTest(address):
+                refused = self.run_verb("coordinator", "--listen", address, *options, "--state-dir", self.state, code=2)
+                self.assertIn("run `sgd-launch init` to make", refused.stderr)
+        for address in ("127.0.0.1:1", "somewhere.example:1"):
+            refused = self.run_verb(*AGENT, "--join", address, "--state-dir", self.path("agent"), code=2)
+            self.assertIn("sgd-launch join", refused.stderr)
+        self.start("coordinator", "coordinator", "--listen", "127.0.0.1:0", "--insecure-loopback", "--state-dir", self.state)
+        self.wait_for_words("coordinator", "listening on 127.0.0.1:")
+
+    def test_a_name_that_leads_nowhere_is_tried_again_and_told(self):
+        """[24]"""
+        self.start_coordinator()
+        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
+        agent = self.start("agent", *AGENT, "--join", "no-such-host.invalid:7070", "--state-dir", self.path("agent"))
+        self.wait_for_words("agent", "coordinator: cannot reach no-such-host.invalid")
+        self.assertIsNone(agent.poll())
 
     def test_a_node_joins_works_and_is_thrown_out(self):
         self.start_coordinator()
@@ -92,11 +109,52 @@ class SecurityTest(TlsCluster):
         self.run_verb("stop", "--now", *there, other)
         self.run_verb("nodes", *there, "drain", "n1")
         operator = pwd.getpwuid(os.getuid()).pw_name
-        lines = [json.loads(line) for line in read_file(self.path("state", "audit.jsonl")).splitlines()]
+        lines = [line for line in self.audit() if line["action"] in ("submit", "stop", "drain")]
         self.assertEqual([(line["who"], line["action"], "refused" in line) for line in lines],
                          [("eva", "submit", False), ("eva", "submit", False), ("bob", "stop", True), ("bob", "drain", True),
                           ("eva", "stop", False), (operator, "stop", False), (operator, "drain", False)])
         self.assertTrue(all(line["certificate"] and line["peer"] for line in lines))
+
+    def audit(self):
+        return [json.loads(line) for line in read_file(self.path("state", "audit.jsonl")).splitlines()]
+
+    def test_the_audit_log_knows_who_when_and_what(self):
+        self.start_coordinator()
+        self.assertIn("--name", self.run_verb("token", "create", "--role", "client", "--state-dir", self.state, code=2).stderr)
+        tokens = {person: self.token("--role", "client", "--name", person) for person in ("eva", "bob")}
+        for person, token in tokens.items():
+            self.run_verb("join", self.address, "--token-file", "-", person=person, text=token)
+        self.join(tokens["eva"], self.path("again"), code=3)
+        there = ("--address", self.address)
+        run = self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true", person="eva").stdout.strip()
+        self.run_verb("logs", *there, run, person="eva")
+        self.run_verb("logs", *there, run, person="bob")
+        with Wire(self.address, self.path("bob", "config", "sgd-launch", "identity", "identity.pem")) as wire:
+            wire.send(HELLO, {"type": "client", "version": "x"}, {"type": "request", "id": 1, "request": "submit", "job": {"nothing": 1}})
+            self.assertEqual(wire.read_until("answer")["kind"], "job")
+        open_token = self.token("--role", "client", "--name", "bob")
+        self.run_verb("revoke", "bob", "--state-dir", self.state)
+        # Made before the name was revoked, it does not give the name back.
+        self.assertIn("is not known", self.join(open_token, self.path("back"), code=3).stderr)
+        operator = pwd.getpwuid(os.getuid()).pw_name
+        said = [(line["who"], line["action"], line.get("run") or line.get("name") or line.get("role"), "refused" in line) for line in self.audit()]
+        self.assertEqual(said, [
+            (operator, "token_create", "eva", False), (operator, "token_create", "bob", False), ("eva", "join", "client", False),
+            ("bob", "join", "client", False), ("eva", "join", "client", True), ("eva", "submit", run, False), ("bob", "read_logs", run, False),
+            ("bob", "submit", None, True), (operator, "token_create", "bob", False), (operator, "revoke", "bob", False)])
+        for line in self.audit():
+            self.assertTrue(line["time"] > 1e9 and line["peer"], line)
+            self.assertTrue(line.get("uid") == os.getuid() or line["certificate"] or "refused" in line, line)
+
+    def test_a_revoked_member_is_shown_out_though_it_says_nothing(self):
+        self.start_coordinator()
+        self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))
+        with Wire(self.address, self.path("eva", "config", "sgd-launch", "identity", "identity.pem")) as wire:
+            wire.send(HELLO, {"type": "client", "version": "x"})
+            wire.read_until("welcome")
+            self.run_verb("revoke", "eva", "--state-dir", self.state)
+            self.assertIn(wire.end(), ("closed", "reset"))
+        self.wait_for_words("coordinator", "client eva (certificate")
 
     def test_plain_text_to_the_door(self):
         self.start_coordinator()

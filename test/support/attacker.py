@@ -27,12 +27,18 @@ def frame(content, kind=JSON, length=None):
 
 
 class Wire:
-    """One connection to `address`; without `identity` (a PEM file with certificate and key) TLS shows none."""
+    """One connection to `address` (host:port, or unix:path in plain text); without `identity` (a PEM file with certificate and key) TLS
+    shows none."""
 
     def __init__(self, address, identity=None, tls=True, source="127.0.0.1", old_tls=False, said_host="x"):
         host, port = address.rsplit(":", 1)
-        self.raw = self.socket = socket.create_connection((host, int(port)), WAIT_S, (source, 0))
-        if not tls:
+        if host == "unix":
+            self.raw = self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(WAIT_S)
+            self.socket.connect(port)
+        else:
+            self.raw = self.socket = socket.create_connection((host, int(port)), WAIT_S, (source, 0))
+        if not tls or host == "unix":
             return
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

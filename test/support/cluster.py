@@ -58,10 +58,12 @@ class Client:
 
 class Cluster:
     """`agent_options`: more of them by node. `network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
-    speaks TLS, with certificates that the agents have joined for. Else plain text over loopback."""
+    speaks TLS, with certificates that the agents have joined for. Else over the coordinator's Unix socket; `loopback`: in plain text
+    over TCP."""
 
-    def __init__(self, nodes, folder=None, coordinator_options=(), agent_options=None, network=None):
+    def __init__(self, nodes, folder=None, coordinator_options=(), agent_options=None, network=None, loopback=False):
         self.network = network
+        self.insecure = ["--insecure-loopback"] if loopback else []
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="sgd-cluster-")
         self.slots = dict(nodes)
@@ -106,6 +108,12 @@ class Cluster:
     def host(self):
         return self.network.addresses[HUB] if self.network else "127.0.0.1"
 
+    @property
+    def address(self):
+        if self.network or self.insecure:
+            return f"{self.host}:{self.port}"
+        return "unix:" + os.path.join(self.folder, "coordinator", "coordinator.sock")
+
     def on(self, machine):
         """What a command there begins with."""
         return self.network.inside(machine) if self.network else []
@@ -119,14 +127,14 @@ class Cluster:
 
     def join(self, name):
         token = self.verb("token", "create", "--state-dir", "coordinator", "--name", name)
-        self.verb("join", f"{self.host}:{self.port}", "--token-file", "-", "--identity", f"agent-{name}/identity", machine=name,
+        self.verb("join", self.address, "--token-file", "-", "--identity", f"agent-{name}/identity", machine=name,
                   text=token)
 
     def environment(self, address=False):
         env = {**os.environ, MARK: self.mark, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
         env.pop("SGD_ADDRESS", None)
         if address:
-            env["SGD_ADDRESS"] = f"{self.host}:{self.port}"
+            env["SGD_ADDRESS"] = self.address
         return env
 
     def left(self):
@@ -148,21 +156,22 @@ class Cluster:
                                     stdout=log, stderr=log, env=environment, cwd=self.folder)
 
     def start_coordinator(self):
-        already = self.log_of("coordinator").count("listening on") if self.port else 0
-        self.coordinator = self._daemon("coordinator", "coordinator", "--listen", f"{self.host}:{self.port}", "--state-dir",
-                                        "coordinator", *self.options)
+        already = self.log_of("coordinator").count("listening on") if self.coordinator else 0
+        self.coordinator = self._daemon("coordinator", "coordinator", "--listen", self.address, "--state-dir", "coordinator",
+                                        *self.insecure, *self.options)
 
         def listening():
             lines = [line for line in self.log_of("coordinator").splitlines() if "listening on" in line]
             return len(lines) > already and lines[-1]
         line = wait_for(listening, LIMIT_S, "the coordinator to listen")
-        self.port = int(line.rsplit(":", 1)[1])
+        if not self.address.startswith("unix:"):
+            self.port = int(line.rsplit(":", 1)[1])
 
     def start_agent(self, name):
         """On one core of its own, if there are enough: nodes that think that they have the same cores would wait for each
         other's time slices."""
         core = CORES[list(self.slots).index(name) % len(CORES)]
-        self.agents[name] = self._daemon(name, *AGENT, "--join", f"{self.host}:{self.port}", "--name", name, "--slots",
+        self.agents[name] = self._daemon(name, *AGENT, "--join", self.address, *self.insecure, "--name", name, "--slots",
                                          self.slots[name], "--state-dir", f"agent-{name}", *self.agent_options.get(name, ()), bound=["taskset", "-c", str(core)])
 
     def ask(self, *arguments, expect=0):

@@ -23,7 +23,7 @@ CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.
 TESTS_PYTHON = os.environ.get("SGD_TESTS_PYTHON") or os.path.join(CACHE, "python", "bin", "python3")
 FASHION = os.environ.get("SGD_FASHION_MNIST") or "/usr/share/datasets/fashion-mnist"
 
-AGENT = ["agent", *(["--allow-root"] if os.geteuid() == 0 else [])]
+AGENT = ["agent", "--allow-root" if os.geteuid() == 0 else "--jobs-share-account"]
 LIMIT_S = 60.0        # For a run that should take a few seconds: wide, so that a busy machine fails no test.
 GONE_LIMIT_S = 2.0    # How long anything of a run may outlive its launcher.
 MARK = "SGD_TEST_MARK"

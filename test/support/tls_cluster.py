@@ -65,9 +65,9 @@ class TlsCluster(unittest.TestCase):
     def wait_for_words(self, name, words):
         wait_for(lambda: words in self.said(name), LIMIT_S, f"{words!r} of {name}: {self.said(name)}")
 
-    def start_coordinator(self):
+    def start_coordinator(self, *options):
         self.run_verb("init", "--state-dir", self.state)
-        self.start("coordinator", "coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state)
+        self.start("coordinator", "coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state, *options)
         found = wait_for(lambda: re.search(r"listening on 0\.0\.0\.0:(\d+)", self.said("coordinator")), LIMIT_S, "the port")
         self.address = f"127.0.0.1:{found.group(1)}"
 

@@ -83,8 +83,8 @@ double coordinator_side(boost::asio::io_context& io, std::unique_ptr<net::Listen
   std::optional<Clock::time_point> begin;
   std::optional<double> seconds;
   coordinator::FileDesk desk(
-      io, {[&](const RunId&) { return std::optional(run_dir); }, nullptr,
-           [&](const RunId&, const std::string&) { seconds = seconds_since(*begin); }, nullptr, nullptr});
+      io, {[&](const RunId&) { return std::optional(run_dir); }, [](const RunId&, const NodeId&) { return true; },
+           nullptr, [&](const RunId&, const std::string&) { seconds = seconds_since(*begin); }, nullptr, nullptr});
   net::Door door(io, std::move(listener));
   net::Door::Handlers handlers;
   handlers.kinds[coordinator::FileDesk::kKind] = [&](std::unique_ptr<net::Visitor> visitor,

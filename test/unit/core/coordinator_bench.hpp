@@ -96,8 +96,8 @@ class CoordinatorBench {
     return {};
   }
   [[nodiscard]] const core::FactCounts& facts() const { return coordinator_.facts(); }
-  [[nodiscard]] bool is_foreign(const RunId& run, const NodeId& node) const {
-    return coordinator_.is_foreign(run, node);
+  [[nodiscard]] bool has_had_rank(const RunId& run, const NodeId& node) const {
+    return coordinator_.has_had_rank(run, node);
   }
   [[nodiscard]] bool has_stored() const {
     for (const auto& command : commands_)

@@ -54,8 +54,8 @@ TEST_CASE("a node speaks for its own ranks, and is of a run only where it has ha
   bench.fact("c", "run", 1, cluster::WorkerReady{0, {}});
   CHECK(bench.facts().of(core::FactVerdict::kOtherNode) == 1);
   CHECK(bench.facts().of(core::FactVerdict::kNotOfRun) == 1);
-  CHECK(bench.is_foreign("run", "c"));
-  CHECK_FALSE(bench.is_foreign("run", "b"));
+  CHECK_FALSE(bench.has_had_rank("run", "c"));
+  CHECK(bench.has_had_rank("run", "b"));
 }
 
 TEST_CASE("a silent node is lost after node_timeout and a second look; any word counts") {

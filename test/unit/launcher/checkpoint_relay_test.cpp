@@ -15,7 +15,8 @@ const coordinator::CheckpointId kWanted{"run1", "checkpoints/step-000000000100-g
 
 /// The relay with guests 1, 2, 3; 3 asks.
 struct Asked {
-  CheckpointRelay relay;
+  coordinator::GuestId foreign = 0;  ///< Has had no rank of the run.
+  CheckpointRelay relay{[this](coordinator::GuestId guest, const RunId&) { return guest != foreign; }};
   coordinator::RelayActions out;
   TimePoint now{};
 
@@ -50,6 +51,15 @@ TEST_CASE("relay: one after the other is asked, never the one who wants it") {
   CHECK(at.words() == "ship 2");
   CHECK(at.relay.on_stored(kWanted) == std::set<coordinator::GuestId>{3});
   CHECK_FALSE(at.relay.next_wakeup());
+}
+
+TEST_CASE("relay: a node that never had a rank of the run is not asked") {
+  Asked at;
+  at.foreign = 1;
+  at.ask();
+  CHECK(at.words() == "ship 2");
+  at.relay.on_lacks(at.now, 2, kWanted, "no", at.out);
+  CHECK(at.words().empty());
 }
 
 TEST_CASE("relay: who is putting it already is asked first") {

@@ -1,13 +1,21 @@
 // The link between coordinator and agent: the embedded one and TCP keep the same promises.
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <catch2/catch.hpp>
 
+#include "keeper_test_support.hpp"
 #include "launcher/net/embedded_link.hpp"
+#include "launcher/net/local_peer.hpp"
 #include "launcher/net/tcp_link.hpp"
 #include "test/unit/launcher/tls_test_support.hpp"
 
@@ -69,9 +77,15 @@ struct Tcp : Pair {
   std::unique_ptr<net::Door> door;
   std::shared_ptr<const net::TlsContext> own_tls;  ///< Of the coordinator.
   std::shared_ptr<const net::TlsContext> agent_tls;
+  net::Address at{"127.0.0.1", 0};
 
+  std::unique_ptr<net::Listener> listen() {
+    std::unique_ptr<net::Listener> listener = net::Listener::open(io, at, own_tls).value();
+    at.port = listener->port();
+    return listener;
+  }
   void connect() override {
-    door = std::make_unique<net::Door>(io, net::Listener::open(io, {"127.0.0.1", 0}, own_tls).value());
+    door = std::make_unique<net::Door>(io, listen());
     const auto refuse = [](const std::string& peer, const net::Refusal& why) {
       FAIL(peer << " is refused: " << why.reason);
     };
@@ -81,7 +95,7 @@ struct Tcp : Pair {
       start_coordinator();
     };
     door->start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
-    agent = net::make_tcp_agent_link(io, buffer, {"127.0.0.1", door->port()}, core::Random({1, 2, 3, 4}), agent_tls);
+    agent = net::make_tcp_agent_link(io, buffer, at, core::Random({1, 2, 3, 4}), agent_tls);
     start_agent();
     run_until([&] { return from_agent.size() == 1; });
   }
@@ -91,6 +105,16 @@ struct Tcp : Pair {
     door.reset();
     if (io.stopped()) io.restart();
     io.run_for(1s);  // What is left ends by itself.
+  }
+};
+
+struct UnixPair : Tcp {
+  keeper_test::TemporaryDir folder;
+  UnixPair() { at = {{}, 0, folder.file("coordinator.sock")}; }
+  ~UnixPair() override {
+    agent.reset();
+    coordinator.reset();
+    door.reset();
   }
 };
 
@@ -107,7 +131,7 @@ cluster::Fact fact(std::int64_t sequence) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]", Embedded, Tcp, TlsPair) {
+TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]", Embedded, Tcp, UnixPair, TlsPair) {
   TestType pair;
   pair.connect();
   CHECK(pair.connected == 1);
@@ -135,7 +159,8 @@ TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]
   }
 }
 
-TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks", "[net]", Embedded, Tcp, TlsPair) {
+TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks", "[net]", Embedded, Tcp, UnixPair,
+                   TlsPair) {
   TestType pair;
   pair.connect();
   pair.coordinator->send(cluster::FactAck{7, 1});
@@ -147,7 +172,7 @@ TEMPLATE_TEST_CASE("link: an end that is gone hears nothing, and nothing breaks"
 }
 
 TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on their way", "[net]", Embedded, Tcp,
-                   TlsPair) {
+                   UnixPair, TlsPair) {
   TestType pair;
   pair.connect();
   pair.agent->send(fact(1));
@@ -158,10 +183,11 @@ TEMPLATE_TEST_CASE("link: the coordinator's end may go while messages are on the
   for (const cluster::FromAgent& message : pair.from_agent) CHECK(std::holds_alternative<cluster::NodeState>(message));
 }
 
-TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]", Tcp, TlsPair) {
+TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made again", "[net]", Tcp, UnixPair,
+                   TlsPair) {
   TestType pair;
   std::string lost;
-  net::Door door(pair.io, net::Listener::open(pair.io, {"127.0.0.1", 0}, pair.own_tls).value());
+  net::Door door(pair.io, pair.listen());
   int links = 0;
   const auto welcome = [&](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
     ++links;
@@ -170,8 +196,7 @@ TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made
                              [&](const std::string& reason) { pair.closed = reason; }});
   };
   door.start({{{net::kAgentKind, net::serve_agents(pair.io, welcome, nullptr)}}, nullptr});
-  pair.agent = net::make_tcp_agent_link(pair.io, pair.buffer, {"127.0.0.1", door.port()}, core::Random({1, 2, 3, 4}),
-                                        pair.agent_tls);
+  pair.agent = net::make_tcp_agent_link(pair.io, pair.buffer, pair.at, core::Random({1, 2, 3, 4}), pair.agent_tls);
   pair.agent->start({[&] {
                        ++pair.connected;
                        pair.agent->send(cluster::NodeState{"node1", 7, "", 1, 1, true, {}});
@@ -215,4 +240,38 @@ TEST_CASE("listener: what it refuses, in words", "[net]") {
   const auto first = net::Listener::open(io, {"127.0.0.1", 0});
   REQUIRE(first.ok());
   CHECK_THAT(words("127.0.0.1", first.value()->port()), Catch::Contains("Address already in use"));
+}
+
+TEST_CASE("listener: over a Unix socket the kernel says who comes, and only its own account gets to the file",
+          "[net]") {
+  boost::asio::io_context io;
+  const keeper_test::TemporaryDir folder;
+  const net::Address at{{}, 0, folder.file("c.sock")};
+  const auto words = [&](const net::Address& address) { return net::Listener::open(io, address).error().message; };
+  {
+    const auto first = net::Listener::open(io, at);
+    REQUIRE(first.ok());
+    struct stat facts {};
+    REQUIRE(::stat(at.path.c_str(), &facts) == 0);
+    CHECK((facts.st_mode & 0777) == 0600);
+    CHECK(words(at) == "cannot listen on unix:" + at.path + ": somebody listens there");
+    boost::asio::local::stream_protocol::socket socket(io);
+    socket.connect(boost::asio::local::stream_protocol::endpoint(at.path));
+    const auto peer = net::local_peer(socket.native_handle());
+    REQUIRE(peer);
+    CHECK(peer->uid == ::geteuid());
+    CHECK(peer->pid == ::getpid());
+    CHECK(net::is_trusted(*peer));
+  }
+  CHECK(::access(at.path.c_str(), F_OK) != 0);
+  CHECK_FALSE(net::is_trusted({::geteuid() + 1, 1, ""}));
+  // What a killed listener has left is replaced; what is no socket is left alone.
+  const int dead = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  const boost::asio::local::stream_protocol::endpoint endpoint(at.path);
+  REQUIRE(::bind(dead, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0);
+  ::close(dead);
+  CHECK(net::Listener::open(io, at).ok());
+  std::ofstream(folder.file("file")) << "x";
+  CHECK_THAT(words({{}, 0, folder.file("file")}), Catch::EndsWith("there is something else of that name"));
+  CHECK_THAT(words({{}, 0, folder.file(std::string(200, 'x'))}), Catch::EndsWith("with --listen unix:PATH"));
 }

@@ -166,7 +166,7 @@ TEST_CASE("join desk: a token makes one member, of its role", "[net]") {
   const net::JoinToken agent = at.token(Role::kAgent);
   CHECK(at.outcome(JoinDeskHere::message(agent)) == "agent node1");
   CHECK(at.outcome(JoinDeskHere::message(agent, "node2")) == "the join token is used up: make another one");
-  CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient, "", true), "eva")) == "client eva admin");
+  CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient, "eva", true), "eva")) == "client eva admin");
   CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node7"))) == "agent node7");
   CHECK(at.desk->count(JoinOutcome::kJoined) == 3);
   CHECK(at.desk->count(JoinOutcome::kUsedToken) == 1);
@@ -221,6 +221,10 @@ TEST_CASE("join desk: refusals, each with its count", "[net]") {
     CHECK_THAT(refused(JoinDeskHere::message(at.token(Role::kAgent), "../../etc"), JoinOutcome::kWrongName),
                Catch::StartsWith("a name has letters"));
   }
+  SECTION("a client that names itself") {
+    CHECK_THAT(refused(JoinDeskHere::message(at.token(Role::kClient), "eva"), JoinOutcome::kWrongName),
+               Catch::StartsWith("the join token names nobody"));
+  }
   SECTION("no request") {
     const net::JoinToken token = at.token(Role::kAgent);
     CHECK_THAT(refused(join::Join{net::to_text(token), "x", "", "node1"}, JoinOutcome::kBadRequest),
@@ -247,7 +251,7 @@ TEST_CASE("join desk: a name is its holder's until the certificate ends, or is r
     CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node1"))) == "agent node1");
   }
   SECTION("another role") {
-    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient))) == "client node1");
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient, "node1"))) == "client node1");
   }
   SECTION("after its end") {
     at.now_s += 24 * 3600;
@@ -257,7 +261,11 @@ TEST_CASE("join desk: a name is its holder's until the certificate ends, or is r
     net::RevokedList list;
     REQUIRE(list.add({"", "node1", at.now_s}).ok());
     REQUIRE(list.save(net::coordinator_identity_folder(at.state), at.now_s).ok());
-    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))) == "agent node1");
+    for (const std::int64_t later_s : {0, 25 * 3600}) {  // Also when the certificate has ended.
+      at.now_s += later_s;
+      CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))), Catch::StartsWith("node1 was revoked"));
+    }
+    CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node1"))) == "agent node1");
   }
   SECTION("a desk that begins anew knows it too") {
     at.desk = net::JoinDesk::open(at.io, at.state).value();

@@ -182,6 +182,7 @@ void Transfers::restart_desk() {
       io,
       coordinator::FileDesk::Handlers{
           [this](const RunId& run) { return knows_run && run == "run1" ? std::optional(run_dir) : std::nullopt; },
+          [this](const RunId&, const NodeId& node) { return !foreign.contains(node); },
           [this](const RunId&, const std::string& file, std::int64_t bytes) { grown[file] = bytes; },
           [this](const RunId&, const std::string& path) { stored.push_back(path); },
           [this](const RunId&, const NodeId& node) { all_sent.push_back(node); },

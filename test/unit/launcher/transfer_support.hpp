@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,7 @@ struct Transfers {
   Duration keep_refused = std::chrono::hours(24);
   Duration revisit = std::chrono::hours(1);
   bool knows_run = true;
+  std::set<NodeId> foreign;  ///< Nodes that have had no rank of it.
   std::vector<std::string> stored;
   std::vector<std::string> refused;
   std::map<std::string, std::int64_t> grown;

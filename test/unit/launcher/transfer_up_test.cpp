@@ -237,6 +237,28 @@ TEST_CASE("transfer: a run that nobody knows any more stays for its time", "[tra
   }
 }
 
+TEST_CASE("transfer: a node that had no rank of the run adds nothing to it, and hears nothing of it", "[transfer]") {
+  Transfers at;
+  at.foreign = {"node2"};
+  Transfers::Node& node = at.add_node("node2");
+  const std::string folder = at.want(node).run_dir;
+  append(folder + "/logs/gen-0001/rank-0000.log", "forged\n");
+  const CheckpointFiles planted = make_checkpoint(900, 9, 50'000);
+  const CheckpointFiles superseded = make_checkpoint(100, 1, 50'000);
+  write_checkpoint(folder, planted);
+  write_checkpoint(folder, superseded);
+  at.desk->keep("run1", {"checkpoints/" + planted.name});
+  node.spool->look("run1");
+  node.spool->end("run1");
+  at.run_until([&] { return fs::exists(refusal_of(folder)); });
+  CHECK(at.refused.front() == "the run has had no rank on this node");
+  CHECK(at.stored.empty());
+  CHECK(at.all_sent.empty());
+  CHECK_FALSE(fs::exists(at.run_dir + "/logs"));
+  CHECK_FALSE(fs::exists(at.run_dir + "/checkpoints/" + planted.name));
+  CHECK(fs::exists(folder + "/checkpoints/" + superseded.name));  // It was not told which ones count.
+}
+
 TEST_CASE("transfer: a quota refuses what is too much, and the node keeps it", "[transfer]") {
   Transfers at({100'000, 150'000});
   Transfers::Node& node = at.add_node("node1");

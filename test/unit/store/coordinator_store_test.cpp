@@ -1,6 +1,8 @@
 // A coordinator with a store over several lives, with nodes that live on: nothing is acknowledged or written before it
 // is committed, and no line is lost or doubled.
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +14,7 @@
 #include "common/job/load.hpp"
 #include "full_disk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/coordinator/run_access.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "scripted_agent.hpp"
 #include "state_folder.hpp"
@@ -64,7 +67,8 @@ class World {
   void restart() {
     shell_.reset();
     for (PlugLink* link : links_) link->plug(nullptr);
-    shell_ = std::make_unique<CoordinatorShell>(io_, core::CoordinatorSettings{5s});
+    shell_ = std::make_unique<CoordinatorShell>(
+        io_, core::CoordinatorSettings{.node_timeout = 5s, .finished_max = finished_max});
     const Status opened =
         shell_->open_store(folder.state(), {[this](const std::string& text) { troubles.push_back(text); }, {}});
     REQUIRE(opened.ok());
@@ -135,6 +139,7 @@ class World {
   }
 
   test::StateFolder folder;
+  std::size_t finished_max = 1000;
   test::Script script;
   std::vector<std::string> troubles;
   std::vector<std::string> warnings;
@@ -347,4 +352,54 @@ TEST_CASE("coordinator with a store: when too much waits for the disk, nothing m
   check_whole(world, "run");
   REQUIRE(world.accepted.size() == 2);
   CHECK(world.accepted[1] == "refused: the coordinator cannot write its state at the moment: try again later");
+}
+
+TEST_CASE(
+    "who may touch a run's files is remembered as long as they are there, over all lives and whatever is forgotten") {
+  World world(3);
+  world.finished_max = 1;
+  world.restart();
+  for (const char* id : {"run-1", "run-2", "run-3"}) {
+    world.submit(id);
+    world.run_until_idle();
+  }
+  const auto check = [&] {
+    for (const char* id : {"run-1", "run-2", "run-3"}) {
+      std::set<NodeId> had;
+      for (const auto& event : lines_of(world.folder.run(id) + "/events.jsonl"))
+        if (event.at("event") == "worker_started") had.insert(event.at("node").get<std::string>());
+      CHECK(!had.empty());
+      CHECK(had.size() < 3);
+      CHECK(world.shell().nodes_of(id) == had);
+      for (const char* node : {"node0", "node1", "node2"})
+        CHECK(world.shell().may_touch(id, node) == had.contains(node));
+      CHECK_FALSE(world.shell().may_touch(id, "stranger"));
+    }
+    CHECK_FALSE(world.shell().may_touch("nobody's", "node0"));
+  };
+  check();
+  for (int life = 0; life < 3; ++life) {
+    world.restart();
+    check();
+  }
+}
+
+TEST_CASE("a run's record of nodes: a torn end is cut off, and what is none counts for nobody") {
+  test::StateFolder folder;
+  const std::string run_dir = folder.run("run");
+  std::filesystem::create_directories(run_dir);
+  coordinator::RunAccess first;
+  CHECK(first.admit("run", run_dir, "n1").ok());
+  CHECK(first.admit("run", run_dir, "n1").ok());
+  std::ofstream(run_dir + "/nodes.jsonl", std::ios::app) << R"({"node":"n)";
+  coordinator::RunAccess second;
+  CHECK(second.nodes_of("run", run_dir) == std::set<NodeId>{"n1"});
+  CHECK(second.admit("run", run_dir, "n2").ok());
+  std::ofstream(run_dir + "/nodes.jsonl", std::ios::app) << R"([1])"
+                                                         << "\n"
+                                                         << R"({"node":3})"
+                                                         << "\n";
+  coordinator::RunAccess third;
+  CHECK(third.nodes_of("run", run_dir) == std::set<NodeId>{"n1", "n2"});
+  CHECK_FALSE(third.may_touch("another", folder.run("another"), "n1"));
 }

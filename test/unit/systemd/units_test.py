@@ -16,7 +16,7 @@ UNITS = os.path.join(ROOT, "scripts", "systemd")
 PROGRAM = "/usr/bin/sgd-launch"
 NAMES = ("sgd-launch-coordinator.service", "sgd-launch-agent.service")
 # Of 10, as `systemd-analyze security` counts. An agent runs other people's programs.
-EXPOSURE_MAX = {"sgd-launch-coordinator.service": 2.5, "sgd-launch-agent.service": 4.0}
+EXPOSURE_MAX = {"sgd-launch-coordinator.service": 2.5, "sgd-launch-agent.service": 5.0}
 GRACE_DEFAULT_S = 30  # stop.grace of the job's schema.
 
 
@@ -94,10 +94,23 @@ class UnitsTest(unittest.TestCase):
         done = subprocess.run(["systemd-sysusers", f"--root={root}", "-"], input=text, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(os.path.join(root, "etc", "passwd"), encoding="utf-8") as users:
-            self.assertIn("sgd-launch:", users.read())
+            accounts = users.read()
+        for name in (settings_of(NAMES[0])["User"], jobs_account()):
+            self.assertIn(name + ":", accounts)
+
+
+def jobs_account():
+    return re.search(r"--run-as=(\S+)", settings_of(NAMES[1])["Environment"]).group(1)
 
 
 class SettingsTest(unittest.TestCase):
+    def test_no_job_runs_under_an_account_that_owns_a_key(self):
+        accounts = {settings_of(name)["User"] for name in NAMES}
+        self.assertEqual(len(accounts), 2)
+        self.assertNotIn(jobs_account(), accounts)
+        self.assertEqual(settings_of(NAMES[0])["StateDirectoryMode"], "0700")
+        self.assertEqual(settings_of(NAMES[1])["UMask"], "0077")
+
     def test_what_the_daemons_rely_on(self):
         for name in NAMES:
             with self.subTest(name):

@@ -1,0 +1,33 @@
+#include "launcher/agent/key_guard.hpp"
+
+#include <sys/stat.h>
+
+#include <fmt/format.h>
+
+#include "launcher/net/identity_files.hpp"
+
+namespace sgd::agent {
+namespace {
+
+bool is_owner(uid_t uid, const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && (facts.st_uid == uid || uid == 0);
+}
+
+}  // namespace
+
+KeyPlaces key_places(const std::string& identity_folder, const std::string& home) {
+  KeyPlaces places{net::identity_file(identity_folder), {"/var/lib/sgd-launch/coordinator"}};
+  if (!home.empty()) places.coordinators.push_back(home + "/.local/state/sgd-launch/coordinator");
+  return places;
+}
+
+std::string open_key(uid_t uid, const KeyPlaces& places) {
+  if (is_owner(uid, places.identity)) return fmt::format("owns this node's key ({})", places.identity);
+  for (const std::string& folder : places.coordinators)
+    if (is_owner(uid, folder))
+      return fmt::format("owns the state of a coordinator, with the cluster's key ({})", folder);
+  return {};
+}
+
+}  // namespace sgd::agent

@@ -1,0 +1,35 @@
+#pragma once
+// Which nodes may touch a run's files: those that were given a rank of it. The record is `nodes.jsonl` in the run's own
+// folder, a line for each node, so that it lasts as long as the files do, whatever the machine and the store have
+// forgotten; no node can write to it. What is not in it may not: unknown means no.
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+
+namespace sgd::coordinator {
+
+class RunAccess {
+ public:
+  /// Runs whose record is kept in memory; of others it is read again.
+  static constexpr std::size_t kRunsMax = 4096;
+
+  /// Before the node is told of its rank. Error: it cannot be written; the node may touch the run until this process
+  /// ends.
+  Status admit(const RunId& run, const std::string& run_dir, const NodeId& node);
+  [[nodiscard]] bool may_touch(const RunId& run, const std::string& run_dir, const NodeId& node) {
+    return nodes_of(run, run_dir).contains(node);
+  }
+  [[nodiscard]] const std::set<NodeId>& nodes_of(const RunId& run, const std::string& run_dir);
+
+ private:
+  std::map<RunId, std::set<NodeId>> known_;
+  std::deque<RunId> order_;  ///< Of known_, as they were read.
+};
+
+}  // namespace sgd::coordinator
