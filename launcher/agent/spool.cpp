@@ -128,7 +128,7 @@ Status Spool::let_owners_pass() const {
 Status Spool::make_folder(const RunId& run, const Owner& owner) {
   if (!owner) return owner.error();
   const std::string folder = folder_of(run);
-  if (::mkdir(folder.c_str(), setup_.has_other_owners ? 0700 : 0777) == 0) {
+  if (::mkdir(folder.c_str(), 0700) == 0) {
     // Nobody but us can change what has this name, so it is the folder that was just made.
     if (owner.value() && ::lchown(folder.c_str(), owner.value()->uid, owner.value()->gid) != 0)
       return system_error("cannot give " + folder + " to its owner");

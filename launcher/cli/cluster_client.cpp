@@ -109,15 +109,20 @@ std::optional<net::Address> cluster_address(const std::string& given, Diagnostic
   return address;
 }
 
-Result<std::shared_ptr<const net::TlsContext>> user_tls() {
+Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coordinator) {
+  if (coordinator.is_local_socket()) return std::shared_ptr<const net::TlsContext>();
   auto tls = net::TlsContext::load(user_identity_dir());
-  if (!tls && tls.error().code == ENOENT) return std::shared_ptr<const net::TlsContext>();
+  const bool is_missing = !tls && tls.error().code == ENOENT;
+  if (is_missing && !net::is_loopback(coordinator))
+    return Error{fmt::format("you have no identity to speak to {} with: sgd-launch join {} --token-file FILE",
+                             to_text(coordinator), to_text(coordinator))};
+  if (is_missing) return std::shared_ptr<const net::TlsContext>();
   return tls;
 }
 
 Result<Json> ask_cluster(const net::Address& address, Json request) {
   boost::asio::io_context io{1};
-  const auto tls = user_tls();
+  const auto tls = user_tls(address);
   if (!tls) return tls.error();
   net::ClientLink link(io, address, core::Random(process::random_seed()), tls.value());
   std::optional<Result<Json>> answer;

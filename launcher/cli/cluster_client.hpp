@@ -28,9 +28,10 @@ namespace sgd::cli {
 /// listens, else, for a holder of the identity in `identity_dir`, on loopback.
 [[nodiscard]] net::Address local_coordinator(const std::string& identity_dir);
 
-/// The calling user's identity; null: there is none, and plain text is spoken: over a Unix socket, or, where a
-/// coordinator was started with --insecure-loopback, over TCP.
-[[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> user_tls();
+/// The calling user's identity, to speak to `coordinator` with; null: plain text is spoken, over a Unix socket, or on
+/// loopback with a coordinator that was started with --insecure-loopback. Error: there is none, and jobs would travel
+/// in plain text to nobody knows whom.
+[[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coordinator);
 
 /// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.
 [[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address, nlohmann::ordered_json request);

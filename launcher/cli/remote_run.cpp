@@ -283,7 +283,7 @@ void RemoteRun::end(int exit_code) {
 }
 
 int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix) {
-  auto tls = user_tls();
+  auto tls = user_tls(*run.cluster);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   RunOptions options;
   options.show_prefix = show_prefix;

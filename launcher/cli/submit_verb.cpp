@@ -26,7 +26,7 @@ int run_on_cluster(const RunOptions& options, const std::optional<net::Address>&
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
-  auto tls = user_tls();
+  auto tls = user_tls(*coordinator);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   return RemoteRun(options, *coordinator, std::move(tls).value())
       .submit({{"job", loaded.job->resolved}}, options.detach);

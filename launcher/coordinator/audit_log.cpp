@@ -15,7 +15,7 @@ Status AuditLog::open(const std::string& state_dir) {
 void AuditLog::add(const Requester& who, const std::string& action, const Json& about, const std::string& refused) {
   SGD_ASSERT(file_);
   Json line = {{"time", process::unix_seconds()},
-               {"who", who.name},
+               {"who", who.name.empty() ? "anybody" : who.name},
                {"certificate", who.certificate},
                {"peer", who.peer},
                {"action", action}};

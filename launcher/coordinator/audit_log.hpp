@@ -4,8 +4,8 @@
 //   {"time":S,"who":"eva","certificate":SERIAL,"peer":"10.0.0.2:41822","action":"stop","run":R,"refused":WHY}
 // Submissions, stops, resumptions, orders to nodes, also those that are refused; who reads the logs or the job of a run
 // that is not its own; tokens made and revoked, members that join and are revoked ("process P" is a verb on this
-// machine). "refused" stands only where it was; "uid" where the kernel has said who it is, over a Unix socket. Who has
-// become a member is in `issued.jsonl` beside it.
+// machine). "who" is "anybody" in plain text over TCP (--insecure-loopback). "refused" stands only where it was; "uid"
+// where the kernel has said who it is, over a Unix socket. Who has become a member is in `issued.jsonl` beside it.
 
 #include <functional>
 #include <optional>

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 import socket
 import stat
 import sys
@@ -46,8 +47,13 @@ class SecurityTest(TlsCluster):
         for address in ("127.0.0.1:1", "somewhere.example:1"):
             refused = self.run_verb(*AGENT, "--join", address, "--state-dir", self.path("agent"), code=2)
             self.assertIn("sgd-launch join", refused.stderr)
+        # Nor does a job travel to nobody knows whom.
+        self.assertIn("you have no identity", self.run_verb("ps", "--address", "somewhere.example:1", code=3).stderr)
         self.start("coordinator", "coordinator", "--listen", "127.0.0.1:0", "--insecure-loopback", "--state-dir", self.state)
         self.wait_for_words("coordinator", "listening on 127.0.0.1:")
+        address = re.search(r"listening on (\S+)", self.said("coordinator")).group(1)
+        self.run_verb("submit", "--detach", "-n", 1, "--address", address, "--", "true", person="stranger")
+        self.assertEqual([(line["who"], line["action"]) for line in self.audit()], [("anybody", "submit")])
 
     def test_a_name_that_leads_nowhere_is_tried_again_and_told(self):
         """[24]"""
