@@ -168,6 +168,10 @@ void CoordinatorShell::drain() {
     }
   }
   is_draining_ = false;
+  access_.flush([this](const RunId& run, const std::string& trouble) {
+    const auto found = runs_.find(run);
+    if (found != runs_.end() && found->second.records) found->second.records->warn(trouble);
+  });
   if (store_) settle_all();
 }
 
@@ -195,8 +199,7 @@ void CoordinatorShell::send(const NodeId& node, const cluster::ToAgent& message)
   const auto run =
       desired != nullptr && desired->want == cluster::Want::kRun && store_ ? runs_.find(desired->run) : runs_.end();
   if (run != runs_.end()) {
-    const Status admitted = access_.admit(desired->run, run->second.row.run_dir, node);
-    if (!admitted && run->second.records) run->second.records->warn(admitted.error().message);
+    access_.admit(desired->run, run->second.row.run_dir, node);
   }
   // Without a link it is told with everything else when the node is back.
   if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second.link->send(message);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -19,16 +20,24 @@ class RunAccess {
   /// Runs whose record is kept in memory; of others it is read again.
   static constexpr std::size_t kRunsMax = 4096;
 
-  /// Before the node is told of its rank. Error: it cannot be written; the node may touch the run until this process
-  /// ends.
-  Status admit(const RunId& run, const std::string& run_dir, const NodeId& node);
+  /// Before the node is told of its rank; written by flush(), before anything that was said leaves this process.
+  void admit(const RunId& run, const std::string& run_dir, const NodeId& node);
+  /// All that was admitted since, a write for each run, however many nodes it has got. `on_trouble`: a record cannot be
+  /// written; its new nodes may touch the run until this process ends.
+  void flush(const std::function<void(const RunId& run, const std::string& trouble)>& on_trouble);
   [[nodiscard]] bool may_touch(const RunId& run, const std::string& run_dir, const NodeId& node) {
     return nodes_of(run, run_dir).contains(node);
   }
   [[nodiscard]] const std::set<NodeId>& nodes_of(const RunId& run, const std::string& run_dir);
 
  private:
+  struct Addition {
+    std::string path;   ///< Of the record.
+    std::string lines;  ///< After what is there.
+  };
   std::map<RunId, std::set<NodeId>> known_;
+  std::set<RunId> torn_;  ///< Of known_: their record does not end with a whole line.
+  std::map<RunId, Addition> added_;
   std::deque<RunId> order_;  ///< Of known_, as they were read.
 };
 

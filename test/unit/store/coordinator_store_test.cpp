@@ -384,22 +384,35 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a run's record of nodes: a torn end is cut off, and what is none counts for nobody") {
+TEST_CASE("a run's record of nodes: a torn end harms no other line, and what is none counts for nobody") {
   test::StateFolder folder;
   const std::string run_dir = folder.run("run");
   std::filesystem::create_directories(run_dir);
+  const auto flush = [](coordinator::RunAccess& access) {
+    std::string troubles;
+    access.flush([&](const RunId&, const std::string& trouble) { troubles += trouble; });
+    return troubles;
+  };
   coordinator::RunAccess first;
-  CHECK(first.admit("run", run_dir, "n1").ok());
-  CHECK(first.admit("run", run_dir, "n1").ok());
+  first.admit("run", run_dir, "n1");
+  first.admit("run", run_dir, "n1");
+  CHECK(first.may_touch("run", run_dir, "n1"));
+  CHECK(flush(first).empty());
   std::ofstream(run_dir + "/nodes.jsonl", std::ios::app) << R"({"node":"n)";
   coordinator::RunAccess second;
   CHECK(second.nodes_of("run", run_dir) == std::set<NodeId>{"n1"});
-  CHECK(second.admit("run", run_dir, "n2").ok());
+  second.admit("run", run_dir, "n2");
+  second.admit("run", run_dir, "n3");
+  CHECK(flush(second).empty());
+  CHECK(flush(second).empty());
   std::ofstream(run_dir + "/nodes.jsonl", std::ios::app) << R"([1])"
                                                          << "\n"
                                                          << R"({"node":3})"
                                                          << "\n";
   coordinator::RunAccess third;
-  CHECK(third.nodes_of("run", run_dir) == std::set<NodeId>{"n1", "n2"});
+  CHECK(third.nodes_of("run", run_dir) == std::set<NodeId>{"n1", "n2", "n3"});
+  third.admit("gone", folder.run("gone"), "n1");
+  CHECK_THAT(flush(third), Catch::StartsWith("cannot create"));
+  CHECK(third.may_touch("gone", folder.run("gone"), "n1"));
   CHECK_FALSE(third.may_touch("another", folder.run("another"), "n1"));
 }
