@@ -105,7 +105,7 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   continuity.mark = mark.value();
   continuity.wait = options_.orphan_timeout;
   continuity.accounts = options_.accounts;
-  if (tls_) continuity.accounts.identity = options_.identity();
+  continuity.accounts.identity = options_.identity();
   PastLife past = find_past_life(continuity.journal_path, options_.name);
   if (!past.why_not.empty())
     log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
@@ -163,9 +163,9 @@ Status AgentDaemon::open_identity() {
   return {};
 }
 
-/// `fixed`: whose all jobs are; null: ours. Without an identity there is no key here that is more than this account.
+/// `fixed`: whose all jobs are; null: ours. However the coordinator is reached: a key that lies here is one.
 Status AgentDaemon::guard_keys(const process::Account* fixed) const {
-  if (!tls_ || options_.jobs_share_account) return {};
+  if (options_.jobs_share_account) return {};
   const char* own_home = std::getenv("HOME");
   const std::string home = fixed != nullptr ? fixed->home : own_home != nullptr ? own_home : "";
   const std::string key = open_key(fixed != nullptr ? fixed->uid : ::geteuid(), key_places(options_.identity(), home));
@@ -173,7 +173,8 @@ Status AgentDaemon::guard_keys(const process::Account* fixed) const {
   if (fixed != nullptr)
     return Error{fmt::format("--run-as: {} {}: name an account that owns no key", fixed->name, key)};
   return Error{fmt::format(
-      "jobs would run under this account, which {}: any job could speak as this node. Start the agent as root, which "
+      "jobs would run under this account, which {}: any job could speak as this node, or as anybody. Start the agent "
+      "as root, which "
       "gives each run its owner's account (or one for all: --run-as ACCOUNT), as scripts/systemd does; or say "
       "--jobs-share-account, if all who may submit may also be this node",
       key)};

@@ -2,8 +2,11 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
+
 #include <fmt/format.h>
 
+#include "launcher/net/cluster_state.hpp"
 #include "launcher/net/identity_files.hpp"
 
 namespace sgd::agent {
@@ -12,6 +15,15 @@ namespace {
 bool is_owner(uid_t uid, const std::string& path) {
   struct stat facts {};
   return ::lstat(path.c_str(), &facts) == 0 && (facts.st_uid == uid || uid == 0);
+}
+
+/// Whether a coordinator's `folder` has the cluster's key, and `uid` can open it; where we may not look, the folder's
+/// owner counts.
+bool has_cluster_key(uid_t uid, const std::string& folder) {
+  struct stat facts {};
+  const std::string key = net::ca_folder(folder) + "/ca.key";
+  if (::lstat(key.c_str(), &facts) == 0 || errno != EACCES) return is_owner(uid, key);
+  return is_owner(uid, folder);
 }
 
 }  // namespace
@@ -25,7 +37,7 @@ KeyPlaces key_places(const std::string& identity_folder, const std::string& home
 std::string open_key(uid_t uid, const KeyPlaces& places) {
   if (is_owner(uid, places.identity)) return fmt::format("owns this node's key ({})", places.identity);
   for (const std::string& folder : places.coordinators)
-    if (is_owner(uid, folder))
+    if (has_cluster_key(uid, folder))
       return fmt::format("owns the state of a coordinator, with the cluster's key ({})", folder);
   return {};
 }

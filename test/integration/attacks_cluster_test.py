@@ -304,6 +304,11 @@ class KeysTest(TlsCluster):
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd="/", **as_account(SECOND))
         self.assertEqual(done.returncode, 2)
         self.assertIn("any job could speak as this node", done.stderr)
+        # Nor is it another matter where the coordinator is reached without certificates.
+        done = subprocess.run([self.launcher, "agent", "--join", f"unix:{state}/x.sock", "--state-dir", state], env=environment,
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd="/", **as_account(SECOND))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("owns this node's key", done.stderr)
         self.assertIn("--jobs-share-account", done.stderr)
         agent = subprocess.Popen([*words, "--jobs-share-account"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL, cwd="/", **as_account(SECOND))

@@ -32,7 +32,10 @@ TEST_CASE("keys: who owns one can open it, and root can open all") {
   CHECK(agent::open_key(other, here).empty());
   CHECK_FALSE(agent::open_key(0, here).empty());
   std::filesystem::remove_all(identity);
-  std::filesystem::create_directories(home + "/.local/state/sgd-launch/coordinator");
+  const std::string coordinator = home + "/.local/state/sgd-launch/coordinator";
+  std::filesystem::create_directories(coordinator + "/ca");
+  CHECK(agent::open_key(own, here).empty());  // One without a cluster of its own: it has not been initialized.
+  std::ofstream(coordinator + "/ca/ca.key") << "a key";
   CHECK_THAT(agent::open_key(own, here), Catch::StartsWith("owns the state of a coordinator, with the cluster's key"));
   CHECK(agent::open_key(other, here).empty());
 }
