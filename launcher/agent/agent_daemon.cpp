@@ -14,6 +14,7 @@
 
 #include "launcher/agent/key_guard.hpp"
 #include "launcher/net/tcp_link.hpp"
+#include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -111,6 +112,11 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
     log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
   runtime_ = std::move(past.runtime);
   if (!past.journal) {
+    for (const process::CgroupLeaf& leaf :
+         process::CgroupLeaf::all("sgd-" + continuity.mark.substr(continuity.mark.find('=') + 1))) {
+      if (const Status cleared = leaf.kill(kPastStraysLimit); !cleared) return cleared.error();
+      leaf.remove();
+    }
     const auto killed = process::kill_strays({continuity.mark, true}, kPastStraysLimit);
     if (!killed) return killed.error();
     if (killed.value() > 0)
@@ -122,12 +128,12 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   if (has_others())
     if (const Status passable = runtime_->let_others_pass(); !passable) return passable.error();
   if (const Status kept = runtime_->keep_for(options_.state_dir + "/runtime"); !kept) return kept.error();
-  continuity.runtime_dir = runtime_->path();
+  continuity.sockets = runtime_->path() + "/";
   const core::AgentFacts now = facts();
   continuity.now = {now.slots, now.address, now.memory_bytes, now.labels};
-  continuity.first = past.journal
-                         ? past.journal->header()
-                         : JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now, process::random_seed(), 0, 0};
+  continuity.first =
+      past.journal ? past.journal->header()
+                   : JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now, process::random_seed(), 0, 0, 0};
   continuity.past = std::move(past.journal);
   return continuity;
 }
@@ -141,8 +147,10 @@ AgentObserver AgentDaemon::observer() {
     if (is_link) last_lost_ = message;
     log(message, process::LogLevel::kWarning);
   };
-  observer.on_run_gone = [this](const RunId& run) {
-    log(fmt::format("run {}: nothing of it is left here", run));
+  observer.on_run_gone = [this](const RunId& run, bool is_known) {
+    log(fmt::format(
+        "run {}: {}", run,
+        is_known ? "nothing of it is left here" : "it has ended here; what cannot be seen of it may be left"));
     if (signals_seen_ > 0) end_if_idle();
   };
   return observer;
@@ -241,7 +249,6 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.memory_bytes = options_.memory_bytes;
   facts.labels = options_.labels;
   facts.worker_program = options_.worker_program;
-  facts.link_path = runtime_->file("link.sock");
   facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;
   facts.beat_interval = kBeat;
   return facts;

@@ -10,7 +10,7 @@
 namespace sgd::agent {
 namespace {
 
-constexpr std::string_view kMagic = "sgd-agent-journal 1\n";
+constexpr std::string_view kMagic = "sgd-agent-journal 2\n";
 constexpr std::size_t kHeadBytes = 8;
 
 void put_u32(std::string& out, std::uint32_t value) {

@@ -2,7 +2,7 @@
 // What an agent was told since it last had nothing, in a file: the next agent with the same state folder takes
 // the events anew and so knows what runs here (core/journal_sieve.hpp).
 //
-//   file:  "sgd-agent-journal 1\n"  header  event  event ...     each: u32 length, u32 CRC-32C (little end first), text
+//   file:  "sgd-agent-journal 2\n"  header  event  event ...     each: u32 length, u32 CRC-32C (little end first), text
 //
 // An event is written before anything is done about it. Nothing is flushed to the disk: only the process may
 // die; a machine that goes down takes with it what the journal speaks of, and the boot id says so. A record

@@ -18,19 +18,20 @@ namespace {
 
 constexpr Duration kStraysLimit = std::chrono::seconds(2);
 
-AgentShell::Continuity without_continuity(core::AgentFacts facts) {
+AgentShell::Continuity without_continuity(core::AgentFacts facts, std::string sockets) {
   AgentShell::Continuity none;
   none.first.facts = std::move(facts);
-  none.first.random = process::random_seed();
+  none.first.token_key = process::random_seed();
+  none.sockets = std::move(sockets);
   return none;
 }
 
 }  // namespace
 
-AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
-                       std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool)
-    : AgentShell(io, without_continuity(std::move(facts)), std::move(program), std::move(link), std::move(observer),
-                 std::move(spool)) {
+AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string sockets, std::string program,
+                       std::unique_ptr<net::AgentLink> link, AgentObserver observer)
+    : AgentShell(io, without_continuity(std::move(facts), std::move(sockets)), std::move(program), std::move(link),
+                 std::move(observer), nullptr) {
   continuity_.reset();
   journal_.reset();
 }
@@ -39,19 +40,24 @@ AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::
                        std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool)
     : io_(io),
       program_(std::move(program)),
-      link_path_(continuity.first.facts.link_path),
-      core_(continuity.first.facts, core::Random(continuity.first.random), continuity.first.told),
+      sockets_(continuity.sockets),
+      core_(continuity.first.facts, core::Secrets(continuity.first.token_key, continuity.first.tokens),
+            continuity.first.told),
       link_(std::move(link)),
       spool_(std::move(spool)),
-      accounts_(continuity.accounts),
+      accounts_(io, continuity.accounts),
       observer_(std::move(observer)),
       workers_(io, {[this](const core::AgentEvent& event) { on_event(event); },
                     [this](std::string reason) { observer_.on_warning(std::move(reason)); },
                     [this](const RunId& run) {
                       const auto keeper = keepers_.find(run);
-                      return keeper == keepers_.end() ? std::vector<int>() : keeper->second->descriptors();
+                      return keeper == keepers_.end() ? std::vector<process::SharedFd>()
+                                                      : keeper->second->descriptors();
                     },
-                    [this](uid_t user) { return accounts_.has_user(user); }}),
+                    [this](const RunId& run, int pid) {
+                      const auto keeper = keepers_.find(run);
+                      return keeper != keepers_.end() && process::is_below(pid, keeper->second->pid());
+                    }}),
       timer_(io, [this] { on_event(core::agent_event::Tick{}); }),
       continuity_(std::move(continuity)),
       journal_(continuity_->journal_path),
@@ -60,10 +66,6 @@ AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::
 AgentShell::~AgentShell() = default;
 
 Status AgentShell::start() {
-  if (!continuity_) {
-    const Status listening = workers_.listen(link_path_);
-    if (!listening) return listening;
-  }
   if (spool_) {
     const Status started = spool_->start([this](std::string message) { observer_.on_warning(std::move(message)); });
     if (!started) return started;
@@ -103,7 +105,6 @@ void AgentShell::stop() {
   workers_.stop();
   if (spool_) spool_->stop();
   timer_.cancel();
-  (void)::unlink(link_path_.c_str());
 }
 
 void AgentShell::end_everything() {
@@ -124,20 +125,14 @@ std::optional<core::AgentEvent> AgentShell::localized(const core::AgentEvent& ev
   const auto* desired = from == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&from->message);
   if (!spool_ || desired == nullptr) return std::nullopt;
   accounts_.note(*desired);
-  return core::agent_event::FromCoordinator{spool_->localize(*desired, folder_owner(desired->run))};
-}
-
-Spool::Owner AgentShell::folder_owner(const RunId& run) const {
-  const auto account = accounts_.of(run);
-  if (!account) return account.error();
-  if (!account.value()) return std::optional<storage::FileOwner>();
-  return std::optional<storage::FileOwner>({account.value()->uid, account.value()->gid});
+  return core::agent_event::FromCoordinator{spool_->localize(*desired)};
 }
 
 void AgentShell::begin_journal() {
   JournalHeader header = continuity_->first;
   header.facts = core_.facts();
-  header.random = core_.random().state();
+  header.token_key = core_.tokens().key();
+  header.tokens = core_.tokens().drawn();
   header.told = core_.told();
   header.keepers = keepers_made_;
   sieve_ = {};
@@ -174,11 +169,11 @@ void AgentShell::carry_out(core::AgentCommand command) {
     if (spool_) spool_->name_logs(to_keeper->run, to_keeper->message);
     if (keeper != keepers_.end()) keeper->second->send(to_keeper->message);
   } else if (auto* to_worker = std::get_if<TellWorker>(&command)) {
-    std::vector<int> descriptors;
+    std::vector<process::SharedFd> descriptors;
     const auto keeper = keepers_.find(to_worker->run);
     if (std::holds_alternative<link::Assignment>(to_worker->message) && keeper != keepers_.end())
       descriptors = keeper->second->descriptors();
-    workers_.send(to_worker->connection, to_worker->message, descriptors);
+    workers_.send(to_worker->connection, to_worker->message, std::move(descriptors));
   } else if (auto* drop = std::get_if<DropLink>(&command)) {
     workers_.drop(drop->connection, drop->reason);
   } else if (const auto* pause = std::get_if<PauseWorker>(&command)) {
@@ -205,8 +200,11 @@ void AgentShell::forget_run(const RunId& run) {
     keepers_.erase(run);
     dead_keepers_.erase(run);
     accounts_.forget(run);
+    workers_.forget(run);
+    link_paths_.erase(run);
+    const bool is_known = unknown_strays_.erase(run) == 0;
     if (spool_) spool_->end(run);
-    observer_.on_run_gone(run);
+    observer_.on_run_gone(run, is_known);
   });
 }
 
@@ -233,20 +231,20 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run) {
   };
   handlers.on_closed = [this, run](int signal, const std::string& reason) {
     boost::asio::post(io_, [this, run, signal, reason] {
-      if (const auto keeper = keepers_.find(run); continuity_ && keeper != keepers_.end())
-        dead_keepers_[run] = keeper->second->place();
+      if (const auto keeper = keepers_.find(run); continuity_ && keeper != keepers_.end()) bury(run, *keeper->second);
       keepers_.erase(run);
       on_event(core::agent_event::KeeperClosed{run, signal, reason});
-      listen_when_settled();
     });
   };
-  if (!continuity_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
-  handlers.on_attached = [this] { listen_when_settled(); };
   const std::uint64_t number = ++keepers_made_;
+  link_paths_.try_emplace(run, fmt::format("{}link-{}.sock", sockets_, number));
+  if (!continuity_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
+  handlers.on_attached = [this, run] { listen_again(run); };
   KeeperProcess::Place place;
-  place.socket = fmt::format("{}/keeper-{}.sock", continuity_->runtime_dir, number);
+  place.socket = fmt::format("{}keeper-{}.sock", sockets_, number);
   place.mark = fmt::format("{}{}", continuity_->mark, number);
   place.wait = continuity_->wait;
+  place.cgroup = fmt::format("sgd-{}", place.mark.substr(place.mark.find('=') + 1));
   return std::make_unique<KeeperProcess>(io_, std::move(handlers), std::move(place));
 }
 
@@ -254,20 +252,42 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run) {
 void AgentShell::start_keeper(const RunId& run) {
   auto& keeper = keepers_[run];
   if (!keeper) keeper = make_keeper(run);
-  auto account = accounts_.of(run);
-  const Status started = account ? keeper->start(program_, std::move(account).value()) : Status(account.error());
-  if (started) return;
-  if (continuity_) dead_keepers_[run] = keeper->place();
-  keepers_.erase(run);
-  const std::string reason = "keeper could not be started: " + started.error().message;
-  boost::asio::post(io_, [this, run, reason] {
-    on_event(core::agent_event::KeeperClosed{run, 0, reason});
-    listen_when_settled();
+  accounts_.find(run, [this, run, asked = keeper.get()](const Result<std::optional<process::Account>>& account) {
+    const auto waiting = keepers_.find(run);
+    if (waiting != keepers_.end() && waiting->second.get() == asked) begin_keeper(run, account);
   });
 }
 
+void AgentShell::begin_keeper(const RunId& run, const Result<std::optional<process::Account>>& account) {
+  const auto& keeper = keepers_.at(run);
+  Status started = account ? prepare_for(run, account.value()) : Status(account.error());
+  if (started) started = keeper->start(program_, account.value());
+  if (started) return;
+  if (continuity_) bury(run, *keeper);
+  keepers_.erase(run);
+  const std::string reason = "keeper could not be started: " + started.error().message;
+  boost::asio::post(io_, [this, run, reason] { on_event(core::agent_event::KeeperClosed{run, 0, reason}); });
+}
+
+/// What belongs to the run's account: its folder, and the socket for its ranks.
+Status AgentShell::prepare_for(const RunId& run, const std::optional<process::Account>& account) {
+  std::optional<storage::FileOwner> owner;
+  if (account) owner = storage::FileOwner{account->uid, account->gid};
+  if (spool_)
+    if (const Status opened = spool_->open(run, owner); !opened) return opened;
+  return listen(run, owner);
+}
+
+Status AgentShell::listen(const RunId& run, const std::optional<storage::FileOwner>& owner) {
+  if (workers_.listens(run)) return {};
+  std::optional<process::SocketOwner> user;
+  if (owner) user = process::SocketOwner{owner->uid, owner->gid};
+  return workers_.listen(run, link_paths_.at(run), user);
+}
+
 void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message) {
-  if (std::holds_alternative<keeper::Started>(message)) return on_event(core::agent_event::KeeperStarted{run});
+  if (std::holds_alternative<keeper::Started>(message))
+    return on_event(core::agent_event::KeeperStarted{run, link_paths_.at(run)});
   if (const auto* dropped = std::get_if<keeper::OutputDropped>(&message)) {
     observer_.on_warning(fmt::format("rank {}: {} lines ({} bytes) of output dropped: {}", dropped->rank,
                                      dropped->lines, dropped->bytes, dropped->reason));
@@ -281,26 +301,46 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
   on_event(core::agent_event::FromKeeper{run, std::move(message)});
 }
 
-/// A keeper died. Where it was this process's child, its descendants have become ours, except those that died with
-/// it; one that was taken over has left them to init.
+void AgentShell::bury(const RunId& run, const KeeperProcess& keeper) {
+  auto leaf = process::CgroupLeaf::find(keeper.place().cgroup);
+  if (leaf) leaf->remove();  // Unless somebody is in it still.
+  dead_keepers_[run] = {keeper.place(), keeper.is_our_child(), keeper.pid(), std::move(leaf)};
+}
+
+/// A keeper died, without having said that nothing is left below it.
 void AgentShell::clear_strays(const RunId& run) {
-  if (continuity_) return clear_marked_strays(run);
-  std::set<pid_t> spared;
-  for (const auto& [id, keeper] : keepers_)
-    if (id != run) spared.insert(keeper->pid());
-  const auto killed = process::kill_descendants(spared, kStraysLimit);
-  if (!killed) observer_.on_warning("processes are left: " + killed.error().message);
+  const auto dead = dead_keepers_.extract(run);
+  const Status cleared = clear_strays_of(run, dead.empty() ? DeadKeeper{{}, true, 0, {}} : dead.mapped());
+  if (!cleared) observer_.on_warning("processes are left: " + cleared.error().message);
   boost::asio::post(io_, [this, run] { on_event(core::agent_event::StraysCleared{run}); });
 }
 
-void AgentShell::clear_marked_strays(const RunId& run) {
-  const auto dead = dead_keepers_.extract(run);
-  if (!dead.empty()) {
-    const auto killed = process::kill_strays({dead.mapped().mark}, kStraysLimit);
-    if (!killed) observer_.on_warning("processes are left: " + killed.error().message);
-    (void)::unlink(dead.mapped().socket.c_str());
+/// Where it had a control group, the kernel knows who was below it. Where it was this process's child, its descendants
+/// have become ours, except those that died with it. One that was taken over has left them to init: then those that
+/// bear its mark or are of its session are known, and nobody else.
+Status AgentShell::clear_strays_of(const RunId& run, const DeadKeeper& dead) {
+  Status cleared = dead.leaf ? dead.leaf->kill(kStraysLimit) : Status();
+  if (dead.leaf) dead.leaf->remove();
+  if (dead.was_our_child) {
+    std::set<pid_t> spared;
+    for (const auto& [id, keeper] : keepers_)
+      if (id != run && keeper->pid() > 0) spared.insert(keeper->pid());
+    const auto killed = process::kill_descendants(spared, kStraysLimit, process::TreeKiller::Spares::kTrees);
+    if (!killed) cleared = killed.error();
   }
-  boost::asio::post(io_, [this, run] { on_event(core::agent_event::StraysCleared{run}); });
+  if (dead.place.mark.empty()) return cleared;
+  const auto killed = process::kill_strays({dead.place.mark, false, dead.pid}, kStraysLimit);
+  if (!killed) cleared = killed.error();
+  (void)::unlink(dead.place.socket.c_str());
+  if (dead.leaf || dead.was_our_child) return cleared;
+  unknown_strays_.insert(run);
+  observer_.on_warning(fmt::format(
+      "run {}: its keeper has ended without a word; {} processes that bore its mark are killed, and one that has "
+      "emptied "
+      "its environment and left its session cannot be seen: an agent that may make control groups (Delegate=yes) "
+      "sees all",
+      run, killed ? killed.value() : 0));
+  return cleared;
 }
 
 void AgentShell::acknowledge_output(const RunId& run, std::size_t bytes) {

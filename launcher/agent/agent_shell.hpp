@@ -28,13 +28,15 @@
 #include "launcher/core/agent.hpp"
 #include "launcher/net/agent_link.hpp"
 #include "launcher/net/wakeup_timer.hpp"
+#include "launcher/process/cgroup_leaf.hpp"
 
 namespace sgd::agent {
 
 struct AgentObserver {
-  std::function<void(Output)> on_output;          ///< Answer with acknowledge_output().
-  std::function<void(std::string)> on_warning;    ///< One line, for people.
-  std::function<void(const RunId&)> on_run_gone;  ///< Nothing of it is left on this node.
+  std::function<void(Output)> on_output;        ///< Answer with acknowledge_output().
+  std::function<void(std::string)> on_warning;  ///< One line, for people.
+  /// It has ended here. `is_known`: it is known that no process of it is left.
+  std::function<void(const RunId&, bool is_known)> on_run_gone;
 };
 
 class AgentShell {
@@ -42,7 +44,7 @@ class AgentShell {
   /// Of an agent whose next life takes its runs over.
   struct Continuity {
     std::string journal_path;
-    std::string runtime_dir;  ///< For the keepers' sockets.
+    std::string sockets;  ///< Beginning of the paths of the sockets of keepers and ranks.
     std::string mark;     ///< NAME=value in the environment of all that is started here, without the keeper's number.
     Duration wait{};      ///< How long keepers and ranks wait for the next life.
     JournalHeader first;  ///< Where the machine begins; the facts are in it.
@@ -51,14 +53,15 @@ class AgentShell {
     AccountRule accounts = {};        ///< In whose name runs are started.
   };
 
-  /// `program` is this program's own file, for keepers. Without a `spool` this node sees the coordinator's folders.
-  AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string program,
-             std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool = nullptr);
+  /// `program` is this program's own file, for keepers; `sockets` is the beginning of the paths of the
+  /// sockets of ranks. Without a `spool` this node sees the coordinator's folders.
+  AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string sockets, std::string program,
+             std::unique_ptr<net::AgentLink> link, AgentObserver observer);
   AgentShell(boost::asio::io_context& io, Continuity continuity, std::string program,
              std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool);
   ~AgentShell();
 
-  /// Opens the workers' socket and tells the coordinator what this node has.
+  /// Tells the coordinator what this node has.
   [[nodiscard]] Status start();
   /// Room for workers from now on.
   void set_slots(int slots);
@@ -72,16 +75,26 @@ class AgentShell {
   [[nodiscard]] bool is_idle() const { return keepers_.empty(); }
 
  private:
+  struct DeadKeeper {
+    KeeperProcess::Place place;
+    bool was_our_child = false;
+    int pid = 0;
+    std::optional<process::CgroupLeaf> leaf = {};
+  };
+
   void on_event(const core::AgentEvent& event);
   [[nodiscard]] std::optional<core::AgentEvent> localized(const core::AgentEvent& event);
-  [[nodiscard]] Spool::Owner folder_owner(const RunId& run) const;
   void write_down(TimePoint now, const core::AgentEvent& event);
   void begin_journal();
   void link_to_coordinator();
   void carry_out(core::AgentCommand command);
   void start_keeper(const RunId& run);
+  void begin_keeper(const RunId& run, const Result<std::optional<process::Account>>& account);
+  [[nodiscard]] Status prepare_for(const RunId& run, const std::optional<process::Account>& account);
+  [[nodiscard]] Status listen(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void clear_strays(const RunId& run);
-  void clear_marked_strays(const RunId& run);
+  [[nodiscard]] Status clear_strays_of(const RunId& run, const DeadKeeper& dead);
+  void bury(const RunId& run, const KeeperProcess& keeper);
   void fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch);
   void forget_run(const RunId& run);
   void on_keeper_message(const RunId& run, keeper::FromKeeper message);
@@ -92,11 +105,12 @@ class AgentShell {
   void replay_event(const core::AgentEvent& event);
   void replay_command(core::AgentCommand command);
   void take_over();
-  void listen_when_settled();
+  [[nodiscard]] Result<std::optional<storage::FileOwner>> owner_of(const RunId& run) const;
+  void listen_again(const RunId& run);
 
   boost::asio::io_context& io_;
   std::string program_;
-  std::string link_path_;
+  std::string sockets_;
   core::Agent core_;
   std::unique_ptr<net::AgentLink> link_;
   std::unique_ptr<Spool> spool_;
@@ -110,10 +124,11 @@ class AgentShell {
   std::optional<AgentJournal> journal_;
   core::JournalSieve sieve_;
   std::uint64_t keepers_made_ = 0;
-  std::map<RunId, KeeperProcess::Place> dead_keepers_;  ///< Whose strays may be to be cleared.
-  std::set<RunId> strays_;                              ///< Of a replay: to be cleared, and not said to be.
-  std::set<std::pair<RunId, std::string>> fetches_;     ///< Asked for and not answered: of a replay, to be asked again.
-  bool is_listening_ = false;
+  std::map<RunId, DeadKeeper> dead_keepers_;         ///< Whose strays may be to be cleared.
+  std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.
+  std::set<RunId> strays_;                           ///< Of a replay: to be cleared, and not said to be.
+  std::set<std::pair<RunId, std::string>> fetches_;  ///< Asked for and not answered: of a replay, to be asked again.
+  std::map<RunId, std::string> link_paths_;          ///< Of the runs' sockets for their ranks.
 };
 
 }  // namespace sgd::agent

@@ -1,10 +1,9 @@
 // AgentShell's beginning where an earlier life has left a journal: its events are taken anew, then keepers and
 // ranks are connected to again, and what was on its way is set on its way once more.
 //
-//   replay --> Resumed --> keepers: attached, or closed, or started --> the ranks' socket --> on as ever
+//   replay --> Resumed --> keepers: attached, or closed, or started --> their ranks' sockets --> on as ever
 //
-// The ranks' socket waits for the keepers, since an assignment needs their descriptors; the coordinator's link
-// waits for nobody.
+// The socket of a run's ranks waits for its keeper; the coordinator's link waits for nobody.
 
 #include <unistd.h>
 
@@ -40,12 +39,12 @@ void AgentShell::replay_event(const core::AgentEvent& event) {
   using namespace core::agent_event;
   if (const auto* started = std::get_if<KeeperStarted>(&event)) {
     if (const auto keeper = keepers_.find(started->run); keeper != keepers_.end()) keeper->second->note_started();
+    link_paths_[started->run] = started->link_path;
   } else if (const auto* from_keeper = std::get_if<FromKeeper>(&event)) {
     const auto keeper = keepers_.find(from_keeper->run);
     if (keeper != keepers_.end()) keeper->second->note_message(from_keeper->message);
   } else if (const auto* closed = std::get_if<KeeperClosed>(&event)) {
-    if (const auto keeper = keepers_.find(closed->run); keeper != keepers_.end())
-      dead_keepers_[closed->run] = keeper->second->place();
+    if (const auto keeper = keepers_.find(closed->run); keeper != keepers_.end()) bury(closed->run, *keeper->second);
     keepers_.erase(closed->run);
   } else if (const auto* cleared = std::get_if<StraysCleared>(&event)) {
     dead_keepers_.erase(cleared->run);
@@ -85,23 +84,22 @@ void AgentShell::replay_command(core::AgentCommand command) {
     dead_keepers_.erase(forget->run);
     std::erase_if(fetches_, [&](const auto& one) { return one.first == forget->run; });
     accounts_.forget(forget->run);
+    link_paths_.erase(forget->run);
     if (spool_) spool_->end(forget->run);
   }
 }
 
 void AgentShell::take_over() {
-  (void)::unlink(link_path_.c_str());  // The earlier life's.
   for (auto& [run, keeper] : keepers_) {
-    const auto account = accounts_.of(run);
-    if (account && keeper->resume(account.value())) continue;
+    const auto owner = owner_of(run);
+    if (owner && keeper->resume(owner.value())) continue;
     boost::asio::post(io_, [this, run = run] {
       const auto gone = keepers_.find(run);
       if (gone == keepers_.end()) return;
       if (!gone->second->was_started()) return start_keeper(run);  // There was no time for it.
-      dead_keepers_[run] = gone->second->place();
+      bury(run, *gone->second);
       keepers_.erase(gone);
       on_event(core::agent_event::KeeperClosed{run, 0, "it has ended while no agent was there"});
-      listen_when_settled();
     });
   }
   for (const auto& [run, path] : std::exchange(fetches_, {})) fetch_checkpoint({run, path});
@@ -110,18 +108,19 @@ void AgentShell::take_over() {
     observer_.on_warning(
         fmt::format("run {}: its agent had ended without a word; this one takes over, what runs goes on", run));
   workers_.await_return(continuity_->wait);
-  boost::asio::post(io_, [this] { listen_when_settled(); });
 }
 
-void AgentShell::listen_when_settled() {
-  if (!continuity_ || is_listening_) return;
-  for (const auto& [run, keeper] : keepers_)
-    if (!keeper->is_attached()) return;
-  is_listening_ = true;
-  if (const Status listening =
-          workers_.listen(link_path_, accounts_.are_others() ? process::Reach::kEverybody : process::Reach::kOwner);
-      !listening)
-    observer_.on_warning(listening.error().message);
+/// As its folder says, which nobody can exchange: who is asked about accounts may not answer now.
+Result<std::optional<storage::FileOwner>> AgentShell::owner_of(const RunId& run) const {
+  return spool_ ? spool_->owner_of(run) : std::optional<storage::FileOwner>();
+}
+
+/// Not before its keeper is there, since an assignment needs its descriptors.
+void AgentShell::listen_again(const RunId& run) {
+  if (workers_.listens(run)) return;
+  const auto owner = owner_of(run);
+  if (const Status listening = owner ? listen(run, owner.value()) : Status(owner.error()); !listening)
+    observer_.on_warning(fmt::format("run {}: {}", run, listening.error().message));
 }
 
 }  // namespace sgd::agent

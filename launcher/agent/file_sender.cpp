@@ -113,7 +113,7 @@ void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::R
   if (place == runs_.end()) return;
   Run& entry = place->second;
   entry.is_looking = false;
-  entry.was_looked_at = was_ended && entry.is_ended;
+  entry.was_looked_at = was_ended && entry.is_ended && inventory.is_whole;
   if (entry.has_news) look_soon();
   for (const transfer::ListedFile& file : inventory.logs) {
     const auto [track, is_new] = entry.logs.try_emplace(file.name);

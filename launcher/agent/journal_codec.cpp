@@ -35,7 +35,7 @@ struct Writer {
     message = cluster::encode(from.message);
   }
   void operator()(const event::KeeperStarted& started) {
-    head.update({{"event", "keeper_started"}, {"run", started.run}});
+    head.update({{"event", "keeper_started"}, {"run", started.run}, {"link_path", started.link_path}});
   }
   void operator()(const event::FromKeeper& from) {
     head.update({{"event", "from_keeper"}, {"run", from.run}});
@@ -49,7 +49,7 @@ struct Writer {
     head.update({{"event", "strays_cleared"}, {"run", cleared.run}});
   }
   void operator()(const event::FromWorker& from) {
-    head.update({{"event", "from_worker"}, {"connection", from.connection}, {"pid", from.peer_pid}});
+    head.update({{"event", "from_worker"}, {"connection", from.connection}, {"pid", from.peer_pid}, {"run", from.run}});
     message = link::encode(from.message);
     message.pop_back();
   }
@@ -87,7 +87,7 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
   if (name == "from_worker") {
     auto said = link::decode_from_worker(message);
     if (!said) return said.error();
-    return core::AgentEvent{event::FromWorker{head.at("connection"), head.at("pid"), std::move(said).value()}};
+    return core::AgentEvent{event::FromWorker{head.at("connection"), head.at("pid"), std::move(said).value(), run()}};
   }
   if (name == "from_keeper") {
     auto said = keeper::decode_from_keeper(message);
@@ -101,7 +101,7 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
   }
   if (name == "connected") return core::AgentEvent{event::Connected{}};
   if (name == "disconnected") return core::AgentEvent{event::Disconnected{}};
-  if (name == "keeper_started") return core::AgentEvent{event::KeeperStarted{run()}};
+  if (name == "keeper_started") return core::AgentEvent{event::KeeperStarted{run(), head.at("link_path")}};
   if (name == "keeper_closed")
     return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
   if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
@@ -125,7 +125,6 @@ json facts_to_json(const core::AgentFacts& facts) {
           {"slots", facts.slots},
           {"allowed_cores", facts.allowed_cores},
           {"worker_program", facts.worker_program},
-          {"link_path", facts.link_path},
           {"omp_threads_set", facts.omp_threads_set},
           {"beat_interval", optional_count(facts.beat_interval)},
           {"orphan_timeout", optional_count(facts.orphan_timeout)},
@@ -146,7 +145,6 @@ core::AgentFacts facts_of(const json& from) {
   facts.slots = from.at("slots");
   facts.allowed_cores = from.at("allowed_cores").get<std::vector<int>>();
   facts.worker_program = from.at("worker_program");
-  facts.link_path = from.at("link_path");
   facts.omp_threads_set = from.at("omp_threads_set");
   facts.beat_interval = optional_duration(from.at("beat_interval"));
   facts.orphan_timeout = optional_duration(from.at("orphan_timeout"));
@@ -167,7 +165,8 @@ std::string encode(const JournalHeader& header) {
                 {"program", header.program},
                 {"runtime_dir", header.runtime_dir},
                 {"facts", facts_to_json(header.facts)},
-                {"random", header.random},
+                {"token_key", header.token_key},
+                {"tokens", header.tokens},
                 {"told", header.told},
                 {"keepers", header.keepers}});
 }
@@ -180,7 +179,8 @@ Result<JournalHeader> decode_header(std::string_view text) {
     header.program = from.at("program");
     header.runtime_dir = from.at("runtime_dir");
     header.facts = facts_of(from.at("facts"));
-    header.random = from.at("random").get<std::array<std::uint64_t, 4>>();
+    header.token_key = from.at("token_key").get<core::SecretKey>();
+    header.tokens = from.at("tokens");
     header.told = from.at("told");
     header.keepers = from.at("keepers");
     return header;

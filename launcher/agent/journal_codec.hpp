@@ -2,13 +2,13 @@
 // An agent's journal as text: its header, and each event as a line of JSON, with the message of a protocol in
 // the protocol's own words on a second line. Pure; files are agent_journal.hpp's.
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "common/base/result.hpp"
 #include "launcher/core/journal_sieve.hpp"
+#include "launcher/core/secrets.hpp"
 
 namespace sgd::agent {
 
@@ -18,9 +18,10 @@ struct JournalHeader {
   std::string program;      ///< Version: another one may decide otherwise about the same events.
   std::string runtime_dir;  ///< With the sockets of ranks and keepers.
   core::AgentFacts facts;
-  std::array<std::uint64_t, 4> random{};
-  std::int64_t told = 0;      ///< Facts of the incarnation before.
-  std::uint64_t keepers = 0;  ///< Started by the incarnation before.
+  core::SecretKey token_key{};  ///< A secret: the journal is for its owner's eyes.
+  std::uint64_t tokens = 0;     ///< Drawn of it before.
+  std::int64_t told = 0;        ///< Facts of the incarnation before.
+  std::uint64_t keepers = 0;    ///< Started by the incarnation before.
 };
 
 [[nodiscard]] std::string encode(const JournalHeader& header);

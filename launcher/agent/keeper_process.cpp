@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -34,12 +35,12 @@ process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_
 KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place)
     : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io) {}
 
-Status KeeperProcess::start(const std::string& program, std::optional<process::Account> account) {
-  account_ = std::move(account);
-  if (place_) return start_listening(program);
+Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account) {
+  if (account) user_ = account->uid;
+  if (place_) return start_listening(program, account);
   auto pair = process::socket_pair(SOCK_STREAM);
   if (!pair) return pair.error();
-  auto child = process::spawn(keeper_options({program, "keeper"}, pair.value().second.get(), account_));
+  auto child = process::spawn(keeper_options({program, "keeper"}, pair.value().second.get(), account));
   if (!child) return child.error();
   pid_ = child.value().pid;
   pidfd_.assign(child.value().pidfd.release());
@@ -49,17 +50,26 @@ Status KeeperProcess::start(const std::string& program, std::optional<process::A
 
 /// The socket listens before there is a keeper, and only the keeper has it: whoever can connect to it, connects to
 /// one that is there or about to be, and whoever cannot may start one.
-Status KeeperProcess::start_listening(const std::string& program) {
+Status KeeperProcess::start_listening(const std::string& program, const std::optional<process::Account>& account) {
   (void)::unlink(place_->socket.c_str());  // Ignoring: mostly there is none.
   auto listener = process::listen_unix(place_->socket);
   if (!listener) return listener.error();
   process::SpawnOptions options =
-      keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get(), account_);
+      keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get(), account);
+  options.inherits_environment = false;  // Jobs are other people's: they have nothing of the daemon's.
   const std::size_t equals = place_->mark.find('=');
   options.env[place_->mark.substr(0, equals)] = place_->mark.substr(equals + 1);
+  const auto leaf = process::CgroupLeaf::make(place_->cgroup);
+  if (leaf) options.cgroup = leaf->path();
   auto child = process::spawn(options);
+  if (!child && !options.cgroup.empty()) {  // Where the group may be made, and nobody moved there.
+    options.cgroup.clear();
+    if (leaf) leaf->remove();
+    child = process::spawn(options);
+  }
   if (!child) return child.error();
   pid_ = child.value().pid;
+  is_our_child_ = true;
   pidfd_.assign(child.value().pidfd.release());
   auto socket = process::connect_unix(place_->socket, kConnectLimit);
   if (!socket) return socket.error();
@@ -67,8 +77,8 @@ Status KeeperProcess::start_listening(const std::string& program) {
   return {};
 }
 
-bool KeeperProcess::resume(const std::optional<process::Account>& account) {
-  account_ = account;
+bool KeeperProcess::resume(const std::optional<storage::FileOwner>& owner) {
+  if (owner) user_ = owner->uid;
   auto socket = process::connect_unix(place_->socket, kConnectLimit);
   if (!socket) return false;
   connect(std::move(socket).value());
@@ -96,16 +106,11 @@ void KeeperProcess::send(const keeper::ToKeeper& message) {
   if (!place_ || is_attached_) stream_->send(std::move(frame));
 }
 
-std::vector<int> KeeperProcess::descriptors() const {
-  std::vector<int> numbers;
-  for (const process::UniqueFd& fd : descriptors_) numbers.push_back(fd.get());
-  return numbers;
-}
-
 void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
   if (descriptors_.size() + descriptors.size() > kDescriptors)
     return stream_->close("it sends more descriptors than it has to");
-  for (process::UniqueFd& fd : descriptors) descriptors_.push_back(std::move(fd));
+  for (process::UniqueFd& fd : descriptors)
+    descriptors_.push_back(std::make_shared<const process::UniqueFd>(std::move(fd)));
   reader_.append(bytes);
   for (;;) {
     auto frame = reader_.next();
@@ -158,7 +163,7 @@ Status KeeperProcess::on_started(const keeper::Started& started) {
     // It will be killed by this number some time, so it has to be one of the run's own.
     const auto user = process::user_of_process(started.pid);
     if (!user) return user.error();
-    if (account_ && user.value() != account_->uid)
+    if (user_ && user.value() != *user_)
       return Error{fmt::format("it says that it is pid {}, which is another user's", started.pid)};
     pidfd_.assign(pidfd.value().release());
     pid_ = started.pid;

@@ -10,6 +10,8 @@
 // With a Place, whatever is sent is kept until the keeper has it, so that the next life of this agent, which
 // replays what this one sent, can send the rest.
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,6 +31,7 @@
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/process/unique_fd.hpp"
+#include "launcher/storage/files_as.hpp"
 
 namespace sgd::agent {
 
@@ -57,30 +60,33 @@ class KeeperProcess {
   /// Of a keeper that waits for the next life of its agent.
   struct Place {
     std::string socket;
-    std::string mark;  ///< NAME=value in the environment of all below it.
-    Duration wait{};   ///< How long it does.
+    std::string mark;         ///< NAME=value in the environment of all below it.
+    Duration wait{};          ///< How long it does.
+    std::string cgroup = {};  ///< Name of the control group of all below it, where one can be made.
   };
 
   KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
   /// `program` is this program's own file. With an account, the keeper and all below it are that user's.
-  [[nodiscard]] Status start(const std::string& program, std::optional<process::Account> account = std::nullopt);
+  [[nodiscard]] Status start(const std::string& program, const std::optional<process::Account>& account = std::nullopt);
   void send(const keeper::ToKeeper& message);
   /// The shared region and the memory checkpoint; empty before Started.
-  [[nodiscard]] std::vector<int> descriptors() const;
+  [[nodiscard]] const std::vector<process::SharedFd>& descriptors() const { return descriptors_; }
   /// 0: not known, or none.
   [[nodiscard]] int pid() const { return pid_; }
   [[nodiscard]] const Place& place() const { return *place_; }
+  /// This process has started it: what it leaves behind comes to us.
+  [[nodiscard]] bool is_our_child() const { return is_our_child_; }
 
   // With a Place, in a replay:
   void note_started() { was_started_ = true; }
   void note_message(const keeper::FromKeeper& message) { received_ += keeper::is_counted(message) ? 1 : 0; }
   [[nodiscard]] bool was_started() const { return was_started_; }
-  /// And after it. False: nobody is there.
-  [[nodiscard]] bool resume(const std::optional<process::Account>& account = std::nullopt);
+  /// And after it; `owner`: whose it must be, where that is not our own. False: nobody is there.
+  [[nodiscard]] bool resume(const std::optional<storage::FileOwner>& owner = std::nullopt);
   [[nodiscard]] bool is_attached() const { return is_attached_; }
 
  private:
-  [[nodiscard]] Status start_listening(const std::string& program);
+  [[nodiscard]] Status start_listening(const std::string& program, const std::optional<process::Account>& account);
   void connect(process::UniqueFd socket);
   void on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors);
   void on_frame(Frame frame);
@@ -96,15 +102,16 @@ class KeeperProcess {
   boost::asio::posix::stream_descriptor pidfd_;
   boost::asio::steady_timer limit_;  ///< With a Place: of the attaching, then of the end.
   FrameReader reader_;
-  std::vector<process::UniqueFd> descriptors_;
+  std::vector<process::SharedFd> descriptors_;
   std::string close_reason_;
   int pid_ = 0;
-  std::optional<process::Account> account_;
+  std::optional<uid_t> user_;
   ResendQueue sent_;
   std::int64_t received_ = 0;  ///< Counted messages, of all lives of this agent.
   std::int64_t told_received_ = 0;
   bool was_started_ = false;  ///< Its owner knows that it is up.
   bool is_attached_ = false;
+  bool is_our_child_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< For handlers that may outlive this.
 };
 

@@ -1,6 +1,5 @@
 #include "launcher/agent/local_stream.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -53,16 +52,18 @@ void LocalStream::read() {
       return close(received.error().message);
     }
     if (received.value().bytes == 0) return close("closed by the other end");
+    if (received.value().truncated)
+      return close("it sent descriptors for which there was no room: too many files are open here");
     on_bytes_(std::string_view(buffer_.data(), received.value().bytes), std::move(received.value().descriptors));
   }
   wait_readable();
 }
 
-void LocalStream::send(std::string bytes, const std::vector<int>& descriptors) {
+void LocalStream::send(std::string bytes, std::vector<process::SharedFd> descriptors) {
   if (closed_) return;
   Outgoing outgoing;
   outgoing.bytes = std::move(bytes);
-  for (const int fd : descriptors) outgoing.descriptors.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  outgoing.descriptors = std::move(descriptors);
   queued_bytes_ += outgoing.bytes.size();
   queue_.push_back(std::move(outgoing));
   if (queued_bytes_ > kQueueBytesMax) return close("the other end does not read");
@@ -73,7 +74,7 @@ void LocalStream::flush() {
   while (!queue_.empty() && !closed_) {
     Outgoing& next = queue_.front();
     std::vector<int> descriptors;
-    for (const process::UniqueFd& fd : next.descriptors) descriptors.push_back(fd.get());
+    for (const process::SharedFd& fd : next.descriptors) descriptors.push_back(fd->get());
     const auto sent = process::send_with_descriptors(socket_.native_handle(),
                                                      std::string_view(next.bytes).substr(next.sent), descriptors);
     if (!sent) {

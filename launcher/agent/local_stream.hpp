@@ -30,9 +30,8 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
 
   /// Starts reading. `on_closed` is called once, last, never inside start() or send().
   void start(OnBytes on_bytes, OnClosed on_closed);
-  /// `descriptors` travel with the first byte and are not owned; they must live until they are sent (they are
-  /// duplicated).
-  void send(std::string bytes, const std::vector<int>& descriptors = {});
+  /// `descriptors` travel with the first byte.
+  void send(std::string bytes, std::vector<process::SharedFd> descriptors = {});
   /// Nothing is read from here on, so that the peer has to wait, and its end is not seen; until resume().
   void pause() { is_paused_ = true; }
   void resume();
@@ -43,7 +42,7 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
   struct Outgoing {
     std::string bytes;
     std::size_t sent = 0;
-    std::vector<process::UniqueFd> descriptors;
+    std::vector<process::SharedFd> descriptors;
   };
 
   void wait_readable();

@@ -12,7 +12,7 @@ namespace {
 /// Takes all events, with nobody to carry anything out. Returns whether that leads to an agent that has nothing.
 Result<bool> prove(PastJournal& past) {
   const JournalHeader& first = past.header();
-  core::Agent machine(first.facts, core::Random(first.random), first.told);
+  core::Agent machine(first.facts, core::Secrets(first.token_key, first.tokens), first.told);
   for (;;) {
     auto record = past.next();
     if (!record) return record.error();

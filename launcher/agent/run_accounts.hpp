@@ -4,13 +4,17 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
+#include <boost/asio/io_context.hpp>
+
 #include "common/base/result.hpp"
 #include "common/messages/cluster.hpp"
 #include "launcher/process/account.hpp"
+#include "launcher/process/account_lookup.hpp"
 
 namespace sgd::agent {
 
@@ -27,26 +31,32 @@ struct AccountRule {
 
 class RunAccounts {
  public:
+  /// Before the agent serves anybody.
   static constexpr Duration kLookupLimit = std::chrono::seconds(1);
+  /// Beside the loop: only the run waits.
+  static constexpr Duration kRunLookupLimit = std::chrono::seconds(10);
   static constexpr uid_t kFirstPerson = 1000;  ///< Below are the accounts of services (Debian's policy, 9.2.2).
 
-  explicit RunAccounts(AccountRule rule) : rule_(std::move(rule)) {}
-
-  /// Looks up the account of a run of which nothing is here yet.
-  void note(const cluster::DesiredRun& desired);
-  void forget(const RunId& run) { accounts_.erase(run); }
   /// Nothing: the agent's own. Error: why the run has none here.
-  [[nodiscard]] Result<std::optional<process::Account>> of(const RunId& run) const;
-  /// Whether `uid` is that of a run that is here.
-  [[nodiscard]] bool has_user(uid_t uid) const;
+  using OnFound = std::function<void(Result<std::optional<process::Account>>)>;
+
+  RunAccounts(boost::asio::io_context& io, AccountRule rule,
+              process::AccountLookup::LookUp look_up = process::look_up_account)
+      : rule_(std::move(rule)), lookup_(io, std::move(look_up)) {}
+
+  void note(const cluster::DesiredRun& desired) { owners_[desired.run] = desired.owner; }
+  void forget(const RunId& run) { owners_.erase(run); }
+  /// For a run that was noted. `on_found` is called inside where nobody has to be asked.
+  void find(const RunId& run, OnFound on_found);
   /// Others than the agent have processes here.
   [[nodiscard]] bool are_others() const { return rule_.kind != AccountRule::Kind::kOwn; }
 
  private:
-  [[nodiscard]] Result<process::Account> choose(const std::string& owner) const;
+  [[nodiscard]] Result<process::Account> accept(const std::string& owner, Result<process::Account> found) const;
 
   AccountRule rule_;
-  std::map<RunId, Result<process::Account>> accounts_;
+  process::AccountLookup lookup_;
+  std::map<RunId, std::string> owners_;
 };
 
 }  // namespace sgd::agent

@@ -12,6 +12,7 @@
 #include <boost/asio/post.hpp>
 
 #include "common/checkpoint/manifest.hpp"
+#include "launcher/storage/private_folder.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -66,9 +67,7 @@ Status Spool::start(std::function<void(std::string)> on_warning) {
   if (!transfer::is_part(setup_.node))
     return Error{fmt::format("\"{}\" cannot be a node's name: it may have letters, digits, \".\", \"_\" and \"-\"",
                              setup_.node)};
-  std::error_code error;
-  fs::create_directories(runs_dir_, error);
-  if (error) return Error{fmt::format("cannot create {}: {}", runs_dir_, error.message()), error.value()};
+  if (const Status made = storage::make_private_folder(runs_dir_, storage::Others::kPass); !made) return made;
   if (const Status passable = let_owners_pass(); !passable) return passable;
   visit_folders();
   link_.start(
@@ -125,12 +124,11 @@ Status Spool::let_owners_pass() const {
   return {};
 }
 
-Status Spool::make_folder(const RunId& run, const Owner& owner) {
-  if (!owner) return owner.error();
+Status Spool::make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner) {
   const std::string folder = folder_of(run);
   if (::mkdir(folder.c_str(), 0700) == 0) {
     // Nobody but us can change what has this name, so it is the folder that was just made.
-    if (owner.value() && ::lchown(folder.c_str(), owner.value()->uid, owner.value()->gid) != 0)
+    if (owner && ::lchown(folder.c_str(), owner->uid, owner->gid) != 0)
       return system_error("cannot give " + folder + " to its owner");
   } else if (errno != EEXIST) {
     return system_error("cannot create " + folder);
@@ -149,23 +147,36 @@ Status Spool::make_folder(const RunId& run, const Owner& owner) {
   return {};
 }
 
-cluster::DesiredRun Spool::localize(cluster::DesiredRun desired, const Owner& owner) {
+Status Spool::open(const RunId& run, const std::optional<storage::FileOwner>& owner) {
+  const auto known = places_.find(run);
+  if (known != places_.end() && known->second.is_live) return {};
+  if (known == places_.end())
+    if (const Status made = make_folder(run, owner); !made) return made;
+  std::error_code ignored;
+  fs::remove(mark_of(run), ignored);
+  Place& place = places_.at(run);
+  place.is_live = true;
+  sender_.add(run, place.files);
+  return {};
+}
+
+Result<std::optional<storage::FileOwner>> Spool::owner_of(const RunId& run) const {
+  if (!setup_.has_other_owners) return std::optional<storage::FileOwner>();
+  auto owner = storage::other_owner(folder_of(run));
+  if (!owner) return Error{fmt::format("{} is no other user's", folder_of(run))};
+  return owner;
+}
+
+cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
   const RunId& run = desired.run;
   if (!transfer::is_part(run)) {
     on_warning_("a run's id cannot be a folder's name; its files stay where they are");
     return desired;
   }
   const bool is_wanted = desired.want != cluster::Want::kClear && desired.want != cluster::Want::kGone;
-  if (is_wanted && !(places_.contains(run) && places_.at(run).is_live)) {
-    const Status made = places_.contains(run) ? Status() : make_folder(run, owner);
-    if (!made) on_warning_(made.error().message);
-    if (const auto place = places_.find(run); place != places_.end()) {
-      std::error_code ignored;
-      fs::remove(mark_of(run), ignored);
-      place->second.is_live = true;
-      sender_.add(run, place->second.files);
-    }
-  }
+  std::error_code ignored;
+  if (is_wanted && (!setup_.has_other_owners || fs::exists(folder_of(run), ignored)))
+    if (const Status opened = open(run, std::nullopt); !opened) on_warning_(opened.error().message);
   if (remotes_.size() >= kRemotesMax) remotes_.erase(remotes_.begin());
   const std::string remote = std::exchange(desired.run_dir, folder_of(run));
   for (std::string& path : desired.resume_from) path = moved(path, remote, desired.run_dir);
@@ -278,8 +289,7 @@ void Spool::visit(const RunId& run) {
     places_[run] = {};
     return remove(run);
   }
-  if (const Status made = make_folder(run, std::optional<storage::FileOwner>()); !made)
-    return on_warning_(made.error().message);
+  if (const Status made = make_folder(run, std::nullopt); !made) return on_warning_(made.error().message);
   sender_.add(run, places_.at(run).files);
   sender_.end(run);
 }

@@ -54,11 +54,13 @@ class Spool {
   [[nodiscard]] Status start(std::function<void(std::string)> on_warning);
   void stop();
 
-  /// Whose folder it is to be; nothing: ours. Error: nobody's, so there is none.
-  using Owner = Result<std::optional<storage::FileOwner>>;
-  /// The same with paths of this node; its folder is made when the run is to be started here.
-  [[nodiscard]] cluster::DesiredRun localize(cluster::DesiredRun desired,
-                                             const Owner& owner = std::optional<storage::FileOwner>());
+  /// The same with paths of this node; its folder is made when the run is to be started here, unless it is another
+  /// user's: then open() makes it.
+  [[nodiscard]] cluster::DesiredRun localize(cluster::DesiredRun desired);
+  /// Makes the run's folder, which is `owner`'s (nothing: ours), unless it is here.
+  [[nodiscard]] Status open(const RunId& run, const std::optional<storage::FileOwner>& owner);
+  /// Whose folder it is, where that is not ours. Error: there are other users here, and it is none's of them.
+  [[nodiscard]] Result<std::optional<storage::FileOwner>> owner_of(const RunId& run) const;
   /// The same with paths of the coordinator.
   [[nodiscard]] cluster::FromAgent for_coordinator(cluster::FromAgent message);
   /// Files of which each node has its own get a name that no other node's has.
@@ -83,7 +85,7 @@ class Spool {
   [[nodiscard]] Status let_owners_pass() const;
   [[nodiscard]] std::string mark_of(const RunId& run) const;
   void on_message(transfer::ToNode message, std::string bytes);
-  [[nodiscard]] Status make_folder(const RunId& run, const Owner& owner);
+  [[nodiscard]] Status make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void visit_folders();
   void visit(const RunId& run);
   void remove(const RunId& run);

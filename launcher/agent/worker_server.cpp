@@ -1,6 +1,5 @@
 #include "launcher/agent/worker_server.hpp"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,40 +12,34 @@
 namespace sgd::agent {
 
 WorkerServer::WorkerServer(boost::asio::io_context& io, Handlers handlers)
-    : io_(io), handlers_(std::move(handlers)), listener_(io), wait_timer_(io) {}
+    : io_(io), handlers_(std::move(handlers)), wait_timer_(io) {}
 
-Status WorkerServer::listen(const std::string& path, process::Reach reach) {
-  auto listener = process::listen_unix(path, reach);
+Status WorkerServer::listen(const RunId& run, const std::string& path,
+                            const std::optional<process::SocketOwner>& owner) {
+  (void)::unlink(path.c_str());  // Ignoring: mostly there is none.
+  auto listener = process::listen_unix(path, owner);
   if (!listener) return listener.error();
-  listener_.assign(std::move(listener).value().release());
-  wait_accept();
+  const uid_t user = owner ? owner->uid : ::getuid();
+  process::AcceptLoop::Handlers handlers;
+  handlers.on_socket = [this, run, user](process::UniqueFd socket) { add(run, user, std::move(socket)); };
+  handlers.on_trouble = [this, run](const std::string& reason) {
+    handlers_.on_dropped(fmt::format("run {}: links of its ranks: {}", run, reason));
+  };
+  doors_[run] = {path, std::make_unique<process::AcceptLoop>(io_, std::move(listener).value(), std::move(handlers))};
   return {};
 }
 
-void WorkerServer::wait_accept() {
-  listener_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                       [this](const boost::system::error_code& error) {
-                         if (error) return;
-                         accept_all();
-                         wait_accept();
-                       });
+void WorkerServer::forget(const RunId& run) {
+  const auto door = doors_.extract(run);
+  if (!door.empty()) (void)::unlink(door.mapped().path.c_str());  // Ignoring: its folder goes, too.
 }
 
-void WorkerServer::accept_all() {
-  for (;;) {
-    process::UniqueFd socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
-    add(std::move(socket));
-  }
-}
-
-void WorkerServer::add(process::UniqueFd socket) {
+void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
   const auto peer = process::peer_credentials(socket.get());
-  const bool is_ours = peer && (peer.value().uid == ::getuid() || peer.value().uid == 0);
-  if (!is_ours && !(peer && handlers_.admits && handlers_.admits(peer.value().uid)))
+  if (!peer || (peer.value().uid != user && peer.value().uid != 0))
     return handlers_.on_dropped("worker link from another user refused");
   const auto strangers = std::count_if(connections_.begin(), connections_.end(), [&](const auto& connection) {
-    return !connection.second.greeted && connection.second.peer_user == peer.value().uid;
+    return !connection.second.greeted && connection.second.run == run;
   });
   if (static_cast<std::size_t>(strangers) >= kStrangersMax)
     return handlers_.on_dropped(fmt::format("worker link refused: {} links have not said hello", strangers));
@@ -54,7 +47,7 @@ void WorkerServer::add(process::UniqueFd socket) {
   Connection& connection = connections_[id];
   connection.number = std::make_shared<core::ConnectionId>(id);
   connection.peer_pid = peer.value().pid;
-  connection.peer_user = peer.value().uid;
+  connection.run = run;
   connection.stream = std::make_shared<LocalStream>(io_, std::move(socket));
   connection.hello_timer = std::make_unique<boost::asio::steady_timer>(io_, kHelloDeadline);
   connection.hello_timer->async_wait([this, id](const boost::system::error_code& error) {
@@ -92,6 +85,8 @@ void WorkerServer::on_line(core::ConnectionId id, Connection& connection, std::s
   auto message = link::decode_from_worker(line);
   if (!message) return drop(id, message.error().message);
   if (const auto* hello = std::get_if<link::Hello>(&message.value())) {
+    if (handlers_.has_process && !handlers_.has_process(connection.run, connection.peer_pid))
+      return drop(id, "it is no process of its run");
     connection.greeted = true;
     connection.hello_timer.reset();
     if (hello->returns && take_back(id, *hello)) return;
@@ -104,7 +99,9 @@ void WorkerServer::on_line(core::ConnectionId id, Connection& connection, std::s
   } else if (link::is_counted(message.value())) {
     ++connection.received;
   }
-  handlers_.on_event(core::agent_event::FromWorker{id, connection.peer_pid, std::move(message).value()});
+  RunId run = std::holds_alternative<link::Hello>(message.value()) ? connection.run : RunId();
+  handlers_.on_event(
+      core::agent_event::FromWorker{id, connection.peer_pid, std::move(message).value(), std::move(run)});
 }
 
 void WorkerServer::acknowledge(Connection& connection) {
@@ -113,14 +110,14 @@ void WorkerServer::acknowledge(Connection& connection) {
   connection.stream->send(link::encode(link::ToWorker(link::Received{connection.received})));
 }
 
-void WorkerServer::send(core::ConnectionId id, const link::ToWorker& message, const std::vector<int>& descriptors) {
+void WorkerServer::send(core::ConnectionId id, const link::ToWorker& message,
+                        std::vector<process::SharedFd> descriptors) {
   const auto place = connections_.find(id);
   if (place == connections_.end()) return;
   Connection& connection = place->second;
   std::string line = link::encode(message);
-  if (const auto* assignment = std::get_if<link::Assignment>(&message)) connection.run = assignment->run;
   if (connection.returns && link::is_counted(message)) connection.sent.push(line);
-  if (connection.stream) connection.stream->send(std::move(line), descriptors);
+  if (connection.stream) connection.stream->send(std::move(line), std::move(descriptors));
   if (connection.sent.bytes() > kKeptBytesMax && connection.stream) drop(id, "it acknowledges nothing");
 }
 
@@ -162,8 +159,7 @@ void WorkerServer::drop(core::ConnectionId id, const std::string& reason) {
 }
 
 void WorkerServer::stop() {
-  boost::system::error_code ignored;
-  listener_.close(ignored);
+  while (!doors_.empty()) forget(RunId(doors_.begin()->first));
   wait_timer_.cancel();
   for (auto& [id, connection] : connections_) {
     connection.process.reset();

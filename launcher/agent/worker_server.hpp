@@ -1,7 +1,7 @@
 #pragma once
-// The ranks' end of the world: accepts links on a Unix socket, cuts them into lines, and turns
-// lines into messages. Only this user's processes are let in; a link that does not say hello
-// in time, sends a line that is too long or no JSON is dropped, and nothing else suffers.
+// The ranks' end of the world: accepts links on Unix sockets, one for each run, cuts them into lines, and turns
+// lines into messages. Only processes of the run are let in: of its account, and below its keeper. A link that does
+// not say hello in time, sends a line that is too long or no JSON is dropped, and nothing else suffers.
 //
 // Ranks that come back (link::Hello::returns): what is sent to them is kept until they have it. After a
 // replay, which makes their links anew without connections, each is waited for until its process ends:
@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -25,13 +26,14 @@
 #include "common/messages/resend_queue.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/process/accept_loop.hpp"
 #include "launcher/process/unix_socket.hpp"
 
 namespace sgd::agent {
 
 class WorkerServer {
  public:
-  static constexpr std::size_t kStrangersMax = 256;  ///< Links of one user that have not said hello yet.
+  static constexpr std::size_t kStrangersMax = 256;  ///< Links to one run that have not said hello yet.
   static constexpr Duration kHelloDeadline = std::chrono::seconds(10);
   static constexpr std::size_t kKeptBytesMax = 8 << 20;  ///< Of one link, not acknowledged.
 
@@ -39,15 +41,19 @@ class WorkerServer {
     std::function<void(core::AgentEvent)> on_event;
     std::function<void(std::string reason)> on_dropped;
     /// Of a run's keeper, for an assignment that is sent again.
-    std::function<std::vector<int>(const RunId&)> descriptors_of = {};
-    /// Whether links of this user, who is neither root nor ours, are let in.
-    std::function<bool(uid_t)> admits = {};
+    std::function<std::vector<process::SharedFd>(const RunId&)> descriptors_of = {};
+    /// Whether the process is one of the run's.
+    std::function<bool(const RunId&, int pid)> has_process = {};
   };
 
   WorkerServer(boost::asio::io_context& io, Handlers handlers);
-  /// Listens at `path`, which must not exist.
-  [[nodiscard]] Status listen(const std::string& path, process::Reach reach = process::Reach::kOwner);
-  void send(core::ConnectionId connection, const link::ToWorker& message, const std::vector<int>& descriptors);
+  /// Listens at `path` for ranks of `run`, who are `owner` (nothing: we). What was there is removed.
+  [[nodiscard]] Status listen(const RunId& run, const std::string& path,
+                              const std::optional<process::SocketOwner>& owner = {});
+  [[nodiscard]] bool listens(const RunId& run) const { return doors_.contains(run); }
+  /// No new links to the run.
+  void forget(const RunId& run);
+  void send(core::ConnectionId connection, const link::ToWorker& message, std::vector<process::SharedFd> descriptors);
   /// No line of it is taken from here on; what has been read and not taken waits here, the rest at its peer.
   void pause(core::ConnectionId connection);
   void resume(core::ConnectionId connection);
@@ -69,21 +75,23 @@ class WorkerServer {
     bool is_paused = false;
     std::string untaken;  ///< While it is: at most what one read takes.
     int peer_pid = 0;
-    uid_t peer_user = 0;
     bool greeted = false;  ///< Its hello has come.
     std::unique_ptr<boost::asio::steady_timer> hello_timer;
     bool returns = false;  ///< It comes back.
     std::string token;
-    RunId run;  ///< Of its assignment.
+    RunId run;  ///< Whose socket it came to.
     ResendQueue sent;
     std::int64_t received = 0;  ///< Counted lines.
     std::int64_t told_received = 0;
     std::unique_ptr<boost::asio::posix::stream_descriptor> process;  ///< While it is waited for: its pidfd.
   };
 
-  void wait_accept();
-  void accept_all();
-  void add(process::UniqueFd socket);
+  struct Door {
+    std::string path;
+    std::unique_ptr<process::AcceptLoop> accepts;
+  };
+
+  void add(const RunId& run, uid_t user, process::UniqueFd socket);
   void on_bytes(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes);
   void on_line(core::ConnectionId id, Connection& connection, std::string_view line);
   [[nodiscard]] bool take_back(core::ConnectionId stranger, const link::Hello& hello);
@@ -93,7 +101,7 @@ class WorkerServer {
 
   boost::asio::io_context& io_;
   Handlers handlers_;
-  boost::asio::posix::stream_descriptor listener_;
+  std::map<RunId, Door> doors_;
   boost::asio::steady_timer wait_timer_;
   std::map<core::ConnectionId, Connection> connections_;
   core::ConnectionId next_ = 1;

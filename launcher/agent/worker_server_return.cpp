@@ -17,6 +17,7 @@ void WorkerServer::replay(const core::agent_event::FromWorker& said) {
     connection.greeted = true;
     connection.returns = hello->returns;
     connection.token = hello->token;
+    connection.run = said.run;
     connection.peer_pid = said.peer_pid;
   } else if (const auto place = connections_.find(said.connection); place != connections_.end()) {
     place->second.received += link::is_counted(said.message) ? 1 : 0;
@@ -58,17 +59,19 @@ void WorkerServer::close_soon(core::ConnectionId id) {
   });
 }
 
-/// The link that waits for `hello`'s token gets the stranger's stream, and what it lacks. False: no link waits for it.
+/// The link that waits for this process and its token gets the stranger's stream, and what it lacks. False: no link
+/// waits for it.
 bool WorkerServer::take_back(core::ConnectionId stranger, const link::Hello& hello) {
+  const Connection& own = connections_.at(stranger);
   const auto waiting = std::find_if(connections_.begin(), connections_.end(), [&](const auto& one) {
-    return !one.second.stream && one.second.returns && one.second.token == hello.token;
+    return !one.second.stream && one.second.returns && one.second.token == hello.token && one.second.run == own.run &&
+           one.second.peer_pid == own.peer_pid;
   });
   if (waiting == connections_.end()) return false;
   auto node = connections_.extract(stranger);
   Connection& link = waiting->second;
   link.stream = std::move(node.mapped().stream);
   link.number = std::move(node.mapped().number);
-  link.peer_pid = node.mapped().peer_pid;
   link.process.reset();
   if (link.is_paused) link.stream->pause();
   *link.number = waiting->first;
@@ -80,8 +83,8 @@ bool WorkerServer::take_back(core::ConnectionId stranger, const link::Hello& hel
   link.stream->send(link::encode(link::ToWorker(link::Received{link.received})));
   bool is_assignment = hello.received == 0;  // The first that every link is sent.
   for (const std::string& line : link.sent.kept())
-    link.stream->send(line,
-                      std::exchange(is_assignment, false) ? handlers_.descriptors_of(link.run) : std::vector<int>());
+    link.stream->send(line, std::exchange(is_assignment, false) ? handlers_.descriptors_of(link.run)
+                                                                : std::vector<process::SharedFd>());
   return true;
 }
 

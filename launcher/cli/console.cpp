@@ -11,6 +11,8 @@
 
 #include <boost/asio/post.hpp>
 
+#include "launcher/cli/terminal_text.hpp"
+
 namespace sgd::cli {
 namespace {
 
@@ -46,6 +48,7 @@ Console::Console(boost::asio::io_context& io, ConsoleStyle style) : io_(io), sty
     stdout_closed_ = true;
     return;
   }
+  stdout_is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   stdout_is_pollable_ = !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode);
   const int copy = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   boost::system::error_code error;
@@ -61,6 +64,7 @@ void Console::result(const std::string& line) {
 }
 
 void Console::output(std::string lines, std::function<void()> on_written) {
+  if (stdout_is_terminal_) lines = for_terminal(lines, Steering::kColors);
   queue_.push_back({std::move(lines), 0, std::move(on_written)});
   if (!waiting_) flush();
 }
@@ -119,13 +123,14 @@ void Console::when_drained(std::function<void()> handler) {
 }
 
 void Console::narrate(const std::string& line) {
-  if (!style_.quiet) block(line + "\n");
+  if (!style_.quiet) block(for_terminal(line, Steering::kNone) + "\n");
 }
 
 void Console::complain(const std::string& label, const std::string& line) {
   const char* color = label == "warning" ? "\x1b[33m" : "\x1b[31m";
-  block(style_.color ? "sgd-launch: " + std::string(color) + label + ":\x1b[0m " + line + "\n"
-                     : "sgd-launch: " + label + ": " + line + "\n");
+  const std::string said = for_terminal(line, Steering::kNone);
+  block(style_.color ? "sgd-launch: " + std::string(color) + label + ":\x1b[0m " + said + "\n"
+                     : "sgd-launch: " + label + ": " + said + "\n");
 }
 
 void Console::block(const std::string& text) {
@@ -136,7 +141,7 @@ void Console::block(const std::string& text) {
 
 void Console::status(const std::string& line) {
   if (!style_.is_terminal || style_.quiet) return;
-  status_ = line.substr(0, terminal_columns() - 1);
+  status_ = for_terminal(line, Steering::kNone).substr(0, terminal_columns() - 1);
   if (!queue_.empty()) return;
   clear_status();
   draw_status();

@@ -31,13 +31,13 @@ class Console {
 
   /// A line for stdout.
   void result(const std::string& line);
-  /// Whole lines for stdout; `on_written` is called when they are written or given up.
+  /// Whole lines of ranks for stdout; `on_written` is called when they are written or given up.
   void output(std::string lines, std::function<void()> on_written);
-  /// A line for stderr; not when quiet.
+  /// A line for stderr; not when quiet. Here and in complain() nothing of it steers a terminal.
   void narrate(const std::string& line);
   /// A line for stderr, always; `label` ("error", "warning") is coloured on a terminal.
   void complain(const std::string& label, const std::string& line);
-  /// A text of several lines for stderr, always.
+  /// A text of several lines for stderr, as it is, always.
   void block(const std::string& text);
   /// Redraws the status line; nothing without a terminal. Empty: takes it away.
   void status(const std::string& line);
@@ -66,6 +66,7 @@ class Console {
   boost::asio::io_context& io_;
   ConsoleStyle style_;
   boost::asio::posix::stream_descriptor stdout_;
+  bool stdout_is_terminal_ = false;  ///< Whose reader ranks do not steer.
   bool stdout_is_pollable_ = false;  ///< Not a regular file.
   bool stdout_closed_ = false;
   bool waiting_ = false;

@@ -92,7 +92,7 @@ void LocalRun::submit() {
   core::RunDefinition definition;
   definition.id = place_.id;
   definition.job = job_;
-  definition.run_dir = place_.directory;
+  definition.run_dir = directory_->path();
   definition.placement_timeout = job_.placement_timeout;
   definition.priority = job_.priority;
   if (history_) definition.past = history_->past;
@@ -159,7 +159,6 @@ Status LocalRun::start_node(int index) {
   facts.allowed_cores = core::cpu_share(cores, index, nodes, 1).cores;
   if (facts.allowed_cores.empty()) facts.allowed_cores = cores;
   facts.worker_program = worker_program();
-  facts.link_path = runtime_->file(fmt::format("link-{}.sock", index));
   facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;
 
   net::EmbeddedLink link = net::make_embedded_link(io_);
@@ -168,10 +167,10 @@ Status LocalRun::start_node(int index) {
   const auto place = static_cast<std::size_t>(index);
   watcher.on_output = [this, place](agent::Output output) { on_output(place, std::move(output)); };
   watcher.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
-  watcher.on_run_gone = [this](const RunId&) { on_run_gone(); };
+  watcher.on_run_gone = [this](const RunId&, bool) { on_run_gone(); };
   LocalNode node{facts.node, facts.slots, nullptr};
-  node.agent = std::make_unique<agent::AgentShell>(io_, std::move(facts), own_program(), std::move(link.agent),
-                                                   std::move(watcher));
+  node.agent = std::make_unique<agent::AgentShell>(io_, std::move(facts), runtime_->file(fmt::format("{}-", index)),
+                                                   own_program(), std::move(link.agent), std::move(watcher));
   nodes_.push_back(std::move(node));
   ++agents_with_run_;
   return nodes_.back().agent->start();

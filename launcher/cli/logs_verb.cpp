@@ -16,6 +16,7 @@
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/unique_fd.hpp"
 
@@ -108,7 +109,8 @@ class LogPrinter {
     return write_all((options_.prefix ? fmt::format("{}: ", rank) : std::string()) + line);
   }
 
-  static bool write_all(const std::string& text) {
+  bool write_all(const std::string& raw) const {
+    const std::string text = is_terminal_ ? for_terminal(raw, Steering::kColors) : raw;
     std::size_t done = 0;
     while (done < text.size()) {
       const ssize_t count = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
@@ -121,6 +123,7 @@ class LogPrinter {
 
   std::string logs_;
   LogsOptions options_;
+  bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::map<std::string, OpenLog> open_;
 };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
+#include "launcher/cli/terminal_text.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -149,9 +150,9 @@ std::string success_line(const core::RunOutcome& outcome, const std::string& run
 
 std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
                           bool color) {
-  std::string text = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
-  text += outcome.error + "\n";
-  if (!outcome.cause) return text;
+  const std::string head = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
+  std::string text = outcome.error + "\n";
+  if (!outcome.cause) return head + for_terminal(text, Steering::kNone);
   const core::Failure& cause = *outcome.cause;
   text += fmt::format("  where:   {}, node {}", cause.subject, cause.node);
   if (cause.pid > 0) text += fmt::format(", pid {}", cause.pid);
@@ -168,7 +169,7 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));
   text += cause.rank >= 0 ? fmt::format("  next:    sgd-launch logs --rank {} {}\n", cause.rank, run)
                           : fmt::format("  next:    sgd-launch logs {}\n", run);
-  return text;
+  return head + for_terminal(text, Steering::kNone);
 }
 
 }  // namespace sgd::cli

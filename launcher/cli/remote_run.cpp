@@ -12,6 +12,7 @@
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/core/outcome_json.hpp"
+#include "launcher/core/secrets.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
@@ -40,7 +41,7 @@ int RemoteRun::submit(Json request, bool detach) {
   const Json job = member(request, "job");
   is_training_ = job.contains("training");
   epochs_.emplace(is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0);
-  request["request_id"] = core::Random(process::random_seed()).token();
+  request["request_id"] = core::Secrets(process::random_seed()).next();
   request_ = std::move(request);
   if (const auto loaded = job::load_resolved(job); loaded.job) steps_planned_ = planned_steps(*loaded.job);
   return go();

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -33,6 +34,12 @@ void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
     diagnostics.error("command", 0, 0, process::explain_exec_failure(found.value(), errno).message);
 }
 
+/// Open files of a launcher, its keeper or a worker by themselves, and for each worker in the keeper, which has most.
+constexpr std::uint64_t kFilesOfAProcess = 64;
+constexpr std::uint64_t kFilesOfAWorker = 4;
+/// LibTorch's libraries and the stacks and arenas of its threads take address space before there is any model.
+constexpr std::uint64_t kAddressBytesOfAWorker = 1ULL << 30;
+
 }  // namespace
 
 job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
@@ -46,10 +53,25 @@ job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
   return loaded;
 }
 
+void check_limits(const job::JobSpec& job, const process::ResourceLimits& limits, Diagnostics& diagnostics) {
+  const std::uint64_t files = kFilesOfAProcess + kFilesOfAWorker * static_cast<std::uint64_t>(job.num_workers);
+  if (limits.files && *limits.files < files)
+    diagnostics.error("sgd-launch", 0, 0,
+                      fmt::format("only {} files may be open (ulimit -n), and {} worker{} here need{} {}: ulimit -n {}",
+                                  *limits.files, job.num_workers, job.num_workers == 1 ? "" : "s",
+                                  job.num_workers == 1 ? "s" : "", files, std::max<std::uint64_t>(1024, files)));
+  if (job.training && limits.address_bytes && *limits.address_bytes < kAddressBytesOfAWorker)
+    diagnostics.error("sgd-launch", 0, 0,
+                      fmt::format("a process may have only {} MiB of address space (ulimit -v), and a worker needs {} "
+                                  "MiB before its model and data: ulimit -v unlimited",
+                                  *limits.address_bytes >> 20, kAddressBytesOfAWorker >> 20));
+}
+
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   job::check_data(job, source, diagnostics);
   check_worker_program(job, diagnostics);
   check_command(job, diagnostics);
+  check_limits(job, process::resource_limits(), diagnostics);
 }
 
 }  // namespace sgd::cli

@@ -7,12 +7,16 @@
 #include "common/job/load.hpp"
 #include "common/json/diagnostics.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/process/file_limit.hpp"
 
 namespace sgd::cli {
 
 /// The job file or command that `options` name. What is wrong with the options (`found`) comes before what is wrong
 /// with the job, so that a user reads all of it at once; there is a job whenever it is right itself.
 [[nodiscard]] job::LoadResult load_named_job(const RunOptions& options, Diagnostics found);
+
+/// Appends which limit of the shell is too low for the job's workers on this machine.
+void check_limits(const job::JobSpec& job, const process::ResourceLimits& limits, Diagnostics& diagnostics);
 
 /// Appends what is missing. `source` stands for the job where a place in its file is not known.
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);

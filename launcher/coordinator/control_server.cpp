@@ -1,16 +1,17 @@
 #include "launcher/coordinator/control_server.hpp"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <memory>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 
 #include "common/messages/codec.hpp"
+#include "launcher/process/unix_socket.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -58,39 +59,26 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string reply_;
 };
 
-bool is_allowed(stream_protocol::socket& socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::getuid() || peer.uid == 0;
-}
-
 }  // namespace
 
-ControlServer::ControlServer(boost::asio::io_context& io, Answer answer)
-    : io_(io), answer_(std::move(answer)), acceptor_(io) {}
+ControlServer::ControlServer(boost::asio::io_context& io, Answer answer) : io_(io), answer_(std::move(answer)) {}
 
 Status ControlServer::listen(const std::string& path) {
-  boost::system::error_code error;
-  acceptor_.open(stream_protocol(), error);
-  if (!error) acceptor_.bind(stream_protocol::endpoint(path), error);
-  if (!error) acceptor_.listen(16, error);
-  if (error) return Error{"cannot listen at " + path + ": " + error.message()};
-  accept();
+  auto listener = process::listen_unix(path);
+  if (!listener) return listener.error();
+  process::AcceptLoop::Handlers handlers;
+  handlers.on_socket = [this](process::UniqueFd socket) {
+    const auto peer = process::peer_credentials(socket.get());
+    if (!peer || (peer.value().uid != ::getuid() && peer.value().uid != 0)) return;
+    stream_protocol::socket stream(io_, stream_protocol(), socket.release());
+    std::make_shared<Session>(std::move(stream), answer_)->read();
+  };
+  accepts_.emplace(io_, std::move(listener).value(), std::move(handlers));
   return {};
 }
 
-void ControlServer::accept() {
-  acceptor_.async_accept([this](const boost::system::error_code& error, stream_protocol::socket socket) {
-    if (error) return;
-    if (is_allowed(socket)) std::make_shared<Session>(std::move(socket), answer_)->read();
-    accept();
-  });
-}
-
 void ControlServer::stop() {
-  boost::system::error_code ignored;
-  acceptor_.close(ignored);
+  accepts_.reset();
 }
 
 }  // namespace sgd::coordinator

@@ -11,13 +11,14 @@
 // `kind` says what is wrong: "request", "value", "node" (no such one), "state".
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/process/accept_loop.hpp"
 
 namespace sgd::coordinator {
 
@@ -33,11 +34,9 @@ class ControlServer {
   void stop();
 
  private:
-  void accept();
-
   boost::asio::io_context& io_;
   Answer answer_;
-  boost::asio::local::stream_protocol::acceptor acceptor_;
+  std::optional<process::AcceptLoop> accepts_;
 };
 
 }  // namespace sgd::coordinator

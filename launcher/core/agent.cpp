@@ -6,9 +6,9 @@
 
 namespace sgd::core {
 
-Agent::Agent(AgentFacts facts, Random random, std::int64_t told)
+Agent::Agent(AgentFacts facts, Secrets tokens, std::int64_t told)
     : facts_(std::move(facts)),
-      random_(random),
+      tokens_(tokens),
       allocation_(facts_.allowed_cores, facts_.gpus, facts_.is_shared),
       outbox_(facts_.incarnation, told) {}
 
@@ -36,7 +36,7 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
     on_coordinator(now, told->message, out);
   } else if (const auto* started = std::get_if<KeeperStarted>(&event)) {
-    if (NodeRun* run = find(started->run)) run->on_keeper_started(now, out);
+    if (NodeRun* run = find(started->run)) run->on_keeper_started(now, *started, out);
   } else if (const auto* from_keeper = std::get_if<FromKeeper>(&event)) {
     if (NodeRun* run = find(from_keeper->run)) run->on_keeper(now, from_keeper->message, out);
   } else if (const auto* closed = std::get_if<KeeperClosed>(&event)) {
@@ -128,7 +128,7 @@ void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
 
 void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out) {
   if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
-    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, random_, allocation_);
+    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, tokens_, allocation_);
     place->second.on_desired(now, *desired, out);
   } else if (const auto* done = std::get_if<cluster::ExchangeDone>(&message)) {
     if (NodeRun* run = find(done->run)) run->on_exchange_done(*done, out);
@@ -146,12 +146,13 @@ void Agent::on_worker(TimePoint now, const agent_event::FromWorker& event, Agent
                                                         " here: use one version of sgd-launch and sgd-worker"});
       return;
     }
-    for (auto& [id, run] : runs_) {
-      if (!run.on_hello(now, event.connection, *hello, out)) continue;
-      owners_[event.connection] = id;
-      return;
-    }
-    out.push_back(agent_command::DropLink{event.connection, "unknown or used token"});
+    NodeRun* run = find(event.run);
+    const Status admitted = run == nullptr ? Error{"nothing of its run is here"}
+                                           : run->on_hello(now, event.connection, event.peer_pid, *hello, out);
+    if (admitted)
+      owners_[event.connection] = event.run;
+    else
+      out.push_back(agent_command::DropLink{event.connection, admitted.error().message});
     return;
   }
   const auto owner = owners_.find(event.connection);

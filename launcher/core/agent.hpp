@@ -12,14 +12,14 @@
 #include "launcher/core/core_allocation.hpp"
 #include "launcher/core/node_run.hpp"
 #include "launcher/core/outbox.hpp"
-#include "launcher/core/random.hpp"
+#include "launcher/core/secrets.hpp"
 
 namespace sgd::core {
 
 class Agent {
  public:
-  /// `told`: facts of this incarnation that were told and acknowledged before.
-  Agent(AgentFacts facts, Random random, std::int64_t told = 0);
+  /// `tokens`: for ranks. `told`: facts of this incarnation that were told and acknowledged before.
+  Agent(AgentFacts facts, Secrets tokens, std::int64_t told = 0);
 
   void on(TimePoint now, const AgentEvent& event, AgentCommands& out);
   /// The last event changed nothing but what the next sign of life brings again: a replay may leave it out.
@@ -28,7 +28,7 @@ class Agent {
   /// Nothing of any run is here, and everything that was told is acknowledged: after LeavingSoon the process may end.
   [[nodiscard]] bool idle() const { return runs_.empty() && outbox_.empty(); }
   [[nodiscard]] const AgentFacts& facts() const { return facts_; }
-  [[nodiscard]] const Random& random() const { return random_; }
+  [[nodiscard]] const Secrets& tokens() const { return tokens_; }
   /// Facts told so far.
   [[nodiscard]] std::int64_t told() const { return outbox_.told(); }
 
@@ -47,7 +47,7 @@ class Agent {
   [[nodiscard]] NodeRun* find(const RunId& run);
 
   AgentFacts facts_;
-  Random random_;
+  Secrets tokens_;
   CoreAllocation allocation_;
   bool is_leaving_ = false;
   bool was_soft_ = false;

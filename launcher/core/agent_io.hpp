@@ -27,7 +27,6 @@ struct AgentFacts {
   int slots = 0;                   ///< Room for workers.
   std::vector<int> allowed_cores;  ///< Of this process's affinity.
   std::string worker_program;      ///< Path of sgd-worker.
-  std::string link_path;           ///< The worker links' socket.
   bool omp_threads_set = false;    ///< The user's environment has OMP_NUM_THREADS.
   /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
   std::optional<Duration> beat_interval;
@@ -49,9 +48,11 @@ struct Disconnected {};  ///< And the link to it is made again.
 struct FromCoordinator {
   cluster::ToAgent message;
 };
+/// Its Started message and descriptors are here.
 struct KeeperStarted {
   RunId run;
-};  ///< Its Started message and descriptors are here.
+  std::string link_path = {};  ///< The socket for the run's ranks, to which only its account gets.
+};
 struct FromKeeper {
   RunId run;
   keeper::FromKeeper message;
@@ -66,8 +67,9 @@ struct StraysCleared {
 };  ///< Nothing that a lost keeper left runs any more.
 struct FromWorker {
   ConnectionId connection = 0;
-  int peer_pid = 0;
+  int peer_pid = 0;  ///< As the kernel says (SO_PEERCRED): a process below the run's keeper.
   link::FromWorker message;
+  RunId run = {};  ///< With a hello: whose socket it came to.
 };
 struct LinkClosed {
   ConnectionId connection = 0;

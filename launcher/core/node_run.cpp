@@ -15,8 +15,8 @@ using agent_command::TellCoordinator;
 using agent_command::TellKeeper;
 using agent_command::TellWorker;
 
-NodeRun::NodeRun(RunId id, const AgentFacts& facts, Random& random, CoreAllocation& allocation)
-    : id_(std::move(id)), facts_(facts), random_(random), allocation_(allocation) {}
+NodeRun::NodeRun(RunId id, const AgentFacts& facts, Secrets& tokens, CoreAllocation& allocation)
+    : id_(std::move(id)), facts_(facts), tokens_(tokens), allocation_(allocation) {}
 
 void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out) {
   if (desired.generation < desired_.generation) return;  // An agent never obeys an older generation.
@@ -142,7 +142,7 @@ void NodeRun::spawn_all(AgentCommands& out) {
     RankRecord& record = ranks_[place.rank];
     record.local_rank = place.local_rank;
     record.share = std::move(shares[index]);
-    record.token = random_.token();
+    record.token = tokens_.next();
     tell_keeper(spawn_of(place.rank, record), out);
   }
 }
@@ -162,7 +162,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   identity.local_rank = record.local_rank;
   identity.local_world_size = static_cast<int>(desired_.ranks.size());
   identity.token = record.token;
-  identity.link_path = facts_.link_path;
+  identity.link_path = link_path_;
   identity.agent_wait = facts_.returns_within;
   identity.error_file = fmt::format("{}/errors/gen-{:04d}-rank-{:04d}.json", desired_.run_dir, spawned_, rank);
   spawn.env = rank_environment(desired_, identity);

@@ -20,7 +20,7 @@
 #include "common/base/time.hpp"
 #include "launcher/core/agent_io.hpp"
 #include "launcher/core/core_allocation.hpp"
-#include "launcher/core/random.hpp"
+#include "launcher/core/secrets.hpp"
 #include "launcher/core/watchdog.hpp"
 
 namespace sgd::core {
@@ -33,18 +33,19 @@ class NodeRun {
   /// Fork servers that may die in one run before ranks are started by exec.
   static constexpr int kForkServersMax = 3;
 
-  NodeRun(RunId id, const AgentFacts& facts, Random& random, CoreAllocation& allocation);
+  NodeRun(RunId id, const AgentFacts& facts, Secrets& tokens, CoreAllocation& allocation);
 
   void on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out);
-  void on_keeper_started(TimePoint now, AgentCommands& out);
+  void on_keeper_started(TimePoint now, const agent_event::KeeperStarted& started, AgentCommands& out);
   /// Its keeper and all that is below it are to end, for `reason`. Returns whether there was one.
   bool on_orphaned(const std::string& reason, AgentCommands& out);
   void on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out);
   void on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out);
   void on_strays_cleared(TimePoint now, AgentCommands& out);
   void on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out);
-  /// True when the token belongs to a live rank of this run.
-  [[nodiscard]] bool on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out);
+  /// Error: it is not a live rank of this run, by its token and its process.
+  [[nodiscard]] Status on_hello(TimePoint now, ConnectionId connection, int peer_pid, const link::Hello& hello,
+                                AgentCommands& out);
   /// Returns whether it matters to what comes later: heartbeats mostly do not.
   bool on_link(TimePoint now, ConnectionId connection, const link::FromWorker& message, AgentCommands& out);
   void on_link_closed(TimePoint now, ConnectionId connection, AgentCommands& out);
@@ -79,6 +80,7 @@ class NodeRun {
     std::string token;
     int pid = 0;
     std::optional<ConnectionId> connection;
+    int link_pid = 0;  ///< Who has the connection.
     bool assigned = false;
     std::int64_t step = 0;  ///< Of its last heartbeat.
     bool is_ready = false;  ///< Its state is restored; it can be asked for its stack.
@@ -111,6 +113,8 @@ class NodeRun {
   void keep_stacks(AgentCommands& out);
   void ask_to_stop(TimePoint now, AgentCommands& out);
   [[nodiscard]] bool is_unheard() const;
+  void on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCommands& out);
+  [[nodiscard]] Status check_process(const RankRecord& record) const;
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);
@@ -123,9 +127,10 @@ class NodeRun {
 
   RunId id_;
   const AgentFacts& facts_;
-  Random& random_;
+  Secrets& tokens_;
   CoreAllocation& allocation_;
   cluster::DesiredRun desired_;
+  std::string link_path_;  ///< The run's own socket, from the start of its keeper on.
   Keeper keeper_ = Keeper::kNone;
   bool is_orphan_ = false;  ///< kLost by our own order, and the coordinator is told.
   ForkServer fork_server_ = ForkServer::kNone;

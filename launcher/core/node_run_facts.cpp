@@ -4,6 +4,8 @@
 #include <csignal>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "launcher/core/claims.hpp"
 #include "launcher/core/fact_text.hpp"
 #include "launcher/core/node_run.hpp"
@@ -13,8 +15,9 @@ namespace sgd::core {
 using agent_command::TellCoordinator;
 using agent_command::TellWorker;
 
-void NodeRun::on_keeper_started(TimePoint now, AgentCommands& out) {
+void NodeRun::on_keeper_started(TimePoint now, const agent_event::KeeperStarted& started, AgentCommands& out) {
   if (keeper_ != Keeper::kStarting) return;
+  link_path_ = started.link_path;
   keeper_ = Keeper::kUp;
   reconcile(now, out);
 }
@@ -46,15 +49,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   if (const auto* failed = std::get_if<keeper::ForkServerFailed>(&message)) {
     return on_fork_server_failed(*failed, out);
   }
-  if (const auto* spawned = std::get_if<keeper::Spawned>(&message)) {
-    RankRecord* record = spawned->generation == spawned_ ? find(spawned->rank) : nullptr;
-    if (record == nullptr || std::exchange(record->start_told, true)) return;
-    record->pid = spawned->pid;
-    if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned->rank);
-    say(cluster::WorkerStarted{spawned->rank, spawned->pid});
-    if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
-    return;
-  }
+  if (const auto* spawned = std::get_if<keeper::Spawned>(&message)) return on_spawned(now, *spawned, out);
   if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
     RankRecord* record = failed->generation == spawned_ ? find(failed->rank) : nullptr;
     if (record == nullptr || std::exchange(record->start_told, true)) return;
@@ -79,6 +74,29 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     links_deadline_ = now + kLinkDrain;
     if (connections_.empty()) end_clearing(now, out);
   }
+}
+
+/// A rank may have said hello before its keeper has said which process it is: then that is looked at now.
+void NodeRun::on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCommands& out) {
+  RankRecord* record = spawned.generation == spawned_ ? find(spawned.rank) : nullptr;
+  if (record == nullptr || std::exchange(record->start_told, true)) return;
+  record->pid = spawned.pid;
+  const Status is_its_own = record->connection ? check_process(*record) : Status();
+  if (!is_its_own) {
+    out.push_back(agent_command::DropLink{*record->connection, is_its_own.error().message});
+    connections_.erase(*record->connection);
+    record->connection.reset();
+    record->assigned = false;
+  }
+  if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned.rank);
+  say(cluster::WorkerStarted{spawned.rank, spawned.pid});
+  if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
+}
+
+/// A worker of ours speaks for itself; of a command, any process of the run's may.
+Status NodeRun::check_process(const RankRecord& record) const {
+  if (!is_training() || record.pid == 0 || record.link_pid == record.pid) return {};
+  return Error{fmt::format("pid {} has the token of pid {}", record.link_pid, record.pid)};
 }
 
 /// Processes are gone and links are closed: nothing more of this group can come.
@@ -140,19 +158,22 @@ void NodeRun::on_exchange_done(const cluster::ExchangeDone& done, AgentCommands&
   }
 }
 
-bool NodeRun::on_hello(TimePoint now, ConnectionId connection, const link::Hello& hello, AgentCommands& out) {
-  if (keeper_ != Keeper::kUp || group_ != Group::kAlive) return false;  // It is being ended.
+Status NodeRun::on_hello(TimePoint now, ConnectionId connection, int peer_pid, const link::Hello& hello,
+                         AgentCommands& out) {
+  if (keeper_ != Keeper::kUp || group_ != Group::kAlive) return Error{"its ranks are being ended"};
   for (auto& [rank, record] : ranks_) {
     if (record.token != hello.token || record.connection || record.exit) continue;
+    record.link_pid = peer_pid;
+    if (const Status is_its_own = check_process(record); !is_its_own) return is_its_own;
     record.connection = connection;
     connections_[connection] = rank;
     if (is_training()) watchdog_.on_hello(now, rank);
     assign(rank, record, out);
     if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
     if (desired_.want == cluster::Want::kLeave) ask_to_leave(out);
-    return true;
+    return {};
   }
-  return false;
+  return Error{"unknown or used token"};
 }
 
 void NodeRun::assign(Rank rank, RankRecord& record, AgentCommands& out) {

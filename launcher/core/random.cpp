@@ -2,8 +2,6 @@
 
 #include <bit>
 
-#include <fmt/format.h>
-
 namespace sgd::core {
 
 Random::Random(std::array<std::uint64_t, 4> seed) : state_(seed) {
@@ -20,12 +18,6 @@ std::uint64_t Random::next() {
   state_[2] ^= shifted;
   state_[3] = std::rotl(state_[3], 45);
   return result;
-}
-
-std::string Random::token() {
-  const std::uint64_t high = next();
-  const std::uint64_t low = next();
-  return fmt::format("{:016x}{:016x}", high, low);
 }
 
 }  // namespace sgd::core

@@ -57,7 +57,8 @@ void Keeper::watch_all() {
   watched_.clear();
   if (agent_.is_attached())
     watch(agent_.fd(), static_cast<short>(POLLIN | (agent_.wants_write() ? POLLOUT : 0)), Source::kAgent);
-  if (door_) watch(door_->listener.get(), POLLIN, Source::kDoor);
+  if (door_rests_until_ && process::monotonic_now() >= *door_rests_until_) door_rests_until_.reset();
+  if (door_ && !door_rests_until_) watch(door_->listener.get(), POLLIN, Source::kDoor);
   watch(child_signals_.get(), POLLIN, Source::kChildSignals);
   if (fork_server_) {
     if (fork_server_->socket() >= 0) {
@@ -81,6 +82,7 @@ int Keeper::timeout_ms(TimePoint now) const {
   // The window's own deadline changes what watch_all() asks for.
   if (const auto stall = agent_.window().deadline()) deadline = std::min(deadline, *stall);
   if (clearing_) deadline = std::min(deadline, clearing_->next_pass);
+  if (door_rests_until_) deadline = std::min(deadline, *door_rests_until_);
   if (alone_since_) deadline = std::min(deadline, *alone_since_ + door_->wait);
   if (last_words_since_) deadline = std::min(deadline, *last_words_since_ + kLastWordsLimit);
   if (fork_server_ && !fork_server_ready_) deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
@@ -98,7 +100,7 @@ void Keeper::dispatch(const Watch& watch, TimePoint now) {
       read_agent(now);
       return;
     case Source::kDoor:
-      open_door();
+      open_door(now);
       return;
     case Source::kChildSignals: {
       char buffer[1024];

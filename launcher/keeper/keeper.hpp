@@ -99,7 +99,7 @@ class Keeper {
   [[nodiscard]] int leave_without_agent();
 
   // Agents that come and go (keeper_agents.cpp).
-  void open_door();
+  void open_door(TimePoint now);
   [[nodiscard]] bool waits_for_agent(TimePoint now);
   void check_last_words(TimePoint now);
 
@@ -135,6 +135,7 @@ class Keeper {
   AgentLink agent_;
   process::UniqueFd child_signals_;
   std::optional<Door> door_;
+  std::optional<TimePoint> door_rests_until_;  ///< While no descriptor is free for who connects.
   std::optional<TimePoint> alone_since_;       ///< With a door, while no agent is there.
   std::optional<TimePoint> last_words_since_;  ///< With a door: closed, and not everything is acknowledged.
   bool agents_end_ = false;                    ///< None will come back.

@@ -3,22 +3,25 @@
 //   alone --connects, Attach--> attached --link closed--> alone --Door::wait--> everything ends
 //                                  '--AgentEnds--> everything ends
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "launcher/keeper/keeper.hpp"
 #include "launcher/keeper/limits.hpp"
+#include "launcher/process/accept_loop.hpp"
 #include "launcher/process/unix_socket.hpp"
 
 namespace sgd::keeper {
 
 /// The newest counts: an agent that connects holds the lock of its state folder, so the one before is dead.
-void Keeper::open_door() {
-  process::UniqueFd socket(::accept4(door_->listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) return;
-  const auto peer = process::peer_credentials(socket.get());
+void Keeper::open_door(TimePoint now) {
+  auto socket = process::accept_one(door_->listener.get());
+  if (!socket) {
+    if (process::is_shortage(socket.error().code)) door_rests_until_ = now + kDoorPause;
+    return;
+  }
+  const auto peer = process::peer_credentials(socket.value().get());
   if (!peer || (peer.value().uid != ::getuid() && peer.value().uid != 0)) return;
-  agent_.attach(std::move(socket));
+  agent_.attach(std::move(socket).value());
   lost_agent_.clear();
 }
 

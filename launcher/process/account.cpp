@@ -24,12 +24,21 @@ constexpr std::array<std::string_view, 14> kPassedOn = {"PATH",  "LANG",  "LC_",
                                                         "OMP_",  "MKL_",  "KMP_",   "CUDA_",   "NVIDIA_",
                                                         "NCCL_", "GLOO_", "TORCH_", "PYTORCH_"};
 
+/// Who an account is, which for our own is in our environment.
+constexpr std::array<std::string_view, 4> kPersonal = {"HOME", "USER", "LOGNAME", "SHELL"};
+
 bool is_passed_on(std::string_view name) {
   return std::any_of(kPassedOn.begin(), kPassedOn.end(),
                      [&](std::string_view one) { return one.back() == '_' ? name.starts_with(one) : name == one; });
 }
 
-Result<Account> look_up(const std::string& name) {
+std::string_view name_of(std::string_view entry) {
+  return entry.substr(0, entry.find('='));
+}
+
+}  // namespace
+
+Result<Account> look_up_account(const std::string& name) {
   std::vector<char> text(kTextBytes);
   passwd entry{};
   passwd* found = nullptr;
@@ -47,29 +56,38 @@ Result<Account> look_up(const std::string& name) {
   return account;
 }
 
-}  // namespace
+Error no_answer(const std::string& name, Duration limit) {
+  return {fmt::format("who \"{}\" is was not answered within {} by this machine's account service", name,
+                      format_duration(limit)),
+          ETIMEDOUT};
+}
 
 /// On a thread of its own, which stays behind if nobody answers: the caller has other things to do.
 Result<Account> find_account(const std::string& name, Duration limit) {
   std::promise<Result<Account>> promise;
   std::future<Result<Account>> answer = promise.get_future();
   // tidy: allow thread: the library's calls wait for a directory service without a limit.
-  std::thread lookup([name, promise = std::move(promise)]() mutable { promise.set_value(look_up(name)); });
+  std::thread lookup([name, promise = std::move(promise)]() mutable { promise.set_value(look_up_account(name)); });
   // tidy: allow detach: they cannot be interrupted either; the thread owns all that it touches.
   lookup.detach();
-  if (answer.wait_for(limit) != std::future_status::ready)
-    return Error{fmt::format("who \"{}\" is was not answered within {} by this machine's account service", name,
-                             format_duration(limit)),
-                 ETIMEDOUT};
+  if (answer.wait_for(limit) != std::future_status::ready) return no_answer(name, limit);
   return answer.get();
 }
 
 std::vector<std::string> environment_of(const Account& account, const char* const* ours) {
   std::vector<std::string> all = {"HOME=" + account.home, "USER=" + account.name, "LOGNAME=" + account.name,
                                   "SHELL=" + account.shell};
+  for (; *ours != nullptr; ++ours)
+    if (is_passed_on(name_of(*ours))) all.emplace_back(*ours);
+  return all;
+}
+
+std::vector<std::string> basic_environment(const char* const* ours) {
+  std::vector<std::string> all;
   for (; *ours != nullptr; ++ours) {
-    const std::string_view entry = *ours;
-    if (is_passed_on(entry.substr(0, entry.find('=')))) all.emplace_back(entry);
+    const std::string_view name = name_of(*ours);
+    const bool is_personal = std::find(kPersonal.begin(), kPersonal.end(), name) != kPersonal.end();
+    if (is_personal || is_passed_on(name)) all.emplace_back(*ours);
   }
   return all;
 }

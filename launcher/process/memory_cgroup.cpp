@@ -8,13 +8,16 @@ namespace {
 
 constexpr std::int64_t kUnlimitedFrom = std::int64_t{1} << 60;  // Version 1 says 2^63 less a page for no limit.
 
-/// In a container the path of /proc may be that of the host, and the folder itself is mounted.
-std::optional<MemoryCgroup> files_of(const std::string& root, const std::string& path, const char* counter,
+/// Of the nearest group that counts memory. In a container the path of /proc may be that of the host, and the folder
+/// itself is mounted.
+std::optional<MemoryCgroup> files_of(const std::string& root, std::string path, const char* counter,
                                      const char* limit) {
-  for (const std::string& folder : {root + path, root})
-    if (std::filesystem::exists(folder + "/" + counter))
+  for (;; path = path.substr(0, path.rfind('/'))) {
+    if (path == "/") path.clear();
+    if (const std::string folder = root + path; std::filesystem::exists(folder + "/" + counter))
       return MemoryCgroup{folder + "/" + counter, folder + "/" + limit};
-  return std::nullopt;
+    if (path.find('/') == std::string::npos) return std::nullopt;
+  }
 }
 
 }  // namespace

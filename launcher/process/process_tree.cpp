@@ -19,6 +19,7 @@ namespace sgd::process {
 namespace {
 
 constexpr std::size_t kStatBytesMax = 1024;
+constexpr int kLevelsMax = 10'000;  // Parents of parents; more than that is a tree that changes under our eyes.
 constexpr std::size_t kChildrenBytesMax = 1 << 20;  // 100,000 children of one thread.
 
 std::string read_small_file(const char* path, std::size_t bytes_max) {
@@ -146,6 +147,16 @@ std::optional<ProcessEntry> read_process(pid_t pid) {
   std::from_chars(fields[3].data(), fields[3].data() + fields[3].size(), entry.session);
   std::from_chars(fields[19].data(), fields[19].data() + fields[19].size(), entry.start_ticks);
   return entry;
+}
+
+bool is_below(pid_t pid, pid_t root) {
+  for (int level = 0; level < kLevelsMax && pid > 0; ++level) {
+    const auto entry = read_process(pid);
+    if (!entry) return false;
+    if (entry->parent == root) return true;
+    pid = entry->parent;
+  }
+  return false;
 }
 
 std::vector<ProcessEntry> all_processes() {

@@ -36,6 +36,9 @@ enum class TreeSource {
   kScan,      ///< Every /proc/*/stat: cost grows with the machine.
 };
 
+/// Whether `pid` is a descendant of `root`, as far as its parents go.
+[[nodiscard]] bool is_below(pid_t pid, pid_t root);
+
 /// Every process of this machine that we may look at.
 [[nodiscard]] std::vector<ProcessEntry> all_processes();
 
@@ -48,8 +51,13 @@ enum class TreeSource {
 /// Kills the descendants of this process in passes, until a pass proves that none is left.
 class TreeKiller {
  public:
-  /// Processes in `spared` are not killed; what they have started is.
-  explicit TreeKiller(std::set<pid_t> spared = {}) : spared_(std::move(spared)) {}
+  enum class Spares {
+    kThemselves,  ///< What they have started is killed.
+    kTrees,       ///< With all that is below them.
+  };
+  /// Processes in `spared` are not killed.
+  explicit TreeKiller(std::set<pid_t> spared = {}, Spares spares = Spares::kThemselves)
+      : spared_(std::move(spared)), spares_(spares) {}
 
   /// One pass: SIGKILL to everything found. Returns how many processes it found, ended but unreaped ones too.
   /// Zero proves nothing when peek_ended_child() has somebody afterwards: reap, and pass again.
@@ -64,16 +72,19 @@ class TreeKiller {
   void spare_nobody() { spared_.clear(); }
 
  private:
-  void kill_groups();
+  [[nodiscard]] std::set<pid_t> spared_now() const;
+  void kill_groups(const std::set<pid_t>& spared);
   void kill_one(const ProcessEntry& entry);
 
   std::set<pid_t> spared_;
+  Spares spares_ = Spares::kThemselves;
   std::set<std::pair<pid_t, std::uint64_t>> seen_;
   std::vector<ProcessEntry> left_;
 };
 
 /// Kills and reaps all descendants but `spared`, waiting for their ends; the error names one that did not die
 /// within `limit`. For programs that have nothing else to do meanwhile. Returns how many were killed.
-[[nodiscard]] Result<int> kill_descendants(const std::set<pid_t>& spared, Duration limit);
+[[nodiscard]] Result<int> kill_descendants(const std::set<pid_t>& spared, Duration limit,
+                                           TreeKiller::Spares spares = TreeKiller::Spares::kThemselves);
 
 }  // namespace sgd::process

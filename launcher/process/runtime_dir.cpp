@@ -93,18 +93,36 @@ bool is_dead(const std::string& path, UniqueFd& lock) {
   return ::lstat(path.c_str(), &info) == 0 && ::time(nullptr) - info.st_mtime > kYoungSeconds;
 }
 
+/// Of ours, made when somebody else had the usual one; or a new one.
+Result<std::string> other_base(const std::string& folder, const std::string& begin) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(begin) && is_run_name(name.substr(begin.size())) && check_private(at->path().string()))
+      return at->path().string();
+  }
+  for (int i = 0; i < kNamesTried; ++i) {
+    const std::string path = folder + "/" + begin + random_name();
+    if (::mkdir(path.c_str(), 0700) == 0) return path;
+    if (errno != EEXIST) return system_error("cannot create " + path);
+  }
+  return Error{"cannot make a private folder in " + folder, EEXIST};
+}
+
 }  // namespace
 
-Result<std::string> runtime_base(const std::string& xdg_runtime_dir) {
-  std::string base = "/tmp/sgd-" + std::to_string(::geteuid());
+Result<std::string> runtime_base(const std::string& xdg_runtime_dir, const std::string& temporary) {
   struct stat info {};
   if (!xdg_runtime_dir.empty() && xdg_runtime_dir.front() == '/' &&
       xdg_runtime_dir.size() + sizeof "/sgd-launch" <= kBaseBytesMax && ::stat(xdg_runtime_dir.c_str(), &info) == 0 &&
       S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && ::access(xdg_runtime_dir.c_str(), W_OK) == 0) {
-    base = xdg_runtime_dir + "/sgd-launch";
+    const std::string base = xdg_runtime_dir + "/sgd-launch";
+    if (auto checked = check_private(base); !checked) return checked.error();
+    return base;
   }
-  if (auto checked = check_private(base); !checked) return checked.error();
-  return base;
+  const std::string base = temporary + "/sgd-" + std::to_string(::geteuid());
+  if (const Status usual = check_private(base)) return base;
+  return other_base(temporary, base.substr(base.rfind('/') + 1) + "-");
 }
 
 Result<std::string> runtime_base() {

@@ -1,7 +1,8 @@
 #pragma once
 // Where sockets live: a fresh private folder per run under $XDG_RUNTIME_DIR/sgd-launch or
 // /tmp/sgd-<uid>, since Unix socket paths end at 107 bytes and network file systems refuse
-// them. The parent is refused unless it is a real folder of ours in which nobody else can look around.
+// them. The parent is a real folder of ours in which nobody else can look around: where somebody else has made
+// /tmp/sgd-<uid>, it is another one, /tmp/sgd-<uid>-<8 hex>.
 // A folder whose owner is dead (its lock is free) is removed by the next start, unless it is kept for the
 // owner's next life: then a link in it leads to a link of the owner's, and that one back.
 
@@ -12,8 +13,9 @@
 
 namespace sgd::process {
 
-/// The private parent of all runs' folders, created when missing. Empty `xdg_runtime_dir`: /tmp.
-[[nodiscard]] Result<std::string> runtime_base(const std::string& xdg_runtime_dir);
+/// The private parent of all runs' folders, created when missing. Empty `xdg_runtime_dir`: below `temporary`.
+[[nodiscard]] Result<std::string> runtime_base(const std::string& xdg_runtime_dir,
+                                               const std::string& temporary = "/tmp");
 /// With the environment's $XDG_RUNTIME_DIR.
 [[nodiscard]] Result<std::string> runtime_base();
 

@@ -37,6 +37,7 @@ struct ChildPlan {
   int output_fd = -1;
   int control_fd = -1;
   int null_fd = -1;
+  int cgroup_fd = -1;  ///< The cgroup.procs of its group; -1: unchanged.
   ChildGroup group = ChildGroup::kOwnGroup;
   pid_t parent = 0;
   bool dies_with_us = true;
@@ -86,6 +87,7 @@ bool prepare_child(const ChildPlan& plan) {
     if (::getppid() != plan.parent) ::_exit(127);  // The parent died before it could be watched.
   }
   if (!plan.cpus.empty() && ::sched_setaffinity(0, plan.cpus.bytes(), plan.cpus.data()) != 0) return false;
+  if (plan.cgroup_fd >= 0 && ::write(plan.cgroup_fd, "0", 1) != 1) return false;
   if (plan.account != nullptr && !become(*plan.account)) return false;
   if (plan.workdir != nullptr && ::chdir(plan.workdir) != 0) return false;
   if (plan.account != nullptr && plan.workdir == nullptr && ::chdir(plan.account->home.c_str()) != 0 &&
@@ -131,6 +133,8 @@ void merge_environment(const SpawnOptions& options, ChildPlan& plan) {
   std::vector<std::string> base;
   if (options.account) {
     base = environment_of(*options.account, environ);
+  } else if (!options.inherits_environment) {
+    base = basic_environment(environ);
   } else {
     for (char** entry = environ; *entry != nullptr; ++entry) base.emplace_back(*entry);
   }
@@ -203,8 +207,14 @@ Result<Child> spawn(const SpawnOptions& options) {
     reserved.reset(::fcntl(null_fd.get(), F_DUPFD_CLOEXEC, kControlFd));
     if (!reserved) return system_error("cannot reserve descriptor 3");
   }
+  UniqueFd cgroup;
+  if (!options.cgroup.empty()) {
+    cgroup.reset(::open((options.cgroup + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+    if (!cgroup) return system_error("cannot open the control group " + options.cgroup);
+  }
   ChildPlan plan;
   merge_environment(options, plan);
+  plan.cgroup_fd = cgroup.get();
   plan.workdir = options.workdir.empty() ? nullptr : options.workdir.c_str();
   plan.cpus = CpuMask(options.cpus);
   plan.output_fd = options.output_fd;

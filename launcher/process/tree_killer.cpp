@@ -43,16 +43,25 @@ void wait_for_an_end(const std::vector<ProcessEntry>& entries, TimePoint deadlin
 
 }  // namespace
 
-void TreeKiller::kill_groups() {
+/// Of those that the last look found: parents come before children.
+std::set<pid_t> TreeKiller::spared_now() const {
+  std::set<pid_t> spared = spared_;
+  if (spares_ == Spares::kTrees)
+    for (const ProcessEntry& entry : left_)
+      if (spared.contains(entry.parent)) spared.insert(entry.pid);
+  return spared;
+}
+
+void TreeKiller::kill_groups(const std::set<pid_t>& spared) {
   const pid_t self = ::getpid();
   const pid_t own_group = ::getpgrp();
   std::set<pid_t> shielded{own_group};
   for (const ProcessEntry& entry : left_) {
-    if (spared_.contains(entry.pid)) shielded.insert(entry.group);
+    if (spared.contains(entry.pid)) shielded.insert(entry.group);
   }
   for (const ProcessEntry& entry : left_) {
     // Only our own children pin their group's number: nobody but us can reap them.
-    if (entry.parent != self || spared_.contains(entry.pid)) continue;
+    if (entry.parent != self || spared.contains(entry.pid)) continue;
     if (shielded.insert(entry.group).second) (void)::kill(-entry.group, SIGKILL);  // Ignoring: all may have ended.
   }
 }
@@ -72,15 +81,16 @@ void TreeKiller::kill(pid_t pid) {
 
 int TreeKiller::pass() {
   left_ = descendants(::getpid());
-  kill_groups();
-  std::erase_if(left_, [this](const ProcessEntry& entry) { return spared_.contains(entry.pid); });
+  const std::set<pid_t> spared = spared_now();
+  kill_groups(spared);
+  std::erase_if(left_, [&](const ProcessEntry& entry) { return spared.contains(entry.pid); });
   for (const ProcessEntry& entry : left_) kill_one(entry);
   return static_cast<int>(left_.size());
 }
 
-Result<int> kill_descendants(const std::set<pid_t>& spared, Duration limit) {
+Result<int> kill_descendants(const std::set<pid_t>& spared, Duration limit, TreeKiller::Spares spares) {
   const TimePoint deadline = monotonic_now() + limit;
-  TreeKiller killer(spared);
+  TreeKiller killer(spared, spares);
   for (;;) {
     reap_all();
     const int found = killer.pass();

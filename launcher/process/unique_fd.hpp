@@ -2,6 +2,7 @@
 // A file descriptor with one owner, closed when the owner goes. Does not know what the
 // descriptor is; -1 means "none".
 
+#include <memory>
 #include <utility>
 
 namespace sgd::process {
@@ -29,6 +30,9 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+/// One that several hold, for as long as one of them does.
+using SharedFd = std::shared_ptr<const UniqueFd>;
 
 /// Switches O_NONBLOCK on, which the whole open file description shares.
 [[nodiscard]] bool set_nonblocking(int fd);

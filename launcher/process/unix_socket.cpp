@@ -34,7 +34,7 @@ Result<std::pair<UniqueFd, UniqueFd>> socket_pair(int type) {
   return std::make_pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
-Result<UniqueFd> listen_unix(const std::string& path, Reach reach, int backlog) {
+Result<UniqueFd> listen_unix(const std::string& path, const std::optional<SocketOwner>& owner, int backlog) {
   auto address = socket_address(path);
   if (!address) return address.error();
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -43,8 +43,9 @@ Result<UniqueFd> listen_unix(const std::string& path, Reach reach, int backlog) 
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
     return system_error("cannot create socket " + path);
   }
-  if (::chmod(path.c_str(), reach == Reach::kOwner ? 0600 : 0666) != 0)
-    return system_error("cannot protect socket " + path);
+  if (::chmod(path.c_str(), 0600) != 0) return system_error("cannot protect socket " + path);
+  if (owner && ::lchown(path.c_str(), owner->uid, owner->gid) != 0)
+    return system_error("cannot give socket " + path + " to its owner");
   if (::listen(fd.get(), backlog) != 0) return system_error("cannot listen on " + path);
   return fd;
 }

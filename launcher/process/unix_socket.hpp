@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,13 +27,15 @@ inline constexpr std::size_t kDescriptorsMax = 8;
 /// `type` is SOCK_STREAM or SOCK_SEQPACKET; both ends block.
 [[nodiscard]] Result<std::pair<UniqueFd, UniqueFd>> socket_pair(int type);
 
-/// Who may connect.
-enum class Reach {
-  kOwner,
-  kEverybody,  ///< Who gets to its folder; the listener looks at peer_credentials().
+/// Who may connect, besides root.
+struct SocketOwner {
+  uid_t uid = 0;
+  gid_t gid = 0;
 };
-/// A non-blocking SOCK_STREAM listener; `path` must not exist.
-[[nodiscard]] Result<UniqueFd> listen_unix(const std::string& path, Reach reach = Reach::kOwner, int backlog = 128);
+/// A non-blocking SOCK_STREAM listener, mode 0600; `path` must not exist. No `owner`: this process's user; another one
+/// needs root.
+[[nodiscard]] Result<UniqueFd> listen_unix(const std::string& path, const std::optional<SocketOwner>& owner = {},
+                                           int backlog = 128);
 
 /// A SOCK_STREAM connection, or an error when the listener has not taken it within `limit`.
 [[nodiscard]] Result<UniqueFd> connect_unix(const std::string& path, Duration limit);

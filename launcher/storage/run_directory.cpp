@@ -17,6 +17,8 @@
 
 #include "common/checkpoint/manifest.hpp"
 #include "launcher/core/outcome_json.hpp"
+#include "launcher/storage/folder_anchor.hpp"
+#include "launcher/storage/private_folder.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -53,8 +55,8 @@ Status write_file(const std::string& path, const std::string& bytes) {
 }
 
 /// A descriptor that holds the folder's lock; it needs no file, and a killed process has let go of it.
-Result<int> lock_folder(const std::string& directory) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+Result<int> lock_folder(const std::string& directory, int flags) {
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
   if (fd < 0) return system_error("cannot open " + directory);
   // File systems without locks have none to offer: then the control socket alone tells that a run is live.
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
@@ -151,16 +153,19 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::lock(const RunPlace& place) {
   std::unique_ptr<RunDirectory> run(new RunDirectory(place));
-  const Result<int> lock = lock_folder(place.directory);
+  const bool is_anchored = can_be_exchanged(place.directory);
+  const Result<int> lock = lock_folder(place.directory, is_anchored ? O_NOFOLLOW : 0);
   if (!lock) return lock.error();
   run->lock_fd_ = lock.value();
+  if (!is_anchored) return run;
+  auto path = path_by_descriptor(run->lock_fd_, place.directory);
+  if (!path) return path.error();
+  run->path_ = std::move(path).value();
   return run;
 }
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::make(const RunPlace& place) {
-  std::error_code error;
-  fs::create_directories(place.directory, error);
-  if (error) return Error{fmt::format("cannot create {}: {}", place.directory, error.message())};
+  if (const Status folder = make_private_folder(place.directory); !folder) return folder.error();
   return lock(place);
 }
 
@@ -168,7 +173,11 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place
   Result<std::unique_ptr<RunDirectory>> made = make(place);
   if (!made) return made.error();
   std::unique_ptr<RunDirectory> run = std::move(made).value();
-  const Status job = write_file(place.directory + "/job.json", dump(resolved_job, 2) + "\n");
+  std::error_code error;
+  const bool is_anchored = run->path_ != place.directory;
+  if (is_anchored && (!fs::is_empty(run->path_, error) || error))
+    return Error{fmt::format("run directory {} is in use (it is not empty)", place.directory)};
+  const Status job = write_file(run->path_ + "/job.json", dump(resolved_job, 2) + "\n");
   if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
@@ -180,7 +189,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place,
   Result<std::unique_ptr<RunDirectory>> made = make(place);
   if (!made) return made.error();
   std::unique_ptr<RunDirectory> run = std::move(made).value();
-  const Status job = keep_job(place.directory + "/job.json", resolved_job);
+  const Status job = keep_job(run->path_ + "/job.json", resolved_job);
   if (!job) return job.error();
   const Status opened = run->open_files(kept);
   if (!opened) return opened.error();
@@ -193,31 +202,31 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place
   if (!made) return made.error();
   std::unique_ptr<RunDirectory> run = std::move(made).value();
   for (const LinesEnd* end : {&history.events_end, &history.metrics_end}) {
-    const Status cut = cut_off(place.directory, *end);
+    const Status cut = cut_off(run->path_, *end);
     if (!cut) return cut.error();
   }
-  const Status job = keep_job(place.directory + "/job.json", resolved_job);
+  const Status job = keep_job(run->path_ + "/job.json", resolved_job);
   if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
   // It tells of the life before: should this one be killed, the run must not look as if it had ended that way.
-  (void)::unlink((place.directory + "/summary.json").c_str());
+  (void)::unlink((run->path_ + "/summary.json").c_str());
   return run;
 }
 
 Status RunDirectory::open_files(const std::optional<LineCounts>& kept) {
   std::error_code error;
   for (const char* folder : {"checkpoints", "logs", "errors"}) {
-    fs::create_directories(fs::path(place_.directory) / folder, error);
-    if (error) return Error{fmt::format("cannot create {}/{}: {}", place_.directory, folder, error.message())};
+    fs::create_directories(fs::path(path_) / folder, error);
+    if (error) return Error{fmt::format("cannot create {}/{}: {}", path_, folder, error.message())};
   }
   const auto count_of = [&](std::int64_t LineCounts::*file) {
     return kept ? std::optional((*kept).*file) : std::optional<std::int64_t>();
   };
-  auto events = LineFile::open(place_.directory + "/events.jsonl", count_of(&LineCounts::events));
+  auto events = LineFile::open(path_ + "/events.jsonl", count_of(&LineCounts::events));
   if (!events) return events.error();
   events_.emplace(std::move(events).value());
-  auto metrics = LineFile::open(place_.directory + "/metrics.jsonl", count_of(&LineCounts::metrics));
+  auto metrics = LineFile::open(path_ + "/metrics.jsonl", count_of(&LineCounts::metrics));
   if (!metrics) return metrics.error();
   metrics_.emplace(std::move(metrics).value());
   if (!kept) point_latest(place_.directory);
@@ -248,25 +257,25 @@ nlohmann::ordered_json summary_of(const RunId& run, const core::RunOutcome& outc
 }
 
 Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
-  return write_file(place_.directory + "/summary.json", dump(summary_of(place_.id, outcome), 2) + "\n");
+  return write_file(path_ + "/summary.json", dump(summary_of(place_.id, outcome), 2) + "\n");
 }
 
 Status RunDirectory::link_control_socket(const std::string& target) {
-  const std::string path = place_.directory + "/control.sock";
+  const std::string path = path_ + "/control.sock";
   (void)::unlink(path.c_str());
   if (::symlink(target.c_str(), path.c_str()) != 0) return system_error("cannot create " + path);
   return {};
 }
 
 void RunDirectory::unlink_control_socket() {
-  (void)::unlink((place_.directory + "/control.sock").c_str());
+  (void)::unlink((path_ + "/control.sock").c_str());
 }
 
 void RunDirectory::keep_checkpoints(const std::vector<std::string>& paths) {
-  const fs::path folder = fs::path(place_.directory) / checkpoint::kDirectory;
+  const fs::path folder = fs::path(path_) / checkpoint::kDirectory;
   std::vector<std::string> names;
   for (const std::string& path : paths) {
-    const fs::path whole = fs::path(place_.directory) / path;  // What is absolute stays so.
+    const fs::path whole = fs::path(path_) / path;  // What is absolute stays so.
     if (whole.parent_path() == folder) names.push_back(whole.filename().string());
   }
   pruner_.keep(folder.string(), std::move(names));

@@ -66,17 +66,19 @@ class RunDirectory {
   void keep_checkpoints(const std::vector<std::string>& paths);
 
   [[nodiscard]] LineCounts lines() const { return {events_->lines(), metrics_->lines()}; }
-  [[nodiscard]] const std::string& path() const { return place_.directory; }
+  /// Of the folder, whatever others have put in its place meanwhile (folder_anchor.hpp).
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const RunId& id() const { return place_.id; }
 
  private:
-  explicit RunDirectory(RunPlace place) : place_(std::move(place)) {}
+  explicit RunDirectory(RunPlace place) : place_(std::move(place)), path_(place_.directory) {}
   /// Files are not open yet.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> make(const RunPlace& place);
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> lock(const RunPlace& place);
   [[nodiscard]] Status open_files(const std::optional<LineCounts>& kept = std::nullopt);
 
   RunPlace place_;
+  std::string path_;
   int lock_fd_ = -1;
   std::optional<LineFile> events_;
   std::optional<LineFile> metrics_;

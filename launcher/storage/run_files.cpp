@@ -1,6 +1,7 @@
 #include "launcher/storage/run_files.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <span>
 
 #include <fmt/format.h>
@@ -40,6 +41,11 @@ Result<std::uint32_t> checksum_of(const OpenFile& file) {
     crc = checkpoint::crc32c(crc, std::as_bytes(std::span(bytes.value())));
     if (bytes.value().size() < kReadBytes) return crc;
   }
+}
+
+/// What is not seen now may be seen later.
+bool is_shortage(int code) {
+  return code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
 }  // namespace
@@ -233,24 +239,26 @@ void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std
 RunFiles::Inventory RunFiles::inventory() const {
   const FilesAs as(owner_);
   Inventory inventory;
+  const auto list = [&](const std::string& folder) {
+    auto entries = folder_.list(folder);
+    if (!entries && is_shortage(entries.error().code)) inventory.is_whole = false;
+    return entries ? std::move(entries).value() : std::vector<FolderEntry>();
+  };
   const auto add = [&](const std::string& name, std::uint64_t bytes) {
     if (transfer::check_file(name)) inventory.logs.push_back({name, static_cast<std::int64_t>(bytes)});
   };
   for (const char* top : {"logs", "errors"}) {
-    const auto entries = folder_.list(top);
-    if (!entries) continue;
-    for (const FolderEntry& entry : entries.value()) {
+    for (const FolderEntry& entry : list(top)) {
       const std::string name = fmt::format("{}/{}", top, entry.name);
-      if (!entry.is_folder) add(name, entry.bytes);
-      const auto files = entry.is_folder ? folder_.list(name) : std::vector<FolderEntry>();
-      if (!files) continue;
-      for (const FolderEntry& file : files.value())
+      if (!entry.is_folder) {
+        add(name, entry.bytes);
+        continue;
+      }
+      for (const FolderEntry& file : list(name))
         if (!file.is_folder) add(name + "/" + file.name, file.bytes);
     }
   }
-  const auto checkpoints = folder_.list(checkpoint::kDirectory);
-  if (!checkpoints) return inventory;
-  for (const FolderEntry& entry : checkpoints.value())
+  for (const FolderEntry& entry : list(checkpoint::kDirectory))
     if (entry.is_folder && checkpoint::parse_directory_name(entry.name)) inventory.checkpoints.push_back(entry.name);
   return inventory;
 }

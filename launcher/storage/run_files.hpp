@@ -61,6 +61,7 @@ class RunFiles {
   struct Inventory {
     std::vector<transfer::ListedFile> logs;  ///< Below logs/ and errors/.
     std::vector<std::string> checkpoints;    ///< Names of whole ones, without "checkpoints/".
+    bool is_whole = true;                    ///< Else something could not be looked at for lack of descriptors.
   };
   [[nodiscard]] Inventory inventory() const;
 

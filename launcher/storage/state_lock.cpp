@@ -6,24 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include <fmt/format.h>
 
+#include "launcher/storage/private_folder.hpp"
+
 namespace sgd::storage {
 namespace {
-
-namespace fs = std::filesystem;
-
-Status make_folder(const std::string& folder) {
-  std::error_code error;
-  if (fs::is_directory(folder, error)) return {};
-  const fs::path above = fs::path(folder).parent_path();
-  if (!above.empty()) fs::create_directories(above, error);
-  if (error) return Error{fmt::format("cannot create {}: {}", above.string(), error.message())};
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot create " + folder);
-  return {};
-}
 
 std::string owner_of(int fd) {
   char text[32];
@@ -36,7 +25,7 @@ std::string owner_of(int fd) {
 }  // namespace
 
 Result<StateLock> StateLock::take(const std::string& folder, const std::string& daemon) {
-  if (const Status made = make_folder(folder); !made) return made.error();
+  if (const Status made = make_private_folder(folder, Others::kPass); !made) return made.error();
   const std::string path = folder + "/" + daemon + ".lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path);

@@ -3,14 +3,17 @@
 Names in brackets are rows of the list of failure modes. Limits are control groups: these tests need to be allowed to make one.
 """
 
+import json
 import os
+import resource
 import signal
+import socket
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cgroup import Group
-from harness import LaunchTest, wait_for
+from harness import CONFIGS, LaunchTest, wait_for
 
 MIB = 1 << 20
 
@@ -39,6 +42,22 @@ held = []
 while True:
     held.append(os.open("/dev/null", os.O_RDONLY))
 """
+
+
+class ShellLimit:
+    """What `ulimit` does before a launch."""
+
+    def __init__(self, kind, value):
+        self.kind, self.value = kind, value
+
+    def enter(self):
+        resource.setrlimit(self.kind, (self.value, self.value))
+
+
+def processor_s(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class LimitsTest(LaunchTest):
@@ -77,6 +96,36 @@ class LimitsTest(LaunchTest):
         self.assertEqual(launch.wait(30), 130, launch.said())
         launch.wait_until_gone()
         self.assertEqual(group.pids(), [])
+
+    def test_limits_of_the_shell_are_said_before_anything_is_made(self):
+        launch = self.run_to_end("-n", 2, "--", "true", expect=2, group=ShellLimit(resource.RLIMIT_NOFILE, 16))
+        self.assertIn("only 16 files may be open (ulimit -n), and 2 workers here need 72: ulimit -n 1024", launch.stderr())
+        launch = self.run_to_end(os.path.join(CONFIGS, "fashion_mnist.json"), expect=2, group=ShellLimit(resource.RLIMIT_AS, 600 * MIB))
+        self.assertIn("only 600 MiB of address space (ulimit -v)", launch.stderr())
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_launcher_that_has_no_descriptor_for_a_while_answers_afterwards(self):
+        """[12] Its sockets are not dead for the run's life, and it does not spin meanwhile."""
+        launch = self.start("-n", 1, "--", "sleep", "1000")
+        launch.wait_for_event("worker_started")
+        pid = launch.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        open_now = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(max(open_now) + 2)) - open_now), before[1]))
+        used = processor_s(pid)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(os.readlink(self.path("run", "control.sock")))
+            client.sendall(b'{"request":"status"}\n')
+            client.settimeout(1)
+            with self.assertRaises(TimeoutError):
+                client.recv(1)
+            self.assertLess(processor_s(pid) - used, 0.5)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            client.settimeout(30)
+            with client.makefile() as answers:
+                self.assertTrue(json.loads(answers.readline())["ok"])
+        launch.process.send_signal(signal.SIGINT)
+        self.assertEqual(launch.wait(), 130)
 
     def test_used_up_descriptors_fail_the_rank_alone(self):
         """[12]"""

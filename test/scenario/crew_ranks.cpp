@@ -55,7 +55,9 @@ void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Wo
   if (process != nullptr && words.number("step", 0) > 0) process->heartbeat.step = words.number("step", 0);
   if (what == "hello") {
     const std::string token = words.value("token", process != nullptr ? process->token : "");
-    say(link::Hello{token, pid_of(generation, rank), link::kProtocol, "test"});
+    const int pid = words.number("pid", pid_of(generation, rank));
+    world_.agent_event(
+        node, core::agent_event::FromWorker{connection, pid, link::Hello{token, pid, link::kProtocol, "test"}, "run"});
   }
   if (what == "ready") say(ready_of(words));
   if (what == "first-step") say(link::FirstStep{words.number("step", 1)});

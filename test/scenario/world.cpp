@@ -22,7 +22,6 @@ void World::add_node(core::AgentFacts facts) {
   const NodeId node = facts.node;
   facts.address = "10.0.0." + std::to_string(agents_.size() + 1);
   facts.worker_program = "sgd-worker";
-  facts.link_path = "link.sock";
   facts_[node] = std::move(facts);
   restart_agent(node);
 }
@@ -32,7 +31,7 @@ void World::restart_agent(const NodeId& node) {
   cut_.erase(node);
   core::AgentFacts facts = facts_.at(node);
   facts.incarnation = ++agents_made_;
-  agents_.try_emplace(node, facts, core::Random({1, 2, 3, agents_made_ + 3}));
+  agents_.try_emplace(node, facts, core::Secrets({1, 2, 3, agents_made_ + 3}));
   agent_event(node, core::agent_event::Connected{});
 }
 

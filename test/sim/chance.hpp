@@ -8,6 +8,7 @@
 
 #include "common/base/time.hpp"
 #include "launcher/core/random.hpp"
+#include "launcher/core/secrets.hpp"
 
 namespace sgd::sim {
 
@@ -16,8 +17,8 @@ class Chance {
   explicit Chance(std::uint64_t seed) : random_(spread(seed)) {}
 
   std::uint64_t next() { return random_.next(); }
-  /// A generator of its own, for a machine that keeps one.
-  core::Random split() { return core::Random({next(), next(), next(), next() | 1}); }
+  /// For a machine that makes what nobody may guess.
+  core::SecretKey secret() { return {next(), next(), next(), next() | 1}; }
 
   double fraction() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   bool with(double probability) { return fraction() < probability; }

@@ -36,11 +36,10 @@ void Node::boot() {
   facts.counts_cpus = plan_.counts_cpus;
   facts.labels["zone"] = plan_.zone;
   facts.worker_program = "sgd-worker";
-  facts.link_path = "link";
   facts.beat_interval = kBeatInterval;
   facts.orphan_timeout = kOrphanTimeout;
   world_.say("{}: agent starts with {} slots", id_, slots_);
-  agent_.start(std::move(facts), world_.chance.split());
+  agent_.start(std::move(facts), core::Secrets(world_.chance.secret()));
   begin_journal();
   wire_.connect_soon();
 }
@@ -94,7 +93,7 @@ void Node::kill_agent() {
 void Node::take_over() {
   if (!is_away_) return;
   world_.say("{}: agent takes over, {} events", id_, journal_.events.size());
-  agent_.start(journal_.facts, journal_.random, journal_.told);
+  agent_.start(journal_.facts, journal_.tokens, journal_.told);
   core::AgentCommands done;
   for (const core::TimedEvent& timed : journal_.events) agent_.machine().on(timed.at, timed.event, done);
   if (agent_.core().told() != journal_.told_last)
@@ -108,7 +107,7 @@ void Node::take_over() {
 
 void Node::begin_journal() {
   const core::Agent& machine = agent_.core();
-  journal_ = {machine.facts(), machine.random(), machine.told(), {}, machine.told(), {}};
+  journal_ = {machine.facts(), machine.tokens(), machine.told(), {}, machine.told(), {}};
 }
 
 /// As the agent's shell does it.

@@ -83,7 +83,7 @@ class Node {
   /// Where the machine began, and what it was told since, as its journal has it.
   struct Journal {
     core::AgentFacts facts;
-    core::Random random{std::array<std::uint64_t, 4>{}};
+    core::Secrets tokens{core::SecretKey{}};
     std::int64_t told = 0;
     std::vector<core::TimedEvent> events;
     std::int64_t told_last = 0;

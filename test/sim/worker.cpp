@@ -72,7 +72,8 @@ void Worker::say(link::FromWorker message) {
   if (!alive_ || frozen_ || connection_ == 0) return;
   const Duration delay = world_.chance.with(0.01) ? world_.chance.between(milliseconds(1), milliseconds(120))
                                                   : world_.chance.between(microseconds(20), milliseconds(2));
-  to_agent_.send(core::agent_event::FromWorker{connection_, identity_.pid, std::move(message)}, delay);
+  to_agent_.send(core::agent_event::FromWorker{connection_, identity_.pid, std::move(message), run_.plan.definition.id},
+                 delay);
 }
 
 void Worker::beat() {

@@ -139,7 +139,15 @@ class Cluster:
 
     def left(self):
         """Pids of all processes of this cluster that are still there."""
-        return marked(self.mark)
+        return sorted({pid for pid in marked(self.mark)} | {pid for name in self.slots for pid in self.kept(name)})
+
+    def kept(self, name):
+        """Pids of what a node's agent has started: it passes nothing of its own environment on, but its keepers' mark."""
+        try:
+            folder = os.stat(os.path.join(self.folder, f"agent-{name}"))
+        except OSError:
+            return []
+        return marked(f"{folder.st_dev:x}-{folder.st_ino:x}-", "SGD_KEEPER", whole=False)
 
     def log_of(self, name):
         with open(os.path.join(self.folder, f"{name}.log"), encoding="utf-8", errors="replace") as file:
@@ -216,7 +224,7 @@ class Cluster:
     def kill_node(self, name):
         """The agent and all that it has started, as when the machine loses power: stopped first, so that none can tell of
         another's end."""
-        pids = marked(self.node_mark(name), NODE_MARK)
+        pids = [*marked(self.node_mark(name), NODE_MARK), *self.kept(name)]
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):

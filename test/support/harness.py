@@ -94,12 +94,13 @@ def resident_bytes(pid, field="VmRSS"):
     return 0
 
 
-def marked(mark, variable=MARK):
-    """Ids of all living processes that descend from a launch, found by its mark in their environment."""
+def marked(mark, variable=MARK, whole=True):
+    """Ids of all living processes that descend from a launch, found by its mark in their environment; or by its beginning."""
     wanted = f"{variable}={mark}".encode()
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and wanted in read_file(f"/proc/{name}/environ").split(b"\0"):
+        entries = read_file(f"/proc/{name}/environ").split(b"\0") if name.isdigit() else []
+        if wanted in entries or (not whole and any(entry.startswith(wanted) for entry in entries)):
             if process_state(name) not in ("Z", "X", ""):
                 found.append(int(name))
     return sorted(found)

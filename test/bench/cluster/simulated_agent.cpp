@@ -14,7 +14,7 @@ SimulatedAgent::SimulatedAgent(boost::asio::io_context& io, net::ReadBuffer& buf
                                core::AgentFacts facts, std::shared_ptr<const net::TlsContext> tls, Counts& counts)
     : io_(io),
       counts_(counts),
-      core_(std::move(facts), core::Random(process::random_seed())),
+      core_(std::move(facts), core::Secrets(process::random_seed())),
       link_(net::make_tcp_agent_link(io, buffer, coordinator, core::Random(process::random_seed()), std::move(tls))),
       timer_(io, [this] { on_event(core::agent_event::Tick{}); }) {}
 

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/core/agent.hpp"
+#include "launcher/core/random.hpp"
 
 using namespace sgd;
 using namespace sgd::core;
@@ -21,7 +22,6 @@ AgentFacts facts() {
   facts.slots = 4;
   facts.allowed_cores = {0, 1, 2, 3};
   facts.worker_program = "sgd-worker";
-  facts.link_path = "link";
   facts.beat_interval = 1s;
   facts.orphan_timeout = 20s;
   facts.returns_within = 20s;
@@ -77,7 +77,7 @@ class Story {
       case 2:
         return agent_event::FromCoordinator{desired(run)};
       case 3:
-        return agent_event::KeeperStarted{run};
+        return agent_event::KeeperStarted{run, "link-" + run};
       case 4:
         return agent_event::FromKeeper{run, keeper::ForkServerReady{9, 0.1, 1, true}};
       case 5:
@@ -154,7 +154,7 @@ class Story {
             ? "none"
             : tokens_[tokens_.size() - 1 -
                       static_cast<std::size_t>(pick(static_cast<int>(std::min<std::size_t>(tokens_.size(), 4))))];
-    return agent_event::FromWorker{++connection_, 100, hello};
+    return agent_event::FromWorker{++connection_, 100 + pick(2), hello, pick(2) == 0 ? "training" : "command"};
   }
 
   AgentEvent from_worker(link::FromWorker message) {
@@ -171,7 +171,7 @@ class Story {
 };
 
 struct Machine {
-  Agent agent{facts(), seeded(1)};
+  Agent agent{facts(), Secrets({1, 2, 3, 4})};
   AgentCommands commands;
   const AgentCommands& on(TimePoint now, const AgentEvent& event) {
     commands.clear();

@@ -21,6 +21,7 @@
 #include "launcher/agent/run_accounts.hpp"
 #include "launcher/agent/stacks.hpp"
 #include "launcher/process/account.hpp"
+#include "launcher/process/account_lookup.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -196,7 +197,8 @@ TEST_CASE("a keeper that says it is another user's process is not believed", "[a
   agent::KeeperProcess keeper(io, handlers, agent::KeeperProcess::Place{dir.file("keeper.sock"), "SGD_KEEPER=x", 1s});
   const auto listener = process::listen_unix(dir.file("keeper.sock"));
   REQUIRE(listener.ok());
-  REQUIRE(keeper.resume(person()));
+  const process::Account owner = person();
+  REQUIRE(keeper.resume(storage::FileOwner{owner.uid, owner.gid}));
   pollfd entry{listener.value().get(), POLLIN, 0};
   REQUIRE(::poll(&entry, 1, 20'000) == 1);
   const process::UniqueFd liar(::accept4(listener.value().get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -207,25 +209,71 @@ TEST_CASE("a keeper that says it is another user's process is not believed", "[a
 }
 
 TEST_CASE("runs get the account of their owner, and never one of the system's", "[accounts]") {
+  boost::asio::io_context io;
   cluster::DesiredRun desired;
   desired.run = "r1";
-  desired.want = cluster::Want::kRun;
-  agent::RunAccounts accounts({agent::AccountRule::Kind::kOwner});
-  CHECK_FALSE(accounts.of("r1").ok());
+  agent::RunAccounts accounts(io, {agent::AccountRule::Kind::kOwner});
+  Result<std::optional<process::Account>> found = Error{"not asked"};
+  const auto find = [&](agent::RunAccounts& among, const RunId& run) {
+    found = Error{"not answered"};
+    among.find(run, [&](Result<std::optional<process::Account>> account) { found = std::move(account); });
+    io.restart();
+    io.run_for(20s);
+  };
+  find(accounts, "r1");
+  CHECK_FALSE(found.ok());
   for (const auto& [owner, words] : {std::pair<std::string, std::string>{"", "it has no owner"},
                                      {"root", "an account of this node's system (uid 0)"},
                                      {"no-such-person", "there is no account"}}) {
     desired.owner = owner;
     accounts.note(desired);
-    REQUIRE_FALSE(accounts.of("r1").ok());
-    CHECK_THAT(accounts.of("r1").error().message, Catch::Contains(words));
+    find(accounts, "r1");
+    REQUIRE_FALSE(found.ok());
+    CHECK_THAT(found.error().message, Catch::Contains(words));
   }
   desired.owner = kPerson;  // An account that was missing may be there at the next try.
   accounts.note(desired);
-  REQUIRE(accounts.of("r1").ok());
-  CHECK(accounts.of("r1").value()->name == kPerson);
-  CHECK(accounts.has_user(person().uid));
-  accounts.forget("r1");
-  CHECK_FALSE(accounts.has_user(person().uid));
-  CHECK(agent::RunAccounts({}).of("r1").value() == std::nullopt);
+  find(accounts, "r1");
+  REQUIRE(found.ok());
+  CHECK(found.value()->name == kPerson);
+  agent::RunAccounts own(io, {});
+  find(own, "r1");
+  REQUIRE(found.ok());
+  CHECK_FALSE(found.value());
+}
+
+TEST_CASE("an account service that does not answer holds up its run alone", "[accounts]") {
+  std::promise<void> service;
+  auto answers = service.get_future().share();
+  boost::asio::io_context io;
+  process::AccountLookup lookup(io, [answers](const std::string& name) -> Result<process::Account> {
+    if (name == "slow") answers.wait();
+    return process::Account{name, 1000, 1000, {}, "/", "/bin/sh"};
+  });
+  std::vector<std::string> heard;
+  const auto note = [&](const Result<process::Account>& found) {
+    heard.push_back(found ? found.value().name : found.error().message);
+  };
+  for (int count = 0; count < process::AccountLookup::kPendingMax; ++count) lookup.find("slow", 50ms, note);
+  lookup.find("quick", 20s, note);
+  CHECK(heard.empty());
+  io.run_for(20s);
+  REQUIRE(heard.size() == process::AccountLookup::kPendingMax + 1);
+  CHECK(heard.front() == "32 look-ups wait for this machine's account service");
+  CHECK(heard.back() == "who \"slow\" is was not answered within 50ms by this machine's account service");
+  service.set_value();
+  heard.clear();
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (heard.empty() || heard.back() != "quick") {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    lookup.find("quick", 20s, note);
+    io.restart();
+    io.run_for(1s);
+  }
+}
+
+TEST_CASE("jobs under the daemon's own account have nothing of its environment but the list", "[accounts]") {
+  const char* const ours[] = {"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "HOME=/home/eva", "XDG_RUNTIME_DIR=/run/1",
+                              nullptr};
+  CHECK(process::basic_environment(ours) == std::vector<std::string>{"PATH=/bin", "HOME=/home/eva"});
 }

@@ -29,11 +29,12 @@ std::vector<core::AgentEvent> one_of_each() {
   return {event::Connected{},
           event::Disconnected{},
           event::FromCoordinator{desired},
-          event::KeeperStarted{"run"},
+          event::KeeperStarted{"run", "/run/link-1.sock"},
           event::FromKeeper{"run", exited},
           event::KeeperClosed{"run", 9, "how"},
           event::StraysCleared{"run"},
           event::FromWorker{4, 77, link::Report{{1, "train", 2, 3}, 4, {{"loss", 0.1}}}},
+          event::FromWorker{5, 78, link::Hello{"token", 78, 1, "test"}, "run"},
           event::LinkClosed{4},
           event::FetchAdvanced{"run", "c", 5},
           event::CheckpointFetched{"run", "c", "no", true},
@@ -50,7 +51,7 @@ JournalHeader header(const std::string& runtime_dir = "/nowhere") {
   facts.allowed_cores = {0, 2};
   facts.beat_interval = std::chrono::seconds(1);
   facts.labels = {{"gpu", "h100"}};
-  return {boot_id(), SGD_VERSION, runtime_dir, facts, {1, 2, 3, 18446744073709551615u}, 5, 6};
+  return {boot_id(), SGD_VERSION, runtime_dir, facts, {1, 2, 3, 18446744073709551615u}, 7, 5, 6};
 }
 
 void write_journal(const std::string& path, const std::string& runtime_dir = "/nowhere") {

@@ -23,6 +23,18 @@ TEST_CASE("out of memory: version 2 of cgroups") {
   CHECK_THAT(kills.words(), Catch::StartsWith("out of memory: the kernel killed it at the limit of 512 MiB"));
 }
 
+TEST_CASE("out of memory: a group that counts no memory is below one that does") {
+  const test::TemporaryFolder folder;
+  folder.write("proc/self/cgroup", "0::/agent.service/sgd-1-2-3\n");
+  folder.write("cgroup/agent.service/sgd-1-2-3/cgroup.procs", "1\n");
+  folder.write("cgroup/agent.service/memory.events", "oom 2\noom_kill 5\n");
+  folder.write("cgroup/agent.service/memory.max", "536870912\n");
+  OutOfMemoryKills kills(folder.path("proc"), folder.path("cgroup"));
+  folder.write("cgroup/agent.service/memory.events", "oom 3\noom_kill 6\n");
+  CHECK(kills.take_one());
+  CHECK_THAT(kills.words(), Catch::StartsWith("out of memory: the kernel killed it at the limit of 512 MiB"));
+}
+
 TEST_CASE("out of memory: version 1 of cgroups, below the path that a container sees") {
   const test::TemporaryFolder folder;
   folder.write("proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/of/the/host\n0::/\n");

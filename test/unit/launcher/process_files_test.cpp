@@ -2,16 +2,20 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 
+#include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
+#include "launcher/process/accept_loop.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/process/unix_socket.hpp"
 
@@ -56,7 +60,7 @@ TEST_CASE("listening, connecting, and who is there", "[process]") {
   TemporaryDir dir;
   const std::string path = dir.file("socket");
   CHECK(connect_unix(path, 1s).error().code == ENOENT);
-  auto listener = listen_unix(path, Reach::kOwner, 0);
+  auto listener = listen_unix(path, {}, 0);
   REQUIRE(listener.ok());
   struct stat info {};
   REQUIRE(::stat(path.c_str(), &info) == 0);
@@ -99,6 +103,54 @@ TEST_CASE("the parent of runtime folders is private or refused", "[process]") {
   // A runtime directory that does not exist or is too deep for socket paths: /tmp serves.
   CHECK(runtime_base(dir.file("none")).value() == "/tmp/sgd-" + std::to_string(::geteuid()));
   CHECK(runtime_base("").value() == "/tmp/sgd-" + std::to_string(::geteuid()));
+}
+
+TEST_CASE("where somebody else has made the parent of runtime folders, it is another one, and found again",
+          "[process]") {
+  TemporaryDir dir;
+  const std::string usual = dir.file("sgd-" + std::to_string(::geteuid()));
+  std::filesystem::create_directory_symlink("/", usual);  // It cannot be trusted, as one of another user cannot.
+  const auto base = runtime_base("", dir.file("."));
+  REQUIRE(base.ok());
+  CHECK_THAT(base.value(), Catch::Contains("/sgd-" + std::to_string(::geteuid()) + "-"));
+  CHECK(runtime_base("", dir.file(".")).value() == base.value());
+  std::filesystem::remove(usual);
+  CHECK(runtime_base("", dir.file(".")).value() == dir.file("./sgd-" + std::to_string(::geteuid())));
+}
+
+TEST_CASE("a loop that takes connections outlives a lack of descriptors, and does not spin", "[process]") {
+  TemporaryDir dir;
+  boost::asio::io_context io;
+  auto listener = listen_unix(dir.file("socket"));
+  REQUIRE(listener.ok());
+  std::vector<UniqueFd> taken;
+  std::vector<std::string> troubles;
+  AcceptLoop::Handlers handlers;
+  handlers.on_socket = [&](UniqueFd socket) { taken.push_back(std::move(socket)); };
+  handlers.on_trouble = [&](std::string reason) { troubles.push_back(std::move(reason)); };
+  const AcceptLoop loop(io, std::move(listener).value(), handlers);
+  const auto first = connect_unix(dir.file("socket"), 5s);
+  const auto second = connect_unix(dir.file("socket"), 5s);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int highest = second.value().get();
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(highest) + 1;
+  std::vector<UniqueFd> fill;  // What is free below the limit.
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  for (int fd = 0; (fd = ::fcntl(highest, F_DUPFD_CLOEXEC, 0)) >= 0;) fill.emplace_back(fd);
+  io.run_for(250ms);
+  const std::size_t turns = io.poll();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(taken.empty());
+  CHECK(turns <= 1);
+  REQUIRE(troubles.size() == 1);
+  CHECK_THAT(troubles.front(), Catch::StartsWith("cannot take a connection: Too many open files; whoever connects"));
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (taken.size() < 2 && std::chrono::steady_clock::now() < deadline) io.run_for(10ms);
+  CHECK(taken.size() == 2);
 }
 
 TEST_CASE("a run's folder goes with it, and a dead owner's with the next start", "[process]") {

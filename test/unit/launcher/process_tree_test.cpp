@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
+#include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -75,6 +76,50 @@ TEST_CASE("killing spares whom it is told to, and reaches what left the group", 
   CHECK(left[0].pid == spared.pid);
   CHECK_FALSE(left[0].zombie);
   CHECK(kill_descendants({}, 10s).value() == 1);
+}
+
+TEST_CASE("killing spares whole trees, and kills what other trees have left behind", "[process]") {
+  TemporaryDir dir;
+  REQUIRE(become_subreaper().ok());
+  const Child spared = shell("sh -c 'echo up > " + dir.file("below") + "; sleep 1000; true'; true");
+  const Child root =
+      shell("(setsid sh -c 'echo up > " + dir.file("up") + "; exec env -i sleep 1000' &); exec sleep 1000");
+  (void)keeper_test::wait_file(dir.file("below"), 20s);
+  (void)keeper_test::wait_file(dir.file("up"), 20s);
+  REQUIRE(pidfd_send_signal(root.pidfd.get(), SIGKILL).ok());
+  CHECK(is_below(spared.pid, ::getpid()));
+  CHECK_FALSE(is_below(::getpid(), spared.pid));
+  REQUIRE(kill_descendants({spared.pid}, 10s, TreeKiller::Spares::kTrees).ok());
+  const auto left = descendants(::getpid());
+  CHECK(left.size() >= 2);  // The one that is spared, and what it has started.
+  for (const ProcessEntry& entry : left) CHECK((entry.pid == spared.pid || is_below(entry.pid, spared.pid)));
+  CHECK(kill_descendants({}, 10s).ok());
+}
+
+TEST_CASE("a control group has all that was started in it, and kills them", "[process]") {
+  const auto leaf = CgroupLeaf::make("sgd-unit-" + std::to_string(::getpid()));
+  if (!leaf) {
+    WARN("skipped: no control groups can be made here");
+    return;
+  }
+  TemporaryDir dir;
+  SpawnOptions options;
+  options.cgroup = leaf->path();
+  options.argv = {"sh", "-c",
+                  "(setsid sh -c 'echo up > " + dir.file("up") + "; exec env -i sleep 1000' &); exec sleep 1000"};
+  const auto child = spawn(options);
+  REQUIRE(child.ok());
+  (void)keeper_test::wait_file(dir.file("up"), 20s);
+  REQUIRE(CgroupLeaf::all("sgd-unit-").size() >= 1);
+  leaf->remove();  // Not while somebody is in it.
+  REQUIRE(CgroupLeaf::find("sgd-unit-" + std::to_string(::getpid())));
+  CHECK(leaf->kill(10s).ok());
+  pollfd entry{child.value().pidfd.get(), POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 20000) == 1);
+  CHECK(wait_exit(child.value().pidfd.get()).value()->signal == SIGKILL);
+  leaf->remove();
+  CHECK_FALSE(CgroupLeaf::find("sgd-unit-" + std::to_string(::getpid())));
+  CHECK(leaf->kill(10s).ok());
 }
 
 TEST_CASE("an entry is read for any name, and not for a process that is gone: no other one is signalled",
