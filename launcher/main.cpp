@@ -34,24 +34,11 @@ int main(int argc, char** argv) {
       return sgd::exit_code::kSucceeded;
     }
     static const std::map<std::string, int (*)(const std::vector<std::string>&)> kVerbs = {
-        {"run", run_verb},
-        {"resume", resume_verb},
-        {"status", status_verb},
-        {"logs", logs_verb},
-        {"stop", stop_verb},
-        {"checkpoints", checkpoints_verb},
-        {"nodes", nodes_verb},
-        {"events", events_verb},
-        {"submit", submit_verb},
-        {"ps", ps_verb},
-        {"plan", plan_verb},
-        {"config", config_verb},
-        {"coordinator", coordinator_verb},
-        {"agent", agent_verb},
-        {"init", init_verb},
-        {"token", token_verb},
-        {"revoke", revoke_verb},
-        {"join", join_verb}};
+        {"run", run_verb},       {"resume", resume_verb},           {"status", status_verb}, {"logs", logs_verb},
+        {"stop", stop_verb},     {"checkpoints", checkpoints_verb}, {"runs", runs_verb},     {"nodes", nodes_verb},
+        {"events", events_verb}, {"submit", submit_verb},           {"ps", ps_verb},         {"plan", plan_verb},
+        {"config", config_verb}, {"coordinator", coordinator_verb}, {"agent", agent_verb},   {"init", init_verb},
+        {"token", token_verb},   {"revoke", revoke_verb},           {"join", join_verb}};
     const auto known = kVerbs.find(verb);
     if (known == kVerbs.end()) return run_verb(words);
     words.erase(words.begin());

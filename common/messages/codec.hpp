@@ -80,6 +80,14 @@ inline constexpr auto kEnumNames = nullptr;
 /// Replaces nulls among the values by NaN.
 void nulls_to_nan(Json& object);
 
+/// Specialized for types that are no message: write(value) -> Json, read(json, key, out) -> Status.
+template <class T>
+struct Coding {};
+template <class T>
+concept HasCoding = requires(const T& value) {
+  Coding<T>::write(value);
+};
+
 namespace detail {
 template <class T>
 struct IsVector : std::false_type {};
@@ -242,7 +250,9 @@ Status read_part(const Json& json, const std::string& key, T& out) {
 
 template <class T>
 Json write(const T& value) {
-  if constexpr (std::is_same_v<T, Json> || std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
+  if constexpr (HasCoding<T>) {
+    return Coding<T>::write(value);
+  } else if constexpr (std::is_same_v<T, Json> || std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
     return value;
   } else if constexpr (std::is_enum_v<T>) {
     for (const auto& [known, name] : kEnumNames<T>) {
@@ -267,7 +277,9 @@ Json write(const T& value) {
 
 template <class T>
 Status read(const Json& json, const std::string& key, T& out) {
-  if constexpr (std::is_same_v<T, Json>) {
+  if constexpr (HasCoding<T>) {
+    return Coding<T>::read(json, key, out);
+  } else if constexpr (std::is_same_v<T, Json>) {
     out = json;
     return {};
   } else if constexpr (std::is_same_v<T, std::string>) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/bytes.hpp"
 #include "common/json/suggest.hpp"
 
 namespace sgd::cli {
@@ -144,6 +145,20 @@ Option whole_number_option(std::vector<std::string> names, std::string help, std
             target = whole_number(text);
             return !target || *target < least ? fmt::format("expected a number from {}, got \"{}\"", least, text)
                                               : std::string();
+          }};
+}
+
+Option age_option(std::vector<std::string> names, std::string help, std::optional<Duration>& target) {
+  return {std::move(names), "TIME", std::move(help), "", [&target](const std::string& text) {
+            target = parse_duration(text);
+            return target ? std::string() : fmt::format("expected a time as 90s or 720h, got \"{}\"", text);
+          }};
+}
+
+Option size_option(std::vector<std::string> names, std::string help, std::optional<std::int64_t>& target) {
+  return {std::move(names), "SIZE", std::move(help), "", [&target](const std::string& text) {
+            target = parse_bytes(text);
+            return target && *target > 0 ? std::string() : fmt::format("expected a size as 64GiB, got \"{}\"", text);
           }};
 }
 

@@ -3,11 +3,13 @@
 // underscore are the same; a misspelt option is answered with the nearest one. All errors of a
 // command line are reported together.
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/time.hpp"
 #include "common/json/diagnostics.hpp"
 
 namespace sgd::cli {
@@ -27,6 +29,9 @@ struct Option {
 /// An option whose value is a whole number from `least`.
 [[nodiscard]] Option whole_number_option(std::vector<std::string> names, std::string help, std::optional<int>& target,
                                          int least = 0);
+/// A time as "90s" or "720h", and a size as "64GiB".
+[[nodiscard]] Option age_option(std::vector<std::string> names, std::string help, std::optional<Duration>& target);
+[[nodiscard]] Option size_option(std::vector<std::string> names, std::string help, std::optional<std::int64_t>& target);
 /// The number that `text` is, and nothing else.
 [[nodiscard]] std::optional<int> whole_number(const std::string& text);
 

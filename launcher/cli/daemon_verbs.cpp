@@ -107,6 +107,10 @@ Option memory_option(std::int64_t& bytes) {
 int coordinator_verb(const std::vector<std::string>& arguments) {
   coordinator::CoordinatorOptions options;
   options.state_dir = coordinator_state_dir();
+  std::optional<int> live_max;
+  std::optional<int> queued_max;
+  std::optional<std::int64_t> bytes_max;
+  std::optional<int> kept_runs;
   Diagnostics diagnostics;
   const auto ended = parse_daemon(
       "coordinator", "sgd-launch coordinator --listen 0.0.0.0:7070",
@@ -117,6 +121,15 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
             options.insecure_loopback),
        text_option({"--state-dir"}, "DIR", "folder of its runs and its memory", options.state_dir),
        time_option({"--node-timeout"}, "a node that is silent for so long is lost (default: 5s)", options.node_timeout),
+       whole_number_option({"--max-live"}, "live runs of one client who is no admin (default: 200)", live_max, 1),
+       whole_number_option({"--max-queued"}, "of them, those that wait for their first start (default: 100)",
+                           queued_max, 1),
+       size_option({"--max-bytes"}, "of the folders of its runs (default: not limited)", bytes_max),
+       whole_number_option({"--keep-runs"}, "ended runs whose folders stay, beside pinned ones (default: 2000)",
+                           kept_runs),
+       age_option({"--keep-age"}, "only for so long after their end (default: for ever)", options.retention.age),
+       size_option({"--keep-bytes"}, "and only the newest within this size (default: not limited)",
+                   options.retention.bytes),
        whole_number_option({"--metrics-port"}, "/metrics, /healthz and /readyz on 127.0.0.1 (default: none)",
                            options.metrics_port),
        log_format_option(options.log_format)},
@@ -125,6 +138,10 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
+  options.quota.bytes_max = bytes_max.value_or(0);
+  if (kept_runs) options.retention.count = static_cast<std::size_t>(*kept_runs);
+  if (live_max) options.quota.live_max = static_cast<std::size_t>(*live_max);
+  if (queued_max) options.quota.queued_max = static_cast<std::size_t>(*queued_max);
   process::raise_file_limit();
   coordinator::CoordinatorDaemon daemon(options);
   if (const Status opened = daemon.open(); !opened) return refuse_to_start(opened.error());

@@ -17,6 +17,7 @@ namespace sgd::cli {
 [[nodiscard]] int logs_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int stop_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int checkpoints_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int runs_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int nodes_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int events_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int submit_verb(const std::vector<std::string>& arguments);

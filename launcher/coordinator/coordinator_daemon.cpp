@@ -28,7 +28,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       probes_(io_, shell_, [this](const std::string& line) { log(line); }),
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
       service_(io_, shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
-      files_(io_, file_handlers()),
+      files_(io_, file_handlers(), storage::Quota{.keeps_disk_free = true}),
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
                       [this](const RunId& run) {
                         service_.settle(run);
@@ -37,6 +37,8 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
                       [this](const RunId& run) { return shell_.nodes_of(run); }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
+  service_.quota = options_.quota;
+  service_.retention().retention = options_.retention;
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
                   [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
                   [this](const RunId& run) { settling_.on_over(run); }});
@@ -125,6 +127,7 @@ void CoordinatorDaemon::run() {
   serve();
   wait_signal();
   probes_.on_ready();
+  service_.retention().start();
   io_.run();
 }
 
@@ -209,6 +212,7 @@ void CoordinatorDaemon::wait_signal() {
     probes_.on_stop();
     shell_.stop();
     files_.stop();
+    service_.retention().stop();
     io_.stop();
   });
 }

@@ -32,6 +32,8 @@ struct CoordinatorOptions {
   bool insecure_loopback = false;  ///< TCP in plain text may be spoken on loopback.
   std::string state_dir;           ///< Absolute; created when missing.
   Duration node_timeout = std::chrono::seconds(5);
+  core::OwnerQuota quota;
+  storage::Retention retention{2000, {}, {}};
   std::optional<int> metrics_port;  ///< On 127.0.0.1; 0 takes a free one.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
 };

@@ -35,7 +35,12 @@ std::string summary_text(const RunId& run, const core::RunOutcome& outcome) {
 }  // namespace
 
 CoordinatorShell::CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings)
-    : io_(io), core_(settings), timer_(io), retry_timer_(io), self_(std::make_shared<CoordinatorShell*>(this)) {}
+    : io_(io),
+      settings_(settings),
+      core_(settings),
+      timer_(io),
+      retry_timer_(io),
+      self_(std::make_shared<CoordinatorShell*>(this)) {}
 
 void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
   if (is_held_) return;  // It is closed, and dials again.
@@ -172,7 +177,9 @@ void CoordinatorShell::drain() {
     const auto found = runs_.find(run);
     if (found != runs_.end() && found->second.records) found->second.records->warn(trouble);
   });
-  if (store_) settle_all();
+  if (!store_) return;
+  note_carried_out();
+  settle_all();
 }
 
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {

@@ -11,12 +11,14 @@
 // When the store's queue is full nothing from outside is taken: links are closed and new ones too, submissions are
 // refused, until it has room again; agents keep their facts and tell everything when they are back.
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -53,8 +55,15 @@ struct RunRow {
 
 class CoordinatorShell {
  public:
-  /// The log is cut when no run is live and it holds more events than that.
-  static constexpr std::uint64_t kCutAfter = 1000;
+  /// The log is cut when it holds more than that (storage/compaction.hpp): it bounds the time of a restart.
+  struct CutAfter {
+    std::uint64_t idle_events = 1000;  ///< While no run is live.
+    std::uint64_t events = 20'000;
+    std::uint64_t bytes = 16 << 20;
+  };
+  /// While lines of a run cannot be written the log grows so many times longer; then those that a kill would cost are
+  /// given up.
+  static constexpr std::uint64_t kPatience = 4;
   static constexpr Duration kRetryRecords = std::chrono::seconds(1);
 
   struct StoreObserver {
@@ -62,6 +71,8 @@ class CoordinatorShell {
     std::function<void(const std::string& message)> on_trouble;
     std::function<void()> on_recovered;
   };
+
+  CutAfter cut_after;
 
   explicit CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings = {});
 
@@ -90,6 +101,7 @@ class CoordinatorShell {
   [[nodiscard]] bool may_touch(const RunId& run, const NodeId& node);
   /// That have had ranks of the run.
   [[nodiscard]] std::set<NodeId> nodes_of(const RunId& run);
+  [[nodiscard]] core::OwnerLoad load_of(const std::string& owner) const { return core_.load_of(owner); }
   [[nodiscard]] const core::FactCounts& facts() const { return core_.facts(); }
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] core::Explanation explain(const core::RunDefinition& run) const;
@@ -99,10 +111,15 @@ class CoordinatorShell {
   [[nodiscard]] std::optional<RunRow> run(const RunId& id) const;
   /// Without the row of a live run: that would count all its ranks.
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& id) const;
+  [[nodiscard]] std::optional<std::string> owner_of(const RunId& id) const;
+  /// Nothing is known any more of a run that has ended.
+  void forget_run(const RunId& id);
   /// It is connected, or may come back.
   [[nodiscard]] bool is_expected(const NodeId& node) const { return core_.is_expected(node); }
   /// No run is live, and everything is recorded and committed.
   [[nodiscard]] bool is_idle() const;
+  /// Stored events that a restart would replay.
+  [[nodiscard]] std::uint64_t log_length() const { return store_->events(); }
   /// Nothing is taken from outside: too much waits for the store.
   [[nodiscard]] bool is_held() const { return is_held_; }
   void stop();
@@ -149,9 +166,13 @@ class CoordinatorShell {
   void hold();
   void settle_all();
   void retry_records();
-  void cut_if_idle(std::uint64_t events_max);
-  void forget_oldest();
+  [[nodiscard]] Status restore_state(Replay& replay);
+  void redo(const core::CoordinatorCommands& commands, Replay& replay);
+  void note_carried_out();
+  void cut_if_long(bool is_behind);
+  void on_cut(const Result<std::shared_ptr<const storage::StateCut>>& cut);
   boost::asio::io_context& io_;
+  core::CoordinatorSettings settings_;
   core::Coordinator core_;
   CoreClock clock_;
   std::map<NodeId, AgentEnd> agents_;
@@ -168,6 +189,11 @@ class CoordinatorShell {
   StoreObserver store_observer_;
   BarrierQueue::Ticket last_ticket_ = 0;  ///< Of anything that was given to the store.
   BarrierQueue::Ticket committed_ = 0;
+  /// Stored events that something may still have to follow from: a ticket, and the newest event under it.
+  std::deque<std::pair<BarrierQueue::Ticket, std::uint64_t>> open_events_;
+  std::uint64_t carried_out_ = 0;  ///< The newest event that nothing is still to follow from.
+  bool is_cutting_ = false;
+  std::uint64_t cut_again_at_ = 0;  ///< After a failed one: events.
   bool is_held_ = false;
   boost::asio::steady_timer retry_timer_;
   bool is_retrying_ = false;

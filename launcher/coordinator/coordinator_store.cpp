@@ -33,32 +33,52 @@ Status CoordinatorShell::restore(const std::function<RunObserver(const core::Run
     runs_[id].row = std::move(row);
   }
   Replay state{observer_of, TimePoint{}, {}};
+  if (const Status restored = restore_state(state); !restored) return restored;
   const Status loaded = store_->load([&](TimePoint at, core::CoordinatorEvent&& event) { replay(at, event, state); });
   if (!loaded) return loaded;
   storage::StoreTables& tables = store_->tables();
   const auto former = tables.clock_offset();
   if (!former) return former.error();
-  const Duration offset =
-      store_->events() == 0 ? Duration{0} : clock_offset(process::monotonic_now(), state.last, former.value());
+  const bool is_new = store_->last_event() == 0;
+  const Duration offset = is_new ? Duration{0} : clock_offset(process::monotonic_now(), state.last, former.value());
   clock_ = CoreClock(offset);
   if (const Status kept = tables.set_clock_offset(offset); !kept) return kept;
   start_store();
   check_lines();
+  carried_out_ = store_->last_event();
   settle_all();
-  cut_if_idle(1);
-  if (store_->events() > 0) on_event(core::coordinator_event::Restarted{});
+  if (!is_new) on_event(core::coordinator_event::Restarted{});
   for (const auto& [run, reserve] : state.unanswered) reserve_port(run, reserve.generation);
+  return {};
+}
+
+/// The machine as it was at the last cut of the log; the lines before that are in the files.
+Status CoordinatorShell::restore_state(Replay& replay) {
+  const auto cut = store_->tables().load_cut();
+  if (!cut) return cut.error();
+  auto state = store_->load_state();
+  if (!state) return state.error();
+  replay.last = cut.value().at;
+  core_ = core::Coordinator(settings_, std::move(state).value());
+  for (const auto& [id, machine] : core_.state().runs_) adopt(machine.definition(), replay);
+  core::CoordinatorCommands open;
+  core_.tell_open(open);
+  redo(open, replay);
   return {};
 }
 
 /// Records are made again, and skipped as far as they are written; what was sent is told again when nodes connect.
 void CoordinatorShell::replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay) {
-  using namespace core::coordinator_command;
   replay.last = at;
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) adopt(submitted->run, replay);
   if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&event)) replay.unanswered.erase(port->run);
   core::CoordinatorCommands commands;
   core_.replay(at, event, commands);
+  redo(commands, replay);
+}
+
+void CoordinatorShell::redo(const core::CoordinatorCommands& commands, Replay& replay) {
+  using namespace core::coordinator_command;
   for (const core::CoordinatorCommand& command : commands) {
     if (const auto* reserve = std::get_if<ReservePort>(&command))
       replay.unanswered.insert_or_assign(reserve->run, *reserve);
@@ -122,6 +142,9 @@ void CoordinatorShell::start_store() {
       if (shell.store_observer_.on_recovered) shell.store_observer_.on_recovered();
     });
   };
+  handlers.on_cut = [post](Result<std::shared_ptr<const storage::StateCut>> cut) {
+    post([cut = std::move(cut)](CoordinatorShell& shell) { shell.on_cut(cut); });
+  };
   store_->start(std::move(handlers));
 }
 
@@ -131,6 +154,7 @@ void CoordinatorShell::store(const core::coordinator_command::Store& event) {
   const auto row = submitted ? std::optional(runs_.at(submitted->run.id).row) : std::nullopt;
   const BarrierQueue::Ticket ticket = store_->append(event.at, event.event, row);
   queue_.stored(ticket);
+  open_events_.emplace_back(ticket, store_->last_event());
   wait_for(ticket);
   if (!is_held_ && store_->is_full()) hold();
 }
@@ -170,9 +194,11 @@ void CoordinatorShell::hold() {
 /// The row of an ended run says that all of it is written.
 void CoordinatorShell::settle_all() {
   bool any_waits = false;
+  bool is_behind = false;
   for (auto entry = live_.begin(); entry != live_.end();) {
     Run& run = *entry->second;
     any_waits = any_waits || run.records->waits();
+    is_behind = is_behind || run.records->is_behind();
     if (!run.records->is_complete()) {
       ++entry;
       continue;
@@ -182,7 +208,7 @@ void CoordinatorShell::settle_all() {
     entry = live_.erase(entry);
   }
   if (any_waits && !is_retrying_) retry_records();
-  cut_if_idle(kCutAfter);
+  cut_if_long(is_behind);
 }
 
 void CoordinatorShell::retry_records() {
@@ -196,23 +222,53 @@ void CoordinatorShell::retry_records() {
   });
 }
 
-/// Without a live run all that matters of the past are the nodes, and how far their facts have been taken.
-void CoordinatorShell::cut_if_idle(std::uint64_t events_max) {
-  if (store_->events() <= events_max || !queue_.empty() || !live_.empty()) return;
-  wait_for(store_->cut(clock_.now(), core_.known_nodes()));
-  forget_oldest();
+/// After the queue was drained: everything has been done that follows from what is committed.
+void CoordinatorShell::note_carried_out() {
+  for (; !open_events_.empty() && open_events_.front().first <= committed_; open_events_.pop_front())
+    carried_out_ = open_events_.front().second;
 }
 
-/// As many rows stay here as in the store.
-void CoordinatorShell::forget_oldest() {
-  while (runs_.size() > static_cast<std::size_t>(storage::StoreTables::kFinishedRunsMax))
-    runs_.erase(std::min_element(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
-      return a.second.row.finished_s < b.second.row.finished_s;
-    }));
+/// A line that is not in its file can only be made of its event.
+void CoordinatorShell::cut_if_long(bool is_behind) {
+  const std::uint64_t events = store_->events();
+  const std::uint64_t most = live_.empty() ? cut_after.idle_events : cut_after.events;
+  if (is_cutting_ || (events <= most && store_->bytes() <= cut_after.bytes) || events < cut_again_at_) return;
+  if (is_behind && events <= kPatience * cut_after.events && store_->bytes() <= kPatience * cut_after.bytes) return;
+  if (carried_out_ + events <= store_->last_event()) return;  // Behind the last cut nothing is done yet.
+  is_cutting_ = true;
+  store_->compact(carried_out_, settings_);
+}
+
+void CoordinatorShell::on_cut(const Result<std::shared_ptr<const storage::StateCut>>& cut) {
+  is_cutting_ = false;
+  if (!cut) {
+    cut_again_at_ = 2 * store_->events();
+    if (store_observer_.on_trouble) store_observer_.on_trouble("the log cannot be cut: " + cut.error().message);
+    return;
+  }
+  cut_again_at_ = 0;
+  store_->begin_behind(*cut.value());
+  for (const auto& [id, lines] : cut.value()->lines) {
+    const auto run = runs_.find(id);
+    if (run == runs_.end()) continue;
+    run->second.row.lines_before.events += lines.events;
+    run->second.row.lines_before.metrics += lines.metrics;
+  }
+}
+
+void CoordinatorShell::forget_run(const RunId& id) {
+  if (live_.contains(id) || runs_.erase(id) == 0) return;
+  if (store_) wait_for(store_->drop(id));
+  if (core_.state().runs_.contains(id)) on_event(core::coordinator_event::RunForgotten{id});
+}
+
+std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known == runs_.end() ? std::nullopt : std::optional(known->second.row.owner);
 }
 
 bool CoordinatorShell::is_idle() const {
-  return live_.empty() && queue_.empty() && committed_ >= last_ticket_;
+  return live_.empty() && queue_.empty() && committed_ >= last_ticket_ && !is_cutting_;
 }
 
 /// Nothing for a run that the machine does not know.

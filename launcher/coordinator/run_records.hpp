@@ -47,6 +47,8 @@ class RunRecords {
 
   /// Something waits to be written.
   [[nodiscard]] bool waits() const { return !waiting_.empty(); }
+  /// Lines are missing in the files that were to be in them.
+  [[nodiscard]] bool is_behind() const { return waits() || leaves_out_; }
   void retry();
   /// It has ended, and everything is written.
   [[nodiscard]] bool is_complete() const { return is_finished_ && waiting_.empty() && !leaves_out_; }

@@ -53,6 +53,11 @@ std::string request_of(const Requester& who, const nlohmann::json& request) {
   return id.empty() ? id : who.name + "/" + id;
 }
 
+/// As is proved; where nothing is, as the client says.
+std::string owner_of(const Requester& who, const nlohmann::json& request) {
+  return who.name.empty() ? request.value("owner", "") : who.name;
+}
+
 /// A node in the words of its connection where nothing else is to be said.
 Json row_of(const core::NodeSnapshot& node) {
   Json row = core::to_json(node, process::monotonic_now());
@@ -76,7 +81,9 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
              [this](const Requester& who, const ClientDesk::FollowedRun& run) {
                note_read(who, "read_logs", run.id, run.owner);
              }}),
-      files_(io) {}
+      files_(io),
+      retention_(
+          io, shell, files_, [this](const RunId& run) { return is_settled(run); }, log_) {}
 
 Status RunService::restore() {
   return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
@@ -90,14 +97,16 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   const std::string what = request.at("request").get<std::string>();
   if (what == "submit") return submit(who, request, reply);
   if (what == "resume") return resume(who, request, reply);
-  if (what == "job") return reply(job(who, request));
+  if (what == "job") return job(who, request, reply);
   if (what == "ps") return reply(ps(request));
   if (what == "status") return reply(status(request));
-  if (what == "checkpoints") return reply(checkpoints(request));
+  if (what == "checkpoints") return checkpoints(request, reply);
   if (what == "stop") return reply(stop(who, request));
+  if (what == "runs") return reply(runs());
+  if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
   if (what == "nodes") return reply(nodes());
   if (what == "order_node") return reply(order(who, request));
-  if (what == "plan") return reply(plan(request));
+  if (what == "plan") return reply(plan(who, request));
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
 
@@ -105,7 +114,7 @@ struct RunService::Submission {
   Requester who;
   const char* verb;
   std::string request_id;
-  std::string owner;  ///< As the client says; its certificate says it where there is one.
+  std::string owner;
   job::JobSpec job;
   std::optional<core::RunPast> past;
   std::unique_ptr<storage::RunDirectory> directory;
@@ -123,6 +132,8 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
     audit_.add(who, "submit", AuditLog::Json::object(), refusal_text(loaded.diagnostics));
     return reply(refused_job(loaded.diagnostics));
   }
+  if (const std::string full = refusal_of_one_more(who, "submit", request, *loaded.job); !full.empty())
+    return reply(refused("quota", full));
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
   if (!place) return reply(refused("state", place.error().message));
   auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
@@ -130,11 +141,20 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   start({who,
          "submit",
          request_id,
-         request.value("owner", ""),
+         owner_of(who, request),
          std::move(*loaded.job),
          {},
          std::move(directory).value(),
          reply});
+}
+
+/// Before anything is made for it.
+std::string RunService::refusal_of_one_more(const Requester& who, const char* verb, const nlohmann::json& request,
+                                            const job::JobSpec& job) {
+  const std::string owner = owner_of(who, request);
+  std::string why = core::why_not_taken(owner, job.priority, who.is_admin, load_of(owner), quota);
+  if (!why.empty()) audit_.add(who, verb, {{"job", job.name}}, why);
+  return why;
 }
 
 void RunService::start(Submission submission) {
@@ -143,7 +163,7 @@ void RunService::start(Submission submission) {
   definition.request_id = submission.request_id;
   definition.placement_timeout = submission.job.placement_timeout;
   definition.priority = submission.job.priority;
-  definition.owner = submission.who.name.empty() ? submission.owner : submission.who.name;
+  definition.owner = std::move(submission.owner);
   definition.job = std::move(submission.job);
   definition.run_dir = submission.directory->path();
   definition.past = std::move(submission.past);
@@ -153,14 +173,22 @@ void RunService::start(Submission submission) {
   shell_.submit(std::move(definition), std::move(submission.directory), observe(id),
                 [this, who = submission.who, verb = submission.verb, reply = submission.reply,
                  offsets = submission.offsets, id, folder, workers](const Result<RunId>& accepted) {
-                  std::error_code ignored;
                   // Refused, or a request that was made before: nobody will ever look into this folder.
-                  if (!accepted || accepted.value() != id) std::filesystem::remove_all(folder, ignored);
+                  if (!accepted || accepted.value() != id) take_away(folder);
                   audit_.add(who, verb, {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
                   log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
                   reply({{"ok", true}, {"run", accepted.value()}, {"offsets", offsets}});
                 });
+}
+
+void RunService::take_away(const std::string& folder) {
+  files_.run(
+      [folder] {
+        std::error_code ignored;
+        std::filesystem::remove_all(folder, ignored);
+      },
+      [] {});
 }
 
 /// A run of its own that begins as a copy of the one that has ended, which stays as it is.
@@ -179,13 +207,15 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     audit_.add(who, "resume", {{"from", from}}, refusal_text(loaded.diagnostics));
     return reply(refused_job(loaded.diagnostics));
   }
+  if (const std::string full = refusal_of_one_more(who, "resume", request, *loaded.job); !full.empty())
+    return reply(refused("quota", full));
   auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
   if (!place) return reply(refused("state", place.error().message));
   const auto read = [from = former.value().run_dir, to = place.value().directory]() -> Result<storage::RunHistory> {
     if (const Status copied = storage::copy_run(from, to); !copied) return copied.error();
     return storage::read_history(to);
   };
-  const auto go_on = [this, who, request_id, owner = request.value("owner", ""), job = std::move(*loaded.job),
+  const auto go_on = [this, who, request_id, owner = owner_of(who, request), job = std::move(*loaded.job),
                       place = place.value(), from, reply](Result<storage::RunHistory> history) mutable {
     std::string refusal = history ? storage::nothing_left(job, history.value()) : history.error().message;
     const char* kind = history ? "job" : "state";
@@ -202,22 +232,25 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
       refusal = recorded.error().message;
       kind = "state";
     }
-    std::error_code ignored;
-    std::filesystem::remove_all(place.directory, ignored);
+    take_away(place.directory);
     audit_.add(who, "resume", {{"from", from}}, refusal);
     reply(refused(kind, refusal));
   };
   files_.ask(read, go_on);
 }
 
-RunService::Json RunService::job(const Requester& who, const nlohmann::json& request) {
+void RunService::job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const auto run = find(request.value("run", ""));
-  if (!run) return refused("run", run.error().message);
+  if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
-  std::ifstream file(run.value().run_dir + "/job.json");
-  Json job = Json::parse(file, nullptr, false);
-  if (!job.is_object()) return refused("state", "its job.json cannot be read");
-  return {{"ok", true}, {"run", run.value().id}, {"job", std::move(job)}};
+  const auto read = [path = run.value().run_dir + "/job.json"] {
+    std::ifstream file(path);
+    return Json::parse(file, nullptr, false);
+  };
+  files_.ask(read, [id = run.value().id, reply](Json job) {
+    if (!job.is_object()) return reply(refused("state", "its job.json cannot be read"));
+    reply({{"ok", true}, {"run", id}, {"job", std::move(job)}});
+  });
 }
 
 /// A run may be read by all members; by whom stands in the audit log.
@@ -319,13 +352,16 @@ Json RunService::status(const nlohmann::json& request) const {
   return {{"ok", true}, {"status", std::move(status)}};
 }
 
-/// Manifests and sizes: reading all weights would hold up the event loop.
-Json RunService::checkpoints(const nlohmann::json& request) const {
+/// Manifests and sizes: reading all weights would hold up others who ask.
+void RunService::checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const auto run = find(request.value("run", ""));
-  if (!run) return refused("run", run.error().message);
-  const auto listed = storage::describe_checkpoints(run.value().run_dir, checkpoint::Proof::kSizes);
-  if (!listed) return refused("state", listed.error().message);
-  return {{"ok", true}, {"checkpoints", listed.value()}};
+  if (!run) return reply(refused("run", run.error().message));
+  const auto list = [folder = run.value().run_dir] {
+    return storage::describe_checkpoints(folder, checkpoint::Proof::kSizes);
+  };
+  files_.ask(list, [reply](const Result<Json>& listed) {
+    reply(listed ? Json{{"ok", true}, {"checkpoints", listed.value()}} : refused("state", listed.error().message));
+  });
 }
 
 Json RunService::stop(const Requester& who, const nlohmann::json& request) {
@@ -371,13 +407,17 @@ Json RunService::order(const Requester& who, const nlohmann::json& request) {
   return nodes();
 }
 
-Json RunService::plan(const nlohmann::json& request) const {
+Json RunService::plan(const Requester& who, const nlohmann::json& request) const {
   job::LoadResult loaded = job::load_resolved(request.at("job"));
   if (!loaded.job) return refused_job(loaded.diagnostics);
   core::RunDefinition definition;
   definition.id = loaded.job->name;
+  definition.owner = owner_of(who, request);
   definition.priority = loaded.job->priority;
   definition.job = std::move(*loaded.job);
+  const std::string full =
+      core::why_not_taken(definition.owner, definition.priority, who.is_admin, load_of(definition.owner), quota);
+  if (!full.empty()) return refused("quota", full);
   return {{"ok", true}, {"plan", core::to_json(shell_.explain(definition))}};
 }
 

@@ -13,6 +13,7 @@
 #include "launcher/coordinator/audit_log.hpp"
 #include "launcher/coordinator/client_desk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/coordinator/run_retention.hpp"
 #include "launcher/storage/file_thread.hpp"
 
 namespace sgd::coordinator {
@@ -24,6 +25,9 @@ class RunService {
 
   /// Runs get folders below `runs_dir`, which exists.
   RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log);
+
+  core::OwnerQuota quota;
+  [[nodiscard]] RunRetention& retention() { return retention_; }
 
   /// Goes on with the runs of the shell's store.
   [[nodiscard]] Status restore();
@@ -47,17 +51,24 @@ class RunService {
   void submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   /// The resolved job of a run that has ended, for a client that wants to change it.
-  [[nodiscard]] Json job(const Requester& who, const nlohmann::json& request);
+  void job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void note_read(const Requester& who, const char* action, const RunId& run, const std::string& owner);
   struct Submission;
   void start(Submission submission);
   [[nodiscard]] Json ps(const nlohmann::json& request) const;
   [[nodiscard]] Json status(const nlohmann::json& request) const;
-  [[nodiscard]] Json checkpoints(const nlohmann::json& request) const;
+  void checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void take_away(const std::string& folder);
   [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
+  [[nodiscard]] Json runs() const;
+  void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
+                  const ClientDesk::Reply& reply);
+  [[nodiscard]] core::OwnerLoad load_of(const std::string& owner) const;
   [[nodiscard]] Json nodes() const;
   [[nodiscard]] Json order(const Requester& who, const nlohmann::json& request);
-  [[nodiscard]] Json plan(const nlohmann::json& request) const;
+  [[nodiscard]] Json plan(const Requester& who, const nlohmann::json& request) const;
+  [[nodiscard]] std::string refusal_of_one_more(const Requester& who, const char* verb, const nlohmann::json& request,
+                                                const job::JobSpec& job);
   [[nodiscard]] RunObserver observe(const RunId& run);
   [[nodiscard]] Result<RunRow> find(const std::string& name) const;
   [[nodiscard]] Result<ClientDesk::FollowedRun> find_to_follow(const std::string& name) const;
@@ -69,7 +80,8 @@ class RunService {
   std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
   Watcher watcher_;
   ClientDesk desk_;
-  storage::FileThread files_;  ///< Reads what ended runs have left.
+  storage::FileThread files_;  ///< Reads what ended runs have left, and takes it away.
+  RunRetention retention_;
 };
 
 }  // namespace sgd::coordinator

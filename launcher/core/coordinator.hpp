@@ -16,6 +16,7 @@
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_state.hpp"
 #include "launcher/core/queue.hpp"
+#include "launcher/core/quota.hpp"
 
 namespace sgd::core {
 
@@ -33,6 +34,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   static constexpr std::size_t kBackPerSecond = 500;
   /// Lost nodes that are remembered; the one that was lost first is forgotten first.
   static constexpr std::size_t kLostMax = 1024;
+  /// Names that orders are remembered of, known nodes or not.
+  static constexpr std::size_t kStandingsMax = 65'536;
 
   explicit Coordinator(CoordinatorSettings settings = {}) { settings_ = settings; }
   /// Goes on as the machine that `state` was taken of.
@@ -43,8 +46,13 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   Coordinator(Coordinator&&) = default;
   Coordinator& operator=(Coordinator&&) = default;
 
+  /// After a machine was made of a state, before any event: what its shell has to do again.
+  void tell_open(CoordinatorCommands& out) const {
+    for (const auto& [id, run] : runs_) run.tell_open(out);
+  }
   /// Between two events it is all there is.
   [[nodiscard]] const State& state() const { return *this; }
+  [[nodiscard]] const CoordinatorSettings& settings() const { return settings_; }
   void on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   /// An event that was stored, at the time it was stored with. The records among the commands are those that
   /// were given then, in the same order; everything sent is told again when nodes connect. Ends with
@@ -59,6 +67,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::vector<NodeSnapshot> nodes() const;
   /// It is known and not lost: connected, or it may come back.
   [[nodiscard]] bool is_expected(const NodeId& node) const { return nodes_.contains(node); }
+  [[nodiscard]] OwnerLoad load_of(const std::string& owner) const;
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] Explanation explain(TimePoint now, const RunDefinition& run) const;
   /// Whether `run` is known and `node` has had a rank of it.
@@ -97,6 +106,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void note_look(const NodeId& id, Node& node);
   void drop_look(const NodeId& id, Node& node);
   void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
+  void forget_lost(NodeId node);
   void note_flap(TimePoint now, const NodeId& node);
   void note_back(TimePoint now, const NodeId& node);
   void end_quarantines(TimePoint now);

@@ -195,10 +195,20 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     lost_.insert_or_assign(node, lost.mapped());
   }
   if (lost_.size() > kLostMax)
-    lost_.erase(std::min_element(lost_.begin(), lost_.end(),
-                                 [](const auto& a, const auto& b) { return a.second.lost_at < b.second.lost_at; }));
+    forget_lost(std::min_element(lost_.begin(), lost_.end(), [](const auto& a, const auto& b) {
+                  return a.second.lost_at < b.second.lost_at;
+                })->first);
   for (const auto& [id, run] : live_) run->on_node_lost(now, node, reason, silent_s, out);
   capacity_changed_ = true;
+}
+
+/// Of its name the orders stay: whoever drained it does not expect it back at work.
+void Coordinator::forget_lost(NodeId node) {
+  lost_.erase(node);
+  const auto standing = standings_.find(node);
+  if (standing == standings_.end() || standing->second.is_drained || standing->second.slots) return;
+  standings_.erase(standing);
+  unstable_.erase(node);
 }
 
 // ---- links that are lost again and again ----
@@ -240,7 +250,11 @@ void Coordinator::end_quarantines(TimePoint now) {
 std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) const {
   const auto known = nodes_.find(node);
   const bool is_known = known != nodes_.end();
-  if (!is_known && !lost_.contains(node)) return "no node " + node;
+  const bool is_remembered = lost_.contains(node) || standings_.contains(node);
+  if (!is_known && !is_remembered) return "no node " + node;
+  if (order.kind != NodeOrder::Kind::kRemove && !standings_.contains(node) && standings_.size() >= kStandingsMax)
+    return fmt::format("{} names of nodes have orders or lost links already: `nodes remove` those that are gone",
+                       standings_.size());
   if (order.kind != NodeOrder::Kind::kRemove || !is_known) return {};
   const Standing* its = standing(node);
   if (its == nullptr || !its->is_drained) return node + " is connected and not drained: drain it first";

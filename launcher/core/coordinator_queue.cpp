@@ -91,8 +91,8 @@ QueueState Coordinator::queue_state(TimePoint now) const {
     const Ticket& ticket = tickets_.at(id);
     const int priority = run.definition().priority;
     if (run.waits_for_room())
-      state.waiting.push_back({id, run.is_admitted(), priority, ticket.submission, run.demand(), run.placement(),
-                               ticket.passed_by, ticket.startable_since});
+      state.waiting.push_back({id, run.definition().owner, run.is_admitted(), priority, ticket.submission, run.demand(),
+                               run.placement(), ticket.passed_by, ticket.startable_since});
     if (run.may_grow())
       state.growing.push_back({id, priority, ticket.submission, run.demand(), run.placement().world_size});
   }
@@ -102,7 +102,7 @@ QueueState Coordinator::queue_state(TimePoint now) const {
 std::map<RunId, Holding> Coordinator::holdings() const {
   std::map<RunId, Holding> holdings;
   for (const auto& [id, run] : live_)
-    if (!run->finished()) holdings[id] = {run->definition().job.per_worker, run->held()};
+    if (!run->finished()) holdings[id] = {run->definition().job.per_worker, run->held(), run->definition().owner};
   return holdings;
 }
 
@@ -138,10 +138,22 @@ std::vector<RunId> Coordinator::least_important_first() const {
   return order;
 }
 
+OwnerLoad Coordinator::load_of(const std::string& owner) const {
+  OwnerLoad load;
+  for (const auto& [id, run] : live_) {
+    ++load.live_of_all;
+    if (run->definition().owner != owner) continue;
+    ++load.live;
+    if (run->waits_for_room() && !run->is_admitted()) ++load.queued;
+  }
+  return load;
+}
+
 Explanation Coordinator::explain(TimePoint now, const RunDefinition& run) const {
   const RunMachine machine(run, now);
   WaitingRun candidate;
   candidate.run = run.id;
+  candidate.owner = run.owner;
   candidate.priority = run.priority;
   candidate.submission = submissions_ + 1;
   candidate.demand = machine.demand();

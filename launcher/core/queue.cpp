@@ -13,9 +13,38 @@ namespace {
 /// Nodes named in one reason; the others are counted.
 constexpr int kNamedMax = 4;
 
-bool comes_before(const WaitingRun& a, const WaitingRun& b) {
-  return std::tuple(!a.is_admitted, -a.priority, a.submission, a.run) <
-         std::tuple(!b.is_admitted, -b.priority, b.submission, b.run);
+/// Who comes first, but for what owners have.
+auto rank_of(const WaitingRun& run) {
+  return std::tuple(!run.is_admitted, -run.priority);
+}
+
+/// In their order.
+std::vector<WaitingRun> in_order(std::vector<WaitingRun> waiting, const std::map<RunId, Holding>& holdings) {
+  std::map<std::string, std::int64_t> held;
+  for (const auto& [run, holding] : holdings)
+    for (const auto& [node, workers] : holding.workers) held[holding.owner] += workers;
+  std::sort(waiting.begin(), waiting.end(), [](const WaitingRun& a, const WaitingRun& b) {
+    return std::tuple(rank_of(a), a.submission, a.run) < std::tuple(rank_of(b), b.submission, b.run);
+  });
+  struct Place {
+    std::int64_t load = 0;  ///< Of its owner, when it has what stands in front of it.
+    std::size_t run = 0;
+  };
+  std::vector<Place> places;
+  std::map<std::string, std::int64_t> load;
+  for (std::size_t run = 0; run < waiting.size(); ++run) {
+    if (run == 0 || rank_of(waiting[run]) != rank_of(waiting[run - 1])) load = held;
+    std::int64_t& its = load[waiting[run].owner];
+    places.push_back({its, run});
+    its += waiting[run].demand.least;
+  }
+  std::sort(places.begin(), places.end(), [&waiting](const Place& a, const Place& b) {
+    return std::tuple(rank_of(waiting[a.run]), a.load, a.run) < std::tuple(rank_of(waiting[b.run]), b.load, b.run);
+  });
+  std::vector<WaitingRun> ordered;
+  ordered.reserve(waiting.size());
+  for (const Place& place : places) ordered.push_back(std::move(waiting[place.run]));
+  return ordered;
 }
 
 void take(Capacities& nodes, const job::PerWorker& per_worker, const Placement& placement) {
@@ -61,8 +90,8 @@ std::string notes(const Demand& demand, const Capacities& nodes) {
 
 class Server {
  public:
-  explicit Server(const QueueState& state) : state_(state), free_(state.nodes), waiting_(state.waiting) {
-    std::sort(waiting_.begin(), waiting_.end(), comes_before);
+  explicit Server(const QueueState& state)
+      : state_(state), free_(state.nodes), waiting_(in_order(state.waiting, state.holdings)) {
     const auto is_new = [this](const WaitingRun& run) { return !run.is_admitted && fits_idle(run); };
     others_wait_ = std::any_of(waiting_.begin(), waiting_.end(), is_new);
   }

@@ -2,12 +2,13 @@
 // Which waiting runs start now, where, and what each of the others waits for. A function of values: the
 // coordinator acts on it, `plan` and the status page show it, so that they cannot differ.
 //
-// Order: runs that have run before and wait to go on, then by priority (higher first), then by submission. A
-// run that fits may pass runs that do not. But once a passed run has waited longer than `backfill_limit`
-// since it could have started had nothing passed it, what is free on nodes that it may use is kept for it.
-// Runs at work below their size come last: they get nothing on a node that a waiting run may use, and while
-// others wait, a run that goes on comes back at the size that it had at most. A run that does not fit the
-// nodes even when they are idle holds nobody up.
+// Order: runs that have run before and wait to go on, then by priority (higher first), then by what their owners have:
+// the workers that an owner's runs hold, and of those of its runs that wait in front. So owners take turns, whoever
+// submits how much; of one owner, by submission. A run that fits may pass runs that do not. But once a passed run has
+// waited longer than `backfill_limit` since it could have started had nothing passed it, what is free on nodes that it
+// may use is kept for it. Runs at work below their size come last: they get nothing on a node that a waiting run may
+// use, and while others wait, a run that goes on comes back at the size that it had at most. A run that does not fit
+// the nodes even when they are idle holds nobody up.
 
 #include <map>
 #include <optional>
@@ -24,6 +25,7 @@ namespace sgd::core {
 
 struct WaitingRun {
   RunId run;
+  std::string owner;
   bool is_admitted = false;  ///< Has run before, and waits to go on.
   int priority = 0;
   std::int64_t submission = 0;  ///< Smaller: earlier.
@@ -46,6 +48,7 @@ struct GrowingRun {
 struct Holding {
   job::PerWorker per_worker;
   WorkersByNode workers;
+  std::string owner = {};
 };
 
 struct QueueState {

@@ -310,6 +310,16 @@ void RunMachine::on_restarted(CoordinatorCommands& out) const {
   if (!finished()) record({{"event", "coordinator_restarted"}, {"generation", generation_}}, out);
 }
 
+void RunMachine::tell_open(CoordinatorCommands& out) const {
+  if (finished()) {
+    out.push_back(FinishRun{definition_.id, outcome_});
+    return;
+  }
+  if (!checkpoints_.empty()) out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
+  if (phase_ == RunPhase::kStarting && !is_training() && master_port_ == 0)
+    out.push_back(ReservePort{definition_.id, generation_, placement_.nodes.front().node});
+}
+
 std::optional<TimePoint> RunMachine::next_wakeup() const {
   if (finished() || (phase_ == RunPhase::kPlacing && !placeless_since_)) return std::nullopt;
   if (phase_ == RunPhase::kPlacing) return *placeless_since_ + definition_.placement_timeout;

@@ -59,6 +59,8 @@ class RunMachine : private RunState {
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   void on_restarted(CoordinatorCommands& out) const;
+  /// Of a machine that was made of a state: what is still to be answered, and what counts of its files.
+  void tell_open(CoordinatorCommands& out) const;
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }

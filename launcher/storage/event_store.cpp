@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,19 @@ void sync_files(const std::string& run_dir) {
   }
 }
 
+constexpr int kCompactorNice = 5;
+
+/// Signals are for the main thread.
+std::thread start_thread(std::function<void()> work) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(work));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<EventStore>> EventStore::open(const std::string& folder) {
@@ -36,6 +50,8 @@ Result<std::unique_ptr<EventStore>> EventStore::open(const std::string& folder) 
 }
 
 EventStore::~EventStore() {
+  is_compaction_ending_ = true;
+  if (compactor_.joinable()) compactor_.join();
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -46,11 +62,15 @@ EventStore::~EventStore() {
 }
 
 Status EventStore::load(const std::function<void(TimePoint, core::CoordinatorEvent&&)>& take) {
+  const auto cut = tables_->load_cut();
+  if (!cut) return cut.error();
+  next_event_ = first_event_ = cut.value().event + 1;
   return tables_->load_events([&](const StoredEvent& stored) -> Status {
     auto event = decode_event(stored.text);
     if (!event) return event.error();
+    if (next_event_ == first_event_) first_event_ = stored.id;  // A store without a cut may begin anywhere.
     next_event_ = stored.id + 1;
-    ++events_;
+    bytes_ += stored.text.size();
     take(stored.at, std::move(event).value());
     return {};
   });
@@ -58,27 +78,41 @@ Status EventStore::load(const std::function<void(TimePoint, core::CoordinatorEve
 
 void EventStore::start(Handlers handlers) {
   handlers_ = std::move(handlers);
-  // Signals are for the main thread.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread([this] { run(); });
 }
 
 EventStore::Ticket EventStore::append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run) {
-  ++events_;
-  return add({false, StoredEvent{next_event_++, at, encode_event(event)}, std::move(run)});
+  StoredEvent stored{next_event_++, at, encode_event(event)};
+  bytes_ += stored.text.size();
+  return add({nullptr, std::move(stored), std::move(run), {}});
 }
 
 EventStore::Ticket EventStore::put(StoredRun run) {
-  return add({false, std::nullopt, std::move(run)});
+  return add({nullptr, std::nullopt, std::move(run), {}});
 }
 
-EventStore::Ticket EventStore::cut(TimePoint at, const core::CoordinatorEvent& first) {
-  events_ = 1;
-  return add({true, StoredEvent{next_event_++, at, encode_event(first)}, std::nullopt});
+EventStore::Ticket EventStore::drop(const RunId& run) {
+  return add({nullptr, std::nullopt, std::nullopt, run});
+}
+
+void EventStore::compact(std::uint64_t event, const core::CoordinatorSettings& settings) {
+  if (compactor_.joinable()) compactor_.join();  // It has ended: on_cut was called.
+  compactor_ = start_thread([this, event, settings] {
+    // What others wait for goes first.
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kCompactorNice);
+    auto cut = storage::compact(tables_->path(), event, settings, is_compaction_ending_);
+    if (cut) {
+      (void)add({std::make_shared<const StateCut>(std::move(cut).value()), std::nullopt, std::nullopt, {}});
+    } else if (!is_compaction_ending_ && handlers_.on_cut) {
+      handlers_.on_cut(cut.error());
+    }
+  });
+}
+
+void EventStore::begin_behind(const StateCut& cut) {
+  const std::uint64_t all = std::max<std::uint64_t>(events(), 1);
+  first_event_ = cut.event + 1;
+  bytes_ = bytes_ * events() / all;
 }
 
 EventStore::Ticket EventStore::add(StoreWrite write) {
@@ -103,10 +137,11 @@ bool EventStore::has_room() const {
 void EventStore::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return !queue_.empty() || is_ending_; });
-    if (queue_.empty()) return;
+    changed_.wait(lock, [this] { return !queue_.empty() || is_ending_ || tables_->has_trash(); });
+    if (queue_.empty() && is_ending_) return;
     const std::vector<StoreWrite> batch = std::exchange(queue_, {});
     const Ticket up_to = last_ticket_;
+    const bool had_trash = tables_->has_trash();
     lock.unlock();
     const bool is_committed = commit(batch);
     if (is_committed) {
@@ -116,9 +151,13 @@ void EventStore::run() {
       queued_ -= batch.size();
       queued_bytes_ -= bytes;
       lock.unlock();
-      if (handlers_.on_committed) handlers_.on_committed(up_to);
-      if (std::any_of(batch.begin(), batch.end(), [](const StoreWrite& write) { return write.cuts; }))
-        tables_->shrink();
+      if (handlers_.on_committed && !batch.empty()) handlers_.on_committed(up_to);
+      bool has_cut = false;
+      for (const StoreWrite& write : batch) {
+        has_cut = has_cut || write.cut;
+        if (write.cut && handlers_.on_cut) handlers_.on_cut(write.cut);
+      }
+      if ((had_trash || has_cut) && !tables_->has_trash()) tables_->shrink();
     }
     lock.lock();
     if (!is_committed) return;  // It is ending.
@@ -133,11 +172,16 @@ bool EventStore::commit(const std::vector<StoreWrite>& batch) {
   for (Duration delay = kRetryFirst;; delay = std::min(2 * delay, kRetryMax)) {
     const Status status = tables_->write(batch);
     if (status) break;
+    if (reserve_.is_there()) {
+      reserve_.give_up();
+      continue;
+    }
     if (status.error().message != said && handlers_.on_trouble) handlers_.on_trouble(status.error().message);
     said = status.error().message;
     if (!wait_to_retry(delay)) return false;
   }
   if (!said.empty() && handlers_.on_recovered) handlers_.on_recovered();
+  if (!reserve_.is_there() && bytes_free(tables_->folder()) > 2 * DiskReserve::kBytes) reserve_.make();
   return true;
 }
 

@@ -11,6 +11,7 @@
 // is_full() and takes nothing new from outside while it is; what comes in spite of that is bounded by the number of
 // nodes and runs.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "launcher/core/coordinator_io.hpp"
+#include "launcher/storage/disk_reserve.hpp"
 #include "launcher/storage/store_tables.hpp"
 
 namespace sgd::storage {
@@ -41,6 +43,8 @@ class EventStore {
     /// Once for each different error; it is tried again until it succeeds.
     std::function<void(std::string message)> on_trouble;
     std::function<void()> on_recovered;
+    /// The answer to compact(): the log begins behind `cut->event`, or what kept it from that.
+    std::function<void(Result<std::shared_ptr<const StateCut>> cut)> on_cut;
   };
 
   /// As StoreTables::open().
@@ -50,7 +54,9 @@ class EventStore {
   EventStore(const EventStore&) = delete;
   EventStore& operator=(const EventStore&) = delete;
 
-  // Before start():
+  // Before start(), in this order:
+  /// As it was at the last cut.
+  [[nodiscard]] Result<core::CoordinatorState> load_state() const { return tables_->load_state(); }
   [[nodiscard]] Status load(const std::function<void(TimePoint at, core::CoordinatorEvent&& event)>& take);
   [[nodiscard]] Result<std::vector<StoredRun>> load_runs() const { return tables_->load_runs(); }
   [[nodiscard]] StoreTables& tables() { return *tables_; }
@@ -61,26 +67,38 @@ class EventStore {
   Ticket append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run = std::nullopt);
   /// The files of a finished run reach the disk before its row does.
   Ticket put(StoredRun run);
-  /// `first` takes the place of all events before it.
-  Ticket cut(TimePoint at, const core::CoordinatorEvent& first);
+  /// Its row goes.
+  Ticket drop(const RunId& run);
+  /// The events up to `event` become the state that they lead to, on a thread of its own (compaction.hpp); what follows
+  /// from them has been carried out. One at a time: the next one after on_cut.
+  void compact(std::uint64_t event, const core::CoordinatorSettings& settings);
+  /// On on_cut, before anything else is asked.
+  void begin_behind(const StateCut& cut);
 
   [[nodiscard]] bool is_full() const;
   /// At most half of the queue's limit waits.
   [[nodiscard]] bool has_room() const;
   /// That a load() would give.
-  [[nodiscard]] std::uint64_t events() const { return events_; }
+  [[nodiscard]] std::uint64_t events() const { return next_event_ - first_event_; }
+  /// Their text, about.
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t last_event() const { return next_event_ - 1; }
 
  private:
-  explicit EventStore(std::unique_ptr<StoreTables> tables) : tables_(std::move(tables)) {}
+  explicit EventStore(std::unique_ptr<StoreTables> tables) : tables_(std::move(tables)), reserve_(tables_->folder()) {}
   Ticket add(StoreWrite write);
   void run();
   [[nodiscard]] bool commit(const std::vector<StoreWrite>& batch);
   [[nodiscard]] bool wait_to_retry(Duration delay);
 
   std::unique_ptr<StoreTables> tables_;
+  DiskReserve reserve_;  ///< There while the thread is, and the disk is not full.
   Handlers handlers_;
   std::uint64_t next_event_ = 1;
-  std::uint64_t events_ = 0;
+  std::uint64_t first_event_ = 1;  ///< Behind the cut.
+  std::uint64_t bytes_ = 0;
+  std::atomic<bool> is_compaction_ending_ = false;
+  std::thread compactor_;
 
   mutable std::mutex mutex_;  ///< Of what follows.
   std::condition_variable changed_;

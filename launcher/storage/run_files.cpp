@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "common/base/bytes.hpp"
 #include "common/checkpoint/crc32c.hpp"
 #include "common/checkpoint/manifest.hpp"
 #include "launcher/storage/checkpoint_pruner.hpp"
+#include "launcher/storage/disk_reserve.hpp"
 
 namespace sgd::storage {
 namespace {
@@ -55,7 +57,7 @@ Result<std::shared_ptr<RunFiles>> RunFiles::open(const std::string& folder, cons
   const FilesAs as(owner);
   Result<Beneath> beneath = Beneath::open(folder);
   if (!beneath) return beneath.error();
-  return std::shared_ptr<RunFiles>(new RunFiles(std::move(beneath).value(), owner, quota));
+  return std::shared_ptr<RunFiles>(new RunFiles(folder, std::move(beneath).value(), owner, quota));
 }
 
 /// Where the bytes of `file` lie, or will.
@@ -105,6 +107,8 @@ Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string
   held.error = over_quota(file, end, news.size());
   held.is_too_much = !held.error.empty();
   if (held.is_too_much) return held;
+  held.error = why_no_room(news.size());
+  if (!held.error.empty()) return held;
   const Status written = open.value().write_at(held.bytes, news);
   if (!written) held.error = written.error().message;
   const std::uint64_t before = held.bytes;
@@ -117,6 +121,17 @@ Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string
 }
 
 /// Empty: `bytes` more are allowed, and `file` may reach to `end`.
+/// The node keeps what is not taken, and tries again.
+std::string RunFiles::why_no_room(std::uint64_t bytes) const {
+  if (!quota_.keeps_disk_free) return {};
+  const std::uint64_t kept = bytes_kept_free(path_);
+  const std::uint64_t free = bytes_free(path_);
+  if (free >= kept && free - kept >= bytes) return {};
+  return fmt::format("no room: {} are free where {} lies, and {} of them are the coordinator's own: make room there",
+                     format_bytes(static_cast<std::int64_t>(free)), path_,
+                     format_bytes(static_cast<std::int64_t>(kept)));
+}
+
 std::string RunFiles::over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes) {
   if (end > quota_.file_bytes) return fmt::format("{} is larger than {} bytes", file, quota_.file_bytes);
   if (is_measured_ && used_ + bytes <= quota_.run_bytes) return {};

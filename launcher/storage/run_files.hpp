@@ -25,6 +25,7 @@ namespace sgd::storage {
 struct Quota {
   std::uint64_t file_bytes = std::uint64_t{1} << 40;
   std::uint64_t run_bytes = std::uint64_t{4} << 40;
+  bool keeps_disk_free = false;  ///< Nothing more comes when the disk has little room left: it is kept for others.
 };
 
 /// What is there of a file, after something was tried.
@@ -66,13 +67,15 @@ class RunFiles {
   [[nodiscard]] Inventory inventory() const;
 
  private:
-  RunFiles(Beneath folder, const std::optional<FileOwner>& owner, const Quota& quota)
-      : folder_(std::move(folder)), owner_(owner), quota_(quota) {}
+  RunFiles(std::string path, Beneath folder, const std::optional<FileOwner>& owner, const Quota& quota)
+      : path_(std::move(path)), folder_(std::move(folder)), owner_(owner), quota_(quota) {}
+  [[nodiscard]] std::string why_no_room(std::uint64_t bytes) const;
   [[nodiscard]] std::string place_of(const std::string& file) const;
   [[nodiscard]] std::string over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t measure() const;
   [[nodiscard]] Status prove(const std::string& part, const std::string& name) const;
 
+  std::string path_;
   Beneath folder_;
   std::optional<FileOwner> owner_;  ///< Nothing: this process.
   Quota quota_;

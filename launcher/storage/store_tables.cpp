@@ -4,16 +4,21 @@
 
 #include <charconv>
 #include <fstream>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
+#include "launcher/storage/disk_reserve.hpp"
 
 namespace sgd::storage {
 namespace {
 
 constexpr std::int64_t kApplicationId = 0x73676463;  // "sgdc"
 
+constexpr const char* kStateTables =
+    "CREATE TABLE states(kind TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY(kind, id)); "
+    "CREATE TABLE cut(one INTEGER PRIMARY KEY, event INTEGER NOT NULL, at INTEGER NOT NULL);";
 constexpr const char* kSchema = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events(id INTEGER PRIMARY KEY, at INTEGER NOT NULL, event TEXT NOT NULL);
@@ -44,6 +49,7 @@ std::string boot_id() {
 Result<std::unique_ptr<StoreTables>> StoreTables::open(const std::string& folder) {
   auto lock = StateLock::take(folder);
   if (!lock) return lock.error();
+  DiskReserve(folder).give_up();  // A disk that is full is no reason not to start.
   auto database = Database::open(folder + "/coordinator.db");
   if (!database) return database.error();
   std::unique_ptr<StoreTables> tables(new StoreTables(std::move(lock).value(), std::move(database).value(), folder));
@@ -65,6 +71,8 @@ Status StoreTables::check() {
   const std::string path = folder_ + "/coordinator.db";
   if (application.value() != std::to_string(kApplicationId))
     return Error{path + " is no store of sgd-launch: name another state folder"};
+  if (version.value() == "1")  // All of it is in its events.
+    return database_->execute(fmt::format("BEGIN; {} PRAGMA user_version={}; COMMIT;", kStateTables, kSchemaVersion));
   if (version.value() != std::to_string(kSchemaVersion))
     return Error{fmt::format("{} has schema version {}, and this sgd-launch knows {}: run the one that wrote it", path,
                              version.value(), kSchemaVersion)};
@@ -77,10 +85,10 @@ Status StoreTables::check() {
 /// Everything or nothing: a kill in between leaves an empty file, which is a new one.
 Status StoreTables::create() {
   return database_->execute(
-      fmt::format("PRAGMA auto_vacuum=INCREMENTAL; BEGIN; {} INSERT INTO meta VALUES('cluster_id', '{}'); PRAGMA "
+      fmt::format("PRAGMA auto_vacuum=INCREMENTAL; BEGIN; {} {} INSERT INTO meta VALUES('cluster_id', '{}'); PRAGMA "
                   "application_id={}; "
                   "PRAGMA user_version={}; COMMIT;",
-                  kSchema, random_id(), kApplicationId, kSchemaVersion));
+                  kSchema, kStateTables, random_id(), kApplicationId, kSchemaVersion));
 }
 
 Status StoreTables::prepare() {
@@ -132,25 +140,27 @@ Status StoreTables::set_clock_offset(Duration offset) {
   return status ? set_meta("boot_id", boot_id()) : status;
 }
 
-Status StoreTables::load_events(const std::function<Status(StoredEvent)>& take) const {
-  auto rows = database_->prepare("SELECT id, at, event FROM events ORDER BY id");
+Result<CutMark> StoreTables::load_cut() const {
+  auto cut = read_cut(*database_);
+  if (!cut) return explain(cut.error());
+  return cut;
+}
+
+Result<core::CoordinatorState> StoreTables::load_state() const {
+  const auto rows = read_states(*database_);
   if (!rows) return explain(rows.error());
-  std::uint64_t last = 0;
-  for (;;) {
-    const Result<bool> row = rows.value().step();
-    if (!row) return explain(row.error());
-    if (!row.value()) return {};
-    StoredEvent event;
-    event.id = static_cast<std::uint64_t>(rows.value().integer(0));
-    if (last != 0 && event.id != last + 1)
-      return explain(
-          Error{fmt::format("{}/coordinator.db is damaged: after event {} comes event {}", folder_, last, event.id)});
-    last = event.id;
-    event.at = TimePoint(Duration(rows.value().integer(1)));
-    event.text = rows.value().text(2);
-    if (Status taken = take(std::move(event)); !taken)
-      return Error{fmt::format("{}/coordinator.db, event {}: {}", folder_, last, taken.error().message)};
-  }
+  auto state = decode_state(rows.value());
+  if (!state) return Error{fmt::format("{}/coordinator.db: {}", folder_, state.error().message)};
+  return state;
+}
+
+Status StoreTables::load_events(const std::function<Status(StoredEvent)>& take) const {
+  const auto cut = read_cut(*database_);
+  if (!cut) return explain(cut.error());
+  const Status read = read_events(*database_, cut.value(), std::numeric_limits<std::uint64_t>::max(), take);
+  if (read) return read;
+  const std::string& said = read.error().message;
+  return explain(said.starts_with("coordinator.db") ? Error{folder_ + "/" + said} : read.error());
 }
 
 Result<std::vector<StoredRun>> StoreTables::load_runs() const {
@@ -183,6 +193,7 @@ Status StoreTables::write(const std::vector<StoreWrite>& writes) {
   Status status = database_->execute("BEGIN IMMEDIATE");
   for (const StoreWrite& one : writes)
     if (status) status = write_one(one);
+  if (status && has_trash_) status = drop_some();
   if (status) status = database_->execute("COMMIT");
   if (status) return status;
   const Error error = explain(status.error());
@@ -191,13 +202,8 @@ Status StoreTables::write(const std::vector<StoreWrite>& writes) {
 }
 
 Status StoreTables::write_one(const StoreWrite& write) {
-  if (write.cuts) {
-    const Status cut =
-        database_->execute(fmt::format("DELETE FROM events; DELETE FROM runs WHERE finished > 0 AND id NOT IN "
-                                       "(SELECT id FROM runs WHERE finished > 0 ORDER BY finished DESC LIMIT {})",
-                                       kFinishedRunsMax));
-    if (!cut) return cut;
-  }
+  if (write.cut)
+    if (Status cut = apply(*write.cut); !cut) return cut;
   if (write.event) {
     const StoredEvent& event = *write.event;
     const Status added = add_event_->bind(1, static_cast<std::int64_t>(event.id))
@@ -206,7 +212,47 @@ Status StoreTables::write_one(const StoreWrite& write) {
                              .run();
     if (!added) return added;
   }
+  if (!write.gone_run.empty()) {
+    auto drop = database_->prepare("DELETE FROM runs WHERE id=?");
+    if (!drop) return drop.error();
+    if (Status dropped = drop.value().bind(1, write.gone_run).run(); !dropped) return dropped;
+  }
   return write.run ? put(*write.run) : Status{};
+}
+
+Status StoreTables::apply(const StateCut& cut) {
+  auto put = database_->prepare("INSERT OR REPLACE INTO states(kind, id, state) VALUES(?, ?, ?)");
+  auto drop = database_->prepare("DELETE FROM states WHERE kind=? AND id=?");
+  auto count =
+      database_->prepare("UPDATE runs SET events_before=events_before+?, metrics_before=metrics_before+? WHERE id=?");
+  if (!put) return put.error();
+  if (!drop) return drop.error();
+  if (!count) return count.error();
+  Status status;
+  for (const StateRow& row : cut.changed)
+    if (status) status = put.value().bind(1, row.kind).bind(2, row.id).bind(3, row.text).run();
+  for (const StateRow& row : cut.gone)
+    if (status) status = drop.value().bind(1, row.kind).bind(2, row.id).run();
+  for (const auto& [run, lines] : cut.lines)
+    if (status) status = count.value().bind(1, lines.events).bind(2, lines.metrics).bind(3, run).run();
+  if (status)
+    status = database_->execute(fmt::format("INSERT OR REPLACE INTO cut(one, event, at) VALUES(1, {}, {})", cut.event,
+                                            cut.at.time_since_epoch().count()));
+  has_trash_ = true;
+  return status;
+}
+
+/// Behind a cut the events up to it are many: they go little by little.
+Status StoreTables::drop_some() {
+  Status dropped = database_->execute(
+      fmt::format("DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id <= (SELECT event FROM cut) "
+                  "ORDER BY id LIMIT {})",
+                  kDropMax));
+  if (!dropped) return dropped;
+  const auto more = database_->ask("SELECT EXISTS(SELECT 1 FROM events WHERE id <= (SELECT event FROM cut))");
+  if (!more) return more.error();
+  has_trash_ = more.value() == "1";
+  return {};
 }
 
 Status StoreTables::put(const StoredRun& run) {

@@ -1,8 +1,10 @@
 #pragma once
 // The tables of the coordinator's state, coordinator.db in its state folder:
 //   meta(key, value)          schema's companions: cluster_id, and the clock of the machine's boot
-//   events(id, at, event)     all that was stored since the last cut; ids without a gap, so that a lost one is noticed
-//   runs(id, name, ...)       every run; what stays of it when its events are cut off
+//   states(kind, id, state)   the machine as it was at the event of the last cut, a row for each node and run
+//   cut(event, at)            that event; those up to it that are still there count for nothing
+//   events(id, at, event)     all that was stored since; ids without a gap, so that a lost one is noticed
+//   runs(id, name, ...)       every run, for people; where its lines begin that the events since the cut have made
 // WAL with synchronous=FULL: a committed change outlives a power failure. Used by one thread at a time.
 
 #include <cstdint>
@@ -14,29 +16,28 @@
 
 #include "common/base/result.hpp"
 #include "common/base/time.hpp"
+#include "launcher/core/coordinator_state.hpp"
+#include "launcher/storage/compaction.hpp"
 #include "launcher/storage/database.hpp"
 #include "launcher/storage/state_lock.hpp"
+#include "launcher/storage/store_reader.hpp"
 #include "launcher/storage/stored_run.hpp"
 
 namespace sgd::storage {
 
-struct StoredEvent {
-  std::uint64_t id = 0;
-  TimePoint at;
-  std::string text;  ///< As encode_event() makes it.
-};
-
 /// Carried out whole or not at all.
 struct StoreWrite {
-  bool cuts = false;  ///< All events so far go, and of the finished runs the oldest.
+  std::shared_ptr<const StateCut> cut;
   std::optional<StoredEvent> event;
   std::optional<StoredRun> run;  ///< New, or in place of its row.
+  RunId gone_run;                ///< Whose row goes; empty: none.
 };
 
 class StoreTables {
  public:
-  static constexpr int kSchemaVersion = 1;
-  static constexpr int kFinishedRunsMax = 2000;
+  static constexpr int kSchemaVersion = 2;
+  /// Events that a cut has left behind and one transaction takes away: more would make those who wait for it wait.
+  static constexpr int kDropMax = 2000;
 
   /// Makes what is missing. Errors say what to do: in use, damaged, of a newer version, no store at all.
   [[nodiscard]] static Result<std::unique_ptr<StoreTables>> open(const std::string& folder);
@@ -46,11 +47,18 @@ class StoreTables {
   /// What makes core time of this machine's clock, if it was stored since the machine was started.
   [[nodiscard]] Result<std::optional<Duration>> clock_offset() const;
   [[nodiscard]] Status set_clock_offset(Duration offset);
-  /// In their order; an error of `take` ends it.
+  [[nodiscard]] Result<CutMark> load_cut() const;
+  /// As it was at the cut.
+  [[nodiscard]] Result<core::CoordinatorState> load_state() const;
+  /// Since the cut, in their order; an error of `take` ends it.
   [[nodiscard]] Status load_events(const std::function<Status(StoredEvent)>& take) const;
   [[nodiscard]] Result<std::vector<StoredRun>> load_runs() const;
-  /// In one transaction.
+  /// In one transaction, with some of what cuts have left.
   [[nodiscard]] Status write(const std::vector<StoreWrite>& writes);
+  /// There is more of it.
+  [[nodiscard]] bool has_trash() const { return has_trash_; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string path() const { return folder_ + "/coordinator.db"; }
   /// Gives the room of what was cut off back to the file system.
   void shrink();
 
@@ -62,6 +70,8 @@ class StoreTables {
   [[nodiscard]] Status prepare();
   [[nodiscard]] Status write_one(const StoreWrite& write);
   [[nodiscard]] Status put(const StoredRun& run);
+  [[nodiscard]] Status apply(const StateCut& cut);
+  [[nodiscard]] Status drop_some();
   [[nodiscard]] Result<std::string> meta(const std::string& key) const;
   [[nodiscard]] Status set_meta(const std::string& key, const std::string& value);
   [[nodiscard]] Error explain(const Error& error) const;
@@ -72,6 +82,7 @@ class StoreTables {
   std::string cluster_id_;
   std::optional<Statement> add_event_;
   std::optional<Statement> put_run_;
+  bool has_trash_ = true;  ///< The life before may have left some.
 };
 
 }  // namespace sgd::storage

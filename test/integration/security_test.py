@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from attacker import HELLO, Wire
-from harness import AGENT, LIMIT_S, read_file
+from harness import AGENT, LIMIT_S, read_file, wait_for
 from tls_cluster import TlsCluster
 
 
@@ -161,6 +161,42 @@ class SecurityTest(TlsCluster):
             self.run_verb("revoke", "eva", "--state-dir", self.state)
             self.assertIn(wire.end(), ("closed", "reset"))
         self.wait_for_words("coordinator", "client eva (certificate")
+
+    def test_one_client_cannot_fill_the_queue(self):
+        self.start_coordinator("--max-queued", 2)
+        self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))
+        submit = ("submit", "--detach", "-n", 1, "--address", self.address)
+        refused = self.run_verb(*submit, "--set", "priority=1000000", "--", "true", person="eva", code=3)
+        self.assertIn('"priority" 1000000 is for admins: runs of eva may have -100 to 0', refused.stderr)
+        for _ in range(2):
+            self.run_verb(*submit, "--", "true", person="eva")
+        self.assertIn("2 runs of eva wait in the queue, and 2 may: submit again when some have started, or stop some",
+                      self.run_verb(*submit, "--", "true", person="eva", code=3).stderr)
+        self.run_verb(*submit, "--set", "priority=1000", "--", "true")
+        self.assertEqual(len(os.listdir(self.path("state", "runs"))) - ("latest" in os.listdir(self.path("state", "runs"))), 3)
+        lines = [line for line in self.audit() if line["action"] == "submit"]
+        self.assertEqual([(line["who"], "refused" in line) for line in lines[:4]],
+                         [("eva", True), ("eva", False), ("eva", False), ("eva", True)])
+
+    def test_an_ended_run_is_pinned_and_removed(self):
+        self.start_coordinator()
+        for person in ("eva", "bob"):
+            self.run_verb("join", self.address, "--token-file", "-", person=person, text=self.token("--role", "client", "--name", person))
+        there = ("--address", self.address)
+        run = self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true", person="eva").stdout.strip()
+        folder = self.path("state", "runs", run)
+        self.assertIn("has not ended", self.run_verb("runs", "remove", run, *there, person="eva", code=3).stderr)
+        self.run_verb("stop", run, *there, person="eva")
+        wait_for(lambda: [row["state"] for row in json.loads(self.run_verb("runs", "list", "--json", *there).stdout)["runs"]] == ["cancelled"],
+                 LIMIT_S, "the run's end")
+        self.run_verb("runs", "pin", run, *there, person="eva")
+        self.assertIn("is pinned", self.run_verb("runs", "remove", run, *there, person="eva", code=3).stderr)
+        self.run_verb("runs", "unpin", run, *there, person="eva")
+        self.assertIn("you are bob", self.run_verb("runs", "remove", run, *there, person="bob", code=3).stderr)
+        self.assertTrue(os.path.isdir(folder))
+        self.run_verb("runs", "remove", run, *there, person="eva")
+        self.assertFalse(os.path.exists(folder))
+        self.assertEqual(json.loads(self.run_verb("runs", "list", "--json", *there).stdout)["runs"], [])
 
     def test_plain_text_to_the_door(self):
         self.start_coordinator()

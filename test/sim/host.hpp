@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "test/sim/twin.hpp"
 #include "test/sim/world.hpp"
 
 namespace sgd::sim {
@@ -30,6 +31,7 @@ class Host {
   }
   void end() {
     core_.reset();
+    twin_.reset();
     backlog_.clear();
     armed_.reset();
     paused_until_.reset();
@@ -66,6 +68,7 @@ class Host {
     commands_.clear();
     observe_(event);
     core_->on(world_.queue.now(), event, commands_);
+    twin_.on(world_.queue.now(), event, *core_, commands_);
     if (note_) note_(event);
     // Nothing here speaks to this machine again before it is done: everything else has a delay.
     for (Command& command : commands_) carry_out_(std::move(command));
@@ -113,6 +116,7 @@ class Host {
   std::function<void(Command&&)> carry_out_;
   std::function<void(const Event&)> note_;
   std::unique_ptr<Core> core_;
+  Twin<Core, Event, Command> twin_;
   std::vector<Command> commands_;
   std::vector<Event> backlog_;
   std::optional<TimePoint> paused_until_;

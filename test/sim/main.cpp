@@ -1,5 +1,6 @@
 // sim --seeds N [--first S]: plays seeds and stops at the first that breaks an invariant.
 // sim --seed S [--verbose]: plays one and tells its story.
+// --twins: beside each machine goes one that was made of its saved state.
 
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "test/sim/seed.hpp"
+#include "test/sim/twin.hpp"
 
 namespace {
 
@@ -48,6 +50,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.seeds = 1;
     } else if (word == "--verbose") {
       options.verbose = true;
+    } else if (word == "--twins") {
+      sgd::sim::make_twins();
     } else if (word == "--keep-going") {
       options.keeps_going = true;
     } else {

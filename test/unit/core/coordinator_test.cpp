@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "test/unit/core/coordinator_bench.hpp"
 
 using namespace sgd;
@@ -208,6 +210,26 @@ TEST_CASE("with no live run, the known nodes stand for everything before: facts 
     CHECK(one->acknowledged() == 3);
     CHECK(one->events() == 1);
   }
+}
+
+TEST_CASE("of nodes that are forgotten nothing stays but what operators ordered") {
+  Bench bench(5s);
+  bench.node("a-drained", 1);
+  bench.order("a-drained", core::NodeOrder::Kind::kDrain);
+  const int nodes = static_cast<int>(core::Coordinator::kLostMax) + 100;
+  for (int number = 0; number < nodes; ++number) {
+    bench.node(fmt::format("n{}", number), 1);
+    bench.on(core::coordinator_event::AgentClosed{fmt::format("n{}", number)});
+  }
+  bench.wait(10s);
+  const auto& state = bench.coordinator().state();
+  CHECK(state.nodes_.empty());
+  CHECK(state.lost_.size() == core::Coordinator::kLostMax);
+  CHECK_FALSE(state.lost_.contains("a-drained"));
+  CHECK(state.standings_.size() == core::Coordinator::kLostMax + 1);
+  CHECK(state.standings_.at("a-drained").is_drained);
+  bench.order("a-drained", core::NodeOrder::Kind::kRemove);
+  CHECK(state.standings_.size() == core::Coordinator::kLostMax);
 }
 
 TEST_CASE("an agent that holds a run nobody knows gives it up") {

@@ -3,8 +3,10 @@
 #include <functional>
 #include <stdexcept>
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
+#include "launcher/core/quota.hpp"
 #include "launcher/core/resources.hpp"
 
 using namespace sgd;
@@ -75,6 +77,66 @@ TEST_CASE("queue: who starts with four slots, in which order") {
     state.waiting = row.waiting;
     CHECK(starts(core::serve_queue(state)) == row.expected);
   }
+}
+
+TEST_CASE("queue: owners take turns, whoever submits how much") {
+  QueueState state;
+  state.nodes["n1"] = node(6, 6);
+  const auto of = [](const std::string& owner, WaitingRun run) {
+    run.owner = owner;
+    return run;
+  };
+  for (int index = 1; index <= 9; ++index)
+    state.waiting.push_back(of("alice", run(fmt::format("a{}", index), index, 1)));
+  state.waiting.push_back(of("bob", run("b1", 10, 1)));
+  state.waiting.push_back(of("bob", run("b2", 11, 1)));
+  state.waiting.push_back(of("carol", run("c1", 12, 2)));
+  CHECK(starts(core::serve_queue(state)) == "a1 b1 c1 a2 b2");
+  SECTION("what an owner's runs at work hold counts") {
+    state.holdings["old"] = {{}, {{"n1", 4}}, "bob"};
+    CHECK(starts(core::serve_queue(state)) == "a1 c1 a2 a3 a4");
+  }
+  SECTION("a priority counts more") {
+    state.waiting[8].priority = 1;
+    CHECK(starts(core::serve_queue(state)) == "a9 a1 b1 c1 a2");
+  }
+  SECTION("who has run before goes on first") {
+    state.waiting[8].is_admitted = true;
+    CHECK(starts(core::serve_queue(state)) == "a9 a1 b1 c1 a2");
+  }
+}
+
+TEST_CASE("queue: what is not taken from an owner, and why") {
+  struct Row {
+    core::OwnerLoad load;
+    int priority;
+    bool is_admin;
+    const char* expected;
+  };
+  core::OwnerQuota quota;
+  quota.live_max = 5;
+  quota.queued_max = 2;
+  quota.live_of_all_max = 50;
+  quota.bytes_max = std::int64_t{1} << 30;
+  const Row rows[] = {
+      {{}, 0, false, ""},
+      {{4, 1, 49}, -100, false, ""},
+      {{}, 1, false, "\"priority\" 1 is for admins: runs of alice may have -100 to 0"},
+      {{}, -101, false, "\"priority\" -101 is for admins: runs of alice may have -100 to 0"},
+      {{4, 2, 9},
+       0,
+       false,
+       "2 runs of alice wait in the queue, and 2 may: submit again when some have started, or stop some"},
+      {{5, 0, 9}, 0, false, "5 runs of alice are live, and 5 may be: submit again when some have ended"},
+      {{0, 0, 0, std::int64_t{1} << 30},
+       0,
+       false,
+       "the runs of alice take 1GiB of 1GiB: sgd-launch runs list shows them, sgd-launch runs remove makes room"},
+      {{49, 49, 49}, 1'000'000, true, ""},
+      {{1, 1, 50}, 0, true, "50 runs are live, and the coordinator takes no more: try again when some have ended"},
+  };
+  for (const Row& row : rows)
+    CHECK(core::why_not_taken("alice", row.priority, row.is_admin, row.load, quota) == row.expected);
 }
 
 TEST_CASE("queue: what a waiting run says that it waits for") {

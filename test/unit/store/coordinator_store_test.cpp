@@ -69,6 +69,7 @@ class World {
     for (PlugLink* link : links_) link->plug(nullptr);
     shell_ = std::make_unique<CoordinatorShell>(
         io_, core::CoordinatorSettings{.node_timeout = 5s, .finished_max = finished_max});
+    shell_->cut_after = cut_after;
     const Status opened =
         shell_->open_store(folder.state(), {[this](const std::string& text) { troubles.push_back(text); }, {}});
     REQUIRE(opened.ok());
@@ -141,6 +142,7 @@ class World {
   test::StateFolder folder;
   std::size_t finished_max = 1000;
   test::Script script;
+  CoordinatorShell::CutAfter cut_after;
   std::vector<std::string> troubles;
   std::vector<std::string> warnings;
   std::vector<std::string> accepted;
@@ -313,7 +315,7 @@ TEST_CASE("coordinator with a store: when all have ended the log is cut, and nod
   CHECK(rows[0].id == "one");
   CHECK(rows[1].id == "two");
   CHECK(rows[1].summary.find("\"state\":\"succeeded\"") != std::string::npos);
-  CHECK(world.stored_events() < 10);
+  CHECK(world.stored_events() < 1010);
 }
 
 TEST_CASE("coordinator with a store: the log is cut in a long life, too") {
@@ -325,7 +327,40 @@ TEST_CASE("coordinator with a store: the log is cut in a long life, too") {
     world.run_until_idle();
   }
   for (int number = 0; number < 20; ++number) check_whole(world, fmt::format("run{:02}", number));
-  CHECK(world.stored_events() < CoordinatorShell::kCutAfter + 100);
+  CHECK(world.stored_events() < world.cut_after.idle_events + 100);
+}
+
+TEST_CASE("coordinator with a store: the log is cut under live runs, in every life, and no line is lost or doubled") {
+  World world;
+  world.script.epochs = 40;
+  world.script.pace = 4ms;
+  world.cut_after = {10, 30, 1 << 20};
+  SECTION("without a failure") {}
+  SECTION("with a rank that is killed") {
+    world.script.killed_after = 12;
+  }
+  world.restart();
+  world.submit("run");
+  world.submit("other", "", 1);
+  std::uint64_t most = 0;
+  int lives = 1;
+  for (int target = 60; !world.shell().is_idle(); target += 60, ++lives) {
+    world.run_until(
+        [&] { return (world.acknowledged() >= target && world.shell().log_length() < 40) || world.shell().is_idle(); });
+    if (world.shell().is_idle()) break;
+    most = std::max(most, world.stored_events());
+    world.restart();
+  }
+  CHECK(lives > 1);
+  CHECK(most < 100);
+  world.restart();
+  world.run_until_idle();
+  CHECK(world.warnings.empty());
+  CHECK(world.troubles.empty());
+  for (const char* run : {"run", "other"}) {
+    CHECK(world.told[run] == static_cast<int>(world.lines(run, "events.jsonl") + world.lines(run, "metrics.jsonl")));
+    check_whole(world, run, world.script.killed_after >= 0 ? 2 : 1);
+  }
 }
 
 TEST_CASE("coordinator with a store: when too much waits for the disk, nothing more is taken, and then it goes on") {

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
@@ -27,7 +28,12 @@ class Ear {
   [[nodiscard]] EventStore::Handlers handlers() {
     return {[this](EventStore::Ticket up_to) { note([&] { committed_ = up_to; }); },
             [this](const std::string& message) { note([&] { troubles_.push_back(message); }); },
-            [this] { note([&] { ++recoveries_; }); }};
+            [this] { note([&] { ++recoveries_; }); },
+            [this](Result<std::shared_ptr<const storage::StateCut>> cut) { note([&] { cut_ = std::move(cut); }); }};
+  }
+  [[nodiscard]] Result<std::shared_ptr<const storage::StateCut>> wait_cut() {
+    wait([&] { return cut_.has_value(); });
+    return *std::exchange(cut_, std::nullopt);
   }
   void wait_committed(EventStore::Ticket ticket) {
     wait([&] { return committed_ >= ticket; });
@@ -66,6 +72,7 @@ class Ear {
   EventStore::Ticket committed_ = 0;
   std::vector<std::string> troubles_;
   int recoveries_ = 0;
+  std::optional<Result<std::shared_ptr<const storage::StateCut>>> cut_;
 };
 
 core::CoordinatorEvent closed(int number) {
@@ -217,9 +224,9 @@ TEST_CASE("event store: what is no store, or of another version, or damaged, is 
     CHECK(refusal(folder) == folder.file("coordinator.db") + " is no store of sgd-launch: name another state folder");
   }
   SECTION("a newer one") {
-    execute(folder, "PRAGMA user_version=2");
+    execute(folder, "PRAGMA user_version=3");
     CHECK(refusal(folder) == folder.file("coordinator.db") +
-                                 " has schema version 2, and this sgd-launch knows 1: run the one that wrote it");
+                                 " has schema version 3, and this sgd-launch knows 2: run the one that wrote it");
   }
   SECTION("a newer event") {
     execute(folder, "UPDATE events SET event='{\"v\":2,\"type\":\"tick\"}' WHERE id=7");
@@ -288,7 +295,7 @@ TEST_CASE("event store: it takes what is appended even when it is full, and says
   CHECK(stored(folder).size() == static_cast<std::size_t>(count + 1));
 }
 
-TEST_CASE("event store: a cut leaves the rows of runs, and one event in place of all") {
+TEST_CASE("event store: a cut leaves the rows of runs, and the state in place of all events") {
   const StateFolder folder;
   {
     Ear ear;
@@ -301,12 +308,28 @@ TEST_CASE("event store: a cut leaves the rows of runs, and one event in place of
     ear.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
     const auto before = std::filesystem::file_size(folder.file("coordinator.db-wal"));
     CHECK(before > 100'000);
-    (void)store.cut(at(9), closed(9));
+    store.compact(4000, {});
+    const auto cut = ear.wait_cut();
+    REQUIRE(cut.ok());
+    CHECK(cut.value()->event == 4000);
+    CHECK(cut.value()->at == at(4000));
+    store.begin_behind(*cut.value());
+    CHECK(store.events() == 1000);
+    store.compact(5000, {});
+    store.begin_behind(*ear.wait_cut().value());
+    CHECK(store.events() == 0);
     ear.wait_committed(store.append(at(10), closed(10)));
-    CHECK(store.events() == 2);
+    CHECK(store.events() == 1);
+    store.compact(5000, {});
+    CHECK_FALSE(ear.wait_cut().ok());
+    // What was cut goes little by little, in the commits after it.
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (std::filesystem::file_size(folder.file("coordinator.db")) > 100'000) {
+      REQUIRE(std::chrono::steady_clock::now() < deadline);
+      ear.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
+    }
   }
-  CHECK(std::filesystem::file_size(folder.file("coordinator.db")) < 100'000);
-  CHECK(stored(folder) == std::vector<int>{9, 10});
+  CHECK(stored(folder) == std::vector<int>{10});
   auto store = EventStore::open(folder.state());
   const auto runs = store.value()->load_runs();
   REQUIRE(runs.ok());
@@ -339,4 +362,11 @@ TEST_CASE("event store: the clock's offset holds for one start of the machine") 
   CHECK(tables.clock_offset().value() == Duration(-12345));
   execute(folder, "UPDATE meta SET value='another' WHERE key='boot_id'");
   CHECK_FALSE(tables.clock_offset().value().has_value());
+}
+
+TEST_CASE("event store: a store of the version before is read") {
+  const StateFolder folder;
+  fill(folder, 3);
+  execute(folder, "DROP TABLE states; DROP TABLE cut; PRAGMA user_version=1");
+  CHECK(stored(folder) == first(3));
 }

@@ -1,0 +1,159 @@
+// `sgd-launch runs list|remove|pin|unpin`: the folders of runs, below runs/ or a coordinator's: what they take, which
+// go and which stay.
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "common/base/bytes.hpp"
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "launcher/storage/retention.hpp"
+#include "launcher/storage/run_lookup.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct RunsOptions {
+  std::string action;
+  std::vector<std::string> names;
+  storage::Retention keep;
+  bool as_json = false;
+  std::optional<net::Address> cluster;
+};
+
+Json runs_here() {
+  Json rows = Json::array();
+  for (const storage::EndedRun& run : storage::runs_below("runs"))
+    rows.push_back({{"run", run.id},
+                    {"state", run.finished_s > 0 ? "ended" : "live"},
+                    {"finished", run.finished_s > 0 ? Json(run.finished_s) : Json()},
+                    {"bytes", run.bytes},
+                    {"pinned", run.is_pinned}});
+  return rows;
+}
+
+void print_runs(const Json& rows) {
+  fmt::print("{:<44} {:<12} {:>10} {:<6}  {}\n", "run", "state", "bytes", "pinned", "owner");
+  for (const Json& row : rows)
+    fmt::print("{:<44} {:<12} {:>10} {:<6}  {}\n", read_or(row, "run", ""), read_or(row, "state", ""),
+               member(row, "bytes").is_null() ? "-" : format_bytes(read_or(row, "bytes", std::int64_t{0})),
+               read_or(row, "pinned", false) ? "yes" : "", read_or(row, "owner", ""));
+}
+
+int list_runs(const RunsOptions& options) {
+  Json rows;
+  if (options.cluster) {
+    const auto answer = ask_cluster(*options.cluster, {{"request", "runs"}});
+    if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
+    if (!read_or(answer.value(), "ok", false))
+      return refuse(exit_code::kUnreachable, read_or(answer.value(), "error", ""));
+    rows = member(answer.value(), "runs");
+  } else {
+    rows = runs_here();
+  }
+  if (options.as_json)
+    fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", rows}}, 2));
+  else
+    print_runs(rows);
+  return exit_code::kSucceeded;
+}
+
+int change_run_on_cluster(const RunsOptions& options, const std::string& name) {
+  Json request = {{"request", options.action == "remove" ? "remove_run" : "pin_run"}, {"run", name}};
+  if (options.action != "remove") request["pinned"] = options.action == "pin";
+  const auto answer = ask_cluster(*options.cluster, std::move(request));
+  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
+  if (read_or(answer.value(), "ok", false)) return exit_code::kSucceeded;
+  const bool is_unknown = read_or(answer.value(), "kind", "") == "run";
+  return refuse(is_unknown ? exit_code::kNotFound : exit_code::kUnreachable, read_or(answer.value(), "error", ""));
+}
+
+int change_run_here(const std::string& action, const std::string& name) {
+  const auto folder = storage::find_run(name);
+  if (!folder) return refuse(exit_code::kNotFound, folder.error().message);
+  if (action == "remove" && storage::is_run_live(folder.value()))
+    return refuse(exit_code::kFailed, fmt::format("{} is live: sgd-launch stop ends it", name));
+  if (action == "remove" && storage::is_pinned(folder.value()))
+    return refuse(exit_code::kFailed, fmt::format("{} is pinned: sgd-launch runs unpin first", name));
+  const Status done = action == "remove" ? storage::remove_run_folder(folder.value())
+                                         : storage::set_pinned(folder.value(), action == "pin");
+  return done ? exit_code::kSucceeded : refuse(exit_code::kFailed, done.error().message);
+}
+
+/// By what is to stay.
+std::vector<std::string> runs_beyond(const storage::Retention& keep) {
+  std::vector<storage::EndedRun> ended;
+  for (const storage::EndedRun& run : storage::runs_below("runs"))
+    if (run.finished_s > 0) ended.push_back(run);
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::vector<std::string> names;
+  for (const storage::EndedRun& run : storage::beyond(std::move(ended), keep, now_s)) names.push_back(run.id);
+  return names;
+}
+
+int change_runs(const RunsOptions& options) {
+  const bool by_rule = options.keep.count || options.keep.age || options.keep.bytes;
+  int worst = exit_code::kSucceeded;
+  for (const std::string& name : by_rule ? runs_beyond(options.keep) : options.names) {
+    const int code = options.cluster ? change_run_on_cluster(options, name) : change_run_here(options.action, name);
+    if (code == exit_code::kSucceeded)
+      fmt::print("{}: {}\n", name, options.action == "remove" ? "removed" : options.action + "ned");
+    worst = std::max(worst, code);
+  }
+  return worst;
+}
+
+void check_runs_options(const RunsOptions& options, Diagnostics& diagnostics) {
+  const auto wrong = [&diagnostics](const std::string& what) { diagnostics.error("runs", 0, 0, what); };
+  const bool by_rule = options.keep.count || options.keep.age || options.keep.bytes;
+  const bool changes = options.action == "remove" || options.action == "pin" || options.action == "unpin";
+  if (!changes && options.action != "list")
+    return wrong(fmt::format("say one of list, remove, pin, unpin: \"{}\" is none of them", options.action));
+  if (!changes && !options.names.empty()) wrong("list takes no RUN");
+  if (changes && options.names.empty() && !by_rule) wrong(options.action + " which? name one RUN or more");
+  if (by_rule && (options.action != "remove" || !options.names.empty()))
+    wrong("--keep, --keep-age and --keep-bytes belong to remove without a RUN");
+  if (by_rule && options.cluster)
+    wrong("what a cluster keeps is its coordinator's: sgd-launch coordinator --keep-runs, --keep-age, --keep-bytes");
+}
+
+}  // namespace
+
+int runs_verb(const std::vector<std::string>& arguments) {
+  RunsOptions options;
+  bool help = false;
+  std::string address;
+  std::optional<int> count;
+  const std::vector<Option> table = {
+      whole_number_option({"--keep"}, "remove: the newest so many stay", count),
+      age_option({"--keep-age"}, "remove: what has ended within this time stays", options.keep.age),
+      size_option({"--keep-bytes"}, "remove: the newest within this size stay", options.keep.bytes),
+      flag({"--json"}, "one JSON object", options.as_json),
+      address_option(address),
+      flag({"--help", "-h"}, "this text", help)};
+  Diagnostics diagnostics;
+  ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  if (help) {
+    fmt::print(
+        "Example: sgd-launch runs remove --keep 20\n"
+        "Usage: sgd-launch runs list|remove|pin|unpin [options] [RUN...]\n{}",
+        describe(table));
+    return exit_code::kSucceeded;
+  }
+  options.action = parsed.positional.empty() ? "list" : parsed.positional.front();
+  if (!parsed.positional.empty()) options.names.assign(parsed.positional.begin() + 1, parsed.positional.end());
+  if (count) options.keep.count = static_cast<std::size_t>(*count);
+  options.cluster = cluster_address(address, diagnostics);
+  check_runs_options(options, diagnostics);
+  print(diagnostics);
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  return options.action == "list" ? list_runs(options) : change_runs(options);
+}
+
+}  // namespace sgd::cli

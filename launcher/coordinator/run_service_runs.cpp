@@ -1,0 +1,60 @@
+// RunService: what `sgd-launch runs` asks for, and what its owners have.
+
+#include <algorithm>
+
+#include "launcher/coordinator/run_service.hpp"
+
+namespace sgd::coordinator {
+namespace {
+
+/// Rows of one answer; the newest runs come first.
+constexpr std::size_t kRowsMax = 2000;
+
+}  // namespace
+
+core::OwnerLoad RunService::load_of(const std::string& owner) const {
+  core::OwnerLoad load = shell_.load_of(owner);
+  load.bytes = retention_.bytes_of(owner);
+  return load;
+}
+
+RunService::Json RunService::runs() const {
+  Json list = Json::array();
+  std::vector<RunRow> rows = shell_.runs();
+  std::reverse(rows.begin(), rows.end());
+  if (rows.size() > kRowsMax) rows.resize(kRowsMax);
+  for (const RunRow& row : rows) {
+    const auto known = retention_.known().find(row.id);
+    const bool is_known = known != retention_.known().end();
+    list.push_back({{"run", row.id},
+                    {"owner", row.owner},
+                    {"state", row.state},
+                    {"finished", row.finished_s > 0 ? Json(row.finished_s) : Json()},
+                    {"bytes", is_known ? Json(known->second.bytes) : Json()},
+                    {"pinned", is_known && known->second.is_pinned}});
+  }
+  return {{"ok", true}, {"runs", std::move(list)}};
+}
+
+void RunService::change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
+                            const ClientDesk::Reply& reply) {
+  const std::string name = request.value("run", "");
+  const auto run = name.empty() ? Result<RunRow>(Error{"name a run"}) : find(name);
+  if (!run) return reply(refused("run", run.error().message));
+  const RunId id = run.value().id;
+  const std::string forbidden = refusal_of_change(who, id, run.value().owner);
+  const bool pinned = request.value("pinned", true);
+  const char* action = what == "remove_run" ? "remove" : pinned ? "pin" : "unpin";
+  if (!forbidden.empty()) {
+    audit_.add(who, action, {{"run", id}}, forbidden);
+    return reply(refused("forbidden", forbidden));
+  }
+  const auto done = [this, who, action, id, reply](const std::string& why_not) {
+    audit_.add(who, action, {{"run", id}}, why_not);
+    reply(why_not.empty() ? Json{{"ok", true}, {"run", id}} : refused("state", why_not));
+  };
+  if (what == "remove_run") return retention_.remove(id, done);
+  retention_.pin(id, pinned, done);
+}
+
+}  // namespace sgd::coordinator

@@ -1,0 +1,46 @@
+#pragma once
+// The fields of the coordinator's machine beside its runs, each once, for writing and reading; as run_state_fields.hpp.
+
+#include "launcher/core/coordinator_state.hpp"
+#include "launcher/storage/run_state_fields.hpp"
+
+namespace sgd::codec {
+
+template <>
+struct Coding<cluster::NodeState> {
+  static Json write(const cluster::NodeState& value) { return cluster::to_json(cluster::FromAgent(value)); }
+  static Status read(const Json& json, const std::string& key, cluster::NodeState& out) {
+    auto message = cluster::from_agent_of(json);
+    if (!message) return message.error();
+    auto* state = std::get_if<cluster::NodeState>(&message.value());
+    if (state == nullptr) return Error{"\"" + key + "\" is not the state of a node"};
+    out = std::move(*state);
+    return {};
+  }
+};
+
+template <>
+inline constexpr auto kMessage<core::CoordinatorState::Node> =
+    message("", required("incarnation", &core::CoordinatorState::Node::incarnation),
+            required("state", &core::CoordinatorState::Node::state),
+            required("last_fact", &core::CoordinatorState::Node::last_fact),
+            required("heard_at", &core::CoordinatorState::Node::heard_at),
+            required("look_at", &core::CoordinatorState::Node::look_at),
+            required("is_closed", &core::CoordinatorState::Node::is_closed),
+            required("is_linked", &core::CoordinatorState::Node::is_linked),
+            required("suspect_until", &core::CoordinatorState::Node::suspect_until),
+            required("lost_at", &core::CoordinatorState::Node::lost_at),
+            required("forgotten", &core::CoordinatorState::Node::forgotten));
+template <>
+inline constexpr auto kMessage<core::CoordinatorState::Standing> =
+    message("", required("is_drained", &core::CoordinatorState::Standing::is_drained),
+            required("slots", &core::CoordinatorState::Standing::slots),
+            required("flaps", &core::CoordinatorState::Standing::flaps),
+            required("unstable_until", &core::CoordinatorState::Standing::unstable_until));
+template <>
+inline constexpr auto kMessage<core::CoordinatorState::Ticket> =
+    message("", required("submission", &core::CoordinatorState::Ticket::submission),
+            required("passed_by", &core::CoordinatorState::Ticket::passed_by),
+            required("startable_since", &core::CoordinatorState::Ticket::startable_since));
+
+}  // namespace sgd::codec

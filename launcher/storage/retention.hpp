@@ -1,0 +1,46 @@
+#pragma once
+// Which runs that have ended go, by number, age and bytes, and how one goes. A pinned run stays until it is unpinned:
+// its folder holds a file "pinned", so that a copy, or a coordinator started anew, knows it too.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.hpp"
+#include "common/base/result.hpp"
+#include "common/base/time.hpp"
+
+namespace sgd::storage {
+
+/// A run that has ended.
+struct EndedRun {
+  RunId id;
+  std::string directory;
+  double finished_s = 0;  ///< Unix time.
+  std::int64_t bytes = 0;
+  bool is_pinned = false;
+};
+
+struct Retention {
+  std::optional<std::size_t> count;   ///< The newest stay, beside the pinned ones.
+  std::optional<Duration> age;        ///< Since the end.
+  std::optional<std::int64_t> bytes;  ///< Of all that stay; the pinned ones count.
+};
+
+/// Those that go, the oldest first.
+[[nodiscard]] std::vector<EndedRun> beyond(std::vector<EndedRun> ended, const Retention& retention, double now_s);
+
+/// Of all files below, as they take room on the disk; links are not followed.
+[[nodiscard]] std::int64_t bytes_below(const std::string& directory);
+[[nodiscard]] bool is_pinned(const std::string& directory);
+[[nodiscard]] Status set_pinned(const std::string& directory, bool pinned);
+/// A launcher writes to it.
+[[nodiscard]] bool is_run_live(const std::string& directory);
+/// The folder leaves its name at once, and its files after that: a kill in between leaves no half of a run. What such a
+/// kill has left beside it goes too. A missing folder is no error.
+[[nodiscard]] Status remove_run_folder(const std::string& directory);
+/// The runs below `runs_dir`, the newest first; `finished_s` is 0 for one that is live.
+[[nodiscard]] std::vector<EndedRun> runs_below(const std::string& runs_dir);
+
+}  // namespace sgd::storage

@@ -1,0 +1,103 @@
+#include "launcher/storage/state_codec.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/storage/coordinator_state_fields.hpp"
+
+namespace sgd::storage {
+namespace {
+
+using Json = nlohmann::json;
+using core::CoordinatorState;
+
+/// What is neither of a node nor of a run.
+struct SavedRest {
+  Duration time_to_be_back{};
+  std::deque<RunId> finished;
+  std::int64_t submissions = 0;
+};
+/// A run's machine, and what the queue remembers of it.
+struct RunEntry {
+  core::RunState machine;
+  CoordinatorState::Ticket ticket;
+};
+
+// A new field belongs into encode_state() and decode_state() first, and then into the number here.
+static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 8);
+
+Result<Json> parse(const StateRow& row) {
+  // A saved job is as deep as one in a message.
+  auto json = codec::parse_object(row.text, codec::kDepthMax);
+  if (!json) return Error{fmt::format("{} {}: {}", row.kind, row.id, json.error().message)};
+  return json;
+}
+
+template <class T>
+Status read_row(const StateRow& row, T& out) {
+  const auto json = parse(row);
+  if (!json) return json.error();
+  return codec::read(json.value(), fmt::format("{} {}", row.kind, row.id), out);
+}
+
+}  // namespace
+}  // namespace sgd::storage
+
+namespace sgd::codec {
+template <>
+inline constexpr auto kMessage<storage::SavedRest> = message(
+    "", required("time_to_be_back", &storage::SavedRest::time_to_be_back),
+    required("finished", &storage::SavedRest::finished), required("submissions", &storage::SavedRest::submissions));
+template <>
+inline constexpr auto kMessage<storage::RunEntry> = message("", required("machine", &storage::RunEntry::machine),
+                                                            required("ticket", &storage::RunEntry::ticket));
+}  // namespace sgd::codec
+
+namespace sgd::storage {
+
+std::vector<StateRow> encode_state(const CoordinatorState& state) {
+  std::vector<StateRow> rows;
+  const auto add = [&rows](const char* kind, const std::string& id, const auto& value) {
+    rows.push_back({kind, id, codec::print(codec::write(value))});
+  };
+  for (const auto& [id, node] : state.lost_) add("lost", id, node);
+  for (const auto& [id, node] : state.nodes_) add("node", id, node);
+  add("rest", "", SavedRest{state.time_to_be_back_, state.finished_, state.submissions_});
+  for (const auto& [id, run] : state.runs_) {
+    const Json entry = {{"machine", codec::write(run.state())}, {"ticket", codec::write(state.tickets_.at(id))}};
+    rows.push_back({"run", id, codec::print(entry)});
+  }
+  for (const auto& [id, standing] : state.standings_) add("standing", id, standing);
+  return rows;
+}
+
+Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
+  CoordinatorState state;
+  for (const StateRow& row : rows) {
+    Status status;
+    if (row.kind == "node" || row.kind == "lost") {
+      status = read_row(row, (row.kind == "node" ? state.nodes_ : state.lost_)[row.id]);
+    } else if (row.kind == "standing") {
+      status = read_row(row, state.standings_[row.id]);
+    } else if (row.kind == "run") {
+      RunEntry entry;
+      status = read_row(row, entry);
+      if (status) state.runs_.emplace(row.id, core::RunMachine(std::move(entry.machine)));
+      state.tickets_[row.id] = std::move(entry.ticket);
+    } else if (row.kind == "rest") {
+      SavedRest rest;
+      status = read_row(row, rest);
+      std::tie(state.time_to_be_back_, state.finished_, state.submissions_) =
+          std::tie(rest.time_to_be_back, rest.finished, rest.submissions);
+    } else {
+      status = Error{fmt::format("unknown kind of state \"{}\"", row.kind)};
+    }
+    if (!status) return status.error();
+  }
+  return state;
+}
+
+}  // namespace sgd::storage

@@ -1,0 +1,78 @@
+// Which folders of ended runs go, and that they go whole.
+
+#include "launcher/storage/retention.hpp"
+
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/storage/run_directory.hpp"
+#include "state_folder.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using storage::EndedRun;
+
+namespace {
+
+std::string ids(const std::vector<EndedRun>& runs) {
+  std::string text;
+  for (const EndedRun& run : runs) text += (text.empty() ? "" : " ") + run.id;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("retention: what goes, by number, age and bytes") {
+  const std::vector<EndedRun> ended = {
+      {"d", "", 400, 40, false}, {"a", "", 100, 10, false}, {"c", "", 300, 30, true}, {"b", "", 200, 20, false}};
+  struct Row {
+    storage::Retention retention;
+    const char* gone;
+  };
+  const Row rows[] = {
+      {{}, ""},
+      {{3, {}, {}}, ""},
+      {{1, {}, {}}, "a b"},
+      {{0, {}, {}}, "a b d"},
+      {{{}, 250s, {}}, "a b"},
+      {{{}, 1s, {}}, "a b d"},
+      {{{}, {}, 100}, ""},
+      {{{}, {}, 90}, "a"},
+      {{{}, {}, 70}, "a b"},
+      {{{}, {}, 30}, "a b d"},
+      {{2, 350s, 1000}, "a"},
+  };
+  for (const Row& row : rows) CHECK(ids(storage::beyond(ended, row.retention, 500)) == row.gone);
+}
+
+TEST_CASE("retention: a run's folder is measured, pinned and removed, and links out of it lead nowhere") {
+  const test::StateFolder folder;
+  const std::string path = folder.run("one");
+  const std::string other = folder.run("other");
+  auto run = storage::RunDirectory::create({"one", path}, nlohmann::json::object());
+  REQUIRE(run.ok());
+  REQUIRE(storage::RunDirectory::create({"other", other}, nlohmann::json::object()).ok());
+  REQUIRE(run.value()->append_event({{"event", "run_started"}}).ok());
+  std::ofstream(path + "/logs/big") << std::string(100'000, 'x');
+  std::ofstream(other + "/kept") << "x";
+  std::filesystem::create_directory_symlink(other, path + "/checkpoints/link");
+  CHECK(storage::bytes_below(path) >= 100'000);
+  CHECK(storage::bytes_below(path) < 200'000);
+  CHECK(storage::is_run_live(path));
+  run.value().reset();
+  CHECK_FALSE(storage::is_run_live(path));
+  CHECK_FALSE(storage::is_pinned(path));
+  REQUIRE(storage::set_pinned(path, true).ok());
+  CHECK(storage::is_pinned(path));
+  REQUIRE(storage::set_pinned(path, false).ok());
+  REQUIRE(storage::set_pinned(path, false).ok());
+  CHECK_FALSE(storage::is_pinned(path));
+  const auto runs = storage::runs_below(std::filesystem::path(path).parent_path());
+  REQUIRE(runs.size() == 2);
+  for (const EndedRun& one : runs) CHECK((one.finished_s > 0 && (one.id == "one" || one.id == "other")));
+  REQUIRE(storage::remove_run_folder(path).ok());
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(std::filesystem::exists(other + "/kept"));
+  REQUIRE(storage::remove_run_folder(path).ok());
+}
