@@ -17,8 +17,8 @@ namespace sgd::job {
 inline constexpr std::int64_t kUnlimited = -1;
 
 struct PerWorker {
-  int cpus = 1;  ///< Cores and intra-op threads of one worker.
-  int gpus = 0;
+  int cpus = 1;                   ///< Cores and intra-op threads of one worker.
+  int gpus = 0;                   ///< Of its own.
   std::int64_t memory_bytes = 0;  ///< 0: not counted.
 };
 

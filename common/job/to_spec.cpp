@@ -17,7 +17,7 @@ Duration duration(const Json& text) {
 }
 
 PerWorker per_worker(const Json& json) {
-  PerWorker out{json["cpus"].get<int>(), json["gpus"].get<int>(), 0};
+  PerWorker out{json["cpus"].get<int>(), json.value("gpus", 0), 0};
   if (!json.contains("memory")) return out;
   const std::optional<std::int64_t> bytes = parse_bytes(json["memory"].get<std::string>());
   SGD_ASSERT(bytes.has_value());

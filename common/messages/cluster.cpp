@@ -116,7 +116,9 @@ inline constexpr auto kMessage<cluster::Progress> = message("progress", required
                                                             required("heartbeat", &cluster::Progress::heartbeat));
 template <>
 inline constexpr auto kMessage<cluster::HeldRun> = message("", required("run", &cluster::HeldRun::run),
-                                                           required("generation", &cluster::HeldRun::generation));
+                                                           required("generation", &cluster::HeldRun::generation),
+                                                           optional("workers", &cluster::HeldRun::workers),
+                                                           optional("world_size", &cluster::HeldRun::world_size));
 template <>
 inline constexpr auto kMessage<cluster::Beat> = message("beat");
 template <>

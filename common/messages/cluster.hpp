@@ -168,6 +168,8 @@ struct Progress {
 struct HeldRun {
   RunId run;
   Generation generation = 0;
+  int workers = 0;     ///< Ranks of it that are there, of whatever generation.
+  int world_size = 0;  ///< Of theirs, when they are of `generation`.
 };
 /// Whole state of a node, first message of a connection, and again when something of it changes.
 struct NodeState {

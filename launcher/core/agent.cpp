@@ -115,7 +115,7 @@ void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
   state.address = facts_.address;
   state.slots = facts_.slots;
   state.cpus = static_cast<int>(facts_.allowed_cores.size());
-  for (const auto& [id, run] : runs_) state.runs.push_back({id, run.generation()});
+  for (const auto& [id, run] : runs_) state.runs.push_back(run.held());
   state.counts_cpus = facts_.counts_cpus;
   state.gpus = static_cast<int>(facts_.gpus.size());
   state.memory_bytes = facts_.memory_bytes;

@@ -88,7 +88,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     const auto run = runs_.find(stop->run);
     if (run != runs_.end()) run->second.on_stop(now, stop->request, out);
   } else if (const auto* ordered = std::get_if<NodeOrdered>(&event)) {
-    on_order(ordered->node, ordered->order, out);
+    on_order(now, ordered->node, ordered->order, out);
   } else if (const auto* forgotten = std::get_if<RunForgotten>(&event)) {
     const auto run = runs_.find(forgotten->run);
     if (run != runs_.end() && run->second.finished()) forget(forgotten->run, out);
@@ -126,8 +126,15 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
   } else {
     known.last_fact = fact.sequence;
     const auto run = runs_.find(fact.run);
-    facts_.add(run == runs_.end() ? FactVerdict::kUnknownRun : run->second.on_fact(now, node, fact, out));
+    const FactVerdict verdict =
+        run == runs_.end() ? FactVerdict::kUnknownRun : run->second.on_fact(now, node, fact, out);
+    facts_.add(verdict);
     if (std::holds_alternative<cluster::Cleared>(fact.body)) capacity_changed_ = true;
+    // The ranks before are dead when their node says so, and when it has started others that are wanted.
+    const bool has_started =
+        verdict == FactVerdict::kTaken && std::holds_alternative<cluster::WorkerStarted>(fact.body);
+    if ((has_started || std::holds_alternative<cluster::Cleared>(fact.body)) && known.leftovers.erase(fact.run) > 0)
+      capacity_changed_ = true;
   }
   out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});
 }
@@ -136,6 +143,7 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
 void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
   for (std::size_t index = first; index < out.size(); ++index)
     if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index])) {
+      SGD_ASSERT(runs_.at(finished->run).finished());  // Else nobody would tell it of anything any more.
       live_.erase(finished->run);
       finished_.push_back(finished->run);
     }

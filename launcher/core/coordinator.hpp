@@ -26,7 +26,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
 
   /// A tick so much later than it was due says that this process stood still: then nobody else is judged by
   /// the clock.
-  static constexpr Duration kLateTick = std::chrono::milliseconds(500);
+  static constexpr Duration kLateTick = RunMachine::kLateTick;
   /// A silent node is looked at once more after this, when what lay unread in its link has been read.
   static constexpr Duration kSecondLook = std::chrono::milliseconds(100);
   /// After a restart of this process so many nodes a second can be back at least: each is a TLS handshake. Who is not
@@ -93,10 +93,11 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   // coordinator_nodes.cpp
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
-  void tell_again(const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
+  void note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state);
+  void tell_again(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_closed(TimePoint now, const NodeId& node);
   void on_nodes_known(TimePoint now, const coordinator_event::NodesKnown& known);
-  void on_order(const NodeId& node, const NodeOrder& order, CoordinatorCommands& out);
+  void on_order(TimePoint now, const NodeId& node, const NodeOrder& order, CoordinatorCommands& out);
   [[nodiscard]] std::optional<coordinator_command::RefuseAgent> refusal(TimePoint now,
                                                                         const CoordinatorEvent& event) const;
   [[nodiscard]] std::vector<NodeId> silent_nodes(TimePoint now);

@@ -76,7 +76,7 @@ Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, 
   changed_nodes_.insert(node);
   note_back(now, node);
   for (auto& [id, run] : runs_)
-    if (run.has_touched(node)) run.on_node_back(node, 0, out);
+    if (run.has_touched(node)) run.on_node_back(now, node, {id, 0}, out);
   for (const auto& [run, generation] : std::exchange(back.forgotten, {}))
     out.push_back(coordinator_command::SendToAgent{node, gone(run, generation)});
   return &back;
@@ -85,6 +85,8 @@ Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, 
 /// A node is new, is back, or has changed. What it holds is compared with what is wanted.
 void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state,
                            CoordinatorCommands& out) {
+  for (const cluster::HeldRun& held : state.runs)
+    if (const auto run = runs_.find(held.run); run != runs_.end()) run->second.note_held(node, held);
   const auto place = nodes_.find(node);
   const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
   // Facts that it has forgotten, trusting an acknowledgement, and that are not known here: the store has lost its end.
@@ -100,8 +102,11 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
     changed_nodes_.insert(node);
   }
   if (is_new) known.last_fact = state.acknowledged;
-  if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation)
+  if (const auto lost = lost_.extract(node); !lost.empty() && lost.mapped().incarnation == state.incarnation) {
     known.last_fact = std::max(lost.mapped().last_fact, state.acknowledged);  // Numbers of one incarnation go on.
+    known.leftovers = std::move(lost.mapped().leftovers);
+  }
+  note_leftovers(node, known, state);
   known.incarnation = state.incarnation;
   known.state = state;
   known.state.runs.clear();
@@ -109,14 +114,32 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   hear(now, node, known);
   if (is_new || known.is_closed) note_back(now, node);
   known.is_closed = false;
-  if (is_back) tell_again(node, state, out);
+  if (is_back) tell_again(now, node, state, out);
 }
 
-void Coordinator::tell_again(const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out) {
+/// What it says of itself is what is there.
+void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state) {
+  const auto held = [&state](const RunId& run) {
+    const auto one =
+        std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& other) { return other.run == run; });
+    return one == state.runs.end() ? 0 : one->workers;
+  };
+  if (std::erase_if(known.leftovers, [&](const auto& left) { return held(left.first) == 0; }) > 0)
+    capacity_changed_ = true;
+  for (const cluster::HeldRun& one : state.runs) {
+    const auto run = runs_.find(one.run);
+    const bool is_known = run != runs_.end();
+    if (one.workers <= 0 || (is_known && run->second.slots_used(node) > 0)) continue;
+    known.leftovers[one.run] = {is_known ? run->second.definition().job.per_worker : job::PerWorker{}, one.workers};
+  }
+}
+
+void Coordinator::tell_again(TimePoint now, const NodeId& node, const cluster::NodeState& state,
+                             CoordinatorCommands& out) {
   for (const cluster::HeldRun& held : state.runs) {
     const auto run = runs_.find(held.run);
     if (run != runs_.end()) {
-      run->second.on_node_back(node, held.generation, out);
+      run->second.on_node_back(now, node, held, out);
     } else {
       out.push_back(coordinator_command::SendToAgent{node, gone(held.run, held.generation)});
     }
@@ -124,7 +147,7 @@ void Coordinator::tell_again(const NodeId& node, const cluster::NodeState& state
   for (const auto& [id, run] : live_) {
     const bool is_held =
         std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
-    if (!is_held && run->slots_used(node) > 0) run->on_node_back(node, 0, out);
+    if (!is_held && run->slots_used(node) > 0) run->on_node_back(now, node, {id, 0}, out);
   }
 }
 
@@ -191,6 +214,9 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     if (!lost.mapped().is_closed) note_flap(now, node);
     drop_look(node, lost.mapped());
     lost.mapped().suspect_until.reset();
+    for (const auto& [id, run] : live_)
+      if (const int workers = run->slots_used(node); workers > 0)
+        lost.mapped().leftovers[id] = {run->definition().job.per_worker, workers};
     lost.mapped().lost_at = now;
     lost_.insert_or_assign(node, lost.mapped());
   }
@@ -263,7 +289,7 @@ std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) con
   return {};
 }
 
-void Coordinator::on_order(const NodeId& node, const NodeOrder& order, CoordinatorCommands& out) {
+void Coordinator::on_order(TimePoint now, const NodeId& node, const NodeOrder& order, CoordinatorCommands& out) {
   if (!why_not(node, order).empty()) return;
   capacity_changed_ = room_changed_ = true;
   changed_nodes_.insert(node);
@@ -283,12 +309,9 @@ void Coordinator::on_order(const NodeId& node, const NodeOrder& order, Coordinat
     case NodeOrder::Kind::kRemove:
       break;
   }
-  if (const auto known = nodes_.find(node); known != nodes_.end()) {
-    out.push_back(coordinator_command::RefuseAgent{node, known->second.incarnation, "removed by an operator"});
-    drop_look(node, known->second);
-    nodes_.erase(known);
-  }
-  // One that was only silent has its link still: without this it would speak on, and nobody would know it.
+  // A run may wait for it: for its word that nothing is left, or for its return.
+  lose(now, node, "removed by an operator", 0, out);
+  // One that was only silent, or drained, has its link still: it would speak on, and nobody would know it.
   if (const auto lost = lost_.find(node); lost != lost_.end() && !lost->second.is_closed)
     out.push_back(coordinator_command::RefuseAgent{node, lost->second.incarnation, "removed by an operator"});
   lost_.erase(node);
@@ -340,6 +363,7 @@ NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) con
   NodeSnapshot row;
   row.node = node;
   row.slots = slots_of(known, its);
+  for (const auto& [id, left] : known.leftovers) row.used += row.runs[id] = left.workers;
   row.is_closed = known.is_closed;
   row.phase = phase_of(known, its);
   row.reason = why_out(known, its);
@@ -398,7 +422,10 @@ std::vector<NodeSnapshot> Coordinator::nodes() const {
   for (const auto& [id, run] : live_) {
     for (const auto& [node, held] : run->held()) {
       const auto row = rows.find(node);
-      if (row != rows.end()) row->second.used += row->second.runs[id] = held;
+      if (row == rows.end()) continue;
+      int& shown = row->second.runs[id];
+      row->second.used += std::max(held - shown, 0);
+      shown = std::max(shown, held);
     }
   }
   std::vector<NodeSnapshot> out;

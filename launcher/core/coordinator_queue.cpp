@@ -117,6 +117,12 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings) con
     capacity.counts_cpus = node.state.counts_cpus && (its == nullptr || !its->slots);
     capacity.labels = node.state.labels;
     capacity.out = why_out(node, its);
+    for (const auto& [run, left] : node.leftovers) {
+      // A run that is there again starts its ranks when those before are dead.
+      const auto again = holdings.find(run);
+      const bool is_there = again != holdings.end() && again->second.workers.contains(id);
+      take(capacity.free, left.per_worker, std::max(left.workers - (is_there ? again->second.workers.at(id) : 0), 0));
+    }
   }
   for (const auto& [run, holding] : holdings) {
     for (const auto& [node, workers] : holding.workers) {

@@ -33,6 +33,11 @@ struct CoordinatorSettings {
 };
 
 struct CoordinatorState {
+  /// Ranks that their run has given up with their node, or knows nothing of, and that may be alive.
+  struct Leftover {
+    job::PerWorker per_worker;
+    int workers = 0;
+  };
   struct Node {
     Incarnation incarnation = 0;
     cluster::NodeState state;    ///< As it was told last; its runs are not kept.
@@ -43,6 +48,7 @@ struct CoordinatorState {
     bool is_linked = true;             ///< Since this process began it has been connected.
     std::optional<TimePoint> suspect_until;
     std::optional<TimePoint> lost_at;
+    std::map<RunId, Leftover> leftovers;    ///< By run: nobody else gets their slots before they are known to be dead.
     std::map<RunId, Generation> forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
   };
   /// What belongs to a name, whichever agent bears it.

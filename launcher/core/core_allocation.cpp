@@ -17,14 +17,18 @@ std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, con
     if (cores.size() > most) cores.resize(most);
   }
   const std::vector<int> gpus = gpus_least_used_first();
-  const std::size_t each = std::min(static_cast<std::size_t>(std::max(need.gpus, 0)), gpus.size());
+  const std::size_t each = std::min(static_cast<std::size_t>(std::max(need.gpus.value_or(0), 0)), gpus.size());
+  const bool deals_out = need.gpus && (each > 0 || *need.gpus == 0);
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     shares[rank].cores = cpu_share(cores, static_cast<int>(rank), ranks, need.cpus).cores;
-    for (std::size_t index = 0; index < each; ++index)
-      shares[rank].gpus.push_back(gpus[(rank * each + index) % gpus.size()]);
-    std::sort(shares[rank].gpus.begin(), shares[rank].gpus.end());
+    if (!deals_out) continue;
+    std::vector<int>& own = shares[rank].gpus.emplace();
+    for (std::size_t index = 0; index < each; ++index) own.push_back(gpus[(rank * each + index) % gpus.size()]);
+    std::sort(own.begin(), own.end());
   }
   held_[run] = shares;
+  if (!need.gpus && is_shared_ && !gpus_.empty())
+    for (RankShare& share : shares) share.gpus = unowned_gpus();
   return shares;
 }
 
@@ -38,15 +42,28 @@ std::vector<int> CoreAllocation::free_cores() const {
   return free;
 }
 
-/// Those that nobody uses come first, in the order of the node.
-std::vector<int> CoreAllocation::gpus_least_used_first() const {
-  std::map<int, int> users;
+std::map<int, int> CoreAllocation::owners_of_gpus() const {
+  std::map<int, int> owners;
   for (const auto& [run, shares] : held_)
     for (const RankShare& share : shares)
-      for (const int gpu : share.gpus) ++users[gpu];
+      for (const int gpu : share.gpus.value_or(std::vector<int>{})) ++owners[gpu];
+  return owners;
+}
+
+/// Those that nobody has come first, in the order of the node.
+std::vector<int> CoreAllocation::gpus_least_used_first() const {
+  std::map<int, int> owners = owners_of_gpus();
   std::vector<int> order = gpus_;
-  std::stable_sort(order.begin(), order.end(), [&users](int a, int b) { return users[a] < users[b]; });
+  std::stable_sort(order.begin(), order.end(), [&owners](int a, int b) { return owners[a] < owners[b]; });
   return order;
+}
+
+std::vector<int> CoreAllocation::unowned_gpus() const {
+  const std::map<int, int> owners = owners_of_gpus();
+  std::vector<int> unowned;
+  for (const int gpu : gpus_)
+    if (!owners.contains(gpu)) unowned.push_back(gpu);
+  return unowned;
 }
 
 }  // namespace sgd::core

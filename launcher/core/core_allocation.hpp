@@ -8,6 +8,7 @@
 // others.
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "common/base/ids.hpp"
@@ -16,14 +17,14 @@ namespace sgd::core {
 
 /// What a rank may use.
 struct RankShare {
-  std::vector<int> cores;  ///< Empty: unbound.
-  std::vector<int> gpus;
+  std::vector<int> cores;                ///< Empty: unbound.
+  std::optional<std::vector<int>> gpus;  ///< That it sees; nothing: whatever there is.
 };
 
 /// What a rank wants.
 struct RankNeed {
   int cpus = 1;
-  int gpus = 0;
+  std::optional<int> gpus;  ///< Of its own; nothing: it uses what others leave.
 };
 
 class CoreAllocation {
@@ -40,11 +41,13 @@ class CoreAllocation {
  private:
   [[nodiscard]] std::vector<int> free_cores() const;
   [[nodiscard]] std::vector<int> gpus_least_used_first() const;
+  [[nodiscard]] std::vector<int> unowned_gpus() const;
+  [[nodiscard]] std::map<int, int> owners_of_gpus() const;
 
   std::vector<int> cores_;
   std::vector<int> gpus_;
   bool is_shared_;
-  std::map<RunId, std::vector<RankShare>> held_;
+  std::map<RunId, std::vector<RankShare>> held_;  ///< Without GPUs where they are not a rank's own.
 };
 
 }  // namespace sgd::core

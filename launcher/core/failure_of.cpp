@@ -1,6 +1,7 @@
 #include "launcher/core/failure_of.hpp"
 
 #include <cerrno>
+#include <csignal>
 
 #include <fmt/format.h>
 
@@ -86,6 +87,24 @@ Failure node_failure(const NodeId& node, const std::string& reason, double silen
   failure.node = node;
   failure.message = reason;
   failure.notice_s = silent_s;
+  return failure;
+}
+
+Failure unwanted_end(Rank rank, const NodeId& node, int pid) {
+  Failure failure = of_rank(rank, node);
+  failure.kind = FailureKind::kSignal;
+  failure.pid = pid;
+  failure.signal = SIGKILL;
+  failure.message = "ended by its own agent, and nobody here had asked for that";
+  return failure;
+}
+
+Failure not_started(Rank rank, const NodeId& node, Duration time) {
+  Failure failure = of_rank(rank, node);
+  failure.kind = FailureKind::kStalled;
+  failure.message =
+      fmt::format("{} was told to start it {} ago, and has said nothing of it", node, format_duration(time));
+  failure.notice_s = to_seconds(time);
   return failure;
 }
 

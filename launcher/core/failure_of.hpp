@@ -18,6 +18,10 @@ namespace sgd::core {
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerSilent& silent);
 /// A node that nobody hears any more.
 [[nodiscard]] Failure node_failure(const NodeId& node, const std::string& reason, double silent_s);
+/// A rank that was wanted, and that its own agent has ended.
+[[nodiscard]] Failure unwanted_end(Rank rank, const NodeId& node, int pid);
+/// A rank whose process `node` has not started within `time`, nor said why.
+[[nodiscard]] Failure not_started(Rank rank, const NodeId& node, Duration time);
 /// A rank that broke the rules of exchange or report.
 [[nodiscard]] Failure protocol_failure(Rank rank, const NodeId& node, const std::string& message);
 

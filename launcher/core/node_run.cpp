@@ -113,8 +113,9 @@ void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, Agen
     if (!may_exec) start_fork_server(out);
     return;
   }
-  if (group_ != Group::kAlive && group_ != Group::kClearing)
-    say(cluster::ForkServerFailed{failed.exit_code, failed.signal, clipped(failed.message)});
+  // Said of the ranks that wait for it; where none do, the next that are wanted start another one.
+  if (group_ == Group::kEmpty && wants_ranks())
+    say(desired_.generation, cluster::ForkServerFailed{failed.exit_code, failed.signal, clipped(failed.message)});
 }
 
 Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {
@@ -124,6 +125,7 @@ Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {
 }
 
 void NodeRun::spawn_all(AgentCommands& out) {
+  SGD_ASSERT(keeper_ == Keeper::kUp && group_ == Group::kEmpty);  // Else ranks would start beside those before them.
   spawned_ = desired_.generation;
   group_ = Group::kAlive;
   was_cleared_by_order_ = false;
@@ -134,7 +136,9 @@ void NodeRun::spawn_all(AgentCommands& out) {
   watchdog_.reset(heartbeat_setting("timeout", std::chrono::seconds(5)),
                   heartbeat_setting("stall_timeout", std::chrono::minutes(10)));
   const nlohmann::json& per_worker = desired_.job.at("per_worker");
-  const RankNeed need{per_worker.at("cpus").get<int>(), per_worker.value("gpus", 0)};
+  const auto gpus = per_worker.find("gpus");
+  const RankNeed need{per_worker.at("cpus").get<int>(),
+                      gpus == per_worker.end() ? std::nullopt : std::optional(gpus->get<int>())};
   std::vector<RankShare> shares =
       allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need, facts_.slots);
   for (std::size_t index = 0; index < shares.size(); ++index) {
@@ -169,9 +173,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   const int cpus = desired_.job.at("per_worker").at("cpus").get<int>();
   if (!is_training() && !facts_.omp_threads_set) spawn.env["OMP_NUM_THREADS"] = fmt::format("{}", cpus);
   spawn.cpus = record.share.cores;
-  // Where GPUs are dealt out, a rank that wants none sees none.
-  if (!record.share.gpus.empty() || (facts_.is_shared && !facts_.gpus.empty()))
-    spawn.env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(record.share.gpus, ","));
+  if (record.share.gpus) spawn.env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*record.share.gpus, ","));
   spawn.threads = cpus;
   spawn.log_path = fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", desired_.run_dir, spawned_, rank);
   return spawn;
@@ -213,14 +215,20 @@ void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
   }
 }
 
-void NodeRun::say(cluster::FactBody body) {
-  const bool is_clearing = std::holds_alternative<cluster::Cleared>(body);
+void NodeRun::say(Generation generation, cluster::FactBody body) {
   cluster::Fact fact;
   fact.run = id_;
-  fact.generation = is_clearing ? desired_.generation : std::max(spawned_, desired_.generation);
+  fact.generation = generation;
   fact.body = std::move(body);
-  if (spawned_ != 0 && !is_clearing && group_ != Group::kEmpty) fact.generation = spawned_;
   facts_out_.push_back(std::move(fact));
+}
+
+cluster::HeldRun NodeRun::held() const {
+  cluster::HeldRun held{id_, desired_.generation};
+  if (group_ == Group::kEmpty) return held;
+  held.workers = static_cast<int>(ranks_.size());
+  if (spawned_ == desired_.generation) held.world_size = desired_.world_size;
+  return held;
 }
 
 void NodeRun::tell_keeper(keeper::ToKeeper message, AgentCommands& out) {

@@ -62,8 +62,8 @@ class NodeRun {
   void on_connected(AgentCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
-  /// The newest one it was told of.
-  [[nodiscard]] Generation generation() const { return desired_.generation; }
+  /// Its ranks are those whose slots are not free: alive, or not known to be dead.
+  [[nodiscard]] cluster::HeldRun held() const;
   /// True when nothing of the run is here and none is wanted.
   [[nodiscard]] bool gone() const { return gone_; }
   /// Facts that wait for a sequence number; the owner takes them after each event.
@@ -119,7 +119,11 @@ class NodeRun {
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);
   void tell_keeper_lost(cluster::KeeperLost lost);
-  void say(cluster::FactBody body);
+  /// Of `generation`, whatever is wanted by now.
+  void say(Generation generation, cluster::FactBody body);
+  [[nodiscard]] bool wants_ranks() const {
+    return desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave;
+  }
   void tell_keeper(keeper::ToKeeper message, AgentCommands& out);
   [[nodiscard]] Duration heartbeat_setting(const char* key, Duration otherwise) const;
   [[nodiscard]] bool is_training() const { return desired_.job.contains("training"); }

@@ -33,11 +33,14 @@ bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
   return true;
 }
 
-/// The coordinator starts another generation for it: ranks that were to be started are not started any more.
+/// The coordinator starts another generation for it: ranks that were to be started are not started any more. Where none
+/// were wanted nobody has lost anything.
 void NodeRun::tell_keeper_lost(cluster::KeeperLost lost) {
-  const bool wants_ranks = desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave;
-  if (wants_ranks && group_ == Group::kEmpty) spawned_ = desired_.generation;
-  say(std::move(lost));
+  if (group_ == Group::kEmpty) {
+    if (!wants_ranks()) return;
+    spawned_ = desired_.generation;
+  }
+  say(spawned_, std::move(lost));
 }
 
 void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
@@ -53,7 +56,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
     RankRecord* record = failed->generation == spawned_ ? find(failed->rank) : nullptr;
     if (record == nullptr || std::exchange(record->start_told, true)) return;
-    say(cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
+    say(spawned_, cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
     return;
   }
   if (const auto* exited = std::get_if<keeper::Exited>(&message)) {
@@ -89,7 +92,7 @@ void NodeRun::on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCom
     record->assigned = false;
   }
   if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned.rank);
-  say(cluster::WorkerStarted{spawned.rank, spawned.pid});
+  say(spawned_, cluster::WorkerStarted{spawned.rank, spawned.pid});
   if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
 }
 
@@ -101,6 +104,7 @@ Status NodeRun::check_process(const RankRecord& record) const {
 
 /// Processes are gone and links are closed: nothing more of this group can come.
 void NodeRun::end_clearing(TimePoint now, AgentCommands& out) {
+  SGD_ASSERT(cleared_.has_value());  // Else ranks that live would be told of as dead.
   const int killed = cleared_->killed;
   cleared_.reset();
   for (auto& [rank, record] : ranks_)
@@ -211,9 +215,11 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::Hello&) const {}
     void operator()(const link::Ready& ready) const {
       record.is_ready = true;
-      self.say(cluster::WorkerReady{rank, ready});
+      self.say(self.spawned_, cluster::WorkerReady{rank, ready});
     }
-    void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
+    void operator()(const link::FirstStep& step) const {
+      self.say(self.spawned_, cluster::WorkerFirstStep{rank, step.step});
+    }
     void operator()(const link::Heartbeat& heartbeat) const {
       // A command is under watch from its first heartbeat on, since it need not send any.
       const bool begins = !self.is_training() && self.group_ == Group::kAlive && !record.exit;
@@ -224,7 +230,7 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       record.step = std::max(record.step, heartbeat.step);
       out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
     }
-    void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
+    void operator()(const link::Report& report) const { self.say(self.spawned_, cluster::Report{rank, report}); }
     void operator()(const link::CheckpointSaved& checkpoint) const {
       claim(cluster::CheckpointSaved{checkpoint}, why_not(checkpoint, self.spawned_));
     }
@@ -232,7 +238,7 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       claim(cluster::CheckpointRejected{rejected}, why_not(rejected));
     }
     void claim(cluster::FactBody body, const std::string& refusal) const {
-      if (refusal.empty()) return self.say(std::move(body));
+      if (refusal.empty()) return self.say(self.spawned_, std::move(body));
       out.push_back(agent_command::DropLink{*record.connection, refusal});
     }
     void operator()(const link::Fetch& fetch) const {
@@ -244,7 +250,9 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       out.push_back(TellCoordinator{cluster::ExchangePut{self.id_, self.spawned_, rank, put.key, put.value}});
     }
     void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
-    void operator()(const link::ResultMade& result) const { self.say(cluster::ResultMade{rank, result.value}); }
+    void operator()(const link::ResultMade& result) const {
+      self.say(self.spawned_, cluster::ResultMade{rank, result.value});
+    }
     void operator()(const link::Received&) const { matters = false; }
     void operator()(const link::Unknown&) const {}
   };
@@ -352,8 +360,8 @@ bool NodeRun::check_silence(TimePoint now, AgentCommands& out) {
   for (const Silence& silence : std::exchange(silent_, {})) {
     const RankRecord& record = ranks_.at(silence.rank);
     if (record.exit) continue;
-    say(cluster::WorkerSilent{silence.rank, record.pid, silence.is_waiting, silence.is_stalled, silence.silent_s,
-                              silence.words});
+    say(spawned_, cluster::WorkerSilent{silence.rank, record.pid, silence.is_waiting, silence.is_stalled,
+                                        silence.silent_s, silence.words});
   }
   return true;
 }
@@ -385,7 +393,7 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);
   record.exit_told = true;
-  say(std::move(told));
+  say(spawned_, std::move(told));
 }
 
 /// What was cleared so that ranks can be started concerns nobody: said then, it would be taken for the answer to a
@@ -394,7 +402,7 @@ void NodeRun::group_cleared(int killed) {
   if (desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave) return;
   if (cleared_told_ >= desired_.generation && killed == 0) return;
   cleared_told_ = desired_.generation;
-  say(cluster::Cleared{killed});
+  say(desired_.generation, cluster::Cleared{killed});
 }
 
 }  // namespace sgd::core

@@ -7,6 +7,7 @@
 
 #include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
+#include "launcher/core/failure_of.hpp"
 #include "launcher/core/stop_request.hpp"
 
 namespace sgd::core {
@@ -82,8 +83,11 @@ bool RunMachine::may_grow() const {
 }
 
 void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
-  desired_generation_ = ++generation_;
+  SGD_ASSERT(waits_for_room());                 // Else ranks that are at work would be forgotten.
+  SGD_ASSERT(nodes_.empty() || all_cleared());  // Else ranks of two generations would write one model.
+  desired_generation_ = generation_ = next_generation();
   phase_ = RunPhase::kStarting;
+  start_by_ = now + start_time();
   wait_until_.reset();
   first_exit_at_.reset();
   leave_ = Leave::kNo;
@@ -95,6 +99,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   causes_.reset();
   exchange_.reset(placement_.world_size);
   reducer_.reset(placement_.world_size);
+  outcome_.results = nullptr;  // Of ranks that may not be there any more.
   // A node that is no part of the run any more ends its keeper.
   for (const auto& [node, record] : nodes_) {
     const auto same = [&](const NodePlace& place) { return place.node == node; };
@@ -109,6 +114,8 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
     nodes_[place.node] = NodeRecord{static_cast<int>(index), place.ranks, false, false};
     for (const Rank rank : place.ranks) ranks_[rank].node = place.node;
   }
+  SGD_ASSERT(static_cast<int>(ranks_.size()) ==
+             placement_.world_size);  // Else the others would wait for a rank for ever.
   std::erase_if(views_, [this](const auto& view) { return !nodes_.contains(view.first); });
   outcome_.world_size = placement_.world_size;
   recovery_.started(now);
@@ -175,12 +182,28 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   out.push_back(SendToAgent{node, std::move(desired)});
 }
 
-void RunMachine::on_node_back(const NodeId& node, Generation generation, CoordinatorCommands& out) {
+bool RunMachine::is_news(const NodeId& node, const cluster::HeldRun& held) const {
+  if (finished() || held.generation > desired_generation_ + kAheadMax) return false;
+  if (held.generation > desired_generation_) return true;
+  // The number may have been given a second time by now.
+  if (!is_live() || held.generation != generation_ || held.world_size == 0) return false;
+  const auto place = nodes_.find(node);
+  const bool has_others = place != nodes_.end() && place->second.ranks.size() != static_cast<std::size_t>(held.workers);
+  return held.world_size != placement_.world_size || has_others;
+}
+
+void RunMachine::note_held(const NodeId& node, const cluster::HeldRun& held) {
+  if (is_news(node, held)) newest_held_ = std::max(newest_held_, held.generation);
+}
+
+void RunMachine::on_node_back(TimePoint now, const NodeId& node, const cluster::HeldRun& held,
+                              CoordinatorCommands& out) {
+  if (is_news(node, held) && has_touched(node)) return adopt(now, node, held.generation, out);
   const auto place = nodes_.find(node);
   if (place == nodes_.end() || place->second.lost || finished()) {
     cluster::DesiredRun gone;
     gone.run = definition_.id;
-    gone.generation = std::max(generation, desired_generation_);
+    gone.generation = std::max(held.generation, desired_generation_);
     gone.want = cluster::Want::kGone;
     gone.run_dir = definition_.run_dir;
     gone.job = definition_.job.resolved;
@@ -237,6 +260,7 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
 void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
   if (is_live()) {
     check_early_exit(now);
+    check_start(now);
     note_peer_loss(now, out);
     if (stop_ && (all_exited() || all_cleared())) {
       begin_clearing(now, out);
@@ -245,18 +269,25 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
     } else if (!stop_ && phase_ == RunPhase::kLeaving && all_cleared()) {
       begin_recovery(now, out);
     } else if (!stop_ && all_exited() && !causes_.cause()) {
-      const bool any_left =
-          std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.left; });
-      if (any_left) {
-        begin_recovery(now, out);
-      } else {
-        complete_recovery(now, out);
-        end_run(now, "succeeded", exit_code::kSucceeded, "", out);
-      }
+      on_all_exited(now, out);
     }
   }
   if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now);
   if (phase_ == RunPhase::kClearing && all_cleared()) finish(now, out);
+}
+
+/// Nobody has failed. It is a success only when all are done: a rank may have been ended by an agent that was told
+/// something else than this machine knows of.
+void RunMachine::on_all_exited(TimePoint now, CoordinatorCommands& out) {
+  const auto first = [this](auto is_it) { return std::find_if(ranks_.begin(), ranks_.end(), is_it); };
+  if (first([](const auto& rank) { return rank.second.left; }) != ranks_.end()) return begin_recovery(now, out);
+  const auto undone = first([](const auto& rank) { return !rank.second.done; });
+  if (undone == ranks_.end()) {
+    complete_recovery(now, out);
+    return end_run(now, "succeeded", exit_code::kSucceeded, "", out);
+  }
+  add_failure(now, unwanted_end(undone->first, undone->second.node, undone->second.pid));
+  judge(now, out);
 }
 
 void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out) {
@@ -269,12 +300,18 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
 
 void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kClearing;
+  desired_generation_ = std::max(desired_generation_, newest_held_);
   clear_none_but_lost();
   send_desired(cluster::Want::kGone, out);
   if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
 }
 
 void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
+  SGD_ASSERT(!finished());  // Else its outcome would be told twice, and maybe differently.
+  // A model that is there in part must never look like one that is whole.
+  SGD_ASSERT(outcome_.state != "succeeded" ||
+             (!ranks_.empty() &&
+              std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.done; })));
   phase_ = RunPhase::kFinished;
   outcome_.generation = generation_;
   outcome_.wall_s = to_seconds(now - submitted_at_);
@@ -329,6 +366,7 @@ std::optional<TimePoint> RunMachine::next_wakeup() const {
     if (at) next = next ? std::min(*next, *at) : *at;
   };
   if (is_live() && !stop_) consider(causes_.next_wakeup());
+  if (phase_ == RunPhase::kStarting && !stop_ && !all_started() && !causes_.cause()) consider(start_by_);
   if (is_live() && !stop_ && first_exit_at_ && is_training()) consider(*first_exit_at_ + kEarlyExitGrace);
   consider(grow_at_);
   return next;

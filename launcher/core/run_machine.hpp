@@ -16,6 +16,7 @@
 // What to do with the outcome is decided before anything is cleared, so that consequences of clearing
 // never become causes.
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -35,6 +36,12 @@ class RunMachine : private RunState {
   using State = RunState;
   /// Checkpoints that a restart may try, the newest first.
   static constexpr std::size_t kCheckpointsMax = 8;
+  /// Of ranks, from their order to their processes: heartbeat.stall_timeout, and not less than this.
+  static constexpr Duration kStartTime = std::chrono::minutes(2);
+  /// A deadline that is looked at so much later than it was due says that this process stood still.
+  static constexpr Duration kLateTick = std::chrono::milliseconds(500);
+  /// Generations that a store can have lost at its end; who holds a later one is not believed.
+  static constexpr Generation kAheadMax = 1000;
   /// After one rank has ended with 0, the others' time to end too.
   static constexpr Duration kEarlyExitGrace = std::chrono::seconds(30);
 
@@ -50,8 +57,10 @@ class RunMachine : private RunState {
   void on_slots_lost(TimePoint now, const NodeId& node, const std::string& reason, CoordinatorCommands& out);
   void on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
                     CoordinatorCommands& out);
-  /// `node` (re)connected and holds this run at `generation`: told again what is wanted.
-  void on_node_back(const NodeId& node, Generation generation, CoordinatorCommands& out);
+  /// `node` holds this run: told before anything is made of what it says of itself.
+  void note_held(const NodeId& node, const cluster::HeldRun& held);
+  /// `node` (re)connected and holds this run so (generation 0: not at all, or nobody knows): told again what is wanted.
+  void on_node_back(TimePoint now, const NodeId& node, const cluster::HeldRun& held, CoordinatorCommands& out);
   void on_port(TimePoint now, Generation generation, int port, CoordinatorCommands& out);
   FactVerdict on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
   void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
@@ -96,6 +105,7 @@ class RunMachine : private RunState {
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
+  void on_all_exited(TimePoint now, CoordinatorCommands& out);
   void begin_clearing(TimePoint now, CoordinatorCommands& out);
   void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
@@ -103,6 +113,8 @@ class RunMachine : private RunState {
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
+  void clear_generation(TimePoint now, CoordinatorCommands& out);
+  void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);
   void on_recovery_cleared(TimePoint now);
   [[nodiscard]] bool copies_are_ahead() const;
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
@@ -111,6 +123,7 @@ class RunMachine : private RunState {
   void leave_at_boundary(std::string reason, CoordinatorCommands& out);
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);
+  void check_start(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] bool is_missed(const NodeId& node) const;
   void lose_node(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
@@ -140,6 +153,10 @@ class RunMachine : private RunState {
   [[nodiscard]] std::string reason() const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
   [[nodiscard]] bool is_live() const;
+  /// A generation that this machine has told nobody of, by its number or its size.
+  [[nodiscard]] bool is_news(const NodeId& node, const cluster::HeldRun& held) const;
+  [[nodiscard]] Generation next_generation() const { return std::max(generation_, newest_held_) + 1; }
+  [[nodiscard]] Duration start_time() const { return std::max(definition_.job.heartbeat.stall_timeout, kStartTime); }
   [[nodiscard]] bool is_ready_to_count() const {
     return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_;
   }

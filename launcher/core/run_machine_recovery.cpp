@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/core/failure_of.hpp"
 #include "launcher/core/run_machine.hpp"
@@ -11,6 +12,13 @@
 namespace sgd::core {
 
 using Event = nlohmann::ordered_json;
+
+namespace {
+
+/// Like no other size: whether two generations had the same one cannot be said.
+constexpr int kUnknownSize = -1;
+
+}  // namespace
 
 /// The cause is known: is there to be another generation?
 void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
@@ -40,6 +48,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
             {"generation", generation_},
             {"attempt", budget_.attempts()},
             {"delay_s", to_seconds(verdict.delay)},
+            {"kind", "failed_start"},
             {"reason", "start failed"}},
            out);
   }
@@ -48,22 +57,46 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   begin_recovery(now, out);
 }
 
-/// All that is left of the generation is killed and reaped, on behalf of the next one.
 void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
-  phase_ = RunPhase::kRecovering;
-  desired_generation_ = generation_ + 1;
-  clear_none_but_lost();
   before_ = placement_;
   if (was_started_ || trained_.world_size == 0) trained_ = placement_;
+  clear_generation(now, out);
+}
+
+/// All that is left of the generation is killed and reaped, on behalf of the next one.
+void RunMachine::clear_generation(TimePoint now, CoordinatorCommands& out) {
+  phase_ = RunPhase::kRecovering;
+  desired_generation_ = next_generation();
+  clear_none_but_lost();
   send_desired(cluster::Want::kClear, out);
   if (all_cleared()) on_recovery_cleared(now);
+}
+
+/// The store has lost its end: `node` holds a generation that this machine knows nothing of. Whoever runs in it, there
+/// or elsewhere, is ended, and what comes next is newer than anything that anybody holds.
+void RunMachine::adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out) {
+  const std::string reason =
+      fmt::format("{} holds a generation {} that is not known here, where {} is the newest: the store has lost its end",
+                  node, held, desired_generation_);
+  out.push_back(coordinator_command::Warn{definition_.id, reason});
+  nodes_[node].lost = false;  // It answers, and is waited for.
+  if (phase_ == RunPhase::kClearing || stop_) {
+    begin_clearing(now, out);
+  } else if (is_live()) {
+    add_failure(now, node_failure(node, reason, 0));
+    judge(now, out);
+  } else {
+    clear_generation(now, out);
+  }
+  trained_.world_size = kUnknownSize;
 }
 
 /// Nothing runs: slots of the killed ranks count as free from here. What is free the coordinator knows, which
 /// offers it after this event.
 void RunMachine::on_recovery_cleared(TimePoint now) {
+  SGD_ASSERT(phase_ == RunPhase::kRecovering && all_cleared());  // Else slots of ranks that live would be given away.
   if (copies_are_ahead())
-    for (const auto& [node, record] : nodes_) keepers_from_[node] = generation_ + 1;
+    for (const auto& [node, record] : nodes_) keepers_from_[node] = next_generation();
   recovery_.cleared(now);
   phase_ = RunPhase::kWaiting;
   if (wait_until_ && now >= *wait_until_) wait_until_.reset();  // The clearing took longer: it is its turn at once.
@@ -89,6 +122,7 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
           {"generation", generation_},
           {"attempt", budget_.attempts()},
           {"delay_s", to_seconds(*delay)},
+          {"kind", "no_capacity"},
           {"reason", placement_.reason}},
          out);
 }
@@ -139,7 +173,7 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
   lost.lost = true;
   views_.erase(node);
   clear_node(lost);
-  keepers_from_[node] = generation_ + 1;  // What it reports from here on is refused.
+  keepers_from_[node] = next_generation();  // What it reports from here on is refused.
   record({{"event", "node_lost"}, {"generation", generation_}, {"node", node}, {"reason", reason}}, out);
   if (!is_live()) return;
   for (const Rank rank : lost.ranks) {
@@ -163,6 +197,17 @@ void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
 bool RunMachine::is_missed(const NodeId& node) const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [&](const auto& rank) { return rank.second.missed_peer && rank.second.node != node; });
+}
+
+/// An agent that was told to start ranks says nothing of them: another start may find it willing, or go elsewhere.
+void RunMachine::check_start(TimePoint now) {
+  if (phase_ != RunPhase::kStarting || stop_ || all_started() || causes_.cause() || now < start_by_) return;
+  if (now - start_by_ > kLateTick) {  // This process stood still, and maybe the ranks with it.
+    start_by_ = now + start_time();
+    return;
+  }
+  for (const auto& [number, rank] : ranks_)
+    if (rank.pid == 0 && !rank.exited) return add_failure(now, not_started(number, rank.node, start_time()));
 }
 
 /// One rank of a training group has ended as if all were done, and the others go on: never a silent success.

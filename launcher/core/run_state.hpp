@@ -69,13 +69,15 @@ struct RunState {
   TimePoint submitted_at_;
   RunPhase phase_ = RunPhase::kPlacing;
   Generation generation_ = 0;
-  Generation desired_generation_ = 0;  ///< What nodes are told: one more while recovering.
+  Generation desired_generation_ = 0;  ///< What nodes are told: the next one while recovering.
+  Generation newest_held_ = 0;         ///< By any node, ever: its number is used, whoever knows what it was.
   Generation first_generation_ = 1;
   Placement placement_;
   Placement before_;   ///< Of the generation before.
   Placement trained_;  ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
-  Offer offered_;                     ///< The newest.
+  TimePoint start_by_;  ///< All ranks of the generation have been started by then, or the start has failed.
+  Offer offered_;       ///< The newest.
   std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.
   std::set<NodeId> touched_;          ///< Nodes that may hold something of it.
   std::map<NodeId, std::string> addresses_;

@@ -18,10 +18,11 @@ class BudgetCheck {
   void on_start(Generation generation, int world_size);
   /// Its nodes are told to clear: what its ranks still say changes no count.
   void on_end() { live_ = was_started_ = false; }
-  void on_event(const nlohmann::ordered_json& event);
+  /// `is_final`: whoever is blamed has ended with an error of the user.
+  void on_event(const nlohmann::ordered_json& event, bool is_final);
 
  private:
-  void on_failure(const nlohmann::ordered_json& event);
+  void on_failure(const nlohmann::ordered_json& event, bool is_final);
   void on_restart(const std::string& kind, bool is_first, bool is_final);
   void on_refusal(const std::string& kind, bool is_first);
   void use_attempt();

@@ -11,8 +11,14 @@ Cluster::Cluster(World& world)
     : world_(world),
       coordinator_(
           world, [this](const core::CoordinatorEvent& event) { observe(event); },
-          [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }),
-      passes_(world, runs_) {
+          [this](core::CoordinatorCommand&& command) { take(std::move(command)); },
+          [this](const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands) {
+            judge(event, commands);
+          }),
+      passes_(world, runs_),
+      log_(
+          world, [this](const Log::Store& store) { note(store); },
+          [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }) {
   coordinator_.start(world.plan.settings);
   int number = 0;
   for (const NodePlan& plan : world.plan.nodes) {
@@ -27,12 +33,10 @@ Cluster::Cluster(World& world)
 
 /// As a client does it: again, until it is stored.
 void Cluster::submit(const RunPlan& plan) {
-  const auto is_it = [&](const core::coordinator_command::Store& store) {
-    const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store.event);
-    return submitted != nullptr && submitted->run.id == plan.definition.id;
-  };
-  if (std::any_of(stored_.begin(), stored_.end(), is_it)) return;
-  if (coordinator_alive() && !coordinator_.paused()) tell(core::coordinator_event::Submitted{plan.definition});
+  const RunId& id = plan.definition.id;
+  if (submitted_.contains(id)) return;
+  const bool is_new = coordinator_alive() && !coordinator_.core().snapshot(world_.queue.now(), id);
+  if (is_new && !coordinator_.paused()) tell(core::coordinator_event::Submitted{plan.definition});
   world_.queue.after(milliseconds(500), [this, &plan] { submit(plan); });
 }
 
@@ -59,6 +63,7 @@ bool Cluster::order(const NodeId& node, const core::NodeOrder& order) {
 /// Training that is at work on a drained node has been asked to leave it, in the moment in which that was stored.
 void Cluster::check_drained(const NodeId& node) {
   if (!coordinator_alive() || !known_.at(node).is_drained) return;
+  if (!log_.is_idle()) return world_.queue.after(milliseconds(50), [this, node] { check_drained(node); });
   for (const auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
     if (!shot || shot->phase != core::RunPhase::kRunning || !run.plan.definition.job.training) continue;
@@ -79,6 +84,16 @@ void Cluster::drain_until_done(const NodeId& node, bool is_drained, bool for_goo
   (void)order(node, {is_drained ? core::NodeOrder::Kind::kDrain : core::NodeOrder::Kind::kUndrain, -1});
   world_.queue.after(milliseconds(500),
                      [this, node, is_drained, for_good] { drain_until_done(node, is_drained, for_good); });
+}
+
+void Cluster::remove_until_done(const NodeId& node) {
+  const auto is_it = [&](const core::NodeSnapshot& row) { return row.node == node; };
+  if (coordinator_alive() && !coordinator_.paused() && log_.is_idle()) {
+    const std::vector<core::NodeSnapshot> rows = coordinator_.core().nodes();
+    if (std::none_of(rows.begin(), rows.end(), is_it)) return;
+  }
+  (void)order(node, {core::NodeOrder::Kind::kRemove, -1});
+  world_.queue.after(milliseconds(500), [this, node] { remove_until_done(node); });
 }
 
 bool Cluster::send_twin(Node& node) {
@@ -127,6 +142,7 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
                identity.rank, identity.generation, keeper.node().id(), other->rank(), other->generation());
   }
   check_cores(run, keeper, identity);
+  run.check.on_process_start(identity.generation, identity.rank);
   Worker& worker = workers_.emplace_back(world_, run, keeper, std::move(identity));
   run.alive.push_back(&worker);
   return worker;
@@ -149,22 +165,52 @@ void Cluster::check_cores(const RunState& run, Keeper& keeper, const Worker::Ide
 void Cluster::observe(const core::CoordinatorEvent& event) {
   const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
   if (is_crashed_) return;
-  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event))
-    passes_.on_submitted(submitted->run.id);
   const auto* said = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
   if (said != nullptr && said->incarnation == twin_) return;
-  if (arrived == nullptr) return;
-  if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message)) {
-    std::int64_t& taken = facts_taken_[fact->incarnation];
-    if (fact->sequence == taken + 1) ++taken;
-  } else if (const auto* state = std::get_if<cluster::NodeState>(&arrived->message)) {
-    if (state->is_new_link) node(arrived->node).wire().note_accepted();
+  if (said != nullptr && said->is_new_link) node(arrived->node).wire().note_accepted();
+}
+
+/// What concerns the queue is judged when it is decided: what is behind it may have changed when it is carried out.
+void Cluster::judge(const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands) {
+  using namespace core::coordinator_command;
+  if (is_crashed_) return;
+  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event))
+    passes_.on_submitted(submitted->run.id);
+  is_refusal_ = !commands.empty() && std::holds_alternative<RefuseAgent>(commands.front());
+  std::set<RunId> growing;
+  for (const core::CoordinatorCommand& command : commands) {
+    if (const auto* store = std::get_if<Store>(&command)) decided_.note(store->event);
+    const auto* record = std::get_if<RecordEvent>(&command);
+    if (record != nullptr && record->event.at("event") == "run_started")
+      passes_.on_first_start(coordinator_.core(), record->run);
+    const auto* sent = std::get_if<SendToAgent>(&command);
+    const auto* desired = sent == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&sent->message);
+    if (desired == nullptr || desired->want != cluster::Want::kLeave) continue;
+    const bool is_first = std::exchange(leaving_[desired->run], desired->generation) != desired->generation;
+    if (is_first && interrupted_[desired->run] != desired->generation) growing.insert(desired->run);
+    if (decided_.at(sent->node).is_drained) growing.erase(desired->run);
   }
+  for (const RunId& run : growing) passes_.on_growth(coordinator_.core(), run);
+}
+
+/// It is on the disk, and so is all that was before it.
+void Cluster::note(const core::coordinator_command::Store& store) {
+  known_.note(store.event);
+  const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&store.event);
+  removed_ = ordered != nullptr && ordered->order.kind == core::NodeOrder::Kind::kRemove ? ordered->node : NodeId{};
+  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store.event))
+    submitted_.insert(submitted->run.id);
+  const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&store.event);
+  const auto* fact = arrived == nullptr ? nullptr : std::get_if<cluster::Fact>(&arrived->message);
+  if (fact == nullptr) return;
+  std::int64_t& taken = facts_taken_[fact->incarnation];
+  if (fact->sequence == taken + 1) ++taken;
 }
 
 /// Between any two commands: what was not carried out is lost, what was stored is not.
-bool Cluster::crash_coordinator() {
+bool Cluster::crash_coordinator(bool loses_tail) {
   if (!coordinator_alive() || crash_in_ > 0) return false;
+  loses_tail_ = loses_tail;
   crash_in_ = world_.chance.between(1, 12);
   return true;
 }
@@ -172,6 +218,7 @@ bool Cluster::crash_coordinator() {
 void Cluster::die_now() {
   is_crashed_ = true;
   world_.say("coordinator dies");
+  log_.die();
   world_.queue.after(Duration{0}, [this] { coordinator_.end(); });
   for (Node& one : nodes_) one.wire().lose_coordinator();
   world_.queue.after(world_.chance.spread_between(milliseconds(100), seconds(4)), [this] { restart_coordinator(); });
@@ -183,15 +230,20 @@ void Cluster::restart_coordinator() {
   using namespace core::coordinator_command;
   is_crashed_ = false;
   is_replaying_ = true;
+  const bool has_lost = std::exchange(loses_tail_, false) && log_.lose_tail();
   coordinator_.start(world_.plan.settings);
   std::map<RunId, ReservePort> unanswered;
   std::size_t number = 0;
   known_.clear();
-  for (const Store& store : stored_) {
-    known_.note(store.event);
+  passes_.forget();
+  leaving_.clear();
+  for (const std::shared_ptr<const Store>& store : log_.stored()) {
+    note(*store);
+    if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store->event))
+      passes_.on_submitted(submitted->run.id);
     core::CoordinatorCommands commands;
-    coordinator_.machine().replay(store.at, store.event, commands);
-    if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store.event))
+    coordinator_.machine().replay(store->at, store->event, commands);
+    if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store->event))
       unanswered.erase(port->run);
     for (const core::CoordinatorCommand& command : commands) {
       if (const auto* reserve = std::get_if<ReservePort>(&command)) unanswered.insert_or_assign(reserve->run, *reserve);
@@ -202,6 +254,9 @@ void Cluster::restart_coordinator() {
     }
   }
   is_replaying_ = false;
+  decided_ = known_;
+  if (has_lost) forget_tail();
+  recorded_ = std::min(recorded_, number);
   // Nodes of a generation that was being started hear of it one by one, as they connect.
   for (auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
@@ -212,9 +267,28 @@ void Cluster::restart_coordinator() {
     run.check.skip_to(shot->generation - (is_live ? 1 : 0));
     run.check.on_coordinator_restarted(shot->generation);
   }
-  world_.say("coordinator is back after {} stored events", stored_.size());
+  world_.say("coordinator is back after {} stored events{}", log_.stored().size(), has_lost ? ", some are lost" : "");
   coordinator_.tell(core::coordinator_event::Restarted{});
   for (const auto& [run, reserve] : unanswered) reserve_port(reserve);
+}
+
+/// What it had told and recorded since is news to it.
+void Cluster::forget_tail() {
+  for (auto& [id, run] : runs_) {
+    const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
+    if (shot) run.check.on_tail_lost(shot->generation, shot->phase == core::RunPhase::kFinished);
+  }
+}
+
+/// As the shell does it, when no run is live.
+void Cluster::cut_if_idle() {
+  if (!coordinator_alive() || coordinator_.paused() || !log_.is_idle()) return;
+  const TimePoint now = world_.queue.now();
+  for (const RunId& id : coordinator_.core().runs())
+    if (coordinator_.core().snapshot(now, id)->phase != core::RunPhase::kFinished) return;
+  world_.say("the coordinator's log is cut");
+  log_.cut({now, coordinator_.core().known_nodes()});
+  recorded_ = 0;
 }
 
 void Cluster::record(const core::CoordinatorCommand& command) {
@@ -222,8 +296,6 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   ++recorded_;
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
-    if (event->event.at("event") == "run_started" && !is_replaying_)
-      passes_.on_first_start(coordinator_.core(), event->run);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
     runs_.at(metrics->run).check.on_metrics(metrics->metrics);
@@ -231,17 +303,24 @@ void Cluster::record(const core::CoordinatorCommand& command) {
     runs_.at(finished->run).check.on_finish(finished->outcome);
     check_end(finished->run);
     check_memory();
+    if (world_.chance.with(world_.plan.cut)) world_.queue.after(milliseconds(10), [this] { cut_if_idle(); });
   }
+}
+
+/// From the machine, in its turn.
+void Cluster::take(core::CoordinatorCommand&& command) {
+  if (is_crashed_) return;
+  const bool is_store = std::holds_alternative<core::coordinator_command::Store>(command);
+  if (is_store && crash_in_ > 0 && --crash_in_ == 0) return die_now();
+  if (std::exchange(is_refusal_, false)) return carry_out(std::move(command));
+  log_.push(std::move(command));
 }
 
 void Cluster::carry_out(core::CoordinatorCommand&& command) {
   using namespace core::coordinator_command;
   if (is_crashed_) return;
   if (crash_in_ > 0 && --crash_in_ == 0) return die_now();
-  if (auto* store = std::get_if<Store>(&command)) {
-    known_.note(store->event);
-    stored_.push_back(std::move(*store));
-  } else if (auto* send_command = std::get_if<SendToAgent>(&command)) {
+  if (auto* send_command = std::get_if<SendToAgent>(&command)) {
     send(send_command->node, std::move(send_command->message));
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     refuse(*refused);
@@ -272,11 +351,7 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
                kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(),
                desired->world_size);
     RunCheck& check = runs_.at(desired->run).check;
-    const bool was_leaving = check.is_leaving();
-    const bool is_drained = is_on_drained(desired->run, *desired);
-    const RunCheck::Told told = check.on_desired(id, *desired, is_drained);
-    if (!was_leaving && check.is_leaving() && !is_drained && interrupted_[desired->run] != desired->generation)
-      passes_.on_growth(coordinator_.core(), desired->run);
+    const RunCheck::Told told = check.on_desired(id, *desired, is_on_drained(desired->run, *desired));
     if (told.starts) check_start(desired->run, *desired);
     // What was decided before a restart is told again, to nodes that may have changed meanwhile.
     if (told.places && interrupted_[desired->run] != desired->generation)
@@ -296,7 +371,7 @@ void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
     violated("{}: generation {} is given the port {}, which was reserved on {}", id, desired.generation,
              desired.master_port, ports_[desired.master_port]);
   for (Worker* worker : run.alive)
-    if (!run.check.was_lost(worker->node().id(), worker->generation()))
+    if (!run.check.was_lost(worker->node().id(), worker->generation()) && !run.check.is_forgotten(worker->generation()))
       violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation,
                worker->rank(), worker->generation(), worker->node().id());
   world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
@@ -331,12 +406,11 @@ void Cluster::check_slots(const RunId& starting, const Node& place, const KnownN
   int cpus = 0;
   for (auto& [id, run] : runs_) {
     const auto wanted = run.check.wanted_on(place.id());
-    // Told to go, and not gone: its processes count.
-    const Generation newest = run.check.generation();
-    const int here =
-        wanted ? *wanted : static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
-          return &worker->node() == &place && worker->generation() == newest;
-        }));
+    // Told to go, or given up with their node, and not gone: processes count, whatever is wanted.
+    const int alive = static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
+      return &worker->node() == &place && !run.check.is_forgotten(worker->generation());
+    }));
+    const int here = id == starting && wanted ? *wanted : std::max(wanted.value_or(0), alive);
     held += here;
     cpus += here * run.plan.definition.job.per_worker.cpus;
   }
@@ -349,9 +423,9 @@ void Cluster::check_slots(const RunId& starting, const Node& place, const KnownN
 
 /// A node whose agent and link are well, and have been for longer than any delay, must not be given up.
 void Cluster::check_loss(const nlohmann::ordered_json& event) {
-  if (!event.at("reason").get_ref<const std::string&>().starts_with("silent")) return;
   Node& lost = node(event.at("node"));
-  const TimePoint well = world_.queue.now() - kNodeTimeout - seconds(2);
+  if (lost.id() == removed_) return;
+  const TimePoint well = world_.queue.now() - kNodeTimeout - seconds(2) - Log::kCommitMost;
   if (lost.is_up() && lost.wire().is_healthy() && lost.healthy_since() < well)
     violated("{} is declared lost, and is well", lost.id());
 }
@@ -369,7 +443,7 @@ void Cluster::check_memory() {
 void Cluster::check_end(const RunId& id) {
   RunState& run = runs_.at(id);
   for (Worker* worker : run.alive)
-    if (!run.check.was_lost(worker->node().id(), worker->generation()))
+    if (!run.check.was_lost(worker->node().id(), worker->generation()) && !run.check.is_forgotten(worker->generation()))
       violated("{}: finished, and rank {} of generation {} lives on {}", id, worker->rank(), worker->generation(),
                worker->node().id());
 }

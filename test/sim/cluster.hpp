@@ -12,6 +12,7 @@
 #include "test/sim/host.hpp"
 #include "test/sim/keeper.hpp"
 #include "test/sim/known_nodes.hpp"
+#include "test/sim/log.hpp"
 #include "test/sim/node.hpp"
 #include "test/sim/pass_check.hpp"
 #include "test/sim/run_state.hpp"
@@ -26,14 +27,17 @@ class Cluster {
 
   void tell(core::CoordinatorEvent event) { coordinator_.tell(std::move(event)); }
   void pause_coordinator(Duration duration);
-  /// Dies after some of the commands that come next, and is built again later; false when it is dying already.
-  bool crash_coordinator();
+  /// Dies after some of the commands that come next, and is built again later, without what was stored last if
+  /// `loses_tail`; false when it is dying already.
+  bool crash_coordinator(bool loses_tail);
   [[nodiscard]] bool coordinator_alive() const { return coordinator_.alive() && !is_crashed_; }
   void stop_run(RunState& run, const core::StopRequest& request);
   /// An operator's, who asks first whether it makes sense; false: it does not.
   bool order(const NodeId& node, const core::NodeOrder& order);
   /// Repeated until it is stored; `for_good`: no other order ends it.
   void drain_until_done(const NodeId& node, bool is_drained, bool for_good = false);
+  /// Repeated until it is stored.
+  void remove_until_done(const NodeId& node);
   /// A second agent says that it is `node`; it must be turned away.
   bool send_twin(Node& node);
 
@@ -51,8 +55,13 @@ class Cluster {
   void submit(const RunPlan& plan);
   void die_now();
   void restart_coordinator();
+  void forget_tail();
+  void cut_if_idle();
   void record(const core::CoordinatorCommand& command);
   void observe(const core::CoordinatorEvent& event);
+  void judge(const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands);
+  void note(const core::coordinator_command::Store& store);
+  void take(core::CoordinatorCommand&& command);
   void carry_out(core::CoordinatorCommand&& command);
   void send(const NodeId& node, cluster::ToAgent message);
   void reserve_port(const core::coordinator_command::ReservePort& wanted);
@@ -78,12 +87,18 @@ class Cluster {
   std::map<RunId, KnownNodes> known_at_placement_;  ///< Of commands, when the newest port was asked for.
   PassCheck passes_;
   std::set<NodeId> drained_for_good_;
-  Incarnation twin_ = 0;                                  ///< The newest second agent.
-  std::map<Incarnation, std::int64_t> facts_taken_;       ///< Without a gap.
-  std::map<int, NodeId> ports_;                           ///< Reserved, each on one node.
-  std::vector<core::coordinator_command::Store> stored_;  ///< What outlives the coordinator's process.
-  std::size_t recorded_ = 0;                              ///< Events, lines and ends of runs that were carried out.
-  int crash_in_ = 0;                                      ///< Commands until it dies; 0: it lives.
+  NodeId removed_;                                   ///< By the order that was stored last.
+  Incarnation twin_ = 0;                             ///< The newest second agent.
+  std::map<Incarnation, std::int64_t> facts_taken_;  ///< And stored, without a gap.
+  std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
+  Log log_;                                          ///< What outlives the coordinator's process.
+  std::set<RunId> submitted_;                        ///< And stored.
+  KnownNodes decided_;                               ///< As known_, with what is given and not yet stored.
+  std::map<RunId, Generation> leaving_;              ///< Asked to leave, and not yet told.
+  std::size_t recorded_ = 0;  ///< Events, lines and ends of runs that were carried out, since the log was cut.
+  int crash_in_ = 0;          ///< Commands until it dies; 0: it lives.
+  bool loses_tail_ = false;   ///< When it dies.
+  bool is_refusal_ = false;   ///< The first command in work: it concerns a connection, and waits for nothing.
   bool is_crashed_ = false;
   bool is_replaying_ = false;
   std::map<RunId, Generation> interrupted_;  ///< Newest at the last restart.

@@ -1,5 +1,6 @@
 #include "test/sim/faults.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 
@@ -49,6 +50,8 @@ bool Faults::inject(Fault fault) {
     case Fault::kAgentRestart:
     case Fault::kLateAgent:
       return to_node(fault);
+    case Fault::kNodeGone:
+      return end_a_node();
     case Fault::kKeeperDeath:
     case Fault::kForkServerDeath:
       return to_keeper(fault);
@@ -65,7 +68,9 @@ bool Faults::inject(Fault fault) {
       cluster_.pause_coordinator(world_.chance.spread_between(milliseconds(50), seconds(15)));
       return true;
     case Fault::kCoordinatorCrash:
-      return cluster_.crash_coordinator();
+      return cluster_.crash_coordinator(false);
+    case Fault::kTailLoss:
+      return cluster_.crash_coordinator(true);
     case Fault::kUserStop:
       return stop_a_run();
     case Fault::kNodeOrder:
@@ -204,6 +209,23 @@ bool Faults::give_order() {
     if (removes) (void)cluster_.order(node, {Kind::kRemove, -1});
     cluster_.drain_until_done(node, false);
   });
+  return true;
+}
+
+/// Drained before or not; at least one node stays.
+bool Faults::end_a_node() {
+  Node& node = world_.chance.pick(cluster_.nodes());
+  const auto is_there = [](const Node& one) { return !one.is_gone(); };
+  if (node.is_gone() || std::count_if(cluster_.nodes().begin(), cluster_.nodes().end(), is_there) < 2) return false;
+  Duration until{0};
+  if (world_.chance.with(0.5)) {
+    (void)cluster_.order(node.id(), {core::NodeOrder::Kind::kDrain, -1});
+    until = world_.chance.spread_between(milliseconds(100), seconds(20));
+  }
+  world_.queue.after(until, [&node, is_crash = world_.chance.with(0.5)] { node.go_for_good(is_crash); });
+  if (world_.chance.with(0.3)) return true;
+  world_.queue.after(until + world_.chance.spread_between(milliseconds(50), seconds(20)),
+                     [this, &node] { cluster_.remove_until_done(node.id()); });
   return true;
 }
 

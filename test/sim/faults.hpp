@@ -24,6 +24,7 @@ class Faults {
   bool stop_a_run();
   bool change_slots();
   bool give_order();
+  bool end_a_node();
   void reset_slots(const NodeId& node);
   [[nodiscard]] Worker* any_worker();
 

@@ -48,6 +48,11 @@ void Group::join(Worker& worker) {
   later(world_.chance.between(milliseconds(2), milliseconds(200)), [this] { restore(); });
 }
 
+bool Group::is_over() const {
+  return std::none_of(members_.begin(), members_.end(),
+                      [](const Worker* member) { return member != nullptr && member->alive(); });
+}
+
 void Group::look_for_waiting() {
   if (joined_ < static_cast<int>(members_.size()) || !stands_still()) return;
   for (Worker* member : members_) member->progress().waiting = !member->stalled();

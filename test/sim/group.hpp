@@ -32,6 +32,8 @@ class Group {
   /// Somebody stands still: the others wait inside a collective.
   void look_for_waiting();
   [[nodiscard]] std::int64_t steps() const { return point_.step; }
+  /// Nobody is in it any more.
+  [[nodiscard]] bool is_over() const;
 
  private:
   struct Restored {

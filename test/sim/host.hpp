@@ -17,9 +17,9 @@ namespace sgd::sim {
 template <class Core, class Event, class Tick, class Command>
 class Host {
  public:
-  /// `observe` sees each event when the machine does; `note`, when it has taken it and nothing is carried out yet.
+  /// `observe` sees each event when the machine does; `note`, with what came of it, when nothing is carried out yet.
   Host(World& world, std::function<void(const Event&)> observe, std::function<void(Command&&)> carry_out,
-       std::function<void(const Event&)> note = {})
+       std::function<void(const Event&, const std::vector<Command>&)> note)
       : world_(world), observe_(std::move(observe)), carry_out_(std::move(carry_out)), note_(std::move(note)) {}
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -69,7 +69,7 @@ class Host {
     observe_(event);
     core_->on(world_.queue.now(), event, commands_);
     twin_.on(world_.queue.now(), event, *core_, commands_);
-    if (note_) note_(event);
+    if (note_) note_(event, commands_);
     // Nothing here speaks to this machine again before it is done: everything else has a delay.
     for (Command& command : commands_) carry_out_(std::move(command));
     arm();
@@ -114,7 +114,7 @@ class Host {
   World& world_;
   std::function<void(const Event&)> observe_;
   std::function<void(Command&&)> carry_out_;
-  std::function<void(const Event&)> note_;
+  std::function<void(const Event&, const std::vector<Command>&)> note_;
   std::unique_ptr<Core> core_;
   Twin<Core, Event, Command> twin_;
   std::vector<Command> commands_;

@@ -92,6 +92,7 @@ void Keeper::handle(const keeper::Spawn& message) {
 }
 
 void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* reason) {
+  run_.check.on_spawn_failed(message.generation, message.rank);
   say(keeper::SpawnFailed{message.generation, message.rank, error, reason});
 }
 

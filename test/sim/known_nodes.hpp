@@ -26,14 +26,10 @@ class KnownNodes {
   void note(const core::CoordinatorEvent& event) {
     if (const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&event))
       return note(ordered->node, ordered->order);
+    if (const auto* known = std::get_if<core::coordinator_event::NodesKnown>(&event)) return note(*known);
     const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
     const auto* state = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
-    if (state == nullptr) return;
-    KnownNode& known = nodes_[arrived->node];
-    known.offered = state->slots;
-    known.cpus = state->cpus;
-    known.offers_cpus = state->counts_cpus;
-    known.is_leaving = state->is_leaving;
+    if (state != nullptr) note(arrived->node, *state);
   }
   void clear() { nodes_.clear(); }
   [[nodiscard]] KnownNode at(const NodeId& node) const {
@@ -42,6 +38,20 @@ class KnownNodes {
   }
 
  private:
+  void note(const NodeId& node, const cluster::NodeState& state) {
+    KnownNode& known = nodes_[node];
+    known.offered = state.slots;
+    known.cpus = state.cpus;
+    known.offers_cpus = state.counts_cpus;
+    known.is_leaving = state.is_leaving;
+  }
+  void note(const core::coordinator_event::NodesKnown& all) {
+    for (const core::KnownNode& one : all.nodes) note(one.node, one.state);
+    for (const core::KnownStanding& one : all.standings) {
+      nodes_[one.node].is_drained = one.is_drained;
+      nodes_[one.node].ordered = one.slots;
+    }
+  }
   void note(const NodeId& node, const core::NodeOrder& order) {
     using Kind = core::NodeOrder::Kind;
     KnownNode& known = nodes_[node];

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "test/sim/faults.hpp"
+#include "test/sim/room.hpp"
 
 namespace sgd::sim {
 
@@ -27,30 +28,27 @@ Duration Liveness::bound(const RunPlan& plan, int) {
 }
 
 /// By what runs there and what is wanted, whatever the coordinator believes of its nodes.
-int Liveness::room_for(const RunState& run, int least) {
+int Liveness::room_for(const RunState& run) {
   int room = 0;
-  const job::JobSpec& job = run.plan.definition.job;
-  const core::Demand demand{job.num_workers, least, job.per_worker, job.placement};
   for (const Node& node : cluster_.nodes()) {
     const KnownNode known = cluster_.known().at(node.id());
-    if (!node.is_up() || known.is_drained) continue;
-    core::NodeCapacity capacity;
-    capacity.total = {known.ordered.value_or(node.slots()), node.plan().cpus, 0, 0};
-    capacity.free = capacity.total;
-    capacity.counts_cpus = node.plan().counts_cpus && !known.ordered;
-    capacity.labels["zone"] = node.plan().zone;
+    Ground ground;
+    ground.node = node.id();
+    ground.zone = node.plan().zone;
+    ground.slots = known.ordered.value_or(node.slots());
+    ground.cpus = node.plan().cpus;
+    ground.counts_cpus = node.plan().counts_cpus && !known.ordered;
+    ground.is_open = node.is_up() && !known.is_drained;
     int own = 0;
     for (const auto& [id, other] : cluster_.runs()) {
       const auto is_here = [&](Worker* worker) { return &worker->node() == &node; };
       const int alive = static_cast<int>(std::count_if(other.alive.begin(), other.alive.end(), is_here));
       // A rank that has ended keeps its place until its generation does.
       const int taken = std::max(alive, other.check.wanted_on(node.id()).value_or(0));
-      core::take(capacity.free, other.plan.definition.job.per_worker, taken);
+      ground.take(taken, other.plan.definition.job.per_worker);
       if (&other == &run) own = taken;
     }
-    int here = core::room(node.id(), capacity, demand);
-    if (job.placement.max_per_node > 0) here = std::clamp(job.placement.max_per_node - own, 0, here);
-    room += here;
+    room += room_on(ground, run.plan.definition.job, own, false);
   }
   return room;
 }
@@ -78,7 +76,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (!shot) return "it is not known";
   const job::JobSpec& job = run.plan.definition.job;
   const int wanted = shot->generation == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
-  const int free = room_for(run, wanted);
+  const int free = room_for(run);
   const bool waits = shot->phase == core::RunPhase::kPlacing || shot->phase == core::RunPhase::kWaiting;
   // What is free may be kept for a run in front of it.
   const bool is_first = cluster_.passes().is_first(cluster_.coordinator(), id);
@@ -108,7 +106,7 @@ void Liveness::check_growth(const RunId& id, const RunState& run) {
   const TimePoint now = world_.queue.now();
   if (now < world_.begin + world_.plan.trouble + Faults::kHealing + world_.plan.settings.stable_after) return;
   const TimePoint since = room_since_.try_emplace(id, now).first->second;
-  const Duration limit = run.plan.definition.job.recovery.cooldown + seconds(5);
+  const Duration limit = run.plan.definition.job.recovery.cooldown + seconds(5) + Log::kCommitMost;
   if (!run.check.is_leaving() && now > since + limit)
     violated("{} has had room to grow for {} s", id, to_seconds(now - since));
 }

@@ -24,7 +24,7 @@ class Liveness {
  private:
   [[nodiscard]] std::string trouble_of(const RunId& id, RunState& run);
   void check_growth(const RunId& id, const RunState& run);
-  [[nodiscard]] int room_for(const RunState& run, int least);
+  [[nodiscard]] int room_for(const RunState& run);
   [[nodiscard]] bool others_wait(const RunId& id);
 
   World& world_;

@@ -20,11 +20,11 @@ Node::Node(World& world, Cluster& cluster, NodeId id, const NodePlan& plan)
       agent_(
           world, [this](const core::AgentEvent& event) { observe(event); },
           [this](core::AgentCommand&& command) { carry_out(std::move(command)); },
-          [this](const core::AgentEvent& event) { write_down(event); }),
+          [this](const core::AgentEvent& event, const core::AgentCommands&) { write_down(event); }),
       wire_(world, *this, cluster) {}
 
 void Node::boot() {
-  if (is_up() || is_away_) return;
+  if (is_up() || is_away_ || is_gone_) return;
   incarnation_ = world_.chance.next() >> 1;
   core::AgentFacts facts;
   facts.node = id_;
@@ -73,6 +73,15 @@ void Node::end_agent() {
   workers_.clear();
   told_.clear();
   wire_.lose_agent(true);
+}
+
+void Node::go_for_good(bool is_crash) {
+  world_.say("{}: goes for good", id_);
+  is_gone_ = true;
+  // Killed, and not here again yet: what it had started waits for it.
+  if (is_away_) world_.queue.after(std::chrono::seconds(13), [this] { end_agent(); });
+  if (is_crash) return crash();
+  end_agent();
 }
 
 void Node::tell(core::AgentEvent event) {
@@ -182,6 +191,7 @@ void Node::carry_out(core::AgentCommand&& command) {
     clear_strays(strays->run);
   } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
     world_.say("{}: nothing of {} is left", id_, forget->run);
+    told_.erase(forget->run);
     const auto keeper = keepers_.find(forget->run);
     if (keeper != keepers_.end() && keeper->second->alive())
       violated("{} forgets {}, whose keeper is alive", id_, forget->run);

@@ -34,6 +34,8 @@ class Node {
   void take_over();
   /// It is told to end: says so, ends, and comes back much later.
   void preempt();
+  /// It ends, or its agent does, and nothing of it comes back.
+  void go_for_good(bool is_crash);
   void set_slots(int slots);
   void pause(Duration duration);
 
@@ -47,6 +49,7 @@ class Node {
   [[nodiscard]] Wire& wire() { return wire_; }
   [[nodiscard]] bool is_up() const { return agent_.alive(); }
   [[nodiscard]] bool is_away() const { return is_away_; }
+  [[nodiscard]] bool is_gone() const { return is_gone_; }
   [[nodiscard]] bool paused() const { return agent_.paused(); }
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] int slots() const { return slots_; }
@@ -91,6 +94,7 @@ class Node {
   };
   Journal journal_;
   bool is_away_ = false;
+  bool is_gone_ = false;
   std::vector<core::AgentEvent> unheard_;  ///< Said while it was away.
   TimePoint trouble_until_{};
 };

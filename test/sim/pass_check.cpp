@@ -4,23 +4,26 @@
 
 namespace sgd::sim {
 
-using Capacities = std::map<NodeId, core::NodeCapacity>;
+using Grounds = std::map<NodeId, Ground>;
 
 namespace {
 
-int all_rooms(const Capacities& nodes, const core::Demand& demand, bool when_idle) {
+int all_rooms(const Grounds& grounds, const job::JobSpec& job, bool when_idle) {
   int all = 0;
-  for (const auto& [id, node] : nodes)
-    all += when_idle ? core::room_when_idle(id, node, demand) : core::room(id, node, demand);
+  for (const auto& [id, ground] : grounds) all += room_on(ground, job, 0, when_idle);
   return all;
 }
 
 }  // namespace
 
-core::Demand PassCheck::demand_of(const RunId& run) const {
-  const job::JobSpec& job = runs_.at(run).plan.definition.job;
-  const bool is_strict = runs_.at(run).check.generation() == 0 && !job.elastic_start;
-  return {job.num_workers, is_strict ? job.num_workers : job.min_workers, job.per_worker, job.placement};
+const job::JobSpec& PassCheck::job_of(const RunId& run) const {
+  return runs_.at(run).plan.definition.job;
+}
+
+/// Workers without which it does not start.
+int PassCheck::least_of(const RunId& run) const {
+  const job::JobSpec& job = job_of(run);
+  return runs_.at(run).check.generation() == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
 }
 
 /// For its first start.
@@ -46,24 +49,26 @@ bool PassCheck::is_first(const core::Coordinator& coordinator, const RunId& run)
   return true;
 }
 
-Capacities PassCheck::capacities(const core::Coordinator& coordinator, const std::set<RunId>& without) const {
-  Capacities capacities;
+Grounds PassCheck::grounds(const core::Coordinator& coordinator, const std::set<RunId>& without) const {
+  Grounds grounds;
   for (const core::NodeSnapshot& row : coordinator.nodes()) {
-    core::NodeCapacity& node = capacities[row.node];
-    node.total = {row.slots, row.cpus, row.gpus, row.memory_bytes};
-    node.free = node.total;
-    node.counts_cpus = row.counts_cpus;
-    node.labels = row.labels;
-    node.out = row.reason;
+    Ground& ground = grounds[row.node];
+    const auto zone = row.labels.find("zone");
+    ground.node = row.node;
+    ground.zone = zone == row.labels.end() ? "" : zone->second;
+    ground.slots = row.slots;
+    ground.cpus = row.cpus;
+    ground.counts_cpus = row.counts_cpus;
+    ground.is_open = row.phase == core::NodePhase::kReady;
     for (const auto& [run, workers] : row.runs)
-      if (!without.contains(run)) core::take(node.free, runs_.at(run).plan.definition.job.per_worker, workers);
+      if (!without.contains(run)) ground.take(workers, job_of(run).per_worker);
   }
-  return capacities;
+  return grounds;
 }
 
 void PassCheck::on_first_start(const core::Coordinator& coordinator, const RunId& run) {
   const TimePoint now = world_.queue.now();
-  const Capacities present = capacities(coordinator, {});
+  const Grounds present = grounds(coordinator, {});
   std::set<NodeId> used;
   for (const core::NodeSnapshot& row : coordinator.nodes())
     if (row.runs.contains(run)) used.insert(row.node);
@@ -71,29 +76,28 @@ void PassCheck::on_first_start(const core::Coordinator& coordinator, const RunId
     if (other == run || !submitted_.contains(other) || !is_before(other, run) || !waits(coordinator, other)) continue;
     std::set<RunId>& passers = passed_by_[other];
     passers.insert(run);
-    const core::Demand demand = demand_of(other);
-    const bool fits_idle = all_rooms(present, demand, true) >= demand.least;
+    const job::JobSpec& job = job_of(other);
+    const bool fits_idle = all_rooms(present, job, true) >= least_of(other);
     const auto since = startable_since_.find(other);
     if (since != startable_since_.end() && fits_idle && now > since->second + world_.plan.settings.backfill_limit)
       for (const NodeId& node : used)
-        if (core::room_when_idle(node, present.at(node), demand) > 0)
+        if (room_on(present.at(node), job, 0, true) > 0)
           violated("{} passes {} on {}, which could have started {:.1f} s ago", run, other, node,
                    to_seconds(now - since->second));
-    if (all_rooms(capacities(coordinator, passers), demand, false) >= demand.least)
+    if (all_rooms(grounds(coordinator, passers), job, false) >= least_of(other))
       startable_since_.try_emplace(other, now);
   }
 }
 
 void PassCheck::on_growth(const core::Coordinator& coordinator, const RunId& run) const {
-  Capacities nodes = capacities(coordinator, {});
+  Grounds present = grounds(coordinator, {});
   for (const auto& [other, state] : runs_) {
     if (other == run || !waits(coordinator, other)) continue;
-    const core::Demand demand = demand_of(other);
-    if (all_rooms(nodes, demand, true) < demand.least) continue;
-    for (auto& [id, node] : nodes)
-      if (core::room_when_idle(id, node, demand) > 0) node.free.slots = 0;
+    if (all_rooms(present, job_of(other), true) < least_of(other)) continue;
+    for (auto& [id, ground] : present)
+      if (room_on(ground, job_of(other), 0, true) > 0) ground.slots_taken = ground.slots;
   }
-  if (all_rooms(nodes, demand_of(run), false) == 0) violated("{} is to grow into room that a waiting run may use", run);
+  if (all_rooms(present, job_of(run), false) == 0) violated("{} is to grow into room that a waiting run may use", run);
 }
 
 }  // namespace sgd::sim

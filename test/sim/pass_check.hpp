@@ -6,6 +6,7 @@
 #include <set>
 
 #include "launcher/core/coordinator.hpp"
+#include "test/sim/room.hpp"
 #include "test/sim/run_state.hpp"
 #include "test/sim/world.hpp"
 
@@ -15,6 +16,12 @@ class PassCheck {
  public:
   PassCheck(World& world, std::map<RunId, RunState>& runs) : world_(world), runs_(runs) {}
 
+  /// What was decided last may not have been stored: it counts from here.
+  void forget() {
+    submitted_.clear();
+    passed_by_.clear();
+    startable_since_.clear();
+  }
   void on_submitted(const RunId& run) { submitted_.try_emplace(run, ++submissions_); }
   /// Its first generation was placed: nothing that waits in front of it is held up for longer than the limit.
   void on_first_start(const core::Coordinator& coordinator, const RunId& run);
@@ -24,11 +31,13 @@ class PassCheck {
   [[nodiscard]] bool is_first(const core::Coordinator& coordinator, const RunId& run) const;
 
  private:
-  [[nodiscard]] core::Demand demand_of(const RunId& run) const;
+  [[nodiscard]] const job::JobSpec& job_of(const RunId& run) const;
+  [[nodiscard]] int least_of(const RunId& run) const;
   [[nodiscard]] bool waits(const core::Coordinator& coordinator, const RunId& run) const;
   [[nodiscard]] bool is_before(const RunId& a, const RunId& b) const;
-  [[nodiscard]] std::map<NodeId, core::NodeCapacity> capacities(const core::Coordinator& coordinator,
-                                                                const std::set<RunId>& without) const;
+  /// What there is now, without what `without` have of it.
+  [[nodiscard]] std::map<NodeId, Ground> grounds(const core::Coordinator& coordinator,
+                                                 const std::set<RunId>& without) const;
 
   World& world_;
   std::map<RunId, RunState>& runs_;

@@ -30,6 +30,7 @@ constexpr Kind kKinds[] = {
     {Fault::kBreakLink, "break link", 8},
     {Fault::kPartition, "one-way partition", 4},
     {Fault::kNodeCrash, "node crash", 3},
+    {Fault::kNodeGone, "node gone for good", 0.6},
     {Fault::kAgentRestart, "agent restart", 3},
     {Fault::kKeeperDeath, "keeper death", 3},
     {Fault::kForkServerDeath, "fork server death", 4},
@@ -39,6 +40,7 @@ constexpr Kind kKinds[] = {
     {Fault::kLateCoordinator, "late coordinator", 3},
     {Fault::kLateAgent, "late agent", 4},
     {Fault::kCoordinatorCrash, "coordinator crash", 3},
+    {Fault::kTailLoss, "lost tail of the store", 2},
     {Fault::kUserStop, "user stop", 0.3},
     {Fault::kNodeOrder, "node order", 5},
     {Fault::kPreemption, "preemption", 2},
@@ -174,12 +176,17 @@ Plan make_plan(std::uint64_t seed) {
     if (is_busy && number > 1) plan.runs.back().submit_after = chance.between(Duration{0}, seconds(90));
   }
   plan.latency = chance.spread_between(std::chrono::microseconds(200), milliseconds(100));
+  if (chance.with(0.7)) plan.commit = chance.spread_between(std::chrono::microseconds(100), milliseconds(300));
+  if (chance.with(0.5)) plan.cut = chance.fraction();
   // One seed in ten has no fault at all: nothing may fail then.
   if (chance.with(0.1)) return plan;
   plan.trouble = chance.between(seconds(10), seconds(120));
   const double share = chance.with(0.2) ? 0.6 : 0.2;
   for (const Kind& kind : kKinds)
     if (chance.with(share)) plan.per_minute[static_cast<std::size_t>(kind.fault)] = kind.most * chance.fraction();
+  // What a store has lost nobody can hold against the machine: most seeds must be judged in full.
+  double& tail_loss = plan.per_minute[static_cast<std::size_t>(Fault::kTailLoss)];
+  if (chance.with(0.6)) tail_loss = 0;
   if (chance.with(share)) plan.crash_at_start = 0.2 * chance.fraction();
   if (chance.with(share)) plan.slow_start = 0.1 * chance.fraction();
   if (chance.with(share)) plan.fail_write = 0.5 * chance.fraction();
@@ -189,9 +196,9 @@ Plan make_plan(std::uint64_t seed) {
 
 std::string describe(const Plan& plan) {
   std::string text = fmt::format(
-      "seed {}: latency {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable after {} "
+      "seed {}: latency {:.1f} ms, commit {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable after {} "
       "losses within {:.0f} s, stable after {:.0f} s\n",
-      plan.seed, to_seconds(plan.latency) * 1000, to_seconds(plan.trouble),
+      plan.seed, to_seconds(plan.latency) * 1000, to_seconds(plan.commit) * 1000, to_seconds(plan.trouble),
       plan.drains_for_good ? ", a drained node at the end" : "", to_seconds(plan.settings.backfill_limit),
       plan.settings.flaps_max, to_seconds(plan.settings.flap_window), to_seconds(plan.settings.stable_after));
   for (const NodePlan& node : plan.nodes)

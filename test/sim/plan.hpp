@@ -26,6 +26,7 @@ enum class Fault {
   kBreakLink,
   kPartition,  ///< One direction of a node's link.
   kNodeCrash,
+  kNodeGone,  ///< For good; mostly an operator removes it, in time.
   kAgentRestart,
   kKeeperDeath,
   kForkServerDeath,
@@ -35,6 +36,7 @@ enum class Fault {
   kLateCoordinator,   ///< The process stands still for seconds.
   kLateAgent,
   kCoordinatorCrash,  ///< Between any two commands; started again from what it had stored.
+  kTailLoss,          ///< And what it had stored last is not there any more.
   kUserStop,
   kNodeOrder,   ///< Drained, undrained, other slots, removed.
   kPreemption,  ///< An agent is told to end, and ends.
@@ -68,6 +70,8 @@ struct Plan {
   bool drains_for_good = false;  ///< One node, just before the calm.
   std::vector<RunPlan> runs;
   Duration latency{0};  ///< Typical, between coordinator and agent.
+  Duration commit{0};   ///< Typical, of what the coordinator stores.
+  double cut = 0;       ///< That its log is cut, each time when no run is live.
   Duration trouble{0};  ///< Faults happen for so long.
   std::array<double, kFaults> per_minute{};
   double crash_at_start = 0;  ///< Of each start of a rank.

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Shows that the simulator finds bugs: plants each patch of planted/ into a copy of launcher/core and plays seeds.
 
-planted.py BUILD [--seeds N] [--only-apply] [NAME...]: BUILD is a folder in which `sim` is built. Only what holds the
-changed file is compiled again, with the commands of the real build. A planted bug that N seeds do not find is a failure.
+planted.py BUILD [--seeds N] [--only-apply] [--together] [NAME...]: BUILD is a folder in which `sim` is built. Only what
+holds the changed files is compiled again, with the commands of the real build: for each bug, or once for all of them
+(guarded.py). A planted bug that N seeds do not find is a failure.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+
+import guarded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -51,11 +54,41 @@ def unit_of(source, compiles):
     raise RuntimeError(f"{source} is compiled by nothing in this build")
 
 
-def build_planted(name, build, compiles, link):
-    """A sim of its own with the planted bug; its path."""
-    folder = os.path.join(build, "test", "sim", "planted", name)
+def folder_of(name, build):
+    return os.path.join(build, "test", "sim", "planted", name)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def plant_together(names, build):
+    """A copy of the core with those that can be branches; its folder, the changed files, and which these are."""
+    planted = {}
+    for name in names:
+        changed = plant(name, folder_of(name, build))
+        planted[name] = {file: read(os.path.join(folder_of(name, build), file)) for file in changed}
+    originals = {file: read(os.path.join(ROOT, file)) for files in planted.values() for file in files}
+    texts, chosen = guarded.merge(originals, planted)
+    folder = folder_of("together", build)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(os.path.join(ROOT, CORE), os.path.join(folder, CORE))
+    for file, text in texts.items():
+        with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
+            out.write(text)
+    with open(os.path.join(folder, CORE, "is_planted.cpp"), "w", encoding="utf-8") as out:
+        out.write(guarded.PROGRAM)
+    return folder, sorted(texts), chosen
+
+
+def build_planted(folder, changed_files, build, compiles, link):
+    """A sim of its own with what is planted in `folder`; its path."""
     program = os.path.join(folder, "sim")
-    for unit in sorted({unit_of(source, compiles) for source in plant(name, folder)}):
+    chooser = os.path.join(folder, CORE, "is_planted.cpp")
+    if os.path.exists(chooser):
+        link = re.sub(r"-o bin/sim\b", f"{chooser} -o bin/sim", link)
+    for unit in sorted({unit_of(source, compiles) for source in changed_files}):
         words = shlex.split(compiles[unit])
         changed = os.path.join(folder, os.path.basename(unit) + ".o")
         words[words.index("-o") + 1] = changed
@@ -70,9 +103,10 @@ def build_planted(name, build, compiles, link):
     return program
 
 
-def hunt(program, seeds):
+def hunt(program, seeds, name):
     """What the first failing seed says, or nothing."""
-    done = subprocess.run([program, "--seeds", str(seeds)], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "--seeds", str(seeds)], capture_output=True, text=True, check=False,
+                          env=os.environ | {"SGD_PLANTED": name})
     if done.returncode == 0:
         return None
     said = re.search(r"^seed .*", done.stdout, re.M)
@@ -88,6 +122,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--only-apply", action="store_true")
+    parser.add_argument("--together", action="store_true")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     names = options.names or sorted(file[:-6] for file in os.listdir(os.path.join(HERE, "planted")))
@@ -95,16 +130,24 @@ def main():
     compiles, link = commands_of(build)
     if options.only_apply:
         for name in names:
-            for source in plant(name, os.path.join(build, "test", "sim", "planted", name)):
+            for source in plant(name, folder_of(name, build)):
                 unit_of(source, compiles)
         print(f"All tests passed (each applies in {len(names)} test cases)")
         return 0
+    chosen = []
+    if options.together:
+        folder, changed, chosen = plant_together(names, build)
+        together = build_planted(folder, changed, build, compiles, link)
     for name in names:
-        found = hunt(build_planted(name, build, compiles, link), options.seeds)
+        folder = folder_of(name, build)
+        program = together if name in chosen else build_planted(folder, plant(name, folder), build, compiles, link)
+        found = hunt(program, options.seeds, name)
         print(f"{name}: {found or f'not found in {options.seeds} seeds'}", flush=True)
         if not found:
             missed.append(name)
     print(f"{len(names)} planted bugs, {len(missed)} not found")
+    if not missed:
+        print(f"All tests passed (each is found in {len(names)} test cases)")
     return 1 if missed else 0
 
 

@@ -4,6 +4,7 @@
 
 #include "common/exit_codes.hpp"
 #include "launcher/core/run_machine.hpp"
+#include "test/sim/log.hpp"
 #include "worker/core/sampler.hpp"
 
 namespace sgd::sim {
@@ -14,11 +15,12 @@ using cluster::Want;
 
 RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired, bool is_drained) {
   const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
-  if (!job().training && desired.generation > generation_ + 1) skip_to(desired.generation - 1);
+  if ((!job().training || (has_forgotten() && !is_end)) && desired.generation > generation_ + 1)
+    skip_to(desired.generation - 1);
   if (desired.generation == restarted_at_ + 1) skip_to(restarted_at_);
   if (is_end) {
     // A node that comes back with something old is told apart from the run itself.
-    if (desired.generation > generation_ + 1)
+    if (desired.generation > generation_ + 1 && !has_forgotten())
       violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation,
                generation_);
     if (places_.contains(node)) wants_[node] = desired.want;
@@ -39,7 +41,10 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
   if (desired.want == Want::kLeave && !is_leaving_) {
     is_leaving_ = true;
     // A record that was made up for after a restart is later than what it tells of.
-    if (!is_drained && resized_at_ && restarted_at_ == 0 && world_.queue.now() < *resized_at_ + job().recovery.cooldown)
+    // And both by as much as it takes to store them.
+    const Duration late = world_.plan.commit == Duration{0} ? Duration{0} : Log::kCommitMost;
+    const TimePoint earliest = resized_at_.value_or(TimePoint{}) + job().recovery.cooldown - late;
+    if (!is_drained && resized_at_ && restarted_at_ == 0 && world_.queue.now() < earliest)
       violated("{}: scale-up {} s after a resize", job().name, to_seconds(world_.queue.now() - *resized_at_));
   }
   wants_[node] = desired.want;
@@ -52,6 +57,18 @@ void RunCheck::skip_to(Generation generation) {
   generation_ = generation;
   places_.clear();
   wants_.clear();
+}
+
+void RunCheck::on_tail_lost(Generation generation, bool is_finished) {
+  forgotten_ = std::max({forgotten_, generation_, Generation{1}});
+  finished_ = finished_ && is_finished;
+  generation_ = generation > 0 ? generation - 1 : 0;
+  world_size_ = 0;
+  resized_at_.reset();
+  is_leaving_ = false;
+  places_.clear();
+  wants_.clear();
+  std::erase_if(lost_, [&](const auto& lost) { return lost.second > generation; });
 }
 
 void RunCheck::start(const cluster::DesiredRun& desired) {
@@ -72,7 +89,7 @@ void RunCheck::start(const cluster::DesiredRun& desired) {
 }
 
 void RunCheck::check_resume(const cluster::DesiredRun& desired) const {
-  if (checkpoints_.empty()) return;
+  if (checkpoints_.empty() || has_forgotten()) return;
   if (desired.resume_from.empty() || !desired.resume_from.front().ends_with(checkpoints_.back()))
     violated("{}: generation {} is not given the newest checkpoint {}", job().name, generation_, checkpoints_.back());
 }
@@ -130,28 +147,43 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
     if (checkpoints_.size() > static_cast<std::size_t>(job().checkpoint.keep)) checkpoints_.erase(checkpoints_.begin());
   }
   if (what == "checkpoint_rejected") on_rejected(event.at("path"));
+  if (has_forgotten()) return;
   if (what == "epoch_finished" && event.at("epoch") != lines_ / 2)
     violated("{}: epoch {} is finished after {} lines of metrics", job().name, event.at("epoch").dump(), lines_);
-  budget_.on_event(event);
+  budget_.on_event(event, what == "failure" && is_final(event));
 }
 
 void RunCheck::on_rejected(const std::string& path) {
   std::erase_if(checkpoints_, [&](const std::string& known) { return path.ends_with(known); });
 }
 
-/// Whoever is blamed must have ended by himself.
+/// Of the rank that a failure blames; nothing: no rank, or it has not ended.
+const ProcessEnd* RunCheck::end_of(const nlohmann::ordered_json& failure) const {
+  if (failure.at("rank").is_null()) return nullptr;
+  const auto end = ends_.find({failure.at("generation").get<Generation>(), failure.at("rank").get<Rank>()});
+  return end == ends_.end() ? nullptr : &end->second;
+}
+
+/// A code that says that another start would end the same way.
+bool RunCheck::is_final(const nlohmann::ordered_json& failure) const {
+  if (!job().training || failure.value("kind", "") != "exit_code") return false;
+  const ProcessEnd* end = end_of(failure);
+  return end != nullptr && (end->exit_code == worker_exit::kUserError || end->exit_code == worker_exit::kConfiguration);
+}
+
+/// Whoever is blamed must have ended by himself, or never have started.
 void RunCheck::check_cause(const nlohmann::ordered_json& event) const {
   if (world_.plan.trouble == Duration{0}) violated("{}: failure without a fault: {}", job().name, event.dump());
   const std::string kind = event.at("kind");
-  const std::string message = event.at("message");
-  if (event.at("rank").is_null() || message.starts_with("could not start")) return;
-  if (kind != "signal" && kind != "exit_code") return;
-  const auto end = ends_.find({event.at("generation").get<Generation>(), event.at("rank").get<Rank>()});
-  if (end == ends_.end()) {
-    if (message.find("while other ranks go on") != std::string::npos) return;
-    violated("{}: blamed, and alive: {}", job().name, event.dump());
-  }
-  if (end->second.is_order) violated("{}: blamed, and killed by us: {}", job().name, event.dump());
+  if (event.at("rank").is_null() || (kind != "signal" && kind != "exit_code") || has_forgotten()) return;
+  const ProcessEnd* end = end_of(event);
+  if (end == nullptr &&
+      never_started_.contains({event.at("generation").get<Generation>(), event.at("rank").get<Rank>()}))
+    return;
+  if (end == nullptr) violated("{}: blamed, and alive: {}", job().name, event.dump());
+  if (end->is_order) violated("{}: blamed, and killed by us: {}", job().name, event.dump());
+  if (kind == "signal" && end->signal == 0)
+    violated("{}: blamed for a signal that it never got: {}", job().name, event.dump());
 }
 
 // ---- metrics and samples ----
@@ -178,6 +210,7 @@ void RunCheck::on_phase_done(Generation generation, const Point& point) {
 
 void RunCheck::on_metrics(const nlohmann::ordered_json& line) {
   if (finished_) violated("{}: metrics after the end", job().name);
+  if (has_forgotten()) return;
   const int epoch = line.at("epoch");
   const bool validating = line.at("phase") == "validate";
   if (epoch != lines_ / 2 + 1 || validating != (lines_ % 2 == 1))
@@ -218,7 +251,7 @@ void RunCheck::on_finish(const core::RunOutcome& outcome) {
 }
 
 void RunCheck::check_success() const {
-  if (job().training && lines_ != 2 * job().training->epochs)
+  if (job().training && !has_forgotten() && lines_ != 2 * job().training->epochs)
     violated("{}: succeeded after {} lines of metrics", job().name, lines_);
   for (Rank rank = 0; rank < world_size_; ++rank) {
     const auto end = ends_.find({generation_, rank});

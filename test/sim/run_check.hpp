@@ -31,6 +31,10 @@ class RunCheck {
   void skip_to(Generation generation);
   /// It was built again, with this newest generation: a start that nobody was told of may be cleared.
   void on_coordinator_restarted(Generation generation) { restarted_at_ = generation; }
+  /// The store has lost its end: the coordinator knows of generations up to this one, and of no other end.
+  void on_tail_lost(Generation generation, bool is_finished);
+  /// It was, or may have been, before the store lost its end: nobody can know what becomes of it.
+  [[nodiscard]] bool is_forgotten(Generation generation) const { return generation <= forgotten_; }
   RunCheck(World& world, const RunPlan& plan) : world_(world), plan_(plan), budget_(job()) {}
 
   struct Told {
@@ -44,7 +48,11 @@ class RunCheck {
   void on_event(const nlohmann::ordered_json& event);
   void on_metrics(const nlohmann::ordered_json& line);
   void on_phase_done(Generation generation, const Point& point);
+  /// A generation that its coordinator has forgotten may come again.
+  void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
   void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
+  /// The keeper has refused to start it.
+  void on_spawn_failed(Generation generation, Rank rank) { never_started_.insert({generation, rank}); }
   void on_stop_requested() { is_stop_requested_ = true; }
   void on_finish(const core::RunOutcome& outcome);
 
@@ -62,8 +70,11 @@ class RunCheck {
 
  private:
   void start(const cluster::DesiredRun& desired);
+  [[nodiscard]] bool has_forgotten() const { return forgotten_ > 0; }
   void check_resume(const cluster::DesiredRun& desired) const;
   void check_cause(const nlohmann::ordered_json& event) const;
+  [[nodiscard]] const ProcessEnd* end_of(const nlohmann::ordered_json& failure) const;
+  [[nodiscard]] bool is_final(const nlohmann::ordered_json& failure) const;
   void on_rejected(const std::string& path);
   void check_success() const;
   [[nodiscard]] const job::JobSpec& job() const { return plan_.definition.job; }
@@ -80,12 +91,14 @@ class RunCheck {
   std::set<std::pair<NodeId, Generation>> lost_;
   std::vector<std::string> checkpoints_;  ///< Accepted, the newest last.
   std::map<std::pair<Generation, Rank>, ProcessEnd> ends_;
+  std::set<std::pair<Generation, Rank>> never_started_;
   std::map<std::tuple<Generation, int, bool>, std::int64_t> samples_;  ///< Of finished phases.
   std::map<Generation, int> world_sizes_;
   int lines_ = 0;
   bool finished_ = false;
   bool is_stop_requested_ = false;
   Generation restarted_at_ = 0;
+  Generation forgotten_ = 0;  ///< Not 0: what it counts is not what the coordinator counts.
 };
 
 }  // namespace sgd::sim

@@ -22,7 +22,8 @@ struct RunState {
   Disk disk;
   RunCheck check;
   std::map<Generation, std::unique_ptr<Group>> groups;
-  std::vector<Worker*> alive;  ///< Processes of its ranks, on all nodes.
+  std::vector<std::unique_ptr<Group>> past_groups;  ///< Whose generation has come again.
+  std::vector<Worker*> alive;                       ///< Processes of its ranks, on all nodes.
 };
 
 }  // namespace sgd::sim

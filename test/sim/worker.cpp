@@ -122,6 +122,8 @@ void Worker::take(const link::ExchangeValue& message) {
              message.rank, message.count, values_, message.value.dump());
   if (++values_ < message.count) return;
   auto& group = run_.groups[generation()];
+  // A generation that its coordinator has forgotten may come again.
+  if (group && run_.check.is_forgotten(generation()) && group->is_over()) run_.past_groups.push_back(std::move(group));
   if (!group) group = std::make_unique<Group>(world_, run_, generation(), assignment_.world_size);
   group_ = group.get();
   group_->join(*this);

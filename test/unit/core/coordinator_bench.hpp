@@ -88,6 +88,12 @@ class CoordinatorBench {
       count += std::holds_alternative<core::coordinator_command::RecordEvent>(command);
     return count;
   }
+  /// Of the run that the last event has ended.
+  [[nodiscard]] std::optional<core::RunOutcome> outcome() const {
+    for (const auto& command : commands_)
+      if (const auto* finished = std::get_if<core::coordinator_command::FinishRun>(&command)) return finished->outcome;
+    return std::nullopt;
+  }
   [[nodiscard]] RunPhase phase(const RunId& run) const { return coordinator_.snapshot(now_, run)->phase; }
   /// Words of the last event's refusal; empty: nobody was refused.
   [[nodiscard]] std::string refused() const {

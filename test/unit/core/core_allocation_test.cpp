@@ -59,9 +59,9 @@ TEST_CASE("with fewer slots than cores each slot has its part of them") {
 
 TEST_CASE("GPUs are dealt out, and shared only where they do not suffice") {
   CoreAllocation allocation({}, {0, 1, 2, 3}, true);
-  const auto gpus = [&](const RunId& run, int ranks, int each) {
+  const auto gpus = [&](const RunId& run, int ranks, std::optional<int> each) {
     std::vector<std::vector<int>> lists;
-    for (const RankShare& share : allocation.allocate(run, ranks, {1, each}, 4)) lists.push_back(share.gpus);
+    for (const RankShare& share : allocation.allocate(run, ranks, {1, each}, 4)) lists.push_back(share.gpus.value());
     return lists;
   };
   using Lists = std::vector<std::vector<int>>;
@@ -73,4 +73,23 @@ TEST_CASE("GPUs are dealt out, and shared only where they do not suffice") {
   allocation.release("b");
   CHECK(gpus("e", 1, 1) == Lists{{2}});
   CHECK(gpus("f", 1, 9).front().size() == 4);
+}
+
+TEST_CASE("who asks for no GPUs sees those that nobody has, and who asks for 0 none") {
+  const auto seen = [](CoreAllocation& allocation, const RunId& run, std::optional<int> each) {
+    return allocation.allocate(run, 1, {1, each}, 4).front().gpus;
+  };
+  using Seen = std::optional<std::vector<int>>;
+  CoreAllocation cluster({}, {4, 5, 6}, true);
+  CHECK(seen(cluster, "all", {}) == Seen{{4, 5, 6}});
+  CHECK(seen(cluster, "one", 1) == Seen{{4}});  // What others only see is free.
+  CHECK(seen(cluster, "rest", {}) == Seen{{5, 6}});
+  CHECK(seen(cluster, "none", 0) == Seen{std::vector<int>{}});
+  cluster.release("one");
+  CHECK(seen(cluster, "rest", {}) == Seen{{4, 5, 6}});
+  CoreAllocation no_gpus({}, {}, true);
+  CHECK(seen(no_gpus, "any", {}) == Seen{});
+  CoreAllocation launcher({}, {}, false);
+  CHECK(seen(launcher, "any", {}) == Seen{});
+  CHECK(seen(launcher, "none", 0) == Seen{std::vector<int>{}});
 }
