@@ -20,6 +20,14 @@ struct Coding<cluster::NodeState> {
 };
 
 template <>
+inline constexpr auto kMessage<job::PerWorker> = message("", required("cpus", &job::PerWorker::cpus),
+                                                         required("gpus", &job::PerWorker::gpus),
+                                                         required("memory_bytes", &job::PerWorker::memory_bytes));
+template <>
+inline constexpr auto kMessage<core::CoordinatorState::Leftover> =
+    message("", required("per_worker", &core::CoordinatorState::Leftover::per_worker),
+            required("workers", &core::CoordinatorState::Leftover::workers));
+template <>
 inline constexpr auto kMessage<core::CoordinatorState::Node> =
     message("", required("incarnation", &core::CoordinatorState::Node::incarnation),
             required("state", &core::CoordinatorState::Node::state),
@@ -30,6 +38,7 @@ inline constexpr auto kMessage<core::CoordinatorState::Node> =
             required("is_linked", &core::CoordinatorState::Node::is_linked),
             required("suspect_until", &core::CoordinatorState::Node::suspect_until),
             required("lost_at", &core::CoordinatorState::Node::lost_at),
+            required("leftovers", &core::CoordinatorState::Node::leftovers),
             required("forgotten", &core::CoordinatorState::Node::forgotten));
 template <>
 inline constexpr auto kMessage<core::CoordinatorState::Standing> =

@@ -131,6 +131,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     "", required("definition", &core::RunState::definition_), required("submitted_at", &core::RunState::submitted_at_),
     required("phase", &core::RunState::phase_), required("generation", &core::RunState::generation_),
     required("desired_generation", &core::RunState::desired_generation_),
+    required("newest_held", &core::RunState::newest_held_), required("start_by", &core::RunState::start_by_),
     required("first_generation", &core::RunState::first_generation_),
     required("placement", &core::RunState::placement_), required("before", &core::RunState::before_),
     required("trained", &core::RunState::trained_), required("master_port", &core::RunState::master_port_),
