@@ -169,6 +169,8 @@ void FileSender::on_lost() {
   in_flight_ = 0;
   queries_ = 0;
   ready_.clear();
+  ending_.clear();
+  unended_.clear();
   unasked_.clear();
   if (shipment_) shipment_->files.clear();
 }
@@ -257,7 +259,9 @@ bool FileSender::read_log() {
   if (place == ready_.end()) place = ready_.begin();
   last_log_ = *place;
   Track* track = find(last_log_.first, last_log_.second);
-  if (track == nullptr || track->state != Track::State::kKnown || track->next >= track->size) {
+  // A few bytes wait for the answer to those before: what grows by lines makes no message of each.
+  const bool is_little = track != nullptr && track->next > track->acked && track->size - track->next < kChunkBytesMax;
+  if (track == nullptr || track->state != Track::State::kKnown || track->next >= track->size || is_little) {
     ready_.erase(place);
     return !ready_.empty() && read_log();
   }
@@ -311,6 +315,7 @@ void FileSender::on(const transfer::Have& have) {
   if (track->state == Track::State::kAsked && transfer::checkpoint_of(have.file).empty()) --queries_;
   take_answer(*track, have);
   if (have.rewind && !have.reason.empty()) retry_later(fmt::format("{}: {}", have.file, have.reason));
+  note_answer(have.run, have.file);
   advance(have.run, have.file, *track);
   ask_for_offsets();
   prove_if_complete();
@@ -338,12 +343,25 @@ void FileSender::advance(const RunId& run, const std::string& file, Track& track
   if (track.next < track.size) {
     ready_.insert({run, file});
   } else if (place->second.is_ended && place->second.was_looked_at && track.acked >= track.size && can_put()) {
+    if (ending_.size() >= kEndingsMax) return unended_.push_back({run, file});
+    ending_.insert({run, file});
     track.state = Track::State::kEnding;
     link_.send(transfer::Put{run, file, track.acked, 0, transfer::checksum(run, file, track.acked, {}), true});
   }
 }
 
+/// Another log may end.
+void FileSender::note_answer(const RunId& run, const std::string& file) {
+  ending_.erase({run, file});
+  while (!unended_.empty() && ending_.size() < kEndingsMax) {
+    const Key next = unended_.front();
+    unended_.pop_front();
+    if (Track* track = find(next.first, next.second)) advance(next.first, next.second, *track);
+  }
+}
+
 void FileSender::on(const transfer::Refused& refused) {
+  note_answer(refused.run, refused.path);
   const auto place = runs_.find(refused.run);
   if (place == runs_.end()) return;
   Run& entry = place->second;

@@ -43,6 +43,7 @@ class FileSender {
  public:
   static constexpr int kReadsMax = 4;             ///< Chunks that are read ahead.
   static constexpr std::size_t kQueriesMax = 64;  ///< Without an answer.
+  static constexpr std::size_t kEndingsMax = 64;  ///< Logs that are said to have ended, without an answer.
   static constexpr int kAttemptsMax = 3;          ///< To put a checkpoint that is found damaged at its end.
 
   struct Handlers {
@@ -128,6 +129,7 @@ class FileSender {
   void move(Track& track, std::int64_t next, std::int64_t acked);
   void take_answer(Track& track, const transfer::Have& have);
   void advance(const RunId& run, const std::string& file, Track& track);
+  void note_answer(const RunId& run, const std::string& file);
   void on_file_refused(Run& entry, const transfer::Refused& refused);
   void check_end(const RunId& run);
   void retry_later(const std::string& reason);
@@ -154,6 +156,8 @@ class FileSender {
   int reads_ = 0;
   std::size_t queries_ = 0;
   std::set<Key> ready_;       ///< Logs with bytes to read.
+  std::set<Key> ending_;      ///< Logs that are said to have ended.
+  std::deque<Key> unended_;   ///< Logs that are to be.
   std::deque<Key> unasked_;   ///< Logs of which the coordinator has not said yet what it has.
   Key last_log_;              ///< Logs take turns.
   bool is_logs_turn_ = true;  ///< And so do logs and checkpoint.

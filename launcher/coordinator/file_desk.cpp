@@ -41,7 +41,7 @@ struct FileDesk::Guest {
   NodeId node;
   std::optional<transfer::Put> announced;  ///< Its chunk is the next frame.
   std::int64_t bytes_in_work = 0;          ///< Put or asked for, and on a thread.
-  std::size_t requests_in_work = 0;        ///< Of the other kinds.
+  std::size_t requests_in_work = 0;        ///< On a thread.
   std::size_t refusals = 0;
   std::shared_ptr<Intake> logs = std::make_shared<Intake>();
   std::shared_ptr<Intake> checkpoints = std::make_shared<Intake>();
@@ -68,6 +68,19 @@ FileDesk::~FileDesk() = default;
 void FileDesk::stop() {
   timer_.cancel();
   guests_.clear();
+}
+
+/// `work` on `thread`, then `done`; a request costs something even when it has no bytes, so they are counted, too.
+template <class Work, class Done>
+void FileDesk::ask(GuestId id, storage::FileThread& thread, Work work, Done done) {
+  const auto guest = guests_.find(id);
+  if (guest == guests_.end()) return;
+  if (++guest->second->requests_in_work > kRequestsMax)
+    return close(id, kTooMuch, fmt::format("more than {} requests at a time", kRequestsMax));
+  thread.ask(std::move(work), [this, id, done = std::move(done)](auto&& value) mutable {
+    if (const auto still = guests_.find(id); still != guests_.end()) --still->second->requests_in_work;
+    done(std::forward<decltype(value)>(value));
+  });
 }
 
 storage::FileThread& FileDesk::thread_of(const std::string& file) {
@@ -263,7 +276,7 @@ void FileDesk::on_put(GuestId id, transfer::Put put, std::string bytes) {
     }
     return outcome;
   };
-  thread.ask(std::move(work), [this, id, put](const PutOutcome& outcome) { on_put_done(id, put, outcome); });
+  ask(id, thread, std::move(work), [this, id, put](const PutOutcome& outcome) { on_put_done(id, put, outcome); });
 }
 
 void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcome& outcome) {
@@ -295,14 +308,13 @@ void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcom
 void FileDesk::on_query(GuestId id, const transfer::Query& query) {
   const Files files = files_of(id, query.run, query.file, transfer::check_file(query.file));
   if (!files) return;
-  thread_of(query.file)
-      .ask([files, file = query.file] { return files->held(file); },
-           [this, id, query](const storage::Held& held) {
-             const std::string checkpoint = transfer::checkpoint_of(query.file);
-             if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
-             if (!held.error.empty()) return refuse(id, query.run, query.file, kDisk, held.error);
-             send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false, false, ""});
-           });
+  const auto look = [files, file = query.file] { return files->held(file); };
+  ask(id, thread_of(query.file), look, [this, id, query](const storage::Held& held) {
+    const std::string checkpoint = transfer::checkpoint_of(query.file);
+    if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
+    if (!held.error.empty()) return refuse(id, query.run, query.file, kDisk, held.error);
+    send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false, false, ""});
+  });
 }
 
 void FileDesk::on_checkpoint_done(GuestId id, const transfer::CheckpointDone& done) {
@@ -315,7 +327,7 @@ void FileDesk::on_checkpoint_done(GuestId id, const transfer::CheckpointDone& do
     if (finished && is_news) files->prune(kept);
     return finished ? Result<bool>(is_news) : Result<bool>(finished.error());
   };
-  checkpoints_.ask(finish, [this, id, done](const Result<bool>& is_news) {
+  ask(id, checkpoints_, finish, [this, id, done](const Result<bool>& is_news) {
     const CheckpointId checkpoint{done.run, done.path};
     if (is_news) return stored(id, checkpoint, is_news.value());
     refuse(id, done.run, done.path, kBadCheckpoint, is_news.error().message);
@@ -348,13 +360,13 @@ void FileDesk::on_get(GuestId id, const transfer::Get& get) {
 void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
   const Files files = files_of(id, checkpoint.run, checkpoint.path, transfer::check_checkpoint(checkpoint.path));
   if (!files) return;
-  checkpoints_.ask([files, path = checkpoint.path] { return files->listing(path); },
-                   [this, id, checkpoint](const Result<std::vector<transfer::ListedFile>>& listed) {
-                     if (listed) return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
-                     RelayActions actions;
-                     relay_.on_wanted(process::monotonic_now(), id, checkpoint, actions);
-                     carry_out(actions);
-                   });
+  const auto list = [files, path = checkpoint.path] { return files->listing(path); };
+  ask(id, checkpoints_, list, [this, id, checkpoint](const Result<std::vector<transfer::ListedFile>>& listed) {
+    if (listed) return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
+    RelayActions actions;
+    relay_.on_wanted(process::monotonic_now(), id, checkpoint, actions);
+    carry_out(actions);
+  });
 }
 
 void FileDesk::send_data(GuestId id, const transfer::Get& get) {
@@ -376,7 +388,7 @@ void FileDesk::send_data(GuestId id, const transfer::Get& get) {
     if (piece.bytes) piece.crc32c = transfer::checksum(get.run, file, get.offset, piece.bytes.value());
     return piece;
   };
-  checkpoints_.ask(read, [this, id, get](const Piece& piece) {
+  ask(id, checkpoints_, read, [this, id, get](const Piece& piece) {
     if (const auto asking = guests_.find(id); asking != guests_.end()) asking->second->bytes_in_work -= get.bytes;
     if (!piece.bytes) return refuse(id, get.run, get.path, kMissing, piece.bytes.error().message);
     const std::string& bytes = piece.bytes.value();

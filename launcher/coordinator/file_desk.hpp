@@ -34,7 +34,7 @@ class FileDesk {
  public:
   static constexpr const char* kKind = "files";         ///< Of its visitors' first message.
   static constexpr std::size_t kRefusalsMax = 1000;     ///< Of one connection.
-  static constexpr std::size_t kRequestsMax = 1 << 16;  ///< Of one connection, on a thread.
+  static constexpr std::size_t kRequestsMax = 1 << 12;  ///< Of one connection, on a thread.
   static constexpr std::size_t kSettledMax = 256;       ///< Runs.
 
   struct Handlers {
@@ -91,6 +91,8 @@ class FileDesk {
   void count_refusal(const net::Visitor& visitor, const char* kind, const std::string& reason);
   void send(GuestId id, const transfer::ToNode& message, std::string_view chunk = {});
   void close(GuestId id, const char* kind, const std::string& reason);
+  template <class Work, class Done>
+  void ask(GuestId id, storage::FileThread& thread, Work work, Done done);
   void carry_out(const RelayActions& actions);
   void on_wakeup();
   [[nodiscard]] storage::FileThread& thread_of(const std::string& file);

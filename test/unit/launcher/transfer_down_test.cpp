@@ -212,6 +212,35 @@ TEST_CASE("desk: a link that somebody has planted is not followed", "[transfer]"
   CHECK_FALSE(fs::exists(at.folder.path("outside/rank-0000.log")));
 }
 
+TEST_CASE("desk: requests without bytes have a limit, and the next connection is served", "[transfer]") {
+  Transfers at;
+  {
+    Stranger stranger(at);
+    // More than one turn of the event loop takes, and all of them before any is done.
+    transfer::Put put{"run1", "logs/a", 0, 0, transfer::checksum("run1", "logs/a", 0, {}), true};
+    std::string flood;
+    for (std::size_t i = 0; i < coordinator::FileDesk::kRequestsMax + 500; ++i)
+      flood += encode_frame(FrameKind::kJson, transfer::encode(put));
+    stranger.write(flood);
+    at.run_until([&] { return stranger.is_closed(); });
+    CHECK_THAT(at.refused.back(), Catch::Contains("more than 4096 requests at a time"));
+  }
+  Stranger next(at);
+  next.put("logs/good.log", "x");
+  at.run_until([&] { return at.grown.contains("logs/good.log"); });
+}
+
+TEST_CASE("desk: who is refused too often is shown out", "[transfer]") {
+  Transfers at;
+  Stranger stranger(at);
+  for (std::size_t i = 0; i <= coordinator::FileDesk::kRefusalsMax; ++i) {
+    CHECK(at.desk->refused() <= coordinator::FileDesk::kRefusalsMax);
+    stranger.say(transfer::encode(transfer::Query{"run1", "../x"}));
+  }
+  at.run_until([&] { return stranger.is_closed(); });
+  CHECK(at.desk->refused() == coordinator::FileDesk::kRefusalsMax + 1);
+}
+
 TEST_CASE("desk: who breaks the protocol is shown out, and nobody else", "[transfer]") {
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
