@@ -117,6 +117,13 @@ void Console::wait_writable() {
   });
 }
 
+void Console::give_up() {
+  stdout_closed_ = true;
+  if (!waiting_) return flush();
+  boost::system::error_code ignored;
+  if (stdout_is_pollable_) stdout_.cancel(ignored);  // Whoever waits goes on, and finds it closed.
+}
+
 void Console::when_drained(std::function<void()> handler) {
   if (drained()) return boost::asio::post(io_, std::move(handler));
   when_drained_ = std::move(handler);

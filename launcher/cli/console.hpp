@@ -44,6 +44,8 @@ class Console {
 
   /// True when everything given to stdout has been written or given up.
   [[nodiscard]] bool drained() const { return queue_.empty(); }
+  /// Nothing more is written to stdout, whose reader does not take it: what waits is given up.
+  void give_up();
   /// Called once when drained.
   void when_drained(std::function<void()> handler);
   [[nodiscard]] const ConsoleStyle& style() const { return style_; }

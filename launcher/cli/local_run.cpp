@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/cpu_share.hpp"
@@ -193,20 +194,9 @@ coordinator::RunObserver LocalRun::observer() {
 
 /// Puts "rank: " before each line; `output` holds whole lines.
 void LocalRun::on_output(std::size_t node, agent::Output output) {
-  std::string lines;
-  if (options_.show_prefix) {
-    const std::string prefix = fmt::format("{}: ", output.rank);
-    lines.reserve(output.bytes.size() + output.bytes.size() / 8);
-    std::string_view rest = output.bytes;
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
-      lines.append(prefix).append(rest.substr(0, end));
-      rest.remove_prefix(end);
-    }
-  } else {
-    lines = std::move(output.bytes);
-  }
-  const std::size_t size = output.bytes.empty() ? lines.size() : output.bytes.size();
+  const std::size_t size = output.bytes.size();
+  std::string lines =
+      options_.show_prefix ? prefixed(output.bytes, fmt::format("{}: ", output.rank)) : std::move(output.bytes);
   console_.output(std::move(lines),
                   [this, node, run = output.run, size] { nodes_[node].agent->acknowledge_output(run, size); });
 }
@@ -257,6 +247,9 @@ void LocalRun::wait_signal() {
 void LocalRun::on_signal(int signal) {
   ++signals_seen_;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
+  // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
+  if (at_once || outcome_) console_.give_up();
+  if (outcome_) return;
   if (!at_once)
     console_.narrate(fmt::format("sgd-launch: signal {}: stopping{}, at most {}; once more to kill",
                                  core::signal_words(signal), job_.training ? " with a checkpoint" : "",

@@ -14,6 +14,7 @@
 
 #include "common/exit_codes.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/terminal_text.hpp"
@@ -33,10 +34,10 @@ struct LogsOptions {
   bool prefix = true;
 };
 
-/// One log file that is being read: what has been printed, and the piece of a line after it.
+/// One log file that is being read.
 struct OpenLog {
   process::UniqueFd fd;
-  std::string partial;
+  LogLines lines;
 };
 
 /// "rank-0003.log" in "gen-0002": 3 and 2; -1 for another name.
@@ -58,18 +59,18 @@ class LogPrinter {
   /// Prints what is new. False when stdout has gone away.
   bool print_new() {
     for (const std::string& path : files()) {
-      OpenLog& log = open_[path];
+      const int rank = number_in(fs::path(path).filename().string(), "rank-");
+      const auto [place, is_new] =
+          open_.try_emplace(path, OpenLog{{}, LogLines(options_.prefix ? fmt::format("{}: ", rank) : "")});
+      OpenLog& log = place->second;
       if (!log.fd) log.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (log.fd && !print_file(number_in(fs::path(path).filename().string(), "rank-"), log)) return false;
+      if (log.fd && !print_file(log)) return false;
     }
     return true;
   }
   /// A last line without newline.
   void print_rest() {
-    for (auto& [path, log] : open_) {
-      if (log.partial.empty()) continue;
-      (void)write_line(number_in(fs::path(path).filename().string(), "rank-"), log.partial + "\n");
-    }
+    for (auto& [path, log] : open_) (void)write_all(log.lines.rest());
   }
 
  private:
@@ -88,25 +89,14 @@ class LogPrinter {
     return found;
   }
 
-  bool print_file(int rank, OpenLog& log) {
+  bool print_file(OpenLog& log) const {
     std::string buffer(kReadBytes, '\0');
     for (;;) {
       const ssize_t count = ::read(log.fd.get(), buffer.data(), buffer.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return true;
-      log.partial.append(buffer.data(), static_cast<std::size_t>(count));
-      std::size_t begin = 0;
-      std::string lines;
-      for (std::size_t end; (end = log.partial.find('\n', begin)) != std::string::npos; begin = end + 1)
-        lines +=
-            (options_.prefix ? fmt::format("{}: ", rank) : std::string()) + log.partial.substr(begin, end + 1 - begin);
-      log.partial.erase(0, begin);
-      if (!write_all(lines)) return false;
+      if (!write_all(log.lines.add({buffer.data(), static_cast<std::size_t>(count)}))) return false;
     }
-  }
-
-  bool write_line(int rank, const std::string& line) {
-    return write_all((options_.prefix ? fmt::format("{}: ", rank) : std::string()) + line);
   }
 
   bool write_all(const std::string& raw) const {

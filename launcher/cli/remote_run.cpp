@@ -22,6 +22,10 @@ constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
 constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
 constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4;
 
+bool is_log(const std::string& file) {
+  return file.starts_with("logs/");
+}
+
 }  // namespace
 
 RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::shared_ptr<const net::TlsContext> tls)
@@ -118,7 +122,8 @@ void RemoteRun::on_submitted(const Json& answer) {
   const bool is_new = run_.empty();
   // What it had written in the life before is not told again.
   const Json& offsets = member(answer, "offsets");
-  for (const auto& [file, bytes] : offsets.items()) files_[file].got = read_or(offsets, file.c_str(), std::uint64_t{0});
+  for (const auto& [file, bytes] : offsets.items())
+    file_of(file).got = read_or(offsets, file.c_str(), std::uint64_t{0});
   run_ = read_or(answer, "run", "");
   if (detach_) {
     console_.result(run_);
@@ -137,8 +142,9 @@ void RemoteRun::follow() {
   Json offsets = Json::object();
   for (auto& [file, state] : files_) {
     // What came and was not printed comes again.
-    state.got -= state.partial.size();
+    state.got -= state.partial.size() + state.log.held();
     state.partial.clear();
+    state.log.forget_held();
     offsets[file] = state.got;
   }
   Json whole = {{"type", "follow"}, {"id", kFollow}, {"run", run_}, {"offsets", std::move(offsets)}};
@@ -158,35 +164,38 @@ void RemoteRun::on_followed(const Json& answer) {
 
 // ---- what it prints ----
 
+RemoteRun::File& RemoteRun::file_of(const std::string& name) {
+  const auto [place, is_new] = files_.try_emplace(name);
+  if (is_new && is_log(name) && options_.show_prefix)
+    place->second.log = LogLines(fmt::format("{}: ", std::atoi(name.c_str() + name.rfind('/') + 6)));
+  return place->second;
+}
+
 void RemoteRun::on_part(const std::string& bytes) {
-  File& file = files_[part_file_];
+  File& file = file_of(part_file_);
   if (part_offset_ != file.got) return;  // Of a follow before.
   file.got += bytes.size();
+  if (is_log(part_file_)) return print_log(part_file_, file.log.add(bytes));
   file.partial += bytes;
   const std::size_t end = file.partial.rfind('\n');
   if (end == std::string::npos) return acknowledge(part_file_);
-  std::string lines = file.partial.substr(0, end + 1);
+  const std::string lines = file.partial.substr(0, end + 1);
   file.partial.erase(0, end + 1);
-  print_lines(part_file_, std::move(lines));
+  print_json_lines(part_file_, lines);
+  acknowledge(part_file_);
 }
 
-void RemoteRun::print_lines(const std::string& file, std::string lines) {
-  const bool is_log = file.starts_with("logs/");
-  const std::string name = file.substr(file.rfind('/') + 1);
-  std::string text;
+/// Acknowledged when it is written: a terminal that stands still holds the stream up, and nothing is lost.
+void RemoteRun::print_log(const std::string& file, std::string text) {
+  if (text.empty()) return acknowledge(file);
+  console_.output(std::move(text), [this, file] { acknowledge(file); });
+}
+
+void RemoteRun::print_json_lines(const std::string& file, const std::string& lines) {
   for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
     end = lines.find('\n', begin) + 1;
-    const std::string line = lines.substr(begin, end - begin);
-    if (!is_log)
-      print_json_line(file, line);
-    else if (options_.show_prefix)
-      text += fmt::format("{}: {}", std::atoi(name.c_str() + 5), line);
-    else
-      text += line;
+    print_json_line(file, lines.substr(begin, end - begin));
   }
-  if (!is_log) return acknowledge(file);
-  // Acknowledged when it is written: a terminal that stands still holds the stream up, and nothing is lost.
-  console_.output(std::move(text), [this, file] { acknowledge(file); });
 }
 
 void RemoteRun::print_json_line(const std::string& file, const std::string& line) {
@@ -219,7 +228,10 @@ void RemoteRun::on_status(const Json& answer) {
 void RemoteRun::on_end(const Json& outcome_json) {
   const core::RunOutcome outcome = core::outcome_from_json(outcome_json);
   for (auto& [file, state] : files_)
-    if (!state.partial.empty()) print_lines(file, std::exchange(state.partial, {}) + "\n");
+    if (is_log(file))
+      print_log(file, state.log.rest());
+    else if (!state.partial.empty())
+      print_json_lines(file, std::exchange(state.partial, {}) + "\n");
   if (is_reader_) return end(exit_code::kSucceeded);
   console_.status("");
   const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
@@ -231,6 +243,7 @@ void RemoteRun::on_end(const Json& outcome_json) {
       console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_));
     end(code);
   });
+  is_over_ = true;
 }
 
 // ---- signals, time, the end ----
@@ -246,6 +259,9 @@ void RemoteRun::wait_signal() {
 void RemoteRun::on_signal(int signal) {
   ++signals_seen_;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
+  // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
+  if (at_once || is_reader_ || is_over_ || exit_code_) console_.give_up();
+  if (is_over_ || exit_code_) return;
   if (is_reader_) return end(exit_code::kSignalBase + signal);
   if (run_.empty() || (at_once && !is_open_)) {
     console_.complain("warning", run_.empty()

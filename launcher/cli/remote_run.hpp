@@ -16,6 +16,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "launcher/cli/console.hpp"
+#include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
@@ -47,7 +48,8 @@ class RemoteRun {
   void on_followed(const Json& answer);
   void on_status(const Json& answer);
   void on_part(const std::string& bytes);
-  void print_lines(const std::string& file, std::string lines);
+  void print_log(const std::string& file, std::string text);
+  void print_json_lines(const std::string& file, const std::string& lines);
   void print_json_line(const std::string& file, const std::string& line);
   void on_end(const Json& outcome);
   void acknowledge(const std::string& file);
@@ -59,8 +61,10 @@ class RemoteRun {
 
   struct File {
     std::uint64_t got = 0;  ///< Bytes taken over the connection.
-    std::string partial;    ///< Those after the last newline.
+    std::string partial;    ///< Of events and metrics: those after the last newline.
+    LogLines log;           ///< Of a log.
   };
+  [[nodiscard]] File& file_of(const std::string& name);
 
   const RunOptions& options_;
   net::Address coordinator_;
@@ -85,6 +89,7 @@ class RemoteRun {
   std::optional<Json> pending_stop_;
   std::int64_t steps_planned_ = 0;
   bool is_training_ = false;
+  bool is_over_ = false;  ///< The run has ended; what is left is to be printed.
   int signals_seen_ = 0;
   int status_ticks_ = 0;
   std::optional<int> exit_code_;

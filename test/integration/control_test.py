@@ -87,6 +87,18 @@ class ControlTest(LaunchTest):
         self.assertEqual(launch.wait(20), 6, launch.said())
         self.assertIn("hello from 1", self.ask("logs"))
 
+    def test_logs_without_a_newline(self):
+        """Their cost is their length: what is held of a line has a limit."""
+        size = 48 << 20
+        launch = self.start("-n", 1, "--", "sh", "-c", f"head -c {size} /dev/zero | tr '\\0' x", run_dir=None)
+        self.assertEqual(launch.wait(60), 0, launch.said())
+        plain = subprocess.run([LAUNCHER, "logs", "--no-prefix"], capture_output=True, timeout=60, cwd=self.folder)
+        self.assertEqual((plain.returncode, len(plain.stdout)), (0, size))
+        with_prefix = subprocess.run([LAUNCHER, "logs"], capture_output=True, timeout=60, cwd=self.folder).stdout.splitlines()
+        self.assertEqual(len(with_prefix), size >> 16)
+        self.assertEqual(with_prefix[1], b"0: " + b"x" * (1 << 16) + b" [line goes on]")
+        self.assertEqual(with_prefix[-1], b"0: " + b"x" * (1 << 16))
+
     def test_stop_cancels_the_run(self):
         launch = self.speaking()
         self.ask("stop", self.path("run"))

@@ -172,6 +172,19 @@ class CommandStopTest(LaunchTest):
         self.assertEqual(launch.wait(20), 124, launch.said())
         launch.wait_until_gone()
 
+    def test_a_signal_ends_a_finished_launcher_whose_output_nobody_reads(self):
+        import subprocess
+
+        from harness import LAUNCHER
+        launcher = subprocess.Popen([LAUNCHER, "--run-dir", self.path("run"), "-n", "1", "--", "seq", "1", "60000"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        self.addCleanup(launcher.stdout.close)
+        self.addCleanup(launcher.kill)
+        wait_for(lambda: os.path.exists(self.path("run", "summary.json")), 30, "the end of the run")
+        self.assertIsNone(launcher.poll())  # It would like to print the rest.
+        os.kill(launcher.pid, signal.SIGTERM)
+        self.assertEqual(launcher.wait(20), 0)
+
     def test_a_reader_that_closes_our_output_does_not_change_the_exit_code(self):
         import subprocess
 

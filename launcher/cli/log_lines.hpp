@@ -1,0 +1,35 @@
+#pragma once
+// A rank's log on its way to stdout: whole lines with "rank: " in front, whatever pieces it comes in. A line that is
+// longer than kLogLineBytesMax goes in parts, each marked as the console does it, so that a file without newlines costs
+// no more memory or time than any other. Without a prefix the bytes go as they are.
+
+#include <string>
+#include <string_view>
+
+namespace sgd::cli {
+
+inline constexpr std::size_t kLogLineBytesMax = 64 << 10;
+
+/// `lines`, each with `prefix` in front.
+[[nodiscard]] std::string prefixed(std::string_view lines, std::string_view prefix);
+
+class LogLines {
+ public:
+  /// "3: " for rank 3; empty: nothing is put in front, and nothing is held back.
+  explicit LogLines(std::string prefix = {}) : prefix_(std::move(prefix)) {}
+
+  /// What can be printed now that these bytes are here.
+  [[nodiscard]] std::string add(std::string_view bytes);
+  /// Bytes that wait for the end of their line.
+  [[nodiscard]] std::size_t held() const { return held_.size(); }
+  /// They never had been here.
+  void forget_held() { held_.clear(); }
+  /// The last line of a log that has ended without a newline.
+  [[nodiscard]] std::string rest();
+
+ private:
+  std::string prefix_;
+  std::string held_;
+};
+
+}  // namespace sgd::cli
