@@ -38,6 +38,7 @@ template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
     message("exchange_done", required("run", &cluster::ExchangeDone::run),
             required("generation", &cluster::ExchangeDone::generation), required("key", &cluster::ExchangeDone::key),
+            optional("first", &cluster::ExchangeDone::first), required("count", &cluster::ExchangeDone::count),
             optional("values", &cluster::ExchangeDone::values));
 template <>
 inline constexpr auto kMessage<cluster::FactAck> = message("fact_ack",
@@ -96,6 +97,11 @@ inline constexpr auto kMessage<cluster::ResultMade> = message("result_made",
                                                               required("rank", &cluster::ResultMade::rank),
                                                               optional("value", &cluster::ResultMade::value));
 template <>
+inline constexpr auto kMessage<cluster::ExchangePut> = message("exchange_put",
+                                                               required("rank", &cluster::ExchangePut::rank),
+                                                               required("key", &cluster::ExchangePut::key),
+                                                               optional("value", &cluster::ExchangePut::value));
+template <>
 inline constexpr auto kMessage<cluster::Cleared> = message("cleared", optional("killed", &cluster::Cleared::killed));
 
 template <>
@@ -105,10 +111,9 @@ inline constexpr auto kMessage<cluster::Fact> = message("fact", required("incarn
                                                         required("generation", &cluster::Fact::generation),
                                                         required("body", &cluster::Fact::body));
 template <>
-inline constexpr auto kMessage<cluster::ExchangePut> =
-    message("exchange_put", required("run", &cluster::ExchangePut::run),
-            required("generation", &cluster::ExchangePut::generation), required("rank", &cluster::ExchangePut::rank),
-            required("key", &cluster::ExchangePut::key), optional("value", &cluster::ExchangePut::value));
+inline constexpr auto kMessage<cluster::ExchangeAsk> =
+    message("exchange_ask", required("run", &cluster::ExchangeAsk::run),
+            required("generation", &cluster::ExchangeAsk::generation), required("key", &cluster::ExchangeAsk::key));
 template <>
 inline constexpr auto kMessage<cluster::Progress> = message("progress", required("run", &cluster::Progress::run),
                                                             required("generation", &cluster::Progress::generation),

@@ -53,11 +53,14 @@ struct DesiredRun {
   nlohmann::json job;      ///< The resolved job.
   std::string owner = {};  ///< Who submitted it, by certificate where there is one.
 };
-/// A finished exchange of one generation; values in rank order.
+/// A part of a finished exchange of one generation: the values of the ranks from `first` on. Parts come in order;
+/// without values it is to be asked for.
 struct ExchangeDone {
   RunId run;
   Generation generation = 0;
   std::string key;
+  Rank first = 0;
+  int count = 0;  ///< Of all parts' values together; 0: the exchange is not finished, which answers an ExchangeAsk.
   std::vector<nlohmann::json> values;
 };
 struct FactAck {
@@ -132,6 +135,12 @@ struct ResultMade {
   Rank rank = 0;
   nlohmann::json value;
 };
+/// One rank's value of an exchange. Answered by ExchangeDone when all ranks have given theirs.
+struct ExchangePut {
+  Rank rank = 0;
+  std::string key;
+  nlohmann::json value;
+};
 /// Nothing of this generation or older runs here any more, nor will it be started: answers kStop, kClear and kGone.
 struct Cleared {
   int killed = 0;
@@ -139,7 +148,7 @@ struct Cleared {
 
 using FactBody =
     std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed, ForkServerFailed,
-                 KeeperLost, Report, CheckpointSaved, CheckpointRejected, ResultMade, Cleared>;
+                 KeeperLost, Report, CheckpointSaved, CheckpointRejected, ResultMade, ExchangePut, Cleared>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {
@@ -149,13 +158,11 @@ struct Fact {
   Generation generation = 0;
   FactBody body;
 };
-/// State, not fact: repeated after a reconnect until answered.
-struct ExchangePut {
+/// Is it finished? Asked after a reconnect of what ranks wait for, one at a time; always answered by ExchangeDone.
+struct ExchangeAsk {
   RunId run;
   Generation generation = 0;
-  Rank rank = 0;
   std::string key;
-  nlohmann::json value;
 };
 /// Newest heartbeat of one rank; may be lost.
 struct Progress {
@@ -191,7 +198,7 @@ struct NodeState {
 /// Nothing new, but alive.
 struct Beat {};
 
-using FromAgent = std::variant<NodeState, Fact, ExchangePut, Progress, Beat>;
+using FromAgent = std::variant<NodeState, Fact, ExchangeAsk, Progress, Beat>;
 
 /// One JSON text; framing is the connection's.
 [[nodiscard]] std::string encode(const ToAgent& message);

@@ -17,8 +17,14 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+/// An answer that is too long for a client is refused, in its place.
 void send(net::Visitor& to, const Json& message) {
-  if (const Status sent = to.send(FrameKind::kJson, dump(message)); !sent) to.close(sent.error().message);
+  const std::string text = dump(message);
+  if (to.send(FrameKind::kJson, text)) return;
+  Json instead = {{"type", message.at("type")}, {"id", message.value("id", Json())}};
+  instead.update(refused("request", fmt::format("the answer has {} bytes; a client is sent at most {}: ask for less",
+                                                text.size(), kMessageBytesMax)));
+  if (const Status sent = to.send(FrameKind::kJson, dump(instead)); !sent) to.close(sent.error().message);
 }
 
 FollowSelection selection_of(const nlohmann::json& message) {

@@ -29,9 +29,9 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     if (facts_.beat_interval) beat_at_ = now + *facts_.beat_interval;
     outbox_.on_connected();
     outbox_.send(now, out);
-    for (auto& [id, run] : runs_) run.on_connected(out);
+    ask_all(out);
   } else if (std::holds_alternative<Disconnected>(event)) {
-    outbox_.on_disconnected();
+    on_unlinked();
     if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
   } else if (const auto* told = std::get_if<FromCoordinator>(&event)) {
     on_coordinator(now, told->message, out);
@@ -91,7 +91,7 @@ void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed) {
   facts_.memory_bytes = resumed.memory_bytes;
   facts_.labels = resumed.labels;
   is_leaving_ = false;  // That was about the process before.
-  outbox_.on_disconnected();
+  on_unlinked();
   if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
   for (auto& [id, run] : runs_) run.on_resumed(now);
 }
@@ -131,7 +131,7 @@ void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, Agent
     const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, tokens_, allocation_);
     place->second.on_desired(now, *desired, out);
   } else if (const auto* done = std::get_if<cluster::ExchangeDone>(&message)) {
-    if (NodeRun* run = find(done->run)) run->on_exchange_done(*done, out);
+    on_exchange_done(*done, out);
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->incarnation == facts_.incarnation) outbox_.acknowledge(now, ack->sequence);
   }
@@ -170,11 +170,49 @@ void Agent::take_facts(const AgentEvent& event, AgentCommands& out) {
   const auto* said = std::get_if<agent_event::FromWorker>(&event);
   const auto speaker = said == nullptr ? owners_.end() : owners_.find(said->connection);
   for (auto& [id, run] : runs_) {
+    for (std::string& key : run.take_asks()) ask({id, run.spawned(), std::move(key)}, out);
     std::vector<cluster::Fact> facts = run.take_facts();
     if (facts.empty()) continue;
     for (cluster::Fact& fact : facts) outbox_.push(std::move(fact));
     if (speaker != owners_.end() && speaker->second == id && outbox_.is_full(id)) pause(id, speaker->first, out);
   }
+}
+
+// ---- exchanges that may be finished: asked for one after the other, since each answer may be large ----
+
+void Agent::ask_all(AgentCommands& out) {
+  is_linked_ = true;
+  asks_.clear();
+  for (auto& [id, run] : runs_) {
+    run.on_connected();
+    for (const std::string& key : run.awaited()) ask({id, run.spawned(), key}, out);
+  }
+}
+
+/// Without a link nothing is asked: a new one asks for everything.
+void Agent::ask(cluster::ExchangeAsk ask, AgentCommands& out) {
+  const auto is_same = [&](const cluster::ExchangeAsk& one) {
+    return one.run == ask.run && one.generation == ask.generation && one.key == ask.key;
+  };
+  if (!is_linked_ || std::any_of(asks_.begin(), asks_.end(), is_same)) return;
+  if (asks_.empty()) out.push_back(agent_command::TellCoordinator{ask});
+  asks_.push_back(std::move(ask));
+}
+
+void Agent::on_exchange_done(const cluster::ExchangeDone& part, AgentCommands& out) {
+  if (NodeRun* run = find(part.run)) run->on_exchange_done(part, out);
+  const bool is_last = part.first + static_cast<int>(part.values.size()) >= part.count;
+  const bool is_answer = !asks_.empty() && asks_.front().run == part.run &&
+                         asks_.front().generation == part.generation && asks_.front().key == part.key;
+  if (!is_last || !is_answer) return;
+  asks_.pop_front();
+  if (!asks_.empty()) out.push_back(agent_command::TellCoordinator{asks_.front()});
+}
+
+void Agent::on_unlinked() {
+  outbox_.on_disconnected();
+  is_linked_ = false;
+  asks_.clear();
 }
 
 void Agent::pause(const RunId& run, ConnectionId connection, AgentCommands& out) {

@@ -3,6 +3,7 @@
 // whose run has told as much as may wait is not read until half of that is acknowledged. Policy of one run is in
 // node_run.hpp.
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -43,6 +44,10 @@ class Agent {
   void end_orphans(AgentCommands& out);
   void take_facts(const AgentEvent& event, AgentCommands& out);
   void pause(const RunId& run, ConnectionId connection, AgentCommands& out);
+  void on_unlinked();
+  void ask_all(AgentCommands& out);
+  void ask(cluster::ExchangeAsk ask, AgentCommands& out);
+  void on_exchange_done(const cluster::ExchangeDone& part, AgentCommands& out);
   void resume_links(TimePoint now, AgentCommands& out);
   [[nodiscard]] NodeRun* find(const RunId& run);
 
@@ -56,6 +61,8 @@ class Agent {
   std::map<ConnectionId, RunId> paused_;  ///< Links that are not read.
   std::set<RunId> warned_;                ///< Of whose paused links people were told.
   Outbox outbox_;
+  bool is_linked_ = false;
+  std::deque<cluster::ExchangeAsk> asks_;  ///< The first is on its way.
   std::optional<TimePoint> beat_at_;
   std::optional<TimePoint> orphaned_at_;  ///< While the coordinator cannot be reached.
 };

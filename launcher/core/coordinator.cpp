@@ -35,6 +35,7 @@ void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCo
 bool Coordinator::is_sign_of_life(const CoordinatorEvent& event) {
   const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
   return arrived != nullptr && (std::holds_alternative<cluster::Progress>(arrived->message) ||
+                                std::holds_alternative<cluster::ExchangeAsk>(arrived->message) ||
                                 std::holds_alternative<cluster::Beat>(arrived->message));
 }
 

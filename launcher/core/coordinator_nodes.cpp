@@ -52,9 +52,10 @@ void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::Fro
   hear(now, node, *known);
   if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
     on_fact(now, node, *known, *fact, out);
-  } else if (const auto* put = std::get_if<cluster::ExchangePut>(&message)) {
-    const auto run = runs_.find(put->run);
-    if (run != runs_.end()) run->second.on_exchange(now, node, *put, out);
+  } else if (const auto* ask = std::get_if<cluster::ExchangeAsk>(&message)) {
+    const auto run = runs_.find(ask->run);
+    if (run != runs_.end()) return run->second.on_exchange_ask(node, *ask, out);
+    out.push_back(coordinator_command::SendToAgent{node, not_finished(*ask)});
   } else if (const auto* progress = std::get_if<cluster::Progress>(&message)) {
     const auto run = runs_.find(progress->run);
     if (run != runs_.end()) run->second.on_progress(now, node, *progress);

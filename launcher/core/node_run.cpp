@@ -11,7 +11,6 @@
 
 namespace sgd::core {
 
-using agent_command::TellCoordinator;
 using agent_command::TellKeeper;
 using agent_command::TellWorker;
 
@@ -25,12 +24,6 @@ void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, Agen
   if (is_end && desired.want != desired_.want) cleared_told_ = 0;
   desired_ = desired;
   reconcile(now, out);
-}
-
-void NodeRun::on_connected(AgentCommands& out) {
-  for (const auto& [rank, record] : ranks_)
-    for (const auto& [key, value] : record.unanswered)
-      out.push_back(TellCoordinator{cluster::ExchangePut{id_, spawned_, rank, key, value}});
 }
 
 /// The one place that compares wanted with actual and decides the next move.
@@ -132,6 +125,7 @@ void NodeRun::spawn_all(AgentCommands& out) {
   stop_deadline_.reset();
   ranks_.clear();
   connections_.clear();
+  arriving_.clear();
   silent_.clear();
   watchdog_.reset(heartbeat_setting("timeout", std::chrono::seconds(5)),
                   heartbeat_setting("stall_timeout", std::chrono::minutes(10)));

@@ -15,7 +15,10 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/time.hpp"
 #include "launcher/core/agent_io.hpp"
@@ -59,7 +62,14 @@ class NodeRun {
   bool on_tick(TimePoint now, AgentCommands& out);
   /// Nobody is judged by the time that this agent was away.
   void on_resumed(TimePoint now);
-  void on_connected(AgentCommands& out);
+  /// What came of exchanges in parts over another link is forgotten.
+  void on_connected() { arriving_.clear(); }
+  /// Exchanges that its ranks wait for.
+  [[nodiscard]] std::set<std::string> awaited() const;
+  /// Generation of the group, alive or last alive.
+  [[nodiscard]] Generation spawned() const { return spawned_; }
+  /// Keys of exchanges that are finished, or may be: the owner asks for them after each event.
+  [[nodiscard]] std::vector<std::string> take_asks() { return std::exchange(asks_out_, {}); }
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
   /// Its ranks are those whose slots are not free: alive, or not known to be dead.
@@ -93,8 +103,9 @@ class NodeRun {
     std::string failure_message;         ///< What the rank said in `failed`.
     std::optional<keeper::Exited> exit;  ///< Held until the link has closed.
     TimePoint exit_deadline;
-    std::optional<std::string> fetching;               ///< Path of the checkpoint that it waits for.
-    std::map<std::string, nlohmann::json> unanswered;  ///< Exchange values given and not yet answered.
+    std::optional<std::string> fetching;       ///< Path of the checkpoint that it waits for.
+    std::map<std::string, std::size_t> given;  ///< Exchange values in this generation: a digest by key.
+    std::set<std::string> unanswered;          ///< Keys of them whose exchange it waits for.
     [[nodiscard]] bool is_unheard() const { return is_paused && !had_time; }
   };
 
@@ -115,6 +126,8 @@ class NodeRun {
   [[nodiscard]] bool is_unheard() const;
   void on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCommands& out);
   [[nodiscard]] Status check_process(const RankRecord& record) const;
+  /// Returns why not, in words; empty: it is on its way.
+  [[nodiscard]] std::string give(Rank rank, RankRecord& record, const link::ExchangePut& put);
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);
@@ -154,6 +167,8 @@ class NodeRun {
   TimePoint silence_deadline_;
   std::map<Rank, RankRecord> ranks_;
   std::map<ConnectionId, Rank> connections_;
+  std::map<std::string, std::vector<nlohmann::json>> arriving_;  ///< Values of exchanges of which parts are here.
+  std::vector<std::string> asks_out_;
   std::vector<cluster::Fact> facts_out_;
 };
 

@@ -150,18 +150,6 @@ void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
   if (desired_.want == cluster::Want::kGone || is_newer) reconcile(now, out);
 }
 
-void NodeRun::on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out) {
-  if (done.generation != spawned_) return;
-  const int count = static_cast<int>(done.values.size());
-  for (auto& [rank, record] : ranks_) {
-    if (record.unanswered.erase(done.key) == 0 || !record.connection) continue;
-    for (int from = 0; from < count; ++from)
-      out.push_back(
-          TellWorker{*record.connection, id_,
-                     link::ExchangeValue{done.key, from, count, done.values[static_cast<std::size_t>(from)]}});
-  }
-}
-
 Status NodeRun::on_hello(TimePoint now, ConnectionId connection, int peer_pid, const link::Hello& hello,
                          AgentCommands& out) {
   if (keeper_ != Keeper::kUp || group_ != Group::kAlive) return Error{"its ranks are being ended"};
@@ -246,8 +234,10 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       out.push_back(agent_command::FetchCheckpoint{self.id_, fetch.path});
     }
     void operator()(const link::ExchangePut& put) const {
-      record.unanswered[put.key] = put.value;
-      out.push_back(TellCoordinator{cluster::ExchangePut{self.id_, self.spawned_, rank, put.key, put.value}});
+      const std::string refusal = self.give(rank, record, put);
+      if (refusal.empty()) return;
+      record.failure_message = refusal;
+      out.push_back(agent_command::DropLink{*record.connection, refusal});
     }
     void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
     void operator()(const link::ResultMade& result) const {

@@ -63,7 +63,7 @@ class RunMachine : private RunState {
   void on_node_back(TimePoint now, const NodeId& node, const cluster::HeldRun& held, CoordinatorCommands& out);
   void on_port(TimePoint now, Generation generation, int port, CoordinatorCommands& out);
   FactVerdict on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
-  void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
+  void on_exchange_ask(const NodeId& node, const cluster::ExchangeAsk& ask, CoordinatorCommands& out) const;
   void on_progress(TimePoint now, const NodeId& node, const cluster::Progress& progress);
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
@@ -143,6 +143,7 @@ class RunMachine : private RunState {
   void on_result(const cluster::ResultMade& result);
   void on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out);
   void on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
+  void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
   void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
   void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
   void on_cleared(const NodeId& node);

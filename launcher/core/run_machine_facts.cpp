@@ -65,6 +65,7 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::CheckpointRejected& fact) const { self.on_rejected(fact.checkpoint, out); }
     void operator()(const cluster::WorkerSilent& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
+    void operator()(const cluster::ExchangePut& fact) const { self.on_exchange(now, node, fact, out); }
     void operator()(const cluster::Cleared&) const { self.on_cleared(node); }
   };
   std::visit(Visitor{*this, now, node, out}, body);
@@ -288,15 +289,21 @@ void RunMachine::note_straggler(int epoch, const Straggler& found, CoordinatorCo
 
 void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put,
                              CoordinatorCommands& out) {
-  if (put.generation != generation_ || finished() || !nodes_.contains(node) || !is_on(node, put.rank)) return;
-  auto done = exchange_.put(put.rank, put.key, put.value);
-  if (!done) {
-    add_failure(now, protocol_failure(put.rank, node, done.error().message));
-    return decide(now, out);
-  }
-  if (!done.value()) return;
-  for (const auto& [member, record] : nodes_)
-    out.push_back(SendToAgent{member, cluster::ExchangeDone{definition_.id, generation_, put.key, *done.value()}});
+  const Result<bool> is_finished = exchange_.put(put.rank, put.key, put.value);
+  if (!is_finished) return add_failure(now, protocol_failure(put.rank, node, is_finished.error().message));
+  if (!is_finished.value()) return;
+  // What is large is not told to hundreds of nodes at once: each asks for it.
+  std::vector<cluster::ExchangeDone> parts = exchange_.parts(definition_.id, generation_, put.key);
+  cluster::ExchangeDone& whole = parts.front();
+  if (parts.size() > 1) whole.values.clear();
+  for (const auto& [member, record] : nodes_) out.push_back(SendToAgent{member, whole});
+}
+
+void RunMachine::on_exchange_ask(const NodeId& node, const cluster::ExchangeAsk& ask, CoordinatorCommands& out) const {
+  const bool is_known = ask.generation == generation_ && nodes_.contains(node);
+  if (!is_known) return out.push_back(SendToAgent{node, not_finished(ask)});
+  for (cluster::ExchangeDone& part : exchange_.parts(ask.run, ask.generation, ask.key))
+    out.push_back(SendToAgent{node, std::move(part)});
 }
 
 void RunMachine::on_progress(TimePoint now, const NodeId& node, const cluster::Progress& progress) {

@@ -45,7 +45,8 @@ Connection::Connection(Socket socket, ReadBuffer& buffer, const Security& securi
       own_(own),
       peer_(peer_name(socket_)),
       stream_(security.tls ? security.tls->make_stream(socket_.native_handle(), security.side)
-                           : make_plain_stream(socket_.native_handle())) {
+                           : make_plain_stream(socket_.native_handle())),
+      side_(security.side) {
   reader_.limit(limits_.hello_bytes);
 }
 
@@ -85,7 +86,7 @@ void Connection::shake_hands() {
       break;
   }
   has_shaken_hands_ = true;
-  queue(FrameKind::kJson, hello::encode(own_));
+  queue(encode_frame(FrameKind::kJson, hello::encode(own_)));
   if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
@@ -145,6 +146,7 @@ void Connection::take_hello(const Frame& frame) {
   protocol_ = agreed.value();
   const bool is_stranger = stream_->is_secure() && stream_->peer().role == Role::kNone;
   reader_.limit(is_stranger ? limits_.stranger_bytes : kChunkFrameBytesMax);
+  if (side_ == TlsSide::kDials) reader_.take_long_messages();
   timer_.cancel();
   close_at_expiry();
   handlers_.on_open(protocol_);
@@ -165,15 +167,20 @@ void Connection::close_at_expiry() {
 Status Connection::send(FrameKind kind, std::string_view bytes) {
   if (is_closed_) return {};
   SGD_ASSERT(protocol_ != 0);
-  const std::size_t limit = kind == FrameKind::kJson ? kJsonFrameBytesMax : kChunkFrameBytesMax;
+  const std::size_t json_max = side_ == TlsSide::kAccepts ? kMessageBytesMax : kJsonFrameBytesMax;
+  const std::size_t limit = kind == FrameKind::kJson ? json_max : kChunkFrameBytesMax;
   if (bytes.size() > limit)
-    return Error{fmt::format("a message of {} bytes to {}; a frame takes {}", bytes.size(), peer_, limit)};
-  queue(kind, bytes);
+    return Error{fmt::format("a message of {} bytes to {}; it takes {}", bytes.size(), peer_, limit)};
+  if (kind != FrameKind::kJson) {
+    queue(encode_frame(kind, bytes));
+  } else {
+    for (std::string& frame : encode_message(bytes)) queue(std::move(frame));
+  }
   return {};
 }
 
-void Connection::queue(FrameKind kind, std::string_view bytes) {
-  std::string frame = encode_frame(kind, bytes);
+void Connection::queue(std::string frame) {
+  if (is_closed_) return;
   queued_bytes_ += frame.size();
   queue_.push_back(std::move(frame));
   if (queued_bytes_ > limits_.queue_bytes)

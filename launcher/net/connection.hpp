@@ -67,7 +67,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// Handlers are never called inside start(), send() or close(), and are let go after on_closed.
   void start(Handlers handlers);
-  /// Before on_open nothing may be sent. Error: `bytes` is more than a frame may have; the connection goes on.
+  /// Before on_open nothing may be sent. Error: `bytes` is more than the peer takes; the connection goes on. Who has
+  /// dialed takes JSON texts of kMessageBytesMax, in parts; who has accepted, what one frame has.
   Status send(FrameKind kind, std::string_view bytes);
   /// on_closed follows with `reason`; what waits to be sent is dropped.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
@@ -94,7 +95,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read();
   void take_frames();
   void take_hello(const Frame& frame);
-  void queue(FrameKind kind, std::string_view bytes);
+  void queue(std::string frame);
   void flush_soon();
   void flush();
   void close_at_expiry();
@@ -109,6 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   hello::Hello own_;
   std::string peer_;
   std::unique_ptr<Stream> stream_;
+  TlsSide side_;
   Handlers handlers_;
   FrameReader reader_;
   std::deque<std::string> queue_;

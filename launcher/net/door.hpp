@@ -40,7 +40,7 @@ class Visitor {
 
   /// Frames that have come since the first message follow, never inside start().
   void start(Handlers handlers);
-  /// Dropped when the connection is gone. Error: more bytes than a frame may have; the connection goes on.
+  /// Dropped when the connection is gone. Error: more bytes than the other side takes; the connection goes on.
   Status send(FrameKind kind, std::string_view bytes);
   /// on_closed follows with `reason`. `kind`: what the other side has done wrong.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);

@@ -107,6 +107,7 @@ void keep_messages() {
   const std::string chunk = encode_frame(FrameKind::kChunk, "some bytes");
   keep("frame", "hello", "\x01" + json);
   keep("frame", "three", "\x07" + json + chunk + encode_frame(FrameKind::kChunk, ""));
+  keep("frame", "parts", "\x81" + encode_frame(FrameKind::kPart, "[1,") + encode_frame(FrameKind::kJson, "2]") + chunk);
   keep("frame", "cut", "\x02" + json.substr(0, json.size() - 3));
 }
 

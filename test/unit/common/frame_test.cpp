@@ -42,7 +42,7 @@ TEST_CASE("frame: a wrong length or kind is an error at the header") {
            {std::string("\0\x10\0\1\1", 5), "frame of 1048577 bytes; kind 1 may have 1048576"},
            {std::string("\0\x40\0\1\2", 5), "frame of 4194305 bytes; kind 2 may have 4194304"},
            {std::string("\0\0\0\1\0", 5), "frame of unknown kind 0"},
-           {std::string("\0\0\0\1\3", 5), "frame of unknown kind 3"},
+           {std::string("\0\0\0\1\4", 5), "frame of unknown kind 4"},
        }) {
     FrameReader reader;
     reader.append(bad.header);
@@ -59,6 +59,40 @@ TEST_CASE("frame: the largest ones pass") {
   CHECK(reader.next().value()->bytes.size() == kChunkFrameBytesMax);
   CHECK(reader.next().value()->bytes.size() == kJsonFrameBytesMax);
   CHECK_FALSE(reader.next().value().has_value());
+}
+
+TEST_CASE("frame: a long message goes in parts, to those who take it") {
+  const std::string text(kMessageBytesMax, 'z');
+  std::string bytes;
+  for (const std::string& frame : encode_message(text)) bytes += frame;
+  FrameReader reader;
+  reader.take_long_messages();
+  reader.append(bytes.substr(0, bytes.size() / 2));
+  CHECK_FALSE(reader.next().value().has_value());
+  reader.append(bytes.substr(bytes.size() / 2));
+  CHECK(reader.next().value()->bytes == text);
+  CHECK_FALSE(reader.next().value().has_value());
+  CHECK(encode_message(std::string(kJsonFrameBytesMax, 'y')).size() == 1);
+
+  FrameReader strict;
+  strict.append(bytes.substr(0, kFrameHeaderBytes));
+  CHECK(strict.next().error().message == "frame of unknown kind 3");
+}
+
+TEST_CASE("frame: parts have a limit together, checked before the last one is here, and nothing comes between them") {
+  const std::string part = encode_frame(FrameKind::kPart, std::string(kPartFrameBytesMax, 'x'));
+  FrameReader reader;
+  reader.take_long_messages();
+  for (std::size_t bytes = 0; bytes < kMessageBytesMax; bytes += kPartFrameBytesMax) {
+    reader.append(part);
+    REQUIRE_FALSE(reader.next().value().has_value());
+  }
+  reader.append(encode_frame(FrameKind::kJson, "x").substr(0, kFrameHeaderBytes));
+  CHECK(reader.next().error().message == "a message in parts of more than 8388608 bytes");
+  FrameReader mixed;
+  mixed.take_long_messages();
+  mixed.append(part + encode_frame(FrameKind::kChunk, ""));
+  CHECK(mixed.next().error().message == "a chunk between the parts of a message");
 }
 
 }  // namespace sgd

@@ -176,8 +176,8 @@ TEST_CASE("cluster: coordinator to agent") {
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
            "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,
            "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva"})"},
-      {ExchangeDone{"r", 2, "k", {1, "two"}},
-       R"({"type":"exchange_done","run":"r","generation":2,"key":"k","values":[1,"two"]})"},
+      {ExchangeDone{"r", 2, "k", 3, 5, {1, "two"}},
+       R"({"type":"exchange_done","run":"r","generation":2,"key":"k","first":3,"count":5,"values":[1,"two"]})"},
       {FactAck{18446744073709551615u, 9}, R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
   };
   check_cases(
@@ -202,8 +202,10 @@ TEST_CASE("cluster: agent to coordinator") {
       {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},
        R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,
            "body":{"type":"keeper_lost","signal":9,"message":"m"}})"},
-      {ExchangePut{"r", 1, 2, "k", "v"},
-       R"({"type":"exchange_put","run":"r","generation":1,"rank":2,"key":"k","value":"v"})"},
+      {Fact{5, 7, "r", 1, ExchangePut{2, "k", "v"}},
+       R"({"type":"fact","incarnation":5,"sequence":7,"run":"r","generation":1,
+           "body":{"type":"exchange_put","rank":2,"key":"k","value":"v"}})"},
+      {ExchangeAsk{"r", 1, "k"}, R"({"type":"exchange_ask","run":"r","generation":1,"key":"k"})"},
       {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
            "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0}})"},
@@ -250,6 +252,7 @@ TEST_CASE("cluster: bodies of facts") {
        R"({"type":"checkpoint_saved","checkpoint":{"type":"checkpoint","path":"p","step":1,"epoch":2,"bytes":3,
            "stall_s":0.5,"write_s":1.5,"skipped":4}})"},
       {ResultMade{1, 2}, R"({"type":"result_made","rank":1,"value":2})"},
+      {ExchangePut{2, "k", "v"}, R"({"type":"exchange_put","rank":2,"key":"k","value":"v"})"},
       {Cleared{3}, R"({"type":"cleared","killed":3})"},
   };
   check_cases(

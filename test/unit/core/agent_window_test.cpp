@@ -236,3 +236,61 @@ TEST_CASE("facts window: a keeper that lies makes one fact of each kind, and non
   REQUIRE(sent.size() == 1);
   CHECK(bytes_of(sent) < kJsonFrameBytesMax);
 }
+
+TEST_CASE("facts window: exchanges that ranks wait for are asked for one at a time, and come in parts") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 1);
+  const auto give = [&](const std::string& key) {
+    return node.on(agent_event::FromWorker{1, 100, link::ExchangePut{key, "v"}});
+  };
+  const auto asked = [](const AgentCommands& commands) {
+    std::vector<std::string> keys;
+    for (const AgentCommand& command : commands) {
+      const auto* up = std::get_if<agent_command::TellCoordinator>(&command);
+      const auto* ask = up == nullptr ? nullptr : std::get_if<cluster::ExchangeAsk>(&up->message);
+      if (ask != nullptr) keys.push_back(ask->key);
+    }
+    return keys;
+  };
+  const auto values = [](const AgentCommands& commands) {
+    return std::count_if(commands.begin(), commands.end(), [](const AgentCommand& command) {
+      const auto* to = std::get_if<agent_command::TellWorker>(&command);
+      return to != nullptr && std::holds_alternative<link::ExchangeValue>(to->message);
+    });
+  };
+  for (int key = 0; key < 3; ++key) CHECK(asked(give(std::to_string(key))).empty());
+  CHECK(node.take().size() == 4);  // Puts are facts: acknowledged, and within the window.
+  node.on(agent_event::Disconnected{});
+  CHECK(asked(node.on(agent_event::Connected{})) == std::vector<std::string>{"0"});
+  const auto answer = [&](const std::string& key, Rank first, int count, std::vector<nlohmann::json> some) {
+    return node.on(agent_event::FromCoordinator{cluster::ExchangeDone{"run", 1, key, first, count, std::move(some)}});
+  };
+  AgentCommands out = answer("0", 0, 3, {"a", "b"});
+  CHECK((asked(out).empty() && values(out) == 0));
+  out = answer("0", 2, 3, {"c"});
+  CHECK(values(out) == 3);
+  CHECK(asked(out) == std::vector<std::string>{"1"});
+  CHECK(asked(answer("1", 0, 0, {})) == std::vector<std::string>{"2"});
+  CHECK(values(answer("1", 0, 1, {"late"})) == 1);  // It was finished since.
+  // Given again: not told again, asked for.
+  node.take();
+  CHECK(asked(answer("2", 0, 1, {"c"})).empty());
+  CHECK(asked(give("2")) == std::vector<std::string>{"2"});
+  CHECK(node.take().empty());
+  CHECK(values(answer("2", 0, 1, {"c"})) == 1);
+  // One that is large is only announced.
+  CHECK(asked(give("large")).empty());
+  CHECK(asked(answer("large", 0, 2, {})) == std::vector<std::string>{"large"});
+  CHECK(asked(answer("large", 0, 2, {})).empty());
+  CHECK(values(answer("large", 0, 2, {"a", "b"})) == 2);
+  // More keys than there may be, or one too long, end the link with words.
+  const auto is_dropped = [](const AgentCommands& commands) {
+    return std::any_of(commands.begin(), commands.end(), [](const AgentCommand& command) {
+      return std::holds_alternative<agent_command::DropLink>(command);
+    });
+  };
+  CHECK(is_dropped(give(std::string(257, 'k'))));
+  for (int key = 3; key < 4095; ++key) REQUIRE_FALSE(is_dropped(give(std::to_string(key))));
+  CHECK(is_dropped(give("one too many")));
+}

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
+#include "launcher/core/snapshot.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -23,6 +24,8 @@ struct Desk {
   boost::asio::io_context io;
   coordinator::ClientDesk desk{
       {[](const coordinator::Requester&, const nlohmann::json& request, const coordinator::ClientDesk::Reply& reply) {
+         if (request.contains("bytes"))
+           return reply({{"ok", true}, {"rows", std::string(request.at("bytes").get<std::size_t>(), 'x')}});
          reply({{"ok", true}, {"echo", request.at("job")}});
        },
        [this](const std::string& run) -> Result<coordinator::ClientDesk::FollowedRun> {
@@ -41,6 +44,7 @@ struct Desk {
     door.start(std::move(handlers));
     socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(door.port())});
     socket.non_blocking(true);
+    reader.take_long_messages();
     send(hello::encode({}));
     send(R"({"type":"client","version":"test"})");
     CHECK(next().at("type") == "hello");
@@ -90,4 +94,47 @@ TEST_CASE("client desk: nesting is bounded before anything is built or copied", 
   at.send(R"({"type":"request","id":1,"request":"submit","job":)" + deep + "}");
   CHECK(at.next().is_null());
   CHECK(at.desk.clients() == 0);
+}
+
+TEST_CASE("client desk: an answer of megabytes comes in parts; one that is too long is refused in its place",
+          "[client]") {
+  Desk at;
+  at.send(R"({"type":"request","id":1,"bytes":5000000})");
+  nlohmann::json answer = at.next();
+  CHECK(answer.at("id") == 1);
+  CHECK(answer.at("rows").get<std::string>().size() == 5'000'000);
+  at.send(R"({"type":"request","id":2,"bytes":8388608})");
+  answer = at.next();
+  CHECK(answer.at("id") == 2);
+  CHECK(answer.at("ok") == false);
+  CHECK_THAT(answer.at("error").get<std::string>(), Catch::Contains("a client is sent at most 8388608: ask for less"));
+  at.send(R"({"type":"request","id":3,"bytes":10})");
+  CHECK(at.next().at("ok") == true);  // The connection goes on.
+}
+
+TEST_CASE("client desk: what ten thousand nodes and ten thousand ranks have to say can be sent", "[client]") {
+  core::NodeSnapshot node;
+  node.node = "node-00000.cluster.example.org";
+  node.slots = node.used = node.cpus = 128;
+  node.gpus = 8;
+  node.memory_bytes = std::int64_t{1} << 41;
+  node.labels = {{"gpu", "h100-80gb"}, {"zone", "europe-west4-b"}, {"rack", "r-1042"}};
+  node.version = SGD_VERSION;
+  node.address = "node-00000.cluster.example.org";
+  node.runs = {{"fashion-mnist-cnn-20260101-120000-abcd", 64}, {"fashion-mnist-mlp-20260101-120000-ef01", 64}};
+  CHECK(core::to_json(node, TimePoint{}).dump().size() * 10'000 < kMessageBytesMax);
+  core::RunSnapshot run;
+  for (Rank rank = 0; rank < 10'000; ++rank)
+    run.ranks.push_back({rank, node.node, 4'000'000, core::RankPhase::kStepping, 1'000'000'000, 1000, "validate",
+                         0.123456789012345, 123456.789012345, 0.123456789});
+  CHECK(core::to_json(run).dump().size() < kMessageBytesMax);
+}
+
+TEST_CASE("client desk: a client follows so many runs at a time and no more", "[client]") {
+  Desk at;
+  for (std::size_t id = 0; id <= coordinator::ClientDesk::kFollowersMax; ++id) {
+    at.send(nlohmann::json{{"type", "follow"}, {"id", id}, {"run", "r"}, {"events", true}}.dump());
+    const nlohmann::json answer = at.next();
+    CHECK(answer.at("ok") == (id < coordinator::ClientDesk::kFollowersMax));
+  }
 }

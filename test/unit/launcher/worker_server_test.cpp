@@ -1,0 +1,124 @@
+// The ranks' socket: a link that is not read loses nothing and holds up nobody, and what a link may cost is bounded.
+#include "launcher/agent/worker_server.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include <catch2/catch.hpp>
+
+#include "keeper_test_support.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A server, and what it has heard.
+struct RanksSocket {
+  keeper_test::TemporaryDir folder;
+  boost::asio::io_context io;
+  std::vector<core::AgentEvent> events;
+  std::vector<std::string> dropped;
+  std::function<void(const core::AgentEvent&)> on_event;
+  agent::WorkerServer server{io,
+                             {[this](const core::AgentEvent& event) {
+                                events.push_back(event);
+                                if (on_event) on_event(event);
+                              },
+                              [this](const std::string& reason) { dropped.push_back(reason); }}};
+
+  RanksSocket() { REQUIRE(server.listen(folder.file("link.sock")).ok()); }
+  ~RanksSocket() {
+    server.stop();
+    io.poll();
+  }
+  process::UniqueFd connect() {
+    process::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, folder.file("link.sock").c_str(), sizeof(address.sun_path) - 1);
+    REQUIRE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    return socket;
+  }
+  void run_until(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(5ms);
+    REQUIRE(done());
+  }
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> steps;
+    for (const core::AgentEvent& event : events) {
+      const auto* said = std::get_if<core::agent_event::FromWorker>(&event);
+      const auto* step = said == nullptr ? nullptr : std::get_if<link::FirstStep>(&said->message);
+      if (step != nullptr) steps.push_back(step->step);
+    }
+    return steps;
+  }
+};
+
+void say(const process::UniqueFd& socket, const std::string& text) {
+  REQUIRE(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
+}
+
+std::string hello(bool returns) {
+  return link::encode(link::FromWorker(link::Hello{"t", 1, link::kProtocol, "", returns, 0}));
+}
+
+std::string step(std::int64_t number) {
+  return link::encode(link::FromWorker(link::FirstStep{number}));
+}
+
+}  // namespace
+
+TEST_CASE("ranks' socket: a paused link stops at the line, and goes on with the next one", "[worker_server]") {
+  RanksSocket at;
+  at.on_event = [&](const core::AgentEvent& event) {
+    const auto* said = std::get_if<core::agent_event::FromWorker>(&event);
+    const auto* first = said == nullptr ? nullptr : std::get_if<link::FirstStep>(&said->message);
+    if (first != nullptr && first->step % 2 == 0) at.server.pause(said->connection);
+  };
+  process::UniqueFd rank = at.connect();
+  say(rank, hello(true) + step(1) + step(2) + step(3) + step(4) + step(5));
+  rank.reset();  // Its end is seen after its last word.
+  at.run_until([&] { return at.steps().size() == 2; });
+  for (int turn = 0; turn < 20; ++turn) at.io.run_one_for(1ms);
+  CHECK(at.steps() == std::vector<std::int64_t>{1, 2});
+  at.server.resume(1);
+  at.run_until([&] { return at.steps().size() == 4; });
+  for (int turn = 0; turn < 20; ++turn) at.io.run_one_for(1ms);
+  CHECK(at.steps().size() == 4);
+  CHECK(std::none_of(at.events.begin(), at.events.end(), [](const core::AgentEvent& event) {
+    return std::holds_alternative<core::agent_event::LinkClosed>(event);
+  }));
+  at.server.resume(1);
+  at.run_until([&] { return std::holds_alternative<core::agent_event::LinkClosed>(at.events.back()); });
+  CHECK(at.steps() == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("ranks' socket: what a rank does not acknowledge has a limit", "[worker_server]") {
+  RanksSocket at;
+  const process::UniqueFd rank = at.connect();
+  say(rank, hello(true));
+  at.run_until([&] { return at.events.size() == 1; });
+  const link::ToWorker value = link::ExchangeValue{"k", 0, 1, std::string(48 << 10, 'x')};
+  std::size_t sent = 0;
+  for (; at.dropped.empty() && sent < 2 * agent::WorkerServer::kKeptBytesMax; sent += 48 << 10)
+    at.server.send(1, value, {});
+  CHECK(sent <= agent::WorkerServer::kKeptBytesMax + (96 << 10));
+  REQUIRE(at.dropped.size() == 1);
+  CHECK_THAT(at.dropped.front(), Catch::EndsWith("it acknowledges nothing"));
+}
+
+TEST_CASE("ranks' socket: links that have not said hello have a limit for each user", "[worker_server]") {
+  RanksSocket at;
+  std::vector<process::UniqueFd> strangers;
+  for (std::size_t i = 0; i <= agent::WorkerServer::kStrangersMax; ++i) {
+    strangers.push_back(at.connect());
+    at.io.poll();
+  }
+  at.run_until([&] { return !at.dropped.empty(); });
+  CHECK(at.dropped == std::vector<std::string>{"worker link refused: 256 links have not said hello"});
+}
