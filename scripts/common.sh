@@ -2,7 +2,12 @@
 # Sourced by the scripts of this folder: where things are, how a step is announced and timed.
 # Starts and installs nothing.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# What root installs serves other accounts, too, and they cannot enter its home; one that is there already stays.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sgd-launch
+if [ "$(id -u)" -eq 0 ] && [ -z "${XDG_CACHE_HOME:-}" ] && [ ! -d "$cache/torch-$(sed -n 's/^torch==//p' "$root/third_party/python-torch.txt")" ]; then
+  cache=/var/cache/sgd-launch
+fi
+export SGD_CACHE=$cache  # For the tests, which look into it.
 system_python=/usr/bin/python3
 torch_version=$(sed -n 's/^torch==//p' "$root/third_party/python-torch.txt")
 torch_dir=${SGD_TORCH_DIR:-$cache/torch-$torch_version/torch}

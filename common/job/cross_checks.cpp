@@ -8,6 +8,7 @@
 
 #include "common/base/bytes.hpp"
 #include "common/base/time.hpp"
+#include "common/job/model_size.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/words.hpp"
 
@@ -144,6 +145,11 @@ void check_training(const Sound& sound, Reporter& report) {
                       json::quote(fitting), json::shown(*dataset), numbers ? "numbers" : "classes",
                       json::shown(*loss)));
     }
+  }
+  const nlohmann::json* model = sound.at("training.model");
+  if (model != nullptr && dataset != nullptr && *dataset == "linear" && sound.at("training.model.type") != nullptr) {
+    const auto misfit = model_misfit(*model, {1}, false);
+    if (misfit && sound.at(misfit->path) != nullptr) report.error_at_value(misfit->path, misfit->message);
   }
   const nlohmann::json* nesterov = sound.at("training.optimizer.nesterov");
   const nlohmann::json* momentum = sound.at("training.optimizer.momentum");

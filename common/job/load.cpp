@@ -4,6 +4,7 @@
 #include "common/job/load.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <tuple>
 #include <vector>
@@ -88,6 +89,10 @@ void check_size(const nlohmann::json& job, const std::string& source, Diagnostic
                     fmt::format("the job has {} bytes with its defaults; at most {}", bytes, kResolvedBytesMax));
 }
 
+/// Values that are judged once more when the data is known.
+constexpr std::array kPlaced = {"training.dataset.path", "training.model.type", "training.model.inputs",
+                                "training.model.outputs", "training.model.hidden"};
+
 /// `so_far` holds the reader's errors.
 LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
   LoadResult result{std::nullopt, std::move(so_far), input.source, {}};
@@ -104,8 +109,10 @@ LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
     if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
     if (!diagnostics.has_errors()) {
       result.job = to_spec(std::move(job));
-      const Spot spot = find_spot(document.place, input.source, "training.dataset.path");
-      result.job->dataset_place = {spot.source, spot.value.line, spot.value.column};
+      for (const char* path : kPlaced) {
+        const Spot spot = find_spot(document.place, input.source, path);
+        result.job->places[path] = {spot.source, spot.value.line, spot.value.column};
+      }
     }
   }
   sort_by_place(input.source, diagnostics);

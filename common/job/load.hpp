@@ -55,6 +55,9 @@ struct LoadResult {
 /// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys
 /// where known.
 void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics);
+/// An error where the model cannot fit into `memory_bytes`, all workers being on this machine; 0: not known.
+void check_memory_need(const JobSpec& job, const std::string& source, std::int64_t memory_bytes,
+                       Diagnostics& diagnostics);
 
 /// The text of configs/job.schema.json as built in.
 extern const char* const kSchemaText;

@@ -115,12 +115,13 @@ struct JobSpec {
   bool fork_server = true;
   Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
   bool elastic_start = false;  ///< `"start": "elastic"`: the first start takes any size from min_workers.
-  /// Where the path of the data set was given, for check_data(); empty when that is not known.
   struct Place {
     std::string source;
     int line = 0;
     int column = 0;
-  } dataset_place;
+  };
+  /// Where values of "training" were given whose errors are found later: by dotted path, see kPlaced in load.cpp.
+  std::map<std::string, Place> places;
   nlohmann::json resolved;  ///< The whole job with defaults and absolute paths, as job.json keeps it.
 };
 

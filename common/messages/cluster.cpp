@@ -90,6 +90,9 @@ template <>
 inline constexpr auto kMessage<cluster::CheckpointSaved> =
     message("checkpoint_saved", required("checkpoint", &cluster::CheckpointSaved::checkpoint));
 template <>
+inline constexpr auto kMessage<cluster::CheckpointFailed> =
+    message("checkpoint_failed", required("checkpoint", &cluster::CheckpointFailed::checkpoint));
+template <>
 inline constexpr auto kMessage<cluster::CheckpointRejected> =
     message("checkpoint_rejected", required("checkpoint", &cluster::CheckpointRejected::checkpoint));
 template <>

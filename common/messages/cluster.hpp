@@ -128,6 +128,9 @@ struct Report {
 struct CheckpointSaved {
   link::CheckpointSaved checkpoint;
 };
+struct CheckpointFailed {
+  link::CheckpointFailed checkpoint;
+};
 struct CheckpointRejected {
   link::CheckpointRejected checkpoint;
 };
@@ -146,9 +149,9 @@ struct Cleared {
   int killed = 0;
 };
 
-using FactBody =
-    std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed, ForkServerFailed,
-                 KeeperLost, Report, CheckpointSaved, CheckpointRejected, ResultMade, ExchangePut, Cleared>;
+using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed,
+                              ForkServerFailed, KeeperLost, Report, CheckpointSaved, CheckpointFailed,
+                              CheckpointRejected, ResultMade, ExchangePut, Cleared>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {

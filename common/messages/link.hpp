@@ -77,6 +77,11 @@ struct CheckpointSaved {
   double write_s = 0;        ///< Time from the copy to the rename.
   std::int64_t skipped = 0;  ///< Saves since the one before that were left out because it was still being written.
 };
+/// A state that was to be on disk, and is not: the disk is full, for example. Training goes on.
+struct CheckpointFailed {
+  std::int64_t step = 0;
+  std::string reason;
+};
 /// A checkpoint that was given to resume from and is damaged; the next one is tried.
 struct CheckpointRejected {
   std::string path;
@@ -106,8 +111,8 @@ struct Unknown {
   std::string type;
 };
 
-using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointRejected, Fetch,
-                                ExchangePut, Failed, ResultMade, Received, Unknown>;
+using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointFailed,
+                                CheckpointRejected, Fetch, ExchangePut, Failed, ResultMade, Received, Unknown>;
 
 struct Assignment {
   RunId run;

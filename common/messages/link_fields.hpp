@@ -50,6 +50,10 @@ inline constexpr auto kMessage<link::CheckpointSaved> =
             optional("bytes", &link::CheckpointSaved::bytes), optional("stall_s", &link::CheckpointSaved::stall_s),
             optional("write_s", &link::CheckpointSaved::write_s), optional("skipped", &link::CheckpointSaved::skipped));
 template <>
+inline constexpr auto kMessage<link::CheckpointFailed> = message("checkpoint_failed",
+                                                                 required("step", &link::CheckpointFailed::step),
+                                                                 required("reason", &link::CheckpointFailed::reason));
+template <>
 inline constexpr auto kMessage<link::CheckpointRejected> = message("checkpoint_rejected",
                                                                    required("path", &link::CheckpointRejected::path),
                                                                    optional("reason",

@@ -12,7 +12,10 @@ void RunAccounts::find(const RunId& run, OnFound on_found) {
   const bool is_fixed = rule_.kind == AccountRule::Kind::kFixed;
   const std::string owner = known == owners_.end() ? std::string() : known->second;
   if (!is_fixed && owner.empty())
-    return on_found(Error{"it has no owner, and this node gives each run the account of its owner"});
+    return on_found(
+        Error{"it has no owner, and this node gives each run the account of its owner: start the agent with --run-as "
+              "ACCOUNT, "
+              "or with --allow-root to run everybody's as root"});
   lookup_.find(is_fixed ? rule_.name : owner, kRunLookupLimit,
                [this, is_fixed, owner, on_found = std::move(on_found)](Result<process::Account> found) {
                  if (!is_fixed) found = accept(owner, std::move(found));
@@ -23,16 +26,16 @@ void RunAccounts::find(const RunId& run, OnFound on_found) {
 
 Result<process::Account> RunAccounts::accept(const std::string& owner, Result<process::Account> found) const {
   if (!found) {
-    return Error{
-        fmt::format(
-            "{}, and this node gives each run the account of its owner: create it, or start the agent with --run-as",
-            found.error().message),
-        found.error().code};
+    return Error{fmt::format("{}, and this node gives each run the account of its owner: create it, or start the agent "
+                             "with --run-as ACCOUNT, or with --allow-root to run everybody's as root",
+                             found.error().message),
+                 found.error().code};
   }
   if (found.value().uid < kFirstPerson) {
     return Error{
         fmt::format("its owner is called \"{}\", which is an account of this node's system (uid {}): no run gets that "
-                    "by its owner's name",
+                    "by its owner's name. Start the agent with --run-as ACCOUNT, or with --allow-root to run "
+                    "everybody's as root",
                     owner, found.value().uid)};
   }
   const std::string key = rule_.identity.empty()

@@ -1,10 +1,13 @@
-// `sgd-launch checkpoints [RUN]`: what a run, living or ended, has saved, and whether it is whole.
+// `sgd-launch checkpoints [RUN]`: what a run, living or ended, has saved, and whether it is whole; `get`: one of them
+// here.
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/narrator.hpp"
+#include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
@@ -55,22 +58,66 @@ Result<Json> list(const NamedRun& run, bool quick) {
   return member(*answer.value(), "checkpoints");
 }
 
+/// What is typed after "get".
+struct Get {
+  bool is_wanted = false;
+  std::optional<int> step;
+  std::string folder;
+};
+
+/// Takes "get" and DIR out of `words`; RUN stays.
+void take_get(std::vector<std::string>& words, Get& get, Diagnostics& diagnostics) {
+  if (words.empty() || words.front() != "get") {
+    if (get.step) diagnostics.error("--step", 0, 0, "belongs to checkpoints get");
+    return;
+  }
+  get.is_wanted = true;
+  words.erase(words.begin());
+  if (words.empty())
+    return diagnostics.error("checkpoints get", 0, 0, "a folder is missing: checkpoints get [RUN] DIR");
+  get.folder = absolute(words.back());
+  words.pop_back();
+}
+
+/// The newest that is whole, or of `step`; empty: there is none.
+std::string choose(const Json& checkpoints, std::optional<int> step) {
+  for (const Json& one : checkpoints)
+    if (read_or(one, "whole", false) && (!step || read_or(one, "step", -1) == *step)) return read_or(one, "path", "");
+  return {};
+}
+
+int get_one(const NamedRun& run, const Json& all, const Get& get) {
+  const std::string path = choose(member(all, "checkpoints"), get.step);
+  if (path.empty())
+    return refuse(exit_code::kNotFound, get.step ? fmt::format("it has no whole checkpoint of step {}", *get.step)
+                                                 : "it has no whole checkpoint");
+  const auto here = fetch_checkpoint(run, path, get.folder);
+  if (!here) return refuse(here.error().code, here.error().message);
+  fmt::print("{}\n", here.value());
+  return exit_code::kSucceeded;
+}
+
 }  // namespace
 
 int checkpoints_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   bool quick = false;
-  const NamedRun run = name_run({"checkpoints",
-                                 "[--quick] [--json] [RUN]",
-                                 "sgd-launch checkpoints",
-                                 {flag({"--quick"}, "compare sizes only, not checksums (as on a cluster)", quick),
-                                  flag({"--json"}, "one JSON object", as_json)},
-                                 {}},
-                                arguments);
+  Get get;
+  const NamedRun run =
+      name_run({"checkpoints",
+                "[--quick] [--json] [RUN]\n       sgd-launch checkpoints get [--step N] [RUN] DIR   one of them, into "
+                "a folder here",
+                "sgd-launch checkpoints",
+                {flag({"--quick"}, "compare sizes only, not checksums (as on a cluster)", quick),
+                 whole_number_option({"--step"}, "of get: that of this step, not the newest", get.step),
+                 flag({"--json"}, "one JSON object", as_json)},
+                [&](std::vector<std::string>& words, Diagnostics& diagnostics) { take_get(words, get, diagnostics); }},
+               arguments);
   if (!run.is_named) return run.exit_code;
   const Result<Json> listed = list(run, quick);
   if (!listed) return refuse(listed.error().code, listed.error().message);
   const Json& all = listed.value();
+  if (get.is_wanted) return get_one(run, all, get);
   if (as_json) {
     fmt::print("{}\n", dump_text(all, 2));
   } else {

@@ -19,11 +19,16 @@ constexpr std::size_t kAnswerBytesMax = 16 << 20;
 }  // namespace
 
 Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir, const nlohmann::json& request) {
-  using Answer = std::optional<nlohmann::ordered_json>;
   std::error_code error;
   const auto target = std::filesystem::read_symlink(run_dir + "/control.sock", error);
-  if (error) return Answer{};  // It ended and took its socket away.
-  auto socket = process::connect_unix(target.string(), kLocalDeadline);
+  if (error) return std::optional<nlohmann::ordered_json>();  // It ended and took its socket away.
+  return ask_socket(target.string(), run_dir, request);
+}
+
+Result<std::optional<nlohmann::ordered_json>> ask_socket(const std::string& path, const std::string& run_dir,
+                                                         const nlohmann::json& request) {
+  using Answer = std::optional<nlohmann::ordered_json>;
+  auto socket = process::connect_unix(path, kLocalDeadline);
   if (!socket) {
     if (socket.error().code == ENOENT || socket.error().code == ECONNREFUSED) return Answer{};
     return socket.error();

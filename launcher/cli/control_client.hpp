@@ -16,4 +16,9 @@ inline constexpr int kFollowPollMs = 50;
 [[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir,
                                                                     const nlohmann::json& request);
 
+/// The same at a socket; `run_dir` names the run where an error is told.
+[[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask_socket(const std::string& path,
+                                                                       const std::string& run_dir,
+                                                                       const nlohmann::json& request);
+
 }  // namespace sgd::cli

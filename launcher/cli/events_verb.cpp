@@ -1,4 +1,5 @@
-// `sgd-launch events [RUN]`: the lines of a run's events.jsonl; -f goes on until the run ends.
+// `sgd-launch events [RUN]` and `metrics [RUN]`: the lines of a run's events.jsonl and metrics.jsonl; -f goes on until
+// the run ends.
 
 #include <poll.h>
 
@@ -8,7 +9,9 @@
 
 #include "common/exit_codes.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/remote_run.hpp"
+#include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -30,22 +33,24 @@ void print_lines(std::ifstream& file) {
   }
 }
 
-}  // namespace
-
-int events_verb(const std::vector<std::string>& arguments) {
+/// `what`: "events" or "metrics", the verb and the file's name.
+int print_lines_of(const std::string& what, const std::vector<std::string>& arguments) {
   bool follow = false;
+  std::string to;
   bool as_json = false;  // They are.
-  const NamedRun run = name_run({"events",
+  const NamedRun run = name_run({what,
                                  "[-f] [RUN]",
-                                 "sgd-launch events -f",
+                                 "sgd-launch " + what + " -f",
                                  {flag({"--follow", "-f"}, "go on until the run ends", follow),
+                                  text_option({"--to"}, "DIR", "the file as it is into a folder, and no more", to),
                                   flag({"--json"}, "a JSON object a line, as always", as_json)},
                                  {}},
                                 arguments);
   if (!run.is_named) return run.exit_code;
-  if (run.cluster) return read_on_cluster(run, {{"events", true}, {"until_now", !follow}}, true);
-  std::ifstream file(run.directory + "/events.jsonl");
-  if (!file) return refuse(exit_code::kNotFound, run.directory + " has no events.jsonl");
+  if (!to.empty()) return save_files(run, {{what, true}}, what + ".jsonl", absolute(to));
+  if (run.cluster) return read_on_cluster(run, {{what, true}, {"until_now", !follow}}, true);
+  std::ifstream file(run.directory + "/" + what + ".jsonl");
+  if (!file) return refuse(exit_code::kNotFound, fmt::format("{} has no {}.jsonl", run.directory, what));
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.
     bool is_live = false;
@@ -57,6 +62,16 @@ int events_verb(const std::vector<std::string>& arguments) {
     if (!is_live) return exit_code::kSucceeded;
     (void)::poll(nullptr, 0, kFollowPollMs);
   }
+}
+
+}  // namespace
+
+int events_verb(const std::vector<std::string>& arguments) {
+  return print_lines_of("events", arguments);
+}
+
+int metrics_verb(const std::vector<std::string>& arguments) {
+  return print_lines_of("metrics", arguments);
 }
 
 }  // namespace sgd::cli

@@ -9,13 +9,16 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/log_lines.hpp"
+#include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/remote_run.hpp"
+#include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -68,6 +71,8 @@ class LogPrinter {
     }
     return true;
   }
+  /// Anything was there to print.
+  [[nodiscard]] bool has_found() const { return has_found_; }
   /// A last line without newline.
   void print_rest() {
     for (auto& [path, log] : open_) (void)write_all(log.lines.rest());
@@ -89,12 +94,13 @@ class LogPrinter {
     return found;
   }
 
-  bool print_file(OpenLog& log) const {
+  bool print_file(OpenLog& log) {
     std::string buffer(kReadBytes, '\0');
     for (;;) {
       const ssize_t count = ::read(log.fd.get(), buffer.data(), buffer.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return true;
+      has_found_ = true;
       if (!write_all(log.lines.add({buffer.data(), static_cast<std::size_t>(count)}))) return false;
     }
   }
@@ -115,6 +121,7 @@ class LogPrinter {
   LogsOptions options_;
   bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::map<std::string, OpenLog> open_;
+  bool has_found_ = false;
 };
 
 nlohmann::ordered_json follow_of(const LogsOptions& options) {
@@ -128,6 +135,7 @@ nlohmann::ordered_json follow_of(const LogsOptions& options) {
 
 int logs_verb(const std::vector<std::string>& arguments) {
   LogsOptions options;
+  std::string to;
   const NamedRun run =
       name_run({"logs",
                 "[options] [RUN]",
@@ -135,17 +143,25 @@ int logs_verb(const std::vector<std::string>& arguments) {
                 {whole_number_option({"--rank"}, "only this rank", options.rank),
                  whole_number_option({"--generation"}, "only this start of the workers", options.generation),
                  flag({"--follow", "-f"}, "go on until the run ends", options.follow),
+                 text_option({"--to"}, "DIR", "the files as they are into a folder, and no more", to),
                  flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
                 {}},
                arguments);
   if (!run.is_named) return run.exit_code;
+  if (!to.empty()) return save_files(run, follow_of(options), "logs", absolute(to));
   if (run.cluster) return read_on_cluster(run, follow_of(options), options.prefix);
   LogPrinter printer(run.directory, options);
+  bool is_told = false;
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.
     const bool is_live = options.follow && answers(run.directory);
     if (!printer.print_new()) return exit_code::kSucceeded;
     if (!is_live) break;
+    if (!printer.has_found() && !std::exchange(is_told, true))
+      fmt::print(
+          stderr,
+          "sgd-launch: its workers have written nothing yet, and training alone writes nothing: sgd-launch status "
+          "shows where it stands\n");
     (void)::poll(nullptr, 0, kFollowPollMs);
   }
   printer.print_rest();

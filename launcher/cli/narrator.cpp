@@ -130,8 +130,11 @@ std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total,
     return line;
   }
   line = steps_total > 0 ? fmt::format("step {}/{}", shot.step, steps_total) : fmt::format("step {}", shot.step);
-  line += fmt::format("  epoch {}/{}  loss {:.3f}  {} samples/s  {}/{} workers", shot.epoch, shot.epochs, shot.loss,
-                      short_number(shot.samples_per_s), shot.ready, shot.num_workers);
+  line += fmt::format("  epoch {}/{}", shot.epoch, shot.epochs);
+  if (shot.activity == "validate") line += "  validating";
+  if (shot.activity == "saving") line += "  saving";
+  line += fmt::format("  loss {:.3f}  {} samples/s  {}/{} workers", shot.loss, short_number(shot.samples_per_s),
+                      shot.ready, shot.num_workers);
   if (shot.failures > 0) line += fmt::format("  failures {}", shot.failures);
   const std::int64_t made = shot.step - steps_before;
   if (made > 0 && steps_total > shot.step)
@@ -145,6 +148,9 @@ std::string success_line(const core::RunOutcome& outcome, const std::string& run
   if (outcome.steps > 0) line += fmt::format(": {} epochs, {} steps", outcome.epochs, outcome.steps);
   if (!outcome.error.empty()) line += ", " + outcome.error;
   if (!outcome.checkpoint.empty()) line += fmt::format("; newest checkpoint {}/{}", run_dir, outcome.checkpoint);
+  if (outcome.checkpoint.empty() && outcome.steps > 0)
+    line += outcome.state == "succeeded" ? "; nothing of the model was kept, since checkpoint.every is \"never\""
+                                         : "; no checkpoint was saved";
   return line;
 }
 
@@ -152,6 +158,12 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
                           bool color) {
   const std::string head = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
   std::string text = outcome.error + "\n";
+  const std::string after =
+      fmt::format("  after:   {} epochs, {} steps, {}{}", outcome.epochs, outcome.steps, duration_text(outcome.wall_s),
+                  outcome.checkpoint.empty() ? ", no checkpoint yet\n"
+                                             : fmt::format(", newest checkpoint {}/{}\n", run_dir, outcome.checkpoint));
+  if (!outcome.cause && outcome.steps > 0)
+    text += after + fmt::format("  next:    sgd-launch resume {}   goes on from there\n", run);
   if (!outcome.cause) return head + for_terminal(text, Steering::kNone);
   const core::Failure& cause = *outcome.cause;
   text += fmt::format("  where:   {}, node {}", cause.subject, cause.node);
@@ -162,10 +174,7 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
     for (const std::string& line : cause.tail) text += "    | " + line + "\n";
   }
   text += cause.is_final ? "  retried: no, this cause is final: it would fail again the same way\n" : "  retried: no\n";
-  text +=
-      fmt::format("  after:   {} epochs, {} steps, {}", outcome.epochs, outcome.steps, duration_text(outcome.wall_s));
-  text += outcome.checkpoint.empty() ? ", no checkpoint yet\n"
-                                     : fmt::format(", newest checkpoint {}/{}\n", run_dir, outcome.checkpoint);
+  text += after;
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));
   text += cause.rank >= 0 ? fmt::format("  next:    sgd-launch logs --rank {} {}\n", cause.rank, run)
                           : fmt::format("  next:    sgd-launch logs {}\n", run);

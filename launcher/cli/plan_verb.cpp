@@ -9,6 +9,7 @@
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/core/placement.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -27,6 +28,28 @@ void print_plan(const Json& plan) {
     fmt::print("{:<16} {:>6}  {}\n", read_or(node, "node", ""), read_or(node, "room", 0),
                ranks.empty() ? read_or(node, "why_not", "") : ranks);
   }
+}
+
+void show_plan(const Json& plan, bool as_json) {
+  if (as_json)
+    fmt::print("{}\n", dump_text(plan, 2));
+  else
+    print_plan(plan);
+}
+
+/// A run on this machine has it to itself.
+Json local_plan(const job::JobSpec& job, const RunOptions& options) {
+  const int room = options.slots.value_or(job.num_workers);
+  const core::Placement placed =
+      core::place({{"localhost", room}}, job.num_workers, job.elastic_start ? job.min_workers : job.num_workers);
+  Json ranks = Json::array();
+  for (const core::NodePlace& node : placed.nodes)
+    for (const Rank rank : node.ranks) ranks.push_back(rank);
+  return {{"starts_now", placed.world_size > 0},
+          {"reason", placed.reason},
+          {"world_size", placed.world_size},
+          {"num_workers", job.num_workers},
+          {"nodes", {{{"node", "localhost"}, {"room", room}, {"ranks", ranks}, {"why_not", placed.reason}}}}};
 }
 
 }  // namespace
@@ -50,17 +73,18 @@ int plan_verb(const std::vector<std::string>& arguments) {
     return exit_code::kSucceeded;
   }
   const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
-  const job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
+  job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
+  if (loaded.job && !coordinator) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   print(loaded.diagnostics);
-  if (loaded.diagnostics.has_errors() || !coordinator) return exit_code::kUsage;
+  if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
+  if (!coordinator) {
+    show_plan(local_plan(*loaded.job, options), as_json);
+    return exit_code::kSucceeded;
+  }
   const auto answer = ask_cluster(*coordinator, {{"request", "plan"}, {"job", loaded.job->resolved}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!read_or(answer.value(), "ok", false)) return refuse(exit_code::kUsage, read_or(answer.value(), "error", ""));
-  const Json& plan = member(answer.value(), "plan");
-  if (as_json)
-    fmt::print("{}\n", dump_text(plan, 2));
-  else
-    print_plan(plan);
+  show_plan(member(answer.value(), "plan"), as_json);
   return exit_code::kSucceeded;
 }
 

@@ -1,10 +1,11 @@
-// `sgd-launch ps`: the runs of a coordinator.
+// `sgd-launch ps`: the runs of a coordinator, and without one that is named this user's on this machine.
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/local_runs.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -30,6 +31,14 @@ void print_table(const Json& runs) {
   }
 }
 
+Result<Json> runs_of(const net::Address& coordinator, bool all) {
+  const auto answer = ask_cluster(coordinator, {{"request", "ps"}, {"all", all}});
+  if (!answer) return answer.error();
+  if (!read_or(answer.value(), "ok", false)) return Error{read_or(answer.value(), "error", "")};
+  const Json& runs = member(answer.value(), "runs");
+  return runs.is_array() ? runs : Json::array();
+}
+
 }  // namespace
 
 int ps_verb(const std::vector<std::string>& arguments) {
@@ -48,14 +57,18 @@ int ps_verb(const std::vector<std::string>& arguments) {
   }
   if (!parsed.positional.empty())
     diagnostics.error("ps", 0, 0, fmt::format("takes options only: \"{}\" is too many", parsed.positional.front()));
-  const auto coordinator = cluster_address(address.empty() ? "auto" : address, diagnostics);
+  const auto configured = cluster_address(address, diagnostics);
+  const bool is_named = configured.has_value() || address == "local";
+  const auto coordinator = is_named ? configured : cluster_address("auto", diagnostics);
   print(diagnostics);
-  if (diagnostics.has_errors() || !coordinator) return exit_code::kUsage;
-  const auto answer = ask_cluster(*coordinator, {{"request", "ps"}, {"all", all}});
-  if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
-  if (!read_or(answer.value(), "ok", false))
-    return refuse(exit_code::kUnreachable, read_or(answer.value(), "error", ""));
-  const Json& runs = member(answer.value(), "runs");
+  if (diagnostics.has_errors()) return exit_code::kUsage;
+  Json runs = configured ? Json::array() : local_runs();
+  if (coordinator) {
+    const auto listed = runs_of(*coordinator, all);
+    // Who names no coordinator asks for what is there: the one of this machine need not be.
+    if (!listed && (is_named || runs.empty())) return refuse(exit_code::kUnreachable, listed.error().message);
+    if (listed) runs.insert(runs.end(), listed.value().begin(), listed.value().end());
+  }
   if (as_json)
     fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", runs}}, 2));
   else

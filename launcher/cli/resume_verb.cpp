@@ -14,7 +14,7 @@
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/storage/nothing_left.hpp"
+#include "launcher/storage/resume_fit.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -61,8 +61,8 @@ int resume_verb(const std::vector<std::string>& arguments) {
   auto history = storage::read_history(run.directory);
   if (!history) diagnostics.error(run.directory, 0, 0, history.error().message);
   if (loaded.job && history) {
-    const std::string nothing = storage::nothing_left(*loaded.job, history.value());
-    if (!nothing.empty()) diagnostics.error("sgd-launch", 0, 0, nothing);
+    const std::string refusal = storage::fit_to_job(*loaded.job, history.value());
+    if (!refusal.empty()) diagnostics.error("sgd-launch", 0, 0, refusal);
   }
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/verb_table.hpp"
 #include "launcher/process/cpu_set.hpp"
 
 namespace sgd::cli {
@@ -117,11 +118,7 @@ void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostic
   if (options.is_module) {
     options.command = {"python3", "-u", "-m"};
   } else if (!options.no_python && !first.ends_with(".py")) {
-    return diagnostics.error(
-        "sgd-launch", 0, 0,
-        fmt::format("cannot tell what \"{}\" is: a job file ends in .json, a verb is one of run, "
-                    "resume, status, logs, stop, checkpoints, nodes, help, and a command comes after --",
-                    first));
+    return diagnostics.error("sgd-launch", 0, 0, unknown_word(first));
   } else if (!options.no_python) {
     options.command = {"python3", "-u"};
   }
@@ -202,13 +199,14 @@ std::string run_help() {
          "Usage:\n"
          "  sgd-launch [run] [options] (job.json | -- command...)\n"
          "  sgd-launch resume [options] [RUN]                          RUN: an id, a unique prefix, a folder\n"
-         "  sgd-launch (status | logs | stop | checkpoints) [options] [RUN]\n"
+         "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
+         "  sgd-launch checkpoints get [--step N] [RUN] DIR            one of them, whole, into a folder here\n"
          "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
          "  sgd-launch config show [--origin] [job.json]               what holds, and where each value comes from\n"
          "  sgd-launch (submit [--detach] ... | ps | plan ... | events) of a cluster: --address, or SGD_ADDRESS\n"
          "  sgd-launch (coordinator | agent --join HOST:PORT)          the programs of a cluster, each with --help\n"
          "  sgd-launch (init | token | join | revoke)                  who belongs to it, each with --help\n"
-         "  sgd-launch (help | version)\n"
+         "  sgd-launch (help [VERB] | version)\n"
          "\n"
          "Options of run:\n" +
          describe(run_option_table(unused)) +

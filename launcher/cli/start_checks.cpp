@@ -10,6 +10,7 @@
 
 #include "common/job/load.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
 
 namespace sgd::cli {
@@ -69,6 +70,7 @@ void check_limits(const job::JobSpec& job, const process::ResourceLimits& limits
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   job::check_data(job, source, diagnostics);
+  job::check_memory_need(job, source, process::memory_bytes(), diagnostics);
   check_worker_program(job, diagnostics);
   check_command(job, diagnostics);
   check_limits(job, process::resource_limits(), diagnostics);

@@ -22,8 +22,9 @@ void print_live(const Json& status) {
   fmt::print("{}\nworkers    {} of {}, generation {}\n", reason.empty() ? "" : " (" + reason + ")",
              read_or(status, "world_size", 0), read_or(status, "num_workers", 0), read_or(status, "generation", 0));
   if (read_or(status, "epochs", 0) > 0)
-    fmt::print("progress   epoch {}/{}, step {}, loss {:.4f}, {} samples/s\n", read_or(status, "epoch", 0),
-               read_or(status, "epochs", 0), read_or(status, "step", 0), read_or(status, "loss", 0.0),
+    fmt::print("progress   epoch {}/{}, step {}{}, loss {:.4f}, {} samples/s\n", read_or(status, "epoch", 0),
+               read_or(status, "epochs", 0), read_or(status, "step", 0),
+               read_or(status, "activity", "") == "validate" ? ", validating" : "", read_or(status, "loss", 0.0),
                short_number(read_or(status, "samples_per_s", 0.0)));
   fmt::print("failures   {}\nfolder     {}\n", read_or(status, "failures", 0), read_or(status, "run_dir", ""));
   fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", "rank", "node", "pid", "state", "step", "heartbeat");
@@ -43,6 +44,11 @@ void print_ended(const std::string& run_dir, const Json& summary) {
   if (!error.empty()) fmt::print("error      {}\n", error);
   fmt::print("progress   {} epochs, {} steps in {:.2f} s, {} failures\n", read_or(summary, "epochs", 0),
              read_or(summary, "steps", 0), read_or(summary, "wall_s", 0.0), read_or(summary, "failures", 0));
+  EpochLines last(read_or(summary, "epochs", 0));
+  const Json& metrics = member(summary, "metrics");
+  if (metrics.is_object() && metrics.contains("train")) (void)last.add(member(metrics, "train"));
+  if (metrics.is_object() && metrics.contains("validate"))
+    fmt::print("metrics    {}\n", last.add(member(metrics, "validate")));
   const std::string checkpoint = read_or(summary, "checkpoint", "");
   if (!checkpoint.empty()) fmt::print("checkpoint {}/{}\n", run_dir, checkpoint);
   fmt::print("folder     {}\n", run_dir);
@@ -69,6 +75,7 @@ Json read_ended(const std::string& run_dir) {
   lost["epochs"] = past.epochs;
   lost["steps"] = past.steps;
   lost["failures"] = past.failures;
+  lost["wall_s"] = past.wall_s;
   lost["metrics"] = past.metrics.is_object() ? past.metrics : Json::object();
   if (!past.checkpoints.empty()) lost["checkpoint"] = past.checkpoints.front().substr(run_dir.size() + 1);
   return lost;

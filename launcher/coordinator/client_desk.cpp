@@ -7,6 +7,7 @@
 
 #include "common/json/lenient.hpp"
 #include "common/messages/codec.hpp"
+#include "common/messages/transfer.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -34,6 +35,8 @@ FollowSelection selection_of(const nlohmann::json& message) {
   selection.logs = message.value("logs", false);
   if (message.contains("rank")) selection.rank = message.at("rank").get<Rank>();
   if (message.contains("generation")) selection.generation = message.at("generation").get<Generation>();
+  const std::string checkpoint = message.value("checkpoint", "");
+  if (transfer::check_checkpoint(checkpoint).ok()) selection.checkpoint = checkpoint;
   return selection;
 }
 

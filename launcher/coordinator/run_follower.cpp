@@ -32,6 +32,7 @@ bool FollowSelection::takes(const std::string& file) const {
   if (file == kEvents) return events;
   if (file == kMetrics) return metrics;
   const fs::path path(file);
+  if (!checkpoint.empty() && path.parent_path() == checkpoint) return path.has_filename() && path.filename() != "..";
   if (!logs || path.parent_path().parent_path() != "logs") return false;
   const auto generation_here = number_in(path.parent_path().filename().string(), "gen-");
   const auto rank_here = number_in(path.filename().string(), "rank-");
@@ -50,6 +51,7 @@ void RunFollower::begin() {
   for (const char* file : {kEvents, kMetrics})
     if (selection_.takes(file)) grown_.insert(file);
   look_for_logs();
+  look_for_checkpoint();
   pump();
 }
 
@@ -62,6 +64,15 @@ void RunFollower::look_for_logs() {
       if (selection_.takes(file)) grown_.insert(file);
     }
   }
+}
+
+/// It does not grow: a checkpoint that has its name is whole.
+void RunFollower::look_for_checkpoint() {
+  if (selection_.checkpoint.empty()) return;
+  std::error_code error;
+  for (fs::directory_iterator at(run_dir_ + "/" + selection_.checkpoint, error), end; !error && at != end;
+       at.increment(error))
+    grown_.insert(selection_.checkpoint + "/" + at->path().filename().string());
 }
 
 void RunFollower::on_grown(const std::string& file) {

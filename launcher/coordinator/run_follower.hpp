@@ -14,13 +14,14 @@
 
 namespace sgd::coordinator {
 
-/// Which files of a run: events.jsonl, metrics.jsonl, logs/gen-*/rank-*.log.
+/// Which files of a run: events.jsonl, metrics.jsonl, logs/gen-*/rank-*.log, those of a checkpoint.
 struct FollowSelection {
   bool events = false;
   bool metrics = false;
   bool logs = false;
   std::optional<Rank> rank;              ///< Of the logs; absent: all.
   std::optional<Generation> generation;  ///< Of the logs; absent: all.
+  std::string checkpoint;                ///< Its folder, "checkpoints/step-..."; empty: none.
 
   /// `file` is relative to the run's folder.
   [[nodiscard]] bool takes(const std::string& file) const;
@@ -54,6 +55,7 @@ class RunFollower {
   };
 
   void look_for_logs();
+  void look_for_checkpoint();
   void pump();
   /// True when the file has no more for now.
   bool pump(const std::string& file, Tail& tail);

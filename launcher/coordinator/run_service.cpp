@@ -11,7 +11,7 @@
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
-#include "launcher/storage/nothing_left.hpp"
+#include "launcher/storage/resume_fit.hpp"
 #include "launcher/storage/run_succession.hpp"
 
 namespace sgd::coordinator {
@@ -217,7 +217,7 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
   };
   const auto go_on = [this, who, request_id, owner = owner_of(who, request), job = std::move(*loaded.job),
                       place = place.value(), from, reply](Result<storage::RunHistory> history) mutable {
-    std::string refusal = history ? storage::nothing_left(job, history.value()) : history.error().message;
+    std::string refusal = history ? storage::fit_to_job(job, history.value()) : history.error().message;
     const char* kind = history ? "job" : "state";
     if (refusal.empty()) {
       auto directory = storage::RunDirectory::reopen(place, job.resolved, history.value());

@@ -24,6 +24,10 @@ struct RunPast {
   std::int64_t steps = 0;
   int failures = 0;
   nlohmann::ordered_json metrics;  ///< {"train": last line, "validate": last line}, or null.
+  double wall_s = 0;               ///< That it has taken.
+  /// Ranks by node of the generation that made the newest checkpoint; empty: not known.
+  std::vector<std::vector<Rank>> shape;
+  bool is_same_job = false;  ///< As that made the newest checkpoint, so far as steps depend on it.
 };
 
 /// One execution of a job, as submitted.

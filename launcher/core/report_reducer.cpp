@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <tuple>
 
@@ -44,19 +45,38 @@ nlohmann::json sum(const std::vector<nlohmann::json>& per_rank, const std::strin
   return total;
 }
 
-nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::string& key) {
-  double total = 0;
-  int count = 0;
+/// How much each rank's means count: by its samples. Ranks have equally many, except in a pass that has gone on with
+/// another number of ranks: some have taken over what others had summed up.
+std::vector<double> weights_of(const std::vector<nlohmann::json>& per_rank) {
+  std::vector<double> weights;
   for (const auto& metrics : per_rank) {
-    const auto value = metrics.find(key);
-    if (value == metrics.end()) continue;
+    const auto samples = metrics.find("num_samples");
+    if (samples == metrics.end() || !samples->is_number()) break;
+    weights.push_back(samples->get<double>());
+  }
+  const bool is_even = std::adjacent_find(weights.begin(), weights.end(), std::not_equal_to<>()) == weights.end();
+  if (weights.size() != per_rank.size() || is_even) weights.assign(per_rank.size(), 1.0);
+  return weights;
+}
+
+bool is_of_the_last_batch(const std::string& key) {
+  return key.starts_with("last_");
+}
+
+nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::vector<double>& weights,
+                    const std::string& key) {
+  double total = 0;
+  double weight = 0;
+  for (std::size_t rank = 0; rank < per_rank.size(); ++rank) {
+    const auto value = per_rank[rank].find(key);
+    if (value == per_rank[rank].end()) continue;
     const auto as_number = number(*value);
     if (!as_number || std::isnan(*as_number)) continue;
-    total += *as_number;
-    ++count;
+    total += *as_number * weights[rank];
+    weight += weights[rank];
   }
-  if (count == 0) return nullptr;
-  return total / count;
+  if (weight == 0) return nullptr;
+  return total / weight;
 }
 
 /// The keys of `metrics`: RaySGD's in its own order, then the others by name.
@@ -82,12 +102,14 @@ nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_ran
   SGD_ASSERT(!per_rank.empty());
   nlohmann::ordered_json reduced = nlohmann::ordered_json::object();
   if (!per_rank.front().is_object()) return reduced;
+  const std::vector<double> weights = weights_of(per_rank);
+  const std::vector<double> even(per_rank.size(), 1.0);
   for (const std::string& key : ordered_keys(per_rank.front())) {
     const nlohmann::json& value = per_rank.front().at(key);
     if (is_summed(key)) {
       reduced[key] = sum(per_rank, key);
     } else if (number(value)) {
-      reduced[key] = mean(per_rank, key);
+      reduced[key] = mean(per_rank, is_of_the_last_batch(key) ? even : weights, key);
     } else {
       reduced[key] = value;
     }

@@ -34,6 +34,10 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now) {
   outcome_.failures = past.failures;
   outcome_.metrics = past.metrics;
   if (past.written) reducer_.set_written(*past.written);
+  for (const std::vector<Rank>& ranks : past.shape) {
+    trained_.world_size += static_cast<int>(ranks.size());
+    trained_.nodes.push_back({NodeId(), ranks});
+  }
   if (past.checkpoints.empty()) return;
   const std::string& newest = past.checkpoints.front();
   const bool is_inside = newest.starts_with(definition_.run_dir + "/");
@@ -94,6 +98,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   looks_for_room_ = false;
   was_started_ = false;
   held_checkpoints_.clear();
+  unsaved_.reset();
   straggler_.reset();
   master_port_ = 0;
   causes_.reset();
@@ -306,6 +311,18 @@ void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
   if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
 }
 
+/// Who asked for a model and has none, or an older one, is told that: it is no success, and no plain stop.
+void RunMachine::judge_saving() {
+  const bool had_time =
+      outcome_.state == "succeeded" || (stop_ && !stop_->at_once && outcome_.state == state_of(*stop_));
+  if (!unsaved_ || !had_time) return;
+  const std::string until = stop_ ? outcome_.error : std::string("trained to the end");
+  outcome_.error =
+      fmt::format("{}, but the state of step {} could not be saved: {}", until, unsaved_->step, unsaved_->reason);
+  outcome_.state = "failed";
+  outcome_.exit_code = exit_code::kFailed;
+}
+
 void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
   SGD_ASSERT(!finished());  // Else its outcome would be told twice, and maybe differently.
   // A model that is there in part must never look like one that is whole.
@@ -313,8 +330,9 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
              (!ranks_.empty() &&
               std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.done; })));
   phase_ = RunPhase::kFinished;
+  judge_saving();
   outcome_.generation = generation_;
-  outcome_.wall_s = to_seconds(now - submitted_at_);
+  outcome_.wall_s = (definition_.past ? definition_.past->wall_s : 0) + to_seconds(now - submitted_at_);
   record({{"event", "run_finished"},
           {"generation", generation_},
           {"state", outcome_.state},

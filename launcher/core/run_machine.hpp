@@ -109,6 +109,7 @@ class RunMachine : private RunState {
   void begin_clearing(TimePoint now, CoordinatorCommands& out);
   void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
+  void judge_saving();
 
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
@@ -130,6 +131,7 @@ class RunMachine : private RunState {
                  CoordinatorCommands& out);
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
+  [[nodiscard]] bool is_bit_exact() const;
 
   // run_machine_facts.cpp
   void on_body(TimePoint now, const NodeId& node, const cluster::FactBody& body, CoordinatorCommands& out);
@@ -138,6 +140,7 @@ class RunMachine : private RunState {
   void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
+  void on_checkpoint_failed(const link::CheckpointFailed& failed, CoordinatorCommands& out);
   void on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out);
   void note_step(std::int64_t step);
   void on_result(const cluster::ResultMade& result);

@@ -20,7 +20,8 @@ std::optional<Rank> speaker_of(const cluster::FactBody& body) {
   return std::visit(
       []<class Body>(const Body& one) -> std::optional<Rank> {
         if constexpr (requires { one.rank; }) return one.rank;
-        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved>) return Rank{0};
+        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved> || std::is_same_v<Body, cluster::CheckpointFailed>)
+          return Rank{0};
         return std::nullopt;
       },
       body);
@@ -62,6 +63,7 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::KeeperLost& fact) const { self.on_keeper_lost(now, node, fact); }
     void operator()(const cluster::Report& fact) const { self.on_report(now, fact, out); }
     void operator()(const cluster::CheckpointSaved& fact) const { self.on_checkpoint(fact.checkpoint, out); }
+    void operator()(const cluster::CheckpointFailed& fact) const { self.on_checkpoint_failed(fact.checkpoint, out); }
     void operator()(const cluster::CheckpointRejected& fact) const { self.on_rejected(fact.checkpoint, out); }
     void operator()(const cluster::WorkerSilent& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
@@ -94,12 +96,20 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
 }
 
 void RunMachine::on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
+  unsaved_.reset();
   // Rank 0 saves, and speaks in order: what it has reported by now it had reported before.
   if (const auto after = reducer_.newest_pending(0)) {
     held_checkpoints_.push_back({*after, checkpoint});
   } else {
     accept(checkpoint, out);
   }
+}
+
+void RunMachine::on_checkpoint_failed(const link::CheckpointFailed& failed, CoordinatorCommands& out) {
+  unsaved_ = failed;
+  record(
+      {{"event", "checkpoint_failed"}, {"generation", generation_}, {"step", failed.step}, {"reason", failed.reason}},
+      out);
 }
 
 void RunMachine::accept_reported(CoordinatorCommands& out) {
@@ -178,13 +188,12 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   phase_ = RunPhase::kRunning;
   looks_for_room_ = true;  // Slots may have come back while it started.
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
-  const bool bit_exact = trained_.world_size == 0 || is_same_shape();
   record({{"event", "restored"},
           {"generation", generation_},
           {"step", ready.ready.step},
           {"epoch", ready.ready.epoch},
           {"source", ready.ready.source},
-          {"bit_exact", bit_exact}},
+          {"bit_exact", is_bit_exact()}},
          out);
 }
 

@@ -239,6 +239,13 @@ bool RunMachine::is_same_shape() const {
   return true;
 }
 
+/// What is promised of the steps to come: those of a run that nothing happened to. A run that goes on after its end may
+/// have got other settings, or its former shape may not be known.
+bool RunMachine::is_bit_exact() const {
+  if (definition_.past && generation_ == first_generation_ && !definition_.past->is_same_job) return false;
+  return is_same_shape();
+}
+
 std::vector<std::string> RunMachine::checkpoints_to_try() const {
   std::vector<std::string> paths;
   for (auto path = checkpoints_.rbegin(); path != checkpoints_.rend() && paths.size() < kCheckpointsMax; ++path)

@@ -58,6 +58,7 @@ RunSnapshot RunMachine::snapshot(TimePoint now) const {
     row.loss = rank.heartbeat.loss;
     row.samples_per_s = rank.heartbeat.samples_per_s;
     if (rank.heartbeat_at) row.heartbeat_age_s = to_seconds(now - *rank.heartbeat_at);
+    if (is_first) shot.activity = row.activity;
     shot.step = is_first ? row.step : std::min(shot.step, row.step);
     shot.epoch = std::max(shot.epoch, row.epoch);
     shot.samples_per_s += row.samples_per_s;

@@ -105,6 +105,8 @@ struct RunState {
   std::optional<TimePoint> first_exit_at_;
   std::optional<Rank> straggler_;  ///< That was told of in this generation.
   std::vector<HeldCheckpoint> held_checkpoints_;
+  /// What rank 0 of this generation could not save, and nothing that it saved since.
+  std::optional<link::CheckpointFailed> unsaved_;
   std::map<NodeId, Generation> keepers_from_;  ///< As in cluster::DesiredRun.
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
 

@@ -112,6 +112,7 @@ nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
       {"epochs", snapshot.epochs},
       {"epochs_done", snapshot.epochs_done},
       {"step", snapshot.step},
+      {"activity", snapshot.activity},
       {"loss", finite(snapshot.loss)},
       {"samples_per_s", finite(snapshot.samples_per_s)},
       {"failures", snapshot.failures},
@@ -151,6 +152,7 @@ RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json) {
   read_if_fits(json, "epochs", shot.epochs);
   read_if_fits(json, "epochs_done", shot.epochs_done);
   read_if_fits(json, "step", shot.step);
+  read_if_fits(json, "activity", shot.activity);
   read_if_fits(json, "loss", shot.loss);
   read_if_fits(json, "samples_per_s", shot.samples_per_s);
   read_if_fits(json, "failures", shot.failures);

@@ -63,6 +63,7 @@ struct RunSnapshot {
   int epochs = 0;         ///< Of the job; 0 for a command.
   std::int64_t step = 0;  ///< The slowest rank's.
   int epoch = 0;
+  std::string activity;      ///< Of rank 0: "train", "validate", ...
   double loss = 0;           ///< Mean over ranks.
   double samples_per_s = 0;  ///< Sum over ranks.
   int failures = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/json/lenient.hpp"
+
 namespace sgd::core {
 namespace {
 
@@ -34,6 +36,9 @@ std::optional<Straggler> find_straggler(const std::vector<nlohmann::json>& per_r
   std::nth_element(times.begin(), middle, times.end());
   found.others_ms = *middle;
   if (found.own_ms < kStragglerFactor * found.others_ms) return std::nullopt;
+  const double cost_ms = found.own_ms - found.others_ms;
+  const nlohmann::json& step = per_rank[static_cast<std::size_t>(found.rank)].at("step_ms");
+  if (cost_ms < kStragglerCostMs || cost_ms < kStragglerCostPart * read_or(step, "median", 0.0)) return std::nullopt;
   return found;
 }
 

@@ -18,6 +18,9 @@ struct Straggler {
 
 /// Its own part of a step is at least this many times the others'.
 inline constexpr double kStragglerFactor = 1.5;
+/// And it makes a step longer by at least this much, and by this part of it: less is nobody's loss.
+inline constexpr double kStragglerCostMs = 5;
+inline constexpr double kStragglerCostPart = 0.05;
 /// Batches of an epoch below which nobody is judged.
 inline constexpr int kStragglerBatches = 20;
 

@@ -9,6 +9,7 @@
 #include <boost/pfr/tuple_size.hpp>
 
 #include "common/job/load.hpp"
+#include "common/json/lenient.hpp"
 
 namespace sgd::storage {
 namespace {
@@ -21,7 +22,7 @@ using Kind = core::NodeOrder::Kind;
 template <class T>
 constexpr std::size_t kRunFields = boost::pfr::tuple_size_v<T>;
 static_assert(kRunFields<core::RunDefinition> == 9);
-static_assert(kRunFields<core::RunPast> == 8);
+static_assert(kRunFields<core::RunPast> == 11);
 static_assert(kRunFields<core::StopRequest> == 4);
 static_assert(kRunFields<core::NodeOrder> == 2);
 static_assert(kRunFields<core::KnownNode> == 5);
@@ -60,9 +61,15 @@ Status read_report_key(const Json& json, link::ReportKey& out) {
 }
 
 Json to_json(const core::RunPast& past) {
-  Json json = {{"generation", past.generation}, {"checkpoints", past.checkpoints},
-               {"reports", past.reports},       {"epochs", past.epochs},
-               {"steps", past.steps},           {"failures", past.failures}};
+  Json json = {{"generation", past.generation},
+               {"checkpoints", past.checkpoints},
+               {"reports", past.reports},
+               {"epochs", past.epochs},
+               {"steps", past.steps},
+               {"failures", past.failures},
+               {"wall_s", past.wall_s},
+               {"shape", past.shape},
+               {"is_same_job", past.is_same_job}};
   if (past.written) json["written"] = to_json(*past.written);
   // As text: an object in here would lose the order of its keys, and with it the lines that are made of it.
   json["metrics"] = past.metrics.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -78,6 +85,11 @@ Result<core::RunPast> run_past_of(const Json& json) {
                    read_key(json, "steps", past.steps), read_key(json, "failures", past.failures),
                    read_key(json, "metrics", metrics)});
   if (!status) return status.error();
+  // A store of before does not say.
+  read_if_fits(json, "wall_s", past.wall_s);
+  read_if_fits(json, "is_same_job", past.is_same_job);
+  if (json.contains("shape"))
+    if (const Status shape = read_key(json, "shape", past.shape); !shape) return shape.error();
   past.metrics = nlohmann::ordered_json::parse(metrics, nullptr, false);
   if (past.metrics.is_discarded()) return Error{"\"metrics\" is no JSON"};
   if (const auto written = json.find("written"); written != json.end()) {

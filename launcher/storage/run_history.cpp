@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,8 +40,24 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
   return end;
 }
 
-void add_event(RunHistory& history, const OrderedJson& event) {
+/// What lines of events.jsonl tell together.
+struct Legs {
+  double begin_s = 0;  ///< Of the newest leg: Unix time.
+  double end_s = 0;    ///< Of the newest line.
+  std::map<Generation, std::map<Rank, NodeId>> started;
+};
+
+void add_event(RunHistory& history, Legs& legs, const OrderedJson& event) {
   const std::string name = read_or(event, "event", "");
+  const double time_s = read_or(event, "time", legs.end_s);
+  if (name == "run_started" || name == "run_resumed") {
+    history.past.wall_s += legs.end_s - legs.begin_s;
+    legs.begin_s = time_s;
+  }
+  legs.end_s = time_s;
+  if (name == "worker_started")
+    legs.started[read_or(event, "generation", Generation{0})][read_or(event, "rank", Rank{0})] =
+        read_or(event, "node", "");
   if (name == "run_started" && history.id.empty()) history.id = read_or(event, "run", "");
   if (name == "run_resumed") history.succeeded = false;
   if (name == "run_finished") history.succeeded = read_or(event, "state", "") == "succeeded";
@@ -63,6 +81,32 @@ void add_metrics(RunHistory& history, const OrderedJson& line) {
   past.generation = std::max(past.generation, read_or(line, "generation", Generation{0}));
   ++past.reports;
   past.written = std::move(key);
+}
+
+/// Ranks by node, in the order of node ranks.
+std::vector<std::vector<Rank>> shape_of(const std::map<Rank, NodeId>& ranks) {
+  std::vector<std::vector<Rank>> shape;
+  std::map<NodeId, std::size_t> places;
+  for (const auto& [rank, node] : ranks) {
+    const auto [place, is_new] = places.try_emplace(node, shape.size());
+    if (is_new) shape.emplace_back();
+    shape[place->second].push_back(rank);
+  }
+  return shape;
+}
+
+/// Of the newest checkpoint, which is whole: where it stands, and with which settings it was made. One of an older
+/// worker does not say: then it was those of the run's job.
+void read_place(RunHistory& history, const std::string& directory) {
+  using Json = nlohmann::json;
+  std::ifstream file(history.past.checkpoints.front() + "/state.json");
+  const Json state = Json::parse(file, nullptr, false);
+  history.place = checkpoint::place_of(state);
+  history.made_by = member(state, "made_by");
+  if (history.made_by.is_object()) return;
+  std::ifstream job_file(directory + "/job.json");
+  const Json job = Json::parse(job_file, nullptr, false);
+  history.made_by = {{"training", member(job, "training")}, {"cpus", member(member(job, "per_worker"), "cpus")}};
 }
 
 /// The highest N of the folders logs/gen-N.
@@ -117,7 +161,9 @@ Status add_checkpoints(RunHistory& history, const std::string& directory, checkp
 
 Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof proof) {
   RunHistory history;
-  auto events = read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, event); });
+  Legs legs;
+  auto events =
+      read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, legs, event); });
   if (!events) return events.error();
   history.events_end = std::move(events).value();
   auto metrics = read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) { add_metrics(history, line); });
@@ -127,6 +173,10 @@ Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof 
   history.past.generation = std::max(history.past.generation, newest_log(directory));
   const Status scanned = add_checkpoints(history, directory, proof);
   if (!scanned) return scanned.error();
+  history.past.wall_s += legs.end_s - legs.begin_s;
+  if (history.past.checkpoints.empty()) return history;
+  read_place(history, directory);
+  history.past.shape = shape_of(legs.started[history.newest.generation]);
   return history;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "common/checkpoint/made_by.hpp"
 #include "common/checkpoint/manifest.hpp"
 #include "common/checkpoint/scan.hpp"
 #include "common/json/nlohmann.hpp"
@@ -32,6 +33,8 @@ struct RunHistory {
   RunId id;  ///< As first recorded; without a record the folder's name.
   core::RunPast past;
   checkpoint::Manifest newest;             ///< Of past.checkpoints.front(), if there is one.
+  checkpoint::PlaceInEpoch place;          ///< Where `newest` stands.
+  nlohmann::json made_by;                  ///< And with which settings: see checkpoint::order_conflict().
   std::vector<DamagedCheckpoint> damaged;  ///< The newest first.
   std::vector<std::string> ahead;          ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
   bool succeeded = false;                  ///< The end was recorded, and it was a success.

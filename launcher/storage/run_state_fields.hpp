@@ -83,7 +83,8 @@ inline constexpr auto kMessage<core::RunOutcome> =
 template <>
 inline constexpr auto kMessage<core::ExchangeState> = message("",
                                                               required("world_size", &core::ExchangeState::world_size_),
-                                                              required("values", &core::ExchangeState::values_), required("bytes", &core::ExchangeState::bytes_));
+                                                              required("values", &core::ExchangeState::values_),
+                                                              required("bytes", &core::ExchangeState::bytes_));
 template <>
 inline constexpr auto kMessage<core::ReducerState::Pending> = message(
     "", required("key", &core::ReducerState::Pending::key), metrics("metrics", &core::ReducerState::Pending::metrics));

@@ -16,7 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BIN_DIR = os.environ.get("SGD_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
 LAUNCHER = os.path.join(BIN_DIR, "sgd-launch")
 PEERS_PYTHON = os.environ.get("SGD_PEERS_PYTHON") or os.path.join(
-    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sgd-launch", "peers", "bin", "python3")
+    os.environ.get("SGD_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sgd-launch"),
+    "peers", "bin", "python3")
 TORCHRUN = [PEERS_PYTHON, "-m", "torch.distributed.run"]
 FASHION = "/usr/share/datasets/fashion-mnist"
 LIMIT_S = 900

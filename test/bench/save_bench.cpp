@@ -77,7 +77,9 @@ int run(std::size_t mib, int saves, const std::string& folder) {
   populate_pages(std::as_writable_bytes(copy.span()));
   std::vector<double> write_s;
   CheckpointTarget target{folder, 1, {state.place}, floats};
-  CheckpointWriter writer(target, [&write_s](const link::CheckpointSaved& saved) { write_s.push_back(saved.write_s); });
+  CheckpointWriter writer(target, [&write_s](const link::FromWorker& told) {
+    write_s.push_back(std::get<link::CheckpointSaved>(told).write_s);
+  });
   writer.prepare(1);
   require(writer.wait(kDeadline));
   const StateParts parts = state_parts(state.parameters.span(), {state.place}, "sgd", state.optimizer(), {});

@@ -135,6 +135,25 @@ class BadInputTest(LaunchTest):
         self.refused_job(job, "--num-wrkers=2", "--timeout", "soon", words=["--num-workers", "--timeout", "epochs"])
         self.refused_job(self.job(training__dataset__path=self.path("nowhere")), "--timeout", "soon", words=["--timeout", "nowhere"])
 
+    # A model that its data does not fit, or the machine.
+    def test_model_and_data_that_do_not_fit(self):
+        linear = {"type": "linear", "samples": 100}
+        for changes, words in (({"model": {"type": "cnn"}, "dataset": linear, "loss": "mse"}, ["job.json:", "cnn", "images"]),
+                               ({"model": {"type": "mlp"}, "dataset": linear, "loss": "mse"}, ["784 inputs", "has 1"]),
+                               ({"model": {"type": "mlp", "inputs": 1, "outputs": 3}, "dataset": linear, "loss": "mse"}, ["3 outputs"]),
+                               ({"model": {"type": "mlp", "inputs": 100}}, ["job.json:", "100 inputs", "has 784"])):
+            job = self.job()
+            job["training"].update(changes)
+            with self.subTest(changes=changes):
+                said = self.refused_job(job, words=words)
+                self.assertRegex(said, r"job\.json:[1-9]\d*:[1-9]")
+
+    def test_a_model_larger_than_the_machine(self):
+        job = self.job()
+        job["training"]["model"] = {"type": "mlp", "hidden": [65536, 65536, 65536, 65536, 65536, 65536, 65536, 65536]}
+        said = self.refused_job(job, words=["parameters", "at least", "this machine has"])
+        self.assertRegex(said, r"job\.json:[1-9]\d*:[1-9]")
+
     # Its data.
     def test_absent_data(self):
         self.refused_job(self.job(training__dataset__path=self.path("nowhere")), words=["nowhere"])

@@ -67,6 +67,38 @@ class ControlTest(LaunchTest):
     def run_id(self):
         return os.path.basename(os.path.realpath(self.path("runs", "latest")))
 
+    def test_options_before_the_verb_and_help_behind_it(self):
+        self.speaking()
+        self.assertEqual(json.loads(self.ask("--json", "status", self.path("run")))["state"], "running")
+        self.assertIn("Usage: sgd-launch status", self.ask("help", "status"))
+        self.assertIn("Usage: sgd-launch nodes", self.ask("help", "nodes"))
+        ended = subprocess.run([LAUNCHER, "stauts"], capture_output=True, text=True, timeout=20, cwd=self.folder)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("did you mean the verb status?", ended.stderr)
+        for verb in ("submit", "ps", "coordinator", "token"):
+            self.assertIn(verb, ended.stderr)
+
+    def test_runs_of_this_machine(self):
+        launch = self.speaking()
+        rows = {row["run_dir"]: row for row in json.loads(self.ask("ps", "--address", "local", "--json"))["runs"]}
+        self.assertEqual((rows[self.path("run")]["state"], rows[self.path("run")]["world_size"]), ("running", 2))
+        self.assertIn("running", self.ask("ps", "--address", "local"))
+        self.ask("stop", self.path("run"))
+        launch.wait()
+        rows = json.loads(self.ask("ps", "--address", "local", "--json"))["runs"]
+        self.assertNotIn(self.path("run"), [row.get("run_dir") for row in rows])
+
+    def test_plan_for_this_machine(self):
+        plan = json.loads(self.ask("plan", "--json", "--address", "local", "-n", "3", "--", "true"))
+        self.assertEqual((plan["starts_now"], plan["nodes"][0]["ranks"]), (True, [0, 1, 2]))
+        self.assertIn("waits: ", self.ask("plan", "--address", "local", "-n", "3", "--slots", "1", "--", "true"))
+
+    def test_following_the_logs_of_workers_that_say_nothing(self):
+        self.start("--", "sleep", "1000").wait_for_event("worker_started")
+        with subprocess.Popen([LAUNCHER, "logs", "-f", self.path("run")], stderr=subprocess.PIPE, cwd=self.folder) as follow:
+            self.assertIn(b"written nothing yet", follow.stderr.readline())
+            follow.terminate()
+
     def test_status_by_every_name(self):
         self.speaking(run_dir=None)
         run = self.run_id()

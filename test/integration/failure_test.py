@@ -45,10 +45,10 @@ def flip_bit(pid, pattern):
 
 
 class FailureTest(LaunchTest):
-    def endless_training(self):
+    def endless_training(self, **changes):
         data = small_fashion(self.path("data"), 2000, 500)
         return self.start("--num-workers", 2, "--max-failures", 0,
-                          write_job(self.path("job.json"), image_job(data, epochs=100_000)))
+                          write_job(self.path("job.json"), image_job(data, epochs=100_000, **changes)))
 
     def test_killed_rank_is_named(self):
         launch = self.endless_training()
@@ -75,8 +75,8 @@ class FailureTest(LaunchTest):
 
     @unittest.skipUnless(len(os.sched_getaffinity(0)) >= 2, "ranks need cores of their own")
     def test_straggler_is_named(self):
-        """Row 54: a rank whose core others use, too, is named, and goes on."""
-        launch = self.endless_training()
+        """Row 54: a rank whose core others use, too, is named, and goes on. Its steps are long enough for that to cost something."""
+        launch = self.endless_training(batch_size=100, model={"type": "mlp", "hidden": [1024, 512]})
         launch.wait_for_event("first_step")
         slow = launch.rank_pids()[1]
         cores = os.sched_getaffinity(slow)

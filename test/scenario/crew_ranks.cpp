@@ -65,6 +65,7 @@ void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Wo
   if (what == "failed") say(link::Failed{words.at(4), ""});
   if (what == "report") say(report_of(words));
   if (what == "checkpoint") say(checkpoint_of(words, generation));
+  if (what == "cannot-save") say(link::CheckpointFailed{words.number("step", 10), words.value("reason", "disk full")});
   if (what == "rejects")
     say(link::CheckpointRejected{"/runs/run/" + folder_of(words, generation), words.value("reason", "damaged")});
   if (what == "fetches") say(link::Fetch{"/runs/run/" + folder_of(words, generation)});

@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN_DIR = os.path.abspath(os.environ.get("SGD_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin"))
 LAUNCHER = os.path.join(BIN_DIR, "sgd-launch")
 CONFIGS = os.path.join(ROOT, "configs")
-CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sgd-launch")
+CACHE = os.environ.get("SGD_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sgd-launch")
 TESTS_PYTHON = os.environ.get("SGD_TESTS_PYTHON") or os.path.join(CACHE, "python", "bin", "python3")
 FASHION = os.environ.get("SGD_FASHION_MNIST") or "/usr/share/datasets/fashion-mnist"
 

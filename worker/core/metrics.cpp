@@ -1,5 +1,6 @@
 #include "worker/core/metrics.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace sgd::worker {
@@ -117,7 +118,8 @@ Status MetricsAccumulator::import_state(const nlohmann::json& state) {
 }
 
 void MetricsAccumulator::merge(const MetricsAccumulator& other) {
-  batch_count_ += other.batch_count_;
+  // Both were at the same steps: what one rank has not done since another took its place, it does not count twice.
+  count_batches(other.batch_count_);
   num_samples_ += other.num_samples_;
   for (const Entry& added : other.entries_) {
     auto* entry = const_cast<Entry*>(find(added.name));
@@ -126,6 +128,10 @@ void MetricsAccumulator::merge(const MetricsAccumulator& other) {
     entry->samples += added.samples;
     entry->last = added.last;
   }
+}
+
+void MetricsAccumulator::count_batches(std::int64_t made) {
+  batch_count_ = std::max(batch_count_, made);
 }
 
 void MetricsAccumulator::clear() {

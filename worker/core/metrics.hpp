@@ -46,8 +46,11 @@ class MetricsAccumulator {
   /// Replaces everything by what export_state() gave. On an error nothing is changed.
   Status import_state(const nlohmann::json& state);
 
-  /// Adds another rank's sums, as when a pass goes on with fewer ranks; last values become the other's.
+  /// Adds another rank's sums, as when a pass goes on with fewer ranks; last values become the other's. Batches are
+  /// those that both have made together.
   void merge(const MetricsAccumulator& other);
+  /// The pass has made so many already, by this rank or by others.
+  void count_batches(std::int64_t made);
 
   void clear();
 

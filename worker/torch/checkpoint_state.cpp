@@ -23,6 +23,7 @@ nlohmann::json to_json(const TrainingState& state) {
   out["optimizer"]["steps"] = state.optimizer_steps;
   out["records"] = state.records;
   out["user"] = state.user;
+  out["made_by"] = state.made_by;
   return out;
 }
 
@@ -43,6 +44,7 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
     json.at("optimizer").at("steps").get_to(state.optimizer_steps);
     json.at("records").get_to(state.records);
     state.user = json.at("user");
+    state.made_by = member(json, "made_by");
   } catch (const nlohmann::json::exception&) {
     return Error{kWrongShape};
   }
@@ -58,11 +60,12 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
 
 Result<MetricsAccumulator> record_of(const TrainingState& state, int rank, int world_size) {
   MetricsAccumulator sums;
-  for (int from = rank; from < state.world_size; from += world_size) {
+  for (int from = 0; from < state.world_size; ++from) {
     MetricsAccumulator one;
     if (Status imported = one.import_state(state.records[static_cast<std::size_t>(from)]); !imported)
       return Error{"record of rank " + std::to_string(from) + ": " + imported.error().message};
-    sums.merge(one);
+    sums.count_batches(one.batch_count());
+    if (from % world_size == rank) sums.merge(one);
   }
   return sums;
 }

@@ -36,6 +36,7 @@ struct TrainingState {
   std::int64_t optimizer_steps = 0;
   std::vector<nlohmann::json> records;  ///< By rank: the phase's metric sums.
   nlohmann::json user;                  ///< TrainingOperator::state() of rank 0.
+  nlohmann::json made_by;               ///< As in common/checkpoint/made_by.hpp; null: not said.
 };
 
 [[nodiscard]] nlohmann::json to_json(const TrainingState& state);

@@ -47,8 +47,8 @@ std::span<const std::byte> slice(std::span<const float> flat, const ParameterPla
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(CheckpointTarget target, Saved saved)
-    : target_(std::move(target)), saved_(std::move(saved)) {
+CheckpointWriter::CheckpointWriter(CheckpointTarget target, Tell tell)
+    : target_(std::move(target)), tell_(std::move(tell)) {
   const StackSignalBlock no_stack_signal;
   thread_ = std::thread([this] { run(); });
 }
@@ -148,6 +148,7 @@ bool CheckpointWriter::write_job() {
     std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
                  static_cast<long long>(job_.step), published.error().message.c_str());
     fs::remove_all(part, ignored);
+    tell_(link::CheckpointFailed{job_.step, published.error().message});
     return false;
   }
   link::CheckpointSaved saved;
@@ -158,7 +159,7 @@ bool CheckpointWriter::write_job() {
   saved.stall_s = job_.stall_s;
   saved.skipped = job_.skipped;
   saved.write_s = to_seconds(now() - job_.copied);
-  saved_(saved);
+  tell_(saved);
   return true;
 }
 

@@ -3,8 +3,8 @@
 // returns; a thread writes the files under a temporary name, waits until they are on disk, renames
 // the directory, removes the oldest ones, and tells. One at a time.
 //
-// A directory that has its final name is whole. A failed write (a full disk) costs one line of
-// warning and nothing else: the checkpoint before stays, and training goes on.
+// A directory that has its final name is whole. A failed write (a full disk) is told, and nothing else:
+// the checkpoint before stays, and training goes on. A run whose last state is not on disk is no success.
 
 #include <condition_variable>
 #include <functional>
@@ -36,10 +36,10 @@ struct CheckpointTarget {
 
 class CheckpointWriter {
  public:
-  /// Called by the writer's thread after each rename.
-  using Saved = std::function<void(const link::CheckpointSaved&)>;
+  /// Called by the writer's thread: CheckpointSaved after each rename, CheckpointFailed where none was made.
+  using Tell = std::function<void(const link::FromWorker&)>;
 
-  CheckpointWriter(CheckpointTarget target, Saved saved);
+  CheckpointWriter(CheckpointTarget target, Tell tell);
   /// Waits for a write in progress.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -87,7 +87,7 @@ class CheckpointWriter {
   [[nodiscard]] std::span<const float> staged(std::size_t buffer);
 
   CheckpointTarget target_;
-  Saved saved_;
+  Tell tell_;
   AlignedFloats staging_;  // Parameters, then the optimizer's buffers.
   Job job_;
   std::int64_t skipped_ = 0;  // Since the last save; the training thread's.

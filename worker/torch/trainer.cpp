@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/checkpoint/made_by.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/module_buffers.hpp"
@@ -41,7 +42,7 @@ Trainer::Trainer(const TrainerSetup& setup)
     target.places = parameters_->places();
     target.floats = parameters_->size();
     writer_ = std::make_unique<CheckpointWriter>(
-        std::move(target), [this](const link::CheckpointSaved& saved) { (void)setup_.link.send(saved); });
+        std::move(target), [this](const link::FromWorker& told) { (void)setup_.link.send(told); });
   }
 }
 
@@ -86,6 +87,9 @@ void Trainer::restore() {
                           .run();
   if (restored.state) {
     const TrainingState& state = *restored.state;
+    const std::string conflict = checkpoint::order_conflict(
+        {state.position.epoch, state.position.phase, state.position.consumed}, state.made_by, made_by());
+    if (!conflict.empty()) throw ConfigurationError(conflict);
     stepper_->set_steps(state.step);
     stepper_->optimizer().set_steps(state.optimizer_steps);
     position_ = state.position;
@@ -184,8 +188,12 @@ void Trainer::step(const at::Tensor& loss) {
   agreed_ |= stepper_->step(loss, control_word());
   agreed_this_batch_ = true;
   if (memory_) memory_->set_live_step(stepper_->steps());
-  if (first_step_sent_) return;
-  first_step_sent_ = true;
+  begin_work();
+}
+
+/// Told at once: the first batch of this generation is done, of training or of the validation that it goes on with.
+void Trainer::begin_work() {
+  if (std::exchange(first_step_sent_, true)) return;
   link::FirstStep first;
   first.step = stepper_->steps();
   send(first);
@@ -229,6 +237,7 @@ bool Trainer::after_training_batch(const BatchMetrics& metrics, const PhaseStrea
 
 bool Trainer::after_validation_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
   const std::uint32_t agreed = collective_->agree(control_word());
+  begin_work();
   position_.consumed = stream.consumed();
   publish(metrics);
   return act_on(agreed, false);
@@ -345,6 +354,13 @@ bool Trainer::on_disk() {
   return collective_->agree(failed) == 0;
 }
 
+nlohmann::json Trainer::made_by() const {
+  return {{"training", training_config_},
+          {"cpus", setup_.assignment.cpus},
+          {"samples",
+           {{"train", setup_.dataset.count(Split::kTrain)}, {"validation", setup_.dataset.count(Split::kValidation)}}}};
+}
+
 MemoryPoint Trainer::point() const {
   return {stepper_->steps(), position_.epoch, position_.phase == "validate", position_.consumed};
 }
@@ -363,6 +379,7 @@ TrainingState Trainer::state(const std::vector<std::string>& told) const {
   state.scheduler_count = stepper_->scheduler_count();
   state.optimizer = training_.optimizer.type;
   state.optimizer_steps = stepper_->optimizer().steps();
+  state.made_by = made_by();
   for (const std::string& one : told) {
     nlohmann::json json = nlohmann::json::parse(one);
     state.records.push_back(std::move(json["sums"]));

@@ -75,6 +75,7 @@ class Trainer final : public OperatorHost {
   enum Target : unsigned { kDisk = 1, kMemory = 2, kIfFree = 4 };
 
   void restore();
+  void begin_work();
   void announce_ready(const Restored& restored);
   After train_phase();
   After validate_phase();
@@ -96,6 +97,7 @@ class Trainer final : public OperatorHost {
   [[nodiscard]] bool saves_by_itself() const;
   [[nodiscard]] bool steps_due() const;
   [[nodiscard]] TrainingState state(const std::vector<std::string>& told) const;
+  [[nodiscard]] nlohmann::json made_by() const;
   [[nodiscard]] MemoryPoint point() const;
   [[nodiscard]] StateParts parts();
   [[nodiscard]] int memory_fd() const;

@@ -73,7 +73,7 @@ TEST_CASE("job: the main job, typed") {
   CHECK(training.scheduler->step_size == 2);
   CHECK(training.scheduler->gamma == 0.5);
   CHECK(training.scheduler->frequency == "epoch");
-  CHECK(job.dataset_place.line == 12);
+  CHECK(job.places.at("training.dataset.path").line == 12);
 }
 
 TEST_CASE("job: defaults by kind") {

@@ -14,6 +14,16 @@ link::ReportKey key(int epoch, const char* phase = "train", std::int64_t batch =
 
 }  // namespace
 
+TEST_CASE("report: means of ranks that counted different numbers of samples are weighted by these") {
+  const auto reduced = sgd::core::reduce_metrics(
+      {{{"batch_count", 10}, {"num_samples", 30}, {"train_loss", 1.0}, {"last_train_loss", 1.0}},
+       {{"batch_count", 10}, {"num_samples", 10}, {"train_loss", 2.0}, {"last_train_loss", 2.0}}});
+  CHECK(reduced.at("num_samples") == 40);
+  CHECK(reduced.at("batch_count") == 10);
+  CHECK(reduced.at("train_loss") == 1.25);
+  CHECK(reduced.at("last_train_loss") == 1.5);
+}
+
 TEST_CASE("reduction: num_samples is summed, other numbers are the unweighted mean that ignores NaN") {
   const auto reduced = core::reduce_metrics({
       json{{"epoch", 1},

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/verb_table.hpp"
 
 using namespace sgd;
 
@@ -63,9 +64,7 @@ TEST_CASE("errors name the option and the fix, all of them") {
       {{"--num-wrkers", "2", "--", "true"}, {"--num-wrkers: error: unknown option; did you mean --num-workers?"}},
       {{"a.json", "--", "true"},
        {"sgd-launch: error: either a job file or a command: both \"a.json\" and what follows -- are given"}},
-      {{"foo"},
-       {"sgd-launch: error: cannot tell what \"foo\" is: a job file ends in .json, a verb is one of run, resume, "
-        "status, logs, stop, checkpoints, nodes, help, and a command comes after --"}},
+      {{"foo"}, {"sgd-launch: error: " + cli::unknown_word("foo")}},
       {{"job.json", "-n"}, {"-n: error: a value is missing: -n N"}},
       {{"--"}, {"--: error: a command is missing after --"}},
       {{"--quiet=1", "a.json"}, {"--quiet: error: takes no value, got \"1\""}},

@@ -61,3 +61,26 @@ TEST_CASE("numbers for people") {
   CHECK(cli::short_number(12400) == "12.4k");
   CHECK(cli::short_number(2.5e6) == "2.5M");
 }
+
+TEST_CASE("the progress line says what else is done than training") {
+  core::RunSnapshot shot;
+  shot.phase = core::RunPhase::kRunning;
+  shot.epochs = 5;
+  shot.epoch = 2;
+  shot.activity = "validate";
+  CHECK(cli::status_line(shot, 200, 0).find("epoch 2/5  validating  loss") != std::string::npos);
+  shot.activity = "train";
+  CHECK(cli::status_line(shot, 200, 0).find("epoch 2/5  loss") != std::string::npos);
+}
+
+TEST_CASE("a success without a checkpoint says that nothing was kept") {
+  core::RunOutcome outcome;
+  outcome.state = "succeeded";
+  outcome.steps = 10;
+  CHECK(cli::success_line(outcome, "runs/a")
+            .ends_with("nothing of the model was kept, since checkpoint.every is \"never\""));
+  outcome.state = "interrupted";
+  CHECK(cli::success_line(outcome, "runs/a").ends_with("; no checkpoint was saved"));
+  outcome.steps = 0;
+  CHECK(cli::success_line(outcome, "runs/a") == "interrupted in 0.00 s");
+}

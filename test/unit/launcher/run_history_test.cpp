@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/checkpoint/crc32c.hpp"
-#include "launcher/storage/nothing_left.hpp"
+#include "launcher/storage/resume_fit.hpp"
 #include "launcher/storage/run_directory.hpp"
 
 using namespace sgd;

@@ -39,6 +39,9 @@ core::RunDefinition definition() {
   past.epochs = 2;
   past.steps = 1234567890123;
   past.failures = 5;
+  past.wall_s = 12.5;
+  past.shape = {{0, 1}, {2}};
+  past.is_same_job = true;
   past.metrics = {{"train", {{"zeta", 1.0 / 3}, {"alpha", 2}}}, {"validate", nullptr}};
   run.past = past;
   return run;

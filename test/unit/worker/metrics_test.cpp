@@ -55,6 +55,18 @@ TEST_CASE("metrics: exported and imported sums go on bit for bit") {
   CHECK(first.batch_count() == 100);
 }
 
+TEST_CASE("metrics: a pass that goes on with fewer ranks has made its steps once") {
+  MetricsAccumulator one, two;
+  for (int i = 0; i < 10; ++i) {
+    one.add(4, {{"m", 1.0}});
+    two.add(4, {{"m", 3.0}});
+  }
+  one.merge(two);
+  CHECK(one.batch_count() == 10);
+  CHECK(one.num_samples() == 80);
+  CHECK(*one.mean("m") == 2);
+}
+
 TEST_CASE("metrics: a damaged state is refused and changes nothing") {
   MetricsAccumulator good;
   good.add(1, {{"m", 2.0}});

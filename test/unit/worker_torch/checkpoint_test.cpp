@@ -79,7 +79,9 @@ TrainingState state_of(std::int64_t step) {
 link::CheckpointSaved write(const std::string& dir, Training& training, const TrainingState& state) {
   CheckpointTarget target{dir, 2, training.flat.places(), training.flat.size()};
   link::CheckpointSaved saved;
-  CheckpointWriter writer(target, [&saved](const link::CheckpointSaved& message) { saved = message; });
+  CheckpointWriter writer(target, [&saved](const link::FromWorker& told) {
+    if (const auto* one = std::get_if<link::CheckpointSaved>(&told)) saved = *one;
+  });
   writer.save(state, training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
               std::chrono::steady_clock::now());
   REQUIRE(writer.wait(10s).ok());
@@ -128,7 +130,9 @@ TEST_CASE("records are dealt out among another number of ranks, each once") {
   CHECK(reader.record(0, 2).num_samples() == 8);
   CHECK(*reader.record(1, 2).mean("train_loss") == 2);
   CHECK(*reader.record(0, 1).mean("train_loss") == Approx(7.0 / 3));
-  CHECK(reader.record(3, 4).batch_count() == 0);
+  CHECK(reader.record(3, 4).num_samples() == 0);
+  for (int rank = 0; rank < 4; ++rank) CHECK(reader.record(rank, 4).batch_count() == 1);  // Of the group.
+  CHECK(reader.record(0, 1).batch_count() == 1);
 }
 
 TEST_CASE("another optimizer, or a model of other shapes, is refused with the file's name") {
@@ -172,7 +176,7 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
   Training training;
   training.fill(3);
   CheckpointTarget target{folder.path, 2, training.flat.places(), training.flat.size()};
-  CheckpointWriter writer(target, [](const link::CheckpointSaved&) {});
+  CheckpointWriter writer(target, [](const link::FromWorker&) {});
   writer.prepare(training.optimizer->buffers().size());
   REQUIRE(writer.wait(10s).ok());
   CHECK_FALSE(writer.last_is_on_disk());

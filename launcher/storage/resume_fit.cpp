@@ -1,4 +1,4 @@
-#include "launcher/storage/nothing_left.hpp"
+#include "launcher/storage/resume_fit.hpp"
 
 #include <fmt/format.h>
 
@@ -26,6 +26,14 @@ std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
   const std::string trained = kept == wanted ? fmt::format("all {} epochs are trained", kept)
                                              : fmt::format("{} epochs are trained, the job wants {}", kept, wanted);
   return fmt::format("nothing to train: {}; --set training.epochs={} trains more", trained, kept + kEpochsSuggested);
+}
+
+std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
+  std::string refusal = nothing_left(job, history);
+  if (!refusal.empty() || !job.training || history.past.checkpoints.empty()) return refusal;
+  const nlohmann::json after = {{"training", job.resolved.at("training")}, {"cpus", job.per_worker.cpus}};
+  history.past.is_same_job = checkpoint::is_same_arithmetic(history.made_by, after);
+  return checkpoint::order_conflict(history.place, history.made_by, after);
 }
 
 }  // namespace sgd::storage

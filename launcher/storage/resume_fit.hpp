@@ -1,5 +1,5 @@
 #pragma once
-// Whether a run that is to go on has anything left to do.
+// Whether a run that is to go on has anything left to do, and can do it with the job that it has now.
 
 #include <string>
 
@@ -11,5 +11,9 @@ namespace sgd::storage {
 /// Why there is nothing to train, with what would train more; empty when there is. A command can always be
 /// started again.
 [[nodiscard]] std::string nothing_left(const job::JobSpec& job, const RunHistory& history);
+
+/// Why `history` cannot go on with `job`, and what to do: nothing is left, or its newest checkpoint means nothing under
+/// it. Empty: it can, and `history.past` knows whether bit for bit.
+[[nodiscard]] std::string fit_to_job(const job::JobSpec& job, RunHistory& history);
 
 }  // namespace sgd::storage

@@ -1,0 +1,60 @@
+#include "common/checkpoint/made_by.hpp"
+
+#include <fmt/format.h>
+
+#include "common/json/lenient.hpp"
+
+namespace sgd::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+/// "training.seed was 1 and is 2"; empty where both are equal, or one does not say.
+std::string difference(const Json& before, const Json& after, const char* front, const char* key) {
+  const Json& was = member(before, key);
+  const Json& is = member(after, key);
+  if (was.is_null() || is.is_null() || was == is) return {};
+  return fmt::format("{}{} was {} and is {}", front, key, dump_text(was), dump_text(is));
+}
+
+}  // namespace
+
+PlaceInEpoch place_of(const Json& state) {
+  PlaceInEpoch place;
+  const Json& position = member(state, "position");
+  read_if_fits(position, "epoch", place.epoch);
+  read_if_fits(position, "phase", place.phase);
+  read_if_fits(position, "consumed", place.consumed);
+  return place;
+}
+
+std::string order_conflict(const PlaceInEpoch& place, const Json& before, const Json& after) {
+  const bool is_validating = place.phase == "validate";
+  if (!is_validating && place.consumed == 0) return {};
+  const Json& was = member(before, "training");
+  const Json& is = member(after, "training");
+  std::string changed;
+  // What validation looks at is not drawn.
+  for (const char* key : {"seed", "shuffle"})
+    if (changed.empty() && !is_validating) changed = difference(was, is, "training.", key);
+  if (changed.empty()) changed = difference(was, is, "training.", "dataset");
+  const char* split = is_validating ? "validation" : "train";
+  if (changed.empty())
+    changed =
+        difference(member(before, "samples"), member(after, "samples"), "the data set's number of samples, ", split);
+  if (changed.empty()) return {};
+  return fmt::format(
+      "{}, in the middle of epoch {}: some of its samples would be used twice and others never. Keep it until that "
+      "epoch is trained (--set training.epochs={}), and change it then",
+      changed, place.epoch, place.epoch);
+}
+
+bool is_same_arithmetic(const Json& before, const Json& after) {
+  Json was = member(before, "training");
+  Json is = member(after, "training");
+  if (!was.is_object() || !is.is_object() || member(before, "cpus") != member(after, "cpus")) return false;
+  for (Json* training : {&was, &is}) training->erase("epochs");
+  return was == is;
+}
+
+}  // namespace sgd::checkpoint

@@ -1,0 +1,225 @@
+#include "launcher/cli/run_fetch.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/io_context.hpp>
+
+#include "common/checkpoint/scan.hpp"
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/cli/cluster_client.hpp"
+#include "launcher/net/client_link.hpp"
+#include "launcher/process/random_seed.hpp"
+#include "launcher/process/unique_fd.hpp"
+
+namespace sgd::cli {
+namespace {
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr auto kSilenceMax = std::chrono::seconds(60);
+constexpr int kFollowNumber = 1;
+constexpr const char* kEvents = "events.jsonl";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kLogs = "logs/";
+
+class Fetch {
+ public:
+  Fetch(const NamedRun& run, Json follow, std::string folder, std::string front,
+        std::shared_ptr<const net::TlsContext> tls)
+      : run_(run),
+        follow_(std::move(follow)),
+        folder_(std::move(folder)),
+        front_(std::move(front)),
+        link_(io_, *run.cluster, core::Random(process::random_seed()), std::move(tls)) {}
+
+  Result<std::uint64_t> get() {
+    link_.start({[this] { ask(); }, [this](const Json& message) { on_message(message); },
+                 [this](const std::string& bytes) { on_part(bytes); },
+                 [this](const std::string& reason) { on_lost(reason); }});
+    while (!end_) {
+      const std::uint64_t before = heard_;
+      const auto deadline = std::chrono::steady_clock::now() + kSilenceMax;
+      while (!end_ && heard_ == before && std::chrono::steady_clock::now() < deadline) io_.run_one_until(deadline);
+      if (!end_ && heard_ == before)
+        fail(exit_code::kUnreachable,
+             fmt::format("the coordinator at {} has said nothing for {}; the same command goes on where this one ends",
+                         to_text(*run_.cluster), format_duration(kSilenceMax)));
+    }
+    if (!end_->ok()) return end_->error();
+    return came_;
+  }
+
+ private:
+  struct File {
+    process::UniqueFd fd;
+    std::uint64_t bytes = 0;  ///< That are here.
+  };
+
+  void fail(int exit_code, std::string message) {
+    if (!end_) end_ = Status(Error{std::move(message), exit_code});
+  }
+
+  /// Nothing that a coordinator says may lead out of the folder, or to what is no file of a run.
+  std::optional<fs::path> place_of(const std::string& file) const {
+    if (!file.starts_with(front_)) return std::nullopt;
+    if (front_.empty() && file != kEvents && file != kMetrics && !file.starts_with(kLogs)) return std::nullopt;
+    const fs::path path(file.substr(front_.size()));
+    if (path.empty() || path.is_absolute() || path != path.lexically_normal()) return std::nullopt;
+    for (const fs::path& part : path)
+      if (part == ".." || part.empty()) return std::nullopt;
+    return fs::path(folder_) / path;
+  }
+
+  void note_bytes(const fs::path& path, Json& offsets) const {
+    std::error_code unknown;
+    const std::uintmax_t bytes = fs::is_regular_file(path, unknown) ? fs::file_size(path, unknown) : 0;
+    if (!unknown && bytes > 0) offsets[front_ + path.lexically_relative(folder_).string()] = bytes;
+  }
+
+  void ask() {
+    was_open_ = true;
+    ++heard_;
+    Json offsets = Json::object();
+    if (front_.empty()) {  // The folder may hold anything else.
+      note_bytes(folder_ + "/" + kEvents, offsets);
+      note_bytes(folder_ + "/" + kMetrics, offsets);
+    }
+    std::error_code error;
+    const std::string root = front_.empty() ? folder_ + "/" + kLogs : folder_;
+    for (fs::recursive_directory_iterator at(root, error), end; !error && at != end; at.increment(error))
+      note_bytes(at->path(), offsets);
+    for (auto& [file, state] : files_) state.bytes = read_or(offsets, file.c_str(), std::uint64_t{0});
+    Json whole = {{"type", "follow"},
+                  {"id", kFollowNumber},
+                  {"run", run_.run},
+                  {"until_now", true},
+                  {"offsets", std::move(offsets)}};
+    whole.update(follow_);
+    link_.send(whole);
+  }
+
+  void on_lost(const std::string& reason) {
+    // A connection that was there comes again, and the files go on where they are.
+    if (!was_open_)
+      fail(exit_code::kUnreachable, fmt::format("no coordinator at {}: {}", to_text(*run_.cluster), reason));
+  }
+
+  void on_message(const Json& message) {
+    ++heard_;
+    const std::string type = read_or(message, "type", "");
+    if (type == "answer" && !read_or(message, "ok", false))
+      return fail(exit_code::kNotFound, read_or(message, "error", ""));
+    if (type == "part") {
+      part_ = read_or(message, "file", "");
+      offset_ = read_or(message, "offset", std::uint64_t{0});
+    }
+    if (type == "end" && !end_) end_ = Status();
+  }
+
+  void on_part(const std::string& bytes) {
+    ++heard_;
+    const auto place = place_of(part_);
+    if (!place)
+      return fail(exit_code::kFailed, fmt::format("the coordinator sends a file that nobody asked for: \"{}\"", part_));
+    File& file = files_[part_];
+    if (!file.fd) {
+      std::error_code error;
+      fs::create_directories(place->parent_path(), error);
+      file.fd.reset(::open(place->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+      struct stat info {};
+      if (!file.fd || ::fstat(file.fd.get(), &info) != 0)
+        return fail(exit_code::kFailed, system_error("cannot write " + place->string()).message);
+      file.bytes = static_cast<std::uint64_t>(info.st_size);
+    }
+    if (offset_ != file.bytes) return;  // Of a follow before.
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t count =
+          ::pwrite(file.fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset_ + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return fail(exit_code::kFailed, system_error("cannot write " + place->string()).message);
+      done += static_cast<std::size_t>(count);
+    }
+    file.bytes += bytes.size();
+    came_ += bytes.size();
+    link_.send({{"type", "got"}, {"id", kFollowNumber}, {"file", part_}, {"offset", file.bytes}});
+  }
+
+  const NamedRun& run_;
+  Json follow_;
+  std::string folder_;
+  std::string front_;
+  boost::asio::io_context io_{1};
+  net::ClientLink link_;
+  std::map<std::string, File> files_;
+  std::string part_;  ///< Whose bytes the next chunk is.
+  std::uint64_t offset_ = 0;
+  std::uint64_t came_ = 0;
+  std::uint64_t heard_ = 0;
+  bool was_open_ = false;
+  std::optional<Status> end_;
+};
+
+Status copy_here(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::create_directories(fs::path(to).parent_path(), error);
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
+  if (error) return Error{fmt::format("cannot copy {} to {}: {}", from, to, error.message()), exit_code::kFailed};
+  return {};
+}
+
+}  // namespace
+
+Result<std::uint64_t> fetch_files(const NamedRun& run, Json follow, const std::string& folder,
+                                  const std::string& front) {
+  auto tls = user_tls();
+  if (!tls) return Error{tls.error().message, exit_code::kUsage};
+  return Fetch(run, std::move(follow), folder, front, std::move(tls).value()).get();
+}
+
+int save_files(const NamedRun& run, Json follow, const std::string& name, const std::string& folder) {
+  if (run.cluster) {
+    const auto came = fetch_files(run, std::move(follow), folder);
+    if (!came) return refuse(came.error().code, came.error().message);
+  } else if (const Status copied = copy_here(run.directory + "/" + name, folder + "/" + name); !copied) {
+    return refuse(copied.error().code, copied.error().message);
+  }
+  fmt::print("{}/{}\n", folder, name);
+  return exit_code::kSucceeded;
+}
+
+Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& path, const std::string& folder) {
+  const std::string whole = (fs::path(folder) / fs::path(path).filename()).string();
+  if (checkpoint::verify(whole, checkpoint::Proof::kChecksums)) return whole;
+  const std::string part = whole + ".part";
+  if (run.cluster) {
+    const auto came = fetch_files(run, {{"checkpoint", path}}, part, path + "/");
+    if (!came) return came.error();
+  } else if (const Status copied = copy_here(run.directory + "/" + path, part); !copied) {
+    return copied.error();
+  }
+  const auto proved = checkpoint::verify(part, checkpoint::Proof::kChecksums);
+  if (!proved) {
+    std::error_code ignored;
+    fs::remove_all(part, ignored);
+    return Error{fmt::format("{}; it is removed here, and the same command begins anew", proved.error().message),
+                 exit_code::kFailed};
+  }
+  if (::rename(part.c_str(), whole.c_str()) != 0)
+    return Error{system_error("cannot rename to " + whole).message, exit_code::kFailed};
+  return whole;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,27 @@
+#pragma once
+// Files of a run on a cluster, into a folder here. They are followed by offset, so what came before an interruption, of
+// the connection or of this program, is not asked for again.
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/result.hpp"
+#include "common/json/nlohmann.hpp"
+#include "launcher/cli/run_naming.hpp"
+
+namespace sgd::cli {
+
+/// `follow`: keys of a follow as in coordinator/client_desk.hpp. A file keeps its path in the run's folder, without
+/// `front`. Ends when all that the coordinator has now is here. The bytes that came; an error's code is the exit code.
+[[nodiscard]] Result<std::uint64_t> fetch_files(const NamedRun& run, nlohmann::ordered_json follow,
+                                                const std::string& folder, const std::string& front = {});
+
+/// The checkpoint at `path`, relative to the run's folder, whole by its checksums: its folder here, in `folder`.
+[[nodiscard]] Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& path,
+                                                   const std::string& folder);
+
+/// "logs" or "metrics.jsonl" of a run, wherever it is, into `folder`; says where. The exit code.
+[[nodiscard]] int save_files(const NamedRun& run, nlohmann::ordered_json follow, const std::string& name,
+                             const std::string& folder);
+
+}  // namespace sgd::cli

@@ -1,0 +1,24 @@
+#pragma once
+// All verbs by name, and how a line of words is read: which verb it names, where it stands, what a misspelt one meant.
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace sgd::cli {
+
+using Verb = int (*)(const std::vector<std::string>& arguments);
+
+[[nodiscard]] const std::map<std::string, Verb>& verbs();
+
+/// "--address H:P nodes list" is "nodes --address H:P list": options that many verbs have may stand before the verb.
+/// Words without a verb there stay as they are.
+[[nodiscard]] std::vector<std::string> verb_first(std::vector<std::string> words);
+
+/// What is said of a word that is no verb, no job file and no program.
+[[nodiscard]] std::string unknown_word(const std::string& word);
+
+/// `help VERB...`: the verb's own; of no verb, that of run. `words` are those behind "help".
+[[nodiscard]] int help_verb(std::vector<std::string> words);
+
+}  // namespace sgd::cli

@@ -1,0 +1,49 @@
+#include "common/job/model_size.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace sgd;
+using Json = nlohmann::json;
+
+TEST_CASE("a model takes the samples of its data set, or the key that is wrong is named") {
+  struct Case {
+    Json model;
+    job::SampleSizes sample;
+    bool has_classes;
+    const char* path;
+  };
+  const Case cases[] = {
+      {{{"type", "cnn"}, {"outputs", 10}}, {28, 28}, true, nullptr},
+      {{{"type", "cnn"}, {"outputs", 10}}, {5, 28}, true, "training.model.type"},
+      {{{"type", "cnn"}, {"outputs", 10}}, {1}, false, "training.model.type"},
+      {{{"type", "mlp"}, {"inputs", 784}, {"outputs", 10}}, {28, 28}, true, nullptr},
+      {{{"type", "mlp"}, {"inputs", 784}, {"outputs", 10}}, {32, 32}, true, "training.model.inputs"},
+      {{{"type", "linear"}, {"inputs", 1}, {"outputs", 1}}, {1}, false, nullptr},
+      {{{"type", "linear"}, {"inputs", 1}, {"outputs", 2}}, {1}, false, "training.model.outputs"},
+  };
+  for (const Case& one : cases) {
+    INFO(one.model.dump());
+    const auto misfit = job::model_misfit(one.model, one.sample, one.has_classes);
+    CHECK(misfit.has_value() == (one.path != nullptr));
+    if (misfit && one.path != nullptr) CHECK(misfit->path == one.path);
+  }
+}
+
+TEST_CASE("parameters are counted as the worker makes them") {
+  CHECK(job::parameter_count({{"type", "linear"}, {"outputs", 1}}, {1}) == 2);
+  CHECK(job::parameter_count({{"type", "mlp"}, {"hidden", {256, 128}}, {"outputs", 10}}, {28, 28}) ==
+        785 * 256 + 257 * 128 + 129 * 10);
+  CHECK(job::parameter_count({{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}}, {28, 28}) ==
+        320 + 18496 + (64 * 144 + 1) * 128 + 129 * 10);
+  job::JobSpec job;
+  job.num_workers = 2;
+  job.training.emplace();
+  job.training->model = {{"type", "linear"}, {"outputs", 1}};
+  job.training->optimizer.type = "adam";
+  job.checkpoint.memory = false;
+  job.checkpoint.every = job::CheckpointPolicy::Every::kNever;
+  CHECK(job::bytes_needed(job, {1}) == 2 * 4 * 2 * 4);
+  job.checkpoint.memory = true;
+  job.checkpoint.every = job::CheckpointPolicy::Every::kEpoch;
+  CHECK(job::bytes_needed(job, {1}) == 2 * 4 * (2 * 4 + 3 * 3));
+}

@@ -1,0 +1,28 @@
+#include "launcher/cli/verb_table.hpp"
+
+#include <catch2/catch.hpp>
+
+using sgd::cli::unknown_word;
+using sgd::cli::verb_first;
+using Words = std::vector<std::string>;
+
+TEST_CASE("options that many verbs have may stand before the verb") {
+  CHECK(verb_first({"--address", "h:1", "nodes", "list"}) == Words{"nodes", "--address", "h:1", "list"});
+  CHECK(verb_first({"--json", "--address=h:1", "ps"}) == Words{"ps", "--json", "--address=h:1"});
+  CHECK(verb_first({"--address", "h:1", "run", "-n", "2", "train.py"}) ==
+        Words{"run", "--address", "h:1", "-n", "2", "train.py"});
+  CHECK(verb_first({"--address", "h:1", "token", "create", "--name", "a"}) ==
+        Words{"token", "create", "--address", "h:1", "--name", "a"});
+  for (const Words& same :
+       {Words{}, Words{"--address"}, Words{"--address", "h:1"}, Words{"--address", "h:1", "job.json"},
+        Words{"--address", "nodes"}, Words{"nodes", "--json"}, Words{"-n", "2", "status"}})
+    CHECK(verb_first(same) == same);
+}
+
+TEST_CASE("a word that is nothing is told what it may have meant, with all verbs") {
+  const std::string text = unknown_word("stauts");
+  CHECK(text.find("did you mean the verb status?") != std::string::npos);
+  for (const char* verb : {"run", "resume", "submit", "ps", "plan", "coordinator", "agent", "token", "join", "help"})
+    CHECK(text.find(verb) != std::string::npos);
+  CHECK(unknown_word("xyzzy").find("did you mean") == std::string::npos);
+}
