@@ -20,7 +20,6 @@ AgentFacts window_facts() {
   facts.incarnation = 7;
   facts.slots = 8;
   facts.allowed_cores = {0, 1, 2, 3, 4, 5, 6, 7};
-  facts.link_path = "link";
   facts.is_shared = true;
   facts.orphan_timeout = 10min;
   return facts;
@@ -57,7 +56,7 @@ class Node {
     on(agent_event::FromCoordinator{desired});
     on(agent_event::KeeperStarted{run});
     on(agent_event::FromKeeper{run, keeper::Spawned{1, 0, 100}});
-    on(agent_event::FromWorker{connection, 100, link::Hello{token, 100, link::kProtocol, "", false, 0}});
+    on(agent_event::FromWorker{connection, 100, link::Hello{token, 100, link::kProtocol, "", false, 0}, run});
   }
   void report(ConnectionId connection, std::size_t bytes) {
     link::Report report{{1, "train", ++reports, 0}, 1, {{"text", std::string(bytes, 'x')}}};
@@ -67,7 +66,7 @@ class Node {
   std::vector<cluster::Fact> take() { return std::exchange(sent, {}); }
 
   TimePoint now{1h};
-  Agent agent{window_facts(), Random({1, 2, 3, 4})};
+  Agent agent{window_facts(), Secrets({1, 2, 3, 4})};
   std::set<ConnectionId> paused;
   std::vector<cluster::Fact> sent;
   std::string token;
