@@ -62,7 +62,7 @@ struct Desk {
       REQUIRE(frame.ok());
       if (frame.value()) return nlohmann::json::parse(frame.value()->bytes);
       io.run_one_for(5ms);
-      char bytes[4096];
+      char bytes[64 << 10];
       boost::system::error_code error;
       const std::size_t count = socket.read_some(boost::asio::buffer(bytes), error);
       if (error == boost::asio::error::eof) return nullptr;
