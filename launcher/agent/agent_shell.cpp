@@ -136,7 +136,12 @@ void AgentShell::begin_journal() {
   header.told = core_.told();
   header.keepers = keepers_made_;
   sieve_ = {};
-  if (const Status begun = journal_->begin(header); !begun) observer_.on_warning(begun.error().message);
+  if (const Status begun = journal_->begin(header); !begun) return observer_.on_warning(begun.error().message);
+  if (!is_linked_) return;
+  // The machine that begins there has no link, and numbers no facts without one.
+  const core::TimedEvent linked{process::monotonic_now(), core::agent_event::Connected{}};
+  if (const Status written = journal_->append(std::span(&linked, 1), core_.told()); !written)
+    observer_.on_warning(written.error().message);
 }
 
 void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
@@ -154,6 +159,8 @@ void AgentShell::on_event(const core::AgentEvent& event) {
   core::AgentCommands commands;
   const TimePoint now = process::monotonic_now();
   const std::optional<core::AgentEvent> here = localized(event);
+  if (std::holds_alternative<core::agent_event::Connected>(event)) is_linked_ = true;
+  if (std::holds_alternative<core::agent_event::Disconnected>(event)) is_linked_ = false;
   core_.on(now, here ? *here : event, commands);
   if (journal_) write_down(now, event);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));

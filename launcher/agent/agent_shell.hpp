@@ -123,6 +123,7 @@ class AgentShell {
   std::optional<Continuity> continuity_;
   std::optional<AgentJournal> journal_;
   core::JournalSieve sieve_;
+  bool is_linked_ = false;  ///< To the coordinator.
   std::uint64_t keepers_made_ = 0;
   std::map<RunId, DeadKeeper> dead_keepers_;         ///< Whose strays may be to be cleared.
   std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.

@@ -222,7 +222,9 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::CheckpointSaved& checkpoint) const {
       claim(cluster::CheckpointSaved{checkpoint}, why_not(checkpoint, self.spawned_));
     }
-    void operator()(const link::CheckpointFailed& failed) const { self.say(cluster::CheckpointFailed{failed}); }
+    void operator()(const link::CheckpointFailed& failed) const {
+      self.say(self.spawned_, cluster::CheckpointFailed{failed});
+    }
     void operator()(const link::CheckpointRejected& rejected) const {
       claim(cluster::CheckpointRejected{rejected}, why_not(rejected));
     }

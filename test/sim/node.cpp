@@ -117,6 +117,8 @@ void Node::take_over() {
 void Node::begin_journal() {
   const core::Agent& machine = agent_.core();
   journal_ = {machine.facts(), machine.tokens(), machine.told(), {}, machine.told(), {}};
+  // The machine that begins there has no link, and numbers no facts without one.
+  if (wire_.is_open()) journal_.events.push_back({world_.queue.now(), core::agent_event::Connected{}});
 }
 
 /// As the agent's shell does it.

@@ -38,6 +38,8 @@ class Wire {
   void refuse();
   void break_now();
   void partition(Direction direction, Duration duration);
+  /// The agent believes that it is connected.
+  [[nodiscard]] bool is_open() const { return agent_open_; }
   [[nodiscard]] TimePoint healthy_since() const { return healthy_since_; }
   /// The agent can be reached, and can answer.
   [[nodiscard]] bool is_healthy() const {

@@ -3,11 +3,9 @@
 #include <catch2/catch.hpp>
 
 using namespace sgd;
-using Json = nlohmann::json;
-
 namespace {
 
-Json made_by() {
+nlohmann::json made_by() {
   return {{"training",
            {{"seed", 1},
             {"shuffle", true},
@@ -18,9 +16,9 @@ Json made_by() {
           {"samples", {{"train", 1000}, {"validation", 100}}}};
 }
 
-Json changed(const char* pointer, const Json& value) {
-  Json json = made_by();
-  json[Json::json_pointer(pointer)] = value;
+nlohmann::json changed(const char* pointer, const nlohmann::json& value) {
+  nlohmann::json json = made_by();
+  json[nlohmann::json::json_pointer(pointer)] = value;
   return json;
 }
 
@@ -30,7 +28,7 @@ TEST_CASE("a place in the middle of an epoch holds under the order that made it"
   const checkpoint::PlaceInEpoch begin{3, "train", 0}, middle{3, "train", 64}, validating{3, "validate", 0};
   struct Case {
     const char* key;
-    Json value;
+    nlohmann::json value;
     bool in_training, in_validation;
   };
   const Case cases[] = {{"/training/seed", 2, true, false},
@@ -43,7 +41,7 @@ TEST_CASE("a place in the middle of an epoch holds under the order that made it"
                         {"/training/seed", nullptr, false, false}};
   for (const Case& one : cases) {
     INFO(one.key);
-    const Json after = changed(one.key, one.value);
+    const nlohmann::json after = changed(one.key, one.value);
     CHECK(checkpoint::order_conflict(begin, made_by(), after).empty());
     CHECK(checkpoint::order_conflict(middle, made_by(), after).empty() != one.in_training);
     CHECK(checkpoint::order_conflict(validating, made_by(), after).empty() != one.in_validation);

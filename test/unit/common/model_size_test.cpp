@@ -3,16 +3,14 @@
 #include <catch2/catch.hpp>
 
 using namespace sgd;
-using Json = nlohmann::json;
-
 TEST_CASE("a model takes the samples of its data set, or the key that is wrong is named") {
-  struct Case {
-    Json model;
+  struct SizeCase {
+    nlohmann::json model;
     job::SampleSizes sample;
     bool has_classes;
     const char* path;
   };
-  const Case cases[] = {
+  const SizeCase cases[] = {
       {{{"type", "cnn"}, {"outputs", 10}}, {28, 28}, true, nullptr},
       {{{"type", "cnn"}, {"outputs", 10}}, {5, 28}, true, "training.model.type"},
       {{{"type", "cnn"}, {"outputs", 10}}, {1}, false, "training.model.type"},
@@ -21,7 +19,7 @@ TEST_CASE("a model takes the samples of its data set, or the key that is wrong i
       {{{"type", "linear"}, {"inputs", 1}, {"outputs", 1}}, {1}, false, nullptr},
       {{{"type", "linear"}, {"inputs", 1}, {"outputs", 2}}, {1}, false, "training.model.outputs"},
   };
-  for (const Case& one : cases) {
+  for (const SizeCase& one : cases) {
     INFO(one.model.dump());
     const auto misfit = job::model_misfit(one.model, one.sample, one.has_classes);
     CHECK(misfit.has_value() == (one.path != nullptr));
