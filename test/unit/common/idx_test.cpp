@@ -44,7 +44,7 @@ std::string gzip(const std::string& text) {
 
 void write_split(const test::TemporaryFolder& folder, const std::string& prefix, std::uint32_t images,
                  std::uint32_t labels) {
-  folder.write(prefix + "-images-idx3-ubyte.gz", gzip(idx({images, 4, 5})));
+  folder.write(prefix + "-images-idx3-ubyte.gz", gzip(idx({images, 12, 12})));
   folder.write(prefix + "-labels-idx1-ubyte", idx({labels}));
 }
 

@@ -195,9 +195,9 @@ TEST_CASE("cluster: coordinator to agent") {
 TEST_CASE("cluster: agent to coordinator") {
   using namespace cluster;
   const std::vector<Case<FromAgent>> cases{
-      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3}}, true, 8, 1 << 30, {{"gpu", "h100"}}, "1.2.3", true, 7},
+      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3, 2, 4}}, true, 8, 1 << 30, {{"gpu", "h100"}}, "1.2.3", true, 7},
        R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4,"is_new_link":true,
-           "runs":[{"run":"r","generation":3}],"counts_cpus":true,"gpus":8,"memory_bytes":1073741824,
+           "runs":[{"run":"r","generation":3,"workers":2,"world_size":4}],"counts_cpus":true,"gpus":8,"memory_bytes":1073741824,
            "labels":{"gpu":"h100"},"version":"1.2.3","is_leaving":true,"acknowledged":7})"},
       {Beat{}, R"({"type":"beat"})"},
       {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},

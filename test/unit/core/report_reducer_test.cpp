@@ -24,7 +24,8 @@ TEST_CASE("report: means of ranks that counted different numbers of samples are 
   CHECK(reduced.at("last_train_loss") == 1.5);
 }
 
-TEST_CASE("reduction: num_samples is summed, other numbers are the unweighted mean that ignores NaN") {
+TEST_CASE(
+    "reduction: num_samples is summed, other numbers are the mean, by samples where ranks differ, that ignores NaN") {
   const auto reduced = core::reduce_metrics({
       json{{"epoch", 1},
            {"num_samples", 10},
@@ -35,7 +36,7 @@ TEST_CASE("reduction: num_samples is summed, other numbers are the unweighted me
       json{{"epoch", 1}, {"num_samples", 30}, {"train_loss", 2.0}, {"nan_once", 6.0}, {"text", "one"}, {"only_one", 5}},
   });
   CHECK(reduced.at("num_samples") == 40);
-  CHECK(reduced.at("train_loss") == 1.5);
+  CHECK(reduced.at("train_loss") == 1.75);
   CHECK(reduced.at("nan_once") == 6.0);
   CHECK(reduced.at("text") == "zero");
   CHECK(reduced.at("only_zero") == 4.0);

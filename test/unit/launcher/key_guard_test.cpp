@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
 
 #include "launcher/agent/run_accounts.hpp"
@@ -52,9 +53,14 @@ TEST_CASE("accounts: no run gets the account of an owner who has this node's key
   desired.want = cluster::Want::kRun;
   desired.owner = "nobody";
   const auto account_of = [&] {
-    agent::RunAccounts accounts({agent::AccountRule::Kind::kOwner, "", folder.path("")});
+    boost::asio::io_context io;
+    agent::RunAccounts accounts(io, {agent::AccountRule::Kind::kOwner, "", folder.path("")});
     accounts.note(desired);
-    return accounts.of("run");
+    std::optional<Result<std::optional<process::Account>>> answer;
+    accounts.find("run", [&](const auto& account) { answer = account; });
+    io.run_for(std::chrono::seconds(20));
+    REQUIRE(answer);
+    return *answer;
   };
   CHECK(account_of().ok());
   REQUIRE(::chown(folder.path("identity.pem").c_str(), person->uid, person->gid) == 0);

@@ -30,7 +30,7 @@ struct RanksSocket {
                               },
                               [this](const std::string& reason) { dropped.push_back(reason); }}};
 
-  RanksSocket() { REQUIRE(server.listen(folder.file("link.sock")).ok()); }
+  RanksSocket() { REQUIRE(server.listen("run", folder.file("link.sock")).ok()); }
   ~RanksSocket() {
     server.stop();
     io.poll();
@@ -59,11 +59,11 @@ struct RanksSocket {
   }
 };
 
-void say(const process::UniqueFd& socket, const std::string& text) {
+void write_to(const process::UniqueFd& socket, const std::string& text) {
   REQUIRE(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
 }
 
-std::string hello(bool returns) {
+std::string greeting(bool returns) {
   return link::encode(link::FromWorker(link::Hello{"t", 1, link::kProtocol, "", returns, 0}));
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("ranks' socket: a paused link stops at the line, and goes on with the 
     if (first != nullptr && first->step % 2 == 0) at.server.pause(said->connection);
   };
   process::UniqueFd rank = at.connect();
-  say(rank, hello(true) + step(1) + step(2) + step(3) + step(4) + step(5));
+  write_to(rank, greeting(true) + step(1) + step(2) + step(3) + step(4) + step(5));
   rank.reset();  // Its end is seen after its last word.
   at.run_until([&] { return at.steps().size() == 2; });
   for (int turn = 0; turn < 20; ++turn) at.io.run_one_for(1ms);
@@ -101,7 +101,7 @@ TEST_CASE("ranks' socket: a paused link stops at the line, and goes on with the 
 TEST_CASE("ranks' socket: what a rank does not acknowledge has a limit", "[worker_server]") {
   RanksSocket at;
   const process::UniqueFd rank = at.connect();
-  say(rank, hello(true));
+  write_to(rank, greeting(true));
   at.run_until([&] { return at.events.size() == 1; });
   const link::ToWorker value = link::ExchangeValue{"k", 0, 1, std::string(48 << 10, 'x')};
   std::size_t sent = 0;
