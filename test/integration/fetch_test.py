@@ -27,7 +27,7 @@ class FetchTest(unittest.TestCase):
         self.addCleanup(self.cluster.__exit__)
         # Many parts: more than fits into the window of what is under way.
         model = {"type": "mlp", "inputs": 1, "hidden": [1500, 2000], "outputs": 1}
-        client = self.cluster.run(write_job(self.path("job.json"), linear_job(epochs=2, model=model)))
+        client = self.cluster.run(write_job(self.path("job.json"), linear_job(epochs=2, model=model, optimizer={"type": "sgd", "lr": 1e-6})))
         client.wait_and_say(0)
         self.run_dir = self.cluster.run_dir(client.run_id())
         self.names = sorted(os.listdir(os.path.join(self.run_dir, "checkpoints")))

@@ -51,7 +51,7 @@ class SavingTest(LaunchTest):
         """Really: what is small goes on it, a checkpoint does not."""
         disk = self.path("disk")
         os.mkdir(disk)
-        job = linear_job(model={"type": "mlp", "inputs": 1, "hidden": [512, 512], "outputs": 1})
+        job = linear_job(model={"type": "mlp", "inputs": 1, "hidden": [512, 512], "outputs": 1}, optimizer={"type": "sgd", "lr": 1e-6})
         self.write("job.json", json.dumps(job))
         small = f'mount -t tmpfs -o size=600k none "{disk}" && exec "$@"'
         ended = subprocess.run(["unshare", "-m", "sh", "-c", small, "sh", LAUNCHER, "--run-dir", os.path.join(disk, "run"),

@@ -101,6 +101,7 @@ bool Cluster::send_twin(Node& node) {
                        node.healthy_since() < world_.queue.now() - seconds(3);
   if (!is_well || !coordinator_alive() || coordinator_.paused() || crash_in_ > 0) return false;
   if (late_until_ > world_.queue.now() - seconds(3)) return false;
+  if (!coordinator_.core().is_expected(node.id())) return false;  // Removed by an operator: its name is free.
   cluster::NodeState state;
   state.node = node.id();
   state.incarnation = twin_ = world_.chance.next() >> 1;

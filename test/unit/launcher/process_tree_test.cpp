@@ -120,6 +120,7 @@ TEST_CASE("a control group has all that was started in it, and kills them", "[pr
   leaf->remove();
   CHECK_FALSE(CgroupLeaf::find("sgd-unit-" + std::to_string(::getpid())));
   CHECK(leaf->kill(10s).ok());
+  CHECK(kill_descendants({}, 10s).ok());  // Whoever was orphaned has come to us, and is to be reaped.
 }
 
 TEST_CASE("an entry is read for any name, and not for a process that is gone: no other one is signalled",
