@@ -2,9 +2,9 @@
 # Sourced by the scripts of this folder: where things are, how a step is announced and timed.
 # Starts and installs nothing.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# What root installs serves other accounts, too, and they cannot enter its home; one that is there already stays.
+# What root installs serves other accounts, too: programs built by root find LibTorch there, whoever starts them.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sgd-launch
-if [ "$(id -u)" -eq 0 ] && [ -z "${XDG_CACHE_HOME:-}" ] && [ ! -d "$cache/torch-$(sed -n 's/^torch==//p' "$root/third_party/python-torch.txt")" ]; then
+if [ "$(id -u)" -eq 0 ] && [ -z "${XDG_CACHE_HOME:-}" ] && [ $((0$(stat -c %a "$HOME") & 1)) -eq 0 ]; then
   cache=/var/cache/sgd-launch
 fi
 export SGD_CACHE=$cache  # For the tests, which look into it.

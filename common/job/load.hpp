@@ -18,7 +18,6 @@ namespace sgd::job {
 /// Largest job file read, in bytes; the resolved job must fit a line of the worker link (48 KiB).
 inline constexpr std::size_t kJobFileBytesMax = 1 << 20;
 inline constexpr std::size_t kResolvedBytesMax = 48 << 10;
-inline constexpr int kWorkersMax = 65536;
 
 struct Overrides {
   struct Set {

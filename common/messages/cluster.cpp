@@ -10,7 +10,8 @@
 namespace sgd::codec {
 
 template <>
-inline constexpr std::array<std::pair<cluster::Want, const char*>, 5> kEnumNames<cluster::Want>{{
+inline constexpr std::array<std::pair<cluster::Want, const char*>, 6> kEnumNames<cluster::Want>{{
+    {cluster::Want::kPrepare, "prepare"},
     {cluster::Want::kRun, "run"},
     {cluster::Want::kLeave, "leave"},
     {cluster::Want::kStop, "stop"},
@@ -24,16 +25,17 @@ inline constexpr auto kMessage<cluster::RankPlace> = message("", required("rank"
 template <>
 inline constexpr auto kMessage<cluster::DesiredRun> = message(
     "desired_run", required("run", &cluster::DesiredRun::run), required("generation", &cluster::DesiredRun::generation),
-    required("want", &cluster::DesiredRun::want), optional("ranks", &cluster::DesiredRun::ranks),
-    optional("world_size", &cluster::DesiredRun::world_size), optional("node_rank", &cluster::DesiredRun::node_rank),
-    optional("node_count", &cluster::DesiredRun::node_count),
+    optional("uid", &cluster::DesiredRun::uid), required("want", &cluster::DesiredRun::want),
+    optional("ranks", &cluster::DesiredRun::ranks), optional("world_size", &cluster::DesiredRun::world_size),
+    optional("node_rank", &cluster::DesiredRun::node_rank), optional("node_count", &cluster::DesiredRun::node_count),
     optional("master_address", &cluster::DesiredRun::master_address),
     optional("master_port", &cluster::DesiredRun::master_port),
     optional("restart_count", &cluster::DesiredRun::restart_count),
     optional("resume_from", &cluster::DesiredRun::resume_from),
     optional("stop_grace_s", &cluster::DesiredRun::stop_grace_s),
     optional("keeper_from", &cluster::DesiredRun::keeper_from), optional("run_dir", &cluster::DesiredRun::run_dir),
-    optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner));
+    optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner),
+    optional("may_be_root", &cluster::DesiredRun::may_be_root));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
     message("exchange_done", required("run", &cluster::ExchangeDone::run),
@@ -44,6 +46,21 @@ template <>
 inline constexpr auto kMessage<cluster::FactAck> = message("fact_ack",
                                                            required("incarnation", &cluster::FactAck::incarnation),
                                                            required("sequence", &cluster::FactAck::sequence));
+
+template <>
+inline constexpr auto kMessage<cluster::PortReserved> = message("port_reserved",
+                                                                required("port", &cluster::PortReserved::port));
+template <>
+inline constexpr auto kMessage<cluster::PortRefused> = message("port_refused",
+                                                               optional("message", &cluster::PortRefused::message));
+template <>
+inline constexpr auto kMessage<cluster::AccountAsk> =
+    message("account_ask", required("number", &cluster::AccountAsk::number),
+            optional("owner", &cluster::AccountAsk::owner), optional("may_be_root", &cluster::AccountAsk::may_be_root));
+template <>
+inline constexpr auto kMessage<cluster::AccountAnswer> = message("account_answer",
+                                                                 required("number", &cluster::AccountAnswer::number),
+                                                                 optional("why_not", &cluster::AccountAnswer::why_not));
 
 template <>
 inline constexpr auto kMessage<cluster::WorkerStarted> = message("worker_started",
@@ -112,11 +129,13 @@ inline constexpr auto kMessage<cluster::Fact> = message("fact", required("incarn
                                                         required("sequence", &cluster::Fact::sequence),
                                                         required("run", &cluster::Fact::run),
                                                         required("generation", &cluster::Fact::generation),
+                                                        optional("uid", &cluster::Fact::uid),
                                                         required("body", &cluster::Fact::body));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeAsk> =
     message("exchange_ask", required("run", &cluster::ExchangeAsk::run),
-            required("generation", &cluster::ExchangeAsk::generation), required("key", &cluster::ExchangeAsk::key));
+            required("generation", &cluster::ExchangeAsk::generation), required("key", &cluster::ExchangeAsk::key),
+            optional("uid", &cluster::ExchangeAsk::uid));
 template <>
 inline constexpr auto kMessage<cluster::Progress> = message("progress", required("run", &cluster::Progress::run),
                                                             required("generation", &cluster::Progress::generation),
@@ -126,7 +145,8 @@ template <>
 inline constexpr auto kMessage<cluster::HeldRun> = message("", required("run", &cluster::HeldRun::run),
                                                            required("generation", &cluster::HeldRun::generation),
                                                            optional("workers", &cluster::HeldRun::workers),
-                                                           optional("world_size", &cluster::HeldRun::world_size));
+                                                           optional("world_size", &cluster::HeldRun::world_size),
+                                                           optional("uid", &cluster::HeldRun::uid));
 template <>
 inline constexpr auto kMessage<cluster::Beat> = message("beat");
 template <>
@@ -160,8 +180,19 @@ Result<FromAgent> decode_from_agent(std::string_view json) {
   return codec::decode<FromAgent>(json);
 }
 
+nlohmann::json to_json(const ToAgent& message) {
+  return codec::write_variant(message);
+}
+
 nlohmann::json to_json(const FromAgent& message) {
   return codec::write_variant(message);
+}
+
+Result<ToAgent> to_agent_of(const nlohmann::json& json) {
+  ToAgent message;
+  const Status status = codec::read(json, "message", message);
+  if (!status.ok()) return status.error();
+  return message;
 }
 
 Result<FromAgent> from_agent_of(const nlohmann::json& json) {

@@ -20,6 +20,10 @@ namespace sgd::cluster {
 // ---- coordinator -> agent ----
 
 enum class Want {
+  /// The ranks of `generation` will run here, rank 0 among them: all is made ready for them, none is started, and a
+  /// port
+  /// is reserved, which PortReserved or PortRefused answers each time.
+  kPrepare,
   kRun,    ///< The ranks of `generation` run here.
   kLeave,  ///< They run, and end by themselves at the next epoch's end (or checkpoint), to be started at another size.
   kStop,   ///< They are asked to stop with a checkpoint, and killed at the deadline.
@@ -36,25 +40,26 @@ struct RankPlace {
 struct DesiredRun {
   RunId run;
   Generation generation = 0;
+  GenerationUid uid = 0;  ///< Of `generation`, or of the wish to clear on behalf of it.
   Want want = Want::kClear;
-  std::vector<RankPlace> ranks;  ///< Of this node; empty unless kRun, kLeave or kStop.
+  std::vector<RankPlace> ranks;  ///< Of this node; empty with kClear and kGone.
   int world_size = 0;
   int node_rank = 0;
   int node_count = 1;
   std::string master_address;            ///< Of rank 0's node.
-  int master_port = 0;                   ///< Reserved for this generation on rank 0's node; 0 for training.
+  int master_port = 0;                   ///< As PortReserved said; 0 with kPrepare, and for training, which needs none.
   int restart_count = 0;                 ///< Generations before this one.
   std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first.
   double stop_grace_s = 0;               ///< With kStop.
   /// A keeper that was started for an older generation ends first, and with it what it keeps in memory: reports that
   /// led to it may be lost.
   Generation keeper_from = 0;
-  std::string run_dir;     ///< Absolute.
-  nlohmann::json job;      ///< The resolved job.
-  std::string owner = {};  ///< Who submitted it, by certificate where there is one.
+  std::string run_dir;       ///< Absolute.
+  nlohmann::json job;        ///< The resolved job.
+  std::string owner = {};    ///< Who submitted it, by certificate where there is one.
+  bool may_be_root = false;  ///< That is root itself, at the coordinator's socket, or an admin by certificate.
 };
-/// A part of a finished exchange of one generation: the values of the ranks from `first` on. Parts come in order;
-/// without values it is to be asked for.
+/// A part of a finished exchange of one generation: the values of the ranks from `first` on. Parts come in order.
 struct ExchangeDone {
   RunId run;
   Generation generation = 0;
@@ -68,10 +73,25 @@ struct FactAck {
   std::int64_t sequence = 0;
 };
 
-using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck>;
+/// Would a run of this owner get an account here? Answered by AccountAnswer, and nothing comes of it.
+struct AccountAsk {
+  std::int64_t number = 0;
+  std::string owner;
+  bool may_be_root = false;
+};
+
+using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck, AccountAsk>;
 
 // ---- agent -> coordinator ----
 
+/// This port of rank 0's node is kept for rank 0 of this generation, on all its addresses, until the generation ends.
+struct PortReserved {
+  int port = 0;
+};
+/// There is none.
+struct PortRefused {
+  std::string message;
+};
 struct WorkerStarted {
   Rank rank = 0;
   int pid = 0;
@@ -149,9 +169,9 @@ struct Cleared {
   int killed = 0;
 };
 
-using FactBody = std::variant<WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent, SpawnFailed,
-                              ForkServerFailed, KeeperLost, Report, CheckpointSaved, CheckpointFailed,
-                              CheckpointRejected, ResultMade, ExchangePut, Cleared>;
+using FactBody = std::variant<PortReserved, PortRefused, WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited,
+                              WorkerSilent, SpawnFailed, ForkServerFailed, KeeperLost, Report, CheckpointSaved,
+                              CheckpointFailed, CheckpointRejected, ResultMade, ExchangePut, Cleared>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {
@@ -160,12 +180,14 @@ struct Fact {
   RunId run;
   Generation generation = 0;
   FactBody body;
+  GenerationUid uid = 0;  ///< Of `generation`, as it was told.
 };
 /// Is it finished? Asked after a reconnect of what ranks wait for, one at a time; always answered by ExchangeDone.
 struct ExchangeAsk {
   RunId run;
   Generation generation = 0;
   std::string key;
+  GenerationUid uid = 0;
 };
 /// Newest heartbeat of one rank; may be lost.
 struct Progress {
@@ -180,6 +202,7 @@ struct HeldRun {
   Generation generation = 0;
   int workers = 0;     ///< Ranks of it that are there, of whatever generation.
   int world_size = 0;  ///< Of theirs, when they are of `generation`.
+  GenerationUid uid = 0;
 };
 /// Whole state of a node, first message of a connection, and again when something of it changes.
 struct NodeState {
@@ -201,7 +224,12 @@ struct NodeState {
 /// Nothing new, but alive.
 struct Beat {};
 
-using FromAgent = std::variant<NodeState, Fact, ExchangeAsk, Progress, Beat>;
+struct AccountAnswer {
+  std::int64_t number = 0;  ///< Of the AccountAsk.
+  std::string why_not;      ///< Empty: it would.
+};
+
+using FromAgent = std::variant<NodeState, Fact, ExchangeAsk, Progress, Beat, AccountAnswer>;
 
 /// One JSON text; framing is the connection's.
 [[nodiscard]] std::string encode(const ToAgent& message);
@@ -209,7 +237,9 @@ using FromAgent = std::variant<NodeState, Fact, ExchangeAsk, Progress, Beat>;
 [[nodiscard]] Result<ToAgent> decode_to_agent(std::string_view json);
 [[nodiscard]] Result<FromAgent> decode_from_agent(std::string_view json);
 /// As part of a larger JSON text.
+[[nodiscard]] nlohmann::json to_json(const ToAgent& message);
 [[nodiscard]] nlohmann::json to_json(const FromAgent& message);
+[[nodiscard]] Result<ToAgent> to_agent_of(const nlohmann::json& json);
 [[nodiscard]] Result<FromAgent> from_agent_of(const nlohmann::json& json);
 
 }  // namespace sgd::cluster

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 
 #include "common/base/result.hpp"
 
@@ -18,6 +19,13 @@ class ResendQueue {
     bytes_ += message.size();
     ++sent_;
     kept_.push_back(std::move(message));
+  }
+  /// Goes on as one that has sent `sent` messages, of which the last are `kept`.
+  void restore(std::int64_t sent, std::deque<std::string> kept) {
+    sent_ = sent;
+    kept_ = std::move(kept);
+    bytes_ = 0;
+    for (const std::string& message : kept_) bytes_ += message.size();
   }
   /// The other end has the first `count` of all. Error: it cannot have as many, or asks for what is no longer kept.
   [[nodiscard]] Status acknowledge(std::int64_t count) {

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "common/messages/codec.hpp"
 
@@ -31,6 +32,16 @@ Json write_items(const Items& items) {
   return array;
 }
 }  // namespace detail
+
+/// What was read at `key` of all kinds of messages, as the one kind that is kept there.
+template <class Message, class Messages>
+Status take_kind(Result<Messages> read, const std::string& key, Message& out) {
+  if (!read) return read.error();
+  auto* one = std::get_if<Message>(&read.value());
+  if (one == nullptr) return Error{"\"" + key + "\" is another message"};
+  out = std::move(*one);
+  return {};
+}
 
 template <class Rep, class Period>
 struct Coding<std::chrono::duration<Rep, Period>> {

@@ -78,7 +78,7 @@ Status AgentDaemon::open() {
   if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
   auto continuity = open_past();
   if (!continuity) return continuity.error();
-  const core::AgentFacts& facts = continuity.value().first.facts;
+  const core::AgentFacts& facts = continuity.value().facts;
   slots_ = continuity.value().now.slots;
   Spool::Setup files;
   files.state_dir = options_.state_dir;
@@ -131,9 +131,10 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   continuity.sockets = runtime_->path() + "/";
   const core::AgentFacts now = facts();
   continuity.now = {now.slots, now.address, now.memory_bytes, now.labels};
-  continuity.first =
-      past.journal ? past.journal->header()
-                   : JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now, process::random_seed(), 0, 0, 0};
+  continuity.header = JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now.node};
+  continuity.facts = past.journal ? past.journal->start().machine.state.facts_ : now;
+  continuity.token_key = process::random_seed();
+  if (options_.journal_bytes) continuity.rewrite_bytes = static_cast<std::size_t>(*options_.journal_bytes);
   continuity.past = std::move(past.journal);
   return continuity;
 }

@@ -47,9 +47,10 @@ struct AgentOptions {
   std::string state_dir;    ///< Absolute; created when missing. The node's identity is in its folder identity/.
   std::string own_program;  ///< This program's file, for keepers.
   std::string worker_program;
-  AccountRule accounts = {};        ///< In whose name runs are started; others than ours need root.
-  bool jobs_share_account = false;  ///< Jobs may run under the account that owns the node's key.
-  std::string log_format = "auto";  ///< As process::log_format() takes it.
+  std::optional<std::int64_t> journal_bytes;  ///< What is kept for the next agent is begun anew beyond it.
+  AccountRule accounts = {};                  ///< In whose name runs are started; others than ours need root.
+  bool jobs_share_account = false;            ///< Jobs may run under the account that owns the node's key.
+  std::string log_format = "auto";            ///< As process::log_format() takes it.
 
   /// The folder of the node's certificate and key.
   [[nodiscard]] std::string identity() const { return state_dir + "/identity"; }
@@ -71,7 +72,7 @@ class AgentDaemon {
   [[nodiscard]] Status check_coordinator() const;
   [[nodiscard]] Status guard_keys(const process::Account* fixed) const;
   [[nodiscard]] Result<std::string> runtime_base() const;
-  [[nodiscard]] bool has_others() const { return options_.accounts.kind != AccountRule::Kind::kOwn; }
+  [[nodiscard]] bool has_others() const { return gives_others(options_.accounts.kind); }
   [[nodiscard]] Result<AgentShell::Continuity> open_past();
   [[nodiscard]] AgentObserver observer();
   void wait_signal();

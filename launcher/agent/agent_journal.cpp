@@ -3,14 +3,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include <fmt/format.h>
 
 #include "common/checkpoint/crc32c.hpp"
 
 namespace sgd::agent {
 namespace {
 
-constexpr std::string_view kMagic = "sgd-agent-journal 2\n";
+constexpr std::string_view kMagic = "sgd-agent-journal 3\n";
 constexpr std::size_t kHeadBytes = 8;
 
 void put_u32(std::string& out, std::uint32_t value) {
@@ -75,8 +78,24 @@ Result<std::optional<PastJournal>> PastJournal::open(const std::string& path) {
   auto header = decode_header(*text);
   if (!header) return Error{path + ": " + header.error().message};
   past.header_ = std::move(header).value();
+  if (const Status read = past.read_start(); !read) return Error{path + ": " + read.error().message};
   past.first_at_ = past.at_;
   return std::optional<PastJournal>(std::move(past));
+}
+
+Status PastJournal::read_start() {
+  std::vector<storage::StateRow> rows;
+  for (std::size_t row = 0; row < header_.rows; ++row) {
+    const auto text = next_text();
+    if (!text) return Error{"its state is not whole"};
+    auto read = decode_row(*text);
+    if (!read) return read.error();
+    rows.push_back(std::move(read).value());
+  }
+  auto start = decode_start(std::move(rows));
+  if (!start) return start.error();
+  start_ = std::move(start).value();
+  return {};
 }
 
 std::optional<std::string_view> PastJournal::next_text() {
@@ -100,16 +119,27 @@ Result<std::optional<JournalRecord>> PastJournal::next() {
 
 // ---- writing ----
 
-Status AgentJournal::begin(const JournalHeader& header) {
+Status AgentJournal::begin(JournalHeader header, const std::vector<storage::StateRow>& state) {
   const std::string fresh = path_ + ".new";
-  process::UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return system_error("cannot create " + fresh);
+  header.rows = state.size();
   std::string bytes(kMagic);
   put_record(bytes, encode(header));
-  if (const Status written = write_whole(file.get(), bytes); !written) return written;
-  if (::rename(fresh.c_str(), path_.c_str()) != 0) return system_error("cannot put the journal at " + path_);
+  for (const storage::StateRow& row : state) put_record(bytes, encode(row));
+  long_bytes_ = std::max({rewrite_bytes_, 2 * bytes.size(), 2 * bytes_});  // Tried again then, should it fail.
+  if (bytes.size() > kBytesMax)
+    return Error{
+        fmt::format("what this agent knows takes {} MiB, {} can be kept", bytes.size() >> 20, kBytesMax >> 20)};
+  process::UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return system_error("cannot create " + fresh);
+  Status put = write_whole(file.get(), bytes);
+  if (put && ::rename(fresh.c_str(), path_.c_str()) != 0) put = system_error("cannot put the journal at " + path_);
+  if (!put) {
+    (void)::unlink(fresh.c_str());  // Ignoring: the next one takes its place.
+    return put;
+  }
   file_ = std::move(file);
   bytes_ = bytes.size();
+  long_bytes_ = std::max(rewrite_bytes_, 2 * bytes_);
   return {};
 }
 
@@ -131,7 +161,7 @@ Status AgentJournal::append(std::span<const core::TimedEvent> events, std::int64
     put_record(bytes, encode(event, &event == &events.back() ? told : kNotChecked));
   Status status;
   if (bytes_ + bytes.size() > kBytesMax) {
-    status = Error{"more than " + std::to_string(kBytesMax >> 20) + " MiB since this agent last had nothing"};
+    status = Error{fmt::format("its journal has more than {} MiB, and could not be begun anew", kBytesMax >> 20)};
   } else {
     status = write_whole(file_.get(), bytes);
   }

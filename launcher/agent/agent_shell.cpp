@@ -20,10 +20,15 @@ constexpr Duration kStraysLimit = std::chrono::seconds(2);
 
 AgentShell::Continuity without_continuity(core::AgentFacts facts, std::string sockets) {
   AgentShell::Continuity none;
-  none.first.facts = std::move(facts);
-  none.first.token_key = process::random_seed();
+  none.facts = std::move(facts);
+  none.token_key = process::random_seed();
   none.sockets = std::move(sockets);
   return none;
+}
+
+core::Agent begin_machine(const AgentShell::Continuity& continuity) {
+  return continuity.past ? core::Agent(continuity.past->start().machine)
+                         : core::Agent(continuity.facts, core::Secrets(continuity.token_key));
 }
 
 }  // namespace
@@ -41,8 +46,7 @@ AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::
     : io_(io),
       program_(std::move(program)),
       sockets_(continuity.sockets),
-      core_(continuity.first.facts, core::Secrets(continuity.first.token_key, continuity.first.tokens),
-            continuity.first.told),
+      core_(begin_machine(continuity)),
       link_(std::move(link)),
       spool_(std::move(spool)),
       accounts_(io, continuity.accounts),
@@ -60,8 +64,7 @@ AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::
                     }}),
       timer_(io, [this] { on_event(core::agent_event::Tick{}); }),
       continuity_(std::move(continuity)),
-      journal_(continuity_->journal_path),
-      keepers_made_(continuity_->first.keepers) {}
+      journal_(std::in_place, continuity_->journal_path, continuity_->rewrite_bytes) {}
 
 AgentShell::~AgentShell() = default;
 
@@ -84,6 +87,7 @@ void AgentShell::link_to_coordinator() {
   net::AgentLink::Handlers handlers;
   handlers.on_connected = [this] { on_event(core::agent_event::Connected{}); };
   handlers.on_message = [this](cluster::ToAgent message) {
+    if (const auto* ask = std::get_if<cluster::AccountAsk>(&message)) return answer(*ask);
     on_event(core::agent_event::FromCoordinator{std::move(message)});
   };
   handlers.on_lost = [this](std::string reason) {
@@ -91,6 +95,13 @@ void AgentShell::link_to_coordinator() {
     observer_.on_warning("coordinator: " + std::move(reason));
   };
   link_->start(std::move(handlers));
+}
+
+void AgentShell::answer(const cluster::AccountAsk& ask) {
+  accounts_.find_for({ask.owner, ask.may_be_root},
+                     [this, number = ask.number](const Result<std::optional<process::Account>>& account) {
+                       link_->send(cluster::AccountAnswer{number, account ? "" : account.error().message});
+                     });
 }
 
 void AgentShell::leave() {
@@ -128,39 +139,10 @@ std::optional<core::AgentEvent> AgentShell::localized(const core::AgentEvent& ev
   return core::agent_event::FromCoordinator{spool_->localize(*desired)};
 }
 
-void AgentShell::begin_journal() {
-  JournalHeader header = continuity_->first;
-  header.facts = core_.facts();
-  header.token_key = core_.tokens().key();
-  header.tokens = core_.tokens().drawn();
-  header.told = core_.told();
-  header.keepers = keepers_made_;
-  sieve_ = {};
-  if (const Status begun = journal_->begin(header); !begun) return observer_.on_warning(begun.error().message);
-  if (!is_linked_) return;
-  // The machine that begins there has no link, and numbers no facts without one.
-  const core::TimedEvent linked{process::monotonic_now(), core::agent_event::Connected{}};
-  if (const Status written = journal_->append(std::span(&linked, 1), core_.told()); !written)
-    observer_.on_warning(written.error().message);
-}
-
-void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
-  if (!journal_->is_on() && !core_.idle()) return;
-  // Nothing is here: what is done about this event is done before the next one, and needs no journal.
-  if (core_.idle() && !core_.was_soft() && journal_->is_worth_beginning_anew()) return begin_journal();
-  std::vector<core::TimedEvent> kept;
-  sieve_.take(now, event, core_.was_soft(), kept);
-  if (const Status written = journal_->append(kept, core_.told()); !written)
-    observer_.on_warning(
-        fmt::format("no next life of this agent can take over what runs here: {}", written.error().message));
-}
-
 void AgentShell::on_event(const core::AgentEvent& event) {
   core::AgentCommands commands;
   const TimePoint now = process::monotonic_now();
   const std::optional<core::AgentEvent> here = localized(event);
-  if (std::holds_alternative<core::agent_event::Connected>(event)) is_linked_ = true;
-  if (std::holds_alternative<core::agent_event::Disconnected>(event)) is_linked_ = false;
   core_.on(now, here ? *here : event, commands);
   if (journal_) write_down(now, event);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
@@ -197,9 +179,23 @@ void AgentShell::carry_out(core::AgentCommand command) {
     observer_.on_warning(std::move(warning->message));
   } else if (auto* strays = std::get_if<ClearStrays>(&command)) {
     clear_strays(strays->run);
+  } else if (const auto* wanted = std::get_if<ReservePort>(&command)) {
+    reserve_port(*wanted);
+  } else if (const auto* known = std::get_if<HoldPort>(&command)) {
+    (void)ports_.hold(known->run, known->port);  // Ignoring: then rank 0 has it, for which it was kept.
+  } else if (const auto* released = std::get_if<ReleasePort>(&command)) {
+    ports_.release(released->run);
   } else if (auto* forget = std::get_if<ForgetRun>(&command)) {
     forget_run(forget->run);
   }
+}
+
+void AgentShell::reserve_port(const core::agent_command::ReservePort& wanted) {
+  const Result<int> port = ports_.reserve(wanted.run);
+  core::agent_event::PortReserved answer{wanted.run, wanted.generation, 0, {}};
+  if (port) answer.port = port.value();
+  if (!port) answer.error = port.error().message;
+  boost::asio::post(io_, [this, answer] { on_event(answer); });
 }
 
 void AgentShell::forget_run(const RunId& run) {
@@ -229,6 +225,12 @@ void AgentShell::fetch_checkpoint(const core::agent_command::FetchCheckpoint& fe
 }
 
 std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run) {
+  const std::uint64_t number = ++keepers_made_;
+  link_paths_.try_emplace(run, fmt::format("{}link-{}.sock", sockets_, number));
+  return make_keeper(run, number);
+}
+
+std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::uint64_t number) {
   KeeperProcess::Handlers handlers;
   handlers.on_message = [this, run](keeper::FromKeeper message) { on_keeper_message(run, std::move(message)); };
   handlers.on_output = [this, run](Output output) {
@@ -243,11 +245,10 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run) {
       on_event(core::agent_event::KeeperClosed{run, signal, reason});
     });
   };
-  const std::uint64_t number = ++keepers_made_;
-  link_paths_.try_emplace(run, fmt::format("{}link-{}.sock", sockets_, number));
   if (!continuity_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
   handlers.on_attached = [this, run] { listen_again(run); };
   KeeperProcess::Place place;
+  place.number = number;
   place.socket = fmt::format("{}keeper-{}.sock", sockets_, number);
   place.mark = fmt::format("{}{}", continuity_->mark, number);
   place.wait = continuity_->wait;

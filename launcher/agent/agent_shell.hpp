@@ -6,8 +6,8 @@
 // and stop() closes the sockets; the event loop then runs out of work.
 //
 // With a Continuity each event that matters is in the journal before its commands are carried out. A shell that
-// is given the journal of an earlier life takes its events anew (agent_takeover.cpp): commands reach only the
-// books of keepers and links, which then connect again, each side sending what the other lacks.
+// is given the journal of an earlier life begins with the state in it, and takes its events anew (agent_takeover.cpp):
+// commands reach only the books of keepers and links, which then connect again, each side sending what the other lacks.
 
 #include <functional>
 #include <map>
@@ -22,6 +22,7 @@
 #include "common/base/result.hpp"
 #include "launcher/agent/agent_journal.hpp"
 #include "launcher/agent/keeper_process.hpp"
+#include "launcher/agent/reserved_ports.hpp"
 #include "launcher/agent/run_accounts.hpp"
 #include "launcher/agent/spool.hpp"
 #include "launcher/agent/worker_server.hpp"
@@ -47,10 +48,13 @@ class AgentShell {
     std::string sockets;  ///< Beginning of the paths of the sockets of keepers and ranks.
     std::string mark;     ///< NAME=value in the environment of all that is started here, without the keeper's number.
     Duration wait{};      ///< How long keepers and ranks wait for the next life.
-    JournalHeader first;  ///< Where the machine begins; the facts are in it.
+    JournalHeader header;
+    core::AgentFacts facts;           ///< Those of the life before, if there was one.
+    core::SecretKey token_key{};      ///< Of a first life.
     std::optional<PastJournal> past;  ///< Of the life before.
     core::agent_event::Resumed now;   ///< What is said after it.
     AccountRule accounts = {};        ///< In whose name runs are started.
+    std::size_t rewrite_bytes = AgentJournal::kRewriteBytes;
   };
 
   /// `program` is this program's own file, for keepers; `sockets` is the beginning of the paths of the
@@ -84,9 +88,8 @@ class AgentShell {
 
   void on_event(const core::AgentEvent& event);
   [[nodiscard]] std::optional<core::AgentEvent> localized(const core::AgentEvent& event);
-  void write_down(TimePoint now, const core::AgentEvent& event);
-  void begin_journal();
   void link_to_coordinator();
+  void answer(const cluster::AccountAsk& ask);
   void carry_out(core::AgentCommand command);
   void start_keeper(const RunId& run);
   void begin_keeper(const RunId& run, const Result<std::optional<process::Account>>& account);
@@ -97,11 +100,22 @@ class AgentShell {
   void bury(const RunId& run, const KeeperProcess& keeper);
   void fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch);
   void forget_run(const RunId& run);
+  void reserve_port(const core::agent_command::ReservePort& wanted);
   void on_keeper_message(const RunId& run, keeper::FromKeeper message);
   [[nodiscard]] std::unique_ptr<KeeperProcess> make_keeper(const RunId& run);
+  [[nodiscard]] std::unique_ptr<KeeperProcess> make_keeper(const RunId& run, std::uint64_t number);
+
+  // agent_shell_journal.cpp
+  void write_down(TimePoint now, const core::AgentEvent& event);
+  [[nodiscard]] AgentBooks books() const;
+  [[nodiscard]] bool is_settled() const;
+  [[nodiscard]] bool begin_journal();
+  void rewrite_journal_soon();
+  void rewrite_journal();
 
   // agent_takeover.cpp
   [[nodiscard]] Status replay();
+  void restore(const AgentBooks& books);
   void replay_event(const core::AgentEvent& event);
   void replay_command(core::AgentCommand command);
   void take_over();
@@ -117,13 +131,15 @@ class AgentShell {
   RunAccounts accounts_;
   AgentObserver observer_;
   WorkerServer workers_;
+  ReservedPorts ports_;
   std::map<RunId, std::unique_ptr<KeeperProcess>> keepers_;
   net::WakeupTimer timer_;
 
   std::optional<Continuity> continuity_;
   std::optional<AgentJournal> journal_;
   core::JournalSieve sieve_;
-  bool is_linked_ = false;  ///< To the coordinator.
+  bool is_rewriting_ = false;     ///< The journal, in a moment.
+  TimePoint journal_again_at_{};  ///< One that was given up is tried again.
   std::uint64_t keepers_made_ = 0;
   std::map<RunId, DeadKeeper> dead_keepers_;         ///< Whose strays may be to be cleared.
   std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.

@@ -1,7 +1,7 @@
-// AgentShell's beginning where an earlier life has left a journal: its events are taken anew, then keepers and
-// ranks are connected to again, and what was on its way is set on its way once more.
+// AgentShell's beginning where an earlier life has left a journal: with the state in it, its events are taken anew,
+// then keepers and ranks are connected to again, and what was on its way is set on its way once more.
 //
-//   replay --> Resumed --> keepers: attached, or closed, or started --> their ranks' sockets --> on as ever
+//   state --> replay --> Resumed --> keepers: attached, or closed, or started --> their ranks' sockets --> on as ever
 //
 // The socket of a run's ranks waits for its keeper; the coordinator's link waits for nobody.
 
@@ -16,11 +16,12 @@ namespace sgd::agent {
 
 Status AgentShell::replay() {
   if (!continuity_->past) {
-    begin_journal();
+    (void)begin_journal();  // Ignoring: it is said, and tried again.
     return {};
   }
   PastJournal past = std::move(*continuity_->past);
   continuity_->past.reset();
+  restore(past.start().books);
   for (;;) {
     auto record = past.next();
     if (!record) return record.error();
@@ -33,6 +34,25 @@ Status AgentShell::replay() {
     for (core::AgentCommand& command : commands) replay_command(std::move(command));
   }
   return journal_->go_on(past.read_bytes());
+}
+
+/// As they were when the state was saved with which the machine has begun.
+void AgentShell::restore(const AgentBooks& books) {
+  keepers_made_ = books.keepers_made;
+  link_paths_ = books.link_paths;
+  std::vector<RunId> runs;
+  for (const auto& [run, its] : core_.runs()) {
+    runs.push_back(run);
+    accounts_.note(its.state().desired_);
+    for (const auto& [rank, record] : its.state().ranks_)
+      if (record.fetching) fetches_.emplace(run, *record.fetching);
+  }
+  if (spool_) spool_->restore(books.remotes, runs);
+  for (const auto& [run, kept] : books.keepers) {
+    keepers_[run] = make_keeper(run, kept.number);
+    keepers_[run]->restore(kept);
+  }
+  workers_.restore(books.links, books.next_link);
 }
 
 void AgentShell::replay_event(const core::AgentEvent& event) {

@@ -1,7 +1,10 @@
 #include "launcher/agent/journal_codec.hpp"
 
+#include <algorithm>
+
 #include "common/json/lenient.hpp"
 #include "common/messages/frame.hpp"
+#include "launcher/storage/agent_state_codec.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -12,16 +15,6 @@ namespace event = core::agent_event;
 /// Bytes that are no UTF-8 become U+FFFD, as on every other way that they could have come.
 std::string print(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::int64_t count(Duration duration) {
-  return duration.count();
-}
-json optional_count(const std::optional<Duration>& duration) {
-  return duration ? json(count(*duration)) : json();
-}
-std::optional<Duration> optional_duration(const json& value) {
-  return value.is_null() ? std::nullopt : std::optional(Duration(value.get<std::int64_t>()));
 }
 
 /// The event's own fields, and the message that it brings, in the words of its protocol.
@@ -47,6 +40,13 @@ struct Writer {
   }
   void operator()(const event::StraysCleared& cleared) {
     head.update({{"event", "strays_cleared"}, {"run", cleared.run}});
+  }
+  void operator()(const event::PortReserved& reserved) {
+    head.update({{"event", "port_reserved"},
+                 {"run", reserved.run},
+                 {"generation", reserved.generation},
+                 {"port", reserved.port},
+                 {"error", reserved.error}});
   }
   void operator()(const event::FromWorker& from) {
     head.update({{"event", "from_worker"}, {"connection", from.connection}, {"pid", from.peer_pid}, {"run", from.run}});
@@ -105,6 +105,8 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
   if (name == "keeper_closed")
     return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
   if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
+  if (name == "port_reserved")
+    return core::AgentEvent{event::PortReserved{run(), head.at("generation"), head.at("port"), head.at("error")}};
   if (name == "link_closed") return core::AgentEvent{event::LinkClosed{head.at("connection")}};
   if (name == "fetch_advanced") return core::AgentEvent{event::FetchAdvanced{run(), head.at("path"), head.at("bytes")}};
   if (name == "checkpoint_fetched")
@@ -118,75 +120,53 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
   return Error{"an event of the unknown kind " + name};
 }
 
-json facts_to_json(const core::AgentFacts& facts) {
-  return {{"node", facts.node},
-          {"address", facts.address},
-          {"incarnation", facts.incarnation},
-          {"slots", facts.slots},
-          {"allowed_cores", facts.allowed_cores},
-          {"worker_program", facts.worker_program},
-          {"omp_threads_set", facts.omp_threads_set},
-          {"beat_interval", optional_count(facts.beat_interval)},
-          {"orphan_timeout", optional_count(facts.orphan_timeout)},
-          {"is_shared", facts.is_shared},
-          {"counts_cpus", facts.counts_cpus},
-          {"gpus", facts.gpus},
-          {"memory_bytes", facts.memory_bytes},
-          {"labels", facts.labels},
-          {"version", facts.version},
-          {"returns_within", optional_count(facts.returns_within)}};
-}
-
-core::AgentFacts facts_of(const json& from) {
-  core::AgentFacts facts;
-  facts.node = from.at("node");
-  facts.address = from.at("address");
-  facts.incarnation = from.at("incarnation");
-  facts.slots = from.at("slots");
-  facts.allowed_cores = from.at("allowed_cores").get<std::vector<int>>();
-  facts.worker_program = from.at("worker_program");
-  facts.omp_threads_set = from.at("omp_threads_set");
-  facts.beat_interval = optional_duration(from.at("beat_interval"));
-  facts.orphan_timeout = optional_duration(from.at("orphan_timeout"));
-  facts.is_shared = from.at("is_shared");
-  facts.counts_cpus = from.at("counts_cpus");
-  facts.gpus = from.at("gpus").get<std::vector<int>>();
-  facts.memory_bytes = from.at("memory_bytes");
-  facts.labels = from.at("labels").get<std::map<std::string, std::string>>();
-  facts.version = from.at("version");
-  facts.returns_within = optional_duration(from.at("returns_within"));
-  return facts;
-}
-
 }  // namespace
 
 std::string encode(const JournalHeader& header) {
   return print({{"boot_id", header.boot_id},
                 {"program", header.program},
                 {"runtime_dir", header.runtime_dir},
-                {"facts", facts_to_json(header.facts)},
-                {"token_key", header.token_key},
-                {"tokens", header.tokens},
-                {"told", header.told},
-                {"keepers", header.keepers}});
+                {"node", header.node},
+                {"rows", header.rows}});
 }
 
 Result<JournalHeader> decode_header(std::string_view text) {
   try {
     const json from = json::parse(text);
-    JournalHeader header;
-    header.boot_id = from.at("boot_id");
-    header.program = from.at("program");
-    header.runtime_dir = from.at("runtime_dir");
-    header.facts = facts_of(from.at("facts"));
-    header.token_key = from.at("token_key").get<core::SecretKey>();
-    header.tokens = from.at("tokens");
-    header.told = from.at("told");
-    header.keepers = from.at("keepers");
-    return header;
+    return JournalHeader{from.at("boot_id"), from.at("program"), from.at("runtime_dir"), from.at("node"),
+                         from.at("rows")};
   } catch (const json::exception&) {
     return Error{std::string("the header: ") + kWrongShape};
   }
+}
+
+std::string encode(const storage::StateRow& row) {
+  return print({{"state", row.kind}, {"id", row.id}}) + "\n" + row.text;
+}
+
+Result<storage::StateRow> decode_row(std::string_view text) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return Error{"a state without an end of its first line"};
+  try {
+    const json head = json::parse(text.substr(0, end));
+    return storage::StateRow{head.at("state"), head.at("id"), std::string(text.substr(end + 1))};
+  } catch (const json::exception&) {
+    return Error{std::string("a state: ") + kWrongShape};
+  }
+}
+
+Result<JournalStart> decode_start(std::vector<storage::StateRow> rows) {
+  JournalStart start;
+  const auto own = std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.kind == "books"; });
+  if (own == rows.end()) return Error{"a state without books"};
+  auto books = decode_books(*own);
+  if (!books) return books.error();
+  start.books = std::move(books).value();
+  rows.erase(own);
+  auto machine = storage::decode_agent(rows);
+  if (!machine) return machine.error();
+  start.machine = std::move(machine).value();
+  return start;
 }
 
 std::string encode(const core::TimedEvent& timed, std::int64_t told) {

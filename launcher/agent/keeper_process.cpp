@@ -85,6 +85,20 @@ bool KeeperProcess::resume(const std::optional<storage::FileOwner>& owner) {
   return true;
 }
 
+KeptKeeper KeeperProcess::kept() const {
+  KeptKeeper kept{place_->number, was_started_, received_, sent_.sent()};
+  for (const std::string& frame : sent_.kept()) kept.kept.push_back(frame.substr(kFrameHeaderBytes));
+  return kept;
+}
+
+void KeeperProcess::restore(const KeptKeeper& kept) {
+  was_started_ = kept.was_started;
+  received_ = kept.received;
+  std::deque<std::string> frames;
+  for (const std::string& text : kept.kept) frames.push_back(encode_frame(FrameKind::kJson, text));
+  sent_.restore(kept.sent, std::move(frames));
+}
+
 void KeeperProcess::connect(process::UniqueFd socket) {
   stream_ = std::make_shared<LocalStream>(io_, std::move(socket));
   stream_->start(

@@ -28,6 +28,7 @@
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/resend_queue.hpp"
+#include "launcher/agent/agent_books.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/process/unique_fd.hpp"
@@ -63,6 +64,7 @@ class KeeperProcess {
     std::string mark;         ///< NAME=value in the environment of all below it.
     Duration wait{};          ///< How long it does.
     std::string cgroup = {};  ///< Name of the control group of all below it, where one can be made.
+    std::uint64_t number = 0;
   };
 
   KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
@@ -81,6 +83,9 @@ class KeeperProcess {
   void note_started() { was_started_ = true; }
   void note_message(const keeper::FromKeeper& message) { received_ += keeper::is_counted(message) ? 1 : 0; }
   [[nodiscard]] bool was_started() const { return was_started_; }
+  /// With a Place: what the next life needs of it, and in that life, before resume().
+  [[nodiscard]] KeptKeeper kept() const;
+  void restore(const KeptKeeper& kept);
   /// And after it; `owner`: whose it must be, where that is not our own. False: nobody is there.
   [[nodiscard]] bool resume(const std::optional<storage::FileOwner>& owner = std::nullopt);
   [[nodiscard]] bool is_attached() const { return is_attached_; }

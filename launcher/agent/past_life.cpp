@@ -11,8 +11,7 @@ namespace {
 
 /// Takes all events, with nobody to carry anything out. Returns whether that leads to an agent that has nothing.
 Result<bool> prove(PastJournal& past) {
-  const JournalHeader& first = past.header();
-  core::Agent machine(first.facts, core::Secrets(first.token_key, first.tokens), first.told);
+  core::Agent machine(past.start().machine);
   for (;;) {
     auto record = past.next();
     if (!record) return record.error();
@@ -30,7 +29,7 @@ std::string why_not(const PastJournal& past, const std::string& node) {
   const JournalHeader& header = past.header();
   if (header.boot_id.empty() || header.boot_id != boot_id()) return "the system was started anew since";
   if (header.program != SGD_VERSION) return fmt::format("it is of version {}", header.program);
-  if (header.facts.node != node) return fmt::format("it is of node {}", header.facts.node);
+  if (header.node != node) return fmt::format("it is of node {}", header.node);
   return {};
 }
 

@@ -7,18 +7,25 @@
 namespace sgd::agent {
 
 void RunAccounts::find(const RunId& run, OnFound on_found) {
-  if (!are_others()) return on_found(std::optional<process::Account>());
   const auto known = owners_.find(run);
+  find_for(known == owners_.end() ? Owner{} : known->second, std::move(on_found));
+}
+
+void RunAccounts::find_for(const Owner& owner, OnFound on_found) {
+  if (rule_.kind == AccountRule::Kind::kRoot && !owner.may_be_root)
+    return on_found(Error{
+        fmt::format("this node runs jobs as root (--allow-root), and those of root and of admins alone: {} is neither. "
+                    "Start the agent with --run-as ACCOUNT, which all jobs get, or without --allow-root",
+                    owner.name.empty() ? "who gives no name" : owner.name)});
+  if (!are_others()) return on_found(std::optional<process::Account>());
   const bool is_fixed = rule_.kind == AccountRule::Kind::kFixed;
-  const std::string owner = known == owners_.end() ? std::string() : known->second;
-  if (!is_fixed && owner.empty())
+  if (!is_fixed && owner.name.empty())
     return on_found(
         Error{"it has no owner, and this node gives each run the account of its owner: start the agent with --run-as "
-              "ACCOUNT, "
-              "or with --allow-root to run everybody's as root"});
-  lookup_.find(is_fixed ? rule_.name : owner, kRunLookupLimit,
-               [this, is_fixed, owner, on_found = std::move(on_found)](Result<process::Account> found) {
-                 if (!is_fixed) found = accept(owner, std::move(found));
+              "ACCOUNT"});
+  lookup_.find(is_fixed ? rule_.name : owner.name, kRunLookupLimit,
+               [this, is_fixed, name = owner.name, on_found = std::move(on_found)](Result<process::Account> found) {
+                 if (!is_fixed) found = accept(name, std::move(found));
                  if (!found) return on_found(found.error());
                  on_found(std::optional(std::move(found).value()));
                });
@@ -27,16 +34,16 @@ void RunAccounts::find(const RunId& run, OnFound on_found) {
 Result<process::Account> RunAccounts::accept(const std::string& owner, Result<process::Account> found) const {
   if (!found) {
     return Error{fmt::format("{}, and this node gives each run the account of its owner: create it, or start the agent "
-                             "with --run-as ACCOUNT, or with --allow-root to run everybody's as root",
+                             "with --run-as ACCOUNT",
                              found.error().message),
                  found.error().code};
   }
   if (found.value().uid < kFirstPerson) {
-    return Error{
-        fmt::format("its owner is called \"{}\", which is an account of this node's system (uid {}): no run gets that "
-                    "by its owner's name. Start the agent with --run-as ACCOUNT, or with --allow-root to run "
-                    "everybody's as root",
-                    owner, found.value().uid)};
+    return Error{fmt::format(
+        "its owner is called \"{}\", which is an account of this node's system (uid {}): no run gets that "
+        "by its owner's name. Start the agent with --run-as ACCOUNT, or with --allow-root for jobs of root and "
+        "of admins",
+        owner, found.value().uid)};
   }
   const std::string key = rule_.identity.empty()
                               ? std::string()

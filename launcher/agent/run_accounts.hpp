@@ -21,6 +21,7 @@ namespace sgd::agent {
 struct AccountRule {
   enum class Kind {
     kOwn,    ///< That of the agent.
+    kRoot,   ///< That of the agent, which is root's: of runs whose owner may be root, and of no others.
     kOwner,  ///< The one that is called as the run's owner; never root, nor one of the system's.
     kFixed,  ///< `name`.
   };
@@ -28,6 +29,10 @@ struct AccountRule {
   std::string name = {};
   std::string identity = {};  ///< Folder of the node's key: no run gets an account that could open it. Empty: no key.
 };
+
+[[nodiscard]] constexpr bool gives_others(AccountRule::Kind kind) {
+  return kind == AccountRule::Kind::kOwner || kind == AccountRule::Kind::kFixed;
+}
 
 class RunAccounts {
  public:
@@ -44,19 +49,27 @@ class RunAccounts {
               process::AccountLookup::LookUp look_up = process::look_up_account)
       : rule_(std::move(rule)), lookup_(io, std::move(look_up)) {}
 
-  void note(const cluster::DesiredRun& desired) { owners_[desired.run] = desired.owner; }
+  /// Whose a run is, as the coordinator has found out.
+  struct Owner {
+    std::string name;
+    bool may_be_root = false;
+  };
+
+  void note(const cluster::DesiredRun& desired) { owners_[desired.run] = {desired.owner, desired.may_be_root}; }
   void forget(const RunId& run) { owners_.erase(run); }
   /// For a run that was noted. `on_found` is called inside where nobody has to be asked.
   void find(const RunId& run, OnFound on_found);
+  /// The same for a run that may be submitted.
+  void find_for(const Owner& owner, OnFound on_found);
   /// Others than the agent have processes here.
-  [[nodiscard]] bool are_others() const { return rule_.kind != AccountRule::Kind::kOwn; }
+  [[nodiscard]] bool are_others() const { return gives_others(rule_.kind); }
 
  private:
   [[nodiscard]] Result<process::Account> accept(const std::string& owner, Result<process::Account> found) const;
 
   AccountRule rule_;
   process::AccountLookup lookup_;
-  std::map<RunId, std::string> owners_;
+  std::map<RunId, Owner> owners_;
 };
 
 }  // namespace sgd::agent

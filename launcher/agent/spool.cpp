@@ -177,11 +177,35 @@ cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
   std::error_code ignored;
   if (is_wanted && (!setup_.has_other_owners || fs::exists(folder_of(run), ignored)))
     if (const Status opened = open(run, std::nullopt); !opened) on_warning_(opened.error().message);
-  if (remotes_.size() >= kRemotesMax) remotes_.erase(remotes_.begin());
   const std::string remote = std::exchange(desired.run_dir, folder_of(run));
   for (std::string& path : desired.resume_from) path = moved(path, remote, desired.run_dir);
-  remotes_[run] = remote;
+  remember(run, remote);
   return desired;
+}
+
+void Spool::restore(const std::map<RunId, std::string>& remotes, const std::vector<RunId>& runs) {
+  for (const auto& [run, remote] : remotes) remember(run, remote);
+  std::error_code ignored;
+  for (const RunId& run : runs)
+    if (transfer::is_part(run) && fs::exists(folder_of(run), ignored))
+      if (const Status opened = open(run, std::nullopt); !opened) on_warning_(opened.error().message);
+}
+
+/// In place of the oldest that has ended here: what is told of a live one must name the coordinator's folder.
+void Spool::remember(const RunId& run, const std::string& remote) {
+  if (!remotes_.contains(run)) {
+    if (remotes_.size() >= kRemotesMax) {
+      auto oldest = std::find_if(remembered_.begin(), remembered_.end(), [this](const RunId& other) {
+        const auto place = places_.find(other);
+        return place == places_.end() || !place->second.is_live;
+      });
+      if (oldest == remembered_.end()) oldest = remembered_.begin();
+      remotes_.erase(*oldest);
+      remembered_.erase(oldest);
+    }
+    remembered_.push_back(run);
+  }
+  remotes_[run] = remote;
 }
 
 cluster::FromAgent Spool::for_coordinator(cluster::FromAgent message) {
@@ -211,7 +235,9 @@ void Spool::name_logs(const RunId& run, keeper::ToKeeper& message) const {
 void Spool::end(const RunId& run) {
   fetcher_.forget(run);
   const auto place = places_.find(run);
-  if (place == places_.end()) return;
+  // One that got no folder, as of an owner who has no account here, has nothing to send: its end need not be waited
+  // for.
+  if (place == places_.end()) return link_.send(transfer::AllSent{run});
   place->second.is_live = false;
   sender_.end(run);
 }

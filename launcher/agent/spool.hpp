@@ -12,11 +12,13 @@
 // refused for good, for example since nobody knows the run any more, stays for a while (Setup::keep_refused)
 // and then goes.
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -57,6 +59,10 @@ class Spool {
   /// The same with paths of this node; its folder is made when the run is to be started here, unless it is another
   /// user's: then open() makes it.
   [[nodiscard]] cluster::DesiredRun localize(cluster::DesiredRun desired);
+  /// Run directories of the coordinator by run, for the next life;
+  [[nodiscard]] const std::map<RunId, std::string>& remotes() const { return remotes_; }
+  /// and in that life. Folders of `runs` that are here are in use.
+  void restore(const std::map<RunId, std::string>& remotes, const std::vector<RunId>& runs);
   /// Makes the run's folder, which is `owner`'s (nothing: ours), unless it is here.
   [[nodiscard]] Status open(const RunId& run, const std::optional<storage::FileOwner>& owner);
   /// Whose folder it is, where that is not ours. Error: there are other users here, and it is none's of them.
@@ -88,6 +94,7 @@ class Spool {
   [[nodiscard]] Status make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void visit_folders();
   void visit(const RunId& run);
+  void remember(const RunId& run, const std::string& remote);
   void remove(const RunId& run);
   void remove_bytes(const std::string& folder);
   void keep_for_later(const RunId& run, const std::string& reason);
@@ -98,6 +105,7 @@ class Spool {
   std::function<void(std::string)> on_warning_;
   std::map<RunId, Place> places_;
   std::map<RunId, std::string> remotes_;  ///< Run directories of the coordinator; facts may be told long after.
+  std::deque<RunId> remembered_;          ///< Of remotes_, the oldest first.
   std::uint32_t folders_made_ = 0;
   boost::asio::steady_timer revisit_timer_;
   std::shared_ptr<bool> alive_ =

@@ -91,6 +91,7 @@ void WorkerServer::on_line(core::ConnectionId id, Connection& connection, std::s
     connection.hello_timer.reset();
     if (hello->returns && take_back(id, *hello)) return;
     connection.returns = hello->returns;
+    connection.token = hello->token;
     if (hello->returns) connection.stream->send(link::encode(link::ToWorker(link::Received{})));
   } else if (const auto* received = std::get_if<link::Received>(&message.value())) {
     const Status known = connection.sent.acknowledge(received->count);
@@ -155,6 +156,7 @@ void WorkerServer::drop(core::ConnectionId id, const std::string& reason) {
   }
   handlers_.on_dropped(fmt::format("worker link of pid {} dropped: {}", connection.peer_pid, reason));
   if (connection.returns) connection.stream->send(link::encode(link::ToWorker(link::Dropped{reason})));
+  connection.returns = false;
   connection.stream->close(reason);
 }
 

@@ -24,6 +24,7 @@
 #include "common/base/time.hpp"
 #include "common/messages/link.hpp"
 #include "common/messages/resend_queue.hpp"
+#include "launcher/agent/agent_books.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
 #include "launcher/process/accept_loop.hpp"
@@ -64,6 +65,11 @@ class WorkerServer {
   // A replay: links without connections.
   void replay(const core::agent_event::FromWorker& said);
   void replay(const core::agent_event::LinkClosed& closed) { connections_.erase(closed.connection); }
+  /// What the next life needs of a link that has said hello; nothing: there is none.
+  [[nodiscard]] std::optional<KeptLink> kept(core::ConnectionId connection) const;
+  [[nodiscard]] core::ConnectionId next() const { return next_; }
+  /// In that life, before all else.
+  void restore(const std::map<core::ConnectionId, KeptLink>& links, core::ConnectionId next);
   /// And its end: who is gone already, and who goes without having come back, is told. Ranks wait for `wait`.
   void await_return(Duration wait);
 

@@ -24,6 +24,29 @@ void WorkerServer::replay(const core::agent_event::FromWorker& said) {
   }
 }
 
+std::optional<KeptLink> WorkerServer::kept(core::ConnectionId id) const {
+  const auto place = connections_.find(id);
+  if (place == connections_.end() || !place->second.greeted) return std::nullopt;
+  const Connection& from = place->second;
+  return KeptLink{from.run,       from.token,    from.peer_pid,    from.returns,
+                  from.is_paused, from.received, from.sent.sent(), from.sent.kept()};
+}
+
+void WorkerServer::restore(const std::map<core::ConnectionId, KeptLink>& links, core::ConnectionId next) {
+  next_ = next;
+  for (const auto& [id, kept] : links) {
+    Connection& connection = connections_[id];
+    connection.greeted = true;
+    connection.returns = kept.returns;
+    connection.token = kept.token;
+    connection.run = kept.run;
+    connection.peer_pid = kept.peer_pid;
+    connection.is_paused = kept.is_paused;
+    connection.received = kept.received;
+    connection.sent.restore(kept.sent, kept.kept);
+  }
+}
+
 void WorkerServer::await_return(Duration wait) {
   for (auto& [id, connection] : connections_) {
     auto process = connection.returns ? process::pidfd_open(connection.peer_pid) : Result<process::UniqueFd>(Error{});

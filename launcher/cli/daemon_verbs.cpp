@@ -172,20 +172,23 @@ int agent_verb(const std::vector<std::string>& arguments) {
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
        text_option({"--run-as"}, "ACCOUNT", "whose all workers are, if this is root (default: each run's owner)",
                    options.accounts.name),
-       flag({"--allow-root"}, "let workers run as root, who can open every key on this node", allow_root),
+       flag({"--allow-root"}, "run jobs as root, who can open every key on this node: those of root and of admins",
+            allow_root),
        flag({"--jobs-share-account"}, "let workers run under the account that owns this node's key",
             options.jobs_share_account),
        label_option(options.labels), memory_option(options.memory_bytes),
        time_option({"--orphan-timeout"}, "without a coordinator for so long, all ranks here are ended (default: 10m)",
                    options.orphan_timeout),
+       size_option({"--journal-bytes"}, "what is kept for the next agent is written anew beyond it (default: 16MiB)",
+                   options.journal_bytes),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
        log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
   if (!options.accounts.name.empty())
     options.accounts.kind = agent::AccountRule::Kind::kFixed;
-  else if (::geteuid() == 0 && !allow_root)
-    options.accounts.kind = agent::AccountRule::Kind::kOwner;
+  else if (::geteuid() == 0)
+    options.accounts.kind = allow_root ? agent::AccountRule::Kind::kRoot : agent::AccountRule::Kind::kOwner;
   if (::geteuid() == 0 && allow_root) options.jobs_share_account = true;
   if (allow_root && !options.accounts.name.empty())
     diagnostics.error("--run-as", 0, 0, "and --allow-root contradict each other: leave one of them out");

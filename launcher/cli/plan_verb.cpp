@@ -20,7 +20,7 @@ void print_plan(const Json& plan) {
   if (read_or(plan, "starts_now", false))
     fmt::print("starts now: {} of {} workers\n", read_or(plan, "world_size", 0), read_or(plan, "num_workers", 0));
   else
-    fmt::print("waits: {}\n", read_or(plan, "reason", ""));
+    fmt::print("{}: {}\n", member(plan, "refusals").empty() ? "waits" : "would fail", read_or(plan, "reason", ""));
   fmt::print("{:<16} {:>6}  {}\n", "node", "room", "ranks, or why not");
   for (const Json& node : member(plan, "nodes")) {
     std::string ranks;
@@ -28,6 +28,8 @@ void print_plan(const Json& plan) {
     fmt::print("{:<16} {:>6}  {}\n", read_or(node, "node", ""), read_or(node, "room", 0),
                ranks.empty() ? read_or(node, "why_not", "") : ranks);
   }
+  for (const Json& node : member(plan, "silent"))
+    fmt::print("{} has not said whether it would start it\n", dump_text(node));
 }
 
 void show_plan(const Json& plan, bool as_json) {

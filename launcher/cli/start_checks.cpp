@@ -10,6 +10,7 @@
 
 #include "common/job/load.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
 
@@ -19,7 +20,16 @@ namespace {
 void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (!job.training) return;
   const std::string path = worker_program();
-  if (::access(path.c_str(), X_OK) == 0) return;
+  if (::access(path.c_str(), X_OK) == 0) {
+    const char* elsewhere = std::getenv("LD_LIBRARY_PATH");
+    if (elsewhere != nullptr && *elsewhere != '\0') return;
+    if (const Status found = process::check_library_folders(path); !found)
+      diagnostics.error("sgd-launch", 0, 0,
+                        found.error().message +
+                            ": build with -DSGD_TORCH_DIR=DIR where all may read (scripts/setup by root uses "
+                            "/var/cache), or name LibTorch's lib folder in LD_LIBRARY_PATH");
+    return;
+  }
   diagnostics.error(
       "sgd-launch", 0, 0,
       fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER", path));

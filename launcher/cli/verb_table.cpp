@@ -63,8 +63,8 @@ std::string unknown_word(const std::string& word) {
   for (const std::string& name : verb_names()) list += (list.empty() ? "" : ", ") + name;
   const auto near = json::nearest(word, verb_names());
   return fmt::format(
-      "cannot tell what \"{}\" is{}: a job file ends in .json, a command comes after --, and the verbs are {}", word,
-      near ? fmt::format("; did you mean the verb {}?", *near) : "", list);
+      "cannot tell what \"{}\" is: a job file ends in .json, a command comes after --, and the verbs are {}{}", word,
+      list, near ? fmt::format("; did you mean the verb {}?", *near) : "");
 }
 
 int help_verb(std::vector<std::string> words) {

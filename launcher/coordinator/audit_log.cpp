@@ -1,15 +1,47 @@
 #include "launcher/coordinator/audit_log.hpp"
 
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
 #include "common/base/assert.hpp"
 #include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
 
+/// What was done stays said.
+AuditLog::~AuditLog() {
+  if (files_) files_->finish();
+}
+
 Status AuditLog::open(const std::string& state_dir) {
-  auto file = storage::LineFile::open(state_dir + "/audit.jsonl");
+  path_ = state_dir + "/audit.jsonl";
+  return reopen();
+}
+
+Status AuditLog::reopen() {
+  auto file = storage::LineFile::open(path_);
   if (!file) return file.error();
-  file_.emplace(std::move(file).value());
+  file_ = std::make_shared<storage::LineFile>(std::move(file).value());
+  struct stat info {};
+  file_number_ = ::stat(path_.c_str(), &info) == 0 ? info.st_ino : 0;
   return {};
+}
+
+/// Whoever writes next begins the new file; others find it there.
+Status AuditLog::turn_over() {
+  struct stat info {};
+  const bool is_there = ::stat(path_.c_str(), &info) == 0;
+  if (is_there && info.st_ino == file_number_ && info.st_size < file_bytes_max) return {};
+  if (is_there && info.st_size >= file_bytes_max) {
+    const auto older = [this](int number) { return fmt::format("{}.{}", path_, number); };
+    for (int number = kFilesMax - 2; number >= 1; --number)
+      (void)::rename(older(number).c_str(), older(number + 1).c_str());  // Ignoring: it may not be there yet.
+    if (::rename(path_.c_str(), older(1).c_str()) != 0) return system_error("cannot rename " + path_);
+  }
+  return reopen();
 }
 
 void AuditLog::add(const Requester& who, const std::string& action, const Json& about, const std::string& refused) {
@@ -22,8 +54,14 @@ void AuditLog::add(const Requester& who, const std::string& action, const Json& 
   if (who.uid) line["uid"] = *who.uid;
   line.update(about);
   if (!refused.empty()) line["refused"] = refused;
+  if (const Status ready = turn_over(); !ready) on_trouble_("the audit log: " + ready.error().message);
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (const Status written = file_->append(text); !written) on_trouble_("the audit log: " + written.error().message);
+  const auto write = [file = file_, text] { return file->append(text); };
+  const auto note = [this](const Status& written) {
+    if (!written) on_trouble_("the audit log: " + written.error().message);
+  };
+  if (!files_) return note(write());
+  files_->ask(write, note);
 }
 
 }  // namespace sgd::coordinator

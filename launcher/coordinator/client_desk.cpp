@@ -8,6 +8,7 @@
 #include "common/json/lenient.hpp"
 #include "common/messages/codec.hpp"
 #include "common/messages/transfer.hpp"
+#include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -18,14 +19,17 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// An answer that is too long for a client is refused, in its place.
-void send(net::Visitor& to, const Json& message) {
-  const std::string text = dump(message);
+/// `rest`: the text of a JSON object. What is too long for a client is refused, in its place.
+void send(net::Visitor& to, const char* type, std::int64_t id, std::string_view rest) {
+  const auto whole = [type, id](std::string_view object) {
+    return fmt::format("{{\"type\":\"{}\",\"id\":{}{}{}", type, id, object.size() > 2 ? "," : "", object.substr(1));
+  };
+  const std::string text = whole(rest);
   if (to.send(FrameKind::kJson, text)) return;
-  Json instead = {{"type", message.at("type")}, {"id", message.value("id", Json())}};
-  instead.update(refused("request", fmt::format("the answer has {} bytes; a client is sent at most {}: ask for less",
-                                                text.size(), kMessageBytesMax)));
-  if (const Status sent = to.send(FrameKind::kJson, dump(instead)); !sent) to.close(sent.error().message);
+  const std::string instead =
+      whole(dump(refused("request", fmt::format("the answer has {} bytes; a client is sent at most {}: ask for less",
+                                                text.size(), kMessageBytesMax))));
+  if (const Status sent = to.send(FrameKind::kJson, instead); !sent) to.close(sent.error().message);
 }
 
 FollowSelection selection_of(const nlohmann::json& message) {
@@ -42,21 +46,43 @@ FollowSelection selection_of(const nlohmann::json& message) {
 
 }  // namespace
 
-ClientDesk::ClientDesk(Service service) : service_(std::move(service)) {}
+ClientDesk::Answer::Answer(const Json& json) : text(dump(json)) {}
+
+ClientDesk::Answer ClientDesk::Answer::of_text(std::string text) {
+  Answer answer;
+  answer.text = std::move(text);
+  return answer;
+}
+
+ClientDesk::ClientDesk(boost::asio::io_context& io, Service service)
+    : io_(io), service_(std::move(service)), files_(io) {}
 
 ClientDesk::~ClientDesk() {
   *is_here_ = false;
 }
 
 void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
-  if (clients_.size() >= kClientsMax) return;
+  if (clients_.size() >= clients_max) return turn_away(std::move(visitor));
   const std::uint64_t id = next_++;
   net::Visitor& client = *visitor;
   clients_[id].who = requester_of(client);
   clients_[id].visitor = std::move(visitor);
-  send(client, {{"type", "welcome"}, {"version", SGD_VERSION}});
+  const Json welcome = {{"type", "welcome"}, {"version", SGD_VERSION}};
+  (void)client.send(FrameKind::kJson, dump(welcome));  // Ignoring: a connection that has ended says so itself.
   client.start({[this, id](const Frame& frame) { on_frame(id, frame); },
                 [this, id](const std::string&) { clients_.erase(id); }});
+}
+
+/// It goes when it has read why, or when others need its place.
+void ClientDesk::turn_away(std::unique_ptr<net::Visitor> visitor) {
+  if (turned_away_.size() >= kTurnedAwayMax) turned_away_.erase(turned_away_.begin());
+  const std::uint64_t id = next_++;
+  net::Visitor& client = *visitor;
+  turned_away_[id] = std::move(visitor);
+  const Json why = {{"type", "refused"},
+                    {"error", fmt::format("{} clients are connected: try again later", clients_.size())}};
+  (void)client.send(FrameKind::kJson, dump(why));  // Ignoring: a connection that has ended says so itself.
+  client.start({[](const Frame&) {}, [this, id](const std::string&) { turned_away_.erase(id); }});
 }
 
 ClientDesk::Client* ClientDesk::find(std::uint64_t id) {
@@ -88,17 +114,24 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
 }
 
 void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
-  service_.answer(find(id)->who, message, [this, id, number, is_here = is_here_](Json reply) {
-    if (*is_here) answer(id, number, std::move(reply));
+  Client& client = *find(id);
+  if (client.unanswered >= kUnansweredMax)
+    return answer(
+        id, number,
+        refused("busy", fmt::format("{} requests of this client have no answer yet: wait for one", client.unanswered)));
+  ++client.unanswered;
+  // Whatever becomes of the reply: its place is free when nobody holds it any more.
+  const std::shared_ptr<void> place(nullptr, [this, id, is_here = is_here_](void*) {
+    Client* asks = *is_here ? find(id) : nullptr;
+    if (asks != nullptr) --asks->unanswered;
+  });
+  service_.answer(client.who, message, [this, id, number, is_here = is_here_, place](const Answer& reply) {
+    if (*is_here) answer(id, number, reply);
   });
 }
 
-void ClientDesk::answer(std::uint64_t id, std::int64_t number, Json answer) {
-  Client* client = find(id);
-  if (client == nullptr) return;
-  Json whole = {{"type", "answer"}, {"id", number}};
-  whole.update(answer);
-  send(*client->visitor, whole);
+void ClientDesk::answer(std::uint64_t id, std::int64_t number, const Answer& answer) {
+  if (Client* client = find(id)) send(*client->visitor, "answer", number, answer.text);
 }
 
 void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
@@ -111,20 +144,37 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
   const FollowSelection selection = selection_of(message);  // What may throw comes before anything is kept.
   const auto send_part = [this, id, number](const std::string& file, std::uint64_t offset, const std::string& bytes) {
     Client* to = find(id);
-    send(*to->visitor, {{"type", "part"}, {"id", number}, {"file", file}, {"offset", offset}});
+    if (to == nullptr) return;
+    const Json part = {{"file", file}, {"offset", offset}};
+    send(*to->visitor, "part", number, dump(part));
     (void)to->visitor->send(FrameKind::kChunk, bytes);
   };
   if (selection.logs && service_.on_read) service_.on_read(client->who, run.value());
   Follow& follow = client->follows[number];
   follow.run = run.value().id;
   follow.outcome = run.value().outcome;
-  follow.follower = std::make_unique<RunFollower>(run.value().directory, selection, offsets, send_part);
-  answer(id, number, {{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
-  if (follow.outcome || message.value("until_now", false))
-    follow.follower->settle();
-  else
-    follow.follower->begin();
-  end_if_done(id, number);
+  follow.follower = std::make_unique<RunFollower>(files_, run.value().directory, selection, offsets, send_part,
+                                                  [this, id, number] { end_if_done(id, number); });
+  answer(id, number, Json{{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
+  const bool is_until_now = message.value("until_now", false);
+  if (!follow.outcome && !is_until_now) return follow.follower->begin();
+  follow.limit = std::make_unique<boost::asio::steady_timer>(io_);
+  watch(id, number);
+  follow.follower->settle();
+  end_if_done(id, number);  // Where it follows nothing at all.
+}
+
+void ClientDesk::watch(std::uint64_t id, std::int64_t number) {
+  boost::asio::steady_timer& timer = *find(id)->follows.at(number).limit;
+  timer.expires_after(kDiskLimit / 4);
+  timer.async_wait([this, id, number](const boost::system::error_code& error) {
+    Client* client = error ? nullptr : find(id);
+    if (client == nullptr || !client->follows.contains(number)) return;
+    if (client->follows.at(number).follower->unanswered_for(process::monotonic_now()) < kDiskLimit)
+      return watch(id, number);
+    client->follows.erase(number);
+    answer(id, number, refused("state", fmt::format("the disk has not answered for {}", format_duration(kDiskLimit))));
+  });
 }
 
 void ClientDesk::on_got(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
@@ -141,7 +191,8 @@ void ClientDesk::end_if_done(std::uint64_t id, std::int64_t number) {
   if (client == nullptr) return;
   const auto follow = client->follows.find(number);
   if (follow == client->follows.end() || !follow->second.follower->is_done()) return;
-  send(*client->visitor, {{"type", "end"}, {"id", number}, {"outcome", follow->second.outcome.value_or(Json())}});
+  const Json end = {{"outcome", follow->second.outcome.value_or(Json())}};
+  send(*client->visitor, "end", number, dump(end));
   client->follows.erase(follow);
 }
 

@@ -2,7 +2,8 @@
 // Serves clients: visitors of the kind "client", who ask and follow. JSON messages, one a frame; chunk frames carry
 // bytes of followed files.
 //
-//   {"type":"client","version":V}                      -> {"type":"welcome","version":V}
+//   {"type":"client","version":V}                      -> {"type":"welcome","version":V}, or
+//      {"type":"refused","error":E}                          there are too many
 //   {"type":"request","id":7,"request":"status",...}   -> {"type":"answer","id":7,"ok":true,...} as on control.sock
 //   {"type":"follow","id":8,"run":R,"events":true,"metrics":true,"logs":true,"rank":1,"generation":2,
 //    "offsets":{"events.jsonl":120},"until_now":false} -> an answer with the run's id, then, as files grow:
@@ -18,6 +19,9 @@
 #include <optional>
 #include <string>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/coordinator/requester.hpp"
@@ -31,10 +35,24 @@ inline constexpr const char* kClientKind = "client";
 class ClientDesk {
  public:
   static constexpr std::size_t kClientsMax = 4096;
-  static constexpr std::size_t kFollowersMax = 16;  ///< Of one client.
+  /// Clients that were told that there are too many, and have not gone yet; a newer one takes the oldest one's place.
+  static constexpr std::size_t kTurnedAwayMax = 64;
+  static constexpr std::size_t kFollowersMax = 16;   ///< Of one client.
+  static constexpr std::size_t kUnansweredMax = 64;  ///< Requests of one client: others wait behind them.
+  /// Who asks for what there is until now is told after so long that the disk does not answer.
+  static constexpr Duration kDiskLimit = std::chrono::seconds(10);
 
   using Json = nlohmann::ordered_json;
-  using Reply = std::function<void(Json answer)>;
+  /// A JSON object, or the text of one: what is large is made beside the event loop.
+  struct Answer {
+    std::string text;
+    Answer(const Json& json);
+    static Answer of_text(std::string text);
+
+   private:
+    Answer() = default;
+  };
+  using Reply = std::function<void(Answer answer)>;
   struct FollowedRun {
     RunId id;
     std::string directory;
@@ -50,7 +68,10 @@ class ClientDesk {
     std::function<void(const Requester& who, const FollowedRun& run)> on_read = {};
   };
 
-  explicit ClientDesk(Service service);
+  std::size_t clients_max = kClientsMax;
+
+  /// `io` must outlive it.
+  ClientDesk(boost::asio::io_context& io, Service service);
   ~ClientDesk();
 
   /// As net::Door::OnVisitor.
@@ -66,23 +87,30 @@ class ClientDesk {
     RunId run;
     std::unique_ptr<RunFollower> follower;
     std::optional<Json> outcome;
+    std::unique_ptr<boost::asio::steady_timer> limit = {};  ///< Where it is not to wait for ever.
   };
   struct Client {
     std::unique_ptr<net::Visitor> visitor;
     Requester who;
     std::map<std::int64_t, Follow> follows;
+    std::size_t unanswered = 0;
   };
 
+  void turn_away(std::unique_ptr<net::Visitor> visitor);
   void on_frame(std::uint64_t id, const Frame& frame);
   void on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void on_got(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void end_if_done(std::uint64_t id, std::int64_t number);
-  void answer(std::uint64_t id, std::int64_t number, Json answer);
+  void watch(std::uint64_t id, std::int64_t number);
+  void answer(std::uint64_t id, std::int64_t number, const Answer& answer);
   [[nodiscard]] Client* find(std::uint64_t id);
 
+  boost::asio::io_context& io_;
   Service service_;
+  storage::FileThread files_;  ///< Of what is followed.
   std::map<std::uint64_t, Client> clients_;
+  std::map<std::uint64_t, std::unique_ptr<net::Visitor>> turned_away_;
   std::uint64_t next_ = 1;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);  ///< A reply may come when the desk is gone.
 };

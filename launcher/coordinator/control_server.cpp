@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include <fmt/format.h>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read_until.hpp>
@@ -35,7 +36,8 @@ class Session : public std::enable_shared_from_this<Session> {
         socket_, boost::asio::dynamic_buffer(buffer_, kControlLineBytesMax), '\n',
         [self = shared_from_this()](const boost::system::error_code& error, std::size_t size) {
           self->timer_.cancel();
-          if (!error) self->on_line(size);
+          if (!error) return self->on_line(size);
+          if (error == boost::asio::error::not_found) self->refuse_line();
         });
   }
 
@@ -43,13 +45,23 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_line(std::size_t size) {
     const auto request = codec::parse_object(buffer_.substr(0, size), codec::kDepthMax);
     buffer_.erase(0, size);
-    const nlohmann::ordered_json reply =
-        request ? answer_(request.value()) : nlohmann::ordered_json{{"ok", false}, {"error", "no JSON object"}};
+    write(request ? answer_(request.value()) : nlohmann::ordered_json{{"ok", false}, {"error", "no JSON object"}},
+          true);
+  }
+
+  /// Where the next one begins is not known: it is the last.
+  void refuse_line() {
+    write({{"ok", false}, {"error", fmt::format("a request is longer than {} KiB", kControlLineBytesMax >> 10)}},
+          false);
+  }
+
+  void write(const nlohmann::ordered_json& reply, bool reads_on) {
     reply_ = reply.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    boost::asio::async_write(socket_, boost::asio::buffer(reply_),
-                             [self = shared_from_this()](const boost::system::error_code& error, std::size_t) {
-                               if (!error) self->read();
-                             });
+    boost::asio::async_write(
+        socket_, boost::asio::buffer(reply_),
+        [self = shared_from_this(), reads_on](const boost::system::error_code& error, std::size_t) {
+          if (!error && reads_on) self->read();
+        });
   }
 
   stream_protocol::socket socket_;

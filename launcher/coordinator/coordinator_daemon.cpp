@@ -30,13 +30,14 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       service_(io_, shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers(), storage::Quota{.keeps_disk_free = true}),
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
-                      [this](const RunId& run) {
-                        service_.settle(run);
+                      [this](const RunId& run, bool is_whole) {
+                        service_.settle(run, is_whole ? std::string() : files_.trouble_of(run));
                         files_.settle(run);
                       },
                       [this](const RunId& run) { return shell_.nodes_of(run); }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
+  audit_.write_beside(io_);
   service_.quota = options_.quota;
   service_.retention().retention = options_.retention;
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },

@@ -12,27 +12,34 @@ namespace sgd::coordinator {
 namespace {
 
 constexpr auto kStatusInterval = std::chrono::seconds(1);
+/// Where somebody looks at it: short enough that nothing that holds the loop for long stays unseen.
+constexpr Duration kLagInterval = std::chrono::milliseconds(10);
 
 }  // namespace
 
 CoordinatorProbes::CoordinatorProbes(boost::asio::io_context& io, const CoordinatorShell& shell, Log log)
-    : io_(io),
-      shell_(shell),
-      log_(std::move(log)),
-      lag_(io, [this](double lag_s) { metrics.event_loop_lag.observe(lag_s); }),
-      status_timer_(io) {}
+    : io_(io), shell_(shell), log_(std::move(log)), status_timer_(io) {}
 
 Status CoordinatorProbes::open(std::optional<int> port) {
   auto notify = process::ServiceNotify::open(process::take_notify_environment());
   if (!notify) return notify.error();
   notify_ = std::move(notify).value();
   feeder_ = std::make_unique<process::WatchdogFeeder>(io_, notify_);
+  lag_ = std::make_unique<http::LoopLag>(
+      io_,
+      [this](double lag_s) {
+        metrics.event_loop_lag.observe(lag_s);
+        metrics.event_loop_lag_max = std::max(metrics.event_loop_lag_max, lag_s);
+      },
+      port ? kLagInterval : http::LoopLag::kInterval);
   if (!port) return {};
   server_ = std::make_unique<http::ProbeServer>(
       io_,
       [this] {
         refresh();
-        return http::text_of(metrics, http::read_process_metrics());
+        std::string text = http::text_of(metrics, http::read_process_metrics());
+        metrics.event_loop_lag_max = 0;
+        return text;
       },
       [this] {
         http::Health health;
@@ -74,14 +81,13 @@ void CoordinatorProbes::tick() {
 
 std::string CoordinatorProbes::status_text() const {
   const std::vector<core::NodeSnapshot> nodes = shell_.nodes();
-  const std::vector<RunRow> runs = shell_.runs();
+  const std::size_t live = shell_.runs(CoordinatorShell::Which::kLive).size();
   int slots = 0;
   int used = 0;
   for (const core::NodeSnapshot& node : nodes) {
     slots += node.slots;
     used += node.used;
   }
-  const auto live = std::count_if(runs.begin(), runs.end(), [](const RunRow& run) { return run.state == "live"; });
   return fmt::format("{} runs, {} nodes, {} of {} slots used", live, nodes.size(), used, slots);
 }
 
@@ -98,8 +104,7 @@ void CoordinatorProbes::refresh() {
     metrics.slots += node.slots;
     metrics.slots_used += node.used;
   }
-  for (const RunRow& run : shell_.runs())
-    if (run.state == "live") ++metrics.runs[run.phase];
+  for (const RunRow& run : shell_.runs(CoordinatorShell::Which::kLive)) ++metrics.runs[run.phase];
 }
 
 }  // namespace sgd::coordinator

@@ -46,7 +46,7 @@ class CoordinatorProbes {
   process::ServiceNotify notify_;
   std::unique_ptr<process::WatchdogFeeder> feeder_;
   std::unique_ptr<http::ProbeServer> server_;
-  http::LoopLag lag_;
+  std::unique_ptr<http::LoopLag> lag_;
   boost::asio::steady_timer status_timer_;
   std::string last_status_;
 };

@@ -1,22 +1,12 @@
 #include "launcher/coordinator/coordinator_shell.hpp"
 
-#include <boost/asio/ip/tcp.hpp>
+#include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
 #include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
 namespace {
-
-/// A port nobody listens on at this moment; 0 when the system has none.
-int free_port(boost::asio::io_context& io) {
-  using boost::asio::ip::tcp;
-  boost::system::error_code error;
-  tcp::acceptor acceptor(io);
-  acceptor.open(tcp::v4(), error);
-  if (!error) acceptor.bind(tcp::endpoint(tcp::v4(), 0), error);
-  return error ? 0 : acceptor.local_endpoint(error).port();
-}
 
 /// For the run's row, without what may be large.
 std::string summary_text(const RunId& run, const core::RunOutcome& outcome) {
@@ -38,9 +28,11 @@ CoordinatorShell::CoordinatorShell(boost::asio::io_context& io, core::Coordinato
     : io_(io),
       settings_(settings),
       core_(settings),
+      account_asks_(io),
       timer_(io),
-      retry_timer_(io),
-      self_(std::make_shared<CoordinatorShell*>(this)) {}
+      watch_timer_(io),
+      self_(std::make_shared<CoordinatorShell*>(this)),
+      files_(io) {}
 
 void CoordinatorShell::add_agent(const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
   if (is_held_) return;  // It is closed, and dials again.
@@ -59,6 +51,8 @@ void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluste
   auto arriving = arriving_.extract(number);
   const auto known = agents_.find(node);
   if (arriving.empty() && (known == agents_.end() || known->second.number != number)) return;
+  if (const auto* answer = std::get_if<cluster::AccountAnswer>(&message); answer != nullptr && arriving.empty())
+    return account_asks_.on_answer(node, *answer);
   core::CoordinatorCommands commands;
   core_.on(clock_.now(), core::coordinator_event::FromAgent{node, std::move(message)}, commands);
   const auto* refused =
@@ -92,6 +86,14 @@ core::Explanation CoordinatorShell::explain(const core::RunDefinition& run) cons
   return core_.explain(clock_.now(), run);
 }
 
+void CoordinatorShell::ask_accounts(const std::vector<NodeId>& nodes, const core::RunDefinition& run,
+                                    AccountAsks::Done done) {
+  const auto tell = [this](const NodeId& node, const cluster::AccountAsk& ask) {
+    if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second.link->send(ask);
+  };
+  account_asks_.ask(nodes, {0, run.owner, run.may_be_root}, tell, std::move(done));
+}
+
 void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory,
                               RunObserver observer, std::function<void(const Result<RunId>&)> on_accepted) {
   const auto accept = [this, &on_accepted](Result<RunId> result) {
@@ -104,10 +106,28 @@ void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::
   entry.row = row_of(run);
   entry.row.lines_before = directory->lines();
   live_[run.id] = &entry;
-  entry.records = std::make_unique<RunRecords>(std::move(directory), std::move(observer), store_ != nullptr);
+  entry.records = make_records(run.id, std::move(directory), std::move(observer));
+  if (store_) access_.begin(run.id);
   const RunId id = run.id;
   on_event(core::coordinator_event::Submitted{std::move(run)});
   accept(id);
+}
+
+/// Without a store the run is the process: what it records is written at once.
+std::unique_ptr<RunRecords> CoordinatorShell::make_records(const RunId& run,
+                                                           std::unique_ptr<storage::RunDirectory> directory,
+                                                           RunObserver observer) {
+  RunRecords::Disk disk;
+  if (store_)
+    disk = [this](std::function<void()> work, std::function<void()> done) {
+      files_.run(std::move(work), std::move(done));
+    };
+  auto records = std::make_unique<RunRecords>(std::move(directory), std::move(observer), store_ != nullptr, disk);
+  records->on_change = [this, run] {
+    changed_.insert(run);
+    settle_changed();
+  };
+  return records;
 }
 
 storage::StoredRun CoordinatorShell::row_of(const core::RunDefinition& run) {
@@ -133,13 +153,21 @@ void CoordinatorShell::request_stop(const RunId& run, const core::StopRequest& r
   on_event(core::coordinator_event::StopRequested{run, request});
 }
 
-std::optional<core::RunSnapshot> CoordinatorShell::snapshot(const RunId& run) const {
-  return core_.snapshot(clock_.now(), run);
+std::optional<core::RunSnapshot> CoordinatorShell::snapshot(const RunId& run, core::Ranks ranks) const {
+  auto shot = core_.snapshot(clock_.now(), run, ranks);
+  const auto live = live_.find(run);
+  if (!shot || live == live_.end()) return shot;
+  const Duration silent = live->second->records->unanswered_for(process::monotonic_now());
+  if (silent >= RunRecords::kPatience)
+    shot->reason = fmt::format("the state disk has not answered for {:.0f} s{}{}", to_seconds(silent),
+                               shot->reason.empty() ? "" : "; ", shot->reason);
+  return shot;
 }
 
 void CoordinatorShell::stop() {
+  account_asks_.stop();
   timer_.cancel();
-  retry_timer_.cancel();
+  watch_timer_.cancel();
 }
 
 void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
@@ -173,19 +201,25 @@ void CoordinatorShell::drain() {
     }
   }
   is_draining_ = false;
-  access_.flush([this](const RunId& run, const std::string& trouble) {
-    const auto found = runs_.find(run);
-    if (found != runs_.end() && found->second.records) found->second.records->warn(trouble);
+  access_.flush([this](const RunId& run, std::function<Status()> write) {
+    const auto live = live_.find(run);
+    if (live == live_.end()) return;
+    live->second->records->add(std::move(write), carried_out_);
+    changed_.insert(run);
   });
   if (!store_) return;
   note_carried_out();
-  settle_all();
+  settle_changed();
 }
 
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
     this->send(send->node, send->message);
+  } else if (const auto* shared = std::get_if<SendToAgents>(&command)) {
+    net::SharedMessage message{shared->message};
+    for (const NodeId& node : shared->nodes)
+      if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second.link->send(message);
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     agents_.erase(refused->node);
     if (on_refused) on_refused(refused->node, refused->reason);
@@ -193,18 +227,17 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
     if (store_) return;  // Its row stays until the log is cut.
     live_.erase(forgotten->run);
     runs_.erase(forgotten->run);
-  } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
-    reserve_port(reserve->run, reserve->generation);
   } else {
     record(command);
   }
 }
 
-/// Who gets a rank may touch the run's files from then on.
+/// Who gets a rank, or is to make ready for it, may touch the run's files from then on.
 void CoordinatorShell::send(const NodeId& node, const cluster::ToAgent& message) {
   const auto* desired = std::get_if<cluster::DesiredRun>(&message);
-  const auto run =
-      desired != nullptr && desired->want == cluster::Want::kRun && store_ ? runs_.find(desired->run) : runs_.end();
+  const bool starts =
+      desired != nullptr && (desired->want == cluster::Want::kPrepare || desired->want == cluster::Want::kRun);
+  const auto run = starts && store_ ? runs_.find(desired->run) : runs_.end();
   if (run != runs_.end()) {
     access_.admit(desired->run, run->second.row.run_dir, node);
   }
@@ -226,14 +259,16 @@ std::set<NodeId> CoordinatorShell::nodes_of(const RunId& run) {
 void CoordinatorShell::record(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   // Nothing: it has ended, and is recorded already.
-  const auto records_of = [this](const RunId& run) {
-    const auto found = runs_.find(run);
-    return found == runs_.end() ? nullptr : found->second.records.get();
+  const auto records_of = [this](const RunId& run) -> RunRecords* {
+    const auto live = live_.find(run);
+    if (live == live_.end()) return nullptr;
+    if (store_) changed_.insert(run);
+    return live->second->records.get();
   };
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
-    if (RunRecords* records = records_of(event->run)) records->event(event->event);
+    if (RunRecords* records = records_of(event->run)) records->event(event->event, carried_out_);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
-    if (RunRecords* records = records_of(metrics->run)) records->metrics(metrics->metrics);
+    if (RunRecords* records = records_of(metrics->run)) records->metrics(metrics->metrics, carried_out_);
   } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
     if (RunRecords* records = records_of(keep->run)) records->keep_checkpoints(keep->paths);
   } else if (const auto* warning = std::get_if<Warn>(&command)) {
@@ -242,21 +277,29 @@ void CoordinatorShell::record(const core::CoordinatorCommand& command) {
     RunRecords* records = records_of(finished->run);
     if (records == nullptr) return;
     Run& run = runs_.at(finished->run);
-    run.row.state = finished->outcome.state;
-    run.row.exit_code = finished->outcome.exit_code;
     run.row.finished_s = process::unix_seconds();
     run.row.wall_s = finished->outcome.wall_s;
-    run.row.summary = summary_text(finished->run, finished->outcome);
-    records->finish(finished->outcome);
+    put_outcome(run.row, finished->outcome);
+    records->finish(finished->outcome, carried_out_);
   }
 }
 
-void CoordinatorShell::reserve_port(const RunId& run, Generation generation) {
-  const int port = free_port(io_);
-  boost::asio::post(io_, [self = std::weak_ptr<CoordinatorShell*>(self_), run, generation, port] {
-    if (const auto shell = self.lock())
-      (*shell)->on_event(core::coordinator_event::PortReserved{run, generation, port});
-  });
+void CoordinatorShell::put_outcome(storage::StoredRun& row, const core::RunOutcome& outcome) {
+  row.state = outcome.state;
+  row.exit_code = outcome.exit_code;
+  row.summary = summary_text(row.id, outcome);
+}
+
+/// Where its records are not whole yet, the row is stored with them.
+void CoordinatorShell::change_outcome(const RunId& id, const core::RunOutcome& outcome) {
+  const auto found = runs_.find(id);
+  if (found == runs_.end()) return;
+  Run& run = found->second;
+  put_outcome(run.row, outcome);
+  if (run.records) return run.records->rewrite_summary(outcome);
+  const Status written = storage::rewrite_summary(run.row.run_dir, id, outcome);
+  (void)written;  // Ignoring: the disk that has no room for its files has none for this; the row is what counts.
+  if (store_) wait_for(store_->put(run.row));
 }
 
 /// A heartbeat makes the next wake-up later, ten thousand times a second: the timer stays where it is, and looks again.

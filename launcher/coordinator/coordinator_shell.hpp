@@ -8,6 +8,9 @@
 //   links, timer, submit() ── event ──> core ── Store ──────────> EventStore ── committed ──┐
 //                                         └── commands ──> BarrierQueue ── in order ────────┴──> send, record, accept
 //
+// Lines of runs are written beside the loop, by a thread of their own (run_records.hpp): a disk that hangs holds up
+// what waits for it, and nobody who asks.
+//
 // When the store's queue is full nothing from outside is taken: links are closed and new ones too, submissions are
 // refused, until it has room again; agents keep their facts and tell everything when they are back.
 
@@ -25,6 +28,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/coordinator/account_asks.hpp"
 #include "launcher/coordinator/barrier_queue.hpp"
 #include "launcher/coordinator/core_clock.hpp"
 #include "launcher/coordinator/run_access.hpp"
@@ -32,6 +36,7 @@
 #include "launcher/core/coordinator.hpp"
 #include "launcher/net/agent_link.hpp"
 #include "launcher/storage/event_store.hpp"
+#include "launcher/storage/file_thread.hpp"
 
 namespace sgd::coordinator {
 
@@ -50,7 +55,8 @@ struct RunRow {
   double submitted_s = 0;  ///< Unix time.
   double finished_s = 0;   ///< Unix time; 0: it is live.
   std::string run_dir;
-  std::string summary;  ///< As in summary.json, of an ended one.
+  std::string summary;                         ///< As in summary.json, of an ended one.
+  std::optional<core::RunSnapshot> shot = {};  ///< Of a live one, without its ranks.
 };
 
 class CoordinatorShell {
@@ -64,7 +70,7 @@ class CoordinatorShell {
   /// While lines of a run cannot be written the log grows so many times longer; then those that a kill would cost are
   /// given up.
   static constexpr std::uint64_t kPatience = 4;
-  static constexpr Duration kRetryRecords = std::chrono::seconds(1);
+  static constexpr Duration kLookAtRecords = std::chrono::seconds(1);
 
   struct StoreObserver {
     /// What keeps the store from committing; nothing is acknowledged meanwhile.
@@ -92,7 +98,9 @@ class CoordinatorShell {
   /// Committed or on its way.
   [[nodiscard]] std::optional<RunId> run_of_request(const std::string& request_id) const;
   void request_stop(const RunId& run, const core::StopRequest& request);
-  [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run) const;
+  /// `reason` says so where the disk does not answer.
+  [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run,
+                                                          core::Ranks ranks = core::Ranks::kShown) const;
   [[nodiscard]] std::vector<core::NodeSnapshot> nodes() const { return core_.nodes(); }
   /// What an operator wants of a node; why it would change nothing, else empty.
   [[nodiscard]] std::string order(const NodeId& node, const core::NodeOrder& order);
@@ -105,13 +113,29 @@ class CoordinatorShell {
   [[nodiscard]] const core::FactCounts& facts() const { return core_.facts(); }
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] core::Explanation explain(const core::RunDefinition& run) const;
-  /// All that are known, in the order in which they were submitted.
-  [[nodiscard]] std::vector<RunRow> runs() const;
+  /// Whether `nodes` would give `run` an account. `done` as of AccountAsks::ask().
+  void ask_accounts(const std::vector<NodeId>& nodes, const core::RunDefinition& run, AccountAsks::Done done);
+  enum class Which { kAll, kLive };
+  /// In the order in which they were submitted.
+  [[nodiscard]] std::vector<RunRow> runs(Which which = Which::kAll) const;
+  /// The runs whose id begins so, at most `most` of them; the newest one for an empty prefix.
+  [[nodiscard]] std::vector<RunId> ids(const std::string& prefix, std::size_t most) const;
   /// One of them; nothing if it is not known.
   [[nodiscard]] std::optional<RunRow> run(const RunId& id) const;
+  /// It is known, and has ended.
+  [[nodiscard]] bool is_over(const RunId& id) const;
+  /// All that are known, without what is large: what they have left, and when (0: not yet).
+  struct RunFolder {
+    RunId id;
+    std::string run_dir;
+    double finished_s = 0;
+  };
+  [[nodiscard]] std::vector<RunFolder> folders() const;
   /// Without the row of a live run: that would count all its ranks.
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& id) const;
   [[nodiscard]] std::optional<std::string> owner_of(const RunId& id) const;
+  /// Of a run that has ended: it is another one than it seemed to be, in its row and its summary.json.
+  void change_outcome(const RunId& id, const core::RunOutcome& outcome);
   /// Nothing is known any more of a run that has ended.
   void forget_run(const RunId& id);
   /// It is connected, or may come back.
@@ -140,6 +164,7 @@ class CoordinatorShell {
     storage::StoredRun row;
   };
   [[nodiscard]] std::optional<RunRow> shown(const RunId& id, const Run& run) const;
+  [[nodiscard]] static bool is_live(const Run& run);
   struct Replay;  ///< Of the stored events, while it lasts.
 
   // coordinator_shell.cpp
@@ -151,7 +176,6 @@ class CoordinatorShell {
   void carry_out(const core::CoordinatorCommand& command);
   void record(const core::CoordinatorCommand& command);
   void send(const NodeId& node, const cluster::ToAgent& message);
-  void reserve_port(const RunId& run, Generation generation);
   void arm_timer();
   [[nodiscard]] static storage::StoredRun row_of(const core::RunDefinition& run);
 
@@ -164,12 +188,17 @@ class CoordinatorShell {
   void start_store();
   void on_committed(BarrierQueue::Ticket up_to);
   void hold();
-  void settle_all();
-  void retry_records();
+  static void put_outcome(storage::StoredRun& row, const core::RunOutcome& outcome);
+  void settle_changed();
+  void watch_records();
+  [[nodiscard]] std::unique_ptr<RunRecords> make_records(const RunId& run,
+                                                         std::unique_ptr<storage::RunDirectory> directory,
+                                                         RunObserver observer);
+  [[nodiscard]] std::uint64_t recorded_up_to(bool is_patient) const;
   [[nodiscard]] Status restore_state(Replay& replay);
-  void redo(const core::CoordinatorCommands& commands, Replay& replay);
+  void redo(const core::CoordinatorCommands& commands);
   void note_carried_out();
-  void cut_if_long(bool is_behind);
+  void cut_if_long();
   void on_cut(const Result<std::shared_ptr<const storage::StateCut>>& cut);
   boost::asio::io_context& io_;
   core::CoordinatorSettings settings_;
@@ -180,7 +209,9 @@ class CoordinatorShell {
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
   RunAccess access_;
-  std::map<RunId, Run*> live_;  ///< Of runs_: those with records; each event looks at all of them.
+  AccountAsks account_asks_;
+  std::map<RunId, Run*> live_;  ///< Of runs_: those with records.
+  std::set<RunId> changed_;     ///< Of live_: something of them was given to be written, or is.
   BarrierQueue queue_;
   bool is_draining_ = false;
   boost::asio::steady_timer timer_;
@@ -195,10 +226,11 @@ class CoordinatorShell {
   bool is_cutting_ = false;
   std::uint64_t cut_again_at_ = 0;  ///< After a failed one: events.
   bool is_held_ = false;
-  boost::asio::steady_timer retry_timer_;
-  bool is_retrying_ = false;
+  boost::asio::steady_timer watch_timer_;
+  bool is_watching_ = false;
   std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> uncommitted_;
   std::shared_ptr<CoordinatorShell*> self_;     ///< For handlers that may come when this is gone.
+  storage::FileThread files_;                   ///< Of lines of runs; with a store.
   std::unique_ptr<storage::EventStore> store_;  ///< Last: its thread ends first.
 };
 

@@ -2,6 +2,7 @@
 // cut.
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
@@ -14,7 +15,6 @@ namespace sgd::coordinator {
 struct CoordinatorShell::Replay {
   std::function<RunObserver(const core::RunDefinition&)> observer_of;
   TimePoint last;  ///< Of the newest event.
-  std::map<RunId, core::coordinator_command::ReservePort> unanswered;
 };
 
 Status CoordinatorShell::open_store(const std::string& folder, StoreObserver observer) {
@@ -32,7 +32,7 @@ Status CoordinatorShell::restore(const std::function<RunObserver(const core::Run
     const RunId id = row.id;
     runs_[id].row = std::move(row);
   }
-  Replay state{observer_of, TimePoint{}, {}};
+  Replay state{observer_of, TimePoint{}};
   if (const Status restored = restore_state(state); !restored) return restored;
   const Status loaded = store_->load([&](TimePoint at, core::CoordinatorEvent&& event) { replay(at, event, state); });
   if (!loaded) return loaded;
@@ -42,13 +42,14 @@ Status CoordinatorShell::restore(const std::function<RunObserver(const core::Run
   const bool is_new = store_->last_event() == 0;
   const Duration offset = is_new ? Duration{0} : clock_offset(process::monotonic_now(), state.last, former.value());
   clock_ = CoreClock(offset);
-  if (const Status kept = tables.set_clock_offset(offset); !kept) return kept;
+  if (const Status kept = tables.keep_clock_offset(offset); !kept && store_observer_.on_trouble)
+    store_observer_.on_trouble(kept.error().message +
+                               ": what this coordinator is told waits, and is not kept until there is room");
   start_store();
   check_lines();
   carried_out_ = store_->last_event();
-  settle_all();
+  settle_changed();
   if (!is_new) on_event(core::coordinator_event::Restarted{});
-  for (const auto& [run, reserve] : state.unanswered) reserve_port(run, reserve.generation);
   return {};
 }
 
@@ -63,7 +64,7 @@ Status CoordinatorShell::restore_state(Replay& replay) {
   for (const auto& [id, machine] : core_.state().runs_) adopt(machine.definition(), replay);
   core::CoordinatorCommands open;
   core_.tell_open(open);
-  redo(open, replay);
+  redo(open);
   return {};
 }
 
@@ -71,19 +72,15 @@ Status CoordinatorShell::restore_state(Replay& replay) {
 void CoordinatorShell::replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay) {
   replay.last = at;
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) adopt(submitted->run, replay);
-  if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&event)) replay.unanswered.erase(port->run);
   core::CoordinatorCommands commands;
   core_.replay(at, event, commands);
-  redo(commands, replay);
+  redo(commands);
 }
 
-void CoordinatorShell::redo(const core::CoordinatorCommands& commands, Replay& replay) {
-  using namespace core::coordinator_command;
-  for (const core::CoordinatorCommand& command : commands) {
-    if (const auto* reserve = std::get_if<ReservePort>(&command))
-      replay.unanswered.insert_or_assign(reserve->run, *reserve);
-    if (!std::holds_alternative<Warn>(command)) record(command);  // What is no record is left out there.
-  }
+void CoordinatorShell::redo(const core::CoordinatorCommands& commands) {
+  for (const core::CoordinatorCommand& command : commands)
+    if (!std::holds_alternative<core::coordinator_command::Warn>(command))
+      record(command);  // What is no record is left out there.
 }
 
 void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay& replay) {
@@ -100,8 +97,8 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay
     before = {std::min(before.events, there.events), std::min(before.metrics, there.metrics)};
     wait_for(store_->put(run.row));
   }
-  run.records = std::make_unique<RunRecords>(directory ? std::move(directory).value() : nullptr,
-                                             replay.observer_of(definition), true);
+  run.records =
+      make_records(definition.id, directory ? std::move(directory).value() : nullptr, replay.observer_of(definition));
   live_[definition.id] = &run;
   run.records->skip({there.events - before.events, there.metrics - before.metrics});
   if (!trouble.empty()) run.records->warn(trouble + "; the run goes on, and nothing is written before the next start");
@@ -191,34 +188,35 @@ void CoordinatorShell::hold() {
   });
 }
 
-/// The row of an ended run says that all of it is written.
-void CoordinatorShell::settle_all() {
-  bool any_waits = false;
-  bool is_behind = false;
-  for (auto entry = live_.begin(); entry != live_.end();) {
+/// The row of an ended run says that all of it is written. Ten thousand nodes say a word a second: a look at all live
+/// runs for each of them would be most of what there is to do.
+void CoordinatorShell::settle_changed() {
+  for (const RunId& id : std::exchange(changed_, {})) {
+    const auto entry = live_.find(id);
+    if (entry == live_.end()) continue;
     Run& run = *entry->second;
-    any_waits = any_waits || run.records->waits();
-    is_behind = is_behind || run.records->is_behind();
-    if (!run.records->is_complete()) {
-      ++entry;
-      continue;
-    }
+    if (run.records->written_up_to() && !is_watching_) watch_records();
+    if (!run.records->is_complete()) continue;
     wait_for(store_->put(run.row));
     run.records.reset();
-    entry = live_.erase(entry);
+    live_.erase(entry);
   }
-  if (any_waits && !is_retrying_) retry_records();
-  cut_if_long(is_behind);
+  cut_if_long();
 }
 
-void CoordinatorShell::retry_records() {
-  is_retrying_ = true;
-  retry_timer_.expires_after(kRetryRecords);
-  retry_timer_.async_wait([this](const boost::system::error_code& error) {
+/// As long as something is to be written.
+void CoordinatorShell::watch_records() {
+  is_watching_ = true;
+  watch_timer_.expires_after(kLookAtRecords);
+  watch_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    is_retrying_ = false;
-    for (const auto& [id, run] : live_) run->records->retry();
-    settle_all();
+    is_watching_ = false;
+    for (const auto& [id, run] : live_) {
+      run->records->watch(process::monotonic_now());
+      if (run->records->waits()) run->records->retry();
+      if (run->records->written_up_to()) changed_.insert(id);
+    }
+    settle_changed();
   });
 }
 
@@ -228,15 +226,33 @@ void CoordinatorShell::note_carried_out() {
     carried_out_ = open_events_.front().second;
 }
 
-/// A line that is not in its file can only be made of its event.
-void CoordinatorShell::cut_if_long(bool is_behind) {
+/// A line that is not in its file can only be made of its event. Who is not patient gives up the lines of runs that
+/// cannot be written.
+std::uint64_t CoordinatorShell::recorded_up_to(bool is_patient) const {
+  std::uint64_t up_to = carried_out_;
+  const TimePoint now = process::monotonic_now();
+  for (const auto& [id, run] : live_) {
+    const RunRecords& records = *run->records;
+    const bool is_stuck =
+        records.waits() || records.leaves_out() || records.unanswered_for(now) >= RunRecords::kPatience;
+    if (is_stuck && !is_patient) continue;
+    if (records.leaves_out()) return 0;
+    up_to = std::min(up_to, records.written_up_to().value_or(up_to));
+  }
+  return up_to;
+}
+
+/// A cut that takes less than half of the log is not worth its price yet.
+void CoordinatorShell::cut_if_long() {
   const std::uint64_t events = store_->events();
   const std::uint64_t most = live_.empty() ? cut_after.idle_events : cut_after.events;
   if (is_cutting_ || (events <= most && store_->bytes() <= cut_after.bytes) || events < cut_again_at_) return;
-  if (is_behind && events <= kPatience * cut_after.events && store_->bytes() <= kPatience * cut_after.bytes) return;
-  if (carried_out_ + events <= store_->last_event()) return;  // Behind the last cut nothing is done yet.
+  const bool is_patient = events <= kPatience * cut_after.events && store_->bytes() <= kPatience * cut_after.bytes;
+  const std::uint64_t up_to = recorded_up_to(is_patient);
+  const std::uint64_t before = store_->last_event() - events;
+  if (up_to <= before || 2 * (up_to - before) < events) return;
   is_cutting_ = true;
-  store_->compact(carried_out_, settings_);
+  store_->compact(up_to, settings_);
 }
 
 void CoordinatorShell::on_cut(const Result<std::shared_ptr<const storage::StateCut>>& cut) {
@@ -271,7 +287,8 @@ bool CoordinatorShell::is_idle() const {
   return live_.empty() && queue_.empty() && committed_ >= last_ticket_ && !is_cutting_;
 }
 
-/// Nothing for a run that the machine does not know.
+/// Nothing for a run that the machine does not know. One that has ended, and whose summary is still on its way to the
+/// disk, is not over for those who ask.
 std::optional<RunRow> CoordinatorShell::shown(const RunId& id, const Run& run) const {
   const storage::StoredRun& row = run.row;
   RunRow shown{id,
@@ -288,15 +305,30 @@ std::optional<RunRow> CoordinatorShell::shown(const RunId& id, const Run& run) c
                row.finished_s,
                row.run_dir,
                row.summary};
-  if (!row.state.empty()) return shown;
+  if (!is_live(run)) return shown;
   shown.state = "live";
-  const auto shot = snapshot(id);
-  if (!shot) return std::nullopt;
-  shown.phase = core::name(shot->phase);
-  shown.reason = shot->reason;
-  shown.wall_s = shot->wall_s;
-  shown.world_size = shot->world_size;
+  shown.shot = snapshot(id, core::Ranks::kLeftOut);
+  if (!shown.shot) return std::nullopt;
+  shown.phase = core::name(shown.shot->phase);
+  shown.reason = shown.shot->reason;
+  shown.wall_s = shown.shot->wall_s;
+  shown.world_size = shown.shot->world_size;
   return shown;
+}
+
+bool CoordinatorShell::is_live(const Run& run) {
+  return run.row.state.empty() || (run.records && run.records->is_ending());
+}
+
+bool CoordinatorShell::is_over(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known != runs_.end() && !is_live(known->second);
+}
+
+std::vector<CoordinatorShell::RunFolder> CoordinatorShell::folders() const {
+  std::vector<RunFolder> folders;
+  for (const auto& [id, run] : runs_) folders.push_back({id, run.row.run_dir, is_live(run) ? 0 : run.row.finished_s});
+  return folders;
 }
 
 std::optional<RunRow> CoordinatorShell::run(const RunId& id) const {
@@ -309,14 +341,31 @@ std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const
   return known == runs_.end() ? std::nullopt : std::optional(known->second.row.run_dir);
 }
 
-std::vector<RunRow> CoordinatorShell::runs() const {
+std::vector<RunRow> CoordinatorShell::runs(Which which) const {
   std::vector<RunRow> rows;
   for (const auto& [id, run] : runs_) {
+    if (which == Which::kLive && !is_live(run)) continue;
     if (auto row = shown(id, run)) rows.push_back(*std::move(row));
   }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const RunRow& a, const RunRow& b) { return a.submitted_s < b.submitted_s; });
   return rows;
+}
+
+std::vector<RunId> CoordinatorShell::ids(const std::string& prefix, std::size_t most) const {
+  std::vector<RunId> found;
+  if (prefix.empty()) {
+    const auto newest = std::max_element(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.second.row.submitted_s, a.first) < std::tie(b.second.row.submitted_s, b.first);
+    });
+    if (newest != runs_.end()) found.push_back(newest->first);
+    return found;
+  }
+  for (auto run = runs_.lower_bound(prefix); run != runs_.end() && run->first.starts_with(prefix); ++run) {
+    if (found.size() == most) break;
+    found.push_back(run->first);
+  }
+  return found;
 }
 
 }  // namespace sgd::coordinator

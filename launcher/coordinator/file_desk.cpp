@@ -188,8 +188,14 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
   return files;
 }
 
+std::string FileDesk::trouble_of(const RunId& run) const {
+  const auto trouble = troubles_.find(run);
+  return trouble == troubles_.end() ? std::string() : trouble->second;
+}
+
 void FileDesk::settle(const RunId& run) {
   files_.erase(run);
+  troubles_.erase(run);
   if (!kept_.contains(run) || std::find(settled_.begin(), settled_.end(), run) != settled_.end()) return;
   settled_.push_back(run);
   if (settled_.size() <= kSettledMax) return;
@@ -285,6 +291,7 @@ void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcom
   const storage::Held& held = outcome.held;
   const std::string checkpoint = transfer::checkpoint_of(put.file);
   if (held.is_stored) return stored(id, {put.run, checkpoint}, false);
+  note_trouble(put.run, held.error);
   if (held.is_too_much) return refuse(id, put.run, put.file, kNoRoom, held.error);
   transfer::Have have{put.run, put.file, static_cast<std::int64_t>(held.bytes), false, outcome.is_synced, held.error};
   have.rewind = outcome.is_damaged || held.is_gap || !held.error.empty();
@@ -303,6 +310,14 @@ void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcom
   } else if (held.added > 0 && handlers_.on_log_grown) {
     handlers_.on_log_grown(put.run, put.file, have.offset);
   }
+}
+
+/// Files that come behind the end of a run whose files count as whole change nothing of what was told.
+void FileDesk::note_trouble(const RunId& run, const std::string& error) {
+  if (error.empty())
+    troubles_.erase(run);
+  else if (files_.contains(run))
+    troubles_[run] = error;
 }
 
 void FileDesk::on_query(GuestId id, const transfer::Query& query) {

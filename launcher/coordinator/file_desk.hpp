@@ -63,6 +63,8 @@ class FileDesk {
   /// The run is over and its files are whole: nothing of it stays open. What a node sends later is taken all the same,
   /// and for the last kSettledMax runs nodes that connect later are told which checkpoints count.
   void settle(const RunId& run);
+  /// Why the newest bytes of a run that is not settled could not be kept; empty: they are.
+  [[nodiscard]] std::string trouble_of(const RunId& run) const;
   [[nodiscard]] std::size_t refused() const { return refused_; }
   void stop();
 
@@ -76,6 +78,7 @@ class FileDesk {
   void on_frame(GuestId id, Frame frame);
   void on_closed(GuestId id);
   void on_put(GuestId id, transfer::Put put, std::string bytes);
+  void note_trouble(const RunId& run, const std::string& error);
   void on_put_done(GuestId id, const transfer::Put& put, const PutOutcome& outcome);
   void on_query(GuestId id, const transfer::Query& query);
   void on_checkpoint_done(GuestId id, const transfer::CheckpointDone& done);
@@ -104,6 +107,7 @@ class FileDesk {
   GuestId next_ = 1;
   std::map<RunId, Files> files_;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
+  std::map<RunId, std::string> troubles_;           ///< Of runs whose newest bytes could not be kept.
   std::deque<RunId> settled_;                       ///< Of kept_: those that are over, the oldest first.
   CheckpointRelay relay_;
   net::WakeupTimer timer_;

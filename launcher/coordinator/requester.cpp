@@ -10,6 +10,10 @@ Requester requester_of(const net::Visitor& visitor) {
   return {identity.name, identity.serial, visitor.peer(), identity.is_admin};
 }
 
+bool may_be_root(const Requester& who) {
+  return who.uid ? *who.uid == 0 : who.is_admin && !who.certificate.empty();
+}
+
 nlohmann::ordered_json refused(const char* kind, const std::string& error) {
   return {{"ok", false}, {"kind", kind}, {"error", error}};
 }

@@ -23,6 +23,10 @@ struct Requester {
 /// same.
 [[nodiscard]] Requester requester_of(const net::Visitor& visitor);
 
+/// Whether jobs of `who` may have root's account where a node gives it (--allow-root): root itself, as the kernel says,
+/// or an admin by certificate. What nothing proves may not.
+[[nodiscard]] bool may_be_root(const Requester& who);
+
 /// The answer to what is refused; `kind` is for programs.
 [[nodiscard]] nlohmann::ordered_json refused(const char* kind, const std::string& error);
 

@@ -39,21 +39,24 @@ void RunAccess::admit(const RunId& run, const std::string& run_dir, const NodeId
   addition.lines += nlohmann::json({{"node", node}}).dump() + "\n";
 }
 
-void RunAccess::flush(const std::function<void(const RunId& run, const std::string& trouble)>& on_trouble) {
-  for (const auto& [run, addition] : std::exchange(added_, {}))
-    if (const Status written = append(addition.path, addition.lines); !written)
-      on_trouble(run, written.error().message);
+void RunAccess::flush(const std::function<void(const RunId& run, std::function<Status()> write)>& hand_over) {
+  for (auto& [run, addition] : std::exchange(added_, {}))
+    hand_over(run, [added = std::move(addition)] { return append(added.path, added.lines); });
 }
 
-const std::set<NodeId>& RunAccess::nodes_of(const RunId& run, const std::string& run_dir) {
-  if (const auto known = known_.find(run); known != known_.end()) return known->second;
+std::set<NodeId>& RunAccess::remember(const RunId& run) {
   if (order_.size() >= kRunsMax) {
     known_.erase(order_.front());
     torn_.erase(order_.front());
     order_.pop_front();
   }
   order_.push_back(run);
-  std::set<NodeId>& nodes = known_[run];
+  return known_[run];
+}
+
+const std::set<NodeId>& RunAccess::nodes_of(const RunId& run, const std::string& run_dir) {
+  if (const auto known = known_.find(run); known != known_.end()) return known->second;
+  std::set<NodeId>& nodes = remember(run);
   std::ifstream file(record_of(run_dir));
   for (std::string line; std::getline(file, line);) {
     if (file.eof()) torn_.insert(run);

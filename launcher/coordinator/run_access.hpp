@@ -20,17 +20,20 @@ class RunAccess {
   /// Runs whose record is kept in memory; of others it is read again.
   static constexpr std::size_t kRunsMax = 4096;
 
-  /// Before the node is told of its rank; written by flush(), before anything that was said leaves this process.
+  /// A run that is new: it has no record.
+  void begin(const RunId& run) { (void)remember(run); }
+  /// Before the node is told of its rank.
   void admit(const RunId& run, const std::string& run_dir, const NodeId& node);
-  /// All that was admitted since, a write for each run, however many nodes it has got. `on_trouble`: a record cannot be
-  /// written; its new nodes may touch the run until this process ends.
-  void flush(const std::function<void(const RunId& run, const std::string& trouble)>& on_trouble);
+  /// All that was admitted since, a write for each run, however many nodes it has got: `write` may be called on another
+  /// thread, in its turn among the run's records. What it cannot write is lost with this process.
+  void flush(const std::function<void(const RunId& run, std::function<Status()> write)>& hand_over);
   [[nodiscard]] bool may_touch(const RunId& run, const std::string& run_dir, const NodeId& node) {
     return nodes_of(run, run_dir).contains(node);
   }
   [[nodiscard]] const std::set<NodeId>& nodes_of(const RunId& run, const std::string& run_dir);
 
  private:
+  [[nodiscard]] std::set<NodeId>& remember(const RunId& run);
   struct Addition {
     std::string path;   ///< Of the record.
     std::string lines;  ///< After what is there.

@@ -8,7 +8,9 @@
 #include <charconv>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "launcher/process/clock.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::coordinator {
@@ -26,6 +28,21 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view b
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+void look_for_logs(const std::string& run_dir, std::vector<std::string>& found) {
+  std::error_code error;
+  for (const auto& folder : fs::directory_iterator(run_dir + "/logs", error)) {
+    for (const auto& entry : fs::directory_iterator(folder.path(), error))
+      found.push_back("logs/" + folder.path().filename().string() + "/" + entry.path().filename().string());
+  }
+}
+
+/// It does not grow: a checkpoint that has its name is whole.
+void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoint, std::vector<std::string>& found) {
+  std::error_code error;
+  for (fs::directory_iterator at(run_dir + "/" + checkpoint, error), end; !error && at != end; at.increment(error))
+    found.push_back(checkpoint + "/" + at->path().filename().string());
+}
+
 }  // namespace
 
 bool FollowSelection::takes(const std::string& file) const {
@@ -40,39 +57,63 @@ bool FollowSelection::takes(const std::string& file) const {
   return (!generation || *generation == *generation_here) && (!rank || static_cast<std::uint64_t>(*rank) == *rank_here);
 }
 
-RunFollower::RunFollower(std::string run_dir, FollowSelection selection, std::map<std::string, std::uint64_t> offsets,
-                         Send send)
-    : run_dir_(std::move(run_dir)), selection_(std::move(selection)), send_(std::move(send)) {
+/// One piece of work: what is asked of the thread, and what has come of it.
+struct RunFollower::Reading {
+  struct File {
+    std::string name;
+    std::uint64_t from = 0;
+    std::vector<std::string> parts;
+    bool is_at_end = false;
+  };
+  std::string run_dir;
+  FollowSelection selection;
+  bool looks = false;
+  std::uint64_t room = 0;
+  std::vector<File> files;
+  std::vector<std::string> found;
+
+  void carry_out() {
+    if (looks && selection.logs) look_for_logs(run_dir, found);
+    if (looks && !selection.checkpoint.empty()) look_for_checkpoint(run_dir, selection.checkpoint, found);
+    for (File& file : files) read(file);
+  }
+  void read(File& file) {
+    const process::UniqueFd fd(::open((run_dir + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    file.is_at_end = !fd;
+    for (std::uint64_t at = file.from; room > 0 && !file.is_at_end;) {
+      std::string bytes(std::min<std::uint64_t>(kPartBytesMax, room), '\0');
+      const ssize_t count = ::pread(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+      if (count < 0 && errno == EINTR) continue;
+      file.is_at_end = count <= 0;
+      if (file.is_at_end) return;
+      bytes.resize(static_cast<std::size_t>(count));
+      at += bytes.size();
+      room -= bytes.size();
+      file.parts.push_back(std::move(bytes));
+    }
+  }
+};
+
+RunFollower::RunFollower(storage::FileThread& files, std::string run_dir, FollowSelection selection,
+                         std::map<std::string, std::uint64_t> offsets, Send send, std::function<void()> on_change)
+    : files_(files),
+      run_dir_(std::move(run_dir)),
+      selection_(std::move(selection)),
+      send_(std::move(send)),
+      on_change_(std::move(on_change)) {
   for (const auto& [file, offset] : offsets)
     if (selection_.takes(file)) tails_[file] = {offset, offset};
+}
+
+RunFollower::~RunFollower() {
+  *is_here_ = false;
 }
 
 void RunFollower::begin() {
   for (const char* file : {kEvents, kMetrics})
     if (selection_.takes(file)) grown_.insert(file);
-  look_for_logs();
-  look_for_checkpoint();
+  looks_ = selection_.logs || !selection_.checkpoint.empty();
   pump();
-}
-
-void RunFollower::look_for_logs() {
-  if (!selection_.logs) return;
-  std::error_code error;
-  for (const auto& folder : fs::directory_iterator(run_dir_ + "/logs", error)) {
-    for (const auto& entry : fs::directory_iterator(folder.path(), error)) {
-      const std::string file = "logs/" + folder.path().filename().string() + "/" + entry.path().filename().string();
-      if (selection_.takes(file)) grown_.insert(file);
-    }
-  }
-}
-
-/// It does not grow: a checkpoint that has its name is whole.
-void RunFollower::look_for_checkpoint() {
-  if (selection_.checkpoint.empty()) return;
-  std::error_code error;
-  for (fs::directory_iterator at(run_dir_ + "/" + selection_.checkpoint, error), end; !error && at != end;
-       at.increment(error))
-    grown_.insert(selection_.checkpoint + "/" + at->path().filename().string());
 }
 
 void RunFollower::on_grown(const std::string& file) {
@@ -95,30 +136,52 @@ void RunFollower::acknowledge(const std::string& file, std::uint64_t offset) {
 }
 
 bool RunFollower::is_done() const {
-  return is_settled_ && grown_.empty() && under_way_ == 0;
+  return is_settled_ && grown_.empty() && !looks_ && !asked_at_ && under_way_ == 0;
 }
 
+Duration RunFollower::unanswered_for(TimePoint now) const {
+  return asked_at_ ? now - *asked_at_ : Duration{0};
+}
+
+/// What grows while it is read is read once more.
 void RunFollower::pump() {
-  while (!grown_.empty() && under_way_ < kWindow) {
+  if (asked_at_ || (!looks_ && (grown_.empty() || under_way_ >= kWindow))) return;
+  const auto reading = std::make_shared<Reading>();
+  reading->run_dir = run_dir_;
+  reading->selection = selection_;
+  reading->looks = std::exchange(looks_, false);
+  reading->room = under_way_ >= kWindow ? 0 : std::min<std::uint64_t>(kWindow - under_way_, kReadBytesMax);
+  while (reading->room > 0 && !grown_.empty() && reading->files.size() < kReadFilesMax) {
     const std::string file = *grown_.begin();
-    if (pump(file, tails_[file])) grown_.erase(file);
+    grown_.erase(grown_.begin());
+    reading->files.push_back({file, tails_[file].sent, {}, false});
   }
+  asked_at_ = process::monotonic_now();
+  files_.run([reading] { reading->carry_out(); },
+             [this, reading, is_here = is_here_] {
+               if (!*is_here) return;
+               on_read(*reading);
+               if (const auto tell = on_change_) tell();
+             });
 }
 
-bool RunFollower::pump(const std::string& file, Tail& tail) {
-  const process::UniqueFd fd(::open((run_dir_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) return true;
-  std::string bytes(kPartBytesMax, '\0');
-  while (under_way_ < kWindow) {
-    const ssize_t count = ::pread(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(tail.sent));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
-    const auto size = static_cast<std::size_t>(count);
-    send_(file, tail.sent, bytes.substr(0, size));
-    tail.sent += size;
-    under_way_ += size;
+void RunFollower::on_read(const Reading& reading) {
+  asked_at_.reset();
+  for (const std::string& file : reading.found)
+    if (selection_.takes(file)) grown_.insert(file);
+  const auto is_here = is_here_;
+  for (const Reading::File& file : reading.files) {
+    Tail& tail = tails_[file.name];
+    for (const std::string& part : file.parts) {
+      const std::uint64_t offset = tail.sent;
+      tail.sent += part.size();
+      under_way_ += part.size();
+      send_(file.name, offset, part);
+      if (!*is_here) return;  // Its client is gone.
+    }
+    if (!file.is_at_end) grown_.insert(file.name);
   }
-  return false;
+  pump();
 }
 
 }  // namespace sgd::coordinator

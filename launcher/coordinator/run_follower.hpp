@@ -1,16 +1,20 @@
 #pragma once
 // One client that follows one run: reads the files of the run's folder as they grow, from the offsets that the client
 // names, and never has more than a window under way. A slow client lags behind in the files, which lose nothing; it
-// holds nobody up and costs no memory.
+// holds nobody up and costs no memory. Files are looked for and read by a thread, one piece of work at a time: a disk
+// that hangs holds up those who follow, and nobody else.
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "common/base/ids.hpp"
+#include "common/base/time.hpp"
+#include "launcher/storage/file_thread.hpp"
 
 namespace sgd::coordinator {
 
@@ -35,8 +39,16 @@ class RunFollower {
 
   using Send = std::function<void(const std::string& file, std::uint64_t offset, const std::string& bytes)>;
 
-  /// `offsets`: how much of which file the client has.
-  RunFollower(std::string run_dir, FollowSelection selection, std::map<std::string, std::uint64_t> offsets, Send send);
+  /// Bytes, and files, of one piece of work.
+  static constexpr std::size_t kReadBytesMax = 1 << 20;
+  static constexpr std::size_t kReadFilesMax = 64;
+
+  /// `offsets`: how much of which file the client has. `on_change`: something was read; this may end with it.
+  RunFollower(storage::FileThread& files, std::string run_dir, FollowSelection selection,
+              std::map<std::string, std::uint64_t> offsets, Send send, std::function<void()> on_change);
+  ~RunFollower();
+  RunFollower(const RunFollower&) = delete;
+  RunFollower& operator=(const RunFollower&) = delete;
 
   /// Looks for files and sends what is there.
   void begin();
@@ -47,6 +59,8 @@ class RunFollower {
   void settle();
   /// Settled, and everything is acknowledged.
   [[nodiscard]] bool is_done() const;
+  /// How long the disk has been at work on what was asked of it last; zero: on nothing.
+  [[nodiscard]] Duration unanswered_for(TimePoint now) const;
 
  private:
   struct Tail {
@@ -54,19 +68,22 @@ class RunFollower {
     std::uint64_t acknowledged = 0;
   };
 
-  void look_for_logs();
-  void look_for_checkpoint();
+  struct Reading;
   void pump();
-  /// True when the file has no more for now.
-  bool pump(const std::string& file, Tail& tail);
+  void on_read(const Reading& reading);
 
+  storage::FileThread& files_;
   std::string run_dir_;
   FollowSelection selection_;
   Send send_;
+  std::function<void()> on_change_;
   std::map<std::string, Tail> tails_;
   std::set<std::string> grown_;  ///< May have bytes that were not sent.
   std::uint64_t under_way_ = 0;
+  bool looks_ = false;                 ///< For files that it does not know.
+  std::optional<TimePoint> asked_at_;  ///< Of the work that is under way.
   bool is_settled_ = false;
+  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);  ///< What is read may come when this is gone.
 };
 
 }  // namespace sgd::coordinator

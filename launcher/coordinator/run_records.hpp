@@ -3,14 +3,22 @@
 // line is lost or doubled: records that are made again after a restart are skipped as far as they are in the files
 // already, and what cannot be written (a full disk) waits and is tried again. What is too much even for that is left to
 // the next restart, which makes it from the store. Without a store it is dropped, and said once.
+//
+//   event, metrics, admitted, finish ──> waiting ──all that waits──> Disk (a thread) ──written──> observer
+//                                           ^                             └── an error: told at once, tried again by
+//                                           retry() └── a disk that hangs: as long as it does; unanswered_for() says
+//                                           how long
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/storage/run_directory.hpp"
 
@@ -27,46 +35,83 @@ struct RunObserver {
 
 class RunRecords {
  public:
-  static constexpr std::size_t kWaitingMax = 10'000;
+  static constexpr std::size_t kWaitingMax = 50'000;
+  /// A disk that has not answered for so long is said.
+  static constexpr Duration kPatience = std::chrono::seconds(5);
 
-  /// Without a `directory` nothing is written. `has_store`: all records can be made again.
-  RunRecords(std::unique_ptr<storage::RunDirectory> directory, RunObserver observer, bool has_store);
+  /// Carries out `work`, then `done` in the event loop, in the order in which it was asked.
+  using Disk = std::function<void(std::function<void()> work, std::function<void()> done)>;
+
+  /// Without a `directory` nothing is written. `has_store`: all records can be made again. Without a `disk` records are
+  /// written at once.
+  RunRecords(std::shared_ptr<storage::RunDirectory> directory, RunObserver observer, bool has_store, Disk disk = {});
+  ~RunRecords();
   RunRecords(const RunRecords&) = delete;
   RunRecords& operator=(const RunRecords&) = delete;
+
+  /// Something was written, or could not be: never within a call of this. May be absent.
+  std::function<void()> on_change;
 
   /// The next so many records are in the files.
   void skip(const storage::LineCounts& there) { skip_ = there; }
   /// All stored events are replayed. Lines that nothing was stored for: there should be none.
   [[nodiscard]] storage::LineCounts end_skipping();
 
-  void event(const nlohmann::ordered_json& event);
-  void metrics(const nlohmann::ordered_json& metrics);
-  void finish(const core::RunOutcome& outcome);
+  /// `after`: of stored events, up to which all that follows was given here before.
+  void event(const nlohmann::ordered_json& event, std::uint64_t after = 0);
+  void metrics(const nlohmann::ordered_json& metrics, std::uint64_t after = 0);
+  void finish(const core::RunOutcome& outcome, std::uint64_t after = 0);
+  /// After finish(): another outcome stands in its place.
+  void rewrite_summary(const core::RunOutcome& outcome);
+  /// Another file's lines, in their turn.
+  void add(std::function<Status()> write, std::uint64_t after = 0);
   void keep_checkpoints(const std::vector<std::string>& paths);
   void warn(const std::string& message);
 
-  /// Something waits to be written.
-  [[nodiscard]] bool waits() const { return !waiting_.empty(); }
-  /// Lines are missing in the files that were to be in them.
-  [[nodiscard]] bool is_behind() const { return waits() || leaves_out_; }
+  /// Something could not be written, and is to be tried again.
+  [[nodiscard]] bool waits() const { return is_troubled_ && !waiting_.empty(); }
+  /// Lines will be missing in the files until the next start.
+  [[nodiscard]] bool leaves_out() const { return leaves_out_; }
+  /// Everything that follows from events up to this one is written; nothing: everything is.
+  [[nodiscard]] std::optional<std::uint64_t> written_up_to() const;
   void retry();
   /// It has ended, and everything is written.
-  [[nodiscard]] bool is_complete() const { return is_finished_ && waiting_.empty() && !leaves_out_; }
+  [[nodiscard]] bool is_complete() const { return is_finished_ && is_written() && !leaves_out_; }
+  /// It has ended, and nobody was told yet: its summary is on its way to the disk.
+  [[nodiscard]] bool is_ending() const { return is_finished_ && !is_finish_told_; }
+  /// How long the disk has been at work on what was given to it last; zero: on nothing.
+  [[nodiscard]] Duration unanswered_for(TimePoint now) const;
+  /// Says once that the disk does not answer, and that it does again.
+  void watch(TimePoint now);
 
  private:
-  using Write = std::function<Status()>;
-  [[nodiscard]] bool is_written(const Status& status);
-  [[nodiscard]] bool may_write() const { return waiting_.empty() && !leaves_out_; }
-  void defer(Write write);
+  struct Record {
+    std::function<Status()> write;
+    std::function<void()> tell;  ///< The observer; empty: it was told.
+    std::uint64_t after = 0;
+  };
+  struct Batch;
+  [[nodiscard]] bool is_written() const { return waiting_.empty() && !in_work_; }
+  void add(Record record);
+  void write();
+  void on_done(Batch& batch);
+  void on_trouble(const std::string& message);
+  void tell_all();
+  void give_up();
 
-  std::unique_ptr<storage::RunDirectory> directory_;
+  std::shared_ptr<storage::RunDirectory> directory_;  ///< The disk's thread may still hold it.
   RunObserver observer_;
   bool has_store_;
+  Disk disk_;
   storage::LineCounts skip_;
-  std::deque<Write> waiting_;
+  std::deque<Record> waiting_;
+  std::shared_ptr<Batch> in_work_;
   bool leaves_out_ = false;   ///< Nothing is written any more in this process.
   bool is_troubled_ = false;  ///< Said already.
+  bool is_hanging_ = false;   ///< Said already.
   bool is_finished_ = false;
+  bool is_finish_told_ = false;
+  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);  ///< An answer may come when this is gone.
 };
 
 }  // namespace sgd::coordinator

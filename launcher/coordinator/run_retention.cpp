@@ -9,9 +9,20 @@
 
 namespace sgd::coordinator {
 
+/// What the folders say.
+struct RunRetention::Look {
+  std::vector<storage::EndedRun> runs;
+  std::vector<storage::EndedRun> strays;
+};
+
 RunRetention::RunRetention(boost::asio::io_context& io, CoordinatorShell& shell, storage::FileThread& files,
-                           std::function<bool(const RunId& run)> is_over, Log log)
-    : shell_(shell), files_(files), is_over_(std::move(is_over)), log_(std::move(log)), timer_(io) {}
+                           std::string runs_dir, std::function<bool(const RunId& run)> is_over, Log log)
+    : shell_(shell),
+      files_(files),
+      runs_dir_(std::move(runs_dir)),
+      is_over_(std::move(is_over)),
+      log_(std::move(log)),
+      timer_(io) {}
 
 void RunRetention::start() {
   look_later(kFirstLook);
@@ -27,45 +38,61 @@ void RunRetention::look_later(Duration delay) {
 /// An ended run's folder does not grow: its size is asked for once.
 void RunRetention::look() {
   std::vector<storage::EndedRun> runs;
-  for (const RunRow& row : shell_.runs()) {
-    storage::EndedRun run{row.id, row.run_dir, is_over_(row.id) ? row.finished_s : 0, -1, false};
-    if (const auto before = known_.find(row.id); before != known_.end() && before->second.finished_s > 0)
+  for (const CoordinatorShell::RunFolder& folder : shell_.folders()) {
+    storage::EndedRun run{folder.id, folder.run_dir, is_over_(folder.id) ? folder.finished_s : 0, -1, false};
+    if (const auto before = known_.find(folder.id); before != known_.end() && before->second.finished_s > 0)
       run.bytes = before->second.bytes;
     runs.push_back(std::move(run));
   }
-  const auto measure = [runs = std::move(runs)]() mutable {
+  const auto measure = [runs = std::move(runs), runs_dir = runs_dir_]() mutable {
+    std::set<RunId> ids;
     for (storage::EndedRun& run : runs) {
+      ids.insert(run.id);
       if (run.bytes < 0) run.bytes = storage::bytes_below(run.directory);
       run.is_pinned = storage::is_pinned(run.directory);
     }
-    return std::move(runs);
+    auto strays = storage::strays_below(runs_dir, ids, process::unix_seconds());
+    return Look{std::move(runs), std::move(strays)};
   };
-  files_.ask(measure, [this](const std::vector<storage::EndedRun>& measured) { on_looked(measured); });
+  files_.ask(measure, [this](const Look& looked) { on_looked(looked); });
 }
 
-void RunRetention::on_looked(const std::vector<storage::EndedRun>& runs) {
+void RunRetention::on_looked(const Look& look) {
   known_.clear();
+  strays_.clear();
   std::vector<storage::EndedRun> ended;
-  for (const storage::EndedRun& run : runs) {
-    known_[run.id] = run;
+  const auto note = [&](const storage::EndedRun& run, std::map<RunId, storage::EndedRun>& runs) {
+    runs[run.id] = run;
     if (run.finished_s > 0 && !going_.contains(run.id)) ended.push_back(run);
-  }
+  };
+  for (const storage::EndedRun& run : look.runs) note(run, known_);
+  for (const storage::EndedRun& run : look.strays)
+    if (!shell_.directory_of(run.id)) note(run, strays_);
   for (const storage::EndedRun& run : storage::beyond(std::move(ended), retention, process::unix_seconds()))
     remove_folder(run, [](const std::string&) {});
   look_later(kLook);
 }
 
+std::optional<std::string> RunRetention::folder_of(const RunId& run) const {
+  if (auto directory = shell_.directory_of(run)) return directory;
+  const auto stray = strays_.find(run);
+  return stray == strays_.end() ? std::nullopt : std::optional(stray->second.directory);
+}
+
 void RunRetention::remove(const RunId& run, Done done) {
-  const auto row = shell_.run(run);
-  if (!row || !is_over_(run)) return done(fmt::format("{} has not ended: sgd-launch stop ends it", run));
+  const auto folder = folder_of(run);
+  if (!folder) return done("no run " + run);
+  if (!strays_.contains(run) && !is_over_(run))
+    return done(fmt::format("{} has not ended: sgd-launch stop ends it", run));
   if (going_.contains(run)) return done("");
   const auto known = known_.find(run);
   const std::int64_t bytes = known == known_.end() ? 0 : known->second.bytes;
-  files_.ask([folder = row->run_dir] { return storage::is_pinned(folder); },
-             [this, run, bytes, row = *row, done = std::move(done)](bool is_pinned) {
-               if (is_pinned) return done(fmt::format("{} is pinned: sgd-launch runs unpin first", run));
-               remove_folder({run, row.run_dir, row.finished_s, bytes, false}, done);
-             });
+  const auto ask_pinned = [folder = *folder]() -> Result<bool> { return storage::is_pinned(folder); };
+  files_.ask_within(kDiskLimit, ask_pinned, [this, run, bytes, folder = *folder, done](const Result<bool>& is_pinned) {
+    if (!is_pinned) return done(is_pinned.error().message);
+    if (is_pinned.value()) return done(fmt::format("{} is pinned: sgd-launch runs unpin first", run));
+    remove_folder({run, folder, 0, bytes, false}, done);
+  });
 }
 
 void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done) {
@@ -78,6 +105,7 @@ void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done)
                  return done(removed.error().message);
                }
                known_.erase(run.id);
+               strays_.erase(run.id);
                shell_.forget_run(run.id);
                log_(fmt::format("run {}: removed, {}", run.id, format_bytes(run.bytes)));
                done("");
@@ -85,14 +113,14 @@ void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done)
 }
 
 void RunRetention::pin(const RunId& run, bool pinned, Done done) {
-  const auto row = shell_.run(run);
-  if (!row) return done("no run " + run);
-  files_.ask([folder = row->run_dir, pinned] { return storage::set_pinned(folder, pinned); },
-             [this, run, pinned, done = std::move(done)](const Status& set) {
-               if (const auto known = known_.find(run); set.ok() && known != known_.end())
-                 known->second.is_pinned = pinned;
-               done(set.ok() ? "" : set.error().message);
-             });
+  const auto folder = folder_of(run);
+  if (!folder) return done("no run " + run);
+  const auto set = [folder = *folder, pinned] { return storage::set_pinned(folder, pinned); };
+  files_.ask_within(kDiskLimit, set, [this, run, pinned, done](const Status& is_set) {
+    for (auto* runs : {&known_, &strays_})
+      if (const auto found = runs->find(run); is_set.ok() && found != runs->end()) found->second.is_pinned = pinned;
+    done(is_set.ok() ? "" : is_set.error().message);
+  });
 }
 
 std::int64_t RunRetention::bytes_of(const std::string& owner) const {

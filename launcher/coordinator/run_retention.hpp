@@ -1,10 +1,12 @@
 #pragma once
 // Keeps the runs' folders within what the operator allows: looks at those of runs that have ended, from time to time
 // and when asked, beside the event loop, and removes what goes beyond, folder first, then row. A run whose folder
-// cannot be removed stays, and is said.
+// cannot be removed stays, and is said. Folders that no row is of (an older version has left them) count as those of
+// ended runs of nobody.
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -21,39 +23,47 @@ class RunRetention {
  public:
   static constexpr Duration kLook = std::chrono::minutes(10);
   static constexpr Duration kFirstLook = std::chrono::seconds(1);
+  static constexpr Duration kDiskLimit = std::chrono::seconds(10);  ///< Of what somebody waits for.
 
   using Log = std::function<void(const std::string& line)>;
   /// Why it was not done; empty: it was.
   using Done = std::function<void(const std::string& why_not)>;
 
-  /// All must outlive it. `is_over`: the run has ended, and nothing of it is still on its way here.
-  RunRetention(boost::asio::io_context& io, CoordinatorShell& shell, storage::FileThread& files,
+  /// All must outlive it. `runs_dir` holds the folders. `is_over`: the run has ended, and nothing of it is still on its
+  /// way here.
+  RunRetention(boost::asio::io_context& io, CoordinatorShell& shell, storage::FileThread& files, std::string runs_dir,
                std::function<bool(const RunId& run)> is_over, Log log);
 
   storage::Retention retention;
 
   void start();
   void stop() { timer_.cancel(); }
-  /// Of a run that is over.
+  /// Of a run that is over, or a stray.
   void remove(const RunId& run, Done done);
   void pin(const RunId& run, bool pinned, Done done);
   /// As of the last look; runs that were not looked at yet are missing.
   [[nodiscard]] const std::map<RunId, storage::EndedRun>& known() const { return known_; }
+  /// Runs that nobody knows, by their folders' names; as of the last look.
+  [[nodiscard]] const std::map<RunId, storage::EndedRun>& strays() const { return strays_; }
   /// Of the folders of one owner's runs, as of the last look.
   [[nodiscard]] std::int64_t bytes_of(const std::string& owner) const;
 
  private:
   void look_later(Duration delay);
   void look();
-  void on_looked(const std::vector<storage::EndedRun>& runs);
+  struct Look;
+  void on_looked(const Look& look);
+  [[nodiscard]] std::optional<std::string> folder_of(const RunId& run) const;
   void remove_folder(const storage::EndedRun& run, const Done& done);
 
   CoordinatorShell& shell_;
   storage::FileThread& files_;
+  std::string runs_dir_;
   std::function<bool(const RunId& run)> is_over_;
   Log log_;
   boost::asio::steady_timer timer_;
   std::map<RunId, storage::EndedRun> known_;
+  std::map<RunId, storage::EndedRun> strays_;
   std::set<RunId> going_;  ///< Their folders are being removed.
 };
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/exit_codes.hpp"
 #include "common/job/load.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
@@ -32,10 +34,6 @@ std::string refusal_text(const Diagnostics& diagnostics) {
   return diagnostics.items.empty() ? "" : diagnostics.items.front().text().substr(0, kBytesMax);
 }
 
-bool is_over(const RunRow& row) {
-  return row.state != "live";
-}
-
 core::StopRequest stop_of(const nlohmann::json& request) {
   core::StopRequest stop;
   const std::string why = request.value("why", "cancelled");
@@ -58,12 +56,19 @@ std::string owner_of(const Requester& who, const nlohmann::json& request) {
   return who.name.empty() ? request.value("owner", "") : who.name;
 }
 
-/// A node in the words of its connection where nothing else is to be said.
-Json row_of(const core::NodeSnapshot& node) {
-  Json row = core::to_json(node, process::monotonic_now());
-  if (node.phase == core::NodePhase::kReady) row["state"] = "connected";
-  if (node.phase == core::NodePhase::kClosed) row["state"] = "disconnected";
-  return row;
+/// Where the files of a run that goes on begin to be its own.
+Json offsets_of(const storage::RunHistory& history) {
+  return {{"events.jsonl", history.events_end.whole_bytes}, {"metrics.jsonl", history.metrics_end.whole_bytes}};
+}
+
+/// What its nodes say to its owner, beside where it would go.
+void add_answers(Json& plan, const AccountAsks::Answers& answers) {
+  plan["refusals"] = answers.refusals;
+  plan["silent"] = answers.silent;
+  if (answers.refusals.empty()) return;
+  const auto& [node, why] = *answers.refusals.begin();
+  plan["starts_now"] = false;
+  plan["reason"] = fmt::format("node {} would refuse it: {}", node, why);
 }
 
 }  // namespace
@@ -74,16 +79,20 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
       runs_dir_(std::move(runs_dir)),
       audit_(audit),
       log_(std::move(log)),
-      desk_({[this](const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
-               answer(who, request, reply);
-             },
-             [this](const std::string& run) { return find_to_follow(run); },
-             [this](const Requester& who, const ClientDesk::FollowedRun& run) {
-               note_read(who, "read_logs", run.id, run.owner);
-             }}),
+      desk_(io, {[this](const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+                   answer(who, request, reply);
+                 },
+                 [this](const std::string& run) { return find_to_follow(run); },
+                 [this](const Requester& who, const ClientDesk::FollowedRun& run) {
+                   note_read(who, "read_logs", run.id, run.owner);
+                 }}),
+      folders_(io),
       files_(io),
+      texts_(io),
       retention_(
-          io, shell, files_, [this](const RunId& run) { return is_settled(run); }, log_) {}
+          io, shell, files_, runs_dir_, [this](const RunId& run) { return is_settled(run); }, log_) {
+  texts_.asked_max = kTextsMax;
+}
 
 Status RunService::restore() {
   return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
@@ -98,15 +107,15 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "submit") return submit(who, request, reply);
   if (what == "resume") return resume(who, request, reply);
   if (what == "job") return job(who, request, reply);
-  if (what == "ps") return reply(ps(request));
-  if (what == "status") return reply(status(request));
+  if (what == "ps") return ps(request, reply);
+  if (what == "status") return status(request, reply);
   if (what == "checkpoints") return checkpoints(request, reply);
   if (what == "stop") return reply(stop(who, request));
-  if (what == "runs") return reply(runs());
+  if (what == "runs") return runs(reply);
   if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
-  if (what == "nodes") return reply(nodes());
-  if (what == "order_node") return reply(order(who, request));
-  if (what == "plan") return reply(plan(who, request));
+  if (what == "nodes") return nodes(reply);
+  if (what == "order_node") return order(who, request, reply);
+  if (what == "plan") return plan(who, request, reply);
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
 
@@ -122,36 +131,44 @@ struct RunService::Submission {
   Json offsets = Json::object();  ///< Where the files of a run that goes on begin to be its own.
 };
 
+using Directory = std::unique_ptr<storage::RunDirectory>;
+
 /// The same request once more, after a lost connection, is answered with the same run.
 void RunService::submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
-    return reply({{"ok", true}, {"run", *before}});
+    return reply(Json{{"ok", true}, {"run", *before}});
   job::LoadResult loaded = job::load_resolved(request.at("job"));
   if (!loaded.job) {
     audit_.add(who, "submit", AuditLog::Json::object(), refusal_text(loaded.diagnostics));
     return reply(refused_job(loaded.diagnostics));
   }
-  if (const std::string full = refusal_of_one_more(who, "submit", request, *loaded.job); !full.empty())
+  const std::string owner = owner_of(who, request);
+  if (const std::string full = refusal_of_one_more(who, "submit", owner, *loaded.job); !full.empty())
     return reply(refused("quota", full));
-  auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
-  if (!place) return reply(refused("state", place.error().message));
-  auto directory = storage::RunDirectory::create(place.value(), loaded.job->resolved);
-  if (!directory) return reply(refused("state", directory.error().message));
-  start({who,
-         "submit",
-         request_id,
-         owner_of(who, request),
-         std::move(*loaded.job),
-         {},
-         std::move(directory).value(),
-         reply});
+  const auto job = std::make_shared<job::JobSpec>(std::move(*loaded.job));
+  const auto make = [job, runs_dir = runs_dir_]() -> Result<Directory> {
+    auto place = storage::choose_run_place(job->name, "", runs_dir);
+    if (!place) return place.error();
+    return storage::RunDirectory::create(place.value(), job->resolved);
+  };
+  const auto go_on = [this, who, owner, request_id, job, reply](Result<Directory> made) {
+    if (!made) return reply(refused("state", made.error().message));
+    // Others may have been taken while the folder was made.
+    if (const std::string full = refusal_of_one_more(who, "submit", owner, *job); !full.empty()) {
+      take_away(std::exchange(made.value(), nullptr)->path());
+      return reply(refused("quota", full));
+    }
+    start({who, "submit", request_id, owner, std::move(*job), {}, std::move(made).value(), reply});
+  };
+  folders_.ask_within(kDiskLimit, make, go_on, [this](Result<Directory> late) {
+    if (late) take_away(late.value()->path());
+  });
 }
 
 /// Before anything is made for it.
-std::string RunService::refusal_of_one_more(const Requester& who, const char* verb, const nlohmann::json& request,
+std::string RunService::refusal_of_one_more(const Requester& who, const char* verb, const std::string& owner,
                                             const job::JobSpec& job) {
-  const std::string owner = owner_of(who, request);
   std::string why = core::why_not_taken(owner, job.priority, who.is_admin, load_of(owner), quota);
   if (!why.empty()) audit_.add(who, verb, {{"job", job.name}}, why);
   return why;
@@ -164,6 +181,7 @@ void RunService::start(Submission submission) {
   definition.placement_timeout = submission.job.placement_timeout;
   definition.priority = submission.job.priority;
   definition.owner = std::move(submission.owner);
+  definition.may_be_root = may_be_root(submission.who);
   definition.job = std::move(submission.job);
   definition.run_dir = submission.directory->path();
   definition.past = std::move(submission.past);
@@ -178,7 +196,7 @@ void RunService::start(Submission submission) {
                   audit_.add(who, verb, {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
                   log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
-                  reply({{"ok", true}, {"run", accepted.value()}, {"offsets", offsets}});
+                  reply(Json{{"ok", true}, {"run", accepted.value()}, {"offsets", offsets}});
                 });
 }
 
@@ -191,11 +209,42 @@ void RunService::take_away(const std::string& folder) {
       [] {});
 }
 
+struct RunService::Copy {
+  std::string folder;
+  std::string misfit;  ///< Why the job cannot go on from it.
+  storage::RunHistory history;
+  Directory directory;
+};
+
+/// All that touches files. Of what fails nothing stays.
+Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir) {
+  auto place = storage::choose_run_place(job.name, "", runs_dir);
+  if (!place) return place.error();
+  Copy copy;
+  copy.folder = place.value().directory;
+  const Status made = [&]() -> Status {
+    if (const Status copied = storage::copy_run(from, copy.folder); !copied) return copied;
+    auto history = storage::read_history(copy.folder);
+    if (!history) return history.error();
+    copy.history = std::move(history).value();
+    copy.misfit = storage::fit_to_job(job, copy.history);
+    if (!copy.misfit.empty()) return {};
+    auto directory = storage::RunDirectory::reopen(place.value(), job.resolved, copy.history);
+    if (!directory) return directory.error();
+    copy.directory = std::move(directory).value();
+    return storage::record_resumption(*copy.directory, copy.history);
+  }();
+  if (made) return Result<Copy>(std::move(copy));
+  std::error_code ignored;
+  std::filesystem::remove_all(copy.folder, ignored);
+  return made.error();
+}
+
 /// A run of its own that begins as a copy of the one that has ended, which stays as it is.
 void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
-    return reply({{"ok", true}, {"run", *before}});
+    return reply(Json{{"ok", true}, {"run", *before}});
   const auto former = find(request.value("run", ""));
   if (!former) return reply(refused("run", former.error().message));
   if (!is_over(former.value()) || unsettled_.contains(former.value().id))
@@ -207,49 +256,32 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     audit_.add(who, "resume", {{"from", from}}, refusal_text(loaded.diagnostics));
     return reply(refused_job(loaded.diagnostics));
   }
-  if (const std::string full = refusal_of_one_more(who, "resume", request, *loaded.job); !full.empty())
+  const std::string owner = owner_of(who, request);
+  if (const std::string full = refusal_of_one_more(who, "resume", owner, *loaded.job); !full.empty())
     return reply(refused("quota", full));
-  auto place = storage::choose_run_place(loaded.job->name, "", runs_dir_);
-  if (!place) return reply(refused("state", place.error().message));
-  const auto read = [from = former.value().run_dir, to = place.value().directory]() -> Result<storage::RunHistory> {
-    if (const Status copied = storage::copy_run(from, to); !copied) return copied.error();
-    return storage::read_history(to);
-  };
-  const auto go_on = [this, who, request_id, owner = owner_of(who, request), job = std::move(*loaded.job),
-                      place = place.value(), from, reply](Result<storage::RunHistory> history) mutable {
-    std::string refusal = history ? storage::fit_to_job(job, history.value()) : history.error().message;
-    const char* kind = history ? "job" : "state";
-    if (refusal.empty()) {
-      auto directory = storage::RunDirectory::reopen(place, job.resolved, history.value());
-      const Status recorded =
-          directory ? storage::record_resumption(*directory.value(), history.value()) : directory.error();
-      if (recorded.ok()) {
-        const Json offsets = {{"events.jsonl", history.value().events_end.whole_bytes},
-                              {"metrics.jsonl", history.value().metrics_end.whole_bytes}};
-        return start({who, "resume", request_id, owner, std::move(job), std::move(history.value().past),
-                      std::move(directory).value(), reply, offsets});
-      }
-      refusal = recorded.error().message;
-      kind = "state";
+  const auto job = std::make_shared<job::JobSpec>(std::move(*loaded.job));
+  const auto go_on = [this, who, owner, request_id, job, from, reply](Result<Copy> copy) {
+    std::string refusal = copy ? "" : copy.error().message;
+    const char* kind = "state";
+    if (copy && !copy.value().misfit.empty()) {
+      refusal = copy.value().misfit;
+      kind = "job";
+    } else if (copy) {
+      refusal = refusal_of_one_more(who, "resume", owner, *job);
+      kind = "quota";
     }
-    take_away(place.directory);
+    if (refusal.empty())
+      return start({who, "resume", request_id, owner, std::move(*job), std::move(copy.value().history.past),
+                    std::move(copy.value().directory), reply, offsets_of(copy.value().history)});
+    if (copy) take_away(copy.value().folder);
     audit_.add(who, "resume", {{"from", from}}, refusal);
     reply(refused(kind, refusal));
   };
-  files_.ask(read, go_on);
-}
-
-void RunService::job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
-  const auto run = find(request.value("run", ""));
-  if (!run) return reply(refused("run", run.error().message));
-  note_read(who, "read_job", run.value().id, run.value().owner);
-  const auto read = [path = run.value().run_dir + "/job.json"] {
-    std::ifstream file(path);
-    return Json::parse(file, nullptr, false);
+  const auto copy = [job, runs_dir = runs_dir_, from = former.value().run_dir] {
+    return copy_of(from, *job, runs_dir);
   };
-  files_.ask(read, [id = run.value().id, reply](Json job) {
-    if (!job.is_object()) return reply(refused("state", "its job.json cannot be read"));
-    reply({{"ok", true}, {"run", id}, {"job", std::move(job)}});
+  files_.ask_within(kCopyLimit, copy, go_on, [this](Result<Copy> late) {
+    if (late) take_away(late.value().folder);
   });
 }
 
@@ -277,31 +309,39 @@ RunObserver RunService::observe(const RunId& run) {
   return observer;
 }
 
-void RunService::settle(const RunId& run) {
-  const auto outcome = unsettled_.extract(run);
-  if (!outcome.empty()) desk_.on_settled(run, outcome.mapped());
+void RunService::settle(const RunId& run, const std::string& not_kept) {
+  auto outcome = unsettled_.extract(run);
+  if (outcome.empty()) return;
+  if (!not_kept.empty()) {
+    core::RunOutcome changed = core::outcome_from_json(outcome.mapped());
+    if (changed.state == "succeeded") {
+      changed.state = "failed";
+      changed.exit_code = exit_code::kFailed;
+      changed.error = fmt::format(
+          "it is done, and what it leaves could not be kept: {}; its nodes keep it, and it comes when there is room",
+          not_kept);
+      log_(fmt::format("run {}: {}", run, changed.error));
+      shell_.change_outcome(run, changed);
+      outcome.mapped() = core::to_json(changed);
+    }
+  }
+  desk_.on_settled(run, outcome.mapped());
 }
 
 bool RunService::is_settled(const RunId& run) const {
-  const auto row = shell_.run(run);
-  return row && is_over(*row) && !unsettled_.contains(run);
+  return shell_.is_over(run) && !unsettled_.contains(run);
 }
 
 /// By id, or a unique prefix of one; the newest for an empty name.
 Result<RunRow> RunService::find(const std::string& name) const {
+  constexpr std::size_t kNamedMax = 16;
   if (auto row = shell_.run(name)) return *std::move(row);
-  std::vector<RunRow> rows = shell_.runs();
-  if (rows.empty()) return Error{"no run here yet"};
-  if (name.empty()) return std::move(rows.back());
-  std::vector<const RunRow*> fitting;
-  for (const RunRow& row : rows) {
-    if (row.id.starts_with(name)) fitting.push_back(&row);
-  }
-  if (fitting.empty()) return Error{fmt::format("no run \"{}\" here", name)};
-  if (fitting.size() == 1) return *fitting.front();
-  std::string names;
-  for (const RunRow* row : fitting) names += (names.empty() ? "" : ", ") + row->id;
-  return Error{fmt::format("\"{}\" could be any of {}", name, names)};
+  const std::vector<RunId> fitting = shell_.ids(name, kNamedMax);
+  if (fitting.size() == 1)
+    if (auto row = shell_.run(fitting.front())) return *std::move(row);
+  if (fitting.empty()) return Error{name.empty() ? "no run here yet" : fmt::format("no run \"{}\" here", name)};
+  return Error{fmt::format("\"{}\" could be any of {}{}", name, fmt::join(fitting, ", "),
+                           fitting.size() == kNamedMax ? ", ..." : "")};
 }
 
 Result<ClientDesk::FollowedRun> RunService::find_to_follow(const std::string& name) const {
@@ -310,58 +350,6 @@ Result<ClientDesk::FollowedRun> RunService::find_to_follow(const std::string& na
   ClientDesk::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt, row.value().owner};
   if (is_settled(found.id)) found.outcome = Json::parse(row.value().summary, nullptr, false);
   return found;
-}
-
-Json RunService::ps(const nlohmann::json& request) const {
-  const bool all = request.value("all", false);
-  Json list = Json::array();
-  for (const RunRow& row : shell_.runs()) {
-    if (is_over(row) && !all) continue;
-    Json one = {{"run", row.id},
-                {"name", row.name},
-                {"owner", row.owner},
-                {"submitted", row.submitted_s},
-                {"num_workers", row.num_workers}};
-    if (is_over(row)) {
-      const Json summary = Json::parse(row.summary, nullptr, false);
-      for (const char* key : {"state", "exit_code", "epochs", "steps", "failures", "world_size", "wall_s"})
-        one[key] = summary.is_object() ? summary.value(key, Json()) : Json();
-      one["state"] = row.state;
-    } else if (const auto shot = shell_.snapshot(row.id)) {
-      const Json live = core::to_json(*shot);
-      for (const char* key : {"state", "reason", "epoch", "epochs", "step", "failures", "world_size", "wall_s"})
-        one[key] = live.value(key, Json());
-    }
-    list.push_back(std::move(one));
-  }
-  return {{"ok", true}, {"runs", std::move(list)}};
-}
-
-Json RunService::status(const nlohmann::json& request) const {
-  const auto run = find(request.value("run", ""));
-  if (!run) return refused("run", run.error().message);
-  const RunRow& row = run.value();
-  if (is_over(row)) {
-    const Json summary = Json::parse(row.summary, nullptr, false);
-    return {{"ok", true}, {"run_dir", row.run_dir}, {"summary", summary.is_object() ? summary : Json::object()}};
-  }
-  const auto shot = shell_.snapshot(row.id);
-  if (!shot) return refused("state", "the run has not begun");
-  Json status = core::to_json(*shot);
-  status["run_dir"] = row.run_dir;
-  return {{"ok", true}, {"status", std::move(status)}};
-}
-
-/// Manifests and sizes: reading all weights would hold up others who ask.
-void RunService::checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply) {
-  const auto run = find(request.value("run", ""));
-  if (!run) return reply(refused("run", run.error().message));
-  const auto list = [folder = run.value().run_dir] {
-    return storage::describe_checkpoints(folder, checkpoint::Proof::kSizes);
-  };
-  files_.ask(list, [reply](const Result<Json>& listed) {
-    reply(listed ? Json{{"ok", true}, {"checkpoints", listed.value()}} : refused("state", listed.error().message));
-  });
 }
 
 Json RunService::stop(const Requester& who, const nlohmann::json& request) {
@@ -378,47 +366,27 @@ Json RunService::stop(const Requester& who, const nlohmann::json& request) {
   return {{"ok", true}, {"run", run.value().id}, {"is_over", was_over}};
 }
 
-Json RunService::nodes() const {
-  Json rows = Json::array();
-  for (const core::NodeSnapshot& node : shell_.nodes()) rows.push_back(row_of(node));
-  return {{"ok", true}, {"nodes", std::move(rows)}};
-}
-
-Json RunService::order(const Requester& who, const nlohmann::json& request) {
-  static const std::map<std::string, core::NodeOrder::Kind> kKinds = {{"drain", core::NodeOrder::Kind::kDrain},
-                                                                      {"undrain", core::NodeOrder::Kind::kUndrain},
-                                                                      {"remove", core::NodeOrder::Kind::kRemove},
-                                                                      {"set-slots", core::NodeOrder::Kind::kSetSlots}};
-  const auto kind = kKinds.find(request.at("order").get<std::string>());
-  if (kind == kKinds.end()) return refused("value", "an order is one of drain, undrain, remove, set-slots");
-  const NodeId node = request.at("node").get<std::string>();
-  const std::vector<core::NodeSnapshot> known = shell_.nodes();
-  if (std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.node == node; })) {
-    std::string names;
-    for (const core::NodeSnapshot& one : known) names += (names.empty() ? "" : ", ") + one.node;
-    return refused("node", fmt::format("no node \"{}\"; there is {}", node, names.empty() ? "none" : names));
-  }
-  core::NodeOrder order{kind->second, request.value("slots", -1)};
-  const std::string forbidden = refusal_of_order(who);
-  const std::string why_not = forbidden.empty() ? shell_.order(node, order) : forbidden;
-  audit_.add(who, kind->first, {{"node", node}}, why_not);
-  if (!why_not.empty()) return refused(forbidden.empty() ? "value" : "forbidden", why_not);
-  log_(fmt::format("node {}: {}", node, kind->first));
-  return nodes();
-}
-
-Json RunService::plan(const Requester& who, const nlohmann::json& request) const {
+void RunService::plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   job::LoadResult loaded = job::load_resolved(request.at("job"));
-  if (!loaded.job) return refused_job(loaded.diagnostics);
+  if (!loaded.job) return reply(refused_job(loaded.diagnostics));
   core::RunDefinition definition;
   definition.id = loaded.job->name;
   definition.owner = owner_of(who, request);
+  definition.may_be_root = may_be_root(who);
   definition.priority = loaded.job->priority;
   definition.job = std::move(*loaded.job);
   const std::string full =
       core::why_not_taken(definition.owner, definition.priority, who.is_admin, load_of(definition.owner), quota);
-  if (!full.empty()) return refused("quota", full);
-  return {{"ok", true}, {"plan", core::to_json(shell_.explain(definition))}};
+  if (!full.empty()) return reply(refused("quota", full));
+  const core::Explanation explained = shell_.explain(definition);
+  std::vector<NodeId> nodes;
+  for (const core::Explanation::Row& row : explained.nodes)
+    if (!row.ranks.empty()) nodes.push_back(row.node);
+  shell_.ask_accounts(nodes, definition,
+                      [reply, plan = core::to_json(explained)](const AccountAsks::Answers& answers) mutable {
+                        add_answers(plan, answers);
+                        reply(Json{{"ok", true}, {"plan", std::move(plan)}});
+                      });
 }
 
 }  // namespace sgd::coordinator

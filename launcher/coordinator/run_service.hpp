@@ -1,6 +1,7 @@
 #pragma once
 // What clients ask of a coordinator, answered from the shell and the folders of runs: submit, ps, status, stop, nodes.
-// Tells the client desk when files of runs grow.
+// Tells the client desk when files of runs grow. What is large is copied as values and made text of by a thread; what
+// touches files is asked of another one, with a limit.
 
 #include <functional>
 #include <map>
@@ -18,10 +19,20 @@
 
 namespace sgd::coordinator {
 
+[[nodiscard]] inline bool is_over(const RunRow& row) {
+  return row.state != "live";
+}
+
 class RunService {
  public:
   using Json = nlohmann::ordered_json;
   using Log = std::function<void(const std::string& line)>;
+  /// For a new run's folder, for what a run's folder is asked for, and for a copy of it.
+  static constexpr Duration kDiskLimit = std::chrono::seconds(10);
+  static constexpr Duration kCopyLimit = std::chrono::minutes(2);
+  /// Answers that wait to be made text of, each with a copy of what it shows.
+  static constexpr std::size_t kTextsMax = 64;
+  static constexpr Duration kTextLimit = std::chrono::seconds(30);
 
   /// Runs get folders below `runs_dir`, which exists.
   RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log);
@@ -43,7 +54,8 @@ class RunService {
     std::function<void(const RunId& run)> on_over;
   };
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
-  void settle(const RunId& run);
+  /// `not_kept`: why what it leaves is not all here; such a run has not succeeded.
+  void settle(const RunId& run, const std::string& not_kept = {});
   [[nodiscard]] bool is_settled(const RunId& run) const;
 
  private:
@@ -54,20 +66,24 @@ class RunService {
   void job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void note_read(const Requester& who, const char* action, const RunId& run, const std::string& owner);
   struct Submission;
+  struct Copy;
+  [[nodiscard]] static Result<Copy> copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir);
   void start(Submission submission);
-  [[nodiscard]] Json ps(const nlohmann::json& request) const;
-  [[nodiscard]] Json status(const nlohmann::json& request) const;
+  void ps(const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void status(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void take_away(const std::string& folder);
   [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
-  [[nodiscard]] Json runs() const;
+  void runs(const ClientDesk::Reply& reply);
   void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
                   const ClientDesk::Reply& reply);
   [[nodiscard]] core::OwnerLoad load_of(const std::string& owner) const;
-  [[nodiscard]] Json nodes() const;
-  [[nodiscard]] Json order(const Requester& who, const nlohmann::json& request);
-  [[nodiscard]] Json plan(const Requester& who, const nlohmann::json& request) const;
-  [[nodiscard]] std::string refusal_of_one_more(const Requester& who, const char* verb, const nlohmann::json& request,
+  void nodes(const ClientDesk::Reply& reply);
+  void order(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  template <class Make>
+  void answer_beside(Make make, const ClientDesk::Reply& reply);
+  [[nodiscard]] std::string refusal_of_one_more(const Requester& who, const char* verb, const std::string& owner,
                                                 const job::JobSpec& job);
   [[nodiscard]] RunObserver observe(const RunId& run);
   [[nodiscard]] Result<RunRow> find(const std::string& name) const;
@@ -80,7 +96,9 @@ class RunService {
   std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
   Watcher watcher_;
   ClientDesk desk_;
-  storage::FileThread files_;  ///< Reads what ended runs have left, and takes it away.
+  storage::FileThread folders_;  ///< Makes those of new runs.
+  storage::FileThread files_;    ///< Reads what ended runs have left, and takes it away.
+  storage::FileThread texts_;    ///< Makes answers.
   RunRetention retention_;
 };
 

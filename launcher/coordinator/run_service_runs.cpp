@@ -18,7 +18,7 @@ core::OwnerLoad RunService::load_of(const std::string& owner) const {
   return load;
 }
 
-RunService::Json RunService::runs() const {
+void RunService::runs(const ClientDesk::Reply& reply) {
   Json list = Json::array();
   std::vector<RunRow> rows = shell_.runs();
   std::reverse(rows.begin(), rows.end());
@@ -33,16 +33,26 @@ RunService::Json RunService::runs() const {
                     {"bytes", is_known ? Json(known->second.bytes) : Json()},
                     {"pinned", is_known && known->second.is_pinned}});
   }
-  return {{"ok", true}, {"runs", std::move(list)}};
+  for (const auto& [id, stray] : retention_.strays()) {
+    if (list.size() >= kRowsMax) break;
+    list.push_back({{"run", id},
+                    {"owner", ""},
+                    {"state", "unknown"},
+                    {"finished", stray.finished_s},
+                    {"bytes", stray.bytes},
+                    {"pinned", stray.is_pinned}});
+  }
+  reply(Json{{"ok", true}, {"runs", std::move(list)}});
 }
 
 void RunService::change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
                             const ClientDesk::Reply& reply) {
   const std::string name = request.value("run", "");
+  const bool is_stray = retention_.strays().contains(name);  // By its whole name: no run is looked for among them.
   const auto run = name.empty() ? Result<RunRow>(Error{"name a run"}) : find(name);
-  if (!run) return reply(refused("run", run.error().message));
-  const RunId id = run.value().id;
-  const std::string forbidden = refusal_of_change(who, id, run.value().owner);
+  if (!run && !is_stray) return reply(refused("run", run.error().message));
+  const RunId id = is_stray ? name : run.value().id;
+  const std::string forbidden = refusal_of_change(who, id, is_stray ? "" : run.value().owner);
   const bool pinned = request.value("pinned", true);
   const char* action = what == "remove_run" ? "remove" : pinned ? "pin" : "unpin";
   if (!forbidden.empty()) {

@@ -43,7 +43,7 @@ void Settling::look(const RunId& run) {
   if (is_whole || process::monotonic_now() >= waiting.deadline) {
     waiting_.erase(run);
     sent_.erase(run);
-    return handlers_.on_settled(run);
+    return handlers_.on_settled(run, is_whole);
   }
   waiting.timer->expires_after(kLookAgain);
   waiting.timer->async_wait([this, run](const boost::system::error_code& error) {

@@ -24,7 +24,8 @@ class Settling {
 
   struct Handlers {
     std::function<bool(const NodeId& node)> is_connected;
-    std::function<void(const RunId& run)> on_settled;
+    /// `is_whole`: nothing is on its way that its nodes, as far as they are here, have of it.
+    std::function<void(const RunId& run, bool is_whole)> on_settled;
     /// That have had ranks of it.
     std::function<std::set<NodeId>(const RunId& run)> nodes_of;
   };

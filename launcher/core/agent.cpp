@@ -6,11 +6,16 @@
 
 namespace sgd::core {
 
-Agent::Agent(AgentFacts facts, Secrets tokens, std::int64_t told)
-    : facts_(std::move(facts)),
-      tokens_(tokens),
-      allocation_(facts_.allowed_cores, facts_.gpus, facts_.is_shared),
-      outbox_(facts_.incarnation, told) {}
+Agent::Agent(AgentFacts facts, Secrets tokens, std::int64_t told) {
+  facts_ = std::move(facts);
+  tokens_ = tokens;
+  allocation_ = CoreAllocation(facts_.allowed_cores, facts_.gpus, facts_.is_shared);
+  outbox_ = Outbox(facts_.incarnation, told);
+}
+
+Agent::Agent(SavedAgent saved) : AgentState(std::move(saved.state)) {
+  for (auto& [id, run] : saved.runs) runs_.try_emplace(id, std::move(run), home());
+}
 
 void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   was_soft_ = false;
@@ -43,6 +48,8 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     if (NodeRun* run = find(closed->run)) run->on_keeper_closed(now, *closed, out);
   } else if (const auto* cleared = std::get_if<StraysCleared>(&event)) {
     if (NodeRun* run = find(cleared->run)) run->on_strays_cleared(now, out);
+  } else if (const auto* port = std::get_if<PortReserved>(&event)) {
+    if (NodeRun* run = find(port->run)) run->on_port(*port);
   } else if (const auto* from_worker = std::get_if<FromWorker>(&event)) {
     on_worker(now, *from_worker, out);
   } else if (const auto* link_closed = std::get_if<LinkClosed>(&event)) {
@@ -65,7 +72,7 @@ void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
     is_leaving_ = true;
     tell_state(false, out);
   } else if (const auto* resumed = std::get_if<Resumed>(&event)) {
-    on_resumed(now, *resumed);
+    on_resumed(now, *resumed, out);
   } else {
     on_tick(now, out);
   }
@@ -85,7 +92,7 @@ void Agent::on_tick(TimePoint now, AgentCommands& out) {
 }
 
 /// The coordinator's link is to be made again, whatever was last known of it.
-void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed) {
+void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed, AgentCommands& out) {
   facts_.slots = resumed.slots;
   facts_.address = resumed.address;
   facts_.memory_bytes = resumed.memory_bytes;
@@ -93,7 +100,7 @@ void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed) {
   is_leaving_ = false;  // That was about the process before.
   on_unlinked();
   if (facts_.orphan_timeout && !orphaned_at_) orphaned_at_ = now + *facts_.orphan_timeout;
-  for (auto& [id, run] : runs_) run.on_resumed(now);
+  for (auto& [id, run] : runs_) run.on_resumed(now, out);
 }
 
 void Agent::end_orphans(AgentCommands& out) {
@@ -128,7 +135,10 @@ void Agent::tell_state(bool is_new_link, AgentCommands& out) const {
 
 void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, AgentCommands& out) {
   if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
-    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, facts_, tokens_, allocation_);
+    // What was here and is gone does not start a second time: a store that has lost its end hears of that soon.
+    const bool starts = desired->want == cluster::Want::kRun || desired->want == cluster::Want::kLeave;
+    if (starts && !runs_.contains(desired->run) && outbox_.has(desired->run, desired->generation, desired->uid)) return;
+    const auto [place, is_new] = runs_.try_emplace(desired->run, desired->run, home());
     place->second.on_desired(now, *desired, out);
   } else if (const auto* done = std::get_if<cluster::ExchangeDone>(&message)) {
     on_exchange_done(*done, out);
@@ -170,7 +180,7 @@ void Agent::take_facts(const AgentEvent& event, AgentCommands& out) {
   const auto* said = std::get_if<agent_event::FromWorker>(&event);
   const auto speaker = said == nullptr ? owners_.end() : owners_.find(said->connection);
   for (auto& [id, run] : runs_) {
-    for (std::string& key : run.take_asks()) ask({id, run.spawned(), std::move(key)}, out);
+    for (std::string& key : run.take_asks()) ask({id, run.spawned(), std::move(key), run.spawned_uid()}, out);
     std::vector<cluster::Fact> facts = run.take_facts();
     if (facts.empty()) continue;
     for (cluster::Fact& fact : facts) outbox_.push(std::move(fact));
@@ -185,7 +195,7 @@ void Agent::ask_all(AgentCommands& out) {
   asks_.clear();
   for (auto& [id, run] : runs_) {
     run.on_connected();
-    for (const std::string& key : run.awaited()) ask({id, run.spawned(), key}, out);
+    for (const std::string& key : run.awaited()) ask({id, run.spawned(), key, run.spawned_uid()}, out);
   }
 }
 

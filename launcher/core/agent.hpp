@@ -17,10 +17,43 @@
 
 namespace sgd::core {
 
-class Agent {
+/// All that the machine knows beside its runs, as a value. A new field belongs here (Agent does not compile with one of
+/// its own), and into its list in storage/agent_state_fields.hpp (which does not compile without it).
+struct AgentState {
+  AgentFacts facts_;
+  Secrets tokens_;
+  CoreAllocation allocation_;
+  bool is_leaving_ = false;
+  std::map<ConnectionId, RunId> owners_;  ///< Links that have said hello.
+  std::map<ConnectionId, RunId> paused_;  ///< Links that are not read.
+  std::set<RunId> warned_;                ///< Of whose paused links people were told.
+  Outbox outbox_;
+  bool is_linked_ = false;
+  std::deque<cluster::ExchangeAsk> asks_;  ///< The first is on its way.
+  std::optional<TimePoint> beat_at_;
+  std::optional<TimePoint> orphaned_at_;  ///< While the coordinator cannot be reached.
+};
+struct AgentRuns {
+  std::map<RunId, NodeRun> runs_;  ///< Which know where their agent is.
+  bool was_soft_ = false;          ///< In the event in work.
+};
+/// Of one that was saved.
+struct SavedAgent {
+  AgentState state;
+  std::map<RunId, NodeRunState> runs;
+};
+
+class Agent : private AgentState, private AgentRuns {
  public:
   /// `tokens`: for ranks. `told`: facts of this incarnation that were told and acknowledged before.
   Agent(AgentFacts facts, Secrets tokens, std::int64_t told = 0);
+  /// Goes on as the machine that `saved` was taken of.
+  explicit Agent(SavedAgent saved);
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+  /// Between two events these two are all there is.
+  [[nodiscard]] const AgentState& state() const { return *this; }
+  [[nodiscard]] const std::map<RunId, NodeRun>& runs() const { return runs_; }
 
   void on(TimePoint now, const AgentEvent& event, AgentCommands& out);
   /// The last event changed nothing but what the next sign of life brings again: a replay may leave it out.
@@ -40,7 +73,7 @@ class Agent {
   void forget_gone(AgentCommands& out);
   void tell_state(bool is_new_link, AgentCommands& out) const;
   void on_tick(TimePoint now, AgentCommands& out);
-  void on_resumed(TimePoint now, const agent_event::Resumed& resumed);
+  void on_resumed(TimePoint now, const agent_event::Resumed& resumed, AgentCommands& out);
   void end_orphans(AgentCommands& out);
   void take_facts(const AgentEvent& event, AgentCommands& out);
   void pause(const RunId& run, ConnectionId connection, AgentCommands& out);
@@ -50,21 +83,9 @@ class Agent {
   void on_exchange_done(const cluster::ExchangeDone& part, AgentCommands& out);
   void resume_links(TimePoint now, AgentCommands& out);
   [[nodiscard]] NodeRun* find(const RunId& run);
-
-  AgentFacts facts_;
-  Secrets tokens_;
-  CoreAllocation allocation_;
-  bool is_leaving_ = false;
-  bool was_soft_ = false;
-  std::map<RunId, NodeRun> runs_;
-  std::map<ConnectionId, RunId> owners_;  ///< Links that have said hello.
-  std::map<ConnectionId, RunId> paused_;  ///< Links that are not read.
-  std::set<RunId> warned_;                ///< Of whose paused links people were told.
-  Outbox outbox_;
-  bool is_linked_ = false;
-  std::deque<cluster::ExchangeAsk> asks_;  ///< The first is on its way.
-  std::optional<TimePoint> beat_at_;
-  std::optional<TimePoint> orphaned_at_;  ///< While the coordinator cannot be reached.
+  [[nodiscard]] NodeRunHome home() { return {facts_, tokens_, allocation_}; }
 };
+static_assert(sizeof(Agent) == sizeof(AgentState) + sizeof(AgentRuns),
+              "a field of the machine belongs into AgentState");
 
 }  // namespace sgd::core

@@ -65,6 +65,13 @@ struct KeeperClosed {
 struct StraysCleared {
   RunId run;
 };  ///< Nothing that a lost keeper left runs any more.
+/// The answer to ReservePort.
+struct PortReserved {
+  RunId run;
+  Generation generation = 0;
+  int port = 0;            ///< 0: there is none.
+  std::string error = {};  ///< Why, in words.
+};
 struct FromWorker {
   ConnectionId connection = 0;
   int peer_pid = 0;  ///< As the kernel says (SO_PEERCRED): a process below the run's keeper.
@@ -101,11 +108,12 @@ struct Resumed {
 };
 }  // namespace agent_event
 
-using AgentEvent = std::variant<agent_event::Connected, agent_event::Disconnected, agent_event::FromCoordinator,
-                                agent_event::KeeperStarted, agent_event::FromKeeper, agent_event::KeeperClosed,
-                                agent_event::StraysCleared, agent_event::FromWorker, agent_event::LinkClosed,
-                                agent_event::FetchAdvanced, agent_event::CheckpointFetched, agent_event::SlotsChanged,
-                                agent_event::LeavingSoon, agent_event::Tick, agent_event::Resumed>;
+using AgentEvent =
+    std::variant<agent_event::Connected, agent_event::Disconnected, agent_event::FromCoordinator,
+                 agent_event::KeeperStarted, agent_event::FromKeeper, agent_event::KeeperClosed,
+                 agent_event::StraysCleared, agent_event::PortReserved, agent_event::FromWorker,
+                 agent_event::LinkClosed, agent_event::FetchAdvanced, agent_event::CheckpointFetched,
+                 agent_event::SlotsChanged, agent_event::LeavingSoon, agent_event::Tick, agent_event::Resumed>;
 
 namespace agent_command {
 struct StartKeeper {
@@ -156,6 +164,20 @@ struct Warn {
 struct ClearStrays {
   RunId run;
 };
+/// A port that is free on all addresses of this node, answered by PortReserved. It is kept from everybody but programs
+/// that set SO_REUSEADDR, as those do that wait at MASTER_PORT, until ReleasePort.
+struct ReservePort {
+  RunId run;
+  Generation generation = 0;
+};
+/// After a replay: this one is to be kept again, unless somebody has it, who is rank 0. Nothing is answered.
+struct HoldPort {
+  RunId run;
+  int port = 0;
+};
+struct ReleasePort {
+  RunId run;
+};
 /// Nothing of the run is left here.
 struct ForgetRun {
   RunId run;
@@ -166,7 +188,8 @@ using AgentCommand =
     std::variant<agent_command::StartKeeper, agent_command::TellKeeper, agent_command::TellWorker,
                  agent_command::DropLink, agent_command::PauseWorker, agent_command::ResumeWorker,
                  agent_command::TellCoordinator, agent_command::FetchCheckpoint, agent_command::KeepStacks,
-                 agent_command::Warn, agent_command::ClearStrays, agent_command::ForgetRun>;
+                 agent_command::Warn, agent_command::ClearStrays, agent_command::ReservePort, agent_command::HoldPort,
+                 agent_command::ReleasePort, agent_command::ForgetRun>;
 using AgentCommands = std::vector<AgentCommand>;
 
 }  // namespace sgd::core

@@ -34,6 +34,9 @@ std::string why_not(const cluster::Fact& fact) {
   if (const auto* saved = std::get_if<cluster::CheckpointSaved>(&fact.body))
     return why_not(saved->checkpoint, fact.generation);
   if (const auto* rejected = std::get_if<cluster::CheckpointRejected>(&fact.body)) return why_not(rejected->checkpoint);
+  const auto* reserved = std::get_if<cluster::PortReserved>(&fact.body);
+  if (reserved != nullptr && (reserved->port < 1 || reserved->port > 65535))
+    return fmt::format("{} is no port", reserved->port);
   return {};
 }
 

@@ -17,6 +17,7 @@ Coordinator::Coordinator(CoordinatorSettings settings, State state) : State(std:
     if (standing.unstable_until) unstable_.insert(id);
   for (auto& [id, run] : runs_)
     if (!run.finished()) live_[id] = &run;
+  note_all_touched();
 }
 
 void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
@@ -55,19 +56,55 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
   handle(now, event, out);
   // Ten thousand nodes say a word a second: what no run hears of must not cost a look at all of them.
   if (is_sign_of_life(event) && !capacity_changed_) return;
-  is_wakeup_known_ = false;
+  note_touched(event);
   if (std::exchange(room_changed_, false)) take_back_slots(now, out);
-  const auto wants_capacity = [](const auto& run) { return run.second->wants_capacity(); };
   std::size_t told = first;
   do {
     // A run that ends while it waits makes way in the queue.
     for (; told < out.size(); ++told)
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
-    if (!std::exchange(capacity_changed_, false) && std::none_of(live_.begin(), live_.end(), wants_capacity)) break;
+    if (!std::exchange(capacity_changed_, false) && wanting_.empty()) break;
     offer_capacity(now, out);
+    note_all_touched();
   } while (true);
   changed_nodes_.clear();
   note_finished(first, out);
+}
+
+/// What concerns one run, and changes nothing that runs share, is no news of any other.
+void Coordinator::note_touched(const CoordinatorEvent& event) {
+  using namespace coordinator_event;
+  if (capacity_changed_ || room_changed_) return note_all_touched();
+  if (const auto* from_agent = std::get_if<FromAgent>(&event)) {
+    const auto* fact = std::get_if<cluster::Fact>(&from_agent->message);
+    return fact == nullptr ? note_all_touched() : note_touched(fact->run);
+  }
+  if (const auto* stop = std::get_if<StopRequested>(&event)) return note_touched(stop->run);
+  note_all_touched();
+}
+
+void Coordinator::note_all_touched() {
+  for (const auto& [id, run] : live_) note_touched(id);
+}
+
+void Coordinator::note_touched(const RunId& id) {
+  const auto run = live_.find(id);
+  const bool is_live = run != live_.end();
+  if (is_live && run->second->wants_capacity()) {
+    wanting_.insert(id);
+  } else {
+    wanting_.erase(id);
+  }
+  const std::optional<TimePoint> at = is_live ? run->second->next_wakeup() : std::nullopt;
+  const auto before = wakeup_of_.find(id);
+  if (before != wakeup_of_.end()) {
+    if (at == before->second) return;
+    wakeups_.erase({before->second, id});
+    if (!at) wakeup_of_.erase(before);
+  }
+  if (!at) return;
+  wakeup_of_[id] = *at;
+  wakeups_.emplace(*at, id);
 }
 
 void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
@@ -82,9 +119,6 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     on_agent(now, from_agent->node, from_agent->message, out);
   } else if (const auto* closed = std::get_if<AgentClosed>(&event)) {
     on_closed(now, closed->node);
-  } else if (const auto* port = std::get_if<PortReserved>(&event)) {
-    const auto run = runs_.find(port->run);
-    if (run != runs_.end()) run->second.on_port(now, port->generation, port->port, out);
   } else if (const auto* stop = std::get_if<StopRequested>(&event)) {
     const auto run = runs_.find(stop->run);
     if (run != runs_.end()) run->second.on_stop(now, stop->request, out);
@@ -131,13 +165,23 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
         run == runs_.end() ? FactVerdict::kUnknownRun : run->second.on_fact(now, node, fact, out);
     facts_.add(verdict);
     if (std::holds_alternative<cluster::Cleared>(fact.body)) capacity_changed_ = true;
-    // The ranks before are dead when their node says so, and when it has started others that are wanted.
-    const bool has_started =
-        verdict == FactVerdict::kTaken && std::holds_alternative<cluster::WorkerStarted>(fact.body);
-    if ((has_started || std::holds_alternative<cluster::Cleared>(fact.body)) && known.leftovers.erase(fact.run) > 0)
+    const auto left = known.leftovers.find(fact.run);
+    if (left != known.leftovers.end() && is_end_of(left->second, fact, verdict)) {
+      known.leftovers.erase(left);
       capacity_changed_ = true;
+    }
   }
   out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});
+}
+
+/// The ranks before are dead when their node says so, and when it has started others that are wanted.
+bool Coordinator::is_end_of(const Leftover& left, const cluster::Fact& fact, FactVerdict verdict) {
+  if (std::holds_alternative<cluster::WorkerStarted>(fact.body)) return verdict == FactVerdict::kTaken;
+  if (!std::holds_alternative<cluster::Cleared>(fact.body)) return false;
+  // What it answers may be older than an order by which ranks were started: then it does not speak of them. Of a later
+  // order for the same number the uid is larger, and a node that connects anew says what it holds.
+  if (fact.uid == 0 || left.uid == 0 || fact.generation > left.generation) return true;
+  return fact.generation == left.generation && fact.uid >= left.uid;
 }
 
 /// Runs among the commands from `first` on that have ended; of all that have, the oldest are forgotten.
@@ -146,6 +190,7 @@ void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
     if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index])) {
       SGD_ASSERT(runs_.at(finished->run).finished());  // Else nobody would tell it of anything any more.
       live_.erase(finished->run);
+      note_touched(finished->run);
       finished_.push_back(finished->run);
     }
   while (finished_.size() > settings_.finished_max) forget(RunId(finished_.front()), out);
@@ -172,12 +217,7 @@ bool Coordinator::has_had_rank(const RunId& run, const NodeId& node) const {
 std::optional<TimePoint> Coordinator::next_wakeup() const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
-  if (!std::exchange(is_wakeup_known_, true)) {
-    for (const auto& [id, run] : live_)
-      if (const std::optional<TimePoint> at = run->next_wakeup()) consider(*at);
-    runs_wakeup_ = std::exchange(next, std::nullopt);
-  }
-  if (runs_wakeup_) consider(*runs_wakeup_);
+  if (!wakeups_.empty()) consider(wakeups_.begin()->first);
   if (!looks_.empty()) consider(looks_.begin()->first);
   for (const NodeId& id : unstable_) {
     const auto node = nodes_.find(id);
@@ -186,10 +226,10 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   return next;
 }
 
-std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run) const {
+std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run, Ranks ranks) const {
   const auto place = runs_.find(run);
   if (place == runs_.end()) return std::nullopt;
-  return place->second.snapshot(now);
+  return place->second.snapshot(now, ranks);
 }
 
 std::vector<RunId> Coordinator::runs() const {

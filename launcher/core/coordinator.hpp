@@ -60,7 +60,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void replay(TimePoint at, const CoordinatorEvent& event, CoordinatorCommands& out) { apply(at, event, out); }
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// Nothing for a run that is not known.
-  [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run) const;
+  [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run, Ranks ranks = Ranks::kShown) const;
   /// All runs that are known, in the order of submission.
   [[nodiscard]] std::vector<RunId> runs() const;
   /// Lost ones, too.
@@ -88,11 +88,16 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   void on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact, CoordinatorCommands& out);
   void note_finished(std::size_t first, CoordinatorCommands& out);
+  void note_touched(const CoordinatorEvent& event);
+  void note_all_touched();
+  void note_touched(const RunId& id);
   void forget(const RunId& run, CoordinatorCommands& out);
 
   // coordinator_nodes.cpp
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
+  static Leftover leftover(const RunMachine& run, int workers);
+  static bool is_end_of(const Leftover& left, const cluster::Fact& fact, FactVerdict verdict);
   void note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state);
   void tell_again(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   void on_closed(TimePoint now, const NodeId& node);
@@ -122,10 +127,10 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void take_back_slots(TimePoint now, CoordinatorCommands& out);
   void offer_capacity(TimePoint now, CoordinatorCommands& out);
   void note_starts(const QueuePlan& plan);
-  [[nodiscard]] QueueState queue_state(TimePoint now) const;
+  [[nodiscard]] QueueState queue_state(TimePoint now, bool asks_for_labels = false) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;
-  [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings) const;
+  [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const;
   [[nodiscard]] std::vector<RunId> least_important_first() const;
 };
 static_assert(sizeof(Coordinator) == sizeof(CoordinatorState) + sizeof(CoordinatorIndex),

@@ -39,9 +39,10 @@ struct RunDefinition {
   std::optional<RunPast> past;  ///< `resume`: this run has run before, in the same directory.
   /// For the first start. It does not run while only other runs are in the way: then the queue decides.
   Duration placement_timeout = std::chrono::seconds(100);
-  int priority = 0;        ///< In the queue the higher one comes first, equal ones in the order of submission.
-  std::string owner;       ///< Who submitted it, for people.
-  std::string request_id;  ///< Of the client's request: the same one again is the same run. Empty: none.
+  int priority = 0;          ///< In the queue the higher one comes first, equal ones in the order of submission.
+  std::string owner;         ///< Who submitted it, for people.
+  bool may_be_root = false;  ///< As in cluster::DesiredRun.
+  std::string request_id;    ///< Of the client's request: the same one again is the same run. Empty: none.
 };
 
 /// Why a run is to stop.
@@ -110,11 +111,6 @@ struct FromAgent {
 struct AgentClosed {
   NodeId node;
 };
-struct PortReserved {
-  RunId run;
-  Generation generation = 0;
-  int port = 0;
-};
 struct StopRequested {
   RunId run;
   StopRequest request;
@@ -144,9 +140,9 @@ struct Tick {};
 
 using CoordinatorEvent =
     std::variant<coordinator_event::Submitted, coordinator_event::FromAgent, coordinator_event::AgentClosed,
-                 coordinator_event::PortReserved, coordinator_event::StopRequested, coordinator_event::NodeOrdered,
-                 coordinator_event::RunForgotten, coordinator_event::NodeSilent, coordinator_event::NodesKnown,
-                 coordinator_event::Restarted, coordinator_event::Tick>;
+                 coordinator_event::StopRequested, coordinator_event::NodeOrdered, coordinator_event::RunForgotten,
+                 coordinator_event::NodeSilent, coordinator_event::NodesKnown, coordinator_event::Restarted,
+                 coordinator_event::Tick>;
 
 namespace coordinator_command {
 /// A barrier: the commands behind it wait until this event is committed to what outlives the process. Replaying all
@@ -159,11 +155,10 @@ struct SendToAgent {
   NodeId node;
   cluster::ToAgent message;
 };
-/// A free port for rank 0 on `node`, answered by PortReserved.
-struct ReservePort {
-  RunId run;
-  Generation generation = 0;
-  NodeId node;
+/// What all of them are told alike: to be made text of once.
+struct SendToAgents {
+  std::vector<NodeId> nodes;
+  cluster::ToAgent message;
 };
 /// A line of events.jsonl without its time: {"event": ..., "generation": ..., ...}.
 struct RecordEvent {
@@ -204,7 +199,7 @@ struct ForgetRun {
 }  // namespace coordinator_command
 
 using CoordinatorCommand =
-    std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::ReservePort,
+    std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::SendToAgents,
                  coordinator_command::RecordEvent, coordinator_command::RecordMetrics,
                  coordinator_command::KeepCheckpoints, coordinator_command::Warn, coordinator_command::FinishRun,
                  coordinator_command::RefuseAgent, coordinator_command::ForgetRun>;

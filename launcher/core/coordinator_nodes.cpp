@@ -87,7 +87,9 @@ Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, 
 void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state,
                            CoordinatorCommands& out) {
   for (const cluster::HeldRun& held : state.runs)
-    if (const auto run = runs_.find(held.run); run != runs_.end()) run->second.note_held(node, held);
+    if (const auto run = runs_.find(held.run); run != runs_.end()) run->second.note_held(held);
+  // What it has said before an order reached it tells nothing of ranks that the order has started.
+  if (!state.is_new_link) (void)find_speaker(now, node, out);
   const auto place = nodes_.find(node);
   const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
   // Facts that it has forgotten, trusting an acknowledgement, and that are not known here: the store has lost its end.
@@ -118,6 +120,10 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   if (is_back) tell_again(now, node, state, out);
 }
 
+CoordinatorState::Leftover Coordinator::leftover(const RunMachine& run, int workers) {
+  return {run.definition().job.per_worker, workers, run.desired_generation(), run.desired_uid()};
+}
+
 /// What it says of itself is what is there.
 void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state) {
   const auto held = [&state](const RunId& run) {
@@ -125,13 +131,13 @@ void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster:
         std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& other) { return other.run == run; });
     return one == state.runs.end() ? 0 : one->workers;
   };
-  if (std::erase_if(known.leftovers, [&](const auto& left) { return held(left.first) == 0; }) > 0)
+  if (state.is_new_link && std::erase_if(known.leftovers, [&](const auto& left) { return held(left.first) == 0; }) > 0)
     capacity_changed_ = true;
   for (const cluster::HeldRun& one : state.runs) {
     const auto run = runs_.find(one.run);
     const bool is_known = run != runs_.end();
     if (one.workers <= 0 || (is_known && run->second.slots_used(node) > 0)) continue;
-    known.leftovers[one.run] = {is_known ? run->second.definition().job.per_worker : job::PerWorker{}, one.workers};
+    known.leftovers[one.run] = is_known ? leftover(run->second, one.workers) : Leftover{{}, one.workers, 0, 0};
   }
 }
 
@@ -148,7 +154,7 @@ void Coordinator::tell_again(TimePoint now, const NodeId& node, const cluster::N
   for (const auto& [id, run] : live_) {
     const bool is_held =
         std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
-    if (!is_held && run->slots_used(node) > 0) run->on_node_back(now, node, {id, 0}, out);
+    if (!is_held && (run->slots_used(node) > 0 || run->is_clearing(node))) run->on_node_back(now, node, {id, 0}, out);
   }
 }
 
@@ -216,8 +222,8 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     drop_look(node, lost.mapped());
     lost.mapped().suspect_until.reset();
     for (const auto& [id, run] : live_)
-      if (const int workers = run->slots_used(node); workers > 0)
-        lost.mapped().leftovers[id] = {run->definition().job.per_worker, workers};
+      if (const int workers = run->slots_used(node); workers > 0 && run->has_touched(node))  // Else nothing is there.
+        lost.mapped().leftovers[id] = leftover(*run, workers);
     lost.mapped().lost_at = now;
     lost_.insert_or_assign(node, lost.mapped());
   }

@@ -28,13 +28,16 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
   }
 }
 
-/// Runs are told what they may have now: those that wait in the order of the queue, then those that could grow; the
-/// others hear of what has changed on their nodes. With many nodes that is what makes most events cheap.
+/// Runs hear of what has changed on their nodes, and are told what they may have now: those that wait in the order of
+/// the queue, then those that could grow. With many nodes that is what makes most events cheap.
 void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
   const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
   QueuePlan plan;
   if (std::any_of(live_.begin(), live_.end(), is_served)) plan = serve_queue(queue_state(now));
   note_starts(plan);
+  for (const auto& [id, run] : live_)
+    for (const NodeId& node : changed_nodes_)
+      if (nodes_.contains(node)) run->on_view(now, node, view_of(node), out);
   std::set<RunId> waiting;
   for (const QueueTurn& turn : plan.turns) {
     Offer offer;
@@ -48,8 +51,6 @@ void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
   for (const auto& [id, machine] : live_) {
     RunMachine& run = *machine;
     if (run.finished() || waiting.contains(id)) continue;
-    for (const NodeId& node : changed_nodes_)
-      if (nodes_.contains(node)) run.on_view(now, node, view_of(node), out);
     const auto growth = plan.growth.find(id);
     if (growth == plan.growth.end() && !run.wants_capacity()) continue;
     Offer offer;
@@ -61,7 +62,7 @@ void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
 NodeView Coordinator::view_of(const NodeId& node) const {
   const Node& known = nodes_.at(node);
   const Standing* its = standing(node);
-  return {known.state.address, known.is_closed, its != nullptr && its->is_drained};
+  return {known.state.address, known.is_closed, its != nullptr && its->is_drained, known.state.is_leaving};
 }
 
 /// Who starts has passed those in front of it that do not.
@@ -79,12 +80,13 @@ void Coordinator::note_starts(const QueuePlan& plan) {
   }
 }
 
-QueueState Coordinator::queue_state(TimePoint now) const {
+QueueState Coordinator::queue_state(TimePoint now, bool asks_for_labels) const {
   QueueState state;
   state.now = now;
   state.backfill_limit = settings_.backfill_limit;
   state.holdings = holdings();
-  state.nodes = capacities(state.holdings);
+  const auto asks_labels = [](const auto& run) { return !run.second->definition().job.placement.labels.empty(); };
+  state.nodes = capacities(state.holdings, asks_for_labels || std::any_of(live_.begin(), live_.end(), asks_labels));
   for (const auto& [id, machine] : live_) {
     const RunMachine& run = *machine;
     if (run.finished()) continue;
@@ -106,7 +108,8 @@ std::map<RunId, Holding> Coordinator::holdings() const {
   return holdings;
 }
 
-Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings) const {
+/// Labels only where somebody asks for one: copying those of ten thousand nodes would be most of the work.
+Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const {
   Capacities capacities;
   capacities.reserve(nodes_.size());
   for (const auto& [id, node] : nodes_) {
@@ -115,7 +118,7 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings) con
     capacity.total = {slots_of(node, its), node.state.cpus, node.state.gpus, node.state.memory_bytes};
     capacity.free = capacity.total;
     capacity.counts_cpus = node.state.counts_cpus && (its == nullptr || !its->slots);
-    capacity.labels = node.state.labels;
+    if (with_labels) capacity.labels = node.state.labels;
     capacity.out = why_out(node, its);
     for (const auto& [run, left] : node.leftovers) {
       // A run that is there again starts its ranks when those before are dead.
@@ -163,7 +166,7 @@ Explanation Coordinator::explain(TimePoint now, const RunDefinition& run) const 
   candidate.priority = run.priority;
   candidate.submission = submissions_ + 1;
   candidate.demand = machine.demand();
-  return core::explain(queue_state(now), candidate);
+  return core::explain(queue_state(now, !candidate.demand.rules.labels.empty()), candidate);
 }
 
 }  // namespace sgd::core

@@ -37,6 +37,8 @@ struct CoordinatorState {
   struct Leftover {
     job::PerWorker per_worker;
     int workers = 0;
+    Generation generation = 0;  ///< What its run wants since they were given up: an answer to this or to newer
+    GenerationUid uid = 0;      ///< orders is of them, an older one may be of those before. 0: any answer is.
   };
   struct Node {
     Incarnation incarnation = 0;
@@ -85,10 +87,11 @@ struct CoordinatorIndex {
   // In the event in work:
   bool capacity_changed_ = false;
   bool room_changed_ = false;  ///< What nodes offer, so that more may be held than there is.
-  // Asked after every event, and another only after some: remembered.
-  mutable bool is_wakeup_known_ = false;
-  mutable std::optional<TimePoint> runs_wakeup_;
-  std::set<NodeId> changed_nodes_;  ///< In the event in work: their NodeView is another.
+  // Asked after every event, and another for few runs after most: what concerns one run must not cost a look at all.
+  std::set<RunId> wanting_;                        ///< Of live_: those that want capacity.
+  std::set<std::pair<TimePoint, RunId>> wakeups_;  ///< Of live_.
+  std::map<RunId, TimePoint> wakeup_of_;           ///< Its place in wakeups_.
+  std::set<NodeId> changed_nodes_;                 ///< In the event in work: their NodeView is another.
 };
 
 }  // namespace sgd::core

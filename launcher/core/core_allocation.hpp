@@ -9,9 +9,11 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
@@ -27,11 +29,22 @@ struct RankNeed {
   std::optional<int> gpus;  ///< Of its own; nothing: it uses what others leave.
 };
 
-class CoreAllocation {
+struct AllocationState {
+  bool is_shared_ = false;
+  std::vector<int> cores_;
+  std::vector<int> gpus_;
+  std::map<RunId, std::vector<RankShare>> held_;  ///< Without GPUs where they are not a rank's own.
+};
+
+class CoreAllocation : private AllocationState {
  public:
+  using State = AllocationState;
   /// `is_shared`: for several runs.
   CoreAllocation(std::vector<int> cores, std::vector<int> gpus, bool is_shared)
-      : cores_(std::move(cores)), gpus_(std::move(gpus)), is_shared_(is_shared) {}
+      : State{is_shared, std::move(cores), std::move(gpus), {}} {}
+  CoreAllocation() = default;
+  explicit CoreAllocation(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   /// Shares of `ranks` ranks by local rank, in place of what the run had. `slots`: among how many the node is
   /// divided.
@@ -43,11 +56,7 @@ class CoreAllocation {
   [[nodiscard]] std::vector<int> gpus_least_used_first() const;
   [[nodiscard]] std::vector<int> unowned_gpus() const;
   [[nodiscard]] std::map<int, int> owners_of_gpus() const;
-
-  std::vector<int> cores_;
-  std::vector<int> gpus_;
-  bool is_shared_;
-  std::map<RunId, std::vector<RankShare>> held_;  ///< Without GPUs where they are not a rank's own.
 };
+static_assert(has_only_state<CoreAllocation>());
 
 }  // namespace sgd::core

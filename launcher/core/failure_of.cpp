@@ -60,6 +60,12 @@ Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused) {
   return failure;
 }
 
+Failure failure_of(const NodeId& node, const cluster::PortRefused& refused) {
+  Failure failure = of_rank(0, node);
+  failure.message = refused.message;
+  return failure;
+}
+
 Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed) {
   Failure failure = of_helper("fork server", node, failed.exit_code, failed.signal, failed.message);
   failure.is_final = failed.exit_code == worker_exit::kConfiguration;

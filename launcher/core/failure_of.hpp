@@ -13,6 +13,7 @@ namespace sgd::core {
 /// code but 0 is alike.
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool is_training);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused);
+[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::PortRefused& refused);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerSilent& silent);

@@ -14,23 +14,40 @@ namespace sgd::core {
 using agent_command::TellKeeper;
 using agent_command::TellWorker;
 
-NodeRun::NodeRun(RunId id, const AgentFacts& facts, Secrets& tokens, CoreAllocation& allocation)
-    : id_(std::move(id)), facts_(facts), tokens_(tokens), allocation_(allocation) {}
+NodeRun::NodeRun(RunId id, const NodeRunHome& home) : NodeRunHome(home) {
+  id_ = std::move(id);
+}
 
 void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, AgentCommands& out) {
   if (desired.generation < desired_.generation) return;  // An agent never obeys an older generation.
-  // Told even where the end of the ranks before has been: the end of the keeper, and that there is nothing to stop.
+  // Told even where the end of the ranks before has been: the end of the keeper, and that there is nothing to stop; and
+  // to a wish of the same number that knows nothing of what was answered to the first.
   const bool is_end = desired.want == cluster::Want::kGone || desired.want == cluster::Want::kStop;
-  if (is_end && desired.want != desired_.want) cleared_told_ = 0;
+  if (desired.uid != desired_.uid || (is_end && desired.want != desired_.want)) cleared_told_ = 0;
   desired_ = desired;
+  settle_port(out);
   reconcile(now, out);
+}
+
+/// Who asks again may have forgotten the answer.
+void NodeRun::settle_port(AgentCommands& out) {
+  const bool is_over = port_generation_ != desired_.generation || desired_.want == cluster::Want::kGone;
+  if (port_generation_ != 0 && is_over) {
+    port_generation_ = 0;
+    port_ = 0;
+    out.push_back(agent_command::ReleasePort{id_});
+  }
+  if (desired_.want != cluster::Want::kPrepare) return;
+  if (port_ != 0) return say_of_wanted(cluster::PortReserved{port_});
+  if (port_generation_ != 0) return;
+  port_generation_ = desired_.generation;
+  out.push_back(agent_command::ReservePort{id_, port_generation_});
 }
 
 /// The one place that compares wanted with actual and decides the next move.
 void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
-  const bool wants_group = desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave ||
-                           desired_.want == cluster::Want::kStop;
-  const bool group_is_wanted = wants_group && spawned_ == desired_.generation;
+  const bool wants_group = wants_ranks() || desired_.want == cluster::Want::kStop;
+  const bool group_is_wanted = wants_group && is_of_desired();
   if (keeper_ == Keeper::kLost) return;  // Only strays are left; on_strays_cleared() goes on.
   if (group_ == Group::kAlive && !group_is_wanted && desired_.want != cluster::Want::kGone) return clear_group(out);
   if (desired_.want == cluster::Want::kGone) {
@@ -43,11 +60,12 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
   if (group_ == Group::kClearing) return;
   if (!wants_group) return group_cleared(0);
   if (group_ == Group::kEmpty) {
-    if (desired_.want == cluster::Want::kStop || spawned_ == desired_.generation) return group_cleared(0);
+    if (desired_.want == cluster::Want::kStop || is_of_desired()) return group_cleared(0);
     if (keeper_ == Keeper::kUp && keeper_generation_ < desired_.keeper_from) close_keeper(out);
     if (keeper_ == Keeper::kClosing) return;  // on_keeper_closed() goes on.
     start_keeper_if_needed(out);
-    if (keeper_ == Keeper::kUp && fork_server_settled(out)) spawn_all(out);
+    if (keeper_ != Keeper::kUp || !fork_server_settled(out) || desired_.want == cluster::Want::kPrepare) return;
+    spawn_all(out);
   } else if (desired_.want == cluster::Want::kStop) {
     ask_to_stop(now, out);
   } else if (desired_.want == cluster::Want::kLeave) {
@@ -108,7 +126,7 @@ void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, Agen
   }
   // Said of the ranks that wait for it; where none do, the next that are wanted start another one.
   if (group_ == Group::kEmpty && wants_ranks())
-    say(desired_.generation, cluster::ForkServerFailed{failed.exit_code, failed.signal, clipped(failed.message)});
+    say_of_wanted(cluster::ForkServerFailed{failed.exit_code, failed.signal, clipped(failed.message)});
 }
 
 Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {
@@ -120,6 +138,7 @@ Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {
 void NodeRun::spawn_all(AgentCommands& out) {
   SGD_ASSERT(keeper_ == Keeper::kUp && group_ == Group::kEmpty);  // Else ranks would start beside those before them.
   spawned_ = desired_.generation;
+  spawned_uid_ = desired_.uid;
   group_ = Group::kAlive;
   was_cleared_by_order_ = false;
   stop_deadline_.reset();
@@ -209,19 +228,29 @@ void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
   }
 }
 
-void NodeRun::say(Generation generation, cluster::FactBody body) {
+void NodeRun::say(cluster::FactBody body) {
+  say(spawned_, spawned_uid_, std::move(body));
+}
+
+void NodeRun::say_of_wanted(cluster::FactBody body) {
+  say(desired_.generation, desired_.uid, std::move(body));
+}
+
+void NodeRun::say(Generation generation, GenerationUid uid, cluster::FactBody body) {
   cluster::Fact fact;
   fact.run = id_;
   fact.generation = generation;
+  fact.uid = uid;
   fact.body = std::move(body);
   facts_out_.push_back(std::move(fact));
 }
 
 cluster::HeldRun NodeRun::held() const {
   cluster::HeldRun held{id_, desired_.generation};
+  held.uid = desired_.uid;
   if (group_ == Group::kEmpty) return held;
   held.workers = static_cast<int>(ranks_.size());
-  if (spawned_ == desired_.generation) held.world_size = desired_.world_size;
+  if (is_of_desired()) held.world_size = desired_.world_size;
   return held;
 }
 

@@ -20,7 +20,7 @@ std::string NodeRun::give(Rank rank, RankRecord& record, const link::ExchangePut
     return fmt::format("exchange \"{}\": rank {} gave two different values", put.key, rank);
   record.unanswered.insert(put.key);
   if (is_new)
-    say(spawned_, cluster::ExchangePut{rank, put.key, put.value});
+    say(cluster::ExchangePut{rank, put.key, put.value});
   else
     asks_out_.push_back(put.key);
   return {};
@@ -36,7 +36,6 @@ std::set<std::string> NodeRun::awaited() const {
 void NodeRun::on_exchange_done(const cluster::ExchangeDone& part, AgentCommands& out) {
   const bool is_awaited = part.generation == spawned_ && part.count > 0 && awaited().contains(part.key);
   if (!is_awaited) return;
-  if (part.values.empty()) return asks_out_.push_back(part.key);
   std::vector<nlohmann::json>& values = arriving_[part.key];
   if (part.first == 0) values.clear();
   if (static_cast<int>(values.size()) != part.first) return;

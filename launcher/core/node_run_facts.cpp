@@ -39,8 +39,9 @@ void NodeRun::tell_keeper_lost(cluster::KeeperLost lost) {
   if (group_ == Group::kEmpty) {
     if (!wants_ranks()) return;
     spawned_ = desired_.generation;
+    spawned_uid_ = desired_.uid;
   }
-  say(spawned_, std::move(lost));
+  say(std::move(lost));
 }
 
 void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
@@ -56,7 +57,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
     RankRecord* record = failed->generation == spawned_ ? find(failed->rank) : nullptr;
     if (record == nullptr || std::exchange(record->start_told, true)) return;
-    say(spawned_, cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
+    say(cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
     return;
   }
   if (const auto* exited = std::get_if<keeper::Exited>(&message)) {
@@ -92,7 +93,7 @@ void NodeRun::on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCom
     record->assigned = false;
   }
   if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned.rank);
-  say(spawned_, cluster::WorkerStarted{spawned.rank, spawned.pid});
+  say(cluster::WorkerStarted{spawned.rank, spawned.pid});
   if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
 }
 
@@ -146,8 +147,16 @@ void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
   watchdog_.reset({}, {});
   silent_.clear();
   // A group that was wanted is not started again here: a new start is a new generation.
-  const bool is_newer = desired_.generation > spawned_;
+  const bool is_newer = !is_of_desired();
   if (desired_.want == cluster::Want::kGone || is_newer) reconcile(now, out);
+}
+
+void NodeRun::on_port(const agent_event::PortReserved& reserved) {
+  if (reserved.generation != port_generation_ || port_ != 0) return;
+  port_ = reserved.port;
+  if (port_ != 0) return say_of_wanted(cluster::PortReserved{port_});
+  port_generation_ = 0;
+  say_of_wanted(cluster::PortRefused{clipped(reserved.error)});
 }
 
 Status NodeRun::on_hello(TimePoint now, ConnectionId connection, int peer_pid, const link::Hello& hello,
@@ -203,11 +212,9 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::Hello&) const {}
     void operator()(const link::Ready& ready) const {
       record.is_ready = true;
-      self.say(self.spawned_, cluster::WorkerReady{rank, ready});
+      self.say(cluster::WorkerReady{rank, ready});
     }
-    void operator()(const link::FirstStep& step) const {
-      self.say(self.spawned_, cluster::WorkerFirstStep{rank, step.step});
-    }
+    void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
     void operator()(const link::Heartbeat& heartbeat) const {
       // A command is under watch from its first heartbeat on, since it need not send any.
       const bool begins = !self.is_training() && self.group_ == Group::kAlive && !record.exit;
@@ -218,18 +225,16 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       record.step = std::max(record.step, heartbeat.step);
       out.push_back(TellCoordinator{cluster::Progress{self.id_, self.spawned_, rank, heartbeat}});
     }
-    void operator()(const link::Report& report) const { self.say(self.spawned_, cluster::Report{rank, report}); }
+    void operator()(const link::Report& report) const { self.say(cluster::Report{rank, report}); }
     void operator()(const link::CheckpointSaved& checkpoint) const {
       claim(cluster::CheckpointSaved{checkpoint}, why_not(checkpoint, self.spawned_));
     }
-    void operator()(const link::CheckpointFailed& failed) const {
-      self.say(self.spawned_, cluster::CheckpointFailed{failed});
-    }
+    void operator()(const link::CheckpointFailed& failed) const { self.say(cluster::CheckpointFailed{failed}); }
     void operator()(const link::CheckpointRejected& rejected) const {
       claim(cluster::CheckpointRejected{rejected}, why_not(rejected));
     }
     void claim(cluster::FactBody body, const std::string& refusal) const {
-      if (refusal.empty()) return self.say(self.spawned_, std::move(body));
+      if (refusal.empty()) return self.say(std::move(body));
       out.push_back(agent_command::DropLink{*record.connection, refusal});
     }
     void operator()(const link::Fetch& fetch) const {
@@ -243,9 +248,7 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       out.push_back(agent_command::DropLink{*record.connection, refusal});
     }
     void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
-    void operator()(const link::ResultMade& result) const {
-      self.say(self.spawned_, cluster::ResultMade{rank, result.value});
-    }
+    void operator()(const link::ResultMade& result) const { self.say(cluster::ResultMade{rank, result.value}); }
     void operator()(const link::Received&) const { matters = false; }
     void operator()(const link::Unknown&) const {}
   };
@@ -322,9 +325,11 @@ bool NodeRun::is_unheard() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.is_unheard(); });
 }
 
-void NodeRun::on_resumed(TimePoint now) {
+void NodeRun::on_resumed(TimePoint now, AgentCommands& out) {
   watchdog_.renew(now);
   silent_.clear();
+  if (port_ != 0) out.push_back(agent_command::HoldPort{id_, port_});
+  if (port_ == 0 && port_generation_ != 0) out.push_back(agent_command::ReservePort{id_, port_generation_});
 }
 
 std::optional<TimePoint> NodeRun::next_wakeup() const {
@@ -353,8 +358,8 @@ bool NodeRun::check_silence(TimePoint now, AgentCommands& out) {
   for (const Silence& silence : std::exchange(silent_, {})) {
     const RankRecord& record = ranks_.at(silence.rank);
     if (record.exit) continue;
-    say(spawned_, cluster::WorkerSilent{silence.rank, record.pid, silence.is_waiting, silence.is_stalled,
-                                        silence.silent_s, silence.words});
+    say(cluster::WorkerSilent{silence.rank, record.pid, silence.is_waiting, silence.is_stalled, silence.silent_s,
+                              silence.words});
   }
   return true;
 }
@@ -386,16 +391,16 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);
   record.exit_told = true;
-  say(spawned_, std::move(told));
+  say(std::move(told));
 }
 
 /// What was cleared so that ranks can be started concerns nobody: said then, it would be taken for the answer to a
 /// later wish for this generation's end.
 void NodeRun::group_cleared(int killed) {
-  if (desired_.want == cluster::Want::kRun || desired_.want == cluster::Want::kLeave) return;
+  if (wants_ranks()) return;
   if (cleared_told_ >= desired_.generation && killed == 0) return;
   cleared_told_ = desired_.generation;
-  say(desired_.generation, cluster::Cleared{killed});
+  say_of_wanted(cluster::Cleared{killed});
 }
 
 }  // namespace sgd::core

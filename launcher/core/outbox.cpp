@@ -89,6 +89,16 @@ bool Outbox::on_tick(TimePoint now) {
   return true;
 }
 
+bool Outbox::has(const RunId& run, Generation generation, GenerationUid uid) const {
+  const auto lane = lanes_.find(run);
+  if (lane == lanes_.end()) return false;
+  const auto is_of_it = [&](const Kept& kept) {
+    return kept.fact.run == run && kept.fact.generation == generation && kept.fact.uid == uid;
+  };
+  return std::any_of(numbered_.begin(), numbered_.end(), is_of_it) ||
+         std::any_of(lane->second.waiting.begin(), lane->second.waiting.end(), is_of_it);
+}
+
 bool Outbox::is_full(const RunId& run) const {
   const auto lane = lanes_.find(run);
   return lane != lanes_.end() && (lane->second.bytes >= kRunBytesMax || lane->second.facts >= kRunFactsMax);

@@ -12,14 +12,43 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "common/base/time.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
-class Outbox {
+struct OutboxState {
+  struct Kept {
+    cluster::Fact fact;
+    std::size_t bytes = 0;
+  };
+  struct Lane {
+    std::deque<Kept> waiting;      ///< Without a number.
+    std::size_t facts = 0;         ///< With those that have one.
+    std::size_t bytes = 0;         ///< Of the same.
+    std::size_t window_bytes = 0;  ///< Of those that have one.
+  };
+
+  Incarnation incarnation_ = 0;
+  std::int64_t sequence_ = 0;
+  std::map<RunId, Lane> lanes_;  ///< None of them empty.
+  std::size_t waiting_ = 0;      ///< In all lanes.
+  RunId last_turn_;
+  std::deque<Kept> numbered_;  ///< Not acknowledged, oldest first.
+  std::size_t sent_ = 0;       ///< Of them, over this link since it was last begun anew.
+  std::size_t sent_bytes_ = 0;
+  std::size_t window_ = 0;
+  bool is_linked_ = false;
+  Duration resend_after_{};
+  std::optional<TimePoint> resend_at_;  ///< While something is under way.
+};
+
+class Outbox : private OutboxState {
  public:
+  using State = OutboxState;
   /// Of one run, not acknowledged: what is beyond it comes from those who are not read any more, or is not theirs
   /// (exits, starts), and so bounded by the number of ranks.
   static constexpr std::size_t kRunBytesMax = 4 << 20;
@@ -34,7 +63,15 @@ class Outbox {
   static constexpr Duration kResendMax = std::chrono::seconds(30);
 
   /// `told`: facts of this incarnation that were told and acknowledged before.
-  Outbox(Incarnation incarnation, std::int64_t told) : incarnation_(incarnation), sequence_(told) {}
+  Outbox(Incarnation incarnation, std::int64_t told) {
+    incarnation_ = incarnation;
+    sequence_ = told;
+    window_ = kWindowBytes;
+    resend_after_ = kResendAfter;
+  }
+  Outbox() = default;
+  explicit Outbox(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   void push(cluster::Fact fact);
   /// There is a link: all that is not acknowledged is sent over it, oldest first.
@@ -52,37 +89,16 @@ class Outbox {
   /// No more than half of what a run may have.
   [[nodiscard]] bool has_room(const RunId& run) const;
   [[nodiscard]] bool empty() const { return lanes_.empty(); }
+  /// A fact of this generation that is not acknowledged.
+  [[nodiscard]] bool has(const RunId& run, Generation generation, GenerationUid uid) const;
   /// Facts that have a number.
   [[nodiscard]] std::int64_t told() const { return sequence_; }
   [[nodiscard]] std::int64_t acknowledged() const { return sequence_ - static_cast<std::int64_t>(numbered_.size()); }
 
  private:
-  struct Kept {
-    cluster::Fact fact;
-    std::size_t bytes = 0;
-  };
-  struct Lane {
-    std::deque<Kept> waiting;      ///< Without a number.
-    std::size_t facts = 0;         ///< With those that have one.
-    std::size_t bytes = 0;         ///< Of the same.
-    std::size_t window_bytes = 0;  ///< Of those that have one.
-  };
-
   [[nodiscard]] bool number_next();
   void begin_again(std::size_t window);
-
-  Incarnation incarnation_;
-  std::int64_t sequence_;
-  std::map<RunId, Lane> lanes_;  ///< None of them empty.
-  std::size_t waiting_ = 0;      ///< In all lanes.
-  RunId last_turn_;
-  std::deque<Kept> numbered_;  ///< Not acknowledged, oldest first.
-  std::size_t sent_ = 0;       ///< Of them, over this link since it was last begun anew.
-  std::size_t sent_bytes_ = 0;
-  std::size_t window_ = kWindowBytes;
-  bool is_linked_ = false;
-  Duration resend_after_ = kResendAfter;
-  std::optional<TimePoint> resend_at_;  ///< While something is under way.
 };
+static_assert(has_only_state<Outbox>());
 
 }  // namespace sgd::core

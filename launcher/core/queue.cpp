@@ -52,6 +52,12 @@ void take(Capacities& nodes, const job::PerWorker& per_worker, const Placement& 
     take(nodes.at(place.node).free, per_worker, static_cast<int>(place.ranks.size()));
 }
 
+int ranks_on(const Placement& placement, const NodeId& node) {
+  for (const NodePlace& place : placement.nodes)
+    if (place.node == node) return static_cast<int>(place.ranks.size());
+  return 0;
+}
+
 std::string ordinal(int number) {
   const int tens = number / 10 % 10;
   const int ones = tens == 1 ? 0 : number % 10;
@@ -92,8 +98,13 @@ class Server {
  public:
   explicit Server(const QueueState& state)
       : state_(state), free_(state.nodes), waiting_(in_order(state.waiting, state.holdings)) {
-    const auto is_new = [this](const WaitingRun& run) { return !run.is_admitted && fits_idle(run); };
-    others_wait_ = std::any_of(waiting_.begin(), waiting_.end(), is_new);
+    const auto is_admitted = [](const WaitingRun& run) { return run.is_admitted; };
+    if (std::none_of(waiting_.begin(), waiting_.end(), is_admitted)) return;
+    for (const WaitingRun& run : waiting_) {
+      if (run.is_admitted || !fits_idle(run)) continue;
+      for (const auto& [node, capacity] : state_.nodes)
+        if (room_when_idle(node, capacity, run.demand) > 0) contested_.insert(node);
+    }
   }
 
   QueuePlan serve() {
@@ -120,11 +131,11 @@ class Server {
       turn.rooms.emplace_hint(turn.rooms.end(), node, kept == kept_.end() ? room(node, capacity, run.demand) : 0);
       if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
     }
-    int most = run.demand.num_workers;
-    if (run.is_admitted && others_wait_) most = std::min(most, std::max(run.before.world_size, run.demand.least));
-    turn.placement = place(turn.rooms, most, run.demand.least, run.before, run.demand.rules.strategy);
+    turn.placement = placement_of(run, turn.rooms);
     if (turn.placement.world_size > 0) {
       take(free_, run.demand.per_worker, turn.placement);
+      for (const NodePlace& place : turn.placement.nodes)
+        placed_[run.run].emplace_back(place.node, static_cast<int>(place.ranks.size()));
       return turn;
     }
     if (!turn.startable_since && could_start(run)) turn.startable_since = state_.now;
@@ -138,20 +149,40 @@ class Server {
     return turn;
   }
 
+  /// What has run before goes on in its size, and grows only where nobody who waits could start: as grow() has it, or a
+  /// run would leave for room that it does not get.
+  [[nodiscard]] Placement placement_of(const WaitingRun& run, const WorkersByNode& rooms) const {
+    const auto within = [&run](const WorkersByNode& some, int most) {
+      return place(some, most, run.demand.least, run.before, run.demand.rules.strategy);
+    };
+    const int most = run.demand.num_workers;
+    if (!run.is_admitted || contested_.empty()) return within(rooms, most);
+    Placement same = within(rooms, std::min(most, std::max(run.before.world_size, run.demand.least)));
+    WorkersByNode own = rooms;
+    for (auto& [node, room] : own)
+      if (contested_.contains(node)) room = std::min(room, ranks_on(run.before, node));
+    Placement grown = within(own, most);
+    return grown.world_size > same.world_size ? grown : same;
+  }
+
   [[nodiscard]] bool fits_idle(const WaitingRun& run) const {
     std::int64_t all = 0;
     for (const auto& [node, capacity] : state_.nodes) all += room_when_idle(node, capacity, run.demand);
     return all >= run.demand.least;
   }
 
-  /// Had those that passed it never started.
+  /// Had those that passed it never started, nor been started again just now.
   [[nodiscard]] bool could_start(const WaitingRun& run) const {
     Capacities nodes = free_;
     for (const RunId& passer : run.passed_by) {
       const auto holding = state_.holdings.find(passer);
       if (holding == state_.holdings.end()) continue;
-      for (const auto& [node, workers] : holding->second.workers)
+      const auto give_back = [&](const NodeId& node, int workers) {
         if (nodes.contains(node)) core::take(nodes.at(node).free, holding->second.per_worker, -workers);
+      };
+      for (const auto& [node, workers] : holding->second.workers) give_back(node, workers);
+      if (const auto placed = placed_.find(passer); placed != placed_.end())
+        for (const auto& [node, workers] : placed->second) give_back(node, workers);
     }
     std::int64_t all = 0;
     for (const auto& [node, capacity] : nodes) all += room(node, capacity, run.demand);
@@ -197,9 +228,10 @@ class Server {
   const QueueState& state_;
   Capacities free_;
   std::vector<WaitingRun> waiting_;
-  bool others_wait_ = false;      ///< Runs that have never run, and would fit.
-  std::set<NodeId> wanted_;       ///< By a run that goes on waiting.
-  std::map<NodeId, RunId> kept_;  ///< For an overdue run.
+  std::set<NodeId> contested_;                                   ///< Of use to runs that have never run, and would fit.
+  std::set<NodeId> wanted_;                                      ///< By a run that goes on waiting.
+  std::map<NodeId, RunId> kept_;                                 ///< For an overdue run.
+  std::map<RunId, std::vector<std::pair<NodeId, int>>> placed_;  ///< By this plan: workers.
 };
 
 }  // namespace

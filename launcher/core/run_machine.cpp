@@ -14,7 +14,6 @@ namespace sgd::core {
 
 using coordinator_command::FinishRun;
 using coordinator_command::RecordEvent;
-using coordinator_command::ReservePort;
 using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
@@ -70,7 +69,10 @@ void RunMachine::on_capacity(TimePoint now, const Offer& offer, CoordinatorComma
 void RunMachine::on_view(TimePoint now, const NodeId& node, const NodeView& view, CoordinatorCommands& out) {
   if (finished() || !nodes_.contains(node)) return;
   addresses_[node] = view.address;
-  views_[node] = view;
+  const bool was_leaving = std::exchange(views_[node], view).is_leaving;
+  const NodeRecord& record = nodes_.at(node);
+  const bool waits = phase_ == RunPhase::kRecovering || phase_ == RunPhase::kWaiting;
+  if (waits && !record.lost && view.is_leaving && !was_leaving) send_desired(node, record, cluster::Want::kClear, out);
   consider_leaving(out);
   if (is_live()) decide(now, out);  // A link may have closed behind which missed ranks are.
 }
@@ -89,14 +91,16 @@ bool RunMachine::may_grow() const {
 void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   SGD_ASSERT(waits_for_room());                 // Else ranks that are at work would be forgotten.
   SGD_ASSERT(nodes_.empty() || all_cleared());  // Else ranks of two generations would write one model.
-  desired_generation_ = generation_ = next_generation();
+  generation_ = next_generation();
+  want_generation(now, generation_);
+  generation_uid_ = desired_uid_;
   phase_ = RunPhase::kStarting;
   start_by_ = now + start_time();
   wait_until_.reset();
   first_exit_at_.reset();
-  leave_ = Leave::kNo;
+  const bool has_left = std::exchange(leave_, Leave::kNo) == Leave::kAtBoundary;
   looks_for_room_ = false;
-  was_started_ = false;
+  was_started_ = has_cleared_ = false;
   held_checkpoints_.clear();
   unsaved_.reset();
   straggler_.reset();
@@ -126,17 +130,21 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   recovery_.started(now);
   if (generation_ == 1)
     record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
-  note_resize(now, before_, out);
-  if (is_training()) {
-    send_desired(cluster::Want::kRun, out);
-  } else {
-    out.push_back(ReservePort{definition_.id, generation_, placement_.nodes.front().node});
-  }
+  note_resize(now, before_, has_left, out);
+  for (const auto& [node, record] : nodes_) send_start(node, record, out);
 }
 
-void RunMachine::note_resize(TimePoint now, const Placement& before, CoordinatorCommands& out) {
-  if (before.world_size == 0 || before.world_size == placement_.world_size) return;
-  grow_at_ = now + definition_.job.recovery.cooldown;
+/// Ranks of a command meet at a port of rank 0's node: until it is known, that node alone is told something.
+void RunMachine::send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out) {
+  if (is_training() || master_port_ != 0) return send_desired(node, record, cluster::Want::kRun, out);
+  if (node == ranks_.at(0).node) send_desired(node, record, cluster::Want::kPrepare, out);
+}
+
+/// Who has left for another size and got the same one has paid for it, too: it does not ask again at once.
+void RunMachine::note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out) {
+  const bool is_resized = before.world_size != 0 && before.world_size != placement_.world_size;
+  if (is_resized || has_left) grow_at_ = now + definition_.job.recovery.cooldown;
+  if (!is_resized) return;
   record({{"event", "resized"},
           {"generation", generation_},
           {"from", before.world_size},
@@ -145,10 +153,11 @@ void RunMachine::note_resize(TimePoint now, const Placement& before, Coordinator
          out);
 }
 
-void RunMachine::on_port(TimePoint, Generation generation, int port, CoordinatorCommands& out) {
-  if (generation != generation_ || phase_ != RunPhase::kStarting || master_port_ != 0) return;
-  master_port_ = port;
-  send_desired(cluster::Want::kRun, out);
+/// Told from here on, to whoever is told anything.
+void RunMachine::want_generation(TimePoint now, Generation generation) {
+  desired_generation_ = generation;
+  const GenerationUid at = std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
+  desired_uid_ = std::max(at, desired_uid_ + 1);  // Two wishes of one moment are two.
 }
 
 /// The whole desired state, to every node that the run touches.
@@ -163,6 +172,11 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   cluster::DesiredRun desired;
   desired.run = definition_.id;
   desired.generation = desired_generation_;
+  desired.uid = desired_uid_;
+  // An agent that ends does not wait for ranks that start elsewhere, if they do at all.
+  const auto view = views_.find(node);
+  const bool is_leaving = view != views_.end() && view->second.is_leaving;
+  if (want == cluster::Want::kClear && is_leaving) want = cluster::Want::kGone;
   desired.want = want;
   if (want != cluster::Want::kClear && want != cluster::Want::kGone)
     for (std::size_t local = 0; local < record.ranks.size(); ++local)
@@ -184,31 +198,32 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   desired.run_dir = definition_.run_dir;
   desired.job = definition_.job.resolved;
   desired.owner = definition_.owner;
+  desired.may_be_root = definition_.may_be_root;
   out.push_back(SendToAgent{node, std::move(desired)});
 }
 
-bool RunMachine::is_news(const NodeId& node, const cluster::HeldRun& held) const {
+bool RunMachine::is_news(const cluster::HeldRun& held) const {
   if (finished() || held.generation > desired_generation_ + kAheadMax) return false;
   if (held.generation > desired_generation_) return true;
-  // The number may have been given a second time by now.
-  if (!is_live() || held.generation != generation_ || held.world_size == 0) return false;
-  const auto place = nodes_.find(node);
-  const bool has_others = place != nodes_.end() && place->second.ranks.size() != static_cast<std::size_t>(held.workers);
-  return held.world_size != placement_.world_size || has_others;
+  // Its ranks are of a generation whose number is to be given now, or was given a second time.
+  if (held.generation != desired_generation_ || held.world_size == 0) return false;
+  return generation_ != desired_generation_ || held.uid != generation_uid_;
 }
 
-void RunMachine::note_held(const NodeId& node, const cluster::HeldRun& held) {
-  if (is_news(node, held)) newest_held_ = std::max(newest_held_, held.generation);
+void RunMachine::note_held(const cluster::HeldRun& held) {
+  if (is_news(held)) newest_held_ = std::max(newest_held_, held.generation);
 }
 
 void RunMachine::on_node_back(TimePoint now, const NodeId& node, const cluster::HeldRun& held,
                               CoordinatorCommands& out) {
-  if (is_news(node, held) && has_touched(node)) return adopt(now, node, held.generation, out);
+  if (is_news(held) && has_touched(node)) return adopt(now, node, held.generation, out);
   const auto place = nodes_.find(node);
   if (place == nodes_.end() || place->second.lost || finished()) {
     cluster::DesiredRun gone;
     gone.run = definition_.id;
     gone.generation = std::max(held.generation, desired_generation_);
+    // By the answer the coordinator knows that nothing of what was wanted before is left.
+    gone.uid = held.generation > desired_generation_ ? 0 : desired_uid_;
     gone.want = cluster::Want::kGone;
     gone.run_dir = definition_.run_dir;
     gone.job = definition_.job.resolved;
@@ -221,8 +236,7 @@ void RunMachine::on_node_back(TimePoint now, const NodeId& node, const cluster::
     case RunPhase::kFinished:
       return;
     case RunPhase::kStarting:
-      if (!is_training() && master_port_ == 0) return;
-      break;
+      return send_start(node, place->second, out);
     case RunPhase::kRunning:
       want = leave_ == Leave::kAtBoundary ? cluster::Want::kLeave : want;
       break;
@@ -305,7 +319,7 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
 
 void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kClearing;
-  desired_generation_ = std::max(desired_generation_, newest_held_);
+  if (newest_held_ > desired_generation_) want_generation(now, newest_held_);
   clear_none_but_lost();
   send_desired(cluster::Want::kGone, out);
   if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
@@ -371,8 +385,6 @@ void RunMachine::tell_open(CoordinatorCommands& out) const {
     return;
   }
   if (!checkpoints_.empty()) out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
-  if (phase_ == RunPhase::kStarting && !is_training() && master_port_ == 0)
-    out.push_back(ReservePort{definition_.id, generation_, placement_.nodes.front().node});
 }
 
 std::optional<TimePoint> RunMachine::next_wakeup() const {
@@ -452,8 +464,13 @@ int RunMachine::slots_used(const NodeId& node) const {
   return place == nodes_.end() ? 0 : slots_of(place->second);
 }
 
+bool RunMachine::is_clearing(const NodeId& node) const {
+  const auto place = nodes_.find(node);
+  return phase_ == RunPhase::kClearing && place != nodes_.end() && !place->second.lost && !place->second.cleared;
+}
+
 int RunMachine::slots_of(const NodeRecord& node) const {
-  if (finished() || node.lost || phase_ == RunPhase::kWaiting) return 0;
+  if (finished() || node.lost || has_cleared_) return 0;
   return static_cast<int>(node.ranks.size());
 }
 

@@ -58,17 +58,16 @@ class RunMachine : private RunState {
   void on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
                     CoordinatorCommands& out);
   /// `node` holds this run: told before anything is made of what it says of itself.
-  void note_held(const NodeId& node, const cluster::HeldRun& held);
+  void note_held(const cluster::HeldRun& held);
   /// `node` (re)connected and holds this run so (generation 0: not at all, or nobody knows): told again what is wanted.
   void on_node_back(TimePoint now, const NodeId& node, const cluster::HeldRun& held, CoordinatorCommands& out);
-  void on_port(TimePoint now, Generation generation, int port, CoordinatorCommands& out);
   FactVerdict on_fact(TimePoint now, const NodeId& node, const cluster::Fact& fact, CoordinatorCommands& out);
   void on_exchange_ask(const NodeId& node, const cluster::ExchangeAsk& ask, CoordinatorCommands& out) const;
   void on_progress(TimePoint now, const NodeId& node, const cluster::Progress& progress);
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   void on_restarted(CoordinatorCommands& out) const;
-  /// Of a machine that was made of a state: what is still to be answered, and what counts of its files.
+  /// Of a machine that was made of a state: its end that may not be recorded, and what counts of its files.
   void tell_open(CoordinatorCommands& out) const;
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
@@ -86,24 +85,28 @@ class RunMachine : private RunState {
   /// Of its newest generation, alive or not.
   [[nodiscard]] const Placement& placement() const { return placement_.world_size > 0 ? placement_ : before_; }
   [[nodiscard]] Generation desired_generation() const { return desired_generation_; }
+  [[nodiscard]] GenerationUid desired_uid() const { return desired_uid_; }
   /// `node` was told something of it, ever.
   [[nodiscard]] bool has_touched(const NodeId& node) const { return touched_.contains(node); }
   /// It has to know what is free by now: call on_capacity() at once.
   [[nodiscard]] bool wants_capacity() const { return is_ready_to_count() || looks_for_room_; }
   /// Slots that the run holds on `node`.
   [[nodiscard]] int slots_used(const NodeId& node) const;
+  /// It has no rank there, maybe, and waits for the word that nothing is left.
+  [[nodiscard]] bool is_clearing(const NodeId& node) const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
-  [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
+  [[nodiscard]] RunSnapshot snapshot(TimePoint now, Ranks ranks = Ranks::kShown) const;
 
  private:
   [[nodiscard]] bool is_on(const NodeId& node, Rank rank) const;
 
   // run_machine.cpp: placing, starting, stopping, the end
   void start_generation(TimePoint now, CoordinatorCommands& out);
-  void note_resize(TimePoint now, const Placement& before, CoordinatorCommands& out);
+  void note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
+  void send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
   void on_all_exited(TimePoint now, CoordinatorCommands& out);
   void begin_clearing(TimePoint now, CoordinatorCommands& out);
@@ -135,6 +138,7 @@ class RunMachine : private RunState {
 
   // run_machine_facts.cpp
   void on_body(TimePoint now, const NodeId& node, const cluster::FactBody& body, CoordinatorCommands& out);
+  void on_port(const cluster::PortReserved& reserved, CoordinatorCommands& out);
   void on_exited(TimePoint now, const NodeId& node, const cluster::WorkerExited& exited, CoordinatorCommands& out);
   void on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started, CoordinatorCommands& out);
   void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
@@ -157,8 +161,9 @@ class RunMachine : private RunState {
   [[nodiscard]] std::string reason() const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
   [[nodiscard]] bool is_live() const;
-  /// A generation that this machine has told nobody of, by its number or its size.
-  [[nodiscard]] bool is_news(const NodeId& node, const cluster::HeldRun& held) const;
+  /// A generation that this machine has told nobody of.
+  [[nodiscard]] bool is_news(const cluster::HeldRun& held) const;
+  void want_generation(TimePoint now, Generation generation);
   [[nodiscard]] Generation next_generation() const { return std::max(generation_, newest_held_) + 1; }
   [[nodiscard]] Duration start_time() const { return std::max(definition_.job.heartbeat.stall_timeout, kStartTime); }
   [[nodiscard]] bool is_ready_to_count() const {

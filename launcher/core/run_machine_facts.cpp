@@ -15,12 +15,15 @@ using Event = nlohmann::ordered_json;
 
 namespace {
 
-/// The rank that a fact is about: rank 0 for checkpoints, which it saves; nothing for what is about a node.
+/// The rank that a fact is about: rank 0 for checkpoints, which it saves, and for its port; nothing for what is about a
+/// node.
 std::optional<Rank> speaker_of(const cluster::FactBody& body) {
   return std::visit(
       []<class Body>(const Body& one) -> std::optional<Rank> {
         if constexpr (requires { one.rank; }) return one.rank;
-        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved> || std::is_same_v<Body, cluster::CheckpointFailed>)
+        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved> ||
+                      std::is_same_v<Body, cluster::CheckpointFailed> || std::is_same_v<Body, cluster::PortReserved> ||
+                      std::is_same_v<Body, cluster::PortRefused>)
           return Rank{0};
         return std::nullopt;
       },
@@ -33,7 +36,9 @@ FactVerdict RunMachine::on_fact(TimePoint now, const NodeId& node, const cluster
                                 CoordinatorCommands& out) {
   if (finished() || !nodes_.contains(node) || nodes_.at(node).lost) return FactVerdict::kNotOfRun;
   const bool is_cleared = std::holds_alternative<cluster::Cleared>(fact.body);
-  if (fact.generation != (is_cleared ? desired_generation_ : generation_)) return FactVerdict::kOtherGeneration;
+  const bool is_its = is_cleared ? fact.generation == desired_generation_ && fact.uid == desired_uid_
+                                 : fact.generation == generation_ && fact.uid == generation_uid_;
+  if (!is_its) return FactVerdict::kOtherGeneration;
   if (const std::optional<Rank> rank = speaker_of(fact.body); rank && !is_on(node, *rank))
     return FactVerdict::kOtherNode;
   if (!why_not(fact).empty()) return FactVerdict::kImplausible;
@@ -54,6 +59,8 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     TimePoint now;
     const NodeId& node;
     CoordinatorCommands& out;
+    void operator()(const cluster::PortReserved& fact) const { self.on_port(fact, out); }
+    void operator()(const cluster::PortRefused& fact) const { self.add_failure(now, failure_of(node, fact)); }
     void operator()(const cluster::WorkerStarted& fact) const { self.on_started(now, node, fact, out); }
     void operator()(const cluster::WorkerReady& fact) const { self.on_ready(now, fact, out); }
     void operator()(const cluster::WorkerFirstStep& fact) const { self.on_first_step(now, fact, out); }
@@ -71,6 +78,13 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::Cleared&) const { self.on_cleared(node); }
   };
   std::visit(Visitor{*this, now, node, out}, body);
+}
+
+/// Said again when its node was asked again; the first one counts.
+void RunMachine::on_port(const cluster::PortReserved& reserved, CoordinatorCommands& out) {
+  if (phase_ != RunPhase::kStarting || is_training() || master_port_ != 0) return;
+  master_port_ = reserved.port;
+  send_desired(cluster::Want::kRun, out);
 }
 
 void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started,
@@ -301,15 +315,14 @@ void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::E
   const Result<bool> is_finished = exchange_.put(put.rank, put.key, put.value);
   if (!is_finished) return add_failure(now, protocol_failure(put.rank, node, is_finished.error().message));
   if (!is_finished.value()) return;
-  // What is large is not told to hundreds of nodes at once: each asks for it.
-  std::vector<cluster::ExchangeDone> parts = exchange_.parts(definition_.id, generation_, put.key);
-  cluster::ExchangeDone& whole = parts.front();
-  if (parts.size() > 1) whole.values.clear();
-  for (const auto& [member, record] : nodes_) out.push_back(SendToAgent{member, whole});
+  std::vector<NodeId> members;
+  for (const auto& [member, record] : nodes_) members.push_back(member);
+  for (cluster::ExchangeDone& part : exchange_.parts(definition_.id, generation_, put.key))
+    out.push_back(coordinator_command::SendToAgents{members, std::move(part)});
 }
 
 void RunMachine::on_exchange_ask(const NodeId& node, const cluster::ExchangeAsk& ask, CoordinatorCommands& out) const {
-  const bool is_known = ask.generation == generation_ && nodes_.contains(node);
+  const bool is_known = ask.generation == generation_ && ask.uid == generation_uid_ && nodes_.contains(node);
   if (!is_known) return out.push_back(SendToAgent{node, not_finished(ask)});
   for (cluster::ExchangeDone& part : exchange_.parts(ask.run, ask.generation, ask.key))
     out.push_back(SendToAgent{node, std::move(part)});

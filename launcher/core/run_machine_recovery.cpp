@@ -66,7 +66,8 @@ void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
 /// All that is left of the generation is killed and reaped, on behalf of the next one.
 void RunMachine::clear_generation(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kRecovering;
-  desired_generation_ = next_generation();
+  has_cleared_ = false;
+  want_generation(now, next_generation());
   clear_none_but_lost();
   send_desired(cluster::Want::kClear, out);
   if (all_cleared()) on_recovery_cleared(now);
@@ -80,6 +81,7 @@ void RunMachine::adopt(TimePoint now, const NodeId& node, Generation held, Coord
                   node, held, desired_generation_);
   out.push_back(coordinator_command::Warn{definition_.id, reason});
   nodes_[node].lost = false;  // It answers, and is waited for.
+  has_cleared_ = false;
   if (phase_ == RunPhase::kClearing || stop_) {
     begin_clearing(now, out);
   } else if (is_live()) {
@@ -99,6 +101,7 @@ void RunMachine::on_recovery_cleared(TimePoint now) {
     for (const auto& [node, record] : nodes_) keepers_from_[node] = next_generation();
   recovery_.cleared(now);
   phase_ = RunPhase::kWaiting;
+  has_cleared_ = true;
   if (wait_until_ && now >= *wait_until_) wait_until_.reset();  // The clearing took longer: it is its turn at once.
   start_at_capacity_ = !wait_until_;
   is_queued_ = false;

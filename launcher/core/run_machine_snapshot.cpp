@@ -28,7 +28,7 @@ std::string RunMachine::reason() const {
   return outcome_.error;
 }
 
-RunSnapshot RunMachine::snapshot(TimePoint now) const {
+RunSnapshot RunMachine::snapshot(TimePoint now, Ranks ranks) const {
   RunSnapshot shot;
   shot.run = definition_.id;
   shot.name = definition_.job.name;
@@ -47,27 +47,29 @@ RunSnapshot RunMachine::snapshot(TimePoint now) const {
   bool is_first = true;
   int with_loss = 0;
   for (const auto& [number, rank] : ranks_) {
+    const link::Heartbeat& heard = rank.heartbeat;
+    if (is_first) shot.activity = heard.phase;
+    shot.step = is_first ? heard.step : std::min(shot.step, heard.step);
+    shot.epoch = std::max(shot.epoch, heard.epoch);
+    shot.samples_per_s += heard.samples_per_s;
+    if (rank.heartbeat_at) {
+      shot.loss += heard.loss;
+      ++with_loss;
+    }
+    if (rank.phase == RankPhase::kReady || rank.phase == RankPhase::kStepping) ++shot.ready;
+    is_first = false;
+    if (ranks == Ranks::kLeftOut) continue;
     RankSnapshot row;
     row.rank = number;
     row.node = rank.node;
     row.pid = rank.pid;
     row.phase = rank.phase;
-    row.step = rank.heartbeat.step;
-    row.epoch = rank.heartbeat.epoch;
-    row.activity = rank.heartbeat.phase;
-    row.loss = rank.heartbeat.loss;
-    row.samples_per_s = rank.heartbeat.samples_per_s;
+    row.step = heard.step;
+    row.epoch = heard.epoch;
+    row.activity = heard.phase;
+    row.loss = heard.loss;
+    row.samples_per_s = heard.samples_per_s;
     if (rank.heartbeat_at) row.heartbeat_age_s = to_seconds(now - *rank.heartbeat_at);
-    if (is_first) shot.activity = row.activity;
-    shot.step = is_first ? row.step : std::min(shot.step, row.step);
-    shot.epoch = std::max(shot.epoch, row.epoch);
-    shot.samples_per_s += row.samples_per_s;
-    if (rank.heartbeat_at) {
-      shot.loss += row.loss;
-      ++with_loss;
-    }
-    if (rank.phase == RankPhase::kReady || rank.phase == RankPhase::kStepping) ++shot.ready;
-    is_first = false;
     shot.ranks.push_back(std::move(row));
   }
   if (with_loss > 0) shot.loss /= with_loss;

@@ -26,6 +26,7 @@ struct NodeView {
   std::string address;
   bool is_closed = false;   ///< Its link is closed; it may come back.
   bool is_drained = false;  ///< Its ranks are to leave it at the next boundary.
+  bool is_leaving = false;  ///< Its agent was told to end, and waits for what is left there.
 };
 
 /// What a run may have now.
@@ -69,8 +70,10 @@ struct RunState {
   TimePoint submitted_at_;
   RunPhase phase_ = RunPhase::kPlacing;
   Generation generation_ = 0;
+  GenerationUid generation_uid_ = 0;
   Generation desired_generation_ = 0;  ///< What nodes are told: the next one while recovering.
-  Generation newest_held_ = 0;         ///< By any node, ever: its number is used, whoever knows what it was.
+  GenerationUid desired_uid_ = 0;
+  Generation newest_held_ = 0;  ///< By any node, ever: its number is used, whoever knows what it was.
   Generation first_generation_ = 1;
   Placement placement_;
   Placement before_;   ///< Of the generation before.
@@ -87,6 +90,7 @@ struct RunState {
   std::size_t ranks_started_ = 0;
   std::size_t ranks_exited_ = 0;
   std::size_t nodes_cleared_ = 0;
+  bool has_cleared_ = false;  ///< No rank is left, and none has started since: what ends now is keepers.
   ExchangeTable exchange_;
   ReportReducer reducer_;
   CauseFinder causes_;

@@ -14,6 +14,7 @@ using SecretKey = std::array<std::uint64_t, 4>;
 
 class Secrets {
  public:
+  Secrets() : Secrets(SecretKey{}) {}
   /// `drawn`: values of this key that were drawn before.
   explicit Secrets(const SecretKey& key, std::uint64_t drawn = 0) : key_(key), drawn_(drawn) {}
 

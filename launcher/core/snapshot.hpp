@@ -48,6 +48,9 @@ struct RankSnapshot {
   std::optional<double> heartbeat_age_s;
 };
 
+/// Whether a snapshot has a row for each rank: of many runs at a time nobody reads them.
+enum class Ranks { kShown, kLeftOut };
+
 struct RunSnapshot {
   RunId run;
   std::string name;

@@ -10,11 +10,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/messages/link.hpp"
+#include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
@@ -26,12 +28,34 @@ struct Silence {
   std::string words;  ///< "no heartbeat for 5.1 s, in train, step 1200".
 };
 
-class Watchdog {
+struct WatchdogState {
+  struct Watched {
+    bool has_said_hello = false;
+    TimePoint heard_at;
+    TimePoint advanced_at;  ///< The last heartbeat that said something new.
+    link::Heartbeat beat;
+    std::optional<TimePoint> suspect_until;
+    bool is_told = false;
+    bool is_paused = false;
+    [[nodiscard]] bool is_watched() const { return !is_told && !is_paused; }
+  };
+
+  Duration timeout_ = std::chrono::seconds(5);
+  Duration stall_timeout_ = std::chrono::minutes(10);
+  std::map<Rank, Watched> ranks_;
+};
+
+class Watchdog : private WatchdogState {
  public:
+  using State = WatchdogState;
   static constexpr Duration kSecondLook = std::chrono::milliseconds(100);
   static constexpr Duration kLateLook = std::chrono::milliseconds(500);
   /// From the start of a process to its hello.
   static constexpr Duration kHelloTimeout = std::chrono::seconds(60);
+
+  Watchdog() = default;
+  explicit Watchdog(State state) : State(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return *this; }
 
   /// Forgets all ranks.
   void reset(Duration timeout, Duration stall_timeout);
@@ -54,23 +78,9 @@ class Watchdog {
   [[nodiscard]] std::optional<TimePoint> next_look() const;
 
  private:
-  struct Watched {
-    bool has_said_hello = false;
-    TimePoint heard_at;
-    TimePoint advanced_at;  ///< The last heartbeat that said something new.
-    link::Heartbeat beat;
-    std::optional<TimePoint> suspect_until;
-    bool is_told = false;
-    bool is_paused = false;
-    [[nodiscard]] bool is_watched() const { return !is_told && !is_paused; }
-  };
-
   [[nodiscard]] TimePoint deadline(const Watched& rank) const;
   [[nodiscard]] Silence describe(TimePoint now, Rank number, const Watched& rank) const;
-
-  Duration timeout_ = std::chrono::seconds(5);
-  Duration stall_timeout_ = std::chrono::minutes(10);
-  std::map<Rank, Watched> ranks_;
 };
+static_assert(has_only_state<Watchdog>());
 
 }  // namespace sgd::core

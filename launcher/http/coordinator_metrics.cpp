@@ -52,6 +52,8 @@ std::string text_of(const CoordinatorMetrics& metrics, const ProcessMetrics& pro
   timed(text, "sgd_coordinator_store_commit_seconds", "One transaction of the job store.", metrics.store_commit);
   timed(text, "sgd_coordinator_event_loop_lag_seconds", "How late a timer of the event loop fires.",
         metrics.event_loop_lag);
+  text.gauge("sgd_coordinator_event_loop_lag_max_seconds", "The longest of them since this was asked for last.",
+             metrics.event_loop_lag_max);
   write(process, text);
   return text.take();
 }

@@ -21,6 +21,7 @@ struct CoordinatorMetrics {
   std::int64_t clients = 0;      ///< Connected now.
   std::int64_t store_bytes = 0;  ///< Of the database and its log.
   bool is_ready = false;
+  double event_loop_lag_max = 0;  ///< Seconds, since it was asked for last.
   // Counters.
   CountByLabel runs_finished;        ///< By state: succeeded, failed, ...
   CountByLabel failures;             ///< By kind: exit_code, signal, node_lost, ...

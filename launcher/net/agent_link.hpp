@@ -4,6 +4,7 @@
 // never called inside start() or send().
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "common/messages/cluster.hpp"
@@ -26,6 +27,12 @@ class AgentLink {
   virtual void send(cluster::FromAgent message) = 0;
 };
 
+/// One message to many agents.
+struct SharedMessage {
+  cluster::ToAgent message;
+  std::shared_ptr<const std::string> frames = {};  ///< Made by the first link that needs them, for all.
+};
+
 /// The coordinator's end of one connection.
 class CoordinatorLink {
  public:
@@ -37,6 +44,7 @@ class CoordinatorLink {
   virtual ~CoordinatorLink() = default;
   virtual void start(Handlers handlers) = 0;
   virtual void send(cluster::ToAgent message) = 0;
+  virtual void send(SharedMessage& message) = 0;
 };
 
 }  // namespace sgd::net

@@ -28,6 +28,12 @@ struct ClientLink::End {
     }
     const auto type = message.find("type");
     if (type != message.end() && *type == "welcome") return handlers.on_open();
+    if (type != message.end() && *type == "refused") {
+      const auto why = message.find("error");
+      const auto open = connection.lock();
+      if (open) open->close(why != message.end() && why->is_string() ? why->get<std::string>() : "it refuses clients");
+      return;
+    }
     handlers.on_message(message);
   }
 };

@@ -22,6 +22,9 @@ namespace asio = boost::asio;
 
 constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
 constexpr std::size_t kPartsPerWrite = 64;
+/// Then the others have their turn: hundreds of connections may have something large to send at once. At least what
+/// TLS may have to send again.
+constexpr std::size_t kBytesPerTurn = 32 << 10;
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
 void set_options(Socket& socket, const ConnectionLimits& limits) {
@@ -86,7 +89,7 @@ void Connection::shake_hands() {
       break;
   }
   has_shaken_hands_ = true;
-  queue(encode_frame(FrameKind::kJson, hello::encode(own_)));
+  queue(std::make_shared<const std::string>(encode_frame(FrameKind::kJson, hello::encode(own_))));
   if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
@@ -172,17 +175,22 @@ Status Connection::send(FrameKind kind, std::string_view bytes) {
   if (bytes.size() > limit)
     return Error{fmt::format("a message of {} bytes to {}; it takes {}", bytes.size(), peer_, limit)};
   if (kind != FrameKind::kJson) {
-    queue(encode_frame(kind, bytes));
+    queue(std::make_shared<const std::string>(encode_frame(kind, bytes)));
   } else {
-    for (std::string& frame : encode_message(bytes)) queue(std::move(frame));
+    for (std::string& frame : encode_message(bytes)) queue(std::make_shared<const std::string>(std::move(frame)));
   }
   return {};
 }
 
-void Connection::queue(std::string frame) {
+void Connection::send(std::shared_ptr<const std::string> frames) {
+  SGD_ASSERT(is_closed_ || protocol_ != 0);
+  queue(std::move(frames));
+}
+
+void Connection::queue(std::shared_ptr<const std::string> frames) {
   if (is_closed_) return;
-  queued_bytes_ += frame.size();
-  queue_.push_back(std::move(frame));
+  queued_bytes_ += frames->size();
+  queue_.push_back(std::move(frames));
   if (queued_bytes_ > limits_.queue_bytes)
     return close(fmt::format("the other side does not read: {} bytes wait for it", queued_bytes_), RefusalKind::kSlow);
   flush_soon();
@@ -196,11 +204,17 @@ void Connection::flush_soon() {
 
 void Connection::flush() {
   is_flushing_ = false;
+  std::size_t written = 0;
   while (!queue_.empty() && !is_closed_) {
+    if (written >= kBytesPerTurn) return flush_soon();
     std::array<std::string_view, kPartsPerWrite> parts;
     std::size_t count = 0;
-    for (auto frame = queue_.begin(); frame != queue_.end() && count < parts.size(); ++frame) parts[count++] = *frame;
-    parts[0].remove_prefix(sent_of_first_);
+    std::size_t bytes = 0;
+    for (auto frame = queue_.begin(); frame != queue_.end() && count < parts.size() && bytes < kBytesPerTurn; ++frame) {
+      const std::size_t sent = count == 0 ? sent_of_first_ : 0;
+      parts[count] = std::string_view(**frame).substr(sent, kBytesPerTurn - bytes);
+      bytes += parts[count++].size();
+    }
     IoOutcome outcome = stream_->write({parts.data(), count});
     switch (outcome.state) {
       case IoState::kWouldBlockRead:
@@ -216,9 +230,10 @@ void Connection::flush() {
       case IoState::kDone:
         break;
     }
+    written += outcome.bytes;
     queued_bytes_ -= outcome.bytes;
     std::size_t sent = outcome.bytes + sent_of_first_;
-    for (; !queue_.empty() && sent >= queue_.front().size(); queue_.pop_front()) sent -= queue_.front().size();
+    for (; !queue_.empty() && sent >= queue_.front()->size(); queue_.pop_front()) sent -= queue_.front()->size();
     sent_of_first_ = sent;
   }
 }

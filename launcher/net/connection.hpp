@@ -70,6 +70,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Before on_open nothing may be sent. Error: `bytes` is more than the peer takes; the connection goes on. Who has
   /// dialed takes JSON texts of kMessageBytesMax, in parts; who has accepted, what one frame has.
   Status send(FrameKind kind, std::string_view bytes);
+  /// Whole frames, each as large as the peer takes, which other connections may send, too.
+  void send(std::shared_ptr<const std::string> frames);
   /// on_closed follows with `reason`; what waits to be sent is dropped.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
   /// The same without on_closed: from here on no handler is called.
@@ -95,7 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read();
   void take_frames();
   void take_hello(const Frame& frame);
-  void queue(std::string frame);
+  void queue(std::shared_ptr<const std::string> frames);
   void flush_soon();
   void flush();
   void close_at_expiry();
@@ -113,7 +115,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   TlsSide side_;
   Handlers handlers_;
   FrameReader reader_;
-  std::deque<std::string> queue_;
+  std::deque<std::shared_ptr<const std::string>> queue_;
   std::size_t queued_bytes_ = 0;
   std::size_t sent_of_first_ = 0;
   int protocol_ = 0;  ///< 0: the peer's hello has not come.

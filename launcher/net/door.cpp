@@ -107,6 +107,11 @@ Status Visitor::send(FrameKind kind, std::string_view bytes) {
   return open && open->is_open() ? open->send(kind, bytes) : Status{};
 }
 
+void Visitor::send(std::shared_ptr<const std::string> frames) {
+  const auto open = visit_->connection.lock();
+  if (open && open->is_open()) open->send(std::move(frames));
+}
+
 void Visitor::close(std::string reason, RefusalKind kind) {
   visit_->close(std::move(reason), kind);
 }
@@ -160,7 +165,7 @@ void Door::take(Socket socket) {
   std::string address = listener_->security().tls ? address_of_peer(peer) : "";
   const bool has_place = may_enter(address) && (strangers_.size() < kStrangersMax || make_room(address));
   if (has_place) return enter({std::move(socket), std::move(address)});
-  if (line_.size() >= kLineMax || in_use >= allowed / 4 * 3)
+  if (line_.size() >= line_max || in_use >= allowed / 4 * 3)
     return handlers_.on_refused(peer,
                                 {RefusalKind::kTooMany, fmt::format("{} others wait before the door", line_.size())});
   line_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});

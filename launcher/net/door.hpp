@@ -42,6 +42,8 @@ class Visitor {
   void start(Handlers handlers);
   /// Dropped when the connection is gone. Error: more bytes than the other side takes; the connection goes on.
   Status send(FrameKind kind, std::string_view bytes);
+  /// As Connection::send() of shared frames.
+  void send(std::shared_ptr<const std::string> frames);
   /// on_closed follows with `reason`. `kind`: what the other side has done wrong.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
   /// As net::peer_name() says it.
@@ -66,6 +68,7 @@ class Door {
   /// back at once are served one after the other, and need not come again. None when three quarters of the files that
   /// this process may have open are in use.
   static constexpr std::size_t kLineMax = 16384;
+  std::size_t line_max = kLineMax;
   /// Less than an agent's patience.
   static constexpr Duration kLineTime = std::chrono::seconds(15);
   /// Of the files that this process may have open, one in so many is not for visitors: runs and the store need some.

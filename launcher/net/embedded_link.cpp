@@ -45,6 +45,7 @@ class CoordinatorEnd : public CoordinatorLink {
       if (inboxes->agent.on_message) inboxes->agent.on_message(std::move(message));
     });
   }
+  void send(SharedMessage& message) override { send(message.message); }
 
  private:
   boost::asio::io_context& io_;

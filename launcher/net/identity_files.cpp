@@ -13,7 +13,7 @@
 namespace sgd::net {
 namespace {
 
-constexpr std::size_t kRevokedBytesMax = 8 << 20;
+constexpr std::size_t kRevokedBytesMax = RevokedList::kEntriesMax * (kNameBytesMax + 128);
 constexpr std::string_view kKeyBegin = "-----BEGIN PRIVATE KEY-----";
 
 struct RevokedFile {

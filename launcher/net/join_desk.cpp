@@ -70,7 +70,7 @@ Result<std::unique_ptr<JoinDesk>> JoinDesk::open(boost::asio::io_context& io, co
 // ---- visitors ----
 
 void JoinDesk::take(std::unique_ptr<Visitor> visitor, const nlohmann::json& first) {
-  if (guests_.size() >= kVisitorsMax) {  // It goes with its owner, and dials again later.
+  if (guests_.size() >= visitors_max) {  // It goes with its owner, and dials again later.
     (void)refuse(visitor->peer(), JoinOutcome::kBusy, "too many want to join");
     return;
   }

@@ -51,7 +51,8 @@ inline constexpr std::size_t kJoinOutcomes = 15;
 
 class JoinDesk {
  public:
-  static constexpr std::size_t kVisitorsMax = 1024;            ///< Of whom the door lets in a quarter from one address.
+  static constexpr std::size_t kVisitorsMax = 1024;  ///< Of whom the door lets in a quarter from one address.
+  std::size_t visitors_max = kVisitorsMax;
   static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A visitor that stays longer is shown out.
 
   /// Errors: no authority there. `io` must outlive the desk.

@@ -118,6 +118,14 @@ class TcpCoordinatorLink : public CoordinatorLink {
     if (const Status sent = end_->visitor->send(FrameKind::kJson, cluster::encode(message)); !sent)
       end_->visitor->close(sent.error().message);
   }
+  void send(SharedMessage& message) override {
+    if (!message.frames) {
+      std::string frames;
+      for (const std::string& frame : encode_message(cluster::encode(message.message))) frames += frame;
+      message.frames = std::make_shared<const std::string>(std::move(frames));
+    }
+    end_->visitor->send(message.frames);
+  }
 
  private:
   /// Handlers hold this, not the link, so that the link may go in any of them.

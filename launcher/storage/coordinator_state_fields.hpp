@@ -10,12 +10,7 @@ template <>
 struct Coding<cluster::NodeState> {
   static Json write(const cluster::NodeState& value) { return cluster::to_json(cluster::FromAgent(value)); }
   static Status read(const Json& json, const std::string& key, cluster::NodeState& out) {
-    auto message = cluster::from_agent_of(json);
-    if (!message) return message.error();
-    auto* state = std::get_if<cluster::NodeState>(&message.value());
-    if (state == nullptr) return Error{"\"" + key + "\" is not the state of a node"};
-    out = std::move(*state);
-    return {};
+    return take_kind(cluster::from_agent_of(json), key, out);
   }
 };
 
@@ -26,7 +21,9 @@ inline constexpr auto kMessage<job::PerWorker> = message("", required("cpus", &j
 template <>
 inline constexpr auto kMessage<core::CoordinatorState::Leftover> =
     message("", required("per_worker", &core::CoordinatorState::Leftover::per_worker),
-            required("workers", &core::CoordinatorState::Leftover::workers));
+            required("workers", &core::CoordinatorState::Leftover::workers),
+            optional("generation", &core::CoordinatorState::Leftover::generation),
+            optional("uid", &core::CoordinatorState::Leftover::uid));
 template <>
 inline constexpr auto kMessage<core::CoordinatorState::Node> =
     message("", required("incarnation", &core::CoordinatorState::Node::incarnation),

@@ -18,7 +18,6 @@ using core::coordinator_event::FromAgent;
 using core::coordinator_event::NodeOrdered;
 using core::coordinator_event::NodeSilent;
 using core::coordinator_event::NodesKnown;
-using core::coordinator_event::PortReserved;
 using core::coordinator_event::Restarted;
 using core::coordinator_event::RunForgotten;
 using core::coordinator_event::StopRequested;
@@ -65,18 +64,6 @@ struct Coding<AgentClosed> {
   static constexpr const char* kType = "agent_closed";
   static void write(const AgentClosed& event, Json& out) { out["node"] = event.node; }
   static Status read(const Json& json, AgentClosed& event) { return read_key(json, "node", event.node); }
-};
-
-template <>
-struct Coding<PortReserved> {
-  static constexpr const char* kType = "port_reserved";
-  static void write(const PortReserved& event, Json& out) {
-    out.update({{"run", event.run}, {"generation", event.generation}, {"port", event.port}});
-  }
-  static Status read(const Json& json, PortReserved& event) {
-    return first_error({read_key(json, "run", event.run), read_key(json, "generation", event.generation),
-                        read_key(json, "port", event.port)});
-  }
 };
 
 template <>
@@ -165,7 +152,7 @@ struct Coding<Tick> {
 template <class Event>
 constexpr std::size_t kFields = boost::pfr::tuple_size_v<Event>;
 static_assert(kFields<Submitted> == 1 && kFields<FromAgent> == 2 && kFields<AgentClosed> == 1);
-static_assert(kFields<PortReserved> == 3 && kFields<StopRequested> == 2 && kFields<NodeSilent> == 2);
+static_assert(kFields<StopRequested> == 2 && kFields<NodeSilent> == 2);
 static_assert(kFields<NodeOrdered> == 2 && kFields<RunForgotten> == 1);
 static_assert(kFields<NodesKnown> == 2 && std::is_empty_v<Restarted> && std::is_empty_v<Tick>);
 

@@ -2,7 +2,9 @@
 
 #include <signal.h>
 
-#include <boost/asio/executor_work_guard.hpp>
+#include <cerrno>
+
+#include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
 namespace sgd::storage {
@@ -10,30 +12,53 @@ namespace sgd::storage {
 FileThread::~FileThread() {
   *alive_ = false;
   if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    is_ending_ = true;
-    orders_.clear();
+  std::unique_lock lock(shared_->mutex);
+  shared_->is_ending = true;
+  shared_->orders.clear();
+  shared_->changed.notify_all();
+  const bool has_ended = shared_->changed.wait_for(lock, kEndLimit, [this] { return !shared_->is_working; });
+  shared_->is_abandoned = !has_ended;
+  lock.unlock();
+  if (has_ended) {
+    thread_.join();
+    return;
   }
-  changed_.notify_all();
-  thread_.join();
+  // It has all that it needs, touches nothing of this any more, and ends with the process.
+  (void)new std::thread(std::move(thread_));
 }
 
 void FileThread::run(std::function<void()> work, std::function<void()> done) {
-  // The guard travels with `done` into the event loop, and goes there.
-  auto guard = std::make_shared<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>>(
-      boost::asio::make_work_guard(io_));
-  auto finish = [this, alive = alive_, guard, done = std::move(done)]() mutable {
-    boost::asio::post(io_, [alive = std::move(alive), guard = std::move(guard), done = std::move(done)] {
-      if (*alive) done();
-    });
+  if (unfinished_++ == 0) guard_.emplace(io_.get_executor());
+  auto finish = [this, alive = alive_, done = std::move(done)] {
+    if (!*alive) return;
+    if (--unfinished_ == 0) guard_.reset();
+    done();
   };
   {
-    const std::lock_guard lock(mutex_);
-    orders_.push_back({std::move(work), std::move(finish)});
+    const std::lock_guard lock(shared_->mutex);
+    shared_->orders.push_back({std::move(work), std::move(finish)});
   }
-  changed_.notify_all();
+  shared_->changed.notify_all();
   if (!thread_.joinable()) begin();
+}
+
+void FileThread::finish() {
+  std::unique_lock lock(shared_->mutex);
+  (void)shared_->changed.wait_for(lock, kEndLimit, [this] { return shared_->orders.empty() && !shared_->is_working; });
+}
+
+std::size_t FileThread::waiting() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->orders.size();
+}
+
+Error FileThread::unanswered(Duration limit) {
+  return Error{fmt::format("the disk has not answered for {}: look at it, and try again", format_duration(limit)),
+               ETIMEDOUT};
+}
+
+Error FileThread::busy() const {
+  return Error{fmt::format("{} requests wait already: try again later", asked_max), EBUSY};
 }
 
 void FileThread::begin() {
@@ -42,22 +67,33 @@ void FileThread::begin() {
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { serve(); });
+  thread_ = std::thread([shared = shared_, &io = io_] { serve(shared, io); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void FileThread::serve() {
-  std::unique_lock lock(mutex_);
+void FileThread::serve(const std::shared_ptr<Shared>& shared, boost::asio::io_context& io) {
+  std::unique_lock lock(shared->mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return !orders_.empty() || is_ending_; });
-    if (is_ending_) return;
-    Order order = std::move(orders_.front());
-    orders_.pop_front();
+    shared->changed.wait(lock, [&shared] { return !shared->orders.empty() || shared->is_ending; });
+    if (shared->is_ending) return;
+    Order order = std::move(shared->orders.front());
+    shared->orders.pop_front();
+    shared->is_working = true;
     lock.unlock();
     order.work();
-    order.done();
-    order = {};  // What it holds goes without the lock.
+    order.work = {};  // What it holds goes without the lock.
     lock.lock();
+    shared->is_working = false;
+    shared->changed.notify_all();
+    if (shared->is_ending) {
+      // What it holds may belong to an event loop that is gone: it goes where it was ordered, or with the process.
+      if (shared->is_abandoned)
+        (void)new Order(std::move(order));
+      else
+        shared->orders.push_back(std::move(order));
+      return;
+    }
+    boost::asio::post(io, std::move(order.done));
   }
 }
 

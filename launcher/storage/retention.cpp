@@ -94,26 +94,43 @@ Status remove_run_folder(const std::string& directory) {
   return {};
 }
 
-std::vector<EndedRun> runs_below(const std::string& runs_dir) {
+namespace {
+
+/// The runs below, in no order; those in `left_out` are not looked at.
+std::vector<EndedRun> look_below(const std::string& runs_dir, const std::set<RunId>& left_out) {
   std::vector<EndedRun> runs;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(runs_dir, error)) {
-    const std::string folder = entry.path().string();
+  for (fs::directory_iterator entry(runs_dir, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string folder = entry->path().string();
+    const std::string name = entry->path().filename().string();
     std::error_code ignored;
-    if (entry.is_symlink(ignored) || entry.path().filename().string().starts_with(kRemoved)) continue;
+    if (entry->is_symlink(ignored) || name.starts_with(kRemoved) || left_out.contains(name)) continue;
     struct stat info {};
     if (::stat((folder + "/events.jsonl").c_str(), &info) != 0) continue;
     struct stat summary {};
     const bool has_summary = ::stat((folder + "/summary.json").c_str(), &summary) == 0;
     const double at = static_cast<double>((has_summary ? summary : info).st_mtime);
-    runs.push_back({entry.path().filename().string(), folder, is_run_live(folder) ? 0 : at, bytes_below(folder),
-                    is_pinned(folder)});
+    runs.push_back({name, folder, is_run_live(folder) ? 0 : at, bytes_below(folder), is_pinned(folder)});
   }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<EndedRun> runs_below(const std::string& runs_dir) {
+  std::vector<EndedRun> runs = look_below(runs_dir, {});
   std::sort(runs.begin(), runs.end(), [](const EndedRun& a, const EndedRun& b) {
     const auto rank = [](const EndedRun& run) { return std::tuple(run.finished_s != 0, -run.finished_s); };
     return rank(a) != rank(b) ? rank(a) < rank(b) : a.id < b.id;
   });
   return runs;
+}
+
+std::vector<EndedRun> strays_below(const std::string& runs_dir, const std::set<RunId>& known, double now_s) {
+  std::vector<EndedRun> strays = look_below(runs_dir, known);
+  std::erase_if(strays,
+                [now_s](const EndedRun& run) { return run.finished_s == 0 || now_s - run.finished_s < kStrayAge; });
+  return strays;
 }
 
 }  // namespace sgd::storage

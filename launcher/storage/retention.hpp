@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,5 +43,12 @@ struct Retention {
 [[nodiscard]] Status remove_run_folder(const std::string& directory);
 /// The runs below `runs_dir`, the newest first; `finished_s` is 0 for one that is live.
 [[nodiscard]] std::vector<EndedRun> runs_below(const std::string& runs_dir);
+
+/// Seconds that nothing was written in a folder before it can be a stray: who makes one has not told of it yet.
+inline constexpr double kStrayAge = 600;
+/// Those of runs_below() that nobody knows of, and that no launcher writes to: an older version, or a coordinator that
+/// was killed at the wrong moment, has left them.
+[[nodiscard]] std::vector<EndedRun> strays_below(const std::string& runs_dir, const std::set<RunId>& known,
+                                                 double now_s);
 
 }  // namespace sgd::storage

@@ -21,7 +21,7 @@ using Kind = core::NodeOrder::Kind;
 // A new field belongs into the functions below first, and then into the number here.
 template <class T>
 constexpr std::size_t kRunFields = boost::pfr::tuple_size_v<T>;
-static_assert(kRunFields<core::RunDefinition> == 9);
+static_assert(kRunFields<core::RunDefinition> == 10);
 static_assert(kRunFields<core::RunPast> == 11);
 static_assert(kRunFields<core::StopRequest> == 4);
 static_assert(kRunFields<core::NodeOrder> == 2);
@@ -128,6 +128,7 @@ Json to_json(const core::RunDefinition& run) {
                {"placement_timeout_ns", run.placement_timeout.count()},
                {"priority", run.priority},
                {"owner", run.owner},
+               {"may_be_root", run.may_be_root},
                {"request_id", run.request_id}};
   if (run.parent) json["parent"] = *run.parent;
   if (run.past) json["past"] = to_json(*run.past);
@@ -143,6 +144,8 @@ Result<core::RunDefinition> run_definition_of(const Json& json) {
                                      read_key(json, "priority", run.priority), read_key(json, "owner", run.owner),
                                      read_key(json, "request_id", run.request_id), read_key(json, "job", job)});
   if (!status) return status.error();
+  if (json.contains("may_be_root"))  // A store of before has none: nobody of then may.
+    if (const Status read = read_key(json, "may_be_root", run.may_be_root); !read) return read.error();
   job::LoadResult loaded = job::load_resolved(job);
   if (!loaded.job) {
     std::string why;

@@ -237,16 +237,16 @@ RunDirectory::~RunDirectory() {
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
-Status RunDirectory::append_event(const nlohmann::ordered_json& event) {
+Status RunDirectory::append_event(const nlohmann::ordered_json& event, std::optional<double> unix_s) {
   // Formatted by hand: JSON libraries print 6 decimals of a Unix time differently from run to run.
   std::string rest = dump(event);
   rest.erase(0, 1);
-  return events_->append(fmt::format("{{\"time\":{:.6f},{}\n", unix_seconds(), rest));
+  return events_->append(fmt::format("{{\"time\":{:.6f},{}\n", unix_s.value_or(unix_seconds()), rest));
 }
 
-Status RunDirectory::append_metrics(const nlohmann::ordered_json& metrics) {
+Status RunDirectory::append_metrics(const nlohmann::ordered_json& metrics, std::optional<double> unix_s) {
   nlohmann::ordered_json line = metrics;
-  line["_timestamp"] = static_cast<std::int64_t>(unix_seconds());
+  line["_timestamp"] = static_cast<std::int64_t>(unix_s.value_or(unix_seconds()));
   return metrics_->append(dump(line) + "\n");
 }
 
@@ -257,7 +257,11 @@ nlohmann::ordered_json summary_of(const RunId& run, const core::RunOutcome& outc
 }
 
 Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
-  return write_file(path_ + "/summary.json", dump(summary_of(place_.id, outcome), 2) + "\n");
+  return rewrite_summary(path_, place_.id, outcome);
+}
+
+Status rewrite_summary(const std::string& folder, const RunId& run, const core::RunOutcome& outcome) {
+  return write_file(folder + "/summary.json", dump(summary_of(run, outcome), 2) + "\n");
 }
 
 Status RunDirectory::link_control_socket(const std::string& target) {

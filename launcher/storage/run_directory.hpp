@@ -32,6 +32,8 @@ struct RunPlace {
 
 /// What summary.json says.
 [[nodiscard]] nlohmann::ordered_json summary_of(const RunId& run, const core::RunOutcome& outcome);
+/// In the folder of a run that nobody holds open.
+[[nodiscard]] Status rewrite_summary(const std::string& folder, const RunId& run, const core::RunOutcome& outcome);
 
 class RunDirectory {
  public:
@@ -54,10 +56,10 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  /// Adds "time" (Unix seconds, 6 decimals) in front and appends the line.
-  [[nodiscard]] Status append_event(const nlohmann::ordered_json& event);
+  /// Adds "time" (Unix seconds, 6 decimals; absent: now) in front and appends the line.
+  [[nodiscard]] Status append_event(const nlohmann::ordered_json& event, std::optional<double> unix_s = {});
   /// Adds "_timestamp" and appends the line.
-  [[nodiscard]] Status append_metrics(const nlohmann::ordered_json& metrics);
+  [[nodiscard]] Status append_metrics(const nlohmann::ordered_json& metrics, std::optional<double> unix_s = {});
   [[nodiscard]] Status write_summary(const core::RunOutcome& outcome);
   /// control.sock in the folder leads to `target`, whatever a killed launcher left in its place.
   [[nodiscard]] Status link_control_socket(const std::string& target);

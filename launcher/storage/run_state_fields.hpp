@@ -64,7 +64,8 @@ inline constexpr auto kMessage<core::Placement> = message("", required("world_si
 template <>
 inline constexpr auto kMessage<core::NodeView> = message("", required("address", &core::NodeView::address),
                                                          required("is_closed", &core::NodeView::is_closed),
-                                                         required("is_drained", &core::NodeView::is_drained));
+                                                         required("is_drained", &core::NodeView::is_drained),
+                                                         required("is_leaving", &core::NodeView::is_leaving));
 template <>
 inline constexpr auto kMessage<core::Offer> = message("", required("nodes", &core::Offer::nodes),
                                                       required("placement", &core::Offer::placement),
@@ -131,9 +132,10 @@ template <>
 inline constexpr auto kMessage<core::RunState> = message(
     "", required("definition", &core::RunState::definition_), required("submitted_at", &core::RunState::submitted_at_),
     required("phase", &core::RunState::phase_), required("generation", &core::RunState::generation_),
+    required("generation_uid", &core::RunState::generation_uid_),
     required("desired_generation", &core::RunState::desired_generation_),
-    required("newest_held", &core::RunState::newest_held_), required("start_by", &core::RunState::start_by_),
-    required("first_generation", &core::RunState::first_generation_),
+    required("desired_uid", &core::RunState::desired_uid_), required("newest_held", &core::RunState::newest_held_),
+    required("start_by", &core::RunState::start_by_), required("first_generation", &core::RunState::first_generation_),
     required("placement", &core::RunState::placement_), required("before", &core::RunState::before_),
     required("trained", &core::RunState::trained_), required("master_port", &core::RunState::master_port_),
     required("offered", &core::RunState::offered_), required("views", &core::RunState::views_),
@@ -144,8 +146,8 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("nodes_cleared", &core::RunState::nodes_cleared_), required("exchange", &core::RunState::exchange_),
     required("reducer", &core::RunState::reducer_), required("causes", &core::RunState::causes_),
     required("budget", &core::RunState::budget_), required("recovery", &core::RunState::recovery_),
-    required("was_started", &core::RunState::was_started_), required("leave", &core::RunState::leave_),
-    required("resize_reason", &core::RunState::resize_reason_),
+    optional("has_cleared", &core::RunState::has_cleared_), required("was_started", &core::RunState::was_started_),
+    required("leave", &core::RunState::leave_), required("resize_reason", &core::RunState::resize_reason_),
     required("start_at_capacity", &core::RunState::start_at_capacity_),
     required("wait_until", &core::RunState::wait_until_), required("is_queued", &core::RunState::is_queued_),
     required("placeless_since", &core::RunState::placeless_since_), required("grow_at", &core::RunState::grow_at_),

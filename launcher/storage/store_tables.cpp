@@ -14,7 +14,8 @@
 namespace sgd::storage {
 namespace {
 
-constexpr std::int64_t kApplicationId = 0x73676463;  // "sgdc"
+constexpr std::int64_t kApplicationId = 0x73676463;    // "sgdc"
+constexpr std::uint64_t kSharedIndexBytes = 64 << 10;  ///< What SQLite's index of a write-ahead log takes at first.
 
 constexpr const char* kStateTables =
     "CREATE TABLE states(kind TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY(kind, id)); "
@@ -55,6 +56,7 @@ Result<std::unique_ptr<StoreTables>> StoreTables::open(const std::string& folder
   std::unique_ptr<StoreTables> tables(new StoreTables(std::move(lock).value(), std::move(database).value(), folder));
   Status status = tables->check();
   if (status) status = tables->prepare();
+  if (!status && bytes_free(folder) < kSharedIndexBytes) status = tables->open_alone();
   if (!status) return tables->explain(status.error());
   return tables;
 }
@@ -80,6 +82,20 @@ Status StoreTables::check() {
   if (!checked) return checked.error();
   if (checked.value() != "ok") return Error{fmt::format("{} is damaged: {}", path, checked.value())};
   return {};
+}
+
+/// Without the file by which connections know of each other's pages: it takes room, and the disk has none. The log is
+/// not cut until the next start, since that is done by a connection of its own.
+Status StoreTables::open_alone() {
+  add_event_.reset();
+  put_run_.reset();
+  auto database = Database::open(folder_ + "/coordinator.db");
+  if (!database) return database.error();
+  database_ = std::move(database).value();
+  Status status = database_->execute("PRAGMA locking_mode=EXCLUSIVE");
+  if (status) status = check();
+  if (status) status = prepare();
+  return status;
 }
 
 /// Everything or nothing: a kill in between leaves an empty file, which is a new one.
@@ -189,13 +205,23 @@ Result<std::vector<StoredRun>> StoreTables::load_runs() const {
   }
 }
 
+Status StoreTables::keep_clock_offset(Duration offset) {
+  const Status kept = set_clock_offset(offset);
+  if (!kept) late_offset_ = offset;
+  return kept;
+}
+
 Status StoreTables::write(const std::vector<StoreWrite>& writes) {
   Status status = database_->execute("BEGIN IMMEDIATE");
+  if (status && late_offset_) status = set_clock_offset(*late_offset_);
   for (const StoreWrite& one : writes)
     if (status) status = write_one(one);
   if (status && has_trash_) status = drop_some();
   if (status) status = database_->execute("COMMIT");
-  if (status) return status;
+  if (status) {
+    late_offset_.reset();
+    return status;
+  }
   const Error error = explain(status.error());
   database_->roll_back();
   return error;

@@ -47,6 +47,8 @@ class StoreTables {
   /// What makes core time of this machine's clock, if it was stored since the machine was started.
   [[nodiscard]] Result<std::optional<Duration>> clock_offset() const;
   [[nodiscard]] Status set_clock_offset(Duration offset);
+  /// After an error the next write() brings it.
+  [[nodiscard]] Status keep_clock_offset(Duration offset);
   [[nodiscard]] Result<CutMark> load_cut() const;
   /// As it was at the cut.
   [[nodiscard]] Result<core::CoordinatorState> load_state() const;
@@ -66,6 +68,7 @@ class StoreTables {
   StoreTables(StateLock lock, std::unique_ptr<Database> database, std::string folder)
       : lock_(std::move(lock)), folder_(std::move(folder)), database_(std::move(database)) {}
   [[nodiscard]] Status check();
+  [[nodiscard]] Status open_alone();
   [[nodiscard]] Status create();
   [[nodiscard]] Status prepare();
   [[nodiscard]] Status write_one(const StoreWrite& write);
@@ -82,7 +85,8 @@ class StoreTables {
   std::string cluster_id_;
   std::optional<Statement> add_event_;
   std::optional<Statement> put_run_;
-  bool has_trash_ = true;  ///< The life before may have left some.
+  std::optional<Duration> late_offset_;  ///< Of the clock: not stored yet.
+  bool has_trash_ = true;                ///< The life before may have left some.
 };
 
 }  // namespace sgd::storage

@@ -1,7 +1,9 @@
 """One coordinator and the nodes of a large cluster: real TLS sockets, the agents' own code, no processes of ranks.
 
-Connections, heartbeats, the coordinator's share of a core and memory, false deaths, ranks launched a second, and the time
-until all are back after the coordinator was killed. `--agents 10000 --seconds 600` is the full form, `--quick` the short one.
+Connections, heartbeats, the coordinator's share of a core and memory, false deaths, ranks launched a second, how long `ps`
+and `nodes` take, how long anything holds the coordinator's event loop, and the time until all are back after the coordinator
+was killed. `--agents 10000 --seconds 600` is the full form, `--quick` the short one. `--exchange BYTES` is another measurement:
+one run with a rank on each agent, and each rank gives so many bytes to all the others.
 Agents and coordinator share the machine: what the agents take is not the coordinator's, and what they lack slows the storm.
 """
 
@@ -11,6 +13,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,9 +26,9 @@ from harness import BIN_DIR, LAUNCHER, wait_for
 from measure import hardware
 
 AGENTS = os.path.join(BIN_DIR, "cluster_agents")
-SPARE_FILES = 4096           # Of the coordinator: three of each run at work, and others.
+SPARE_FILES = 6600           # Of the coordinator: three of each run at work, and others.
 AGENTS_PER_PROCESS = 5000
-SMALL_JOB_RANKS = 20
+SMALL_JOB_RANKS = 10
 LIMIT_S = 300
 
 
@@ -56,9 +59,9 @@ def allow_files(wanted):
 class Agents:
     """One process of them: its newest line."""
 
-    def __init__(self, port, state_dir, identities, first, count, slots):
+    def __init__(self, port, state_dir, identities, first, count, slots, value_bytes):
         self.process = subprocess.Popen([AGENTS, "agents", f"127.0.0.1:{port}", state_dir, identities, str(first), str(count),
-                                         str(slots)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                         str(slots), str(value_bytes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.said = {}
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -77,6 +80,8 @@ class Cluster:
         self.environment = {**os.environ, "XDG_CONFIG_HOME": os.path.join(folder, "config")}
         self.environment.pop("SGD_ADDRESS", None)
         self.port = 0
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.metrics_port = free.getsockname()[1]
         self.coordinator = None
         self.agents = []
 
@@ -98,7 +103,7 @@ class Cluster:
         with open(self.log, "ab") as log:
             self.coordinator = subprocess.Popen(
                 [LAUNCHER, "coordinator", "--listen", f"127.0.0.1:{self.port}", "--state-dir", self.state_dir,
-                 "--metrics-port", "0", *self.options.coordinator.split()],
+                 "--metrics-port", str(self.metrics_port), *self.options.coordinator.split()],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
         lines = wait_for(lambda: len(self.lines_of("listening on")) > len(before) and self.lines_of("listening on"), LIMIT_S,
                          "the coordinator to listen")
@@ -113,7 +118,21 @@ class Cluster:
     def start_agents(self):
         for first in range(0, self.options.agents, AGENTS_PER_PROCESS):
             count = min(AGENTS_PER_PROCESS, self.options.agents - first)
-            self.agents.append(Agents(self.port, self.state_dir, self.memory, first, count, self.options.slots))
+            self.agents.append(Agents(self.port, self.state_dir, self.memory, first, count, self.options.slots,
+                                      self.options.exchange))
+
+    def longest_hold(self):
+        """Milliseconds that one thing held the coordinator's event loop at most, since this was asked for last."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=LIMIT_S) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith("sgd_coordinator_event_loop_lag_max_seconds "):
+                    return 1e3 * float(line.split()[1])
+        sys.exit("cluster: the coordinator does not say how late its event loop is")
+
+    def answer_s(self, request, times=5):
+        """(the slowest of so many answers to one client, in seconds; bytes of one)"""
+        said = self.ask("ask", request, times)[0]
+        return max(said["seconds"]), said["bytes"]
 
     def total(self, what):
         return sum(agents.said.get(what, 0) for agents in self.agents)
@@ -232,12 +251,43 @@ def parse():
     parser.add_argument("--seconds", type=float, default=600, help="length of the window in which nothing else happens")
     parser.add_argument("--slots", type=int, default=1, help="of each node")
     parser.add_argument("--quick", action="store_true", help="500 agents, 10 s")
+    parser.add_argument("--exchange", type=int, default=0, metavar="BYTES", help="one run whose ranks exchange so much each")
     parser.add_argument("--coordinator", default="", metavar="OPTIONS", help="more options of the coordinator")
     parser.add_argument("--keep", action="store_true", help="leave the folder, and say where it is")
     options = parser.parse_args()
     if options.quick:
-        options.agents, options.seconds = 500, 10
+        options.seconds = 10
+        options.agents = options.agents if options.exchange else 500
     return options
+
+
+def measure_answers(cluster, report, runs):
+    """What a client waits for, and what that costs all others."""
+    cluster.longest_hold()
+    for request, what in (("ps", f"ps of {runs} live runs"), ("nodes", f"nodes of {cluster.options.agents}")):
+        seconds, size = cluster.answer_s(request)
+        report(what, f"{seconds:.3f} s, the slowest of 5 ({size / 1e6:.2f} MB)", "<= 0.2 s")
+        report(f"longest hold of the event loop by {request}", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
+
+
+def measure_exchange(cluster, report):
+    options = cluster.options
+    ranks = options.agents * options.slots
+    connect(cluster)
+    cluster.longest_hold()
+    began = time.monotonic()
+    runs, _ = cluster.launch(ranks, 1)
+    wait_for(lambda: cluster.total("values") >= ranks * ranks, LIMIT_S,
+             f"{ranks} ranks to have {ranks} values each: {cluster.total('values')} of {ranks * ranks}, {cluster.reasons()}")
+    seconds = time.monotonic() - began
+    report(f"exchange of {ranks} ranks, {options.exchange} bytes each",
+           f"{seconds:.2f} s, {ranks * ranks * options.exchange / 1e6:.0f} MB to the nodes", "")
+    report("longest hold of the event loop meanwhile", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
+    report("connections lost", cluster.total("lost"), "0")
+    failures = len(cluster.events(runs, "failure"))
+    report("failures", failures, "0")
+    cluster.stop_all()
+    return cluster.total("lost") == 0 and failures == 0
 
 
 def measure(cluster, report):
@@ -250,6 +300,7 @@ def measure(cluster, report):
     report("the coordinator's share of a core", f"{100 * share:.1f} %", "<= 25")
     report("false deaths", deaths, "0")
     report("connections lost", lost, "0")
+    report("longest hold of the event loop until here", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
     seconds, listening, failures = storm(cluster)
     report("SIGKILL of the coordinator, until all are back", f"{seconds:.1f} s (listens after {listening:.1f} s; {failures} "
            "attempts failed)", "<= 15")
@@ -262,6 +313,9 @@ def measure(cluster, report):
     jobs = ranks // each
     small, seconds = cluster.launch(each, jobs)
     report(f"{jobs} jobs of {each} ranks", f"{each * jobs / seconds:,.0f} ranks/s ({seconds:.2f} s)", ">= 5,000")
+    measure_answers(cluster, report, jobs)
+    seconds, listening, failures = storm(cluster)
+    report(f"SIGKILL with {jobs} live runs, until all are back", f"{seconds:.1f} s (listens after {listening:.1f} s)", "<= 15")
     report(f"end of {jobs} jobs", f"{cluster.stop_all():.2f} s", "")
     deaths += len(cluster.events(small, "node_lost")) + deaths_in_storm
     report("memory at the end", f"{resident_kib(cluster.coordinator.pid) / options.agents:.1f} KiB per agent, all of the process", "")
@@ -276,7 +330,9 @@ def main():
     print(f"| {'what':58} | {'figure':44} | target   |\n|{'-' * 60}|{'-' * 46}|{'-' * 10}|", flush=True)
     try:
         with Cluster(folder, options) as cluster:
-            is_well = measure(cluster, lambda *row: print(f"| {row[0]:58} | {row[1]!s:44} | {row[2]:8} |", flush=True))
+            def report(what, figure, target):
+                print(f"| {what:58} | {figure!s:44} | {target:8} |", flush=True)
+            is_well = measure_exchange(cluster, report) if options.exchange else measure(cluster, report)
     finally:
         if options.keep:
             print(f"kept: {folder}", file=sys.stderr)

@@ -122,7 +122,7 @@ def main():
     rows = [row(name, values, times["torchrun"]) for name, values in times.items() if values]
     table("Kill of a random rank to the first step of all ranks, 2 ranks, Fashion-MNIST MLP, ms",
           ["side", "p50", "p99", "min", "max", "n", "torchrun's p50 over this"], rows,
-          f"torch {torch_version()}; sides alternate.")
+          f"torch {torch_version()}; sides alternate." if times["torchrun"] else "Without torchrun.")
 
 
 if __name__ == "__main__":

@@ -3,41 +3,19 @@
 import os
 import pwd
 import re
-import shutil
-import stat
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LAUNCHER, LIMIT_S, read_file, wait_for
-from tls_cluster import TlsCluster
+from harness import LIMIT_S, read_file, wait_for
+from root_agent import RootAgent
 
 PERSON = "nobody"   # An account that is on every Debian, and not one of a service's: its uid is over 1000.
 SERVICE = "daemon"  # One of the system's.
 
 
 @unittest.skipIf(os.geteuid() != 0, "of an agent that root has started")
-class AccountsTest(TlsCluster):
-    def setUp(self):
-        super().setUp()
-        os.chmod(self.folder, 0o755)
-        # The launcher must be where others may execute it.
-        os.mkdir(self.path("bin"))
-        self.launcher = shutil.copy(LAUNCHER, self.path("bin"))
-        self.start_coordinator()
-        self.agent_state = self.path("agent")
-        self.join(self.token("--name", "n1"), os.path.join(self.agent_state, "identity"))
-
-    def start_agent(self, *options):
-        self.agent = self.start("agent", "agent", "--join", self.address, "--state-dir", self.agent_state, "--slots", 2, *options)
-        self.wait_for_words("coordinator", "node n1: connected")
-
-    def make_person(self, name):
-        self.run_verb("join", self.address, "--token-file", "-", person=name, text=self.token("--role", "client", "--name", name))
-
-    def submit(self, *command, person, code=0):
-        return self.run_verb("-n", 1, "--max-failures", 0, "--address", self.address, "--", *command, person=person, code=code)
-
+class AccountsTest(RootAgent):
     def only_run(self):
         names = os.listdir(self.path("agent", "runs"))
         return self.path("agent", "runs", names[0]) if names else None
@@ -66,11 +44,30 @@ class AccountsTest(TlsCluster):
             self.make_person(name)
             refused = self.submit("touch", self.path("started"), person=name, code=1)
             self.assertIn(words, refused.stderr)
+            self.assertIn(words, self.plan(name))  # Beforehand, too.
             self.assertFalse(os.path.exists(self.path("started")))
 
     def test_one_account_for_all_runs(self):
         self.start_agent("--run-as", SERVICE)
         self.assertIn(f"uid {pwd.getpwnam(SERVICE).pw_uid}\n", self.submit("sh", "-c", "echo uid $(id -u)", person="operator").stdout)
+
+    def plan(self, person):
+        return self.run_verb("plan", "-n", 1, "--address", self.address, "--", "true", person=person).stdout
+
+    def test_roots_account_is_for_root_and_admins_and_a_plan_says_so(self):
+        self.start_agent("--allow-root")
+        self.assertIn("uid 0\n", self.submit("sh", "-c", "echo uid $(id -u)", person="operator").stdout)
+        self.assertIn("starts now", self.plan("operator"))
+        self.make_person(PERSON)
+        refused = self.submit("touch", self.path("started"), person=PERSON, code=1).stderr
+        planned = self.plan(PERSON)
+        words = f"those of root and of admins alone: {PERSON} is neither. Start the agent with --run-as ACCOUNT"
+        for said in (refused, planned):
+            self.assertIn(words, said)
+        self.assertTrue(planned.startswith("would fail: node n1 would refuse it: "), planned)
+        self.assertFalse(os.path.exists(self.path("started")))
+        self.make_person("ada", "--admin")
+        self.assertIn("uid 0\n", self.submit("sh", "-c", "echo uid $(id -u)", person="ada").stdout)
 
     def test_links_in_a_runs_folder_lead_nowhere(self):
         secret = self.path("secret")

@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cgroup import may_make_groups
 from harness import LAUNCHER, LIMIT_S, LaunchTest, command_of, parent_of, read_file, wait_for
-from tls_cluster import TlsCluster
+from root_agent import RootAgent
 
 PERSON = "nobody"   # Who owns the runs.
 STRANGER = 54321    # Who has nothing to do with them.
@@ -224,24 +224,12 @@ class ExchangedFolderTest(LaunchTest):
 
 
 @unittest.skipIf(os.geteuid() != 0, "of an agent that root has started")
-class OtherAccountsTest(TlsCluster):
+class OtherAccountsTest(RootAgent):
     def setUp(self):
         super().setUp()
-        os.chmod(self.folder, 0o755)
-        os.mkdir(self.path("bin"))
-        self.launcher = shutil.copy(LAUNCHER, self.path("bin"))
-        self.start_coordinator()
-        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
-        self.run_verb("join", self.address, "--token-file", "-", person=PERSON, text=self.token("--role", "client", "--name", PERSON))
+        self.make_person(PERSON)
         os.environ["SGD_SECRET_OF_AGENT"] = "x"
         self.addCleanup(os.environ.pop, "SGD_SECRET_OF_AGENT")
-
-    def start_agent(self, *options):
-        self.agent = self.start("agent", "agent", "--join", self.address, "--state-dir", self.path("agent"), "--slots", 2, *options)
-        self.wait_for_words("coordinator", "node n1: connected")
-
-    def submit(self, command, code=0):
-        return self.run_verb("-n", 1, "--max-failures", 0, "--address", self.address, "--", "sh", "-c", command, person=PERSON, code=code)
 
     def hello_as(self, uid, *found):
         done = subprocess.run([PYTHON, "-c", SAY_HELLO, *found], capture_output=True, text=True, timeout=LIMIT_S, user=uid, group=uid,
@@ -269,7 +257,7 @@ class OtherAccountsTest(TlsCluster):
 
     def test_a_job_knows_nothing_of_the_agents_environment_under_the_agents_own_account(self):
         self.start_agent("--allow-root")
-        said = self.submit("env; tr '\\0' '\\n' < /proc/$PPID/environ").stdout
+        said = self.submit("sh", "-c", "env; tr '\\0' '\\n' < /proc/$PPID/environ", person="operator").stdout
         self.assertIn("RANK=0", said)
         self.assertIn("PATH=", said)
         self.assertNotIn("SGD_SECRET_OF_AGENT", said)
@@ -277,16 +265,11 @@ class OtherAccountsTest(TlsCluster):
 
 
 @unittest.skipIf(os.geteuid() != 0, "of other accounts, which root alone can be")
-class StrayTest(TlsCluster):
+class StrayTest(RootAgent):
     """A keeper is killed, and what its rank had hidden does not run beside the next generation."""
 
     def setUp(self):
         super().setUp()
-        os.chmod(self.folder, 0o755)
-        os.mkdir(self.path("bin"))
-        self.launcher = shutil.copy(LAUNCHER, self.path("bin"))
-        self.start_coordinator()
-        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
         self.name = f"sgd-stray-{os.getpid()}-{id(self)}"
         self.addCleanup(self.end_strays)
         self.script = self.path("stray.py")

@@ -79,7 +79,7 @@ class BadInputTest(LaunchTest):
         with open(path, "wb") as file:
             file.write(b'{"name": "')
             file.truncate(100 << 20)
-        self.refused(path, words=["big.json"])
+        self.refused(path, words=["big.json", "larger than 1024 KiB"])
 
     def test_nesting_100000_deep(self):
         self.refused_job("[" * 100_000 + "]" * 100_000, words=["job.json:1:"])
@@ -218,6 +218,14 @@ class BadInputTest(LaunchTest):
 
     def test_negative_limit_on_the_command_line(self):
         self.refused_job(self.job(), "--max-failures", "-2", words=["max"])
+
+    def test_tokens_that_are_too_long(self):
+        with open(self.path("token"), "w", encoding="ascii") as file:
+            file.write("x" * 2000)
+        for arguments, words in ((["token", "create", "--ttl", "169h"], "expected a time from 1s to 168h"),
+                                 (["join", "127.0.0.1:1", "--token-file", self.path("token"), "--identity", self.path("none")], "not a join token")):
+            launch = self.run_to_end(*arguments, run_dir=None, expect=2)
+            self.assertIn(words, launch.stderr())
 
 
 if __name__ == "__main__":

@@ -321,5 +321,21 @@ class TrainingTest(ClusterCase):
         self.assertEqual(self.cluster.ask("status", run)["failures"], 0)
 
 
+    def test_nodes_that_leave_do_not_wait_for_a_run_that_can_go_nowhere(self):
+        client = self.cluster.run(self.job(epochs=ENDLESS))
+        run = client.run_id()
+        self.cluster.wait_for_event(run, "epoch_finished")
+        for node in ("n1", "n2"):
+            self.cluster.kill(node, signal.SIGTERM)
+        for node in ("n1", "n2"):
+            self.assertEqual(self.cluster.agents[node].wait(30), 0, "an agent waits for 60 s at most, and here for nothing")
+        self.cluster.wait_for_event(run, "backoff")
+        for node in ("n1", "n2"):
+            self.cluster.start_agent(node)
+        self.cluster.wait_for_event(run, "first_step", 2)
+        self.stop_and_check(client, run)
+        self.assertEqual(self.cluster.ask("status", run)["failures"], 0)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -128,6 +128,7 @@ class CommandTest(LaunchTest):
             self.assertLess(peak, 64 * MIB, f"process {pid}")
         self.assertEqual(launch.log(0).count(b"y"), size)
 
+    @unittest.skipIf("SGD_SANITIZED" in os.environ, "of programs as they are: a sanitizer keeps books of its own")
     def test_launcher_is_small_while_workers_run(self):
         launch = self.start("-n", 2, "--", "sleep", 1000)
         launch.wait_for_event("worker_started", count=2)

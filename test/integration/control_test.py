@@ -162,7 +162,8 @@ class ControlTest(LaunchTest):
         path = os.path.realpath(self.path("run", "control.sock"))
         for request in ('{"request":5}', '{"request":"stop","grace_s":"long"}', '{"request":"stop","at_once":[1]}',
                         '{"request":"set_slots"}', '{"request":"set_slots","slots":1.5}', '{"request":"fly"}', "5", "{",
-                        '{"request":"set_slots","slots":99999999999999999999}', '{"request":"set_slots","slots":1,"node":7}'):
+                        '{"request":"set_slots","slots":99999999999999999999}', '{"request":"set_slots","slots":1,"node":7}',
+                        '{"request":"set_slots","slots":1048577}'):
             with self.subTest(request=request), socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(20)
                 client.connect(path)
@@ -171,6 +172,7 @@ class ControlTest(LaunchTest):
                     answer = json.loads(answers.readline())
                 self.assertFalse(answer["ok"])
                 self.assertTrue(answer["error"])
+        self.assertEqual(answer["error"], "slots must be a number from 0 to 1048576, got 1048577")
         self.assertEqual(len(json.loads(self.ask("status", "--json", self.path("run")))["ranks"]), 2)
         self.assertIsNone(launch.process.poll())
 

@@ -7,7 +7,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LIMIT_S, wait_for
+from data import image_job, small_fashion, write_job
+from harness import AGENT, LIMIT_S, wait_for
 from tls_cluster import TlsCluster
 
 
@@ -54,6 +55,49 @@ class DiskTest(TlsCluster):
         os.remove(self.path("state", "full"))
         self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true")
         self.wait_for_reserve()
+
+    def start_again(self, name):
+        port = self.address.rsplit(":", 1)[1]
+        self.start(name, "coordinator", "--listen", f"0.0.0.0:{port}", "--state-dir", self.state)
+        self.wait_for_words(name, "listening on")
+        return json.loads(self.run_verb("ps", "--all", "--json", "--address", self.address).stdout)["runs"]
+
+    def test_no_free_byte_keeps_a_coordinator_from_starting_and_what_is_not_kept_is_said(self):
+        """Killed, or ended in order: then the store's own files are gone, too; and nothing is in reserve."""
+        self.start_coordinator()
+        there = ("--address", self.address)
+        run = self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true").stdout.strip()
+        for how in ("kill", "terminate"):
+            with self.subTest(how=how):
+                self.wait_for_reserve()
+                getattr(self.daemons[-1], how)()
+                self.daemons[-1].wait(LIMIT_S)
+                os.remove(self.path("state", "reserve"))
+                self.fill()
+                name = f"after-{how}"
+                self.assertEqual([row["run"] for row in self.start_again(name)], [run])
+                self.wait_for_words(name, "is not kept until there is room")
+                os.remove(self.path("state", "full"))
+                self.wait_for_words(name, "the store takes events again")
+        self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true")
+        self.assertEqual(len(json.loads(self.run_verb("ps", "--all", "--json", *there).stdout)["runs"]), 2)
+
+    def test_a_run_whose_result_has_no_room_is_no_success(self):
+        """The checkpoint is larger than what is left, and than the reserve that ends runs are committed with."""
+        self.start_coordinator()
+        there = ("--address", self.address)
+        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
+        job = image_job(small_fashion(self.path("data"), 64, 64), epochs=1, model={"type": "mlp", "hidden": [4000]})
+        job["num_workers"] = 1
+        client = self.start("client", *there, write_job(self.path("job.json"), job), person="operator")
+        wait_for(lambda: json.loads(self.run_verb("ps", "--json", *there).stdout)["runs"], LIMIT_S, "the run waits for a node")
+        self.wait_for_reserve()
+        self.fill()
+        self.start("agent", *AGENT, "--join", self.address, "--state-dir", self.path("agent"), "--slots", 1)
+        self.assertEqual(client.wait(LIMIT_S), 1, self.said("client"))
+        self.assertIn("what it leaves could not be kept: no room", self.said("client"))
+        row, = json.loads(self.run_verb("ps", "--all", "--json", *there).stdout)["runs"]
+        self.assertEqual((row["state"], row["exit_code"]), ("failed", 1))
 
 
 if __name__ == "__main__":

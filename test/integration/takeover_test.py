@@ -138,6 +138,46 @@ class CommandTest(TakeoverCase):
         self.assertIn("cannot be taken over", self.cluster.log_of("n1"))
 
 
+class SmallJournalTest(TakeoverCase):
+    """An agent that begins its journal anew again and again, and dies in between."""
+
+    agent_options = {"n1": ["--journal-bytes", "64KiB"]}
+    reports, size = 6000, 4000
+
+    def journal(self):
+        return os.path.join(self.cluster.folder, "agent-n1", "agent.journal")
+
+    def numbers(self, run):
+        return [line["n"] for line in self.cluster.lines(run, "metrics.jsonl")]
+
+    def test_reports_of_a_long_life(self):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "returning_rank.py")
+        client = self.cluster.run("-n", 1, "--", sys.executable, os.path.realpath(script), self.reports, self.size,
+                                  self.path("end"))
+        run = client.run_id()
+        longest = 0
+        for kill in range(1, 6):  # One more, and the node would be taken for unstable.
+            wait_for(lambda: len(self.numbers(run)) >= kill * self.reports // 6, END_S, "its reports")
+            longest = max(longest, os.stat(self.journal()).st_size)
+            if kill == 3:  # As if it died when the next journal was half written.
+                self.cluster.kill("n1")
+                with open(self.journal() + ".new", "wb") as half:
+                    half.write(read_file(self.journal())[:1000])
+                self.cluster.start_agent("n1")
+                self.wait_for_takeover(kill)
+                continue
+            self.restart()
+        self.touch("end")
+        self.assertEqual(client.wait(END_S), 0, (client.said(), self.cluster.log_of("n1")))
+        self.assertEqual(self.numbers(run), list(range(1, self.reports + 1)))
+        print(f"the longest journal had {longest >> 10} KiB", file=sys.stderr)
+        self.assertLess(longest, 8 << 20, "it has had 24 MB of reports")
+        self.assertEqual(self.cluster.events(run, "failure"), [])
+        self.assertEqual(len(self.cluster.events(run, "worker_started")), 1)
+        self.assertNotIn("cannot be taken over", self.cluster.log_of("n1"))
+        self.assertNotIn("cannot be begun anew", self.cluster.log_of("n1"))
+
+
 class NobodyComesTest(TakeoverCase):
     agent_options = {"n1": ["--orphan-timeout", "1s"]}
 
@@ -166,6 +206,8 @@ class GivenUpTest(TakeoverCase):
 
 
 class TrainingTest(TakeoverCase):
+    agent_options = {"n1": ["--journal-bytes", "16KiB"]}  # Most of them begin with a state.
+
     def job(self, epochs):
         job = image_job(small_fashion(self.path("data"), SAMPLES, 1000), epochs=epochs, batch_size=400)
         job["num_workers"] = 2

@@ -78,6 +78,8 @@ std::string other(const RunId& run) {
 
 const char* words(cluster::Want want) {
   switch (want) {
+    case cluster::Want::kPrepare:
+      return "prepare";
     case cluster::Want::kRun:
       return "run";
     case cluster::Want::kLeave:
@@ -105,7 +107,7 @@ std::string describe(const core::CoordinatorCommand& command) {
                                     other(desired->run), words(desired->want), desired->generation,
                                     desired->ranks.size(), desired->world_size);
                },
-               [](const ReservePort& reserve) { return fmt::format("reserve a port on {}", reserve.node); },
+               [](const SendToAgents&) { return std::string(); },
                [](const RecordEvent& event) { return other(event.run) + "event " + event.event.dump(); },
                [](const RecordMetrics& metrics) { return "metrics " + metrics.metrics.dump(); },
                [](const KeepCheckpoints& keep) { return fmt::format("keep {}", fmt::join(keep.paths, ", ")); },
@@ -139,6 +141,11 @@ std::string describe(const NodeId& node, const core::AgentCommand& command) {
           [&](const ResumeWorker& resume) { return fmt::format("{}: link {} is read again", node, resume.connection); },
           [&](const StartKeeper& start) { return node + ": " + other(start.run) + "start keeper"; },
           [&](const ClearStrays&) { return node + ": clear strays"; },
+          [&](const ReservePort& port) {
+            return fmt::format("{}: {}reserve a port for generation {}", node, other(port.run), port.generation);
+          },
+          [&](const HoldPort& port) { return fmt::format("{}: {}hold port {}", node, other(port.run), port.port); },
+          [&](const ReleasePort& port) { return node + ": " + other(port.run) + "release the port"; },
           [&](const ForgetRun& forget) { return node + ": " + other(forget.run) + "nothing of the run is left"; },
           [&](const KeepStacks& keep) {
             return fmt::format("{}: keep the stacks of {} ranks", node, keep.pids.size());

@@ -62,6 +62,10 @@ bool Story::play_nodes(const std::string& verb, const Words& words) {
     world.order(node, {core::NodeOrder::Kind::kSetSlots, std::stoi(words.at(2))});
   } else if (verb == "preempt") {
     world.agent_event(node, core::agent_event::LeavingSoon{});
+  } else if (verb == "ports") {
+    world.hold_ports_back();
+  } else if (verb == "port") {
+    world.answer_port(node, static_cast<Generation>(words.number("generation", 1)), words.number("port", 0));
   } else if (verb == "twin") {
     world.twin(node);
   } else if (verb == "restart-agent") {

@@ -73,6 +73,10 @@ void World::join(const NodeId& node, bool is_new_link) {
   if (is_new_link) agent_event(node, core::agent_event::Connected{});
 }
 
+void World::answer_port(const NodeId& node, Generation generation, int port) {
+  agent_event(node, core::agent_event::PortReserved{"run", generation, port, port == 0 ? "no port is free" : ""});
+}
+
 void World::agent_event(const NodeId& node, const core::AgentEvent& event) {
   if (const auto* changed = std::get_if<core::agent_event::SlotsChanged>(&event))
     facts_.at(node).slots = changed->slots;
@@ -94,8 +98,12 @@ void World::tell(const NodeId& node, const core::AgentEvent& event) {
 }
 
 void World::deliver() {
-  while (!to_agents_.empty() || !to_coordinator_.empty()) {
-    if (!to_coordinator_.empty()) {
+  while (!to_agents_.empty() || !to_coordinator_.empty() || !ports_.empty()) {
+    if (!ports_.empty()) {
+      const auto [node, port] = std::move(ports_.front());
+      ports_.pop_front();
+      tell(node, port);
+    } else if (!to_coordinator_.empty()) {
       const auto [node, message] = std::move(to_coordinator_.front());
       to_coordinator_.pop_front();
       core::CoordinatorCommands commands;
@@ -155,11 +163,10 @@ void World::carry_out(const core::CoordinatorCommand& command) {
   const std::string line = describe(command);
   if (!line.empty()) print(line + (is_lost ? " (lost)" : ""));
   if (send != nullptr && !is_lost) to_agents_.emplace_back(send->node, send->message);
-  const auto* reserve = std::get_if<ReservePort>(&command);
-  if (reserve == nullptr) return;
-  core::CoordinatorCommands more;
-  coordinator_.on(now_, core::coordinator_event::PortReserved{reserve->run, reserve->generation, 29500}, more);
-  for (const core::CoordinatorCommand& next : more) carry_out(next);
+  const auto* shared = std::get_if<SendToAgents>(&command);
+  if (shared == nullptr) return;
+  for (const NodeId& node : shared->nodes)
+    if (!cut_.contains(node)) to_agents_.emplace_back(node, shared->message);
 }
 
 void World::carry_out(const NodeId& node, const core::AgentCommand& command) {
@@ -168,6 +175,8 @@ void World::carry_out(const NodeId& node, const core::AgentCommand& command) {
     return;
   }
   print(describe(node, command));
+  const auto* wanted = std::get_if<core::agent_command::ReservePort>(&command);
+  if (wanted != nullptr && answers_ports_) ports_.push_back({node, {wanted->run, wanted->generation, 29500, ""}});
   processes_.on_command(node, command);
 }
 

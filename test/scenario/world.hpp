@@ -45,6 +45,10 @@ class World {
   void cut(const NodeId& node, bool is_seen);
   /// They arrive again; with `is_new_link` both know that something was cut.
   void join(const NodeId& node, bool is_new_link);
+  /// From now on nodes do not say which ports they have reserved, but by answer_port().
+  void hold_ports_back() { answers_ports_ = false; }
+  /// `port` 0: there is none.
+  void answer_port(const NodeId& node, Generation generation, int port);
   /// Moves the clock on, stopping at every wake-up in between.
   void advance(Duration duration);
   /// Moves the clock on while everything stands still; then everybody looks at it.
@@ -72,6 +76,8 @@ class World {
   std::map<NodeId, core::Agent> agents_;
   std::set<NodeId> cut_;
   std::uint64_t agents_made_ = 0;
+  bool answers_ports_ = true;
+  std::deque<std::pair<NodeId, core::agent_event::PortReserved>> ports_;  ///< Reserved, and to be said.
   std::deque<std::pair<NodeId, cluster::ToAgent>> to_agents_;
   std::deque<std::pair<NodeId, cluster::FromAgent>> to_coordinator_;
   std::string output_;

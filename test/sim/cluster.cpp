@@ -16,6 +16,7 @@ Cluster::Cluster(World& world)
             judge(event, commands);
           }),
       passes_(world, runs_),
+      quotas_(world, runs_),
       log_(
           world, [this](const Log::Store& store) { note(store); },
           [this](core::CoordinatorCommand&& command) { carry_out(std::move(command)); }) {
@@ -36,12 +37,15 @@ void Cluster::submit(const RunPlan& plan) {
   const RunId& id = plan.definition.id;
   if (submitted_.contains(id)) return;
   const bool is_new = coordinator_alive() && !coordinator_.core().snapshot(world_.queue.now(), id);
-  if (is_new && !coordinator_.paused()) tell(core::coordinator_event::Submitted{plan.definition});
+  if (is_new && !coordinator_.paused() && quotas_.takes(coordinator_.core(), plan))
+    tell(core::coordinator_event::Submitted{plan.definition});
   world_.queue.after(milliseconds(500), [this, &plan] { submit(plan); });
 }
 
 void Cluster::pause_coordinator(Duration duration) {
-  late_until_ = std::max(late_until_, world_.queue.now() + duration);
+  const TimePoint now = world_.queue.now();
+  if (now > late_until_ + kLossTime) late_from_ = now;
+  late_until_ = std::max(late_until_, now + duration);
   coordinator_.pause(duration);
 }
 
@@ -143,6 +147,7 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
                identity.rank, identity.generation, keeper.node().id(), other->rank(), other->generation());
   }
   check_cores(run, keeper, identity);
+  ports_.on_process_start(run, keeper.node(), identity);
   run.check.on_process_start(identity.generation, identity.rank);
   Worker& worker = workers_.emplace_back(world_, run, keeper, std::move(identity));
   run.alive.push_back(&worker);
@@ -176,11 +181,15 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
   using namespace core::coordinator_command;
   if (is_crashed_) return;
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event))
-    passes_.on_submitted(submitted->run.id);
+    note_submitted(submitted->run.id);
   is_refusal_ = !commands.empty() && std::holds_alternative<RefuseAgent>(commands.front());
   std::set<RunId> growing;
   for (const core::CoordinatorCommand& command : commands) {
-    if (const auto* store = std::get_if<Store>(&command)) decided_.note(store->event);
+    if (const auto* store = std::get_if<Store>(&command)) {
+      decided_.note(store->event);
+      silences_.on_decided(store->event);
+    }
+    note_quota(command);
     const auto* record = std::get_if<RecordEvent>(&command);
     if (record != nullptr && record->event.at("event") == "run_started")
       passes_.on_first_start(coordinator_.core(), record->run);
@@ -194,13 +203,30 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
   for (const RunId& run : growing) passes_.on_growth(coordinator_.core(), run);
 }
 
+void Cluster::note_submitted(const RunId& run) {
+  passes_.on_submitted(run);
+  quotas_.on_submitted(run);
+}
+
+void Cluster::note_quota(const core::CoordinatorCommand& command) {
+  using namespace core::coordinator_command;
+  const auto* record = std::get_if<RecordEvent>(&command);
+  if (record != nullptr && record->event.at("event") == "run_started") quotas_.on_first_start(record->run);
+  // One whose first start the store has lost does not say it again.
+  const auto* sent = std::get_if<SendToAgent>(&command);
+  const auto* desired = sent == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&sent->message);
+  if (desired != nullptr && (desired->want == cluster::Want::kRun || desired->want == cluster::Want::kPrepare))
+    quotas_.on_first_start(desired->run);
+  if (const auto* finished = std::get_if<FinishRun>(&command)) quotas_.on_finished(finished->run);
+}
+
 /// It is on the disk, and so is all that was before it.
 void Cluster::note(const core::coordinator_command::Store& store) {
   known_.note(store.event);
   const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&store.event);
   removed_ = ordered != nullptr && ordered->order.kind == core::NodeOrder::Kind::kRemove ? ordered->node : NodeId{};
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store.event))
-    submitted_.insert(submitted->run.id);
+    submitted_.try_emplace(submitted->run.id, world_.queue.now());
   const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&store.event);
   const auto* fact = arrived == nullptr ? nullptr : std::get_if<cluster::Fact>(&arrived->message);
   if (fact == nullptr) return;
@@ -233,21 +259,19 @@ void Cluster::restart_coordinator() {
   is_replaying_ = true;
   const bool has_lost = std::exchange(loses_tail_, false) && log_.lose_tail();
   coordinator_.start(world_.plan.settings);
-  std::map<RunId, ReservePort> unanswered;
   std::size_t number = 0;
   known_.clear();
   passes_.forget();
+  quotas_.forget();
   leaving_.clear();
   for (const std::shared_ptr<const Store>& store : log_.stored()) {
     note(*store);
     if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store->event))
-      passes_.on_submitted(submitted->run.id);
+      note_submitted(submitted->run.id);
     core::CoordinatorCommands commands;
     coordinator_.machine().replay(store->at, store->event, commands);
-    if (const auto* port = std::get_if<core::coordinator_event::PortReserved>(&store->event))
-      unanswered.erase(port->run);
     for (const core::CoordinatorCommand& command : commands) {
-      if (const auto* reserve = std::get_if<ReservePort>(&command)) unanswered.insert_or_assign(reserve->run, *reserve);
+      note_quota(command);
       const bool is_record = std::holds_alternative<RecordEvent>(command) ||
                              std::holds_alternative<RecordMetrics>(command) ||
                              std::holds_alternative<FinishRun>(command);
@@ -270,7 +294,6 @@ void Cluster::restart_coordinator() {
   }
   world_.say("coordinator is back after {} stored events{}", log_.stored().size(), has_lost ? ", some are lost" : "");
   coordinator_.tell(core::coordinator_event::Restarted{});
-  for (const auto& [run, reserve] : unanswered) reserve_port(reserve);
 }
 
 /// What it had told and recorded since is news to it.
@@ -323,40 +346,59 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
   if (crash_in_ > 0 && --crash_in_ == 0) return die_now();
   if (auto* send_command = std::get_if<SendToAgent>(&command)) {
     send(send_command->node, std::move(send_command->message));
+  } else if (const auto* shared = std::get_if<SendToAgents>(&command)) {
+    for (const NodeId& node : shared->nodes) send(node, shared->message);
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     refuse(*refused);
   } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
     if (!runs_.at(forgotten->run).check.finished()) violated("{} is forgotten before it has finished", forgotten->run);
   } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
     runs_.at(keep->run).disk.keep(keep->paths);
-  } else if (const auto* reserve = std::get_if<ReservePort>(&command)) {
-    reserve_port(*reserve);
   } else {
     record(command);
   }
 }
 
-void Cluster::reserve_port(const core::coordinator_command::ReservePort& wanted) {
-  const int port = 1024 + static_cast<int>(ports_.size());
-  ports_[port] = wanted.node;
-  known_at_placement_[wanted.run] = known_;
-  world_.queue.after(world_.chance.spread_between(milliseconds(1), milliseconds(500)), [this, wanted, port] {
-    tell(core::coordinator_event::PortReserved{wanted.run, wanted.generation, port});
+/// Rank 0's node is told to prepare: the generation is placed, and nothing of it runs.
+void Cluster::note_placement(const NodeId& node, const cluster::DesiredRun& desired) {
+  const RunState& run = runs_.at(desired.run);
+  if (run.check.finished()) violated("{}: {} is told to prepare after the end", desired.run, node);
+  if (desired.generation <= run.check.generation() && !run.check.is_forgotten(desired.generation))
+    violated("{}: {} is told to prepare generation {}, which has started", desired.run, node, desired.generation);
+  Placed& placed = placed_[desired.run];
+  if (placed.generation != desired.generation) placed = {desired.generation, known_};
+}
+
+/// While ranks start there, nothing that is said of it is heard.
+void Cluster::part_soon(Wire& wire) {
+  world_.count(Fault::kPartition);
+  world_.queue.after(world_.chance.between(Duration{0}, milliseconds(100)), [&wire, this] {
+    // Often until the node has just been given up, and the link is still there.
+    const Duration length = world_.chance.with(0.5) ? world_.chance.between(kNodeTimeout, kNodeTimeout + seconds(2))
+                                                    : world_.chance.spread_between(milliseconds(100), kHealing);
+    if (wire.is_healthy()) wire.partition(Wire::Direction::kUp, length);
   });
 }
 
 void Cluster::send(const NodeId& id, cluster::ToAgent message) {
   if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
-    static constexpr const char* kWants[] = {"run", "leave", "stop", "clear", "gone"};
+    static constexpr const char* kWants[] = {"prepare", "run", "leave", "stop", "clear", "gone"};
     world_.say("coordinator -> {}: {} {} generation {}, {} of {} ranks", id, desired->run,
                kWants[static_cast<int>(desired->want)], desired->generation, desired->ranks.size(),
                desired->world_size);
-    RunCheck& check = runs_.at(desired->run).check;
-    const RunCheck::Told told = check.on_desired(id, *desired, is_on_drained(desired->run, *desired));
-    if (told.starts) check_start(desired->run, *desired);
-    // What was decided before a restart is told again, to nodes that may have changed meanwhile.
-    if (told.places && interrupted_[desired->run] != desired->generation)
-      check_place(desired->run, node(id), desired->ranks.size());
+    if (desired->want == cluster::Want::kPrepare) {
+      note_placement(id, *desired);
+    } else {
+      RunCheck& check = runs_.at(desired->run).check;
+      const RunCheck::Told told = check.on_desired(id, *desired, is_on_drained(desired->run, *desired));
+      if (told.starts) check_start(desired->run, *desired);
+      // What was decided before a restart is told again, to nodes that may have changed meanwhile.
+      if (told.places && interrupted_[desired->run] != desired->generation)
+        check_place(desired->run, node(id), desired->ranks.size());
+      if (told.places && desired->want == cluster::Want::kRun && !world_.calm &&
+          world_.chance.with(world_.plan.parted_at_start))
+        part_soon(node(id).wire());
+    }
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->sequence > facts_taken_[ack->incarnation])
       violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
@@ -367,10 +409,6 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
 /// Nothing older runs on a node that still counts, and when all nodes are told, the ranks are right.
 void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
   RunState& run = runs_.at(id);
-  const bool runs_command = !run.plan.definition.job.training && desired.want == cluster::Want::kRun;
-  if (runs_command && "10." + ports_[desired.master_port] != desired.master_address)
-    violated("{}: generation {} is given the port {}, which was reserved on {}", id, desired.generation,
-             desired.master_port, ports_[desired.master_port]);
   for (Worker* worker : run.alive)
     if (!run.check.was_lost(worker->node().id(), worker->generation()) && !run.check.is_forgotten(worker->generation()))
       violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation,
@@ -393,9 +431,9 @@ bool Cluster::is_on_drained(const RunId& run, const cluster::DesiredRun& desired
 
 void Cluster::check_place(const RunId& starting, const Node& place, std::size_t ranks) {
   // A generation that waited for its port was placed when it asked for one.
-  const auto placed = known_at_placement_.find(starting);
-  const bool is_command = placed != known_at_placement_.end();
-  const KnownNode known = is_command ? placed->second.at(place.id()) : known_.at(place.id());
+  const auto placed = placed_.find(starting);
+  const bool is_command = placed != placed_.end();
+  const KnownNode known = is_command ? placed->second.known.at(place.id()) : known_.at(place.id());
   if (known.is_drained) violated("{}: new ranks on {}, which is drained", starting, place.id());
   if (known.is_leaving) violated("{}: new ranks on {}, which is leaving", starting, place.id());
   runs_.at(starting).check.check_rules(place.id(), place.plan(), ranks);
@@ -424,9 +462,12 @@ void Cluster::check_slots(const RunId& starting, const Node& place, const KnownN
 
 /// A node whose agent and link are well, and have been for longer than any delay, must not be given up.
 void Cluster::check_loss(const nlohmann::ordered_json& event) {
+  if (world_.plan.is_embedded) violated("{} is declared lost in its own process", event.at("node").dump());
   Node& lost = node(event.at("node"));
   if (lost.id() == removed_) return;
-  const TimePoint well = world_.queue.now() - kNodeTimeout - seconds(2) - Log::kCommitMost;
+  // Who stood still judges by what came before.
+  const TimePoint now = world_.queue.now();
+  const TimePoint well = (now > late_until_ + kLossTime ? now : late_from_) - kLossTime;
   if (lost.is_up() && lost.wire().is_healthy() && lost.healthy_since() < well)
     violated("{} is declared lost, and is well", lost.id());
 }

@@ -15,7 +15,10 @@
 #include "test/sim/log.hpp"
 #include "test/sim/node.hpp"
 #include "test/sim/pass_check.hpp"
+#include "test/sim/port_check.hpp"
+#include "test/sim/quota_check.hpp"
 #include "test/sim/run_state.hpp"
+#include "test/sim/silence_check.hpp"
 #include "test/sim/worker.hpp"
 #include "test/sim/world.hpp"
 
@@ -25,7 +28,10 @@ class Cluster {
  public:
   explicit Cluster(World& world);
 
-  void tell(core::CoordinatorEvent event) { coordinator_.tell(std::move(event)); }
+  void tell(core::CoordinatorEvent event) {
+    silences_.on_arrival(event);
+    coordinator_.tell(std::move(event));
+  }
   void pause_coordinator(Duration duration);
   /// Dies after some of the commands that come next, and is built again later, without what was stored last if
   /// `loses_tail`; false when it is dying already.
@@ -47,6 +53,14 @@ class Cluster {
   [[nodiscard]] const core::Coordinator& coordinator() const { return coordinator_.core(); }
   [[nodiscard]] const KnownNodes& known() const { return known_; }
   [[nodiscard]] const PassCheck& passes() const { return passes_; }
+  [[nodiscard]] PortCheck& ports() { return ports_; }
+  /// Its owner has too many.
+  [[nodiscard]] bool is_refused(const RunId& run) const { return quotas_.refuses(run); }
+  /// Nothing: it was not submitted, or that is not stored.
+  [[nodiscard]] std::optional<TimePoint> submitted_at(const RunId& run) const {
+    const auto known = submitted_.find(run);
+    return known == submitted_.end() ? std::nullopt : std::optional(known->second);
+  }
   [[nodiscard]] bool coordinator_paused() const { return coordinator_.paused(); }
   [[nodiscard]] std::deque<Node>& nodes() { return nodes_; }
   [[nodiscard]] std::map<RunId, RunState>& runs() { return runs_; }
@@ -61,10 +75,13 @@ class Cluster {
   void observe(const core::CoordinatorEvent& event);
   void judge(const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands);
   void note(const core::coordinator_command::Store& store);
+  void note_submitted(const RunId& run);
+  void note_quota(const core::CoordinatorCommand& command);
   void take(core::CoordinatorCommand&& command);
   void carry_out(core::CoordinatorCommand&& command);
   void send(const NodeId& node, cluster::ToAgent message);
-  void reserve_port(const core::coordinator_command::ReservePort& wanted);
+  void part_soon(Wire& wire);
+  void note_placement(const NodeId& node, const cluster::DesiredRun& desired);
   void check_start(const RunId& id, const cluster::DesiredRun& desired);
   void check_place(const RunId& starting, const Node& place, std::size_t ranks);
   void check_slots(const RunId& starting, const Node& place, const KnownNode& known);
@@ -84,17 +101,23 @@ class Cluster {
   std::deque<Keeper> keepers_;
   std::deque<Worker> workers_;
   KnownNodes known_;
-  std::map<RunId, KnownNodes> known_at_placement_;  ///< Of commands, when the newest port was asked for.
+  struct Placed {
+    Generation generation = 0;
+    KnownNodes known;
+  };
+  std::map<RunId, Placed> placed_;  ///< Of commands, when rank 0's node was told first to prepare.
   PassCheck passes_;
+  QuotaCheck quotas_;
   std::set<NodeId> drained_for_good_;
   NodeId removed_;                                   ///< By the order that was stored last.
   Incarnation twin_ = 0;                             ///< The newest second agent.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< And stored, without a gap.
-  std::map<int, NodeId> ports_;                      ///< Reserved, each on one node.
-  Log log_;                                          ///< What outlives the coordinator's process.
-  std::set<RunId> submitted_;                        ///< And stored.
-  KnownNodes decided_;                               ///< As known_, with what is given and not yet stored.
-  std::map<RunId, Generation> leaving_;              ///< Asked to leave, and not yet told.
+  PortCheck ports_;
+  SilenceCheck silences_{world_};
+  Log log_;                               ///< What outlives the coordinator's process.
+  std::map<RunId, TimePoint> submitted_;  ///< And stored.
+  KnownNodes decided_;                    ///< As known_, with what is given and not yet stored.
+  std::map<RunId, Generation> leaving_;   ///< Asked to leave, and not yet told.
   std::size_t recorded_ = 0;  ///< Events, lines and ends of runs that were carried out, since the log was cut.
   int crash_in_ = 0;          ///< Commands until it dies; 0: it lives.
   bool loses_tail_ = false;   ///< When it dies.
@@ -102,7 +125,10 @@ class Cluster {
   bool is_crashed_ = false;
   bool is_replaying_ = false;
   std::map<RunId, Generation> interrupted_;  ///< Newest at the last restart.
-  TimePoint late_until_{};                   ///< The coordinator has stood still.
+  /// From a node's trouble to the record of its loss, at most.
+  static constexpr Duration kLossTime = kNodeTimeout + std::chrono::seconds(2) + Log::kCommitMost;
+  TimePoint late_from_{};  ///< The coordinator stood still between the two, now and then.
+  TimePoint late_until_{};
 };
 
 }  // namespace sgd::sim

@@ -8,8 +8,6 @@ namespace sgd::sim {
 
 class Faults {
  public:
-  static constexpr Duration kHealing = std::chrono::seconds(20);
-
   Faults(World& world, Cluster& cluster) : world_(world), cluster_(cluster) {}
   void begin();
 

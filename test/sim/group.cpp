@@ -158,6 +158,9 @@ void Group::step() {
   const job::JobSpec& job = run_.plan.definition.job;
   if (!point_.advance(*job.training, samples())) return end_phase();
   publish(point_.validating ? "validate" : "train");
+  if (run_.plan.result_bytes > 0)
+    for (Worker* member : members_)
+      member->say(link::ResultMade{std::string(static_cast<std::size_t>(run_.plan.result_bytes), 'x')});
   if (!point_.validating) {
     for (Worker* member : members_)
       if (!member->has_said_first_step()) member->say_first_step(point_.step);
@@ -232,7 +235,7 @@ bool Group::act(bool checkpoint, bool leave) {
 
 void Group::save_to_memory() {
   if (!memory_ready_ || !run_.plan.definition.job.checkpoint.memory) return;
-  memory_due_ = world_.queue.now() + milliseconds(500);
+  memory_due_ = world_.queue.now() + world_.chance.spread_between(milliseconds(20), milliseconds(500));
   for (Worker* member : members_)
     if (member->leads_node()) member->keeper().memory().commit(generation_, point_);
 }

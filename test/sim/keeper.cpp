@@ -36,6 +36,8 @@ void Keeper::begin() {
 }
 
 void Keeper::order(keeper::ToKeeper message) {
+  const bool may_be_orphaned = std::holds_alternative<keeper::Close>(message) && !node_.wire().is_open();
+  if (may_be_orphaned) run_.check.on_keeper_lost(node_.id());
   from_agent_.send(std::move(message), moment());
 }
 
@@ -98,9 +100,15 @@ void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* rea
 
 void Keeper::start_worker(const keeper::Spawn& message) {
   const auto token = message.env.find("SGD_TOKEN");
-  Worker::Identity identity{world_.next_pid++,   message.generation,
-                            message.rank,        token == message.env.end() ? "" : token->second,
-                            message.fork_server, message.cpus};
+  Worker::Identity identity{world_.next_pid++,
+                            message.generation,
+                            message.rank,
+                            token == message.env.end() ? "" : token->second,
+                            message.fork_server,
+                            message.cpus,
+                            {}};
+  if (const auto port = message.env.find("MASTER_PORT"); port != message.env.end())
+    identity.master = message.env.at("MASTER_ADDR") + ":" + port->second;
   Worker& worker = node_.cluster().add_worker(run_, *this, std::move(identity));
   workers_.push_back(&worker);
   world_.say("{}: {} rank {} of generation {} starts, pid {}", node_.id(), run_.plan.definition.id, message.rank,
@@ -190,8 +198,15 @@ void Keeper::finish_clearing() {
 void Keeper::die(Duration delay) {
   if (!alive_) return;
   alive_ = false;
-  for (Worker* worker : workers_)
+  run_.check.on_keeper_lost(node_.id());
+  for (Worker* worker : workers_) {
+    // What it has started may have left its session, and lives on until strays are looked for.
+    if (world_.chance.with(world_.plan.stray)) {
+      worker->freeze();
+      continue;
+    }
     world_.queue.after(world_.chance.between(Duration{0}, delay), [worker] { worker->end(-1, SIGKILL, true); });
+  }
   to_agent_.send(core::agent_event::KeeperClosed{run_.plan.definition.id, SIGKILL, ""}, milliseconds(1) + moment());
 }
 
@@ -200,10 +215,11 @@ void Keeper::kill_strays() {
 }
 
 void Keeper::lose_agent() {
-  if (!alive_) return;
-  alive_ = false;
-  to_agent_.cut();
-  from_agent_.cut();
+  if (std::exchange(alive_, false)) {
+    run_.check.on_keeper_lost(node_.id());
+    to_agent_.cut();
+    from_agent_.cut();
+  }
   for (Worker* worker : workers_)
     world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(300)),
                        [worker] { worker->end(-1, SIGKILL, true); });

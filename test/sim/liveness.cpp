@@ -23,8 +23,8 @@ Duration Liveness::bound(const RunPlan& plan, int) {
   const double longest_wait =
       to_seconds(job.recovery.backoff.first) * std::pow(job.recovery.backoff.factor, job.recovery.backoff.attempts);
   const Duration start = seconds(60) + job.heartbeat.timeout + job.heartbeat.stall_timeout;
-  return Faults::kHealing + plan.definition.placement_timeout + from_seconds(longest_wait) + start * 3 +
-         job.stop.grace + job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
+  return kHealing + plan.definition.placement_timeout + from_seconds(longest_wait) + start * 3 + job.stop.grace +
+         job.recovery.cooldown + longest_epoch(plan) * 3 + seconds(60);
 }
 
 /// By what runs there and what is wanted, whatever the coordinator believes of its nodes.
@@ -73,7 +73,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   }
   if (!cluster_.coordinator_alive()) return "has no coordinator";
   const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), id);
-  if (!shot) return "it is not known";
+  if (!shot) return cluster_.is_refused(id) ? "" : "it is not known";
   const job::JobSpec& job = run.plan.definition.job;
   const int wanted = shot->generation == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
   const int free = room_for(run);
@@ -104,7 +104,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
 /// Room for more ranks is used at the next boundary; that they are to leave there is told when the cooldown is over.
 void Liveness::check_growth(const RunId& id, const RunState& run) {
   const TimePoint now = world_.queue.now();
-  if (now < world_.begin + world_.plan.trouble + Faults::kHealing + world_.plan.settings.stable_after) return;
+  if (now < world_.begin + world_.plan.trouble + kHealing + world_.plan.settings.stable_after) return;
   const TimePoint since = room_since_.try_emplace(id, now).first->second;
   const Duration limit = run.plan.definition.job.recovery.cooldown + seconds(5) + Log::kCommitMost;
   if (!run.check.is_leaving() && now > since + limit)
@@ -118,7 +118,8 @@ bool Liveness::all_well() {
     if (trouble.empty()) continue;
     well = false;
     const Duration limit = bound(run.plan, 0) + world_.plan.settings.stable_after;
-    if (world_.queue.now() > world_.begin + world_.plan.trouble + run.plan.submit_after + limit)
+    const TimePoint from = cluster_.submitted_at(id).value_or(world_.begin + run.plan.submit_after);
+    if (world_.queue.now() > std::max(from, world_.begin + world_.plan.trouble) + run.plan.submit_after + limit)
       violated("{} s after the last fault, {} {}", to_seconds(limit), id, trouble);
   }
   return well;

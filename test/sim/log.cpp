@@ -1,13 +1,28 @@
 #include "test/sim/log.hpp"
 
+#include "launcher/storage/event_codec.hpp"
+
 namespace sgd::sim {
 
 using core::coordinator_event::NodeOrdered;
 using core::coordinator_event::NodesKnown;
 using core::coordinator_event::Submitted;
 
+namespace {
+
+/// As it is read again. A job of the simulator is no file that a loader would take.
+core::CoordinatorEvent from_disk(const core::CoordinatorEvent& event) {
+  if (std::holds_alternative<Submitted>(event)) return event;
+  auto read = storage::decode_event(storage::encode_event(event));
+  if (!read) violated("a stored event cannot be read: {}", read.error().message);
+  return std::move(read).value();
+}
+
+}  // namespace
+
 void Log::push(core::CoordinatorCommand&& command) {
   if (auto* store = std::get_if<Store>(&command)) {
+    if (world_.plan.has_bytes) store->event = from_disk(store->event);
     Barrier barrier{++given_, std::make_shared<const Store>(std::move(*store))};
     written_.push_back(barrier);
     waiting_.emplace_back(std::move(barrier));

@@ -36,9 +36,13 @@ void Node::boot() {
   facts.counts_cpus = plan_.counts_cpus;
   facts.labels["zone"] = plan_.zone;
   facts.worker_program = "sgd-worker";
-  facts.beat_interval = kBeatInterval;
-  facts.orphan_timeout = kOrphanTimeout;
+  if (!world_.plan.is_embedded) {
+    facts.beat_interval = kBeatInterval;
+    facts.orphan_timeout = kOrphanTimeout;
+  }
   world_.say("{}: agent starts with {} slots", id_, slots_);
+  ++processes_;
+  ports_.clear();
   agent_.start(std::move(facts), core::Secrets(world_.chance.secret()));
   begin_journal();
   wire_.connect_soon();
@@ -57,6 +61,7 @@ void Node::crash() {
     keepers->clear();
   }
   workers_.clear();
+  paused_.clear();
   told_.clear();
   wire_.lose_agent(false);
 }
@@ -71,6 +76,7 @@ void Node::end_agent() {
     keepers->clear();
   }
   workers_.clear();
+  paused_.clear();
   told_.clear();
   wire_.lose_agent(true);
 }
@@ -102,32 +108,37 @@ void Node::kill_agent() {
 void Node::take_over() {
   if (!is_away_) return;
   world_.say("{}: agent takes over, {} events", id_, journal_.events.size());
-  agent_.start(journal_.facts, journal_.tokens, journal_.told);
+  auto saved = storage::decode_agent(journal_.state);
+  if (!saved) violated("{}: a journal's state cannot be read: {}", id_, saved.error().message);
+  agent_.start(std::move(saved).value());
   core::AgentCommands done;
   for (const core::TimedEvent& timed : journal_.events) agent_.machine().on(timed.at, timed.event, done);
-  if (agent_.core().told() != journal_.told_last)
-    violated("{}: a replay leads to {} facts, {} were told", id_, agent_.core().told(), journal_.told_last);
+  if (agent_.core().told() != journal_.told)
+    violated("{}: a replay leads to {} facts, {} were told", id_, agent_.core().told(), journal_.told);
   journal_.sieve = {};
   is_away_ = false;
-  tell(core::agent_event::Resumed{slots_, journal_.facts.address, journal_.facts.memory_bytes, journal_.facts.labels});
+  ++processes_;
+  ports_.clear();
+  const core::AgentFacts facts = agent_.core().facts();
+  tell(core::agent_event::Resumed{slots_, facts.address, facts.memory_bytes, facts.labels});
   for (core::AgentEvent& event : std::exchange(unheard_, {})) tell(std::move(event));
   wire_.connect_soon();
 }
 
 void Node::begin_journal() {
   const core::Agent& machine = agent_.core();
-  journal_ = {machine.facts(), machine.tokens(), machine.told(), {}, machine.told(), {}};
-  // The machine that begins there has no link, and numbers no facts without one.
-  if (wire_.is_open()) journal_.events.push_back({world_.queue.now(), core::agent_event::Connected{}});
+  constexpr int kMost[] = {20, 400, 60, 150, 35};
+  journal_ = {storage::encode_agent(machine), {}, machine.told(), {}, kMost[journals_++ % std::size(kMost)]};
 }
 
 /// As the agent's shell does it.
 void Node::write_down(const core::AgentEvent& event) {
   constexpr std::size_t kWorthBeginningAnew = 20;
   const core::Agent& machine = agent_.core();
-  if (machine.idle() && journal_.events.size() > kWorthBeginningAnew) return begin_journal();
+  const bool is_long = journal_.events.size() > static_cast<std::size_t>(journal_.most);
+  if (is_long || (machine.idle() && journal_.events.size() > kWorthBeginningAnew)) return begin_journal();
   journal_.sieve.take(world_.queue.now(), event, machine.was_soft(), journal_.events);
-  journal_.told_last = machine.told();
+  journal_.told = machine.told();
 }
 
 void Node::preempt() {
@@ -172,7 +183,8 @@ void Node::observe(const core::AgentEvent& event) {
   const auto* desired = message == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&message->message);
   if (desired == nullptr) return;
   Generation& newest = told_[desired->run];
-  newest = std::max(newest, desired->generation);
+  // Of a run that it does not hold it knows no older order.
+  newest = agent_.core().runs().contains(desired->run) ? std::max(newest, desired->generation) : desired->generation;
 }
 
 void Node::carry_out(core::AgentCommand&& command) {
@@ -183,6 +195,14 @@ void Node::carry_out(core::AgentCommand&& command) {
     tell_keeper(to_keeper->run, std::move(to_keeper->message));
   } else if (auto* to_worker = std::get_if<TellWorker>(&command)) {
     tell_worker(to_worker->connection, std::move(to_worker->message));
+  } else if (const auto* pause = std::get_if<PauseWorker>(&command)) {
+    const auto worker = workers_.find(pause->connection);
+    if (worker == workers_.end()) return;
+    worker->second->pause();
+    paused_[pause->connection] = worker->second;
+  } else if (const auto* resume = std::get_if<ResumeWorker>(&command)) {
+    const auto worker = paused_.extract(resume->connection);
+    if (!worker.empty()) worker.mapped()->resume();
   } else if (const auto* drop = std::get_if<DropLink>(&command)) {
     world_.say("{}: drops link {}: {}", id_, drop->connection, drop->reason);
     const auto worker = workers_.find(drop->connection);
@@ -191,7 +211,14 @@ void Node::carry_out(core::AgentCommand&& command) {
     start_keeper(start->run);
   } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
     clear_strays(strays->run);
+  } else if (const auto* wanted = std::get_if<ReservePort>(&command)) {
+    reserve_port(*wanted);
+  } else if (const auto* held = std::get_if<HoldPort>(&command)) {
+    ports_[held->run] = held->port;
+  } else if (const auto* released = std::get_if<ReleasePort>(&command)) {
+    if (ports_.erase(released->run) == 0) violated("{} releases a port of {}, which has none", id_, released->run);
   } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
+    if (ports_.contains(forget->run)) violated("{} forgets {}, whose port it keeps", id_, forget->run);
     world_.say("{}: nothing of {} is left", id_, forget->run);
     told_.erase(forget->run);
     const auto keeper = keepers_.find(forget->run);
@@ -200,6 +227,29 @@ void Node::carry_out(core::AgentCommand&& command) {
   } else if (const auto* warning = std::get_if<Warn>(&command)) {
     world_.say("{}: warning: {}", id_, warning->message);
   }
+}
+
+/// At once; what is said of it comes later, or never when the process has ended by then.
+void Node::reserve_port(const core::agent_command::ReservePort& wanted) {
+  core::agent_event::PortReserved answer{wanted.run, wanted.generation, 0, "no port is free"};
+  const bool is_full = world_.plan.trouble != Duration{0} && !world_.calm && world_.chance.with(0.01);
+  if (is_full) {
+    cluster_.runs().at(wanted.run).check.on_spawn_failed(wanted.generation, 0);
+  } else {
+    answer = {wanted.run, wanted.generation, cluster_.ports().reserve(id_, wanted.run, wanted.generation), ""};
+  }
+  ports_[wanted.run] = answer.port;  // 0: none, which the machine does not know yet, so that it may still release it.
+  world_.queue.after(world_.chance.spread_between(std::chrono::microseconds(10), milliseconds(500)),
+                     [this, answer, process = processes_] {
+                       if (process != processes_ || !is_up()) return;
+                       if (port(answer.run) == 0) ports_.erase(answer.run);
+                       tell(answer);
+                     });
+}
+
+int Node::port(const RunId& run) const {
+  const auto place = ports_.find(run);
+  return place == ports_.end() ? 0 : place->second;
 }
 
 void Node::start_keeper(const RunId& run) {
@@ -230,7 +280,8 @@ void Node::clear_strays(const RunId& run) {
   Keeper* dead = keeper->second;
   lost_[run] = dead;
   keepers_.erase(keeper);
-  world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(100)), [this, run, dead, life = incarnation_] {
+  const Duration most = world_.chance.with(world_.plan.late_broom) ? milliseconds(3000) : milliseconds(100);
+  world_.queue.after(world_.chance.between(milliseconds(1), most), [this, run, dead, life = incarnation_] {
     if (life != incarnation_) return;
     dead->kill_strays();
     lost_.erase(run);

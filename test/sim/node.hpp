@@ -1,7 +1,8 @@
 #pragma once
 // One node: its agent, the keepers that the agent has started, and its link to the coordinator. A node
 // that crashes or whose agent ends comes back as a new incarnation; an agent that is killed, as the one that it
-// was: it takes its journal's events anew, and then hears what keepers and ranks had to say meanwhile.
+// was: it begins with its journal's state, takes the events since anew, and then hears what keepers and ranks had to
+// say meanwhile.
 
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "launcher/core/agent.hpp"
 #include "launcher/core/journal_sieve.hpp"
+#include "launcher/storage/agent_state_codec.hpp"
 #include "test/sim/host.hpp"
 #include "test/sim/wire.hpp"
 #include "test/sim/world.hpp"
@@ -54,6 +56,8 @@ class Node {
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] int slots() const { return slots_; }
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
+  /// That is kept for a run; 0: none.
+  [[nodiscard]] int port(const RunId& run) const;
   [[nodiscard]] const std::map<RunId, Keeper*>& keepers() const { return keepers_; }
   /// Newest generation of a run that this incarnation of the agent was told.
   [[nodiscard]] Generation told(const RunId& run) const;
@@ -69,6 +73,7 @@ class Node {
   void tell_keeper(const RunId& run, keeper::ToKeeper message);
   void tell_worker(core::ConnectionId connection, link::ToWorker message);
   void clear_strays(const RunId& run);
+  void reserve_port(const core::agent_command::ReservePort& wanted);
 
   World& world_;
   Cluster& cluster_;
@@ -81,18 +86,21 @@ class Node {
   std::map<RunId, Keeper*> keepers_;
   std::map<RunId, Keeper*> lost_;  ///< Dead, and their strays are not cleared yet.
   std::map<core::ConnectionId, Worker*> workers_;
+  std::map<core::ConnectionId, Worker*> paused_;  ///< Not read; ended or not.
   std::map<RunId, Generation> told_;
+  std::map<RunId, int> ports_;  ///< Kept by the agent's process.
+  int processes_ = 0;           ///< Of the agent, that there have been.
   core::ConnectionId next_connection_ = 1;
   /// Where the machine began, and what it was told since, as its journal has it.
   struct Journal {
-    core::AgentFacts facts;
-    core::Secrets tokens{core::SecretKey{}};
-    std::int64_t told = 0;
+    std::vector<storage::StateRow> state;
     std::vector<core::TimedEvent> events;
-    std::int64_t told_last = 0;
+    std::int64_t told = 0;  ///< Facts, when the newest was written.
     core::JournalSieve sieve;
+    int most = 0;  ///< Events, before it begins anew.
   };
   Journal journal_;
+  std::size_t journals_ = 0;  ///< That there have been.
   bool is_away_ = false;
   bool is_gone_ = false;
   std::vector<core::AgentEvent> unheard_;  ///< Said while it was away.

@@ -32,6 +32,11 @@ bool PassCheck::waits(const core::Coordinator& coordinator, const RunId& run) co
   return shot && shot->phase == core::RunPhase::kPlacing;
 }
 
+/// Owners take turns, by what they have: of their runs nobody says so.
+bool PassCheck::is_of_another(const RunId& a, const RunId& b) const {
+  return runs_.at(a).plan.definition.owner != runs_.at(b).plan.definition.owner;
+}
+
 bool PassCheck::is_before(const RunId& a, const RunId& b) const {
   const auto rank = [this](const RunId& run) {
     return std::tuple(-runs_.at(run).plan.definition.priority, submitted_.contains(run) ? submitted_.at(run) : 0);
@@ -44,7 +49,7 @@ bool PassCheck::is_first(const core::Coordinator& coordinator, const RunId& run)
     const auto shot = coordinator.snapshot(world_.queue.now(), other);
     if (other == run || !shot) continue;
     if (shot->phase == core::RunPhase::kWaiting) return false;
-    if (shot->phase == core::RunPhase::kPlacing && is_before(other, run)) return false;
+    if (shot->phase == core::RunPhase::kPlacing && (is_of_another(other, run) || is_before(other, run))) return false;
   }
   return true;
 }
@@ -73,7 +78,8 @@ void PassCheck::on_first_start(const core::Coordinator& coordinator, const RunId
   for (const core::NodeSnapshot& row : coordinator.nodes())
     if (row.runs.contains(run)) used.insert(row.node);
   for (const auto& [other, state] : runs_) {
-    if (other == run || !submitted_.contains(other) || !is_before(other, run) || !waits(coordinator, other)) continue;
+    if (other == run || !submitted_.contains(other) || is_of_another(other, run)) continue;
+    if (!is_before(other, run) || !waits(coordinator, other)) continue;
     std::set<RunId>& passers = passed_by_[other];
     passers.insert(run);
     const job::JobSpec& job = job_of(other);

@@ -35,6 +35,7 @@ class PassCheck {
   [[nodiscard]] int least_of(const RunId& run) const;
   [[nodiscard]] bool waits(const core::Coordinator& coordinator, const RunId& run) const;
   [[nodiscard]] bool is_before(const RunId& a, const RunId& b) const;
+  [[nodiscard]] bool is_of_another(const RunId& a, const RunId& b) const;
   /// What there is now, without what `without` have of it.
   [[nodiscard]] std::map<NodeId, Ground> grounds(const core::Coordinator& coordinator,
                                                  const std::set<RunId>& without) const;

@@ -30,9 +30,9 @@ constexpr Kind kKinds[] = {
     {Fault::kBreakLink, "break link", 8},
     {Fault::kPartition, "one-way partition", 4},
     {Fault::kNodeCrash, "node crash", 3},
-    {Fault::kNodeGone, "node gone for good", 0.6},
+    {Fault::kNodeGone, "node gone for good", 1.2},
     {Fault::kAgentRestart, "agent restart", 3},
-    {Fault::kKeeperDeath, "keeper death", 3},
+    {Fault::kKeeperDeath, "keeper death", 5},
     {Fault::kForkServerDeath, "fork server death", 4},
     {Fault::kSlots, "slots", 4},
     {Fault::kDamageCheckpoint, "damaged checkpoint", 6},
@@ -48,6 +48,11 @@ constexpr Kind kKinds[] = {
 };
 static_assert(std::size(kKinds) == kFaults);
 
+/// What happens to nodes, links and operators of a cluster: where all is one process there are none.
+constexpr Fault kFaultsBetween[] = {
+    Fault::kBreakLink,        Fault::kPartition, Fault::kNodeCrash, Fault::kNodeGone,   Fault::kAgentRestart,
+    Fault::kCoordinatorCrash, Fault::kTailLoss,  Fault::kNodeOrder, Fault::kPreemption, Fault::kTwin};
+
 void draw_training(Chance& chance, RunPlan& run) {
   job::JobSpec& job = run.definition.job;
   job::Training& training = job.training.emplace();
@@ -59,6 +64,7 @@ void draw_training(Chance& chance, RunPlan& run) {
   run.validation_samples = chance.between(4, 24);
   run.step_time = chance.spread_between(milliseconds(40), milliseconds(1500));
   run.write_time = chance.spread_between(milliseconds(5), milliseconds(1500));
+  if (chance.with(0.02)) run.result_bytes = chance.between(10'000, 300'000);
   job.recovery.max_failures = chance.with(0.2) ? job::kUnlimited : chance.between(0, 5);
   job.recovery.scale_up = chance.with(0.5) ? "epoch" : "checkpoint";
   job.recovery.cooldown = chance.between(seconds(1), seconds(15));
@@ -152,6 +158,75 @@ RunPlan draw_run(Chance& chance, int number, int slots, int nodes) {
   return run;
 }
 
+void draw_owners(Chance& chance, Plan& plan) {
+  plan.quota.emplace();
+  plan.quota->live_max = static_cast<std::size_t>(chance.between(1, 3));
+  plan.quota->queued_max = static_cast<std::size_t>(chance.between(1, 2));
+  for (RunPlan& run : plan.runs) {
+    run.definition.owner = chance.with(0.5) ? "eva" : "bob";
+    run.definition.priority = std::min(run.definition.priority, 0);
+  }
+}
+
+/// One seed in four is full of one thing that rarely meets another by chance.
+enum class Theme { kNone, kQueue, kStrays, kPartedStarts, kLastWords, kStandStill };
+
+Theme draw_theme(Chance& chance) {
+  return chance.with(0.25) ? static_cast<Theme>(chance.between(1, 5)) : Theme::kNone;
+}
+
+/// Many short runs pass a wide one.
+void make_queue(Chance& chance, Plan& plan, int slots) {
+  plan.settings.backfill_limit = chance.between(seconds(1), seconds(4));
+  for (std::size_t number = 0; number < plan.runs.size(); ++number) {
+    job::JobSpec& job = plan.runs[number].definition.job;
+    job.elastic_start = false;
+    job.num_workers = number == 1 ? std::min(slots, 8) : 1;
+    job.min_workers = std::min(job.min_workers, job.num_workers);
+    if (job.training) job.training->batch_size = std::max<std::int64_t>(job.training->batch_size, job.num_workers);
+    if (!job.training) plan.runs[number].command_time = chance.between(seconds(1), seconds(15));
+  }
+}
+
+/// Runs share few nodes, and their keepers die.
+void make_strays(Chance& chance, Plan& plan) {
+  for (RunPlan& run : plan.runs) {
+    run.definition.job.num_workers = run.definition.job.min_workers = 1;
+    run.definition.job.recovery.max_failures = job::kUnlimited;
+    run.definition.job.recovery.backoff = {milliseconds(200), 1, 100};
+  }
+  plan.stray = plan.late_broom = 0.8;
+  plan.per_minute[static_cast<std::size_t>(Fault::kKeeperDeath)] = 60 * chance.fraction();
+  plan.per_minute[static_cast<std::size_t>(Fault::kKillRank)] = 60 * chance.fraction();
+}
+
+/// Nodes are given up while what they say of starts is under way, and others wait for their slots.
+void make_parted_starts(Chance& chance, Plan& plan) {
+  for (RunPlan& run : plan.runs)
+    if (chance.with(0.7)) run.definition.job.recovery.max_failures = 0;
+  plan.parted_at_start = 0.8 * chance.fraction();
+}
+
+/// Ranks die while what they have said is under way.
+void make_last_words(Chance& chance, Plan& plan) {
+  for (RunPlan& run : plan.runs) {
+    run.step_time = chance.between(milliseconds(40), milliseconds(120));
+    run.definition.job.checkpoint.memory = true;
+    if (chance.with(0.5)) run.definition.job.recovery.max_failures = chance.between(0, 1);
+  }
+  plan.per_minute[static_cast<std::size_t>(Fault::kKillNodeRanks)] = 10 * chance.fraction();
+  plan.late_word = 0.2 + 0.5 * chance.fraction();
+  plan.dies_speaking = 0.2 * chance.fraction();
+}
+
+/// Processes stand still, and nothing else happens to nodes.
+void make_stand_still(Chance& chance, Plan& plan) {
+  plan.per_minute = {};
+  plan.per_minute[static_cast<std::size_t>(Fault::kLateCoordinator)] = 12 * chance.fraction();
+  plan.per_minute[static_cast<std::size_t>(Fault::kLateAgent)] = 6 * chance.fraction();
+  plan.per_minute[static_cast<std::size_t>(Fault::kKillRank)] = 4 * chance.fraction();
+}
+
 }  // namespace
 
 const char* name(Fault fault) {
@@ -162,22 +237,31 @@ Plan make_plan(std::uint64_t seed) {
   Chance chance(seed);
   Plan plan;
   plan.seed = seed;
-  const int nodes = chance.with(0.25) ? 1 : chance.between(2, 5);
+  const Theme theme = draw_theme(chance);
+  const int nodes = chance.with(theme == Theme::kNone ? 0.25 : 0.5) ? 1
+                    : chance.with(0.005)                            ? chance.between(6, 50)
+                                                                    : chance.between(2, 5);
   int slots = 0;
   for (int node = 0; node < nodes; ++node) {
     plan.nodes.push_back(draw_node(chance));
     slots += plan.nodes.back().slots;
   }
   plan.settings = draw_settings(chance);
-  const bool is_busy = chance.with(0.15);
+  const bool is_shared = theme == Theme::kQueue || theme == Theme::kStrays || theme == Theme::kPartedStarts;
+  const bool is_busy = is_shared || chance.with(0.3);
   const int runs = is_busy ? chance.between(4, 8) : chance.with(0.6) ? 1 : chance.between(2, 3);
   for (int number = 1; number <= runs; ++number) {
     plan.runs.push_back(draw_run(chance, number, slots, nodes));
     if (is_busy && number > 1) plan.runs.back().submit_after = chance.between(Duration{0}, seconds(90));
   }
+  if (theme == Theme::kQueue) make_queue(chance, plan, slots);
+  if (runs > 1 && theme == Theme::kNone && chance.with(0.15)) draw_owners(chance, plan);
   plan.latency = chance.spread_between(std::chrono::microseconds(200), milliseconds(100));
   if (chance.with(0.7)) plan.commit = chance.spread_between(std::chrono::microseconds(100), milliseconds(300));
   if (chance.with(0.5)) plan.cut = chance.fraction();
+  plan.has_bytes = chance.with(0.1);
+  plan.is_embedded = nodes == 1 && theme == Theme::kNone && chance.with(0.2);
+  if (plan.is_embedded) plan.settings.node_timeout.reset();
   // One seed in ten has no fault at all: nothing may fail then.
   if (chance.with(0.1)) return plan;
   plan.trouble = chance.between(seconds(10), seconds(120));
@@ -187,18 +271,29 @@ Plan make_plan(std::uint64_t seed) {
   // What a store has lost nobody can hold against the machine: most seeds must be judged in full.
   double& tail_loss = plan.per_minute[static_cast<std::size_t>(Fault::kTailLoss)];
   if (chance.with(0.6)) tail_loss = 0;
+  if (theme == Theme::kStrays) make_strays(chance, plan);
+  if (theme == Theme::kStandStill) make_stand_still(chance, plan);
+  if (plan.is_embedded)
+    for (const Fault fault : kFaultsBetween) plan.per_minute[static_cast<std::size_t>(fault)] = 0;
   if (chance.with(share)) plan.crash_at_start = 0.2 * chance.fraction();
   if (chance.with(share)) plan.slow_start = 0.1 * chance.fraction();
   if (chance.with(share)) plan.fail_write = 0.5 * chance.fraction();
+  if (chance.with(share)) plan.late_word = 0.3 * chance.fraction();
+  if (chance.with(share)) plan.dies_speaking = 0.1 * chance.fraction();
+  if (chance.with(share) && !plan.is_embedded) plan.parted_at_start = 0.3 * chance.fraction();
+  if (theme == Theme::kPartedStarts) make_parted_starts(chance, plan);
+  if (theme == Theme::kLastWords) make_last_words(chance, plan);
   plan.drains_for_good = nodes > 1 && chance.with(0.15);
   return plan;
 }
 
 std::string describe(const Plan& plan) {
   std::string text = fmt::format(
-      "seed {}: latency {:.1f} ms, commit {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable after {} "
+      "seed {}{}{}: latency {:.1f} ms, commit {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable "
+      "after {} "
       "losses within {:.0f} s, stable after {:.0f} s\n",
-      plan.seed, to_seconds(plan.latency) * 1000, to_seconds(plan.commit) * 1000, to_seconds(plan.trouble),
+      plan.seed, plan.is_embedded ? ", embedded" : "", plan.has_bytes ? ", with bytes" : "",
+      to_seconds(plan.latency) * 1000, to_seconds(plan.commit) * 1000, to_seconds(plan.trouble),
       plan.drains_for_good ? ", a drained node at the end" : "", to_seconds(plan.settings.backfill_limit),
       plan.settings.flaps_max, to_seconds(plan.settings.flap_window), to_seconds(plan.settings.stable_after));
   for (const NodePlan& node : plan.nodes)
@@ -222,13 +317,18 @@ std::string describe(const Plan& plan) {
     } else {
       text += fmt::format(", a command of {:.0f} s", to_seconds(run.command_time));
     }
+    if (run.result_bytes > 0) text += fmt::format(", results of {} bytes", run.result_bytes);
     text += "\n";
   }
   for (std::size_t fault = 0; fault < kFaults; ++fault)
     if (plan.per_minute[fault] > 0)
       text += fmt::format("  {} {:.1f} a minute\n", name(static_cast<Fault>(fault)), plan.per_minute[fault]);
-  return text + fmt::format("  crash at start {:.2f}, slow start {:.2f}, failed write {:.2f}\n", plan.crash_at_start,
-                            plan.slow_start, plan.fail_write);
+  return text +
+         fmt::format(
+             "  crash at start {:.2f}, slow start {:.2f}, failed write {:.2f}, late word {:.2f}, end after a word "
+             "{:.2f}, partition at a start {:.2f}\n",
+             plan.crash_at_start, plan.slow_start, plan.fail_write, plan.late_word, plan.dies_speaking,
+             plan.parted_at_start);
 }
 
 }  // namespace sgd::sim

@@ -9,6 +9,7 @@
 
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator.hpp"
+#include "launcher/core/quota.hpp"
 
 namespace sgd::sim {
 
@@ -54,6 +55,7 @@ struct RunPlan {
   Duration write_time{0};     ///< Of a checkpoint on disk.
   Duration command_time{0};   ///< Of a rank of a command.
   bool ignores_stop = false;  ///< A command that does not end on SIGTERM.
+  int result_bytes = 0;       ///< That each rank says after each step, as its result.
 };
 
 struct NodePlan {
@@ -65,9 +67,12 @@ struct NodePlan {
 
 struct Plan {
   std::uint64_t seed = 0;
+  bool is_embedded = false;  ///< One node, in the process of its coordinator: no link is lost, nobody is silent.
+  bool has_bytes = false;    ///< What goes over links, and what is stored, is text in between.
   std::vector<NodePlan> nodes;
   core::CoordinatorSettings settings;
-  bool drains_for_good = false;  ///< One node, just before the calm.
+  std::optional<core::OwnerQuota> quota;  ///< Runs have owners, who may have so much.
+  bool drains_for_good = false;           ///< One node, just before the calm.
   std::vector<RunPlan> runs;
   Duration latency{0};  ///< Typical, between coordinator and agent.
   Duration commit{0};   ///< Typical, of what the coordinator stores.
@@ -76,9 +81,16 @@ struct Plan {
   std::array<double, kFaults> per_minute{};
   double crash_at_start = 0;  ///< Of each start of a rank.
   double slow_start = 0;
-  double fail_write = 0;  ///< Of each checkpoint.
+  double fail_write = 0;       ///< Of each checkpoint.
+  double late_word = 0.01;     ///< That what a rank says takes long to be read.
+  double dies_speaking = 0;    ///< Soon after a report, or a checkpoint that it has told of.
+  double stray = 0.2;          ///< Of each rank whose keeper dies: it lives on.
+  double late_broom = 0.3;     ///< That strays are cleared after seconds.
+  double parted_at_start = 0;  ///< A node that is told to start ranks, from there on upwards.
 };
 
+/// No fault lasts longer.
+inline constexpr Duration kHealing = std::chrono::seconds(20);
 inline constexpr Duration kNodeTimeout = std::chrono::seconds(5);
 inline constexpr Duration kOrphanTimeout = std::chrono::seconds(1);  ///< Short, so that it comes at all.
 inline constexpr Duration kBeatInterval = std::chrono::seconds(1);

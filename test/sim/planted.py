@@ -95,7 +95,9 @@ def build_planted(folder, changed_files, build, compiles, link):
         words.insert(1, "-I" + folder)  # Before the project's root: the copy is meant.
         if os.path.exists(os.path.join(folder, unit)):
             words[-1] = os.path.join(folder, unit)
-        subprocess.run([*words, "-w"], cwd=build, check=True)
+        # What is planted changes seldom: the compiler cache knows it, as it knows the rest of the build.
+        cache = [path for path in [shutil.which("ccache")] if path and "ccache" not in words[0]]
+        subprocess.run([*cache, *words, "-w"], cwd=build, check=True)
         # Named before the library, it stands for the library's own.
         link = re.sub(r"-o bin/sim\b", f"{changed} -o bin/sim", link)
     link = re.sub(r"-o bin/sim\b", "-o " + program, link)

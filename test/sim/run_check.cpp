@@ -15,9 +15,9 @@ using cluster::Want;
 
 RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRun& desired, bool is_drained) {
   const bool is_end = desired.want == Want::kClear || desired.want == Want::kGone;
-  if ((!job().training || (has_forgotten() && !is_end)) && desired.generation > generation_ + 1)
-    skip_to(desired.generation - 1);
-  if (desired.generation == restarted_at_ + 1) skip_to(restarted_at_);
+  const bool may_skip = is_end ? !job().training && !has_forgotten() : !job().training || has_forgotten();
+  if (may_skip && desired.generation > generation_ + 1) skip_to(desired.generation - 1);
+  if (desired.generation == restarted_at_ + 1 && !(is_end && has_forgotten())) skip_to(restarted_at_);
   if (is_end) {
     // A node that comes back with something old is told apart from the run itself.
     if (desired.generation > generation_ + 1 && !has_forgotten())
@@ -51,7 +51,7 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
   return {is_new, is_first};
 }
 
-/// A generation of a command whose port had not been reserved when it ended: no node has been told of it.
+/// A generation of a command whose port had not been reserved when it ended: no node has been told to run it.
 void RunCheck::skip_to(Generation generation) {
   if (generation <= generation_) return;
   generation_ = generation;
@@ -65,13 +65,27 @@ void RunCheck::on_tail_lost(Generation generation, bool is_finished) {
   generation_ = generation > 0 ? generation - 1 : 0;
   world_size_ = 0;
   resized_at_.reset();
+  restarted_at_ = 0;
   is_leaving_ = false;
   places_.clear();
   wants_.clear();
   std::erase_if(lost_, [&](const auto& lost) { return lost.second > generation; });
 }
 
+/// What was is over, and told: ends that come later are nobody's any more.
+void RunCheck::check_exits() const {
+  if (has_forgotten()) return;
+  for (const auto& [rank, node] : open_) {
+    const auto keeper = keepers_lost_.lower_bound({node, rank.first});
+    const bool is_untold = keeper != keepers_lost_.end() && keeper->first == node;
+    if (!is_untold && !was_lost(node, rank.first))
+      violated("{}: the end of rank {} of generation {} on {} is not recorded", job().name, rank.second, rank.first,
+               node);
+  }
+}
+
 void RunCheck::start(const cluster::DesiredRun& desired) {
+  check_exits();
   if (desired.generation != generation_ + 1)
     violated("{}: generation {} after {}", job().name, desired.generation, generation_);
   generation_ = desired.generation;
@@ -80,6 +94,8 @@ void RunCheck::start(const cluster::DesiredRun& desired) {
   if (size > job().num_workers || size < (is_strict ? job().num_workers : job().min_workers))
     violated("{}: world size {} in generation {}", job().name, size, generation_);
   if (world_size_ != 0 && size != world_size_) resized_at_ = world_.queue.now();
+  leaves_in_vain_ = world_.calm && is_leaving_ && size == world_size_ ? leaves_in_vain_ + 1 : 0;
+  if (leaves_in_vain_ > kVainMost) violated("{}: leaves again and again, and goes on in its size", job().name);
   world_size_ = world_sizes_[generation_] = size;
   is_leaving_ = false;
   places_.clear();
@@ -140,6 +156,8 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
   world_.say("{}: {}", job().name, world_.verbose ? event.dump() : "");
   if (what == "node_lost") lost_.emplace(event.at("node").get<NodeId>(), event.at("generation").get<Generation>());
   if (what == "failure") check_cause(event);
+  if (what == "worker_started") open_[{event.at("generation"), event.at("rank")}] = event.at("node");
+  if (what == "worker_exited") open_.erase({event.at("generation"), event.at("rank")});
   if (what == "checkpoint_saved") {
     const std::string& path = event.at("path").get_ref<const std::string&>();
     std::erase(checkpoints_, path);
@@ -233,6 +251,7 @@ void RunCheck::on_metrics(const nlohmann::ordered_json& line) {
 void RunCheck::on_finish(const core::RunOutcome& outcome) {
   if (finished_) violated("{}: finished twice", job().name);
   finished_ = true;
+  check_exits();
   world_.say("{}: {} with {}: {}", job().name, outcome.state, outcome.exit_code, outcome.error);
   const int code = outcome.exit_code;
   if (outcome.state == "succeeded") {

@@ -51,6 +51,8 @@ class RunCheck {
   /// A generation that its coordinator has forgotten may come again.
   void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
   void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
+  /// Its keeper on `node` died, or was ended unasked: nobody tells the ends of its ranks.
+  void on_keeper_lost(const NodeId& node) { keepers_lost_.emplace(node, generation_); }
   /// The keeper has refused to start it.
   void on_spawn_failed(Generation generation, Rank rank) { never_started_.insert({generation, rank}); }
   void on_stop_requested() { is_stop_requested_ = true; }
@@ -68,6 +70,9 @@ class RunCheck {
   /// Ranks that the newest generation may have on `node`; nothing when they were told to go.
   [[nodiscard]] std::optional<int> wanted_on(const NodeId& node) const;
 
+  /// What it left for may be taken by others meanwhile, now and then.
+  static constexpr int kVainMost = 5;
+
  private:
   void start(const cluster::DesiredRun& desired);
   [[nodiscard]] bool has_forgotten() const { return forgotten_ > 0; }
@@ -77,6 +82,7 @@ class RunCheck {
   [[nodiscard]] bool is_final(const nlohmann::ordered_json& failure) const;
   void on_rejected(const std::string& path);
   void check_success() const;
+  void check_exits() const;
   [[nodiscard]] const job::JobSpec& job() const { return plan_.definition.job; }
 
   World& world_;
@@ -89,6 +95,9 @@ class RunCheck {
   std::map<NodeId, std::vector<cluster::RankPlace>> places_;  ///< Of the newest generation.
   std::map<NodeId, cluster::Want> wants_;
   std::set<std::pair<NodeId, Generation>> lost_;
+  std::set<std::pair<NodeId, Generation>> keepers_lost_;
+  /// Ranks that have started and whose end is not recorded, and where they are.
+  std::map<std::pair<Generation, Rank>, NodeId> open_;
   std::vector<std::string> checkpoints_;  ///< Accepted, the newest last.
   std::map<std::pair<Generation, Rank>, ProcessEnd> ends_;
   std::set<std::pair<Generation, Rank>> never_started_;
@@ -98,6 +107,7 @@ class RunCheck {
   bool finished_ = false;
   bool is_stop_requested_ = false;
   Generation restarted_at_ = 0;
+  int leaves_in_vain_ = 0;    ///< In a row, to go on in the same size.
   Generation forgotten_ = 0;  ///< Not 0: what it counts is not what the coordinator counts.
 };
 

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include "common/job/load.hpp"
+#include "launcher/core/agent.hpp"
 #include "launcher/core/coordinator.hpp"
+#include "launcher/storage/agent_state_codec.hpp"
 #include "launcher/storage/event_codec.hpp"
 #include "launcher/storage/state_codec.hpp"
 
 namespace sgd::sim {
 namespace {
 
+using AgentTwin = Twin<core::Agent, core::AgentEvent, core::AgentCommand>;
 using CoordinatorTwin = Twin<core::Coordinator, core::CoordinatorEvent, core::CoordinatorCommand>;
 
 /// The simulator's jobs say only what its ranks read, which a loader refuses: while a state is text, this stands for
@@ -39,6 +42,52 @@ std::unique_ptr<core::Coordinator> copy_of(const core::Coordinator& machine) {
   return std::make_unique<core::Coordinator>(machine.settings(), again);
 }
 
+std::unique_ptr<core::Agent> copy_of_agent(const core::Agent& machine) {
+  auto saved = storage::decode_agent(storage::encode_agent(machine));
+  if (!saved) violated("a saved agent cannot be read: {}", saved.error().message);
+  return std::make_unique<core::Agent>(std::move(saved).value());
+}
+
+struct AgentWords {
+  std::string operator()(const core::agent_command::TellCoordinator& one) const {
+    return "coordinator " + cluster::encode(one.message);
+  }
+  std::string operator()(const core::agent_command::TellKeeper& one) const {
+    return "keeper " + one.run + keeper::encode(one.message);
+  }
+  std::string operator()(const core::agent_command::TellWorker& one) const {
+    return fmt::format("worker {} {} {}", one.connection, one.run, link::encode(one.message));
+  }
+  std::string operator()(const core::agent_command::StartKeeper& one) const {
+    return fmt::format("start {} {}", one.run, one.run_dir);
+  }
+  std::string operator()(const core::agent_command::DropLink& one) const {
+    return fmt::format("drop {} {}", one.connection, one.reason);
+  }
+  std::string operator()(const core::agent_command::PauseWorker& one) const {
+    return fmt::format("pause {}", one.connection);
+  }
+  std::string operator()(const core::agent_command::ResumeWorker& one) const {
+    return fmt::format("resume {}", one.connection);
+  }
+  std::string operator()(const core::agent_command::FetchCheckpoint& one) const {
+    return fmt::format("fetch {} {}", one.run, one.path);
+  }
+  std::string operator()(const core::agent_command::KeepStacks& one) const {
+    return fmt::format("stacks {} {} {} {}", one.run, one.generation, one.run_dir, one.pids.size());
+  }
+  std::string operator()(const core::agent_command::ReservePort& one) const {
+    return fmt::format("reserve {} {}", one.run, one.generation);
+  }
+  std::string operator()(const core::agent_command::HoldPort& one) const {
+    return fmt::format("hold {} {}", one.run, one.port);
+  }
+  std::string operator()(const core::agent_command::ReleasePort& one) const { return "release " + one.run; }
+  std::string operator()(const core::agent_command::Warn& one) const { return "warn " + one.message; }
+  std::string operator()(const core::agent_command::ClearStrays& one) const { return "strays " + one.run; }
+  std::string operator()(const core::agent_command::ForgetRun& one) const { return "forget " + one.run; }
+};
+
 struct Words {
   std::string operator()(const core::coordinator_command::Store& one) const {
     // Of a submission the job cannot be compared as text that is read again, and need not be: it is the event's.
@@ -47,8 +96,8 @@ struct Words {
   std::string operator()(const core::coordinator_command::SendToAgent& one) const {
     return fmt::format("send {} {}", one.node, cluster::encode(one.message));
   }
-  std::string operator()(const core::coordinator_command::ReservePort& one) const {
-    return fmt::format("reserve {} {} {}", one.run, one.generation, one.node);
+  std::string operator()(const core::coordinator_command::SendToAgents& one) const {
+    return fmt::format("send {} {}", fmt::join(one.nodes, " "), cluster::encode(one.message));
   }
   std::string operator()(const core::coordinator_command::RecordEvent& one) const {
     return fmt::format("event {} {}", one.run, one.event.dump());
@@ -75,6 +124,8 @@ struct Words {
 }  // namespace
 
 void make_twins() {
+  AgentTwin::copy = copy_of_agent;
+  AgentTwin::words = [](const core::AgentCommand& command) { return std::visit(AgentWords{}, command); };
   CoordinatorTwin::copy = copy_of;
   CoordinatorTwin::words = [](const core::CoordinatorCommand& command) { return std::visit(Words{}, command); };
 }

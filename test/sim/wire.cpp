@@ -1,5 +1,6 @@
 #include "test/sim/wire.hpp"
 
+#include "common/messages/frame.hpp"
 #include "test/sim/cluster.hpp"
 #include "test/sim/node.hpp"
 
@@ -7,6 +8,20 @@ namespace sgd::sim {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+namespace {
+
+/// As the other side reads it.
+template <class Message, class Decode>
+Message over_bytes(const Message& message, Decode decode) {
+  const std::string text = cluster::encode(message);
+  if (text.size() > kMessageBytesMax) violated("a message of {} bytes", text.size());
+  auto read = decode(text);
+  if (!read) violated("a message cannot be read: {}", read.error().message);
+  return std::move(read).value();
+}
+
+}  // namespace
 
 Wire::Wire(World& world, Node& node, Cluster& cluster)
     : world_(world),
@@ -49,11 +64,15 @@ void Wire::connect() {
 }
 
 void Wire::send_up(cluster::FromAgent message) {
-  if (agent_open_ && !dead_) up_.send(std::move(message), latency());
+  if (!agent_open_ || dead_) return;
+  if (world_.plan.has_bytes) message = over_bytes(message, cluster::decode_from_agent);
+  up_.send(std::move(message), latency());
 }
 
 void Wire::send_down(cluster::ToAgent message) {
-  if (coordinator_open_ && !dead_ && accepted_ == connection_) down_.send(std::move(message), latency());
+  if (!coordinator_open_ || dead_ || accepted_ != connection_) return;
+  if (world_.plan.has_bytes) message = over_bytes(message, cluster::decode_to_agent);
+  down_.send(std::move(message), latency());
 }
 
 void Wire::receive_up(cluster::FromAgent&& message) {

@@ -70,10 +70,16 @@ void Worker::say_hello() {
 
 void Worker::say(link::FromWorker message) {
   if (!alive_ || frozen_ || connection_ == 0) return;
-  const Duration delay = world_.chance.with(0.01) ? world_.chance.between(milliseconds(1), milliseconds(120))
-                                                  : world_.chance.between(microseconds(20), milliseconds(2));
+  const Duration delay = world_.chance.with(world_.plan.late_word)
+                             ? world_.chance.between(milliseconds(1), milliseconds(190))
+                             : world_.chance.between(microseconds(20), milliseconds(2));
+  const bool is_news =
+      std::holds_alternative<link::Report>(message) || std::holds_alternative<link::CheckpointSaved>(message);
   to_agent_.send(core::agent_event::FromWorker{connection_, identity_.pid, std::move(message), run_.plan.definition.id},
                  delay);
+  if (!is_news || world_.calm || !world_.chance.with(world_.plan.dies_speaking)) return;
+  world_.count(Fault::kKillRank);
+  world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(190)), [this] { end(-1, SIGKILL, false); });
 }
 
 void Worker::beat() {

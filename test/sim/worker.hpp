@@ -30,6 +30,7 @@ class Worker {
     std::string token;
     bool by_fork_server = false;
     std::vector<int> cores = {};  ///< That it is bound to; empty: to none.
+    std::string master = {};      ///< Of a command: address and port of its rank 0.
   };
   Worker(World& world, RunState& run, Keeper& keeper, Identity identity);
 
@@ -38,6 +39,9 @@ class Worker {
   void tell(link::ToWorker message);
   /// The agent has closed its link.
   void lose_link();
+  /// Its link is not read from here on: what it says waits.
+  void pause() { to_agent_.hold(); }
+  void resume() { to_agent_.release(); }
   void terminate();  ///< SIGTERM.
   /// It ends; `is_order`: because its keeper was told so.
   void end(int exit_code, int signal, bool is_order);

@@ -59,13 +59,18 @@ class Client:
 class Cluster:
     """`agent_options`: more of them by node. `network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
     speaks TLS, with certificates that the agents have joined for. Else over the coordinator's Unix socket; `loopback`: in plain text
-    over TCP."""
+    over TCP, where nobody proves to be root: then jobs of a root's agent have another account."""
 
     def __init__(self, nodes, folder=None, coordinator_options=(), agent_options=None, network=None, loopback=False):
         self.network = network
         self.insecure = ["--insecure-loopback"] if loopback else []
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="sgd-cluster-")
+        self.agent, self.launcher = AGENT, LAUNCHER
+        if loopback and os.geteuid() == 0:
+            self.agent = ["agent", "--run-as", "nobody"]
+            os.chmod(self.folder, 0o755)
+            self.launcher = shutil.copy(LAUNCHER, os.path.join(self.folder, "sgd-launch"))  # Where that account may start it.
         self.slots = dict(nodes)
         self.options = list(coordinator_options)
         self.agent_options = dict(agent_options or {})
@@ -160,7 +165,7 @@ class Cluster:
         machine = HUB if name == "coordinator" else name
         environment = {**self.environment(), NODE_MARK: self.node_mark(name)}
         with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
-            return subprocess.Popen([*self.on(machine), *bound, LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*self.on(machine), *bound, self.launcher, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, env=environment, cwd=self.folder)
 
     def start_coordinator(self):
@@ -179,7 +184,7 @@ class Cluster:
         """On one core of its own, if there are enough: nodes that think that they have the same cores would wait for each
         other's time slices."""
         core = CORES[list(self.slots).index(name) % len(CORES)]
-        self.agents[name] = self._daemon(name, *AGENT, "--join", self.address, *self.insecure, "--name", name, "--slots",
+        self.agents[name] = self._daemon(name, *self.agent, "--join", self.address, *self.insecure, "--name", name, "--slots",
                                          self.slots[name], "--state-dir", f"agent-{name}", *self.agent_options.get(name, ()), bound=["taskset", "-c", str(core)])
 
     def ask(self, *arguments, expect=0):

@@ -4,8 +4,10 @@ A line that must break a rule says so itself: "// tidy: allow RULE: reason" in t
 """
 
 import ast
+import json
 import re
 
+from limits import limits_have_tests
 from source import Finding, code_only, cpp_files, functions, includes, lines_matching
 
 FILE_LINES_MAX = 500
@@ -207,5 +209,19 @@ def header_is_used(tree):
             if path.endswith(".hpp") and path not in used and not path.startswith("worker/include/")]
 
 
+def presets_refuse_warnings(tree):
+    """A warning is an error in every preset that can be configured."""
+    path = "CMakePresets.json"
+    presets = {preset["name"]: preset for preset in json.loads(tree[path])["configurePresets"]} if path in tree else {}
+    found = []
+    for name, preset in presets.items():
+        at = preset
+        while "SGD_WERROR" not in at.get("cacheVariables", {}) and "inherits" in at:
+            at = presets[at["inherits"]]
+        if at.get("cacheVariables", {}).get("SGD_WERROR") != "ON" and not preset.get("hidden"):
+            found.append(Finding(path, 1, f"preset {name}: SGD_WERROR must be ON"))
+    return found
+
+
 ALL = (include_arrows, outside_headers, pure_core, banned_calls, file_length, function_length, unfinished, machine_paths,
-       pragma_once, opening_comment, folder_readme, header_is_used)
+       pragma_once, opening_comment, folder_readme, header_is_used, presets_refuse_warnings, limits_have_tests)

@@ -69,6 +69,10 @@ PLANTED = [
      {"launcher/net/a.cpp": "", "launcher/net/README.md": "", "launcher/README.md": ""}),
     ("header_is_used", {"common/a.hpp": HEADER}, 1,
      {"common/a.hpp": HEADER, "common/b.cpp": '#include "common/a.hpp"\n'}),
+    ("presets_refuse_warnings", {"CMakePresets.json": '{"configurePresets": [{"name": "a"}]}'}, 1,
+     {"CMakePresets.json": '{"configurePresets": [{"name": "b", "hidden": true, "cacheVariables": {"SGD_WERROR": "ON"}},'
+                           ' {"name": "a", "inherits": "b"}]}'}),
+    ("limits_have_tests", {"common/a.hpp": "\nconstexpr int kThingsMax = 7;\n"}, 2, {"common/a.hpp": "constexpr int kThings = 7;\n"}),
 ]
 
 

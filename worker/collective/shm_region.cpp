@@ -41,7 +41,12 @@ std::byte* map_region(int fd, std::size_t bytes) {
 }  // namespace
 
 std::size_t ShmRegion::bytes(int local_world_size, std::size_t gradient_count) {
-  SGD_ASSERT(local_world_size > 0 && local_world_size <= kLocalRanksMax);
+  SGD_ASSERT(local_world_size > 0);
+  if (local_world_size > kLocalRanksMax)
+    throw CollectiveSetupError(
+        fmt::format("{} ranks of one run on one host, and at most {} can share its memory: use fewer workers, or more "
+                    "hosts (placement.max_per_node)",
+                    local_world_size, kLocalRanksMax));
   SGD_ASSERT(gradient_count < std::numeric_limits<std::size_t>::max() / sizeof(float) / kLocalRanksMax / 2);
   const auto ranks = static_cast<std::size_t>(local_world_size);
   return header_bytes(local_world_size) + ranks * (kStagingBytes + gradient_bytes(gradient_count));

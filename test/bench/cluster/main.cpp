@@ -1,12 +1,14 @@
 // The nodes and clients of test/bench/cluster.py.
 //
-//   cluster_agents agents ADDRESS STATE_DIR IDENTITIES FIRST COUNT SLOTS
+//   cluster_agents agents ADDRESS STATE_DIR IDENTITIES FIRST COUNT SLOTS VALUE_BYTES
 //     COUNT agents named node-00000.. from FIRST on, each with a certificate of the authority in STATE_DIR, of which
-//     only the key is used; identities are made in the folder IDENTITIES. A line of JSON on standard output ten times a
-//     second.
+//     only the key is used; identities are made in the folder IDENTITIES. Each rank gives a value of VALUE_BYTES to an
+//     exchange when it starts (0: none). A line of JSON on standard output ten times a second.
 //   cluster_agents submit ADDRESS IDENTITY JOB TIMES
-//     submits the resolved job TIMES times over one connection, all at once: a line per run, then {"submit_s":...}.
+//     submits the resolved job TIMES times over one connection: a line per run, then {"submit_s":...}.
 //   cluster_agents stop ADDRESS IDENTITY    stops every live run at once
+//   cluster_agents ask ADDRESS IDENTITY REQUEST TIMES
+//     asks TIMES times, one after the other, over one connection: {"seconds":[...],"bytes":N} of the answers.
 //
 // ADDRESS is 127.0.0.1:PORT. Ends with standard input, so that no process outlives the measurement.
 
@@ -26,6 +28,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "common/json/nlohmann.hpp"
+#include "launcher/coordinator/client_desk.hpp"
 #include "launcher/net/ca.hpp"
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/client_link.hpp"
@@ -58,10 +61,12 @@ net::Address address_of(const std::string& text) {
 
 class Agents {
  public:
-  Agents(const net::Address& coordinator, const std::string& state_dir, std::string identities, int slots)
+  Agents(const net::Address& coordinator, const std::string& state_dir, std::string identities, int slots,
+         std::size_t value_bytes)
       : coordinator_(coordinator),
         identities_(std::move(identities)),
         slots_(slots),
+        value_bytes_(value_bytes),
         ca_(open_ca(state_dir)),
         start_timer_(io_),
         tell_timer_(io_),
@@ -102,7 +107,7 @@ class Agents {
     facts.beat_interval = std::chrono::seconds(1);
     facts.version = SGD_VERSION;
     agents_.push_back(std::make_unique<bench::SimulatedAgent>(io_, buffer_, coordinator_, std::move(facts),
-                                                              std::move(tls).value(), counts_));
+                                                              std::move(tls).value(), counts_, value_bytes_));
   }
 
   void start_next() {
@@ -122,6 +127,7 @@ class Agents {
                  {"beats", counts_.beats},
                  {"ranks_started", counts_.ranks_started},
                  {"ranks_ended", counts_.ranks_ended},
+                 {"values", counts_.values},
                  {"reasons", counts_.reasons}};
     fmt::print("{}\n", line.dump());
     std::fflush(stdout);
@@ -141,6 +147,7 @@ class Agents {
   net::Address coordinator_;
   std::string identities_;
   int slots_;
+  std::size_t value_bytes_;
   net::CertificateAuthority ca_;
   bench::Counts counts_;
   std::vector<std::unique_ptr<bench::SimulatedAgent>> agents_;
@@ -150,7 +157,7 @@ class Agents {
   boost::asio::posix::stream_descriptor input_;
 };
 
-/// Requests that go out together, as soon as the coordinator has greeted; until all are answered.
+/// Requests of which as many as may be are under way, as soon as the coordinator has greeted; until all are answered.
 std::vector<Json> ask(const net::Address& coordinator, const std::string& identity, std::vector<Json> requests) {
   boost::asio::io_context io{1};
   auto tls = net::TlsContext::load(identity);
@@ -158,17 +165,20 @@ std::vector<Json> ask(const net::Address& coordinator, const std::string& identi
   net::ClientLink link(io, coordinator, core::Random(process::random_seed()), std::move(tls).value());
   std::vector<Json> answers(requests.size());
   std::size_t answered = 0;
-  link.start({[&] {
-                for (std::size_t index = 0; index < requests.size(); ++index) {
-                  Json whole = {{"type", "request"}, {"id", index}};
-                  whole.update(requests[index]);
-                  link.send(whole);
-                }
-              },
+  std::size_t sent = 0;
+  const auto send_more = [&] {
+    for (; sent < requests.size() && sent - answered < coordinator::ClientDesk::kUnansweredMax; ++sent) {
+      Json whole = {{"type", "request"}, {"id", sent}};
+      whole.update(requests[sent]);
+      link.send(whole);
+    }
+  };
+  link.start({send_more,
               [&](const Json& message) {
                 if (!message.value("ok", false)) fail(message.dump());
                 answers.at(message.value("id", std::size_t{0})) = message;
                 ++answered;
+                send_more();
               },
               [](const std::string&) {}, [](const std::string& reason) { fail(reason); }});
   while (answered < requests.size()) io.run_one();
@@ -183,6 +193,32 @@ void submit(const net::Address& coordinator, const std::string& identity, const 
   const std::vector<Json> requests(static_cast<std::size_t>(times), Json{{"request", "submit"}, {"job", job}});
   for (const Json& answer : ask(coordinator, identity, requests)) fmt::print("{}\n", answer.dump());
   fmt::print("{{\"submit_s\":{:.3f}}}\n", std::chrono::duration<double>(Clock::now() - began).count());
+}
+
+/// One after the other: what one client waits for.
+void ask_often(const net::Address& coordinator, const std::string& identity, const std::string& request, int times) {
+  boost::asio::io_context io{1};
+  auto tls = net::TlsContext::load(identity);
+  if (!tls) fail(tls.error().message);
+  net::ClientLink link(io, coordinator, core::Random(process::random_seed()), std::move(tls).value());
+  Json seconds = Json::array();
+  std::size_t bytes = 0;
+  Clock::time_point asked;
+  const Json whole = {{"type", "request"}, {"id", 1}, {"request", request}};
+  const auto ask_once = [&] {
+    asked = Clock::now();
+    link.send(whole);
+  };
+  link.start({ask_once,
+              [&](const Json& message) {
+                if (!message.value("ok", false)) fail(message.dump());
+                seconds.push_back(std::chrono::duration<double>(Clock::now() - asked).count());
+                bytes = message.dump().size();
+                if (static_cast<int>(seconds.size()) < times) ask_once();
+              },
+              [](const std::string&) {}, [](const std::string& reason) { fail(reason); }});
+  while (static_cast<int>(seconds.size()) < times) io.run_one();
+  fmt::print("{}\n", Json{{"seconds", seconds}, {"bytes", bytes}}.dump());
 }
 
 void stop_all(const net::Address& coordinator, const std::string& identity) {
@@ -201,10 +237,13 @@ int main(int argc, char** argv) {
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
-  if (words.size() == 7 && words[0] == "agents") {
-    Agents(address_of(words[1]), words[2], words[3], std::stoi(words[6])).run(std::stoi(words[4]), std::stoi(words[5]));
+  if (words.size() == 8 && words[0] == "agents") {
+    Agents(address_of(words[1]), words[2], words[3], std::stoi(words[6]), std::stoul(words[7]))
+        .run(std::stoi(words[4]), std::stoi(words[5]));
   } else if (words.size() == 5 && words[0] == "submit") {
     submit(address_of(words[1]), words[2], words[3], std::stoi(words[4]));
+  } else if (words.size() == 5 && words[0] == "ask") {
+    ask_often(address_of(words[1]), words[2], words[3], std::stoi(words[4]));
   } else if (words.size() == 3 && words[0] == "stop") {
     stop_all(address_of(words[1]), words[2]);
   } else {

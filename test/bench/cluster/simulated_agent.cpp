@@ -3,6 +3,7 @@
 #include <csignal>
 #include <utility>
 
+#include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
 #include "launcher/process/clock.hpp"
@@ -11,12 +12,14 @@
 namespace sgd::bench {
 
 SimulatedAgent::SimulatedAgent(boost::asio::io_context& io, net::ReadBuffer& buffer, const net::Address& coordinator,
-                               core::AgentFacts facts, std::shared_ptr<const net::TlsContext> tls, Counts& counts)
+                               core::AgentFacts facts, std::shared_ptr<const net::TlsContext> tls, Counts& counts,
+                               std::size_t value_bytes)
     : io_(io),
       counts_(counts),
       core_(std::move(facts), core::Secrets(process::random_seed())),
       link_(net::make_tcp_agent_link(io, buffer, coordinator, core::Random(process::random_seed()), std::move(tls))),
-      timer_(io, [this] { on_event(core::agent_event::Tick{}); }) {}
+      timer_(io, [this] { on_event(core::agent_event::Tick{}); }),
+      value_bytes_(value_bytes) {}
 
 void SimulatedAgent::start() {
   net::AgentLink::Handlers handlers;
@@ -58,8 +61,12 @@ void SimulatedAgent::carry_out(core::AgentCommand command) {
     later(core::agent_event::KeeperStarted{start->run});
   } else if (const auto* order = std::get_if<TellKeeper>(&command)) {
     play(order->run, order->message);
+  } else if (const auto* worker = std::get_if<TellWorker>(&command)) {
+    if (std::holds_alternative<link::ExchangeValue>(worker->message)) ++counts_.values;
   } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
     later(core::agent_event::StraysCleared{strays->run});
+  } else if (const auto* port = std::get_if<ReservePort>(&command)) {
+    later(core::agent_event::PortReserved{port->run, port->generation, 29500});
   }
   // The rest is for links of workers, for files, or for people.
 }
@@ -73,6 +80,7 @@ void SimulatedAgent::play(const RunId& run, const keeper::ToKeeper& order) {
     played.pids[spawn->rank] = ++last_pid_;
     ++counts_.ranks_started;
     say(run, keeper::Spawned{spawn->generation, spawn->rank, last_pid_});
+    if (value_bytes_ > 0) exchange(run, *spawn);
   } else if (std::holds_alternative<keeper::Signal>(order)) {
     end_ranks(run, played, std::get<keeper::Signal>(order).signal);
   } else if (const auto* clear = std::get_if<keeper::Clear>(&order)) {
@@ -86,6 +94,17 @@ void SimulatedAgent::play(const RunId& run, const keeper::ToKeeper& order) {
     later(core::agent_event::KeeperClosed{run, 0, ""});
     runs_.erase(place);
   }
+}
+
+/// As a rank does it over its link.
+void SimulatedAgent::exchange(const RunId& run, const keeper::Spawn& spawn) {
+  const auto connection = static_cast<core::ConnectionId>(last_pid_);
+  link::Hello hello;
+  hello.token = spawn.env.at("SGD_TOKEN");
+  hello.pid = last_pid_;
+  later(core::agent_event::FromWorker{connection, last_pid_, std::move(hello), run});
+  link::ExchangePut put{"addresses", fmt::format("{:0>{}}", spawn.rank, value_bytes_)};
+  later(core::agent_event::FromWorker{connection, last_pid_, std::move(put), {}});
 }
 
 void SimulatedAgent::end_ranks(const RunId& run, Played& played, int signal) {

@@ -169,22 +169,23 @@ TEST_CASE("fork server") {
 
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
-  DesiredRun desired{"r",  2, Want::kStop, {{0, 0}, {3, 1}}, 4,    1, 2, "host", 29500, 1, {"/c"},
-                     30.5, 2, "/d",        {{"a", 1}},       "eva"};
+  DesiredRun desired{"r",    2,    77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,   2, "host", 29500, 1,
+                     {"/c"}, 30.5, 2,  "/d",        {{"a", 1}},       "eva", true};
   const std::vector<Case<ToAgent>> cases{
       {desired,
-       R"({"type":"desired_run","run":"r","generation":2,"want":"stop",
+       R"({"type":"desired_run","run":"r","generation":2,"uid":77,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
            "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,
-           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva"})"},
+           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva","may_be_root":true})"},
       {ExchangeDone{"r", 2, "k", 3, 5, {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","first":3,"count":5,"values":[1,"two"]})"},
       {FactAck{18446744073709551615u, 9}, R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
+      {AccountAsk{3, "eva", true}, R"({"type":"account_ask","number":3,"owner":"eva","may_be_root":true})"},
   };
   check_cases(
       cases, [](const ToAgent& message) { return encode(message); },
       [](const std::string& text) { return decode_to_agent(text); });
-  for (const Want want : {Want::kRun, Want::kLeave, Want::kStop, Want::kClear, Want::kGone}) {
+  for (const Want want : {Want::kPrepare, Want::kRun, Want::kLeave, Want::kStop, Want::kClear, Want::kGone}) {
     desired.want = want;
     const auto back = decode_to_agent(encode(ToAgent(desired)));
     REQUIRE(back.ok());
@@ -195,21 +196,22 @@ TEST_CASE("cluster: coordinator to agent") {
 TEST_CASE("cluster: agent to coordinator") {
   using namespace cluster;
   const std::vector<Case<FromAgent>> cases{
-      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3, 2, 4}}, true, 8, 1 << 30, {{"gpu", "h100"}}, "1.2.3", true, 7},
+      {NodeState{"n", 5, "a", 2, 4, true, {{"r", 3, 2, 4, 78}}, true, 8, 1 << 30, {{"gpu", "h100"}}, "1.2.3", true, 7},
        R"({"type":"node_state","node":"n","incarnation":5,"address":"a","slots":2,"cpus":4,"is_new_link":true,
-           "runs":[{"run":"r","generation":3,"workers":2,"world_size":4}],"counts_cpus":true,"gpus":8,"memory_bytes":1073741824,
+           "runs":[{"run":"r","generation":3,"workers":2,"world_size":4,"uid":78}],"counts_cpus":true,"gpus":8,"memory_bytes":1073741824,
            "labels":{"gpu":"h100"},"version":"1.2.3","is_leaving":true,"acknowledged":7})"},
       {Beat{}, R"({"type":"beat"})"},
-      {Fact{5, 6, "r", 7, KeeperLost{9, "m"}},
-       R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,
+      {Fact{5, 6, "r", 7, KeeperLost{9, "m"}, 79},
+       R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,"uid":79,
            "body":{"type":"keeper_lost","signal":9,"message":"m"}})"},
-      {Fact{5, 7, "r", 1, ExchangePut{2, "k", "v"}},
-       R"({"type":"fact","incarnation":5,"sequence":7,"run":"r","generation":1,
+      {Fact{5, 7, "r", 1, ExchangePut{2, "k", "v"}, 80},
+       R"({"type":"fact","incarnation":5,"sequence":7,"run":"r","generation":1,"uid":80,
            "body":{"type":"exchange_put","rank":2,"key":"k","value":"v"}})"},
-      {ExchangeAsk{"r", 1, "k"}, R"({"type":"exchange_ask","run":"r","generation":1,"key":"k"})"},
+      {ExchangeAsk{"r", 1, "k", 81}, R"({"type":"exchange_ask","run":"r","generation":1,"key":"k","uid":81})"},
       {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
            "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0}})"},
+      {AccountAnswer{3, "m"}, R"({"type":"account_answer","number":3,"why_not":"m"})"},
   };
   check_cases(
       cases, [](const FromAgent& message) { return encode(message); },
@@ -231,6 +233,8 @@ TEST_CASE("cluster: the state of a node as an older agent tells it") {
 TEST_CASE("cluster: bodies of facts") {
   using namespace cluster;
   const std::vector<Case<FactBody>> cases{
+      {PortReserved{29500}, R"({"type":"port_reserved","port":29500})"},
+      {PortRefused{"m"}, R"({"type":"port_refused","message":"m"})"},
       {WorkerStarted{1, 2}, R"({"type":"worker_started","rank":1,"pid":2})"},
       {WorkerReady{1, {2, 3, "disk", "/c", 0.5, 1}},
        R"({"type":"worker_ready","rank":1,"ready":{"type":"ready","step":2,"epoch":3,"source":"disk","path":"/c",

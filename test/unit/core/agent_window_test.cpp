@@ -219,7 +219,7 @@ TEST_CASE("facts window: a keeper that lies makes one fact of each kind, and non
   node.acknowledge(node.agent.told());
   node.take();
   const std::string text(1 << 20, '\x01');
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 50; ++i) {
     node.on(agent_event::FromKeeper{"run", keeper::Spawned{1, 0, 200 + i}});
     node.on(agent_event::FromKeeper{"run", keeper::SpawnFailed{1, 0, 2, text}});
     node.on(agent_event::FromKeeper{"run", keeper::Cleared{1, 5}});
@@ -228,7 +228,7 @@ TEST_CASE("facts window: a keeper that lies makes one fact of each kind, and non
   CHECK(node.take().empty());
   keeper::Exited liar = exited(1);
   liar.reason = text;
-  liar.tail.assign(1000, text);
+  liar.tail.assign(40, text);
   node.on(agent_event::FromKeeper{"run", liar});
   node.on(agent_event::Tick{}, 1s);
   const std::vector<cluster::Fact> sent = node.take();
@@ -278,11 +278,6 @@ TEST_CASE("facts window: exchanges that ranks wait for are asked for one at a ti
   CHECK(asked(give("2")) == std::vector<std::string>{"2"});
   CHECK(node.take().empty());
   CHECK(values(answer("2", 0, 1, {"c"})) == 1);
-  // One that is large is only announced.
-  CHECK(asked(give("large")).empty());
-  CHECK(asked(answer("large", 0, 2, {})) == std::vector<std::string>{"large"});
-  CHECK(asked(answer("large", 0, 2, {})).empty());
-  CHECK(values(answer("large", 0, 2, {"a", "b"})) == 2);
   // More keys than there may be, or one too long, end the link with words.
   const auto is_dropped = [](const AgentCommands& commands) {
     return std::any_of(commands.begin(), commands.end(), [](const AgentCommand& command) {
@@ -290,6 +285,6 @@ TEST_CASE("facts window: exchanges that ranks wait for are asked for one at a ti
     });
   };
   CHECK(is_dropped(give(std::string(257, 'k'))));
-  for (int key = 3; key < 4095; ++key) REQUIRE_FALSE(is_dropped(give(std::to_string(key))));
+  for (int key = 3; key < 4096; ++key) REQUIRE_FALSE(is_dropped(give(std::to_string(key))));
   CHECK(is_dropped(give("one too many")));
 }

@@ -80,6 +80,99 @@ TEST_CASE("the store has lost its end: a generation that a node holds is ended, 
   CHECK(bench.wanted("a", "run")->generation == 5);
 }
 
+TEST_CASE("the store has lost its end: a number that is given a second time is not that of the first") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.submit("run", 1);
+  REQUIRE(bench.wanted("a", "run")->generation == 1);
+  const GenerationUid other = bench.wanted("a", "run")->uid - 1;
+  SECTION("what was said in the first one is nothing to it") {
+    cluster::WorkerExited done;
+    done.exit_code = 0;
+    bench.from("a", cluster::Fact{1, 1, "run", 1, done, other});
+    CHECK(bench.facts().of(core::FactVerdict::kOtherGeneration) == 1);
+    CHECK(bench.phase("run") == RunPhase::kStarting);
+    bench.from("a", cluster::ExchangeAsk{"run", 1, "key", other});
+    CHECK(bench.phase("run") == RunPhase::kStarting);
+    return;
+  }
+  cluster::NodeState state = holding("a", 1);
+  Generation next = 2;
+  SECTION("ranks of the first one are ended") {
+    state.runs = {{"run", 1, 1, 1, other}};
+    bench.from("a", state);
+  }
+  SECTION("ranks of the first one are ended, where the second is still to be given") {
+    bench.fact("a", "run", 1, killed());
+    REQUIRE(bench.wanted("a", "run")->generation == 2);
+    state.runs = {{"run", 2, 1, 1, other}};
+    bench.from("a", state);
+    next = 3;
+  }
+  CHECK(bench.phase("run") == RunPhase::kRecovering);
+  CHECK(bench.wanted("a", "run")->want == cluster::Want::kClear);
+  CHECK(bench.wanted("a", "run")->generation == next);
+}
+
+TEST_CASE("a node that nobody has told of its ranks yet has none to wait for, when it is back") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.node("b", 1);
+  core::RunDefinition run;
+  run.id = "run";
+  run.run_dir = "/run";
+  run.job.num_workers = 2;
+  run.job.command = {"true"};
+  run.job.resolved = {{"command", {"true"}}};
+  bench.on(core::coordinator_event::Submitted{std::move(run)});
+  REQUIRE_FALSE(bench.wanted("b", "run"));  // A port is being looked for, on a.
+  REQUIRE(bench.row("b").used == 1);
+  bench.on(core::coordinator_event::NodeSilent{"b", 5});
+  bench.from("b", cluster::Beat{});
+  CHECK(bench.row("b").used == 0);
+}
+
+TEST_CASE("slots of ranks that were given up are free when the answer is to an order that knew of them") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.wait(1s);
+  bench.submit("run", 1);
+  bench.fact("a", "run", 1, cluster::WorkerStarted{0, 100});
+  bench.on(core::coordinator_event::NodeSilent{"a", 5});
+  std::optional<cluster::DesiredRun> gone;
+  SECTION("it goes on over the same link with a word that costs nothing") {
+    bench.from("a", cluster::Beat{});
+    gone = bench.wanted("a", "run");
+  }
+  SECTION("it goes on over the same link with its state, told before it had heard of its ranks") {
+    bench.node("a", 1, 1, false);
+    gone = bench.wanted("a", "run");
+  }
+  SECTION("it connects anew, and holds them") {
+    cluster::NodeState state = holding("a", 1);
+    state.runs.front().workers = 1;
+    bench.from("a", state);
+    gone = bench.wanted("a", "run");
+  }
+  REQUIRE(gone);
+  CHECK(gone->want == cluster::Want::kGone);
+  CHECK(bench.row("a").used == 1);
+  const auto cleared = [&](std::int64_t sequence, Generation generation, GenerationUid uid) {
+    bench.from("a", cluster::Fact{1, sequence, "run", generation, cluster::Cleared{1}, uid});
+  };
+  cleared(2, gone->generation - 1, gone->uid);
+  CHECK(bench.row("a").used == 1);
+  cleared(3, gone->generation, gone->uid - 1);
+  CHECK(bench.row("a").used == 1);
+  CHECK_FALSE(bench.wanted("a", "run"));
+  cleared(4, gone->generation, gone->uid);
+  for (int second = 0; second < 20 && bench.phase("run") != RunPhase::kStarting; ++second) {
+    bench.wait(1s);
+    bench.from("a", cluster::Beat{});
+  }
+  CHECK(bench.phase("run") == RunPhase::kStarting);
+}
+
 TEST_CASE("who never had ranks of a run ends none of it by what it claims to hold, and no number is used twice") {
   Bench bench(5s);
   bench.node("a", 1);

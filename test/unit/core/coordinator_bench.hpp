@@ -36,7 +36,15 @@ class CoordinatorBench {
   }
   void fact(const NodeId& node, const RunId& run, std::int64_t sequence, cluster::FactBody body,
             Generation generation = 1, Incarnation incarnation = 1) {
-    from(node, cluster::Fact{incarnation, sequence, run, generation, std::move(body)});
+    const GenerationUid uid = uid_of(run, std::holds_alternative<cluster::Cleared>(body));
+    from(node, cluster::Fact{incarnation, sequence, run, generation, std::move(body), uid});
+  }
+  /// As nodes were told it: of the newest generation, or of the wish to clear on behalf of the next one.
+  [[nodiscard]] GenerationUid uid_of(const RunId& run, bool is_of_wish) const {
+    const auto known = coordinator_.state().runs_.find(run);
+    if (known == coordinator_.state().runs_.end()) return 0;
+    const core::RunState& state = known->second.state();
+    return is_of_wish ? state.desired_uid_ : state.generation_uid_;
   }
   void from(const NodeId& node, cluster::FromAgent message) {
     on(core::coordinator_event::FromAgent{node, std::move(message)});

@@ -211,6 +211,20 @@ TEST_CASE("queue: a run is passed only so long, counted from when it could have 
   }
 }
 
+TEST_CASE("queue: a passer that starts again in the same moment has passed it still") {
+  QueueState state;
+  state.backfill_limit = 10min;
+  state.now = TimePoint{} + 1h;
+  state.nodes["n1"] = node(2, 2);
+  state.waiting = {run("wide", 2, 2), run("passer", 1, 1)};
+  state.waiting[0].passed_by = {"passer"};
+  state.waiting[1].is_admitted = true;
+  state.holdings["passer"] = {};
+  const core::QueuePlan plan = core::serve_queue(state);
+  CHECK(starts(plan) == "passer");
+  CHECK(turn_of(plan, "wide").startable_since == state.now);
+}
+
 TEST_CASE("queue: growth takes nothing that a waiting run may use") {
   QueueState state;
   state.nodes["n1"] = node(4, 1);
@@ -255,6 +269,27 @@ TEST_CASE("queue: a run that goes on grows only when nobody waits for the room")
   CHECK(turn_of(plan, "new").placement.world_size == 2);
   state.waiting[1].demand.least = 5;
   CHECK(turn_of(core::serve_queue(state), "back").placement.world_size == 4);
+}
+
+TEST_CASE("queue: a run that leaves for room gets what was promised, whoever else waits") {
+  QueueState state;
+  state.nodes["n1"] = node(4, 0);
+  state.nodes["n2"] = node(1, 1);
+  core::GrowingRun growing{"small", 0, 1, {}, 4};
+  growing.demand.num_workers = 5;
+  state.growing = {growing};
+  state.waiting = {run("wide", 9, 4)};
+  state.waiting[0].demand.rules.exclude = {"n2"};
+  REQUIRE(core::serve_queue(state).growth.at("small") == 1);
+
+  state.growing.clear();
+  state.nodes["n1"] = node(4, 4);
+  WaitingRun back = run("small", 1, 5);
+  back.is_admitted = true;
+  back.demand.least = 1;
+  back.before = core::Placement{4, {{"n1", {0, 1, 2, 3}}}, 4, ""};
+  state.waiting.push_back(back);
+  CHECK(turn_of(core::serve_queue(state), "small").placement.world_size == 5);
 }
 
 namespace {

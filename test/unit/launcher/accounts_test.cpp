@@ -242,6 +242,34 @@ TEST_CASE("runs get the account of their owner, and never one of the system's", 
   CHECK_FALSE(found.value());
 }
 
+TEST_CASE("an agent's root is for runs of root and of admins, whoever else submits", "[accounts]") {
+  boost::asio::io_context io;
+  agent::RunAccounts accounts(io, {agent::AccountRule::Kind::kRoot});
+  CHECK_FALSE(accounts.are_others());
+  cluster::DesiredRun desired;
+  desired.run = "r1";
+  for (const char* owner : {"", "eva", "root"}) {
+    for (const bool may_be_root : {false, true}) {
+      desired.owner = owner;
+      desired.may_be_root = may_be_root;
+      accounts.note(desired);
+      std::optional<Result<std::optional<process::Account>>> found;
+      accounts.find("r1", [&](Result<std::optional<process::Account>> account) { found = std::move(account); });
+      REQUIRE(found);
+      CHECK(found->ok() == may_be_root);
+      if (found->ok()) CHECK_FALSE(found->value());
+      if (!found->ok()) CHECK_THAT(found->error().message, Catch::Contains("--run-as ACCOUNT"));
+      std::optional<Result<std::optional<process::Account>>> asked;
+      accounts.find_for({owner, may_be_root},
+                        [&](Result<std::optional<process::Account>> account) { asked = std::move(account); });
+      CHECK(asked->ok() == found->ok());  // What a plan says is what a start does.
+    }
+  }
+  std::optional<Result<std::optional<process::Account>>> unknown;
+  accounts.find("never noted", [&](Result<std::optional<process::Account>> account) { unknown = std::move(account); });
+  CHECK_FALSE(unknown->ok());
+}
+
 TEST_CASE("an account service that does not answer holds up its run alone", "[accounts]") {
   std::promise<void> service;
   auto answers = service.get_future().share();

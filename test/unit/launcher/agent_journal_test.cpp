@@ -12,6 +12,7 @@
 
 #include "keeper_test_support.hpp"
 #include "launcher/agent/past_life.hpp"
+#include "launcher/storage/agent_state_codec.hpp"
 
 using namespace sgd;
 using namespace sgd::agent;
@@ -33,6 +34,7 @@ std::vector<core::AgentEvent> one_of_each() {
           event::FromKeeper{"run", exited},
           event::KeeperClosed{"run", 9, "how"},
           event::StraysCleared{"run"},
+          event::PortReserved{"run", 3, 29500, "no"},
           event::FromWorker{4, 77, link::Report{{1, "train", 2, 3}, 4, {{"loss", 0.1}}}},
           event::FromWorker{5, 78, link::Hello{"token", 78, 1, "test"}, "run"},
           event::LinkClosed{4},
@@ -45,18 +47,33 @@ std::vector<core::AgentEvent> one_of_each() {
 }
 
 JournalHeader header(const std::string& runtime_dir = "/nowhere") {
+  return {boot_id(), SGD_VERSION, runtime_dir, "n"};
+}
+
+/// Of an agent that has told five facts, and an entry of each kind in its books.
+std::vector<storage::StateRow> saved_state() {
   core::AgentFacts facts;
   facts.node = "n";
   facts.incarnation = 18446744073709551615u;
   facts.allowed_cores = {0, 2};
   facts.beat_interval = std::chrono::seconds(1);
   facts.labels = {{"gpu", "h100"}};
-  return {boot_id(), SGD_VERSION, runtime_dir, facts, {1, 2, 3, 18446744073709551615u}, 7, 5, 6};
+  const core::Agent agent(facts, core::Secrets({1, 2, 3, 18446744073709551615u}, 7), 5);
+  std::vector<storage::StateRow> rows = storage::encode_agent(agent);
+  AgentBooks books;
+  books.keepers_made = 6;
+  books.next_link = 9;
+  books.keepers["run"] = {6, true, 3, 4, {"{\"type\":\"close\"}"}};
+  books.links[8] = {"run", "token", 77, true, true, 5, 6, {"line\n"}};
+  books.link_paths["run"] = "/run/link-6.sock";
+  books.remotes["run"] = "/runs/run";
+  rows.push_back(encode(books));
+  return rows;
 }
 
 void write_journal(const std::string& path, const std::string& runtime_dir = "/nowhere") {
   AgentJournal journal(path);
-  REQUIRE(journal.begin(header(runtime_dir)).ok());
+  REQUIRE(journal.begin(header(runtime_dir), saved_state()).ok());
   std::int64_t told = 5;
   for (const core::AgentEvent& one : one_of_each()) {
     const core::TimedEvent timed{TimePoint(Duration(1000 + ++told)), one};
@@ -101,11 +118,17 @@ TEST_CASE("journal: header and events are read as they were written") {
   write_journal(path);
   auto past = PastJournal::open(path);
   REQUIRE(past.ok());
-  const JournalHeader& first = past.value()->header();
-  CHECK(encode(first) == encode(header()));
-  CHECK(first.facts.incarnation == 18446744073709551615u);
-  CHECK(first.facts.beat_interval == Duration(std::chrono::seconds(1)));
-  CHECK_FALSE(first.facts.orphan_timeout.has_value());
+  CHECK(past.value()->header().runtime_dir == "/nowhere");
+  CHECK(past.value()->header().node == "n");
+  const JournalStart& start = past.value()->start();
+  const core::Agent agent(start.machine);
+  CHECK(agent.told() == 5);
+  CHECK(agent.tokens().drawn() == 7);
+  CHECK(agent.tokens().key()[3] == 18446744073709551615u);
+  CHECK(agent.facts().incarnation == 18446744073709551615u);
+  CHECK(agent.facts().beat_interval == Duration(std::chrono::seconds(1)));
+  CHECK_FALSE(agent.facts().orphan_timeout.has_value());
+  CHECK(encode(start.books).text == saved_state().back().text);
   CHECK(count_of(path) == one_of_each().size());
   const auto none = PastJournal::open(folder.file("none"));
   REQUIRE(none.ok());
@@ -118,7 +141,8 @@ TEST_CASE("journal: a record that is cut short or damaged ends it, and others ar
   write_journal(path);
   const std::string whole = keeper_test::read_file(path);
   std::size_t fewest = one_of_each().size();
-  for (std::size_t size = whole.size(); size > 600; size -= 7) {
+  const std::size_t state_ends = whole.find("\"event\":\"connected\"");
+  for (std::size_t size = whole.size(); size > state_ends; size -= 7) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
     const std::size_t count = count_of(path);
     CHECK(count <= fewest);
@@ -145,7 +169,7 @@ TEST_CASE("journal: one that cannot be gone on with is refused, and it is said w
   const std::string path = folder.file("journal");
   const auto why_not = [&](const JournalHeader& first, const std::string& node) {
     AgentJournal journal(path);
-    REQUIRE(journal.begin(first).ok());
+    REQUIRE(journal.begin(first, saved_state()).ok());
     return find_past_life(path, node).why_not;
   };
   JournalHeader other = header();
@@ -156,12 +180,75 @@ TEST_CASE("journal: one that cannot be gone on with is refused, and it is said w
   CHECK(why_not(other, "n") == "it is of version 0.0.1");
   CHECK(why_not(header(), "m") == "it is of node n");
   AgentJournal journal(path);
-  REQUIRE(journal.begin(header()).ok());
+  REQUIRE(journal.begin(header(), saved_state()).ok());
   const core::TimedEvent timed{TimePoint(Duration(5000)), event::Tick{}};
   REQUIRE(journal.append(std::span(&timed, 1), 30).ok());
   CHECK(find_past_life(path, "n").why_not == "its events lead to 5 facts where 30 were told");
   std::ofstream(path, std::ios::trunc) << "{}";
   CHECK(find_past_life(path, "n").why_not.find("is not a journal of this program") != std::string::npos);
+}
+
+TEST_CASE("journal: one whose state is not whole is refused") {
+  const keeper_test::TemporaryDir folder;
+  const std::string path = folder.file("journal");
+  write_journal(path);
+  const std::string whole = keeper_test::read_file(path);
+  for (const char* last : {"\"state\":\"agent\"", "\"state\":\"books\""}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, whole.find(last) + 40);
+    CHECK(find_past_life(path, "n").why_not == path + ": its state is not whole");
+  }
+  std::string damaged = whole;
+  damaged[whole.find("h100")] ^= 1;
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
+  CHECK(find_past_life(path, "n").why_not == path + ": its state is not whole");
+}
+
+TEST_CASE("journal: it is long when it passes its limit and twice its state, and begins anew in one step") {
+  const keeper_test::TemporaryDir folder;
+  const std::string path = folder.file("journal");
+  AgentJournal journal(path, 10'000);
+  REQUIRE(journal.begin(header(), saved_state()).ok());
+  CHECK_FALSE(journal.is_long());
+  const core::TimedEvent timed{TimePoint(Duration(5000)), event::KeeperClosed{"run", 9, std::string(6000, 'x')}};
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  CHECK_FALSE(journal.is_long());
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  CHECK(journal.is_long());
+  // What a process that died in the middle of this has left: the journal is as it was.
+  std::ofstream(path + ".new", std::ios::binary) << keeper_test::read_file(path).substr(0, 700);
+  CHECK(count_of(path) == 2);
+  REQUIRE(journal.begin(header(), saved_state()).ok());
+  CHECK_FALSE(journal.is_long());
+  CHECK(count_of(path) == 0);
+  CHECK_FALSE(std::filesystem::exists(path + ".new"));
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  CHECK(count_of(path) == 1);
+  std::vector<storage::StateRow> large = saved_state();
+  large.push_back({"run", "large", std::string(20'000, ' ')});
+  REQUIRE(journal.begin(header(), large).ok());
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  CHECK_FALSE(journal.is_long());  // Twice its state is more than the limit.
+}
+
+TEST_CASE("journal: one that cannot begin anew goes on as it is, and is tried again when it is twice as long") {
+  const keeper_test::TemporaryDir folder;
+  const std::string path = folder.file("journal");
+  AgentJournal journal(path, 10'000);
+  REQUIRE(journal.begin(header(), saved_state()).ok());
+  const core::TimedEvent timed{TimePoint(Duration(5000)), event::KeeperClosed{"run", 9, std::string(12'000, 'x')}};
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  REQUIRE(journal.is_long());
+  REQUIRE(std::filesystem::create_directory(path + ".new"));
+  CHECK_FALSE(journal.begin(header(), saved_state()).ok());
+  CHECK(journal.is_on());
+  CHECK_FALSE(journal.is_long());
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  CHECK(count_of(path) == 2);
+  REQUIRE(journal.append(std::span(&timed, 1), 5).ok());
+  CHECK(journal.is_long());
+  REQUIRE(std::filesystem::remove(path + ".new"));
+  REQUIRE(journal.begin(header(), saved_state()).ok());
+  CHECK(count_of(path) == 0);
 }
 
 TEST_CASE("journal: a folder of sockets that is kept outlives its owner, and is taken by the next") {

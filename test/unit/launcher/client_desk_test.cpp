@@ -18,22 +18,63 @@ using boost::asio::ip::tcp;
 
 namespace {
 
-/// A desk behind a door, and a socket that has been greeted.
+/// A client's end, as a socket.
+class Guest {
+ public:
+  Guest(boost::asio::io_context& io, int port) : io_(io), socket_(io) {
+    socket_.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(port)});
+    socket_.non_blocking(true);
+    reader_.take_long_messages();
+    send(hello::encode({}));
+    send(R"({"type":"client","version":"test"})");
+  }
+  void send(const std::string& text) {
+    boost::asio::write(socket_, boost::asio::buffer(encode_frame(FrameKind::kJson, text)));
+  }
+  /// The next message; null when the connection ends.
+  nlohmann::json next() {
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (std::chrono::steady_clock::now() < deadline) {
+      auto frame = reader_.next();
+      REQUIRE(frame.ok());
+      if (frame.value()) return nlohmann::json::parse(frame.value()->bytes);
+      io_.run_one_for(5ms);
+      char bytes[64 << 10];
+      boost::system::error_code error;
+      const std::size_t count = socket_.read_some(boost::asio::buffer(bytes), error);
+      if (error == boost::asio::error::eof) return nullptr;
+      reader_.append({bytes, count});
+    }
+    FAIL("nothing came within 10 s");
+    return nullptr;
+  }
+
+ private:
+  boost::asio::io_context& io_;
+  tcp::socket socket_;
+  FrameReader reader_;
+};
+
+/// A desk behind a door, and a client that has been greeted.
 struct Desk {
   keeper_test::TemporaryDir folder;
+  std::vector<coordinator::ClientDesk::Reply> held;  ///< Of requests that are to wait.
   boost::asio::io_context io;
   coordinator::ClientDesk desk{
-      {[](const coordinator::Requester&, const nlohmann::json& request, const coordinator::ClientDesk::Reply& reply) {
+      io,
+      {[this](const coordinator::Requester&, const nlohmann::json& request,
+              const coordinator::ClientDesk::Reply& reply) {
+         if (request.contains("waits")) return held.push_back(reply);
          if (request.contains("bytes"))
-           return reply({{"ok", true}, {"rows", std::string(request.at("bytes").get<std::size_t>(), 'x')}});
-         reply({{"ok", true}, {"echo", request.at("job")}});
+           return reply(coordinator::ClientDesk::Json{
+               {"ok", true}, {"rows", std::string(request.at("bytes").get<std::size_t>(), 'x')}});
+         reply(coordinator::ClientDesk::Json{{"ok", true}, {"echo", request.at("job")}});
        },
        [this](const std::string& run) -> Result<coordinator::ClientDesk::FollowedRun> {
          return coordinator::ClientDesk::FollowedRun{run, folder.file(""), std::nullopt};
        }}};
   net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}).value()};
-  tcp::socket socket{io};
-  FrameReader reader;
+  std::unique_ptr<Guest> guest;
 
   Desk() {
     net::Door::Handlers handlers;
@@ -42,35 +83,13 @@ struct Desk {
     };
     handlers.on_refused = [](const std::string&, const net::Refusal&) {};
     door.start(std::move(handlers));
-    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(door.port())});
-    socket.non_blocking(true);
-    reader.take_long_messages();
-    send(hello::encode({}));
-    send(R"({"type":"client","version":"test"})");
+    guest = come();
     CHECK(next().at("type") == "hello");
     CHECK(next().at("type") == "welcome");
   }
-
-  void send(const std::string& text) {
-    boost::asio::write(socket, boost::asio::buffer(encode_frame(FrameKind::kJson, text)));
-  }
-  /// The next message; null when the connection ends.
-  nlohmann::json next() {
-    const auto deadline = std::chrono::steady_clock::now() + 10s;
-    while (std::chrono::steady_clock::now() < deadline) {
-      auto frame = reader.next();
-      REQUIRE(frame.ok());
-      if (frame.value()) return nlohmann::json::parse(frame.value()->bytes);
-      io.run_one_for(5ms);
-      char bytes[64 << 10];
-      boost::system::error_code error;
-      const std::size_t count = socket.read_some(boost::asio::buffer(bytes), error);
-      if (error == boost::asio::error::eof) return nullptr;
-      reader.append({bytes, count});
-    }
-    FAIL("nothing came within 10 s");
-    return nullptr;
-  }
+  std::unique_ptr<Guest> come() { return std::make_unique<Guest>(io, door.port()); }
+  void send(const std::string& text) { guest->send(text); }
+  nlohmann::json next() { return guest->next(); }
 };
 
 }  // namespace
@@ -137,4 +156,43 @@ TEST_CASE("client desk: a client follows so many runs at a time and no more", "[
     const nlohmann::json answer = at.next();
     CHECK(answer.at("ok") == (id < coordinator::ClientDesk::kFollowersMax));
   }
+}
+
+TEST_CASE("client desk: of one client's requests so many may wait and no more; limit kUnansweredMax", "[client]") {
+  constexpr std::size_t kMost = coordinator::ClientDesk::kUnansweredMax;
+  Desk at;
+  for (std::size_t id = 0; id < kMost; ++id)
+    at.send(nlohmann::json{{"type", "request"}, {"id", id}, {"waits", true}}.dump());
+  at.send(R"({"type":"request","id":100,"request":"echo","job":"mine"})");
+  const nlohmann::json refused = at.next();
+  CHECK(refused.at("id") == 100);
+  CHECK(refused.at("kind") == "busy");
+  REQUIRE(at.held.size() == kMost);
+  at.held.front()(coordinator::ClientDesk::Json{{"ok", true}});
+  CHECK(at.next().at("id") == 0);
+  at.held.erase(at.held.begin());
+  // A request that cannot be understood keeps no place.
+  for (const int id : {101, 102}) {
+    at.send(nlohmann::json{{"type", "request"}, {"id", id}, {"request", "echo"}}.dump());
+    CHECK(at.next().at("kind") == "request");
+  }
+  at.send(R"({"type":"request","id":103,"request":"echo","job":"mine"})");
+  CHECK(at.next().at("echo") == "mine");
+}
+
+TEST_CASE("client desk: who comes when all places are taken is told, keeps nothing, and harms nobody", "[client]") {
+  Desk at;
+  at.desk.clients_max = 1;  // In place of kClientsMax.
+  std::vector<std::unique_ptr<Guest>> late;
+  for (std::size_t number = 0; number < coordinator::ClientDesk::kTurnedAwayMax + 8; ++number) {
+    Guest& guest = *late.emplace_back(at.come());
+    CHECK(guest.next().at("type") == "hello");
+    const auto said = guest.next();
+    CHECK(said.at("type") == "refused");
+    CHECK(said.at("error") == "1 clients are connected: try again later");
+  }
+  CHECK(late.front()->next().is_null());  // Its place was needed.
+  CHECK(at.desk.clients() == 1);
+  at.send(R"({"type":"request","id":1,"request":"echo","job":"mine"})");
+  CHECK(at.next().at("echo") == "mine");
 }

@@ -167,6 +167,25 @@ TEST_CASE("door: who finds no place waits until one is free", "[net]") {
   CHECK(at.kinds == std::vector<std::string>{"gone"});
 }
 
+TEST_CASE(
+    "door: when nobody more may wait before it, who comes is refused, and a place is taken in turn; limit kLineMax",
+    "[net]") {
+  Knocking<Tls> at;
+  at.door.line_max = 1;
+  std::vector<tcp::socket> held;
+  for (std::size_t number = 0; number < net::Door::kStrangersOfOneMax + 2; ++number) {
+    held.emplace_back(at.io).connect(
+        {boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    at.io.poll();
+  }
+  REQUIRE(at.run_until([&] { return !at.refused.empty(); }));
+  CHECK(at.refused == std::vector<std::string>{"1 others wait before the door"});
+  CHECK(at.kinds == std::vector<std::string>{"too_many"});
+  held.clear();
+  const test::RawPeer member = at.knock(own_hello() + state());
+  CHECK(at.run_until([&] { return at.links.size() == 1; }));
+}
+
 TEMPLATE_TEST_CASE("connection: one byte at a time is as good as all at once", "[net]", Plain, Tls) {
   Knocking<TestType> at;
   test::RawPeer peer = at.knock("");

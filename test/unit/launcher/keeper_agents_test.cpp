@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
+#include "launcher/keeper/agent_link.hpp"
 #include "launcher/keeper/keeper_main.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
@@ -196,4 +197,37 @@ TEST_CASE("keeper: an agent that has more than was told is none of its own") {
   CHECK(::recv(stranger.value().get(), &byte, 1, 0) == 0);  // It is turned away.
   Visit own(door.path(), 0);
   CHECK(own.started.pid > 0);
+}
+
+TEST_CASE(
+    "keeper: what may wait for an agent that is away has a limit, and is told whole below it; limit kKeptBytesMax") {
+  keeper::AgentLink agent;
+  keeper::Exited exited;
+  exited.tail = std::vector<std::string>(20, std::string(keeper::kTailLineBytesMax, 'x'));
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (; !agent.keeps_too_much() && bytes < 2 * keeper::kKeptBytesMax; ++count) {
+    agent.send(exited);
+    bytes += keeper::encode(keeper::FromKeeper(exited)).size();
+  }
+  CHECK(agent.keeps_too_much());
+  CHECK(bytes > keeper::kKeptBytesMax);
+  CHECK(bytes < keeper::kKeptBytesMax + (64 << 10));
+  CHECK(count > 5'000);  // Thousands of ends with all their last lines.
+}
+
+TEST_CASE("keeper: an agent that reads nothing is lost when its queue is full; limit kAgentQueueBytesMax") {
+  auto ends = process::socket_pair(SOCK_STREAM);
+  REQUIRE(ends.ok());
+  REQUIRE(process::set_nonblocking(ends.value().first.get()));
+  keeper::AgentLink agent(std::move(ends.value().first));
+  // As many pieces as one read can be cut into: each of the longest lines, and a held-back one.
+  keeper::ConsoleCut cut;
+  const std::string flood(keeper::kReadBytes + keeper::kConsoleLineBytesMax, 'x');
+  keeper::cut_lines(flood, keeper::kConsoleLineBytesMax, cut);
+  std::size_t bytes = 0;
+  while (!agent.lost() && bytes < 2 * keeper::kAgentQueueBytesMax)
+    bytes += static_cast<std::size_t>(agent.send_output(1, 0, cut.pieces, true));
+  CHECK(agent.lost());
+  CHECK(bytes >= keeper::kAgentQueueBytesMax);
 }

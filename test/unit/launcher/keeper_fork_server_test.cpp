@@ -13,6 +13,7 @@
 
 #include "common/messages/fork_server.hpp"
 #include "keeper_test_support.hpp"
+#include "launcher/keeper/fork_server_process.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -226,4 +227,29 @@ TEST_CASE("a fork server that does not answer cannot hold Clear up", "[keeper]")
   CHECK(keeper.wait<keeper::SpawnFailed>(1s).rank == 0);
   CHECK_THAT(keeper.wait<keeper::ForkServerFailed>(1s).message, Catch::Contains("held up the clearing"));
   CHECK(process::descendants(keeper.pid()).empty());
+}
+
+TEST_CASE(
+    "a fork server that does not read is asked for a bounded number of ranks, and then no more; limit kForkRequestsMax",
+    "[keeper]") {
+  TemporaryDir dir;
+  keeper::StartForkServer start;
+  start.argv = {"/bin/sleep", "1000"};
+  start.log_path = dir.file("log");
+  auto server = keeper::ForkServerProcess::start(start, {});
+  REQUIRE(server.ok());
+  fork_server::Fork fork;
+  fork.env = {{"SCRIPT", std::string(1000, 'x')}};
+  Status asked;
+  std::size_t count = 0;
+  for (; asked.ok() && count < 4 * keeper::kForkRequestsMax; ++count) asked = server.value().request_fork(fork, {});
+  REQUIRE_FALSE(asked.ok());
+  CHECK(asked.error().message == "too many requests wait for the fork server");
+  CHECK(count >= keeper::kForkRequestsMax);
+  fork.env = {{"SCRIPT", std::string(keeper::kForkMessageBytesMax, 'x')}};
+  CHECK(server.value().request_fork(fork, {}).error().message == "the message to the fork server is too long");
+  server.value().kill();
+  pollfd end{server.value().pidfd(), POLLIN, 0};
+  CHECK(::poll(&end, 1, 10'000) == 1);
+  CHECK(process::wait_exit(server.value().pidfd()).ok());
 }

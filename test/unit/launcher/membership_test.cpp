@@ -433,3 +433,13 @@ TEST_CASE("enrolment: a refusal and a silent coordinator are told", "[net]") {
   REQUIRE(!lost.ok());
   CHECK_THAT(lost.error().message, Catch::StartsWith("cannot reach 127.0.0.1:1: "));
 }
+
+TEST_CASE("join desk: more visitors than there are places are counted and go; limit kVisitorsMax", "[net]") {
+  Served at;
+  at.desk->visitors_max = 0;
+  const auto lost = at.join(at.token(Role::kAgent), at.folder.path() + "/agent");
+  REQUIRE_FALSE(lost.ok());
+  CHECK(at.desk->count(JoinOutcome::kBusy) >= 1);
+  at.desk->visitors_max = net::JoinDesk::kVisitorsMax;
+  CHECK(at.join(at.token(Role::kAgent), at.folder.path() + "/agent").ok());
+}

@@ -118,6 +118,15 @@ TEST_CASE("where somebody else has made the parent of runtime folders, it is ano
   CHECK(runtime_base("", dir.file(".")).value() == dir.file("./sgd-" + std::to_string(::geteuid())));
 }
 
+TEST_CASE("a socket's path that is longer than the kernel takes is refused by name", "[process]") {
+  TemporaryDir dir;
+  const std::string longest = dir.file(std::string(kSocketPathBytesMax - dir.file("").size(), 's'));
+  CHECK(listen_unix(longest).ok());
+  const auto refused = listen_unix(longest + "s");
+  REQUIRE_FALSE(refused.ok());
+  CHECK_THAT(refused.error().message, Catch::Contains("107 are possible"));
+}
+
 TEST_CASE("a loop that takes connections outlives a lack of descriptors, and does not spin", "[process]") {
   TemporaryDir dir;
   boost::asio::io_context io;

@@ -162,6 +162,30 @@ TEST_CASE("fetch: facts carry the coordinator's paths", "[transfer]") {
   CHECK(std::get<cluster::WorkerReady>(told.body).ready.path == at.run_dir + "/checkpoints/x");
 }
 
+TEST_CASE("spool: a live run keeps its place among ten thousand that came and went; limit kRemotesMax", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string local = at.want(node).run_dir;
+  cluster::DesiredRun gone;
+  gone.want = cluster::Want::kGone;
+  for (int number = 0; number < 10'001; ++number) {
+    gone.run = "run2-" + std::to_string(number);
+    gone.run_dir = "/elsewhere";
+    (void)node.spool->localize(gone);
+  }
+  cluster::Fact fact;
+  const auto told = [&](const RunId& run, const std::string& path) {
+    fact.run = run;
+    fact.body = cluster::CheckpointRejected{{path, "damaged"}};
+    return std::get<cluster::CheckpointRejected>(std::get<cluster::Fact>(node.spool->for_coordinator(fact)).body)
+        .checkpoint.path;
+  };
+  CHECK(told("run1", local + "/checkpoints/x") == at.run_dir + "/checkpoints/x");
+  const std::string folder = local.substr(0, local.rfind('/'));
+  CHECK(told("run2-10000", folder + "/run2-10000/x") == "/elsewhere/x");
+  CHECK(told("run2-0", folder + "/run2-0/x") == folder + "/run2-0/x");  // It has been forgotten.
+}
+
 TEST_CASE("desk: names that lead elsewhere are refused and counted", "[transfer]") {
   Transfers at;
   Stranger stranger(at);

@@ -315,3 +315,14 @@ TEST_CASE("transfer: a checkpoint that is damaged on its node is refused, not st
   CHECK(at.stored.empty());
   CHECK_FALSE(fs::exists(at.run_dir + "/checkpoints/" + made.name));
 }
+
+TEST_CASE("transfer: a node that got no folder for a run has sent everything when the run ends there", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  at.run_until([&] { return node.wire->connections > 0; });
+  at.run_until([&] {
+    node.spool->end("run1");
+    return !at.all_sent.empty();
+  });
+  CHECK(at.all_sent.front() == "node1");
+}

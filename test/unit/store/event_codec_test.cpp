@@ -30,6 +30,7 @@ core::RunDefinition definition() {
   run.placement_timeout = 1500ms;
   run.priority = -3;
   run.owner = "somebody";
+  run.may_be_root = true;
   run.request_id = "request-1";
   core::RunPast past;
   past.generation = 4;
@@ -66,7 +67,7 @@ std::vector<CoordinatorEvent> samples() {
       FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
       FromAgent{"a", cluster::Beat{}},
       AgentClosed{"a"},
-      PortReserved{"run", 18446744073709551615ULL, 65535},
+      FromAgent{"a", cluster::Fact{7, 9, "run", 2, cluster::PortReserved{65535}}},
       StopRequested{"run", full},
       StopRequested{"run", {core::StopRequest::Why::kTimeout, 0, false, {}}},
       StopRequested{"run", {core::StopRequest::Why::kCancelled, 0, false, {}}},
@@ -123,6 +124,7 @@ TEST_CASE("event codec: a run's definition is whole") {
   CHECK(run.request_id == was.request_id);
   CHECK(run.priority == -3);
   CHECK(run.owner == "somebody");
+  CHECK(run.may_be_root);
   CHECK(run.job.resolved == was.job.resolved);
   CHECK(run.job.num_workers == 3);
   CHECK(run.job.recovery.max_failures == 7);

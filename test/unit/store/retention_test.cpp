@@ -2,6 +2,8 @@
 
 #include "launcher/storage/retention.hpp"
 
+#include <ctime>
+#include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
@@ -75,4 +77,24 @@ TEST_CASE("retention: a run's folder is measured, pinned and removed, and links 
   CHECK_FALSE(std::filesystem::exists(path));
   CHECK(std::filesystem::exists(other + "/kept"));
   REQUIRE(storage::remove_run_folder(path).ok());
+}
+
+TEST_CASE("retention: folders that nobody knows are strays, unless they are new, live or known") {
+  const test::StateFolder folder;
+  const std::string runs = std::filesystem::path(folder.run("x")).parent_path();
+  for (const char* name : {"known", "stray", "live", "new", "none"}) {
+    std::filesystem::create_directories(folder.run(name));
+    if (name != std::string("none")) std::ofstream(folder.run(name) + "/events.jsonl") << "{}\n";
+  }
+  std::filesystem::create_directory_symlink(folder.run("stray"), runs + "/latest");
+  const auto live = storage::RunDirectory::adopt({"live", folder.run("live")}, {}, {});
+  REQUIRE(live.ok());
+  const auto before = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const char* name : {"known", "stray", "live"})
+    std::filesystem::last_write_time(folder.run(name) + "/events.jsonl", before);
+  const auto strays = storage::strays_below(runs, {"known"}, static_cast<double>(std::time(nullptr)));
+  REQUIRE(strays.size() == 1);
+  CHECK(strays[0].id == "stray");
+  CHECK(strays[0].directory == folder.run("stray"));
+  CHECK(strays[0].finished_s > 0);
 }

@@ -75,10 +75,13 @@ void ScriptedAgent::on_desired(const cluster::DesiredRun& desired) {
   if (desired.generation < held.newest) return;
   held.newest = desired.generation;
   switch (desired.want) {
+    case cluster::Want::kPrepare:
+      return add_fact(desired.run, desired.generation, desired.uid, cluster::PortReserved{29500});
     case cluster::Want::kRun:
     case cluster::Want::kLeave:
       if (held.started >= desired.generation) return;
       held.started = desired.generation;
+      held.started_uid = desired.uid;
       held.cleared = desired.generation - 1;  // It was cleared on behalf of this one.
       held.script = script_of(desired);
       return;
@@ -86,7 +89,8 @@ void ScriptedAgent::on_desired(const cluster::DesiredRun& desired) {
     case cluster::Want::kClear:
     case cluster::Want::kGone:
       held.script.clear();
-      if (held.cleared < desired.generation) add_fact(desired.run, desired.generation, cluster::Cleared{0});
+      if (held.cleared < desired.generation)
+        add_fact(desired.run, desired.generation, desired.uid, cluster::Cleared{0});
       held.cleared = desired.generation;
       if (desired.want == cluster::Want::kGone) runs_.erase(desired.run);
       return;
@@ -116,8 +120,8 @@ std::deque<cluster::FactBody> ScriptedAgent::script_of(const cluster::DesiredRun
   return all;
 }
 
-void ScriptedAgent::add_fact(const RunId& run, Generation generation, cluster::FactBody body) {
-  outbox_.push_back({incarnation_, ++sequence_, run, generation, std::move(body)});
+void ScriptedAgent::add_fact(const RunId& run, Generation generation, GenerationUid uid, cluster::FactBody body) {
+  outbox_.push_back({incarnation_, ++sequence_, run, generation, std::move(body), uid});
   link_->send(outbox_.back());
 }
 
@@ -127,7 +131,7 @@ void ScriptedAgent::tick() {
     if (run.script.empty()) continue;
     cluster::FactBody body = std::move(run.script.front());
     run.script.pop_front();
-    add_fact(id, run.started, std::move(body));
+    add_fact(id, run.started, run.started_uid, std::move(body));
     pace = script_of_(id).pace;
   }
   if (++ticks_ % kTicksPerResend == 0)

@@ -45,13 +45,14 @@ class ScriptedAgent {
     Generation started = 0;
     Generation cleared = 0;
     Generation newest = 0;
+    GenerationUid started_uid = 0;
     std::deque<cluster::FactBody> script;
   };
   void tell_all();
   void on_message(const cluster::ToAgent& message);
   void on_desired(const cluster::DesiredRun& desired);
   [[nodiscard]] std::deque<cluster::FactBody> script_of(const cluster::DesiredRun& desired) const;
-  void add_fact(const RunId& run, Generation generation, cluster::FactBody body);
+  void add_fact(const RunId& run, Generation generation, GenerationUid uid, cluster::FactBody body);
   void tick();
 
   std::unique_ptr<net::AgentLink> link_;

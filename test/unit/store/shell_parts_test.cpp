@@ -1,12 +1,18 @@
 // What a coordinator with a store is made of, piece by piece.
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
+
+#include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
 
 #include "full_disk.hpp"
 #include "launcher/coordinator/barrier_queue.hpp"
 #include "launcher/coordinator/core_clock.hpp"
 #include "launcher/coordinator/run_records.hpp"
+#include "launcher/process/clock.hpp"
+#include "launcher/storage/file_thread.hpp"
 #include "launcher/storage/line_file.hpp"
 #include "state_folder.hpp"
 
@@ -153,4 +159,124 @@ TEST_CASE("run records: after a replay only what is missing is written and told"
   REQUIRE(lines.size() == 6);
   for (int number = 0; number < 6; ++number) CHECK(lines[static_cast<std::size_t>(number)].at("number") == number);
   CHECK(told == 3);
+}
+
+TEST_CASE("run records: a disk that hangs is said, and everything is written when it answers") {
+  const test::StateFolder folder;
+  std::vector<std::string> warnings;
+  int told = 0;
+  bool is_over = false;
+  coordinator::RunObserver observer;
+  observer.on_event = [&](const nlohmann::ordered_json&) { ++told; };
+  observer.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+  observer.on_finished = [&](const core::RunOutcome&) { is_over = true; };
+  const std::string run_dir = folder.run("run");
+  auto directory = storage::RunDirectory::create({"run", run_dir}, {});
+  REQUIRE(directory.ok());
+  std::deque<std::pair<std::function<void()>, std::function<void()>>> orders;
+  coordinator::RunRecords records(std::move(directory).value(), observer, true,
+                                  [&](std::function<void()> work, std::function<void()> done) {
+                                    orders.emplace_back(std::move(work), std::move(done));
+                                  });
+  const auto answer = [&] {
+    const auto order = std::move(orders.front());
+    orders.pop_front();
+    order.first();
+    order.second();
+  };
+  records.event({{"event", "first"}}, 7);
+  for (int number = 0; number < 100; ++number) records.event({{"event", "e"}}, 8);
+  records.finish({}, 9);
+  CHECK(orders.size() == 1);  // What comes meanwhile waits for the answer, and then goes together.
+  CHECK(told == 0);
+  CHECK(records.is_ending());
+  CHECK(records.written_up_to() == 7U);
+  const TimePoint late = process::monotonic_now() + 6s;
+  CHECK(records.unanswered_for(late) >= 6s);
+  records.watch(late);
+  records.watch(late);
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Catch::StartsWith("the disk has not answered for 5s"));
+  CHECK_FALSE(records.waits());
+  answer();
+  CHECK(told == 1);
+  CHECK(warnings.back() == "the disk answers again");
+  CHECK(records.written_up_to() == 8U);
+  REQUIRE(orders.size() == 1);
+  answer();
+  CHECK(told == 101);
+  CHECK(is_over);
+  CHECK(records.is_complete());
+  CHECK_FALSE(records.written_up_to());
+  CHECK(lines_of(run_dir + "/events.jsonl").size() == 101);
+}
+
+TEST_CASE("file thread: who asks within a limit is answered by then, and what is made too late is handed over") {
+  boost::asio::io_context io;
+  std::mutex disk;
+  std::vector<std::string> said;
+  storage::FileThread files(io);
+  std::unique_lock hanging(disk);
+  const auto work = [&disk]() -> Result<int> {
+    const std::lock_guard lock(disk);
+    return 7;
+  };
+  const auto done = [&said](const Result<int>& value) {
+    said.push_back(value ? std::to_string(value.value()) : value.error().message);
+  };
+  files.ask_within(10ms, work, done,
+                   [&said](const Result<int>& late) { said.push_back("late " + std::to_string(late.value())); });
+  const auto run_until = [&](std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (said.size() < count && std::chrono::steady_clock::now() < deadline) {
+      io.restart();
+      io.run_one_for(10ms);
+    }
+    REQUIRE(said.size() == count);
+  };
+  run_until(1);
+  CHECK_THAT(said.back(), Catch::StartsWith("the disk has not answered for 10ms"));
+  hanging.unlock();
+  run_until(2);
+  CHECK(said.back() == "late 7");
+  files.ask_within(60s, work, done);
+  run_until(3);
+  CHECK(said.back() == "7");
+  io.restart();
+  io.run_for(20s);
+  CHECK(io.stopped());  // No timer is left.
+}
+
+TEST_CASE("run records: what waits for a disk that never answers has a limit") {
+  const test::StateFolder folder;
+  std::vector<std::string> warnings;
+  std::size_t told = 0;
+  coordinator::RunObserver observer;
+  observer.on_event = [&](const nlohmann::ordered_json&) { ++told; };
+  observer.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+  auto directory = storage::RunDirectory::create({"run", folder.run("run")}, {});
+  REQUIRE(directory.ok());
+  coordinator::RunRecords records(std::move(directory).value(), observer, true,
+                                  [](const std::function<void()>&, const std::function<void()>&) {});
+  for (std::size_t number = 0; number < coordinator::RunRecords::kWaitingMax + 3; ++number)
+    records.event({{"event", "e"}});
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Catch::StartsWith("too many lines wait to be written"));
+  CHECK(records.leaves_out());
+  CHECK(told == coordinator::RunRecords::kWaitingMax + 2);  // All but the one that the disk has.
+}
+
+TEST_CASE("file thread: when too much waits for it, one more question is refused") {
+  boost::asio::io_context io;
+  std::mutex disk;
+  storage::FileThread files(io);
+  files.asked_max = 2;  // In place of kAskedMax.
+  std::unique_lock hanging(disk);
+  for (int number = 0; number < 3; ++number) files.run([&disk] { const std::lock_guard lock(disk); }, [] {});
+  std::string said;
+  const auto work = []() -> Status { return {}; };
+  files.ask_within(60s, work, [&said](const Status& status) { said = status ? "done" : status.error().message; });
+  CHECK_THAT(said, Catch::Contains("2 requests wait already"));
+  hanging.unlock();
+  io.run();
 }

@@ -167,6 +167,28 @@ TEST_CASE("group: a rank killed on another host fails every rank, or the stall t
   CHECK(errors[2] == "rank 2 ended without a word");
 }
 
+TEST_CASE("group: the address of a rank is short, however many hosts there are") {
+  if (!kWithGloo) return;
+  // In a process of its own: the module stays where it was loaded.
+  const auto errors = testing::run_ranks({1, {}, 60s}, [](const RankContext&) {
+    const SgdGlooApi& gloo = load_gloo();
+    SgdGlooError error{};
+    SgdGlooGroup* const group = gloo.create(200, 512, "127.0.0.1", 1000, &error);
+    expect(group != nullptr, "a group is made");
+    const std::string address = gloo.address(group);
+    expect(address.size() < 512 * 8, "a value of an exchange takes 48 KiB");
+    const std::string cut = address.substr(0, address.size() / 4);
+    const std::vector<const char*> few(512, cut.c_str());
+    expect(gloo.connect(group, few.data(), &error) != 0, "too few addresses are refused");
+    expect(std::string(error.text) == "a peer gave too few addresses", "and said");
+    const std::vector<const char*> none(512, "zz");
+    expect(gloo.connect(group, none.data(), &error) != 0, "what is no address is refused");
+    expect(std::string(error.text) == "a peer's address is not hexadecimal", "and said");
+    gloo.destroy(group);
+  });
+  for (const std::string& error : errors) CHECK(error.empty());
+}
+
 TEST_CASE("group: Gloo's waits end at the stall time-out") {
   if (!kWithGloo) return;
   const Layout layout{{1, 1}};

@@ -133,6 +133,9 @@ TEST_CASE("safetensors: the reader refuses what is not exactly well formed") {
          "too large");
   refuse(file_bytes(R"({"a":{"dtype":"F32","shape":[1]}})", "1234"), "exactly dtype");
   refuse(file_bytes(R"({"a":1})", ""), "exactly dtype");
+  const std::string ones = fmt::format("{}", fmt::join(std::vector<int>(65, 1), ","));
+  refuse(file_bytes(R"({"a":{"dtype":"F32","shape":[)" + ones + R"(],"data_offsets":[0,4]}})", "1234"),
+         "no usable shape");
   refuse(file_bytes(R"({"__metadata__":{"a":1}})", ""), "not text");
   const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   refuse(file_bytes(R"({"a":{"dtype":)" + deep + R"(,"shape":[1],"data_offsets":[0,4]}})", "1234"), "nested too deep");

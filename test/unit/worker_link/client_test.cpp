@@ -406,6 +406,33 @@ TEST_CASE("a link that is dropped for good, or without an agent for too long, en
   }
 }
 
+TEST_CASE("values of more exchanges than can be waited for end the process; limit kExchangeKeysMax") {
+  Agent agent;
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    (void)!::freopen("/dev/null", "w", stderr);
+    auto client = LinkClient::connect(agent.path(), "secret");
+    if (!client.ok() || !client.value()->next_assignment(std::chrono::milliseconds(kDeadlineMs)).ok()) ::_exit(1);
+    // The last one that has room is there, whatever else waits.
+    const auto values = client.value()->exchange("key-63", "mine", std::chrono::milliseconds(kDeadlineMs));
+    if (!values.ok()) ::_exit(2);
+    (void)client.value()->next_assignment(std::chrono::milliseconds(kDeadlineMs));
+    ::_exit(3);
+  }
+  agent.accept();
+  (void)agent.next_of<link::Hello>();
+  agent.assign(1);
+  for (std::size_t number = 0; number < LinkClient::kExchangeKeysMax; ++number)
+    agent.send(link::ExchangeValue{"key-" + std::to_string(number), 0, 1, "value"});
+  (void)agent.next_of<link::ExchangePut>();
+  for (const char* key : {"one more", "and another"}) agent.send(link::ExchangeValue{key, 0, 1, "value"});
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == worker_exit::kEnvironment);
+}
+
 TEST_CASE("a closed link ends the process") {
   Agent agent;
   const pid_t child = ::fork();

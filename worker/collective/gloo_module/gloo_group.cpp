@@ -16,6 +16,7 @@
 #include <gloo/transport/tcp/loop.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "worker/collective/gloo_module/pair_addresses.hpp"
 #include "worker/core/simd.hpp"
 
 namespace sgd::worker {
@@ -32,41 +33,9 @@ void add_floats(void* sum, const void* a, const void* b, std::size_t count) {
   add(static_cast<float*>(sum), static_cast<const float*>(a), static_cast<const float*>(b), count);
 }
 
-std::string to_hex(const std::vector<char>& bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  throw std::invalid_argument("a peer's address is not hexadecimal");
-}
-
-std::vector<char> from_hex(const std::string& text) {
-  if (text.size() % 2 != 0) throw std::invalid_argument("a peer's address has an odd length");
-  std::vector<char> bytes;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    bytes.push_back(static_cast<char>(hex_digit(text[i]) * 16 + hex_digit(text[i + 1])));
-  }
-  return bytes;
-}
-
-// The field of `addresses` that is meant for rank `index`.
-std::string field(const std::string& addresses, int index) {
-  std::size_t begin = 0;
-  for (int i = 0; i < index; ++i) {
-    const std::size_t end = addresses.find('.', begin);
-    if (end == std::string::npos) throw std::invalid_argument("a peer gave too few addresses");
-    begin = end + 1;
-  }
-  return addresses.substr(begin, addresses.find('.', begin) - begin);
+// Where among `rank`'s ends the one to `peer` is.
+std::size_t end_of(int rank, int peer) {
+  return static_cast<std::size_t>(peer < rank ? peer : peer - 1);
 }
 
 // Keeps the device's event loop turning. Closing a pair waits for its next turn, which an idle loop makes
@@ -127,10 +96,10 @@ GlooGroup::GlooGroup(int rank, int size, const std::string& bind_address, std::c
   attributes.hostname = bind_address;
   device_ = gloo::transport::tcp::CreateDevice(attributes);
   context_ = std::make_shared<Context>(rank, size, device_, timeout);
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer > 0) address_ += '.';
-    if (peer != rank) address_ += to_hex(context_->make_pair(peer).address().bytes());
-  }
+  std::vector<gloo::transport::tcp::Address> ends;
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank) ends.emplace_back(context_->make_pair(peer).address().bytes());
+  address_ = pack_addresses(ends);
 }
 
 GlooGroup::~GlooGroup() = default;
@@ -140,7 +109,7 @@ void GlooGroup::connect(const std::vector<std::string>& addresses) {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     if (aborted_.load()) throw std::runtime_error("aborted");
-    context_->getPair(peer)->connect(from_hex(field(addresses[static_cast<std::size_t>(peer)], rank_)));
+    context_->getPair(peer)->connect(unpack_address(addresses[static_cast<std::size_t>(peer)], end_of(peer, rank_)));
   }
   connected_.store(true);
   if (aborted_.load()) throw std::runtime_error("aborted");

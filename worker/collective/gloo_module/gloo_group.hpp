@@ -18,7 +18,7 @@ class GlooGroup {
   GlooGroup(int rank, int size, const std::string& bind_address, std::chrono::milliseconds timeout);
   ~GlooGroup();
 
-  /// The addresses of this rank's ends of all pairs, as hexadecimal text separated by '.'.
+  /// The addresses of this rank's ends of all pairs, as pack_addresses() makes them.
   [[nodiscard]] const std::string& address() const { return address_; }
   void connect(const std::vector<std::string>& addresses);
 

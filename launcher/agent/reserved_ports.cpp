@@ -1,0 +1,64 @@
+#include "launcher/agent/reserved_ports.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace sgd::agent {
+namespace {
+
+bool set(int fd, int level, int option, int value) {
+  return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
+}
+
+template <class Address>
+process::UniqueFd bound(Address address) {
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  process::UniqueFd fd(::socket(generic->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool is_bound = fd && (generic->sa_family == AF_INET || set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0)) &&
+                        set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1) && ::bind(fd.get(), generic, sizeof address) == 0;
+  return is_bound ? std::move(fd) : process::UniqueFd();
+}
+
+/// On all addresses; of IPv4 alone where the system has no other. None: errno says why.
+process::UniqueFd bound_anywhere(int port) {
+  sockaddr_in6 both{};
+  both.sin6_family = AF_INET6;
+  both.sin6_port = htons(static_cast<std::uint16_t>(port));
+  process::UniqueFd fd = bound(both);
+  if (fd || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL)) return fd;
+  sockaddr_in old{};
+  old.sin_family = AF_INET;
+  old.sin_port = htons(static_cast<std::uint16_t>(port));
+  return bound(old);
+}
+
+/// 0 when it cannot be told.
+int port_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  // Both kinds have it in the same place.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+}  // namespace
+
+Result<int> ReservedPorts::reserve(const RunId& run) {
+  sockets_.erase(run);
+  process::UniqueFd fd = bound_anywhere(0);
+  const int port = fd ? port_of(fd.get()) : 0;
+  if (port == 0) return system_error("no port of this node can be reserved for MASTER_PORT");
+  sockets_[run] = std::move(fd);
+  return port;
+}
+
+Status ReservedPorts::hold(const RunId& run, int port) {
+  process::UniqueFd fd = bound_anywhere(port);
+  if (!fd) return system_error("port " + std::to_string(port) + " cannot be held");
+  sockets_[run] = std::move(fd);
+  return {};
+}
+
+}  // namespace sgd::agent

@@ -1,0 +1,161 @@
+// RunService: what is told of runs and nodes, and what operators order of these.
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/coordinator/run_service.hpp"
+#include "launcher/process/clock.hpp"
+#include "launcher/storage/checkpoint_list.hpp"
+
+namespace sgd::coordinator {
+namespace {
+
+using Json = RunService::Json;
+
+/// As `ps` shows it.
+Json listed(const RunRow& row) {
+  Json one = {{"run", row.id},
+              {"name", row.name},
+              {"owner", row.owner},
+              {"submitted", row.submitted_s},
+              {"num_workers", row.num_workers}};
+  if (!row.shot) {
+    const Json summary = Json::parse(row.summary, nullptr, false);
+    for (const char* key : {"state", "exit_code", "epochs", "steps", "failures", "world_size", "wall_s"})
+      one[key] = summary.is_object() ? summary.value(key, Json()) : Json();
+    one["state"] = row.state;
+    return one;
+  }
+  const core::RunSnapshot& shot = *row.shot;
+  one["state"] = core::name(shot.phase);
+  one["reason"] = shot.reason;
+  one["epoch"] = shot.epoch;
+  one["epochs"] = shot.epochs;
+  one["step"] = shot.step;
+  one["failures"] = shot.failures;
+  one["world_size"] = shot.world_size;
+  one["wall_s"] = shot.wall_s;
+  return one;
+}
+
+std::string names_of(const std::vector<core::NodeSnapshot>& nodes) {
+  constexpr std::size_t kNamedMax = 64;
+  std::string names;
+  for (std::size_t index = 0; index < std::min(nodes.size(), kNamedMax); ++index)
+    names += (index == 0 ? "" : ", ") + nodes[index].node;
+  return nodes.empty() ? "none" : names + (nodes.size() > kNamedMax ? ", ..." : "");
+}
+
+/// A node in the words of its connection where nothing else is to be said.
+Json row_of(const core::NodeSnapshot& node, TimePoint now) {
+  Json row = core::to_json(node, now);
+  if (node.phase == core::NodePhase::kReady) row["state"] = "connected";
+  if (node.phase == core::NodePhase::kClosed) row["state"] = "disconnected";
+  return row;
+}
+
+}  // namespace
+
+/// `make` gives an answer of values that it owns; a large one would hold up everybody if the loop made it.
+template <class Make>
+void RunService::answer_beside(Make make, const ClientDesk::Reply& reply) {
+  const auto text = [make = std::move(make)]() mutable -> Result<std::string> {
+    return make().dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  texts_.ask_within(kTextLimit, text, [reply](Result<std::string>&& made) {
+    reply(made ? ClientDesk::Answer::of_text(std::move(made).value())
+               : ClientDesk::Answer(refused("busy", made.error().message)));
+  });
+}
+
+void RunService::ps(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  const auto which = request.value("all", false) ? CoordinatorShell::Which::kAll : CoordinatorShell::Which::kLive;
+  const auto list = [rows = shell_.runs(which)] {
+    Json runs = Json::array();
+    for (const RunRow& row : rows) runs.push_back(listed(row));
+    return Json{{"ok", true}, {"runs", std::move(runs)}};
+  };
+  answer_beside(list, reply);
+}
+
+void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  const auto run = find(request.value("run", ""));
+  if (!run) return reply(refused("run", run.error().message));
+  const RunRow& row = run.value();
+  if (is_over(row)) {
+    const Json summary = Json::parse(row.summary, nullptr, false);
+    return reply(
+        Json{{"ok", true}, {"run_dir", row.run_dir}, {"summary", summary.is_object() ? summary : Json::object()}});
+  }
+  const auto shot = shell_.snapshot(row.id);
+  if (!shot) return reply(refused("state", "the run has not begun"));
+  const auto show = [shot = *shot, run_dir = row.run_dir] {
+    Json status = core::to_json(shot);
+    status["run_dir"] = run_dir;
+    return Json{{"ok", true}, {"status", std::move(status)}};
+  };
+  answer_beside(show, reply);
+}
+
+/// Manifests and sizes: reading all weights would hold up others who ask.
+void RunService::checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  const auto run = find(request.value("run", ""));
+  if (!run) return reply(refused("run", run.error().message));
+  const auto list = [folder = run.value().run_dir] {
+    return storage::describe_checkpoints(folder, checkpoint::Proof::kSizes);
+  };
+  files_.ask_within(kDiskLimit, list, [reply](const Result<Json>& listed) {
+    reply(listed ? Json{{"ok", true}, {"checkpoints", listed.value()}} : refused("state", listed.error().message));
+  });
+}
+
+void RunService::job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  const auto run = find(request.value("run", ""));
+  if (!run) return reply(refused("run", run.error().message));
+  note_read(who, "read_job", run.value().id, run.value().owner);
+  const auto read = [path = run.value().run_dir + "/job.json"]() -> Result<Json> {
+    std::ifstream file(path);
+    Json job = Json::parse(file, nullptr, false);
+    if (!job.is_object()) return Error{"its job.json cannot be read"};
+    return job;
+  };
+  files_.ask_within(kDiskLimit, read, [id = run.value().id, reply](const Result<Json>& job) {
+    if (!job) return reply(refused("state", job.error().message));
+    reply(Json{{"ok", true}, {"run", id}, {"job", job.value()}});
+  });
+}
+
+void RunService::nodes(const ClientDesk::Reply& reply) {
+  const auto list = [nodes = shell_.nodes(), now = process::monotonic_now()] {
+    Json rows = Json::array();
+    for (const core::NodeSnapshot& node : nodes) rows.push_back(row_of(node, now));
+    return Json{{"ok", true}, {"nodes", std::move(rows)}};
+  };
+  answer_beside(list, reply);
+}
+
+void RunService::order(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  static const std::map<std::string, core::NodeOrder::Kind> kKinds = {{"drain", core::NodeOrder::Kind::kDrain},
+                                                                      {"undrain", core::NodeOrder::Kind::kUndrain},
+                                                                      {"remove", core::NodeOrder::Kind::kRemove},
+                                                                      {"set-slots", core::NodeOrder::Kind::kSetSlots}};
+  const auto kind = kKinds.find(request.at("order").get<std::string>());
+  if (kind == kKinds.end()) return reply(refused("value", "an order is one of drain, undrain, remove, set-slots"));
+  const NodeId node = request.at("node").get<std::string>();
+  const std::vector<core::NodeSnapshot> known = shell_.nodes();
+  if (std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.node == node; }))
+    return reply(refused("node", fmt::format("no node \"{}\"; there is {}", node, names_of(known))));
+  core::NodeOrder order{kind->second, request.value("slots", -1)};
+  const std::string forbidden = refusal_of_order(who);
+  const std::string why_not = forbidden.empty() ? shell_.order(node, order) : forbidden;
+  audit_.add(who, kind->first, {{"node", node}}, why_not);
+  if (!why_not.empty()) return reply(refused(forbidden.empty() ? "value" : "forbidden", why_not));
+  log_(fmt::format("node {}: {}", node, kind->first));
+  nodes(reply);
+}
+
+}  // namespace sgd::coordinator

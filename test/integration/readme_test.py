@@ -1,0 +1,263 @@
+"""The README's tour, word by word, as root and as an ordinary account: every command of its code blocks is carried out in its order.
+
+What cannot be as it stands there is exchanged: the port and the host of the cluster (`ssh n1` stays on this machine), `my-run`, and the data, which
+is small. A line of the README that has no step here, or a step without its line, fails the test.
+"""
+
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacked import free_port
+from data import small_fashion
+from harness import BIN_DIR, LIMIT_S, ROOT, read_file, read_lines, wait_for
+
+PERSON = 54323  # No account of the system, as many a container's.
+TRAIN_PY = """import os, sys
+print("loading shard", os.environ["RANK"], *sys.argv[1:])
+if "--lr" not in sys.argv and os.environ["RANK"] == "1": sys.exit("train.py: shard 1 has no labels")
+"""
+SMALL = ["--set", "training.epochs=2", "--set", "training.batch_size=32"]
+# Whoever reads on wants to be told; and small models.
+MLP = ["--set", 'training.model={"type":"mlp"}']
+
+# Each command of the README's blocks, by how it begins, and the step that carries it out.
+TOUR = (
+    ("sgd-launch job.json", "trains"),
+    ("sgd-launch --num-workers 4 ", "trains"),
+    ("sgd-launch -n 4 -- python3 train.py", "succeeds"),
+    ("sgd-launch --nproc-per-node 4 train.py", "succeeds"),
+    ("sgd-launch job.json --max-failures unlimited", "goes_on"),
+    ("sgd-launch nodes set-slots 1", "shrinks"),
+    ("sgd-launch resume", "is_gone_on_with"),
+    ("sgd-launch resume my-run --set", "is_trained_further"),
+    ("sgd-launch init", "succeeds"),
+    ("sgd-launch coordinator --listen", "coordinates"),
+    ("sgd-launch token create --name n1 | ssh n1 sgd-launch join", "succeeds"),
+    ("ssh n1 sgd-launch agent --join", "offers_its_cores"),
+    ("sgd-launch --address head:7070 -n 4 job.json", "trains"),
+    ("export SGD_ADDRESS=head:7070", "is_meant_from_here"),
+    ("sgd-launch submit --detach job.json", "is_submitted"),
+    ("sgd-launch checkpoints get my-run .", "fetches"),
+    ("sgd-launch resume my-run --set", "is_trained_further"),
+    ("sgd-launch config show --origin job.json", "succeeds"),
+    ("sgd-launch plan job.json", "succeeds"),
+    ("sgd-launch nodes [", "has_alternatives"),
+    ("sgd-launch runs [", "has_alternatives"),
+)
+
+
+def blocks(kind):
+    """The lines of the README's code blocks of a kind, without comments."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        found = re.findall(rf"^```{kind}\n(.*?)^```", file.read(), re.S | re.M)
+    return [re.sub(r"\s+# .*", "", line) for block in found for line in block.splitlines() if line.strip()]
+
+
+class Tour:
+    """One account's way through the README, in a folder of its own."""
+
+    uid = None  # This process's.
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sgd-readme-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.port = free_port()
+        self.started, self.runs, self.address = [], [], None
+        self.addCleanup(self.end)
+        # The programs lie where every account may start them; what they are linked with lies where it was built.
+        os.mkdir(self.path("home"))
+        for name in ("bin/sgd-launch", "bin/sgd-worker", "lib/sgd-gloo.so"):
+            os.makedirs(os.path.dirname(self.path("built", name)), exist_ok=True)
+            source = os.path.join(os.path.dirname(BIN_DIR), name)
+            if os.path.exists(source):
+                shutil.copy(source, self.path("built", name))
+        data = small_fashion(self.path("data"), 256, 64)
+        job = "\n".join(line for line in blocks("json"))
+        self.small = [*SMALL, "--set", f"training.dataset.path={data}"]
+        for name, text in (("job.json", job), ("train.py", TRAIN_PY), ("../sgd-launch", self.wrapper())):
+            with open(self.path("home", name), "w", encoding="utf-8") as file:
+                file.write(text)
+        for folder, _, names in os.walk(self.folder):
+            for path in [folder, *(os.path.join(folder, name) for name in names)]:
+                os.chmod(path, 0o755)
+        if self.uid is not None:
+            os.chown(self.path("home"), self.uid, self.uid)
+
+    def wrapper(self):
+        """Daemons of root and of others have their folders here."""
+        return f"""#!/bin/sh
+case "$1" in init | coordinator | token) STATE_DIRECTORY={self.path("home/coordinator")} ;; agent | join) STATE_DIRECTORY={self.path("home/agent")} ;; esac
+export STATE_DIRECTORY
+exec {self.path("built/bin/sgd-launch")} "$@"
+"""
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def environment(self):
+        known = {"PATH": self.folder + ":" + os.environ["PATH"], "HOME": self.path("home"), "USER": "eva", "TMPDIR": "/tmp"}
+        known |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}  # Of a LibTorch of one's own.
+        return known | ({"SGD_ADDRESS": self.address} if self.address else {})
+
+    def begin(self, line, *more):
+        """The line as a shell takes it, with more words; its output goes to files."""
+        line = line.replace("head:7070", f"127.0.0.1:{self.port}").replace(":7070", f":{self.port}").replace("my-run", self.runs[0] if self.runs else "my-run")
+        line = line.replace("/var/lib/sgd-launch/agent", self.path("home/agent"))
+        number = len(self.started)
+        script = 'ssh() { shift; "$@"; }\n' + line + ' "$@"'
+        with open(self.path(f"{number}.out"), "wb") as out, open(self.path(f"{number}.err"), "wb") as err:
+            process = subprocess.Popen(["bash", "-o", "pipefail", "-c", script, "bash", *more], cwd=self.path("home"), env=self.environment(),
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+                                       **({"user": self.uid, "group": self.uid, "extra_groups": []} if self.uid is not None else {}))
+        self.started.append(process)
+        return process, number
+
+    def said(self, number):
+        return read_file(self.path(f"{number}.out")).decode(), read_file(self.path(f"{number}.err")).decode()
+
+    def carry_out(self, line, *more, code=0):
+        process, number = self.begin(line, *more)
+        self.assertEqual(process.wait(LIMIT_S), code, (line, more, *self.said(number)))
+        return self.said(number)
+
+    def status(self):
+        return json.loads(self.carry_out("sgd-launch status --json")[0])
+
+    def end(self):
+        """Those whom the README starts and leaves: asked, so that nothing of theirs stays."""
+        for process in reversed(self.started):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def test_tour(self):
+        lines = blocks("sh")
+        self.assertEqual([line[: len(begin)] for line, (begin, _) in zip(lines, TOUR)], [begin for begin, _ in TOUR])
+        self.assertEqual(len(lines), len(TOUR), lines)
+        self.probe()
+        for line, (_, step) in zip(lines, TOUR):
+            print(f"  {line}", file=sys.stderr)
+            getattr(self, step)(line)
+
+    def probe(self):
+        """A LibTorch that lies where the account cannot get to is said before anything starts, and is nobody's tour."""
+        process, number = self.begin("sgd-launch plan --address local", "job.json", *self.small, *MLP)
+        code = process.wait(LIMIT_S)
+        if code != 0 and "this account cannot open" in self.said(number)[1]:
+            self.assertEqual(code, 2)
+            self.skipTest(self.said(number)[1])
+
+    # ---- steps ----
+
+    def succeeds(self, line):
+        self.carry_out(line)
+
+    def trains(self, line):
+        said = "".join(self.carry_out(line, *self.small, *([] if "training.model" in line else MLP)))
+        self.assertRegex(said, r"epoch 2/2  train_loss \S+  val_loss")
+        self.runs.insert(0, re.search(r"run (\S+): ", said).group(1))
+
+    def goes_on(self, line):
+        self.begin(line, *self.small, *MLP, "--set", "training.epochs=1000000")
+        wait_for(lambda: self.carry_out("sgd-launch ps --address local --json")[0].count('"running"') and self.status()["state"] == "running", LIMIT_S, "the run")
+
+    def shrinks(self, line):
+        wait_for(lambda: (self.status().get("epoch") or 0) > 1, LIMIT_S, "training")
+        self.carry_out(line)
+        wait_for(lambda: len(self.status()["ranks"]) == 1, LIMIT_S, "one rank")
+        for inline in ("sgd-launch logs", "sgd-launch nodes", "sgd-launch stop"):
+            self.carry_out(inline)
+        self.assertEqual(self.started[-1].wait(LIMIT_S), 0)
+        wait_for(lambda: self.status()["state"] == "cancelled", LIMIT_S, "the end of the run")
+
+    def is_gone_on_with(self, line):
+        lines = read_lines(self.path("home", "runs", "latest", "metrics.jsonl"))
+        self.assertIn("succeeded", self.carry_out(line, "--set", f"training.epochs={int(lines[-1]['epoch']) + 2}")[1])
+
+    def is_trained_further(self, line):
+        self.assertIn("epoch 8/8", self.carry_out(line)[0])
+
+    def coordinates(self, line):
+        """The README's port may be another test's for a while: who finds it taken tries again."""
+        tries = [self.begin(line)]
+
+        def listens():
+            process, number = tries[-1]
+            if process.poll() is not None:
+                self.assertIn("in use", "".join(self.said(number)))
+                tries.append(self.begin(line))
+            return "listening on" in "".join(self.said(number))
+        wait_for(listens, LIMIT_S, "the coordinator")
+
+    def offers_its_cores(self, line):
+        """With the option that the README's comment names: jobs of root's agent have an account that is not root."""
+        whose = ["--run-as", "nobody"] if os.geteuid() == 0 and self.uid is None else ["--jobs-share-account"]
+        _, number = self.begin(line, "--slots", "4", *whose)
+        self.address = f"127.0.0.1:{self.port}"
+        wait_for(lambda: '"connected"' in self.carry_out("sgd-launch nodes --json")[0], LIMIT_S, f"the agent: {self.said(number)}")
+        self.address = None
+
+    def is_meant_from_here(self, line):
+        self.address = line.split("=")[1].replace("head:7070", f"127.0.0.1:{self.port}")
+
+    def is_submitted(self, line):
+        run = self.carry_out(line, *self.small, *MLP)[0].strip()
+        wait_for(lambda: json.loads(self.carry_out(f"sgd-launch status {run} --json")[0])["state"] == "succeeded", LIMIT_S, run)
+        self.submitted = run
+
+    def fetches(self, line):
+        self.carry_out(line)
+        self.assertTrue([name for _, _, names in os.walk(self.path("home")) for name in names if name == "model.safetensors"])
+
+    def has_alternatives(self, line):
+        verb, choices = re.fullmatch(r"(sgd-launch \S+) \[(.*)\]", line).groups()
+        self.carry_out(verb)
+        for choice in choices.split(" | "):
+            if choice == "remove n1":  # What is connected is drained first.
+                self.carry_out("sgd-launch nodes drain n1")
+            self.carry_out(verb + " " + choice.replace("RUN", self.submitted if choice.startswith("remove") else self.runs[0]))
+
+
+class OwnTourTest(Tour, unittest.TestCase):
+    """As whoever runs the tests."""
+
+
+@unittest.skipIf(os.geteuid() != 0, "of other accounts, which root alone can be")
+class OtherAccountsTourTest(Tour, unittest.TestCase):
+    """As somebody else, with what this account has built."""
+
+    uid = PERSON
+
+
+class WordsTest(unittest.TestCase):
+    def test_verbs_and_options_that_the_text_names(self):
+        """What stands in the text between the blocks: each verb has a help, and it names the option."""
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            text = re.sub(r"^```.*?^```", "", file.read(), flags=re.S | re.M)
+        asked = 0
+        for words in re.findall(r"`sgd-launch ([a-z][^`]*)`", text):
+            verb, *rest = words.split()
+            done = subprocess.run([os.path.join(BIN_DIR, "sgd-launch"), verb, "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 0, words)
+            for option in (word for word in rest if word.startswith("--")):
+                self.assertIn(option, done.stdout, words)
+            asked += 1
+        self.assertGreater(asked, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()

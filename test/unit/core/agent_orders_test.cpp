@@ -1,0 +1,105 @@
+// Orders of a coordinator whose store has lost its end: the same numbers are given a second time, by one that knows
+// nothing of what was answered to the first.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "test/unit/core/agent_story.hpp"
+
+using namespace sgd;
+using namespace sgd::core;
+using namespace std::chrono_literals;
+
+namespace {
+
+cluster::DesiredRun wish(cluster::Want want, Generation generation, GenerationUid uid) {
+  cluster::DesiredRun desired;
+  desired.run = "run";
+  desired.generation = generation;
+  desired.uid = uid;
+  desired.want = want;
+  if (want == cluster::Want::kRun) desired.ranks = {{0, 0}};
+  desired.world_size = 1;
+  desired.job = {{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
+  return desired;
+}
+
+class OrderedNode {
+ public:
+  OrderedNode() { on(agent_event::Connected{}); }
+  AgentCommands on(const AgentEvent& event) {
+    AgentCommands out;
+    agent_.on(now_ += 1ms, event, out);
+    for (const AgentCommand& command : out) {
+      const auto* up = std::get_if<agent_command::TellCoordinator>(&command);
+      const auto* fact = up == nullptr ? nullptr : std::get_if<cluster::Fact>(&up->message);
+      if (fact != nullptr) said_.push_back(*fact);
+    }
+    return out;
+  }
+  /// What is said about it: generations and uids of ends.
+  std::vector<std::pair<Generation, GenerationUid>> ends_after(const cluster::DesiredRun& desired) {
+    said_.clear();
+    on(agent_event::FromCoordinator{desired});
+    std::vector<std::pair<Generation, GenerationUid>> ends;
+    for (const cluster::Fact& fact : said_)
+      if (std::holds_alternative<cluster::Cleared>(fact.body)) ends.emplace_back(fact.generation, fact.uid);
+    return ends;
+  }
+  [[nodiscard]] bool starts(const cluster::DesiredRun& desired) {
+    const AgentCommands out = on(agent_event::FromCoordinator{desired});
+    return std::any_of(out.begin(), out.end(), [](const AgentCommand& command) {
+      return std::holds_alternative<agent_command::StartKeeper>(command);
+    });
+  }
+  [[nodiscard]] std::int64_t told() const { return agent_.told(); }
+
+ private:
+  TimePoint now_{1h};
+  Agent agent_{agent_story::facts(), Secrets({1, 2, 3, 4})};
+  std::vector<cluster::Fact> said_;
+};
+
+}  // namespace
+
+TEST_CASE("agent: a second wish of the same number is answered anew, one that is told twice is not") {
+  using Ends = std::vector<std::pair<Generation, GenerationUid>>;
+  OrderedNode node;
+  CHECK(node.ends_after(wish(cluster::Want::kClear, 2, 50)) == Ends{{2, 50}});
+  CHECK(node.ends_after(wish(cluster::Want::kClear, 2, 50)).empty());
+  CHECK(node.ends_after(wish(cluster::Want::kClear, 2, 60)) == Ends{{2, 60}});
+  CHECK(node.ends_after(wish(cluster::Want::kGone, 2, 60)) == Ends{{2, 60}});
+}
+
+TEST_CASE("agent: what is gone does not start a second time while its coordinator has not heard of its end") {
+  OrderedNode node;
+  CHECK(node.starts(wish(cluster::Want::kRun, 1, 50)));
+  node.on(agent_event::KeeperStarted{"run"});
+  node.on(agent_event::FromKeeper{"run", keeper::Spawned{1, 0, 100}});
+  node.on(agent_event::FromCoordinator{wish(cluster::Want::kGone, 1, 50)});
+  keeper::Exited exited;
+  exited.generation = 1;
+  exited.pid = 100;
+  exited.signal = 9;
+  node.on(agent_event::FromKeeper{"run", exited});
+  node.on(agent_event::FromKeeper{"run", keeper::Cleared{1, 1}});
+  node.on(agent_event::KeeperClosed{"run", 0, ""});
+  node.on(agent_event::StraysCleared{"run"});
+  CHECK_FALSE(node.starts(wish(cluster::Want::kRun, 1, 50)));
+  CHECK(node.starts(wish(cluster::Want::kRun, 1, 60)));  // Another one that has the same number.
+}
+
+TEST_CASE("agent: what is gone may start again when its end was heard") {
+  OrderedNode node;
+  CHECK(node.starts(wish(cluster::Want::kRun, 1, 50)));
+  node.on(agent_event::KeeperStarted{"run"});
+  node.on(agent_event::FromCoordinator{wish(cluster::Want::kGone, 1, 50)});
+  node.on(agent_event::FromKeeper{"run", keeper::Cleared{1, 0}});
+  node.on(agent_event::KeeperClosed{"run", 0, ""});
+  node.on(agent_event::StraysCleared{"run"});
+  node.on(agent_event::FromCoordinator{cluster::FactAck{7, node.told()}});
+  CHECK(node.starts(wish(cluster::Want::kRun, 1, 50)));
+}

@@ -1,0 +1,79 @@
+// Ports that an agent keeps for rank 0 of a command.
+
+#include "launcher/agent/reserved_ports.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <set>
+
+#include <catch2/catch.hpp>
+
+using namespace sgd;
+using agent::ReservedPorts;
+
+namespace {
+
+/// As a program on this machine would listen at `port`; an empty one: it is refused.
+process::UniqueFd listening(int port, bool reuses, std::uint32_t address = INADDR_ANY) {
+  process::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int one = 1;
+  if (reuses) REQUIRE(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(address);
+  at.sin_port = htons(static_cast<std::uint16_t>(port));
+  const bool listens =
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 && ::listen(fd.get(), 1) == 0;
+  return listens ? std::move(fd) : process::UniqueFd();
+}
+
+}  // namespace
+
+TEST_CASE("reserved ports: rank 0 gets it, and nobody else") {
+  ReservedPorts ports;
+  const auto port = ports.reserve("run");
+  REQUIRE(port.ok());
+  CHECK_FALSE(listening(port.value(), false));
+  CHECK_FALSE(listening(port.value(), false, INADDR_LOOPBACK));
+  const process::UniqueFd rank = listening(port.value(), true);
+  CHECK(rank);
+  CHECK_FALSE(listening(port.value(), true));  // It is rank 0's now.
+  ports.release("run");
+  CHECK_FALSE(listening(port.value(), true));
+}
+
+TEST_CASE("reserved ports: two runs never have the same") {
+  ReservedPorts one;
+  ReservedPorts other;
+  std::set<int> seen;
+  for (int run = 0; run < 50; ++run) {
+    seen.insert(one.reserve("a" + std::to_string(run)).value());
+    seen.insert(other.reserve("b" + std::to_string(run)).value());
+  }
+  CHECK(seen.size() == 100);
+}
+
+TEST_CASE("reserved ports: a port is held again unless somebody listens there") {
+  int port = 0;
+  {
+    ReservedPorts life;
+    port = life.reserve("run").value();
+  }
+  ReservedPorts next;
+  CHECK(next.hold("run", port).ok());
+  CHECK_FALSE(listening(port, false));
+  next.release("run");
+  const process::UniqueFd rank = listening(port, true);
+  REQUIRE(rank);
+  const Status held = next.hold("run", port);
+  REQUIRE_FALSE(held.ok());
+  CHECK(held.error().message.find("Address already in use") != std::string::npos);
+}
+
+TEST_CASE("reserved ports: what is released is anybody's") {
+  ReservedPorts ports;
+  const int port = ports.reserve("run").value();
+  ports.release("run");
+  CHECK(listening(port, false));
+}

@@ -1,0 +1,59 @@
+// Who asks for ever fills a bounded number of files, and nothing of the newest is lost.
+
+#include "launcher/coordinator/audit_log.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <catch2/catch.hpp>
+
+#include "state_folder.hpp"
+
+using namespace sgd;
+using coordinator::AuditLog;
+
+namespace {
+
+/// The runs that the lines of a file are about.
+std::vector<int> runs_in(const std::string& path) {
+  std::vector<int> runs;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) runs.push_back(nlohmann::json::parse(line).at("run"));
+  return runs;
+}
+
+}  // namespace
+
+TEST_CASE("audit log: a client that asks for ever has a bounded number of files, the newest lines among them") {
+  const test::StateFolder folder;
+  std::filesystem::create_directory(folder.state());
+  std::vector<std::string> troubles;
+  AuditLog log([&](const std::string& message) { troubles.push_back(message); });
+  log.file_bytes_max = 2000;  // In place of kFileBytesMax.
+  REQUIRE(log.open(folder.state()).ok());
+  AuditLog other(
+      [&](const std::string& message) { troubles.push_back(message); });  // A verb's, beside the coordinator.
+  other.file_bytes_max = log.file_bytes_max;
+  REQUIRE(other.open(folder.state()).ok());
+  constexpr int kLines = 2000;
+  for (int number = 0; number < kLines; ++number)
+    (number % 3 == 0 ? other : log).add({"eva", "0a", "127.0.0.1:1", false, {}}, "read_logs", {{"run", number}});
+  CHECK(troubles.empty());
+  const std::string path = folder.file("audit.jsonl");
+  std::vector<int> all;
+  int files = 0;
+  for (int number = AuditLog::kFilesMax + 5; number >= 0; --number) {
+    const std::string one = number == 0 ? path : fmt::format("{}.{}", path, number);
+    if (!std::filesystem::exists(one)) continue;
+    ++files;
+    CHECK(std::filesystem::file_size(one) < 2200);
+    for (const int run : runs_in(one)) all.push_back(run);
+  }
+  CHECK(files == AuditLog::kFilesMax);
+  REQUIRE_FALSE(all.empty());
+  CHECK(all.back() == kLines - 1);
+  for (std::size_t at = 1; at < all.size(); ++at) CHECK(all[at] == all[at - 1] + 1);
+}
