@@ -17,6 +17,7 @@
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/process/heap_trim.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/process/strays.hpp"
@@ -269,6 +270,7 @@ Status AgentDaemon::run() {
   wait_signal();
   if (const Status said = notify_.ready(fmt::format("node {}, {} slots", options_.name, slots_)); !said)
     log(said.error().message, process::LogLevel::kWarning);
+  const process::HeapTrim trim(io_);
   io_.run();
   shell_->end_everything();
   return {};

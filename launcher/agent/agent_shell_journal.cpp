@@ -53,8 +53,11 @@ void AgentShell::rewrite_journal() {
 
 /// Where the machine has a keeper, it is here: none has ended, or has not been started, without being told of yet.
 bool AgentShell::is_settled() const {
-  for (const auto& [run, its] : core_.runs())
-    if (keepers_.contains(run) != (its.state().keeper_ != core::NodeRunState::Keeper::kNone)) return false;
+  using Keeper = core::NodeRunState::Keeper;
+  for (const auto& [run, its] : core_.runs()) {
+    const Keeper keeper = its.state().keeper_;
+    if (keepers_.contains(run) != (keeper != Keeper::kNone && keeper != Keeper::kEnded)) return false;
+  }
   return true;
 }
 

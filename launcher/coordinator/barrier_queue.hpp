@@ -25,12 +25,16 @@ class BarrierQueue {
   void committed(Ticket up_to) { committed_ = up_to; }
   /// The first one, if it need not wait.
   [[nodiscard]] std::optional<Item> take() {
-    if (items_.empty() || items_.front().barrier > committed_) return std::nullopt;
+    if (!is_ready()) return std::nullopt;
     std::optional<Item> first(std::move(items_.front().item));
     items_.pop_front();
     return first;
   }
   [[nodiscard]] bool empty() const { return items_.empty(); }
+  /// The first one need not wait.
+  [[nodiscard]] bool is_ready() const { return !items_.empty() && items_.front().barrier <= committed_; }
+  /// Everything that follows from what was stored up to here has been taken.
+  [[nodiscard]] Ticket done_up_to() const { return is_ready() ? items_.front().barrier - 1 : committed_; }
 
  private:
   struct Waiting {

@@ -13,6 +13,7 @@
 #include "launcher/net/cluster_state.hpp"
 #include "launcher/net/tcp_link.hpp"
 #include "launcher/net/wall_clock.hpp"
+#include "launcher/process/heap_trim.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -129,6 +130,7 @@ void CoordinatorDaemon::run() {
   wait_signal();
   probes_.on_ready();
   service_.retention().start();
+  const process::HeapTrim trim(io_);
   io_.run();
 }
 

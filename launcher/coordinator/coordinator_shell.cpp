@@ -189,18 +189,22 @@ void CoordinatorShell::follow(core::CoordinatorCommands commands) {
   drain();
 }
 
-/// What an observer asks for while it is told something comes behind what is in the queue.
+/// What an observer asks for while it is told something comes behind what is in the queue. A start of ten thousand ranks
+/// does not hold up who asks for something else.
 void CoordinatorShell::drain() {
   if (is_draining_) return;
   is_draining_ = true;
+  const TimePoint until = process::monotonic_now() + kTurn;
   while (const auto item = queue_.take()) {
     if (const auto* command = std::get_if<core::CoordinatorCommand>(&*item)) {
       carry_out(*command);
     } else {
       std::get<std::function<void()>> (*item)();
     }
+    if (process::monotonic_now() >= until) break;
   }
   is_draining_ = false;
+  if (queue_.is_ready()) drain_later();
   access_.flush([this](const RunId& run, std::function<Status()> write) {
     const auto live = live_.find(run);
     if (live == live_.end()) return;
@@ -210,6 +214,16 @@ void CoordinatorShell::drain() {
   if (!store_) return;
   note_carried_out();
   settle_changed();
+}
+
+void CoordinatorShell::drain_later() {
+  if (std::exchange(drains_later_, true)) return;
+  boost::asio::post(io_, [self = std::weak_ptr<CoordinatorShell*>(self_)] {
+    const auto shell = self.lock();
+    if (!shell) return;
+    (*shell)->drains_later_ = false;
+    (*shell)->drain();
+  });
 }
 
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {

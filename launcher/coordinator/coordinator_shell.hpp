@@ -71,6 +71,8 @@ class CoordinatorShell {
   /// given up.
   static constexpr std::uint64_t kPatience = 4;
   static constexpr Duration kLookAtRecords = std::chrono::seconds(1);
+  /// So long at a time commands are carried out.
+  static constexpr Duration kTurn = std::chrono::milliseconds(5);
 
   struct StoreObserver {
     /// What keeps the store from committing; nothing is acknowledged meanwhile.
@@ -173,6 +175,7 @@ class CoordinatorShell {
   void on_agent_closed(NodeId node, std::uint64_t number, const std::string& reason);
   void follow(core::CoordinatorCommands commands);
   void drain();
+  void drain_later();
   void carry_out(const core::CoordinatorCommand& command);
   void record(const core::CoordinatorCommand& command);
   void send(const NodeId& node, const cluster::ToAgent& message);
@@ -214,6 +217,7 @@ class CoordinatorShell {
   std::set<RunId> changed_;     ///< Of live_: something of them was given to be written, or is.
   BarrierQueue queue_;
   bool is_draining_ = false;
+  bool drains_later_ = false;
   boost::asio::steady_timer timer_;
   std::optional<TimePoint> armed_;  ///< No later than the machine's next wake-up.
 

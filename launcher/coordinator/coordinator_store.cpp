@@ -220,9 +220,9 @@ void CoordinatorShell::watch_records() {
   });
 }
 
-/// After the queue was drained: everything has been done that follows from what is committed.
 void CoordinatorShell::note_carried_out() {
-  for (; !open_events_.empty() && open_events_.front().first <= committed_; open_events_.pop_front())
+  const BarrierQueue::Ticket done = queue_.done_up_to();
+  for (; !open_events_.empty() && open_events_.front().first <= done; open_events_.pop_front())
     carried_out_ = open_events_.front().second;
 }
 

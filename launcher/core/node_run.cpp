@@ -48,7 +48,8 @@ void NodeRun::settle_port(AgentCommands& out) {
 void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
   const bool wants_group = wants_ranks() || desired_.want == cluster::Want::kStop;
   const bool group_is_wanted = wants_group && is_of_desired();
-  if (keeper_ == Keeper::kLost) return;  // Only strays are left; on_strays_cleared() goes on.
+  if (keeper_ == Keeper::kLost) return;   // Only strays are left; on_strays_cleared() goes on.
+  if (keeper_ == Keeper::kEnded) return;  // Only words are left; end_clearing() goes on.
   if (group_ == Group::kAlive && !group_is_wanted && desired_.want != cluster::Want::kGone) return clear_group(out);
   if (desired_.want == cluster::Want::kGone) {
     if (keeper_ == Keeper::kUp) close_keeper(out);

@@ -2,14 +2,15 @@
 // One run on one node: closes the difference between the desired state that the coordinator
 // sends and what the keeper and the links report.
 //
-//   keeper:  none --first desire--> starting --Started--> up --Close sent--> closing --link closed--> none
+//   keeper:  none --first desire--> starting --Started--> up --Close sent--> closing --link closed--> ended --> none
 //                                                          └--link closed unasked--> lost (KeeperLost, strays cleared)
 //   group:   empty --want run, ready to spawn--> alive --Clear sent--> clearing --Cleared, links closed--> empty
 //   port:    none --want prepare--> asked for --answer--> reserved --next generation, want gone--> none
 //   fork server: none --training--> starting --ready--> ready | --several threads--> unusable (plain spawns, said)
 //                 ^--- died under ranks that go on without it: started anew, at most kForkServersMax times
 //
-// A group counts as cleared when its links have closed, too: what its ranks said last comes before it.
+// A group counts as cleared, and an ended keeper as none, when its links have closed, too: what its ranks said last
+// comes before it.
 // An exit is told upwards only after the rank's link has closed too (at most kLinkDrain later), so that
 // what the rank said last comes before it; a link that is not read (agent_command::PauseWorker) gets that time when it
 // is read again. Anything of an older generation is dropped.
@@ -106,6 +107,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void clear_group(AgentCommands& out);
   void ask_to_leave(AgentCommands& out);
   void end_clearing(TimePoint now, AgentCommands& out);
+  void forget_keeper(TimePoint now, AgentCommands& out);
   bool check_silence(TimePoint now, AgentCommands& out);
   void keep_stacks(AgentCommands& out);
   void ask_to_stop(TimePoint now, AgentCommands& out);

@@ -115,19 +115,22 @@ void NodeRun::end_clearing(TimePoint now, AgentCommands& out) {
   allocation_.release(id_);
   group_cleared(killed);
   if (keeper_ == Keeper::kUp) reconcile(now, out);
+  if (keeper_ == Keeper::kEnded) forget_keeper(now, out);
+}
+
+void NodeRun::forget_keeper(TimePoint now, AgentCommands& out) {
+  keeper_ = Keeper::kNone;
+  fork_server_ = ForkServer::kNone;
+  reconcile(now, out);
 }
 
 void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& closed, AgentCommands& out) {
-  cleared_.reset();
   if (keeper_ == Keeper::kClosing && has_closed_) {
-    for (auto& [rank, record] : ranks_)
-      if (record.exit && !record.exit_told) tell_exit(now, rank, record);
-    keeper_ = Keeper::kNone;
-    fork_server_ = ForkServer::kNone;
-    group_ = Group::kEmpty;
-    allocation_.release(id_);
-    return reconcile(now, out);
+    keeper_ = Keeper::kEnded;
+    if (!cleared_) forget_keeper(now, out);
+    return;
   }
+  cleared_.reset();
   if (keeper_ != Keeper::kClosing && !is_orphan_) tell_keeper_lost({closed.signal, clipped(closed.message)});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});

@@ -17,7 +17,7 @@
 namespace sgd::core {
 
 struct NodeRunState {
-  enum class Keeper { kNone, kStarting, kUp, kClosing, kLost };
+  enum class Keeper { kNone, kStarting, kUp, kClosing, kEnded, kLost };
   enum class ForkServer { kNone, kStarting, kReady, kUnusable };
   enum class Group { kEmpty, kAlive, kClearing };
 

@@ -55,11 +55,12 @@ struct Coding<keeper::Cleared> : KeptFromKeeper<keeper::Cleared> {};
 
 template <>
 inline constexpr auto kEnumNames<core::NodeRunState::Keeper> =
-    std::array<std::pair<core::NodeRunState::Keeper, const char*>, 5>{
+    std::array<std::pair<core::NodeRunState::Keeper, const char*>, 6>{
         {{core::NodeRunState::Keeper::kNone, "none"},
          {core::NodeRunState::Keeper::kStarting, "starting"},
          {core::NodeRunState::Keeper::kUp, "up"},
          {core::NodeRunState::Keeper::kClosing, "closing"},
+         {core::NodeRunState::Keeper::kEnded, "ended"},
          {core::NodeRunState::Keeper::kLost, "lost"}}};
 template <>
 inline constexpr auto kEnumNames<core::NodeRunState::ForkServer> =

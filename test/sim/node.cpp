@@ -21,7 +21,8 @@ Node::Node(World& world, Cluster& cluster, NodeId id, const NodePlan& plan)
           world, [this](const core::AgentEvent& event) { observe(event); },
           [this](core::AgentCommand&& command) { carry_out(std::move(command)); },
           [this](const core::AgentEvent& event, const core::AgentCommands&) { write_down(event); }),
-      wire_(world, *this, cluster) {}
+      wire_(world, *this, cluster),
+      last_words_(world) {}
 
 void Node::boot() {
   if (is_up() || is_away_ || is_gone_) return;
@@ -43,6 +44,7 @@ void Node::boot() {
   world_.say("{}: agent starts with {} slots", id_, slots_);
   ++processes_;
   ports_.clear();
+  last_words_.forget();
   agent_.start(std::move(facts), core::Secrets(world_.chance.secret()));
   begin_journal();
   wire_.connect_soon();
@@ -160,6 +162,7 @@ void Node::set_slots(int slots) {
 void Node::pause(Duration duration) {
   if (!is_up() || paused()) return;
   trouble_until_ = std::max(trouble_until_, world_.queue.now() + duration);
+  last_words_.on_paused(trouble_until_);
   agent_.pause(duration);
 }
 
@@ -179,6 +182,9 @@ Generation Node::told(const RunId& run) const {
 }
 
 void Node::observe(const core::AgentEvent& event) {
+  const auto* of_keeper = std::get_if<core::agent_event::FromKeeper>(&event);
+  const auto* exited = of_keeper == nullptr ? nullptr : std::get_if<keeper::Exited>(&of_keeper->message);
+  if (exited != nullptr) last_words_.on_exit_heard({of_keeper->run, exited->generation, exited->rank});
   const auto* message = std::get_if<core::agent_event::FromCoordinator>(&event);
   const auto* desired = message == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&message->message);
   if (desired == nullptr) return;
@@ -190,6 +196,7 @@ void Node::observe(const core::AgentEvent& event) {
 void Node::carry_out(core::AgentCommand&& command) {
   using namespace core::agent_command;
   if (auto* up = std::get_if<TellCoordinator>(&command)) {
+    if (const auto* fact = std::get_if<cluster::Fact>(&up->message)) last_words_.on_fact(*fact);
     wire_.send_up(std::move(up->message));
   } else if (auto* to_keeper = std::get_if<TellKeeper>(&command)) {
     tell_keeper(to_keeper->run, std::move(to_keeper->message));
@@ -198,6 +205,7 @@ void Node::carry_out(core::AgentCommand&& command) {
   } else if (const auto* pause = std::get_if<PauseWorker>(&command)) {
     const auto worker = workers_.find(pause->connection);
     if (worker == workers_.end()) return;
+    last_words_.ignore(worker->second->speaker());
     worker->second->pause();
     paused_[pause->connection] = worker->second;
   } else if (const auto* resume = std::get_if<ResumeWorker>(&command)) {
@@ -206,7 +214,9 @@ void Node::carry_out(core::AgentCommand&& command) {
   } else if (const auto* drop = std::get_if<DropLink>(&command)) {
     world_.say("{}: drops link {}: {}", id_, drop->connection, drop->reason);
     const auto worker = workers_.find(drop->connection);
-    if (worker != workers_.end()) worker->second->lose_link();
+    if (worker == workers_.end()) return;
+    last_words_.ignore(worker->second->speaker());
+    worker->second->lose_link();
   } else if (const auto* start = std::get_if<StartKeeper>(&command)) {
     start_keeper(start->run);
   } else if (const auto* strays = std::get_if<ClearStrays>(&command)) {
@@ -264,6 +274,7 @@ void Node::tell_keeper(const RunId& run, keeper::ToKeeper message) {
   if (const auto* spawn = std::get_if<keeper::Spawn>(&message)) {
     if (spawn->generation != told(run))
       violated("{}: {} spawns a rank of generation {}, and was told {}", id_, run, spawn->generation, told(run));
+    last_words_.on_spawn({run, spawn->generation, spawn->rank});
   }
   const auto keeper = keepers_.find(run);
   if (keeper != keepers_.end()) keeper->second->order(std::move(message));
@@ -278,6 +289,7 @@ void Node::clear_strays(const RunId& run) {
   const auto keeper = keepers_.find(run);
   if (keeper == keepers_.end()) return;
   Keeper* dead = keeper->second;
+  last_words_.ignore(run);
   lost_[run] = dead;
   keepers_.erase(keeper);
   const Duration most = world_.chance.with(world_.plan.late_broom) ? milliseconds(3000) : milliseconds(100);

@@ -12,6 +12,7 @@
 #include "launcher/core/journal_sieve.hpp"
 #include "launcher/storage/agent_state_codec.hpp"
 #include "test/sim/host.hpp"
+#include "test/sim/last_words.hpp"
 #include "test/sim/wire.hpp"
 #include "test/sim/world.hpp"
 
@@ -49,6 +50,7 @@ class Node {
   [[nodiscard]] const NodeId& id() const { return id_; }
   [[nodiscard]] Cluster& cluster() { return cluster_; }
   [[nodiscard]] Wire& wire() { return wire_; }
+  [[nodiscard]] LastWords& last_words() { return last_words_; }
   [[nodiscard]] bool is_up() const { return agent_.alive(); }
   [[nodiscard]] bool is_away() const { return is_away_; }
   [[nodiscard]] bool is_gone() const { return is_gone_; }
@@ -83,6 +85,7 @@ class Node {
   Incarnation incarnation_ = 0;
   Host<core::Agent, core::AgentEvent, core::agent_event::Tick, core::AgentCommand> agent_;
   Wire wire_;
+  LastWords last_words_;
   std::map<RunId, Keeper*> keepers_;
   std::map<RunId, Keeper*> lost_;  ///< Dead, and their strays are not cleared yet.
   std::map<core::ConnectionId, Worker*> workers_;

@@ -33,6 +33,10 @@ Node& Worker::node() {
   return keeper_.node();
 }
 
+LastWords::Speaker Worker::speaker() const {
+  return {run_.plan.definition.id, generation(), rank()};
+}
+
 Duration Worker::start_up() {
   if (!world_.calm && world_.chance.with(world_.plan.slow_start)) {
     world_.count(Fault::kSlowStart);
@@ -73,6 +77,8 @@ void Worker::say(link::FromWorker message) {
   const Duration delay = world_.chance.with(world_.plan.late_word)
                              ? world_.chance.between(milliseconds(1), milliseconds(190))
                              : world_.chance.between(microseconds(20), milliseconds(2));
+  const bool is_heard = node().incarnation() == keeper_.incarnation();
+  if (is_heard && std::holds_alternative<link::Report>(message)) node().last_words().on_said(speaker());
   const bool is_news =
       std::holds_alternative<link::Report>(message) || std::holds_alternative<link::CheckpointSaved>(message);
   to_agent_.send(core::agent_event::FromWorker{connection_, identity_.pid, std::move(message), run_.plan.definition.id},

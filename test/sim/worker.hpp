@@ -12,6 +12,7 @@
 #include "common/messages/link.hpp"
 #include "launcher/core/agent_io.hpp"
 #include "test/sim/channel.hpp"
+#include "test/sim/last_words.hpp"
 #include "test/sim/world.hpp"
 
 namespace sgd::sim {
@@ -57,6 +58,7 @@ class Worker {
   [[nodiscard]] const Identity& identity() const { return identity_; }
   [[nodiscard]] Generation generation() const { return identity_.generation; }
   [[nodiscard]] Rank rank() const { return identity_.rank; }
+  [[nodiscard]] LastWords::Speaker speaker() const;
   [[nodiscard]] const link::Assignment& assignment() const { return assignment_; }
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] bool frozen() const { return frozen_; }

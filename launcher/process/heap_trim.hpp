@@ -1,0 +1,47 @@
+#pragma once
+// Gives memory that was freed back to the kernel. The C library keeps what is freed between blocks that live on: a
+// daemon that once had much to do would look, and count, as if it still had.
+
+#include <cstddef>
+#include <memory>
+
+#include "common/base/time.hpp"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sgd::process {
+
+/// Bytes of this process that lie in memory; 0: the kernel does not say.
+[[nodiscard]] std::size_t resident_bytes();
+
+/// When it is worth it: a trim walks through all free blocks, and holds up whoever allocates meanwhile.
+class TrimRule {
+ public:
+  static constexpr std::size_t kGrowth = 16 << 20;
+
+  /// Memory has grown by kGrowth, and by a quarter, since the last trim, or since the smallest that was seen.
+  [[nodiscard]] bool is_due(std::size_t resident);
+  void trimmed(std::size_t resident) { least_ = resident; }
+
+ private:
+  std::size_t least_ = 0;
+};
+
+/// Looks each interval, on the event loop. `io` must outlive this.
+class HeapTrim {
+ public:
+  static constexpr Duration kInterval = std::chrono::seconds(10);
+
+  explicit HeapTrim(boost::asio::io_context& io, Duration interval = kInterval);
+  ~HeapTrim();
+  HeapTrim(const HeapTrim&) = delete;
+  HeapTrim& operator=(const HeapTrim&) = delete;
+
+ private:
+  struct Ticking;
+  std::shared_ptr<Ticking> ticking_;
+};
+
+}  // namespace sgd::process
