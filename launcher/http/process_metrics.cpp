@@ -1,10 +1,12 @@
 #include "launcher/http/process_metrics.hpp"
 
+#include <dirent.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -27,13 +29,17 @@ double boot_time() {
   return static_cast<double>(now.tv_sec - up.tv_sec) + static_cast<double>(now.tv_nsec - up.tv_nsec) / 1e9;
 }
 
+/// Linux 6.2 and later say their number as the folder's size (proc_pid_fd(5)); a listing of ten thousand holds the loop
+/// for tens of milliseconds.
 double count_fds() {
-  std::error_code error;
-  double count = -1;  // The listing's own.
-  for (auto entry = std::filesystem::directory_iterator("/proc/self/fd", error);
-       !error && entry != std::filesystem::end(entry); entry.increment(error))
-    ++count;
-  return count < 0 ? 0 : count;
+  struct stat facts {};
+  if (::stat("/proc/self/fd", &facts) == 0 && facts.st_size > 0) return static_cast<double>(facts.st_size);
+  DIR* folder = ::opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  double count = -3;  // ".", "..", and the listing's own.
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return std::max(count, 0.0);
 }
 
 }  // namespace

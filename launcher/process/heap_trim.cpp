@@ -48,8 +48,7 @@ struct HeapTrim::Ticking : std::enable_shared_from_this<Ticking> {
   bool is_over = false;
 };
 
-HeapTrim::HeapTrim(boost::asio::io_context& io, Duration interval)
-    : ticking_(std::make_shared<Ticking>(io, interval)) {
+HeapTrim::HeapTrim(boost::asio::io_context& io, Duration interval) : ticking_(std::make_shared<Ticking>(io, interval)) {
   ticking_->wait();
 }
 

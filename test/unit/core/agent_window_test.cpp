@@ -288,3 +288,44 @@ TEST_CASE("facts window: exchanges that ranks wait for are asked for one at a ti
   for (int key = 3; key < 4096; ++key) REQUIRE_FALSE(is_dropped(give(std::to_string(key))));
   CHECK(is_dropped(give("one too many")));
 }
+
+TEST_CASE("facts window: what a rank said last is told before its end, also where its keeper has ended first") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 5);
+  cluster::DesiredRun gone;
+  gone.run = "run";
+  gone.generation = 1;
+  gone.want = cluster::Want::kGone;
+  node.on(agent_event::FromCoordinator{gone});
+  node.on(agent_event::FromKeeper{"run", exited(0)});
+  node.on(agent_event::FromKeeper{"run", keeper::Cleared{0, 1}});
+  node.take();
+  node.on(agent_event::KeeperClosed{"run", 0, ""});
+  CHECK(node.take().empty());
+  node.report(5, 10);
+  node.on(agent_event::LinkClosed{5});
+  const std::vector<cluster::Fact> told = node.take();
+  REQUIRE(told.size() == 3);
+  CHECK(std::holds_alternative<cluster::Report>(told[0].body));
+  CHECK(std::holds_alternative<cluster::WorkerExited>(told[1].body));
+  CHECK(std::holds_alternative<cluster::Cleared>(told[2].body));
+  CHECK(node.agent.runs().empty());
+}
+
+TEST_CASE("facts window: nobody waits longer than a moment for the last words of a run whose keeper has ended") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 5);
+  cluster::DesiredRun gone;
+  gone.run = "run";
+  gone.generation = 1;
+  gone.want = cluster::Want::kGone;
+  node.on(agent_event::FromCoordinator{gone});
+  node.on(agent_event::FromKeeper{"run", exited(0)});
+  node.on(agent_event::FromKeeper{"run", keeper::Cleared{0, 1}});
+  node.on(agent_event::KeeperClosed{"run", 0, ""});
+  CHECK_FALSE(node.agent.runs().empty());
+  node.on(agent_event::Tick{}, NodeRun::kLinkDrain);
+  CHECK(node.agent.runs().empty());
+}

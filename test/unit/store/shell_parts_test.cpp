@@ -71,6 +71,25 @@ TEST_CASE("barrier queue: commands wait for what was stored before them, in thei
   CHECK(queue.empty());
 }
 
+TEST_CASE("barrier queue: an event is done when all that follows from it was taken") {
+  coordinator::BarrierQueue queue;
+  const auto push = [&] { queue.push([] {}); };
+  queue.stored(1);
+  push();
+  push();
+  queue.stored(2);
+  push();
+  CHECK_FALSE(queue.is_ready());
+  queue.committed(2);
+  CHECK(queue.done_up_to() == 0);
+  (void)queue.take();
+  CHECK(queue.done_up_to() == 0);
+  (void)queue.take();
+  CHECK(queue.done_up_to() == 1);
+  (void)queue.take();
+  CHECK(queue.done_up_to() == 2);
+}
+
 TEST_CASE("line file: a line is written whole or not at all, and counted") {
   const test::StateFolder folder;
   std::filesystem::create_directory(folder.state());
