@@ -33,6 +33,8 @@ LIMIT_S = 60
 class Bench(Attacked):
     """The cluster, with a job that trains for as long as it is let."""
 
+    is_installed = False  # Training needs programs that other accounts may not be able to open.
+
     @classmethod
     def start_job(cls):
         path = cls.path("honest.json")

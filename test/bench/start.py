@@ -91,31 +91,40 @@ def both_started(_, folder):
     return os.path.exists(path) and open(path).read().count("worker_started") == 2
 
 
-def main():
-    options = arguments(__doc__.splitlines()[0])
-    run([LAUNCHER, "--version"])
-    our_first_step(), their_first_step()  # Caches warm on both sides; not measured.
-    figures = {name: ([], []) for name in ("first step", "true", "resident", "cpu")}
+def measure(options, figures):
+    """Of both sides in turn; of ours alone with --peer no."""
+    ours_alone = options.peer == "no"
+    sides = ((0, our_first_step, our_true, (LAUNCHER, "--run-dir", "{folder}/run", "-n", "2", "--", "sleep", "30"), both_started),
+             (1, their_first_step, their_true, (*TORCHRUN, "--standalone", "--nproc-per-node", "2", "--no-python", "/bin/sleep", "30"), children))
+    sides = sides[:1] if ours_alone else sides
+    for _, first_step, *_ in sides:
+        first_step()  # Caches warm; not measured.
     for number in range(options.n):
-        figures["first step"][0].append(our_first_step())
-        figures["first step"][1].append(their_first_step())
-        figures["true"][0].append(our_true())
-        figures["true"][1].append(their_true())
-        if number < 3:
-            for side, result in enumerate((
-                    watch([LAUNCHER, "--run-dir", "{folder}/run", "-n", "2", "--", "sleep", "30"], both_started),
-                    watch([*TORCHRUN, "--standalone", "--nproc-per-node", "2", "--no-python", "/bin/sleep", "30"], children))):
-                figures["resident"][side].append(result[0])
-                figures["cpu"][side].append(result[1])
+        for side, first_step, true, command, ready in sides:
+            figures["first step"][side].append(first_step())
+            figures["true"][side].append(true())
+            if number < 3:
+                resident, cpu = watch(command, ready)
+                figures["resident"][side].append(resident)
+                figures["cpu"][side].append(cpu)
         print(f"{number + 1}/{options.n} done", file=sys.stderr)
+
+
+def main():
+    options = arguments(__doc__.splitlines()[0], peer={"default": "yes", "help": "no: without torchrun"})
+    run([LAUNCHER, "--version"])
+    figures = {name: ([], []) for name in ("first step", "true", "resident", "cpu")}
+    measure(options, figures)
     more_true = [our_true() for _ in range(20)] if not options.quick else []
-    rows = [[label, figure(ours, digits), figure(theirs, digits), ratio(theirs, ours, 1) if statistics.median(ours) else ""]
+    rows = [[label, figure(ours, digits), figure(theirs, digits) if theirs else "",
+             ratio(theirs, ours, 1) if theirs and statistics.median(ours) else ""]
             for label, digits, (ours, theirs) in (
                 ("command to first step of both ranks (MLP), s", 3, figures["first step"]),
                 ("`true` x 2, start to exit, s", 4, (figures["true"][0] + more_true, figures["true"][1])),
                 ("launcher resident while workers run, MiB", 1, figures["resident"]),
                 ("launcher's share of a core, %", 3, figures["cpu"]))]
-    table("Start", ["what", "sgd-launch", "torchrun", "times"], rows, f"n = {options.n}, alternating; torch {torch_version()}.")
+    against = "Without torchrun" if options.peer == "no" else f"alternating; torch {torch_version()}"
+    table("Start", ["what", "sgd-launch", "torchrun", "times"], rows, f"n = {options.n}. {against}.")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from attacked import Attacked
 from attacker import CHUNK, HELLO, Wire, frame
 from harness import LIMIT_S, read_file, read_lines, resident_bytes, wait_for
+from installed_units import ordinary_account
 
 OPENED = (HELLO, {"type": "client", "version": "x"})
 GROWN_MAX = 64 << 20
@@ -20,7 +21,7 @@ GROWN_MAX = 64 << 20
 class ClientAttacksTest(Attacked):
     def ask(self, request, identity=None):
         """The answer's error, or "closed"; fails where it was carried out."""
-        with Wire(self.address, identity or self.eva) as wire:
+        with ordinary_account(), Wire(self.address, identity or self.eva) as wire:
             wire.send(*OPENED, request)
             try:
                 answer = wire.read_until("answer")

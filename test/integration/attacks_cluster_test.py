@@ -16,11 +16,11 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from attacker import CHUNK, HELLO, Wire, checksum, frame
 from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+from installed_units import InstalledUnits, can_install
 from tls_cluster import TlsCluster
 
 PYTHON = "/usr/bin/python3"  # That others may execute, too.
 SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support")
-UNITS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "systemd")
 OTHER = "nobody"    # An account that is on every Debian.
 SECOND = "daemon"   # Another one.
 SAYS = """
@@ -215,51 +215,17 @@ class ForgottenRunsTest(TlsCluster):
         self.assertEqual(read_file(os.path.join(folder, "logs", "gen-0001", "late.log")), b"late")
 
 
-@unittest.skipIf(os.geteuid() != 0 or not shutil.which("systemd-sysusers"), "accounts as they are installed are needed")
+@unittest.skipIf(not can_install(), "accounts as they are installed are needed")
 class InstalledUnitsTest(TlsCluster):
-    """The daemons as scripts/systemd starts them, with its accounts, in a mount namespace whose list of accounts has them; and a job."""
+    """The daemons as scripts/systemd starts them; and a job."""
 
     def setUp(self):
         super().setUp()
-        os.chmod(self.folder, 0o755)
-        os.mkdir(self.path("bin"))
-        self.launcher = shutil.copy(LAUNCHER, self.path("bin"))
-        os.makedirs(self.path("root", "etc"))
-        for name in ("passwd", "group"):
-            shutil.copy(f"/etc/{name}", self.path("root", "etc"))
-        subprocess.run(["systemd-sysusers", f"--root={self.path('root')}", os.path.join(UNITS, "sgd-launch.sysusers.conf")], check=True,
-                       capture_output=True, timeout=LIMIT_S)
-        lines = read_file(self.path("root", "etc", "passwd")).decode().splitlines()
-        self.accounts = {line.split(":")[0]: tuple(map(int, line.split(":")[2:4])) for line in lines}
+        self.units = InstalledUnits(self.folder)
+        self.launcher = self.units.launcher
 
     def start_unit(self, name, folder, **variables):
-        """The ExecStart of a unit, under its account, with its capabilities and umask."""
-        unit = {}
-        for line in read_file(os.path.join(UNITS, f"sgd-launch-{name}.service")).decode().splitlines():
-            key, _, value = line.partition("=")
-            unit.setdefault(key, []).append(value)
-        for setting in unit["Environment"]:
-            variables = dict(part.split("=", 1) for part in setting.split()) | variables
-        os.makedirs(folder, exist_ok=True)
-        os.chmod(folder, int(unit["StateDirectoryMode"][0], 8))
-        uid, gid = self.accounts[unit["User"][0]]
-        for place, _, names in os.walk(folder):  # As systemd does it.
-            for each in (place, *(os.path.join(place, one) for one in names)):
-                os.chown(each, uid, gid, follow_symlinks=False)
-        variables |= {"STATE_DIRECTORY": folder}
-        words = [re.sub(r"\$\{?(\w+)\}?", lambda found: variables[found.group(1)], word).replace("%H", "n1")
-                 for word in unit["ExecStart"][0].split()[1:]]
-        bounds = ",".join(["-all", *(f"+{each.removeprefix('CAP_').lower()}" for each in unit["CapabilityBoundingSet"][0].split())])
-        become = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", f"--bounding-set={bounds}", "--no-new-privs"]
-        mounts = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
-        os.makedirs(self.path("runtime-" + name), exist_ok=True)
-        os.chmod(self.path("runtime-" + name), int(unit["RuntimeDirectoryMode"][0], 8))
-        os.chown(self.path("runtime-" + name), uid, gid)
-        environment = self.environment("daemon") | {"XDG_RUNTIME_DIR": self.path("runtime-" + name), "HOME": "/"}
-        with open(self.path(name + ".log"), "wb") as log:
-            self.daemons.append(subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", mounts, self.path("root", "etc"), *become, self.launcher, *filter(None, words)],
-                env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, umask=int(unit["UMask"][0], 8)))
+        self.daemons.append(self.units.start(name, folder, self.path(name + ".log"), **variables))
         return self.daemons[-1]
 
     def test_a_job_opens_no_key(self):

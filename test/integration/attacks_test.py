@@ -17,6 +17,7 @@ import attacker
 from attacker import CHUNK, HELLO, Wire, attempt, checksum, frame
 from attacked import CONNECTIONS, FACTS, FRAMES, Attacked
 from harness import AGENT, LIMIT_S, read_file, wait_for
+from installed_units import give
 
 IDLE = int(os.environ.get("SGD_ATTACK_CONNECTIONS", "2000"))
 IDLE_PROCESSES = 4
@@ -83,7 +84,7 @@ class AttacksTest(Attacked):
     def test_roles_and_names(self):
         """A certificate is good for one role and one name. Row 61: a second agent of a name is turned away."""
         client, files = {"type": "client", "version": "x"}, {"type": "files", "node": "n1", "incarnation": 1}
-        head = self.path("state/identity/identity.pem")
+        head = self.loot(self.path("state/identity/identity.pem"), "head")
         for name, identity, said, family, label in (
                 ("a stranger as client", None, client, CONNECTIONS, "no_certificate"),
                 ("a stranger as agent", None, MEMBER_SAYS, CONNECTIONS, "no_certificate"),
@@ -231,6 +232,8 @@ class AttacksTest(Attacked):
         os.symlink("/etc", os.path.join(folder, "logs", "gen-0009"))
         with open(os.path.join(folder, "logs", "huge"), "wb") as huge:
             huge.truncate(1 << 40)
+        if self.units:
+            give(os.path.join(folder, "logs"), *self.units.accounts["sgd-launch"])
         for name, label, said in (
                 ("a file above the folder", "name", (put("logs/../../x"),)), ("an absolute file", "name", (put("/etc/passwd"),)),
                 ("a file with a NUL", "name", (put("logs/a\0b"),)), ("a very long name", "name", (put("logs/" + "x" * 5000),)),

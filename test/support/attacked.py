@@ -10,6 +10,7 @@ Each class prints how many attacks it has tried; the job's lines and events are 
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,8 +20,9 @@ import urllib.request
 
 import attacker
 from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+from installed_units import ORDINARY, InstalledUnits, can_install, ordinary_account
 
-LOOP = "i=0; while [ ! -e end ]; do i=$((i+1)); echo line $i; sleep 0.05; done; echo last $i"
+LOOP = "i=0; while [ ! -e \"$0\" ]; do i=$((i+1)); echo line $i; sleep 0.05; done; echo last $i"
 CONNECTIONS, FRAMES, FACTS = "connections_refused_total", "frames_refused_total", "facts_total"
 END_S = 20
 
@@ -32,7 +34,9 @@ def free_port():
 
 
 class Attacked(unittest.TestCase):
-    slots = 2  # Of node n1; the job that must notice nothing takes two.
+    slots = 2            # Of node n1; the job that must notice nothing takes two.
+    is_installed = True  # The daemons run as their units start them, where the machine lets the test do so.
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="sgd-attacks-test-")
@@ -40,9 +44,10 @@ class Attacked(unittest.TestCase):
         cls.folder, cls.state, cls.daemons = folder.name, os.path.join(folder.name, "state"), []
         cls.addClassCleanup(cls.end_daemons)
         cls.attacks = cls.addresses = 0
+        cls.units = InstalledUnits(cls.folder) if cls.is_installed and can_install() else None
         cls.verb("init", "--state-dir", cls.state)
         cls.metrics_port = free_port()
-        cls.start("coordinator", "coordinator", "--listen", "0.0.0.0:0", "--state-dir", cls.state, "--metrics-port", cls.metrics_port)
+        cls.start_coordinator()
         found = wait_for(lambda: re.search(r"listening on 0\.0\.0\.0:(\d+)", cls.said("coordinator")), LIMIT_S, "the port")
         cls.address = f"127.0.0.1:{found.group(1)}"
         cls.forge = attacker.Forge(cls.folder)
@@ -50,16 +55,43 @@ class Attacked(unittest.TestCase):
         for name in ("n1", "n2", "gone"):
             cls.join(name, "agent")
         cls.join("eva", "client")
-        cls.n1, cls.n2, cls.eva, cls.gone = (cls.path(name, "identity/identity.pem") for name in ("n1", "n2", "eva", "gone"))
+        cls.n1, cls.n2, cls.eva, cls.gone = (cls.loot(cls.path(name, "identity/identity.pem"), name) for name in ("n1", "n2", "eva", "gone"))
         cls.verb("revoke", "gone", "--state-dir", cls.state)
-        cls.start("n1", *AGENT, "--join", cls.address, "--state-dir", cls.path("n1"), "--slots", cls.slots)
+        cls.start_agent()
         wait_for(lambda: "node n1: connected" in cls.said("coordinator"), LIMIT_S, "n1")
         cls.start_job()
 
     @classmethod
+    def start_coordinator(cls):
+        if cls.units:
+            cls.daemons.append(cls.units.start("coordinator", cls.state, cls.path("coordinator.log"), SGD_LISTEN="0.0.0.0:0",
+                                               SGD_METRICS_PORT=str(cls.metrics_port)))
+            return
+        cls.start("coordinator", "coordinator", "--listen", "0.0.0.0:0", "--state-dir", cls.state, "--metrics-port", cls.metrics_port)
+
+    @classmethod
+    def start_agent(cls):
+        if cls.units:
+            cls.daemons.append(cls.units.start("agent", cls.path("n1"), cls.path("n1.log"), SGD_COORDINATOR=cls.address,
+                                               SGD_AGENT_OPTIONS=f"--slots {cls.slots}"))
+            return
+        cls.start("n1", *AGENT, "--join", cls.address, "--state-dir", cls.path("n1"), "--slots", cls.slots)
+
+    @classmethod
+    def loot(cls, path, name):
+        """What an attacker has got hold of, where its account can read it."""
+        folder = cls.path("attacker")
+        os.makedirs(folder, exist_ok=True)
+        copy = shutil.copy(path, os.path.join(folder, f"{name}.pem"))
+        for each in (folder, copy):
+            if os.geteuid() == 0:
+                shutil.chown(each, ORDINARY)
+        return copy
+
+    @classmethod
     def start_job(cls):
         """The job that must notice nothing."""
-        cls.job = cls.start("job", "-n", 2, "--address", cls.address, "--", "sh", "-c", LOOP, split=True)
+        cls.job = cls.start("job", "-n", 2, "--address", cls.address, "--", "sh", "-c", LOOP, cls.path("end"), split=True)
         wait_for(lambda: b"1: line 3" in read_file(cls.path("job.out")), LIMIT_S, "the job's lines")
         cls.run_id = re.search(r"run (\S+):", cls.said("job")).group(1)
 
@@ -67,9 +99,9 @@ class Attacked(unittest.TestCase):
     def tearDownClass(cls):
         """Nothing has happened to the job: it ends well, without a failure, and with each of its lines once."""
         print(f"{cls.attacks} attacks", file=sys.stderr)
-        for place in (cls.folder, cls.run_folder()):
-            with open(os.path.join(place, "end"), "w", encoding="ascii"):
-                pass
+        wait_for(lambda: all(f"{rank}: line 12\n".encode() in read_file(cls.path("job.out")) for rank in (0, 1)), LIMIT_S, "the job's lines")
+        with open(cls.path("end"), "w", encoding="ascii"):
+            pass
         assert cls.job.wait(LIMIT_S) == 0, cls.said("job")
         events = [json.loads(line) for line in read_file(os.path.join(cls.run_folder(), "events.jsonl")).splitlines()]
         names = {event["event"] for event in events}
@@ -154,7 +186,8 @@ class Attacked(unittest.TestCase):
         """Carries out one attack: it grows its counter and shows at the attacker as it should."""
         with self.subTest(attack=name):
             before = self.count(family, label)
-            how = attack()
+            with ordinary_account():
+                how = attack()
             wait_for(lambda: self.count(family, label) > before, LIMIT_S, f"{label} of {family} to be counted for: {name}")
             if shows:
                 self.assertTrue(any(word in how for word in shows), (name, how))

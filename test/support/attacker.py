@@ -169,6 +169,7 @@ class Forge:
         self.openssl("x509", "-req", "-in", f"{name}.csr", *by, "-days", days, "-extfile", f"{name}.ext", "-out", f"{name}.crt")
         with open(self.path(f"{name}.pem"), "w", encoding="ascii") as file:
             file.write(self.read(f"{name}.crt") + self.read(f"{name}.key"))
+        os.chmod(self.path(f"{name}.pem"), 0o644)  # Whatever account attacks with it.
         return self.path(f"{name}.pem")
 
 
