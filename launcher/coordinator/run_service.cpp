@@ -89,6 +89,9 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
       folders_(io),
       files_(io),
       texts_(io),
+      live_runs_(io, texts_, kTextLimit, [this] { return list_runs(CoordinatorShell::Which::kLive); }),
+      all_runs_(io, texts_, kTextLimit, [this] { return list_runs(CoordinatorShell::Which::kAll); }),
+      nodes_(io, texts_, kTextLimit, [this] { return list_nodes(); }),
       retention_(
           io, shell, files_, runs_dir_, [this](const RunId& run) { return is_settled(run); }, log_) {
   texts_.asked_max = kTextsMax;
@@ -107,13 +110,13 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "submit") return submit(who, request, reply);
   if (what == "resume") return resume(who, request, reply);
   if (what == "job") return job(who, request, reply);
-  if (what == "ps") return ps(request, reply);
+  if (what == "ps") return (request.value("all", false) ? all_runs_ : live_runs_).ask(reply);
   if (what == "status") return status(request, reply);
   if (what == "checkpoints") return checkpoints(request, reply);
   if (what == "stop") return reply(stop(who, request));
   if (what == "runs") return runs(reply);
   if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
-  if (what == "nodes") return nodes(reply);
+  if (what == "nodes") return nodes_.ask(reply);
   if (what == "order_node") return order(who, request, reply);
   if (what == "plan") return plan(who, request, reply);
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));

@@ -13,6 +13,7 @@
 #include "common/json/nlohmann.hpp"
 #include "launcher/coordinator/audit_log.hpp"
 #include "launcher/coordinator/client_desk.hpp"
+#include "launcher/coordinator/common_answer.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/coordinator/run_retention.hpp"
 #include "launcher/storage/file_thread.hpp"
@@ -69,7 +70,8 @@ class RunService {
   struct Copy;
   [[nodiscard]] static Result<Copy> copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir);
   void start(Submission submission);
-  void ps(const nlohmann::json& request, const ClientDesk::Reply& reply);
+  [[nodiscard]] CommonAnswer::Make list_runs(CoordinatorShell::Which which) const;
+  [[nodiscard]] CommonAnswer::Make list_nodes() const;
   void status(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void take_away(const std::string& folder);
@@ -78,11 +80,9 @@ class RunService {
   void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
                   const ClientDesk::Reply& reply);
   [[nodiscard]] core::OwnerLoad load_of(const std::string& owner) const;
-  void nodes(const ClientDesk::Reply& reply);
   void order(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  template <class Make>
-  void answer_beside(Make make, const ClientDesk::Reply& reply);
+  void answer_beside(CommonAnswer::Make make, const ClientDesk::Reply& reply);
   [[nodiscard]] std::string refusal_of_one_more(const Requester& who, const char* verb, const std::string& owner,
                                                 const job::JobSpec& job);
   [[nodiscard]] RunObserver observe(const RunId& run);
@@ -99,6 +99,9 @@ class RunService {
   storage::FileThread folders_;  ///< Makes those of new runs.
   storage::FileThread files_;    ///< Reads what ended runs have left, and takes it away.
   storage::FileThread texts_;    ///< Makes answers.
+  CommonAnswer live_runs_;
+  CommonAnswer all_runs_;
+  CommonAnswer nodes_;
   RunRetention retention_;
 };
 

@@ -61,9 +61,8 @@ Json row_of(const core::NodeSnapshot& node, TimePoint now) {
 }  // namespace
 
 /// `make` gives an answer of values that it owns; a large one would hold up everybody if the loop made it.
-template <class Make>
-void RunService::answer_beside(Make make, const ClientDesk::Reply& reply) {
-  const auto text = [make = std::move(make)]() mutable -> Result<std::string> {
+void RunService::answer_beside(CommonAnswer::Make make, const ClientDesk::Reply& reply) {
+  const auto text = [make = std::move(make)]() -> Result<std::string> {
     return make().dump(-1, ' ', false, Json::error_handler_t::replace);
   };
   texts_.ask_within(kTextLimit, text, [reply](Result<std::string>&& made) {
@@ -72,14 +71,21 @@ void RunService::answer_beside(Make make, const ClientDesk::Reply& reply) {
   });
 }
 
-void RunService::ps(const nlohmann::json& request, const ClientDesk::Reply& reply) {
-  const auto which = request.value("all", false) ? CoordinatorShell::Which::kAll : CoordinatorShell::Which::kLive;
-  const auto list = [rows = shell_.runs(which)] {
+CommonAnswer::Make RunService::list_runs(CoordinatorShell::Which which) const {
+  return [rows = std::make_shared<const std::vector<RunRow>>(shell_.runs(which))] {
     Json runs = Json::array();
-    for (const RunRow& row : rows) runs.push_back(listed(row));
+    for (const RunRow& row : *rows) runs.push_back(listed(row));
     return Json{{"ok", true}, {"runs", std::move(runs)}};
   };
-  answer_beside(list, reply);
+}
+
+CommonAnswer::Make RunService::list_nodes() const {
+  return [nodes = std::make_shared<const std::vector<core::NodeSnapshot>>(shell_.nodes()),
+          now = process::monotonic_now()] {
+    Json rows = Json::array();
+    for (const core::NodeSnapshot& node : *nodes) rows.push_back(row_of(node, now));
+    return Json{{"ok", true}, {"nodes", std::move(rows)}};
+  };
 }
 
 void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& reply) {
@@ -129,15 +135,6 @@ void RunService::job(const Requester& who, const nlohmann::json& request, const 
   });
 }
 
-void RunService::nodes(const ClientDesk::Reply& reply) {
-  const auto list = [nodes = shell_.nodes(), now = process::monotonic_now()] {
-    Json rows = Json::array();
-    for (const core::NodeSnapshot& node : nodes) rows.push_back(row_of(node, now));
-    return Json{{"ok", true}, {"nodes", std::move(rows)}};
-  };
-  answer_beside(list, reply);
-}
-
 void RunService::order(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   static const std::map<std::string, core::NodeOrder::Kind> kKinds = {{"drain", core::NodeOrder::Kind::kDrain},
                                                                       {"undrain", core::NodeOrder::Kind::kUndrain},
@@ -155,7 +152,7 @@ void RunService::order(const Requester& who, const nlohmann::json& request, cons
   audit_.add(who, kind->first, {{"node", node}}, why_not);
   if (!why_not.empty()) return reply(refused(forbidden.empty() ? "value" : "forbidden", why_not));
   log_(fmt::format("node {}: {}", node, kind->first));
-  nodes(reply);
+  nodes_.ask(reply);
 }
 
 }  // namespace sgd::coordinator

@@ -8,6 +8,7 @@ that what is measured is what the daemons let through, not who gets the processo
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ from measure import arguments, table
 
 RATE_MIN = 0.9
 GROWN_MAX = 16 << 20
-SETTLED = 0.25   # Of the attacked time: memory is compared from there to the end.
+SETTLED = 0.25   # Of the attacked time: memory is compared from there to the end,
+WINDOW = 0.1     # as the median of so much of it: answers that are under way come and go.
 LOOK_S = 2.0
 LIMIT_S = 60
 
@@ -90,6 +92,12 @@ class Attackers:
         return found
 
 
+def settled(seen):
+    """What there was when it had settled, and at the end."""
+    begin, window = int(len(seen) * SETTLED), max(1, int(len(seen) * WINDOW))
+    return int(statistics.median(seen[begin:begin + window])), int(statistics.median(seen[-window:]))
+
+
 def problems_of(bench, before, after, memory):
     found = []
     if after < RATE_MIN * before:
@@ -98,9 +106,9 @@ def problems_of(bench, before, after, memory):
     if status.get("generation") != 1 or status.get("failures"):
         found.append(f"the honest job was started again: generation {status.get('generation')}, failures {status.get('failures')}")
     for name, seen in memory.items():
-        first = seen[int(len(seen) * SETTLED)]
-        if seen[-1] > first + GROWN_MAX:
-            found.append(f"{name} grew from {first >> 20} to {seen[-1] >> 20} MiB")
+        first, last = settled(seen)
+        if last > first + GROWN_MAX:
+            found.append(f"{name} grew from {first >> 20} to {last >> 20} MiB")
     for process in bench.daemons[:2]:
         if process.poll() is not None:
             found.append(f"{process.args[1]} ended with {process.returncode}")
@@ -134,8 +142,9 @@ def main():
         attackers.end()
         problems = problems_of(bench, before, after, memory)
         rows = [["honest job, undisturbed", f"{before:.0f} steps/s"], ["honest job, attacked", f"{after:.0f} steps/s ({after / before:.2f})"]]
-        rows += [[f"{name}, resident", f"{seen[int(len(seen) * SETTLED)] >> 20} -> {seen[-1] >> 20} MiB (most {max(seen) >> 20})"]
-                 for name, seen in memory.items()]
+        for name, seen in memory.items():
+            first, last = settled(seen)
+            rows.append([f"{name}, resident", f"{first >> 20} -> {last >> 20} MiB (most {max(seen) >> 20})"])
         rows += [[f"attacks of {kind}", str(count)] for kind, count in attackers.counts().items()]
         table(f"{seconds / 60:.1f} minutes of attack", ["what", "value"], rows)
         print("refused and counted:", ", ".join(f"{kind} {count}" for kind, count in sorted(refusals(bench).items())))
