@@ -115,10 +115,12 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
 
 void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
   Client& client = *find(id);
-  if (client.unanswered >= kUnansweredMax)
+  if (client.unanswered >= kUnansweredMax) {
+    client.visitor->rest(kRest);
     return answer(
         id, number,
         refused("busy", fmt::format("{} requests of this client have no answer yet: wait for one", client.unanswered)));
+  }
   ++client.unanswered;
   // Whatever becomes of the reply: its place is free when nobody holds it any more.
   const std::shared_ptr<void> place(nullptr, [this, id, is_here = is_here_](void*) {

@@ -39,6 +39,8 @@ class ClientDesk {
   static constexpr std::size_t kTurnedAwayMax = 64;
   static constexpr std::size_t kFollowersMax = 16;   ///< Of one client.
   static constexpr std::size_t kUnansweredMax = 64;  ///< Requests of one client: others wait behind them.
+  /// Who has more than that is not read for so long.
+  static constexpr Duration kRest = std::chrono::milliseconds(2);
   /// Who asks for what there is until now is told after so long that the disk does not answer.
   static constexpr Duration kDiskLimit = std::chrono::seconds(10);
 

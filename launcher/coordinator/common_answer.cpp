@@ -36,8 +36,8 @@ void CommonAnswer::make() {
 
 /// One a turn: a hundred large answers at once would hold up everybody else.
 void CommonAnswer::tell(std::shared_ptr<const ClientDesk::Answer> answer, std::shared_ptr<Replies> replies) {
-  const ClientDesk::Reply reply = std::move(replies->back());
-  replies->pop_back();
+  const ClientDesk::Reply reply = std::move(replies->front());
+  replies->pop_front();
   reply(*answer);
   if (!replies->empty()) {
     boost::asio::post(io_,

@@ -5,9 +5,9 @@
 //   ask ──> waiting ──snapshot, text made beside the loop──> told, one a turn of the loop
 //              └── while that lasts: the next one's
 
+#include <deque>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include <boost/asio/io_context.hpp>
 
@@ -34,7 +34,7 @@ class CommonAnswer {
   void ask(ClientDesk::Reply reply);
 
  private:
-  using Replies = std::vector<ClientDesk::Reply>;
+  using Replies = std::deque<ClientDesk::Reply>;
   void make();
   void tell(std::shared_ptr<const ClientDesk::Answer> answer, std::shared_ptr<Replies> replies);
 

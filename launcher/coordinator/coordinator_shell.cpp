@@ -189,8 +189,8 @@ void CoordinatorShell::follow(core::CoordinatorCommands commands) {
   drain();
 }
 
-/// What an observer asks for while it is told something comes behind what is in the queue. A start of ten thousand ranks
-/// does not hold up who asks for something else.
+/// What an observer asks for while it is told something comes behind what is in the queue. A start of ten thousand
+/// ranks does not hold up who asks for something else.
 void CoordinatorShell::drain() {
   if (is_draining_) return;
   is_draining_ = true;

@@ -152,7 +152,8 @@ void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, con
   if (guest == guests_.end()) return;
   count_refusal(*guest->second->visitor, kind, reason);
   send(id, transfer::Refused{run, path, reason, kind == kUnknownRun});
-  if (++guest->second->refusals > kRefusalsMax) guest->second->visitor->close("too much was refused");
+  if (++guest->second->refusals > kRefusalsMax) return guest->second->visitor->close("too much was refused");
+  if (guest->second->refusals > kRefusalsFree) guest->second->visitor->rest(kRest);
 }
 
 bool FileDesk::may_touch(GuestId id, const RunId& run) const {

@@ -32,8 +32,11 @@ namespace sgd::coordinator {
 
 class FileDesk {
  public:
-  static constexpr const char* kKind = "files";         ///< Of its visitors' first message.
-  static constexpr std::size_t kRefusalsMax = 1000;     ///< Of one connection.
+  static constexpr const char* kKind = "files";      ///< Of its visitors' first message.
+  static constexpr std::size_t kRefusalsMax = 1000;  ///< Of one connection.
+  /// After so many, each further one costs its connection a rest.
+  static constexpr std::size_t kRefusalsFree = 32;
+  static constexpr Duration kRest = std::chrono::milliseconds(2);
   static constexpr std::size_t kRequestsMax = 1 << 12;  ///< Of one connection, on a thread.
   static constexpr std::size_t kSettledMax = 256;       ///< Runs.
 

@@ -73,26 +73,27 @@ const char* name(NodePhase phase) {
   return "unknown";
 }
 
+/// Key by key: braces would copy each value twice, of ten thousand nodes.
 nlohmann::ordered_json to_json(const NodeSnapshot& snapshot, TimePoint now) {
-  return {
-      {"node", snapshot.node},
-      {"state", name(snapshot.phase)},
-      {"reason", snapshot.reason},
-      {"slots", snapshot.slots},
-      {"slots_ordered", snapshot.has_ordered_slots},
-      {"used", snapshot.used},
-      {"drained", snapshot.is_drained},
-      {"leaving", snapshot.is_leaving},
-      {"cpus", snapshot.cpus},
-      {"cpus_counted", snapshot.counts_cpus},
-      {"gpus", snapshot.gpus},
-      {"memory_bytes", snapshot.memory_bytes},
-      {"labels", snapshot.labels},
-      {"version", snapshot.version},
-      {"address", snapshot.address},
-      {"heard_age_s", to_seconds(now - snapshot.heard_at)},
-      {"runs", snapshot.runs},
-  };
+  auto json = nlohmann::ordered_json::object();
+  json["node"] = snapshot.node;
+  json["state"] = name(snapshot.phase);
+  json["reason"] = snapshot.reason;
+  json["slots"] = snapshot.slots;
+  json["slots_ordered"] = snapshot.has_ordered_slots;
+  json["used"] = snapshot.used;
+  json["drained"] = snapshot.is_drained;
+  json["leaving"] = snapshot.is_leaving;
+  json["cpus"] = snapshot.cpus;
+  json["cpus_counted"] = snapshot.counts_cpus;
+  json["gpus"] = snapshot.gpus;
+  json["memory_bytes"] = snapshot.memory_bytes;
+  json["labels"] = snapshot.labels;
+  json["version"] = snapshot.version;
+  json["address"] = snapshot.address;
+  json["heard_age_s"] = to_seconds(now - snapshot.heard_at);
+  json["runs"] = snapshot.runs;
+  return json;
 }
 
 nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {

@@ -103,7 +103,7 @@ void Connection::close_if_revoked() {
 
 void Connection::read() {
   close_if_revoked();
-  for (int turn = 0; turn < kReadsPerTurn && !is_closed_; ++turn) {
+  for (int turn = 0; turn < kReadsPerTurn && !is_closed_ && !rest_; ++turn) {
     IoOutcome outcome = stream_->read(buffer_);
     switch (outcome.state) {
       case IoState::kWouldBlockRead:
@@ -120,13 +120,28 @@ void Connection::read() {
     reader_.append({buffer_.data(), outcome.bytes});
     take_frames();
   }
-  if (is_closed_) return;
+  if (is_closed_ || rest_) return;
   if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
+void Connection::rest(Duration duration) {
+  if (is_closed_ || rest_) return;
+  rest_ = std::make_unique<asio::steady_timer>(socket_.get_executor(), duration);
+  rest_->async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error) self->go_on_reading();
+  });
+}
+
+/// What had come before the rest is taken first.
+void Connection::go_on_reading() {
+  rest_.reset();
+  take_frames();
+  if (!rest_) read();
+}
+
 void Connection::take_frames() {
-  while (!is_closed_) {
+  while (!is_closed_ && !rest_) {
     Result<std::optional<Frame>> next = reader_.next();
     if (!next)
       return close(next.error().message,
@@ -255,6 +270,7 @@ void Connection::abandon(std::string reason) {
 void Connection::finish() {
   boost::system::error_code ignored;
   timer_.cancel();
+  if (rest_) rest_->cancel();
   stream_->say_goodbye();
   if (refusal_ == RefusalKind::kRevoked) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   if (stream_->has_last_words())

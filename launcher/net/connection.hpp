@@ -74,7 +74,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send(std::shared_ptr<const std::string> frames);
   /// on_closed follows with `reason`; what waits to be sent is dropped.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
-  /// The same without on_closed: from here on no handler is called.
+  /// Nothing of the peer is read, and no frame taken, for so long: it is told by its full socket. While it rests, a
+  /// further rest changes nothing.
+  void rest(Duration duration);
+  /// The same as close() without on_closed: from here on no handler is called.
   void abandon(std::string reason);
   /// Closed, if the other side's certificate was revoked since it was shown; what waits to be sent is dropped, also
   /// what the kernel holds of it.
@@ -95,6 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void again_when(Socket::wait_type ready, void (Connection::*next)());
   void shake_hands();
   void read();
+  void go_on_reading();
   void take_frames();
   void take_hello(const Frame& frame);
   void queue(std::shared_ptr<const std::string> frames);
@@ -107,6 +111,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Socket socket_;
   boost::asio::steady_timer timer_;  ///< For the hello, then for the end of the peer's certificate, then last words.
+  std::unique_ptr<boost::asio::steady_timer> rest_;  ///< While it lasts.
   ReadBuffer& buffer_;
   ConnectionLimits limits_;
   hello::Hello own_;

@@ -116,6 +116,10 @@ void Visitor::close(std::string reason, RefusalKind kind) {
   visit_->close(std::move(reason), kind);
 }
 
+void Visitor::rest(Duration duration) {
+  if (const auto open = visit_->connection.lock()) open->rest(duration);
+}
+
 const std::string& Visitor::peer() const {
   return visit_->peer;
 }

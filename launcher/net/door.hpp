@@ -46,6 +46,8 @@ class Visitor {
   void send(std::shared_ptr<const std::string> frames);
   /// on_closed follows with `reason`. `kind`: what the other side has done wrong.
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
+  /// As Connection::rest().
+  void rest(Duration duration);
   /// As net::peer_name() says it.
   [[nodiscard]] const std::string& peer() const;
   /// Who it has proved to be; kNone without TLS, with its account over a Unix socket.

@@ -83,9 +83,6 @@ Result<ReceivedAssignment> LinkClient::next_assignment(Duration deadline) {
   assignment_.reset();
   taken_ = taken.assignment.generation;
   abort_handler_ = nullptr;
-  stop_ = false;
-  stop_at_epoch_ = false;
-  stop_at_checkpoint_ = false;
   heartbeat_interval_ns_ = heartbeat_interval(taken.assignment.config).count();
   return taken;
 }
@@ -240,6 +237,10 @@ void LinkClient::handle(link::ToWorker&& message) {
     received.memory_checkpoint = take(received_descriptors_, 1);
     received_descriptors_.clear();
     exchanges_.clear();
+    // Now, not when it is taken: a request that comes in between is for this one.
+    stop_ = false;
+    stop_at_epoch_ = false;
+    stop_at_checkpoint_ = false;
     assignment_ = std::move(received);
   } else if (auto* value = std::get_if<link::ExchangeValue>(&message)) {
     if (exchanges_.size() >= kExchangeKeysMax && exchanges_.count(value->key) == 0)

@@ -59,8 +59,8 @@ class LinkClient {
   LinkClient(const LinkClient&) = delete;
   LinkClient& operator=(const LinkClient&) = delete;
 
-  /// The next assignment; a newer one replaces one that nobody has taken. Taking one forgets stop requests,
-  /// exchanges and the abort of earlier generations, and sets the heartbeat's interval from the job.
+  /// The next assignment; a newer one replaces one that nobody has taken. One that comes forgets stop requests and
+  /// exchanges of earlier generations; taking it forgets their abort, and sets the heartbeat's interval from the job.
   [[nodiscard]] Result<ReceivedAssignment> next_assignment(Duration deadline);
 
   /// Never blocks. An error means that the agent has read nothing, or is away, for so long that no more can be kept.

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -124,8 +126,7 @@ void CheckpointWriter::run() {
     lock.unlock();
     bool on_disk = false;
     if (prepare_floats != 0) {
-      staging_ = AlignedFloats(prepare_floats);
-      populate_pages(std::as_writable_bytes(staging_.span()));
+      make_staging(prepare_floats);
     } else {
       on_disk = write_job();
     }
@@ -136,7 +137,35 @@ void CheckpointWriter::run() {
   }
 }
 
+/// Where there is no memory for it, the first save says so: on the training thread, which can.
+void CheckpointWriter::make_staging(std::size_t floats) {
+  try {
+    staging_ = AlignedFloats(floats);
+    populate_pages(std::as_writable_bytes(staging_.span()));
+  } catch (const std::bad_alloc&) {
+    staging_ = AlignedFloats();
+  }
+}
+
+/// An exception that left the thread would end the process without a word.
 bool CheckpointWriter::write_job() {
+  try {
+    return write_checkpoint();
+  } catch (const std::bad_alloc&) {
+    give_up("out of memory");
+  } catch (const std::exception& error) {
+    give_up(fmt::format("unexpected error: {}", error.what()));
+  }
+  return false;
+}
+
+void CheckpointWriter::give_up(const std::string& reason) {
+  std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
+               static_cast<long long>(job_.step), reason.c_str());
+  tell_(link::CheckpointFailed{job_.step, reason});
+}
+
+bool CheckpointWriter::write_checkpoint() {
   const std::string root = target_.run_dir + "/" + checkpoint::kDirectory;
   const std::string part = root + "/." + checkpoint::directory_name(job_.step, target_.generation) + ".part";
   std::error_code ignored;
@@ -145,10 +174,8 @@ bool CheckpointWriter::write_job() {
   Result<std::int64_t> bytes = write_files(part);
   Result<std::string> published = bytes ? publish(part, root) : Result<std::string>(bytes.error());
   if (!published) {
-    std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
-                 static_cast<long long>(job_.step), published.error().message.c_str());
     fs::remove_all(part, ignored);
-    tell_(link::CheckpointFailed{job_.step, published.error().message});
+    give_up(published.error().message);
     return false;
   }
   link::CheckpointSaved saved;

@@ -78,7 +78,10 @@ class CheckpointWriter {
   };
 
   void run();
+  void make_staging(std::size_t floats);
   [[nodiscard]] bool write_job();
+  [[nodiscard]] bool write_checkpoint();
+  void give_up(const std::string& reason);
   [[nodiscard]] Result<std::int64_t> write_files(const std::string& dir);
   /// The name that `part` has got in `root`.
   [[nodiscard]] Result<std::string> publish(const std::string& part, const std::string& root);

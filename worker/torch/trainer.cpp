@@ -11,6 +11,7 @@
 #include "worker/torch/models.hpp"
 #include "worker/torch/module_buffers.hpp"
 #include "worker/torch/restorer.hpp"
+#include "worker/torch/same_model.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -34,6 +35,7 @@ Trainer::Trainer(const TrainerSetup& setup)
   if (!setup_.training_operator.model()) throw std::logic_error("the operator's setup() registered no model");
   parameters_ = std::make_unique<FlatParameters>(*setup_.training_operator.model());
   collective_ = setup_.form_group(parameters_->size());
+  check_same_model(*collective_, parameters_->places(), module_buffers(*setup_.training_operator.model()));
   stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, training_);
   if (world_rank() == 0) {
     CheckpointTarget target;

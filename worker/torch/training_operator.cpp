@@ -32,7 +32,7 @@ BatchMetrics TrainingOperator::train_batch(const Batch& batch, const BatchInfo& 
 
 nlohmann::json TrainingOperator::validate(BatchStream& batches) {
   model_->eval();
-  const c10::InferenceMode no_gradients;
+  const at::NoGradGuard no_gradients;  // Not InferenceMode: what a model keeps from here may be used in training.
   while (std::optional<Batch> batch = batches.next()) batches.add(validate_batch(*batch, batches.info()));
   return nlohmann::json::object();
 }

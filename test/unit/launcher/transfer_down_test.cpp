@@ -265,6 +265,23 @@ TEST_CASE("desk: who is refused too often is shown out", "[transfer]") {
   CHECK(at.desk->refused() == coordinator::FileDesk::kRefusalsMax + 1);
 }
 
+TEST_CASE("desk: who is refused often is read slowly, and what it says then is taken all the same", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  (void)at.want(node);
+  Stranger stranger(at);
+  constexpr std::size_t kFree = coordinator::FileDesk::kRefusalsFree;
+  std::string said;
+  for (std::size_t i = 0; i < kFree + 5; ++i)
+    said += encode_frame(FrameKind::kJson, transfer::encode(transfer::Query{"run1", "../x"}));
+  stranger.write(said);
+  at.run_until([&] { return at.desk->refused() > kFree; });
+  CHECK(at.desk->refused() == kFree + 1);  // The others have come with it, and wait.
+  at.run_until([&] { return at.desk->refused() == kFree + 5; });
+  stranger.put("logs/good.log", "x");
+  at.run_until([&] { return at.grown.contains("logs/good.log"); });
+}
+
 TEST_CASE("desk: who breaks the protocol is shown out, and nobody else", "[transfer]") {
   Transfers at;
   Transfers::Node& node = at.add_node("node1");

@@ -187,6 +187,18 @@ TEST_CASE("a process takes a second assignment, which forgets the first one's st
   CHECK_FALSE(client->stop_at_epoch_requested());
 }
 
+TEST_CASE("a request to stop that comes before its assignment is taken counts") {
+  Agent agent;
+  auto client = agent.connect();
+  agent.assign(1);
+  agent.send(link::Stop{});
+  agent.send(link::StopAtEpoch{});
+  wait_until_handled(agent, *client);
+  REQUIRE(client->next_assignment(10s).ok());
+  CHECK(client->stop_requested());
+  CHECK(client->stop_at_epoch_requested());
+}
+
 TEST_CASE("a request to leave at a checkpoint is none to leave at an epoch, and ends with its generation") {
   Agent agent;
   auto client = agent.connect();

@@ -201,6 +201,32 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
   CHECK(std::distance(fs::directory_iterator(folder.path + "/checkpoints"), fs::directory_iterator()) == 2);
 }
 
+TEST_CASE("a writer that gets no memory beforehand does not end the process") {
+  const Folder folder;
+  CheckpointTarget target{folder.path, 2, {}, std::size_t{1} << 50};  // Floats: more than an address space has.
+  CheckpointWriter writer(target, [](const link::FromWorker&) {});
+  writer.prepare(0);
+  REQUIRE(writer.wait(10s).ok());
+  CHECK_FALSE(writer.last_is_on_disk());
+}
+
+TEST_CASE("a writer that runs out of memory, or is let down by what it tells, gives up one checkpoint") {
+  const Folder folder;
+  Training training;
+  training.fill(3);
+  CheckpointTarget target{folder.path, 2, training.flat.places(), training.flat.size()};
+  std::string failed;
+  CheckpointWriter writer(target, [&failed](const link::FromWorker& told) {
+    if (std::holds_alternative<link::CheckpointSaved>(told)) throw std::bad_alloc();
+    failed = std::get<link::CheckpointFailed>(told).reason;
+  });
+  writer.save(state_of(100), training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
+              std::chrono::steady_clock::now());
+  REQUIRE(writer.wait(10s).ok());
+  CHECK(failed == "out of memory");
+  CHECK_FALSE(writer.last_is_on_disk());
+}
+
 TEST_CASE("state.json is refused field by field") {
   const nlohmann::json good = to_json(state_of(1));
   REQUIRE(parse_training_state(good).ok());

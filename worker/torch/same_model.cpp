@@ -1,0 +1,61 @@
+#include "worker/torch/same_model.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace sgd::worker {
+namespace {
+
+constexpr const char* kNothing = "nothing";
+
+std::string lines_of(const std::vector<ParameterPlace>& places, const std::vector<ModuleBuffer>& buffers) {
+  std::string lines;
+  for (const ParameterPlace& place : places)
+    lines += fmt::format("parameter {} [{}]\n", place.name, fmt::join(place.shape, ", "));
+  for (const ModuleBuffer& buffer : buffers)
+    lines += fmt::format("buffer {} [{}]\n", buffer.name, fmt::join(buffer.shape, ", "));
+  return lines;
+}
+
+std::string line_at(const std::string& lines, std::size_t begin) {
+  const std::size_t end = lines.find('\n', begin);
+  return end == std::string::npos ? kNothing : lines.substr(begin, end - begin);
+}
+
+/// The first line in which they differ, of both.
+std::string difference(const std::string& theirs, const std::string& rank_0s, std::size_t rank) {
+  const auto [one, other] = std::mismatch(theirs.begin(), theirs.end(), rank_0s.begin(), rank_0s.end());
+  const auto same = static_cast<std::size_t>(one - theirs.begin());
+  const std::size_t line = same == 0 ? std::string::npos : theirs.rfind('\n', same - 1);
+  const std::size_t begin = line == std::string::npos ? 0 : line + 1;
+  return fmt::format("rank {} has {} where rank 0 has {}", rank, line_at(theirs, begin), line_at(rank_0s, begin));
+}
+
+}  // namespace
+
+void check_same_model(Collective& collective, const std::vector<ParameterPlace>& places,
+                      const std::vector<ModuleBuffer>& buffers) {
+  if (collective.world_size() == 1) return;
+  const std::string lines = lines_of(places, buffers);
+  const std::vector<std::string> digests = collective.all_gather(std::to_string(std::hash<std::string>()(lines)));
+  if (std::all_of(digests.begin(), digests.end(), [&](const std::string& one) { return one == digests[0]; })) return;
+  const std::vector<std::string> all = collective.all_gather(lines);
+  std::string different;
+  std::size_t first = 0;
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    if (first == 0) first = rank;
+    different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
+  }
+  throw std::runtime_error(
+      fmt::format("the model of rank {} is another one than that of rank 0: {}. setup() must make the same model on "
+                  "every rank",
+                  different, difference(all.at(first), all[0], first)));
+}
+
+}  // namespace sgd::worker
