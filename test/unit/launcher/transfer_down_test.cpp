@@ -270,6 +270,8 @@ TEST_CASE("desk: who is refused often is read slowly, and what it says then is t
   Transfers::Node& node = at.add_node("node1");
   (void)at.want(node);
   Stranger stranger(at);
+  stranger.put("logs/first.log", "x");
+  at.run_until([&] { return at.grown.contains("logs/first.log"); });
   constexpr std::size_t kFree = coordinator::FileDesk::kRefusalsFree;
   std::string said;
   for (std::size_t i = 0; i < kFree + 5; ++i)
