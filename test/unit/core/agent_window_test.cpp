@@ -87,6 +87,17 @@ std::size_t bytes_of(const std::vector<cluster::Fact>& facts) {
   return bytes;
 }
 
+/// Its run is over, the rank and all below the keeper are gone; the rank's link is open.
+void end_of_run(Node& node) {
+  cluster::DesiredRun gone;
+  gone.run = "run";
+  gone.generation = 1;
+  gone.want = cluster::Want::kGone;
+  node.on(agent_event::FromCoordinator{gone});
+  node.on(agent_event::FromKeeper{"run", exited(0)});
+  node.on(agent_event::FromKeeper{"run", keeper::Cleared{0, 1}});
+}
+
 }  // namespace
 
 TEST_CASE("facts window: a rank that says too much during an outage is not read, and all of it arrives in order") {
@@ -293,13 +304,7 @@ TEST_CASE("facts window: what a rank said last is told before its end, also wher
   Node node;
   node.on(agent_event::Connected{});
   node.start("run", 5);
-  cluster::DesiredRun gone;
-  gone.run = "run";
-  gone.generation = 1;
-  gone.want = cluster::Want::kGone;
-  node.on(agent_event::FromCoordinator{gone});
-  node.on(agent_event::FromKeeper{"run", exited(0)});
-  node.on(agent_event::FromKeeper{"run", keeper::Cleared{0, 1}});
+  end_of_run(node);
   node.take();
   node.on(agent_event::KeeperClosed{"run", 0, ""});
   CHECK(node.take().empty());
@@ -317,13 +322,7 @@ TEST_CASE("facts window: nobody waits longer than a moment for the last words of
   Node node;
   node.on(agent_event::Connected{});
   node.start("run", 5);
-  cluster::DesiredRun gone;
-  gone.run = "run";
-  gone.generation = 1;
-  gone.want = cluster::Want::kGone;
-  node.on(agent_event::FromCoordinator{gone});
-  node.on(agent_event::FromKeeper{"run", exited(0)});
-  node.on(agent_event::FromKeeper{"run", keeper::Cleared{0, 1}});
+  end_of_run(node);
   node.on(agent_event::KeeperClosed{"run", 0, ""});
   CHECK_FALSE(node.agent.runs().empty());
   node.on(agent_event::Tick{}, NodeRun::kLinkDrain);
