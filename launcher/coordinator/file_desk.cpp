@@ -153,7 +153,9 @@ void FileDesk::refuse(GuestId id, const RunId& run, const std::string& path, con
   count_refusal(*guest->second->visitor, kind, reason);
   send(id, transfer::Refused{run, path, reason, kind == kUnknownRun});
   if (++guest->second->refusals > kRefusalsMax) return guest->second->visitor->close("too much was refused");
-  if (guest->second->refusals > kRefusalsFree) guest->second->visitor->rest(kRest);
+  const TimePoint now = process::monotonic_now();
+  refusals_.count_failure(now, guest->second->node);
+  if (!refusals_.allows(now, guest->second->node)) guest->second->visitor->rest(kRest);
 }
 
 bool FileDesk::may_touch(GuestId id, const RunId& run) const {

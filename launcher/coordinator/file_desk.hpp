@@ -23,6 +23,7 @@
 
 #include "common/messages/transfer.hpp"
 #include "launcher/coordinator/checkpoint_relay.hpp"
+#include "launcher/net/attempt_limit.hpp"
 #include "launcher/net/door.hpp"
 #include "launcher/net/wakeup_timer.hpp"
 #include "launcher/storage/file_thread.hpp"
@@ -34,9 +35,10 @@ class FileDesk {
  public:
   static constexpr const char* kKind = "files";      ///< Of its visitors' first message.
   static constexpr std::size_t kRefusalsMax = 1000;  ///< Of one connection.
-  /// After so many, each further one costs its connection a rest.
-  static constexpr std::size_t kRefusalsFree = 32;
-  static constexpr Duration kRest = std::chrono::milliseconds(2);
+  /// Of one node, on whichever connection: after so many, each further one costs its connection a rest. One is
+  /// forgotten in each rest.
+  static constexpr double kRefusalsFree = 32;
+  static constexpr Duration kRest = std::chrono::milliseconds(10);
   static constexpr std::size_t kRequestsMax = 1 << 12;  ///< Of one connection, on a thread.
   static constexpr std::size_t kSettledMax = 256;       ///< Runs.
 
@@ -114,6 +116,7 @@ class FileDesk {
   std::deque<RunId> settled_;                       ///< Of kept_: those that are over, the oldest first.
   CheckpointRelay relay_;
   net::WakeupTimer timer_;
+  net::AttemptLimit refusals_{kRefusalsFree, kRest};
   std::size_t refused_ = 0;
   storage::FileThread logs_;
   storage::FileThread checkpoints_;

@@ -6,22 +6,22 @@
 
 namespace sgd::net {
 
-double AttemptLimit::now_counted(const Failures& failures, TimePoint now) {
-  return std::max(0.0, failures.count - to_seconds(now - failures.at) / to_seconds(kOnePer));
+double AttemptLimit::now_counted(const Failures& failures, TimePoint now) const {
+  return std::max(0.0, failures.count - to_seconds(now - failures.at) / to_seconds(one_per_));
 }
 
-bool AttemptLimit::allows(TimePoint now, const std::string& address) const {
-  const auto found = of_.find(address);
-  return found == of_.end() || now_counted(found->second, now) + 1 <= kBurst;
+bool AttemptLimit::allows(TimePoint now, const std::string& peer) const {
+  const auto found = of_.find(peer);
+  return found == of_.end() || now_counted(found->second, now) + 1 <= burst_;
 }
 
-void AttemptLimit::count_failure(TimePoint now, const std::string& address) {
-  if (!of_.contains(address) && of_.size() >= kAddressesMax) forget_one(now);
-  Failures& failures = of_[address];
+void AttemptLimit::count_failure(TimePoint now, const std::string& peer) {
+  if (!of_.contains(peer) && of_.size() >= kPeersMax) forget_one(now);
+  Failures& failures = of_[peer];
   failures = {now_counted(failures, now) + 1, now};
 }
 
-/// Whoever has failed least: attackers with many addresses must not wash out the busiest of them.
+/// Whoever has failed least: attackers with many names must not wash out the busiest of them.
 void AttemptLimit::forget_one(TimePoint now) {
   const auto least = std::min_element(of_.begin(), of_.end(), [&](const auto& a, const auto& b) {
     return now_counted(a.second, now) < now_counted(b.second, now);

@@ -1,6 +1,6 @@
 #pragma once
-// How many failed attempts one address may make: a few at once, then one now and then. Pure: the time is an
-// argument, and what is remembered has a limit.
+// How many failed attempts one peer may make: a few at once, then one now and then. Pure: the time is an argument, and
+// what is remembered has a limit.
 
 #include <map>
 #include <string>
@@ -11,22 +11,25 @@ namespace sgd::net {
 
 class AttemptLimit {
  public:
-  static constexpr double kBurst = 10;
-  static constexpr Duration kOnePer = std::chrono::seconds(6);
-  static constexpr std::size_t kAddressesMax = 4096;
+  static constexpr std::size_t kPeersMax = 4096;
 
-  /// Whether `address` may try now.
-  [[nodiscard]] bool allows(TimePoint now, const std::string& address) const;
-  void count_failure(TimePoint now, const std::string& address);
+  /// `burst` at once; each is forgotten after `one_per`, one at a time.
+  AttemptLimit(double burst, Duration one_per) : burst_(burst), one_per_(one_per) {}
+
+  /// Whether `peer`, by its address or its name, may try now.
+  [[nodiscard]] bool allows(TimePoint now, const std::string& peer) const;
+  void count_failure(TimePoint now, const std::string& peer);
 
  private:
   struct Failures {
     double count = 0;  ///< At `at`; it shrinks with time.
     TimePoint at{};
   };
-  [[nodiscard]] static double now_counted(const Failures& failures, TimePoint now);
+  [[nodiscard]] double now_counted(const Failures& failures, TimePoint now) const;
   void forget_one(TimePoint now);
 
+  double burst_;
+  Duration one_per_;
   std::map<std::string, Failures> of_;
 };
 

@@ -103,7 +103,7 @@ void Connection::close_if_revoked() {
 
 void Connection::read() {
   close_if_revoked();
-  for (int turn = 0; turn < kReadsPerTurn && !is_closed_ && !rest_; ++turn) {
+  for (int turn = 0; turn < kReadsPerTurn && may_read(); ++turn) {
     IoOutcome outcome = stream_->read(buffer_);
     switch (outcome.state) {
       case IoState::kWouldBlockRead:
@@ -120,28 +120,43 @@ void Connection::read() {
     reader_.append({buffer_.data(), outcome.bytes});
     take_frames();
   }
-  if (is_closed_ || rest_) return;
+  is_halted_ = !may_read();
+  if (is_halted_) return;
   if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
 void Connection::rest(Duration duration) {
+  rest_until(std::chrono::steady_clock::now() + duration);
+}
+
+void Connection::pause() {
+  rest_until(std::chrono::steady_clock::time_point::max());
+}
+
+void Connection::rest_until(std::chrono::steady_clock::time_point end) {
   if (is_closed_ || rest_) return;
-  rest_ = std::make_unique<asio::steady_timer>(socket_.get_executor(), duration);
-  rest_->async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (!error) self->go_on_reading();
+  rest_ = std::make_unique<asio::steady_timer>(socket_.get_executor(), end);
+  rest_->async_wait([self = shared_from_this()](const boost::system::error_code&) {
+    if (self->is_closed_) return;
+    self->rest_.reset();
+    self->read_on();
   });
 }
 
-/// What had come before the rest is taken first.
-void Connection::go_on_reading() {
-  rest_.reset();
+void Connection::go_on() {
+  if (rest_) rest_->cancel();
+}
+
+/// What has come already is taken first.
+void Connection::read_on() {
+  if (!may_read() || !std::exchange(is_halted_, false)) return;
   take_frames();
-  if (!rest_) read();
+  read();
 }
 
 void Connection::take_frames() {
-  while (!is_closed_ && !rest_) {
+  while (may_read()) {
     Result<std::optional<Frame>> next = reader_.next();
     if (!next)
       return close(next.error().message,

@@ -77,6 +77,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Nothing of the peer is read, and no frame taken, for so long: it is told by its full socket. While it rests, a
   /// further rest changes nothing.
   void rest(Duration duration);
+  /// The same until go_on().
+  void pause();
+  /// Ends a rest or a pause.
+  void go_on();
   /// The same as close() without on_closed: from here on no handler is called.
   void abandon(std::string reason);
   /// Closed, if the other side's certificate was revoked since it was shown; what waits to be sent is dropped, also
@@ -98,7 +102,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void again_when(Socket::wait_type ready, void (Connection::*next)());
   void shake_hands();
   void read();
-  void go_on_reading();
+  void rest_until(std::chrono::steady_clock::time_point end);
+  void read_on();
+  [[nodiscard]] bool may_read() const { return !is_closed_ && !rest_; }
   void take_frames();
   void take_hello(const Frame& frame);
   void queue(std::shared_ptr<const std::string> frames);
@@ -126,6 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int protocol_ = 0;  ///< 0: the peer's hello has not come.
   bool has_shaken_hands_ = false;
   bool is_flushing_ = false;
+  bool is_halted_ = false;  ///< Reading has ended for a rest, and has to be taken up again.
   bool is_closed_ = false;
   bool is_abandoned_ = false;
   std::string close_reason_;

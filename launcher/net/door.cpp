@@ -56,9 +56,7 @@ struct Visitor::Visit {
     if (const auto open = connection.lock()) open->close(std::move(reason), kind);
   }
   void on_frame(Frame frame) {
-    if (is_dropped) return;
-    if (is_started) return handlers.on_frame(std::move(frame));
-    early.push_back(std::move(frame));
+    if (!is_dropped) handlers.on_frame(std::move(frame));
   }
   void on_closed(const std::string& reason) {
     if (is_dropped) return;
@@ -77,8 +75,7 @@ struct Visitor::Visit {
   bool is_secure = false;
   asio::steady_timer deadline;  ///< For the first message.
   Handlers handlers;
-  std::vector<Frame> early;  ///< Until the visitor is started.
-  std::string closed_for;    ///< Closed before that.
+  std::string closed_for;  ///< Closed before the visitor is started.
   bool is_started = false;
   bool is_dropped = false;  ///< The visitor is gone.
 };
@@ -96,9 +93,9 @@ void Visitor::start(Handlers handlers) {
   visit_->handlers = std::move(handlers);
   asio::post(visit_->io, [visit = visit_] {
     visit->is_started = true;
-    for (Frame& frame : std::exchange(visit->early, {}))
-      if (!visit->is_dropped) visit->handlers.on_frame(std::move(frame));
-    if (!visit->closed_for.empty() && !visit->is_dropped) visit->handlers.on_closed(visit->closed_for);
+    if (visit->is_dropped) return;
+    if (const auto open = visit->connection.lock()) open->go_on();
+    if (!visit->closed_for.empty()) visit->handlers.on_closed(visit->closed_for);
   });
 }
 
@@ -298,6 +295,7 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
   if (const auto connection = visit->connection.lock()) {
     visit->is_secure = connection->is_secure();
     visit->identity = connection->peer_identity();
+    connection->pause();  // Until the visitor is started.
   }
   if (visit->is_secure) {
     const Refusal refusal = refusal_of_visit(kind->first, visit->identity);

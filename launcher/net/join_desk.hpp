@@ -51,6 +51,8 @@ inline constexpr std::size_t kJoinOutcomes = 15;
 
 class JoinDesk {
  public:
+  static constexpr double kFailuresAtOnce = 10;  ///< Of one address.
+  static constexpr Duration kOneFailurePer = std::chrono::seconds(6);
   static constexpr std::size_t kVisitorsMax = 1024;  ///< Of whom the door lets in a quarter from one address.
   std::size_t visitors_max = kVisitorsMax;
   static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A visitor that stays longer is shown out.
@@ -105,7 +107,7 @@ class JoinDesk {
   CertificateAuthority ca_;
   Digest ca_key_;
   IssuedLog issued_;
-  AttemptLimit limit_;
+  AttemptLimit limit_{kFailuresAtOnce, kOneFailurePer};
   std::array<std::uint64_t, kJoinOutcomes> counts_{};
   std::set<std::shared_ptr<Guest>> guests_;
 };

@@ -23,19 +23,13 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from harness import BIN_DIR, LAUNCHER, wait_for
-from measure import hardware
+from measure import cpu_seconds, hardware
 
 AGENTS = os.path.join(BIN_DIR, "cluster_agents")
 SPARE_FILES = 6600           # Of the coordinator: three of each run at work, and others.
 AGENTS_PER_PROCESS = 5000
 SMALL_JOB_RANKS = 10
 LIMIT_S = 300
-
-
-def cpu_s(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_kib(pid):
@@ -222,11 +216,11 @@ def connect(cluster):
 
 def watch(cluster, runs):
     """The window: (heartbeats a second, share of a core, false deaths, connections lost)."""
-    beats, lost, cpu, began = cluster.total("beats"), cluster.total("lost"), cpu_s(cluster.coordinator.pid), time.monotonic()
+    beats, lost, cpu, began = cluster.total("beats"), cluster.total("lost"), cpu_seconds(cluster.coordinator.pid), time.monotonic()
     deaths = len(cluster.events(runs, "node_lost"))
     time.sleep(cluster.options.seconds)
     seconds = time.monotonic() - began
-    share = (cpu_s(cluster.coordinator.pid) - cpu) / seconds
+    share = (cpu_seconds(cluster.coordinator.pid) - cpu) / seconds
     return ((cluster.total("beats") - beats) / seconds, share, len(cluster.events(runs, "node_lost")) - deaths,
             cluster.total("lost") - lost)
 

@@ -22,7 +22,7 @@ import rank_attacker
 from attacked import Attacked
 from harness import resident_bytes, wait_for
 from live_run import mlp_job
-from measure import arguments, table
+from measure import arguments, cpu_seconds, table
 
 RATE_MIN = 0.9
 GROWN_MAX = 16 << 20
@@ -138,12 +138,15 @@ def main():
             for (_, seen), process in zip(memory.items(), bench.daemons):
                 seen.append(resident_bytes(process.pid))
         attackers = Attackers(bench, seconds)
+        used = [cpu_seconds(process.pid) for process in bench.daemons[:2]]
         after = bench.rate(seconds, look)
+        used = [cpu_seconds(process.pid) - then for process, then in zip(bench.daemons, used)]
         attackers.end()
         problems = problems_of(bench, before, after, memory)
         rows = [["honest job, undisturbed", f"{before:.0f} steps/s"], ["honest job, attacked", f"{after:.0f} steps/s ({after / before:.2f})"]]
-        for name, seen in memory.items():
+        for (name, seen), cpu in zip(memory.items(), used):
             first, last = settled(seen)
+            rows.append([f"{name}, of a core", f"{cpu / seconds:.0%}"])
             rows.append([f"{name}, resident", f"{first >> 20} -> {last >> 20} MiB (most {max(seen) >> 20})"])
         rows += [[f"attacks of {kind}", str(count)] for kind, count in attackers.counts().items()]
         table(f"{seconds / 60:.1f} minutes of attack", ["what", "value"], rows)

@@ -35,6 +35,13 @@ def arguments(description, **more):
     return parsed
 
 
+def cpu_seconds(pid):
+    """That a process has used with all its threads, those that have ended included."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def hardware():
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
                  platform.machine())

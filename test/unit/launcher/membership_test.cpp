@@ -300,8 +300,8 @@ TEST_CASE("join desk: whoever fails often is not heard for a while, and only tha
               .starts_with("agent"));
 }
 
-TEST_CASE("attempt limit: remembers a bounded number of addresses", "[net]") {
-  net::AttemptLimit limit;
+TEST_CASE("attempt limit: remembers a bounded number of peers", "[net]") {
+  net::AttemptLimit limit(10, 6s);
   TimePoint now{};
   for (int number = 0; number < 20; ++number) limit.count_failure(now, "bad");
   CHECK(!limit.allows(now, "bad"));
