@@ -2,11 +2,15 @@
 // sgd-launch; everything it must know comes over its link (README.md).
 
 #include <cstdio>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <unistd.h>
 
 #include "common/exit_codes.hpp"
+#include "worker/plugin/load_plugins.hpp"
+#include "worker/plugin/registered.hpp"
 #include "worker/torch/fork_server.hpp"
 #include "worker/torch/rank_process.hpp"
 
@@ -19,14 +23,26 @@ int usage(int code) {
       "sgd-worker is started by sgd-launch. To train: sgd-launch run job.json\n"
       "  sgd-worker                one rank; SGD_LINK and SGD_TOKEN name its agent\n"
       "  sgd-worker --fork-server  serves the keeper at descriptor 3\n"
+      "  sgd-worker --schema [PLUG-IN...]  what the plug-ins register, as JSON\n"
       "  sgd-worker --version\n",
       code == 0 ? stdout : stderr);
   return code;
 }
 
+/// {"model": {NAME: {KEY: what it may be}}, "operator": ...}
+int print_schema(const std::vector<std::string>& plugins) {
+  if (sgd::Status loaded = sgd::worker::load_plugins(plugins); !loaded) {
+    std::fprintf(stderr, "sgd-worker: %s\n", loaded.error().message.c_str());
+    return sgd::worker_exit::kConfiguration;
+  }
+  std::puts(sgd::worker::registered_types().properties.dump().c_str());
+  return sgd::worker_exit::kDone;
+}
+
 int run(int argc, char** argv) {
   using namespace sgd;
   const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode == "--schema") return print_schema({argv + 2, argv + argc});
   if (argc > 2) return usage(worker_exit::kConfiguration);
   if (mode == "--version") {
     std::puts("sgd-worker " SGD_VERSION);

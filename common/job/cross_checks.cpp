@@ -135,7 +135,7 @@ void check_counts(const Sound& sound, Reporter& report) {
 void check_training(const Sound& sound, Reporter& report) {
   const nlohmann::json* loss = sound.at("training.loss");
   const nlohmann::json* dataset = sound.at("training.dataset.type");
-  if (loss != nullptr && dataset != nullptr) {
+  if (loss != nullptr && dataset != nullptr && sound.at("training.operator") == nullptr) {
     const bool numbers = *dataset == "linear";
     const std::string fitting = numbers ? "mse" : "cross_entropy";
     if (*loss != fitting) {
@@ -188,6 +188,8 @@ void check_choices(const json::Document& document, const std::string& source, Di
     report.error_at_value("", "missing key \"training\" or \"command\"");
   }
   if (!training || !job["training"].is_object()) return;
+  if (!job["training"].contains("model") && !job["training"].contains("operator"))
+    report.error_at_value("training", "missing key \"model\" in \"training\"");
   const bool global = job["training"].contains("batch_size");
   const bool per_worker = job["training"].contains("batch_size_per_worker");
   if (global && per_worker) {

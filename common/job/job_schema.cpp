@@ -1,12 +1,28 @@
 #include "common/job/job_schema.hpp"
 
+#include <utility>
+
 #include "common/job/load.hpp"
+#include "common/json/extension.hpp"
 
 namespace sgd::job {
 
 const json::Schema& job_schema() {
   static const json::Schema schema(nlohmann::json::parse(kSchemaText));
   return schema;
+}
+
+json::Schema job_schema_with(const nlohmann::json& registered) {
+  nlohmann::json root = job_schema().root();
+  if (registered.is_null()) return json::Schema(std::move(root));
+  nlohmann::json& training = root["properties"]["training"]["properties"];
+  for (const auto& [kind, types] : registered.items()) {
+    if (!training.contains(kind)) continue;
+    nlohmann::json& node = training[kind];
+    for (const auto& [name, properties] : types.items()) node["oneOf"].push_back(json::variant_of(name, properties));
+  }
+  for (nlohmann::json& node : training) node.erase("x-open");
+  return json::Schema(std::move(root));
 }
 
 }  // namespace sgd::job

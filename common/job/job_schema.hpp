@@ -1,10 +1,13 @@
 #pragma once
-// The built-in schema, parsed once.
+// The schema of a job file, parsed once, and with what plug-ins add to it.
 
 #include "common/json/schema.hpp"
 
 namespace sgd::job {
 
 [[nodiscard]] const json::Schema& job_schema();
+
+/// The same with the types that plug-ins register, and no others; `registered` as in load.hpp, null: as it is.
+[[nodiscard]] json::Schema job_schema_with(const nlohmann::json& registered);
 
 }  // namespace sgd::job

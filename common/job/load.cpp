@@ -54,7 +54,7 @@ void sort_by_place(const std::string& source, Diagnostics& diagnostics) {
 }
 
 /// Defaults that depend on the kind of job come first, the schema's after them.
-void complete(nlohmann::json& job, const Input& input) {
+void complete(nlohmann::json& job, const Input& input, const json::Schema& schema) {
   job.erase("$schema");
   if (!job.contains("name")) job["name"] = name_from(input.name);
   nlohmann::json& recovery = job["recovery"];
@@ -62,7 +62,7 @@ void complete(nlohmann::json& job, const Input& input) {
   if (!recovery.contains("max_failures")) {
     recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
   }
-  job_schema().complete(job, [&](const std::string& path) {
+  schema.complete(job, [&](const std::string& path) {
     const std::string whole = (input.folder / path).lexically_normal().string();
     return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;
   });
@@ -94,17 +94,18 @@ constexpr std::array kPlaced = {"training.dataset.path", "training.model.type", 
                                 "training.model.outputs", "training.model.hidden"};
 
 /// `so_far` holds the reader's errors.
-LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far) {
+LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far,
+                const json::Schema& schema = job_schema()) {
   LoadResult result{std::nullopt, std::move(so_far), input.source, {}};
   Diagnostics& diagnostics = result.diagnostics;
   json::Document& document = input.document;
   apply_overrides(overrides, document, diagnostics);
-  const std::vector<std::string> rejected = job_schema().check(document, input.source, diagnostics);
+  const std::vector<std::string> rejected = schema.check(document, input.source, diagnostics);
   check_choices(document, input.source, diagnostics);
   if (document.value.is_object()) {
     nlohmann::json job = document.value;
     remove_rejected(job, rejected);
-    complete(job, input);
+    complete(job, input, schema);
     check_relations(job, rejected, document.place, input.source, diagnostics);
     if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
     if (!diagnostics.has_errors()) {
@@ -126,7 +127,8 @@ LoadResult unreadable_folder(const std::string& path, const std::error_code& err
   return failed;
 }
 
-LoadResult load_file(const std::string& path, const fs::path& folder, std::string name, const Overrides& overrides) {
+LoadResult load_file(const std::string& path, const fs::path& folder, std::string name, const Overrides& overrides,
+                     const Registered& registered) {
   const std::string source = path == "-" ? "<stdin>" : path;
   LoadResult failed;
   const Result<std::string> text = read_file(path, kJobFileBytesMax);
@@ -136,24 +138,25 @@ LoadResult load_file(const std::string& path, const fs::path& folder, std::strin
   }
   std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);
   if (!document) return failed;
-  return load({std::move(*document), source, folder, std::move(name)}, overrides, std::move(failed.diagnostics));
+  return load({std::move(*document), source, folder, std::move(name)}, overrides, std::move(failed.diagnostics),
+              job_schema_with(registered));
 }
 
 }  // namespace
 
-LoadResult load_job_file(const std::string& path, const Overrides& overrides) {
+LoadResult load_job_file(const std::string& path, const Overrides& overrides, const Registered& registered) {
   const bool from_stdin = path == "-";
   std::error_code error;
   const fs::path whole = fs::absolute(from_stdin ? fs::path("-") : fs::path(path), error);
   if (error) return unreadable_folder(path, error);
-  return load_file(path, whole.parent_path(), from_stdin ? "job" : whole.stem().string(), overrides);
+  return load_file(path, whole.parent_path(), from_stdin ? "job" : whole.stem().string(), overrides, registered);
 }
 
-LoadResult load_run_job(const std::string& path, const Overrides& overrides) {
+LoadResult load_run_job(const std::string& path, const Overrides& overrides, const Registered& registered) {
   std::error_code error;
   const fs::path folder = fs::current_path(error);
   if (error) return unreadable_folder(path, error);
-  return load_file(path, folder, "job", overrides);
+  return load_file(path, folder, "job", overrides, registered);
 }
 
 LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides) {
@@ -164,17 +167,19 @@ LoadResult load_command_job(const std::vector<std::string>& command, const Overr
   return load({std::move(document), "command line", fs::current_path(error), program}, overrides, {});
 }
 
-LoadResult load_resolved(const nlohmann::json& resolved) {
+LoadResult load_resolved(const nlohmann::json& resolved, const Registered& registered) {
   json::Document document;
   document.value = resolved;
-  return load({std::move(document), "resolved job", "/", "job"}, {}, {});
+  if (registered.is_null()) return load({std::move(document), "resolved job", "/", "job"}, {}, {});
+  return load({std::move(document), "resolved job", "/", "job"}, {}, {}, job_schema_with(registered));
 }
 
-LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides) {
+LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides, const Registered& registered) {
   json::Document document;
   document.value = resolved;
   std::error_code error;
-  return load({std::move(document), "job of the run", fs::current_path(error), "job"}, overrides, {});
+  return load({std::move(document), "job of the run", fs::current_path(error), "job"}, overrides, {},
+              job_schema_with(registered));
 }
 
 }  // namespace sgd::job

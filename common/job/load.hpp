@@ -28,6 +28,10 @@ struct Overrides {
   std::vector<Set> sets;  ///< In command-line order; the last one wins.
 };
 
+/// What the job's plug-ins register: {"model": {NAME: PROPERTIES, ...}, "operator": {...}}, as `sgd-worker --schema`
+/// says it. Null: that is not known here, and types that are not built in pass as they are.
+using Registered = nlohmann::json;
+
 struct LoadResult {
   std::optional<JobSpec> job;  ///< Set exactly when diagnostics hold no error.
   Diagnostics diagnostics;
@@ -36,19 +40,22 @@ struct LoadResult {
 };
 
 /// Reads and validates a training or command job file. `path` may be "-" for standard input.
-[[nodiscard]] LoadResult load_job_file(const std::string& path, const Overrides& overrides);
+[[nodiscard]] LoadResult load_job_file(const std::string& path, const Overrides& overrides,
+                                       const Registered& registered = {});
 
 /// A job from `-- command...`, with defaults for everything else.
 [[nodiscard]] LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides);
 
 /// Reads job.json of a run again. Relative paths in the overrides start in the working directory: that is
 /// where they were typed, and the file itself has none.
-[[nodiscard]] LoadResult load_run_job(const std::string& path, const Overrides& overrides);
+[[nodiscard]] LoadResult load_run_job(const std::string& path, const Overrides& overrides,
+                                      const Registered& registered = {});
 
 /// A JobSpec from a resolved job (`config` of an assignment).
-[[nodiscard]] LoadResult load_resolved(const nlohmann::json& resolved);
+[[nodiscard]] LoadResult load_resolved(const nlohmann::json& resolved, const Registered& registered = {});
 /// The same with changes, in which relative paths start in the working directory.
-[[nodiscard]] LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides);
+[[nodiscard]] LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides,
+                                      const Registered& registered = {});
 
 /// What only the file system can tell, for the launcher before it creates anything: data paths exist,
 /// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys

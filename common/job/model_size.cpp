@@ -17,6 +17,10 @@ std::int64_t numbers_in(const SampleSizes& sample) {
   return count;
 }
 
+bool is_built_in(const std::string& type) {
+  return type == "cnn" || type == "mlp" || type == "linear";
+}
+
 double affine(double inputs, double outputs) {
   return (inputs + 1) * outputs;
 }
@@ -53,6 +57,7 @@ int optimizer_buffers(const Optimizer& optimizer) {
 
 std::optional<Misfit> model_misfit(const Json& model, const SampleSizes& sample, bool has_classes) {
   const std::string type = read_or(model, "type", "");
+  if (!is_built_in(type)) return std::nullopt;
   if (type == "cnn" && sample.size() != 2)
     return Misfit{"training.model.type",
                   fmt::format("the model \"cnn\" takes images, and a sample of this data set is {} number{}: take "
@@ -76,6 +81,7 @@ double parameter_count(const Json& model, const SampleSizes& sample) {
   const std::string type = read_or(model, "type", "");
   if (type == "cnn") return cnn_parameters(model, sample);
   if (type == "mlp") return mlp_parameters(model, sample);
+  if (!is_built_in(type)) return 0;
   return affine(static_cast<double>(numbers_in(sample)), read_or(model, "outputs", 1.0));
 }
 

@@ -89,7 +89,8 @@ struct Training {
   std::int64_t batch_size = 0;             ///< Global; 0 when batch_size_per_worker is given.
   std::int64_t batch_size_per_worker = 0;  ///< 0 when batch_size is given.
   bool shuffle = true;
-  nlohmann::json model;                ///< {"type": "cnn" | "mlp" | "linear", ...}, defaults filled in.
+  nlohmann::json model;                ///< {"type": "cnn", ...}, defaults filled in; null: the operator's own.
+  nlohmann::json training_operator;    ///< {"type": ..., ...} of a plug-in's; null: the built-in one.
   std::string loss = "cross_entropy";  ///< "cross_entropy" or "mse".
   nlohmann::json dataset;              ///< {"type": "idx" | "linear", ...}, defaults filled in, absolute paths.
   Optimizer optimizer;
@@ -112,6 +113,7 @@ struct JobSpec {
   CheckpointPolicy checkpoint;
   std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
+  std::vector<std::string> plugins;  ///< Libraries that the worker loads, absolute paths.
   bool fork_server = true;
   Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
   bool elastic_start = false;  ///< `"start": "elastic"`: the first start takes any size from min_workers.

@@ -10,6 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kSupervised = "supervised";  // The built-in operator.
+
 Duration duration(const Json& text) {
   const std::optional<Duration> parsed = parse_duration(text.get<std::string>());
   SGD_ASSERT(parsed.has_value());
@@ -88,7 +90,8 @@ Training training(const Json& json) {
   out.batch_size = json.value("batch_size", std::int64_t{0});
   out.batch_size_per_worker = json.value("batch_size_per_worker", std::int64_t{0});
   out.shuffle = json["shuffle"];
-  out.model = json["model"];
+  out.model = json.value("model", Json());
+  if (json.contains("operator") && json["operator"]["type"] != kSupervised) out.training_operator = json["operator"];
   out.loss = json["loss"];
   out.dataset = json["dataset"];
   out.optimizer = optimizer(json["optimizer"]);
@@ -122,6 +125,7 @@ JobSpec to_spec(Json resolved) {
   out.checkpoint = checkpoint(json["checkpoint"]);
   if (json.contains("training")) out.training = training(json["training"]);
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
+  if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
   out.fork_server = json["fork_server"];
   out.placement_timeout = duration(json["placement_timeout"]);
   out.elastic_start = json["start"] == "elastic";

@@ -9,8 +9,9 @@
 //           name the keys of the chosen one; others by the JSON type and required keys
 //   ours:   x-expected (words in place of a pattern or oneOf), x-path (resolved against a folder),
 //           x-not-supported-yet (true, or words such as "as an object"), x-values-not-supported-yet,
-//           x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path)
-// The schema itself is trusted: it is part of the program.
+//           x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
+//           x-open (beside oneOf: in a document that names plug-ins, a type that is none of them passes as it is)
+// The schema itself is trusted: it is part of the program, or json/extension.hpp has looked at it.
 
 #include <functional>
 #include <string>

@@ -45,9 +45,14 @@ bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_search(text, known->second);
 }
 
+bool has_string(const json& object, const char* key) {
+  return object.contains(key) && object[key].is_string();
+}
+
 class Walk {
  public:
-  Walk(const Schema& schema, Diagnostics& diagnostics) : schema_(schema), diagnostics_(diagnostics) {}
+  Walk(const Schema& schema, bool is_open, Diagnostics& diagnostics)
+      : schema_(schema), is_open_(is_open), diagnostics_(diagnostics) {}
 
   std::vector<std::string> take_rejected() { return std::move(rejected_); }
 
@@ -104,6 +109,7 @@ class Walk {
       must_be(where, path, node.at("x-expected").get<std::string>(), value);
       return;
     }
+    if (is_open_ && node.value("x-open", false) && value.is_object() && has_string(value, "type")) return;
     std::vector<std::string> types;
     std::vector<std::string> quoted;
     for (const json& variant : variants) {
@@ -263,6 +269,7 @@ class Walk {
   }
 
   const Schema& schema_;
+  bool is_open_;  ///< The document names plug-ins, which may know more types than the schema.
   Diagnostics& diagnostics_;
   std::vector<std::string> rejected_;  ///< Paths of values with an error.
 };
@@ -273,7 +280,8 @@ std::vector<std::string> Schema::check(const Document& document, const std::stri
                                        Diagnostics& diagnostics) const {
   const Where where{document.place.source.empty() ? source : document.place.source, document.place.value,
                     document.place.value};
-  Walk walk(*this, diagnostics);
+  const bool is_open = document.value.is_object() && document.value.contains("plugins");
+  Walk walk(*this, is_open, diagnostics);
   walk.check(document.value, &document.place, where, root_, "");
   return walk.take_rejected();
 }

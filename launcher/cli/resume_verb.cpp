@@ -10,6 +10,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/local_run.hpp"
+#include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/start_checks.hpp"
@@ -25,7 +26,9 @@ int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!read_or(*answer.value(), "ok", false))
     return refuse(exit_code::kNotFound, read_or(*answer.value(), "error", ""));
-  job::LoadResult loaded = job::load_changed(member(*answer.value(), "job"), options.overrides);
+  job::LoadResult loaded = load_with_plugins([&](const job::Registered& registered) {
+    return job::load_changed(member(*answer.value(), "job"), options.overrides, registered);
+  });
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
@@ -53,7 +56,8 @@ int resume_verb(const std::vector<std::string>& arguments) {
         fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", run.directory));
 
   const std::string file = run.directory + "/job.json";
-  job::LoadResult loaded = job::load_run_job(file, options.overrides);
+  job::LoadResult loaded = load_with_plugins(
+      [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   Diagnostics& diagnostics = loaded.diagnostics;
   if (loaded.job) check_start(*loaded.job, file, diagnostics);
   if (::access(run.directory.c_str(), W_OK | X_OK) != 0)

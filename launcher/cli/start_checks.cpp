@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/job/load.hpp"
+#include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
@@ -56,7 +57,9 @@ constexpr std::uint64_t kAddressBytesOfAWorker = 1ULL << 30;
 job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
   job::LoadResult loaded;
   if (!options.job_file.empty())
-    loaded = job::load_job_file(options.job_file, options.overrides);
+    loaded = load_with_plugins([&options](const job::Registered& registered) {
+      return job::load_job_file(options.job_file, options.overrides, registered);
+    });
   else if (!options.command.empty())
     loaded = job::load_command_job(options.command, options.overrides);
   found.items.insert(found.items.end(), loaded.diagnostics.items.begin(), loaded.diagnostics.items.end());

@@ -80,7 +80,9 @@ void CheckpointReader::read_tensors(FlatParameters& parameters, torch::nn::Modul
   const std::string model_path = path(kModelFile);
   const SafetensorsFile weights = open_tensors(model_path);
   const std::vector<ModuleBuffer> buffers = module_buffers(model);
-  check_count(weights, model_path, parameters.places().size() + buffers.size());
+  std::size_t names = buffers.size();
+  for (const ParameterPlace& place : parameters.places()) names += 1 + place.also.size();
+  check_count(weights, model_path, names);
   copy_places(weights, model_path, parameters.places(), "", parameters.values());
   for (const ModuleBuffer& buffer : buffers) {
     const TensorBytes& tensor = find(weights, model_path, buffer.name, buffer.type, buffer.shape);

@@ -232,8 +232,12 @@ Result<std::string> CheckpointWriter::publish(const std::string& part, const std
 
 std::vector<TensorBytes> CheckpointWriter::model_tensors() {
   std::vector<TensorBytes> tensors;
-  for (const ParameterPlace& place : target_.places)
+  for (const ParameterPlace& place : target_.places) {
     tensors.push_back({place.name, TensorType::kF32, place.shape, slice(staged(0), place)});
+    // As a state_dict has it: load_state_dict() asks for every name.
+    for (const std::string& name : place.also)
+      tensors.push_back({name, TensorType::kF32, place.shape, tensors.back().bytes});
+  }
   for (std::size_t i = 0; i < job_.buffers.size(); ++i)
     tensors.push_back({job_.buffers[i].name, job_.buffers[i].type, job_.buffers[i].shape, job_.buffer_bytes[i]});
   return tensors;

@@ -1,9 +1,11 @@
 #include "worker/torch/datasets.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "common/json/lenient.hpp"
 #include "worker/core/linear_dataset.hpp"
 
 namespace sgd::worker {
@@ -13,7 +15,9 @@ namespace {
 class IdxTensors : public Dataset {
  public:
   IdxTensors(const nlohmann::json& settings, std::int64_t outputs)
-      : train_(open(settings, Split::kTrain)), validation_(open(settings, Split::kValidation)), classes_(outputs) {}
+      : train_(open(settings, Split::kTrain)),
+        validation_(open(settings, Split::kValidation)),
+        classes_(outputs > 0 ? outputs : 1 + *std::max_element(train_.labels().begin(), train_.labels().end())) {}
 
   SampleShape shape() const override {
     std::vector<std::int64_t> features = train_.sample_shape();
@@ -84,7 +88,7 @@ Registry<DatasetFactory>& dataset_registry() {
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
   const DatasetFactory& factory = dataset_registry().find(training.dataset.value("type", std::string()));
-  return factory(training.dataset, training.model.value("outputs", std::int64_t{1}));
+  return factory(training.dataset, read_or(training.model, "outputs", std::int64_t{0}));
 }
 
 }  // namespace sgd::worker

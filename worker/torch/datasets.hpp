@@ -11,17 +11,12 @@
 
 #include "common/job/spec.hpp"
 #include "common/json/nlohmann.hpp"
+#include "sgd/registry.hpp"
 #include "sgd/training_operator.hpp"
 #include "worker/core/idx_dataset.hpp"
 #include "worker/torch/registry.hpp"
 
 namespace sgd::worker {
-
-/// What a model must know of the data.
-struct SampleShape {
-  std::vector<std::int64_t> features;  ///< Without the batch: {1, 28, 28}.
-  std::int64_t outputs = 1;            ///< Classes, or values to predict.
-};
 
 class Dataset {
  public:
@@ -32,7 +27,8 @@ class Dataset {
   [[nodiscard]] virtual Batch gather(Split split, std::span<const std::int64_t> indices) const = 0;
 };
 
-/// `outputs` is the number of values that the model gives for a sample: labels must be below it.
+/// `outputs` is the number of values that the model gives for a sample: labels must be below it; 0: it is not said, and
+/// as many as the training labels need.
 using DatasetFactory =
     std::function<std::shared_ptr<const Dataset>(const nlohmann::json& settings, std::int64_t outputs)>;
 [[nodiscard]] Registry<DatasetFactory>& dataset_registry();

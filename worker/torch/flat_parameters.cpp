@@ -36,6 +36,12 @@ FlatParameters::FlatParameters(torch::nn::Module& model) {
   for (const auto& item : model.named_parameters()) {
     const at::Tensor& tensor = item.value();
     if (!tensor.requires_grad()) continue;  // Frozen: stays where it is, and is saved as a buffer.
+    const auto shared = std::find_if(parameters_.begin(), parameters_.end(),
+                                     [&tensor](const at::Tensor& one) { return one.is_same(tensor); });
+    if (shared != parameters_.end()) {
+      places_[static_cast<std::size_t>(shared - parameters_.begin())].also.push_back(item.key());
+      continue;
+    }
     if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat)
       throw std::invalid_argument("parameter " + item.key() + " is not a dense float32 tensor");
     ParameterPlace place;
@@ -79,7 +85,13 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
 }
 
 void FlatParameters::begin_backward() {
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (parameters_[i].const_data_ptr() != values_.data() + places_[i].offset)
+      throw std::runtime_error("parameter " + places_[i].name +
+                               " has been moved or converted since setup(), so what is trained is not what is saved: "
+                               "call to(), and replace tensors, inside setup() only");
+    parameters_[i].mutable_grad().reset();
+  }
   claimed_.assign(places_.size(), false);
   in_backward = this;
 }

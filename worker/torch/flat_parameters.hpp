@@ -1,7 +1,7 @@
 #pragma once
 // All trainable parameters of a model in one flat float buffer, and their gradients in another:
 // the tensors are views, so one optimizer pass and one all-reduce serve the whole model. Every
-// parameter begins on 64 bytes; the gaps hold zeros.
+// parameter begins on 64 bytes; the gaps hold zeros. One that modules share has one place, and several names.
 //
 // A backward pass begins without gradients, so that LibTorch hands over what it computed instead of
 // adding it to zeros; a hook brings each to its place while it is in the cache, and a function that
@@ -39,7 +39,8 @@ class FlatParameters {
   /// Gradients have their places in `gradients` (of size()) from here on; what is there is kept, but the gaps become
   /// zero.
   void attach_gradients(std::span<float> gradients);
-  /// No parameter has a gradient; the places can be claimed on this thread until collect_gradients().
+  /// No parameter has a gradient; the places can be claimed on this thread until collect_gradients(). Throws, naming
+  /// the parameter, where one does not lie at its place any more.
   void begin_backward();
   /// Makes every gradient the view at its place; one that is missing is zero. Throws on a sparse one, naming the
   /// parameter.

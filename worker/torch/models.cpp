@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "worker/plugin/registered.hpp"
 #include "worker/torch/linear_function.hpp"
 
 namespace sgd::worker {
@@ -77,7 +79,12 @@ Registry<ModelFactory>& model_registry() {
 }
 
 std::shared_ptr<Model> make_model(const nlohmann::json& settings, const SampleShape& sample) {
-  std::shared_ptr<Model> model = model_registry().find(settings.value("type", std::string()))(settings, sample);
+  const std::string type = settings.value("type", std::string());
+  const auto& own = registered_types().models;
+  const auto found = own.find(type);
+  std::shared_ptr<Model> model =
+      found != own.end() ? found->second(settings, sample) : model_registry().find(type)(settings, sample);
+  if (!model) throw std::logic_error("the model \"" + type + "\": its factory has made nothing");
   if (settings.value("init", std::string()) == "zeros") {
     const at::NoGradGuard no_gradients;
     for (at::Tensor& parameter : model->parameters()) parameter.zero_();

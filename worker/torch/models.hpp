@@ -13,9 +13,9 @@
 
 namespace sgd::worker {
 
-using ModelFactory = std::function<std::shared_ptr<Model>(const nlohmann::json& settings, const SampleShape& sample)>;
 [[nodiscard]] Registry<ModelFactory>& model_registry();
-/// By settings["type"]; "init": "zeros" sets every parameter to 0, else PyTorch's default initialisation.
+/// By settings["type"], of the built-in ones and those that plug-ins have registered; "init": "zeros" sets every
+/// parameter to 0, else PyTorch's default initialisation.
 [[nodiscard]] std::shared_ptr<Model> make_model(const nlohmann::json& settings, const SampleShape& sample);
 
 using LossFactory = std::function<Loss()>;

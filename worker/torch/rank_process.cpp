@@ -16,7 +16,6 @@
 #include <ATen/Parallel.h>
 
 #include "common/exit_codes.hpp"
-#include "common/job/load.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/collective/watched_collective.hpp"
 #include "worker/link/client.hpp"
@@ -24,6 +23,7 @@
 #include "worker/torch/errors.hpp"
 #include "worker/torch/stack_trace.hpp"
 #include "worker/torch/trainer.hpp"
+#include "worker/torch/worker_job.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -31,15 +31,6 @@ namespace {
 constexpr Duration kAssignmentDeadline = std::chrono::seconds(60);
 constexpr Duration kFlushDeadline = std::chrono::seconds(5);
 constexpr Duration kExchangeMargin = std::chrono::seconds(5);
-
-job::JobSpec job_of(const link::Assignment& assignment) {
-  job::LoadResult loaded = job::load_resolved(assignment.config);
-  if (!loaded.job)
-    throw ConfigurationError("the assignment holds a job that this worker cannot read: " +
-                             loaded.diagnostics.items.front().message);
-  if (!loaded.job->training) throw ConfigurationError("the assignment's job has no \"training\"");
-  return std::move(*loaded.job);
-}
 
 /// Whether the ranks of this node have a core each. This process sees only its own share; the keeper above it
 /// has the whole set.
@@ -89,19 +80,19 @@ std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignmen
 int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded& preloaded, TimePoint assigned) {
   const StackTracing stack_tracing(received.assignment.run_dir, received.assignment.generation,
                                    received.assignment.rank, link.progress());
-  const job::JobSpec job = job_of(received.assignment);
+  const job::JobSpec job = read_worker_job(received.assignment.config);
   at::set_num_threads(std::max(received.assignment.cpus, 1));
   const bool same_data = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
                          preloaded.model_settings == job.training->model;
   const bool same_model = same_data && preloaded.seed == job.training->seed;
   const std::shared_ptr<const Dataset> dataset = same_data ? preloaded.dataset : make_dataset(*job.training);
-  TrainingOperator training_operator;
+  const std::unique_ptr<TrainingOperator> training_operator = make_operator(*job.training);
   const TrainerSetup setup{
       job,
       received.assignment,
       link,
       *dataset,
-      training_operator,
+      *training_operator,
       [&link, &received, &job](std::size_t gradient_count) { return form_group(link, received, job, gradient_count); },
       same_model ? preloaded.model : nullptr,
       received.memory_checkpoint.get(),

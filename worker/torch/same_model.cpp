@@ -15,8 +15,10 @@ constexpr const char* kNothing = "nothing";
 
 std::string lines_of(const std::vector<ParameterPlace>& places, const std::vector<ModuleBuffer>& buffers) {
   std::string lines;
-  for (const ParameterPlace& place : places)
+  for (const ParameterPlace& place : places) {
     lines += fmt::format("parameter {} [{}]\n", place.name, fmt::join(place.shape, ", "));
+    for (const std::string& name : place.also) lines += fmt::format("parameter {}, which is {}\n", name, place.name);
+  }
   for (const ModuleBuffer& buffer : buffers)
     lines += fmt::format("buffer {} [{}]\n", buffer.name, fmt::join(buffer.shape, ", "));
   return lines;

@@ -36,6 +36,7 @@ Trainer::Trainer(const TrainerSetup& setup)
   parameters_ = std::make_unique<FlatParameters>(*setup_.training_operator.model());
   collective_ = setup_.form_group(parameters_->size());
   check_same_model(*collective_, parameters_->places(), module_buffers(*setup_.training_operator.model()));
+  buffers_ = std::make_unique<SharedBuffers>(*setup_.training_operator.model(), *collective_);
   stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, training_);
   if (world_rank() == 0) {
     CheckpointTarget target;
@@ -53,6 +54,8 @@ int Trainer::memory_fd() const {
 }
 
 std::shared_ptr<Model> Trainer::make_model() const {
+  if (training_.model.is_null())
+    throw ConfigurationError("the job names no \"training.model\", and its operator asks for it");
   if (initialized_model_) return std::exchange(initialized_model_, nullptr);
   return worker::make_model(training_.model, setup_.dataset.shape());
 }
@@ -83,7 +86,7 @@ Outcome Trainer::run() {
 }
 
 void Trainer::restore() {
-  Model& model = *setup_.training_operator.model();
+  torch::nn::Module& model = *setup_.training_operator.model();
   Restored restored = Restorer({setup_.assignment, setup_.link, *collective_, *parameters_, model,
                                 stepper_->optimizer(), training_.optimizer.type, memory_fd()})
                           .run();
@@ -232,6 +235,7 @@ bool Trainer::steps_due() const {
 bool Trainer::after_training_batch(const BatchMetrics& metrics, const PhaseStream& stream) {
   if (!std::exchange(agreed_this_batch_, false)) agreed_ |= collective_->agree(control_word());
   std::uint32_t agreed = std::exchange(agreed_, 0);
+  buffers_->take_rank_0s();
   position_.consumed = stream.consumed();
   publish(metrics);
   return act_on(agreed, false, steps_due());
@@ -286,7 +290,8 @@ void Trainer::report(const PhaseStream& stream, const nlohmann::json& further) {
 }
 
 void Trainer::compare_weights() {
-  const std::vector<std::string> hashes = collective_->all_gather(fmt::format("{:016x}", parameters_->hash()));
+  const std::vector<std::string> hashes =
+      collective_->all_gather(fmt::format("{:016x} {:016x}", parameters_->hash(), buffers_->hash()));
   std::string different;
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] != hashes[0]) different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);

@@ -26,6 +26,7 @@
 #include "worker/torch/memory_saver.hpp"
 #include "worker/torch/phase_stream.hpp"
 #include "worker/torch/restorer.hpp"
+#include "worker/torch/shared_buffers.hpp"
 #include "worker/torch/state_parts.hpp"
 #include "worker/torch/stepper.hpp"
 
@@ -59,7 +60,8 @@ class Trainer final : public OperatorHost {
   void step(const at::Tensor& loss) override;
   [[nodiscard]] int world_rank() const override { return setup_.assignment.rank; }
   [[nodiscard]] int world_size() const override { return setup_.assignment.world_size; }
-  [[nodiscard]] const nlohmann::json& config() const override { return training_config_; }
+  [[nodiscard]] const nlohmann::json& config() const override { return training_.training_operator; }
+  [[nodiscard]] const nlohmann::json& training() const override { return training_config_; }
   [[nodiscard]] std::shared_ptr<Model> make_model() const override;
   [[nodiscard]] Loss make_loss() const override;
 
@@ -111,6 +113,7 @@ class Trainer final : public OperatorHost {
   std::unique_ptr<Collective> collective_;
   AbortsNobody link_forgets_;  // Before the collective goes, also when the constructor throws.
   std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<SharedBuffers> buffers_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<CheckpointWriter> writer_;  // On rank 0 only.
   std::unique_ptr<MemorySaver> memory_;       // On local rank 0, where there are memory checkpoints.

@@ -1,6 +1,8 @@
 // The defaults of TrainingOperator: what RaySGD does for an operator that overrides nothing.
 #include "sgd/training_operator.hpp"
 
+#include <stdexcept>
+
 namespace sgd {
 namespace {
 
@@ -17,6 +19,13 @@ void TrainingOperator::setup() {
   register_loss(host_->make_loss());
 }
 
+at::Tensor TrainingOperator::forward(const at::Tensor& features) {
+  if (!forward_)
+    throw std::logic_error(
+        "the registered model has no forward(features): override train_batch() and validate_batch()");
+  return forward_(features);
+}
+
 nlohmann::json TrainingOperator::train_epoch(BatchStream& batches) {
   model_->train();
   while (std::optional<Batch> batch = batches.next()) batches.add(train_batch(*batch, batches.info()));
@@ -25,7 +34,7 @@ nlohmann::json TrainingOperator::train_epoch(BatchStream& batches) {
 
 BatchMetrics TrainingOperator::train_batch(const Batch& batch, const BatchInfo& info) {
   (void)info;
-  const at::Tensor loss = loss_(model_->forward(batch.features), batch.target);
+  const at::Tensor loss = loss_(forward(batch.features), batch.target);
   step(loss);
   return {batch.features.size(0), {{"train_loss", loss.item<double>()}}};
 }
@@ -39,7 +48,7 @@ nlohmann::json TrainingOperator::validate(BatchStream& batches) {
 
 BatchMetrics TrainingOperator::validate_batch(const Batch& batch, const BatchInfo& info) {
   (void)info;
-  const at::Tensor output = model_->forward(batch.features);
+  const at::Tensor output = forward(batch.features);
   const double loss = loss_(output, batch.target).item<double>();
   return {batch.features.size(0), {{"val_loss", loss}, {"val_accuracy", accuracy_of(output, batch.target)}}};
 }

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/job/load.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/models.hpp"
+#include "worker/torch/worker_job.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -22,7 +22,9 @@ constexpr std::int64_t kWarmUpBatchMax = 256;
 /// With the ranks' batch size: kernels are generated for a shape, and the ranks inherit them.
 void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   const job::Training& training = *job.training;
-  const std::shared_ptr<Model> model = make_model(training.model, dataset.shape());
+  const nlohmann::json any_model = {{"type", "mlp"}, {"outputs", dataset.shape().outputs}};
+  const bool is_own = !is_built_in(training);
+  const std::shared_ptr<Model> model = make_model(is_own ? any_model : training.model, dataset.shape());
   const Loss loss = make_loss(training.loss);
   const std::int64_t wanted = job::batch_size_per_rank(training, job.num_workers);
   std::vector<std::int64_t> indices(
@@ -34,23 +36,23 @@ void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   } catch (const std::exception&) {
     return;  // Bad data: the rank that meets it in training reports it, with its step.
   }
-  loss(model->forward(batch.features), batch.target).backward();
+  const at::Tensor output = model->forward(batch.features);
+  (is_own ? output.sum() : loss(output, batch.target)).backward();
 }
 
 }  // namespace
 
 Preloaded warm_up(const nlohmann::json& resolved_job) {
   at::set_num_threads(1);
-  job::LoadResult loaded = job::load_resolved(resolved_job);
-  if (!loaded.job)
-    throw ConfigurationError("this worker cannot read the job: " + loaded.diagnostics.items.front().message);
-  if (!loaded.job->training) throw ConfigurationError("the job has no \"training\"");
-  const job::Training& training = *loaded.job->training;
+  const job::JobSpec job = read_worker_job(resolved_job);
+  const job::Training& training = *job.training;
   Preloaded preloaded;
   preloaded.model_settings = training.model;
   preloaded.dataset_settings = training.dataset;
   preloaded.dataset = make_dataset(training);
-  run_one_batch(*loaded.job, *preloaded.dataset);
+  run_one_batch(job, *preloaded.dataset);
+  // What a user's own code leaves behind in this process would be in every rank, and not in one that begins anew.
+  if (!is_built_in(training)) return preloaded;
   // The warm-up has changed its own model; the ranks begin with this one, and need not draw it again.
   preloaded.seed = training.seed;
   at::manual_seed(training.seed);

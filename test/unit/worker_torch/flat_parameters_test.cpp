@@ -131,4 +131,27 @@ TEST_CASE("a model without float32 parameters is refused by name") {
   CHECK_THROWS_WITH(FlatParameters(*layer), Catch::Contains("weight"));
 }
 
+TEST_CASE("a parameter that two modules share has one place and both names") {
+  struct Tied : torch::nn::Module {
+    torch::nn::Linear in = register_module("in", torch::nn::Linear(3, 3));
+    torch::nn::Linear out = register_module("out", torch::nn::Linear(3, 3));
+    Tied() { out->weight = out->register_parameter("weight_2", in->weight); }
+  } model;
+  FlatParameters flat(model);
+  std::size_t shared = 0;
+  for (const ParameterPlace& place : flat.places()) {
+    if (place.name != "in.weight") continue;
+    ++shared;
+    CHECK(place.also == std::vector<std::string>{"out.weight_2"});
+  }
+  CHECK(shared == 1);
+  CHECK(model.in->weight.data_ptr() == model.out->weight.data_ptr());
+}
+
+TEST_CASE("a model that is converted after setup() is an error that names the parameter") {
+  Fixture fixture;
+  fixture.model->to(at::kDouble);
+  CHECK_THROWS_WITH(fixture.flat.begin_backward(), Catch::Contains("parameter fc1.weight has been moved or converted"));
+}
+
 }  // namespace sgd::worker

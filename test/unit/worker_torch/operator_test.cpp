@@ -25,6 +25,7 @@ class Host : public OperatorHost {
   [[nodiscard]] int world_rank() const override { return 0; }
   [[nodiscard]] int world_size() const override { return 1; }
   [[nodiscard]] const nlohmann::json& config() const override { return config_; }
+  [[nodiscard]] const nlohmann::json& training() const override { return config_; }
   [[nodiscard]] std::shared_ptr<Model> make_model() const override { return std::make_shared<Remembering>(); }
   [[nodiscard]] Loss make_loss() const override {
     return [](const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); };

@@ -1,11 +1,12 @@
 #pragma once
-// The C++ API of sgd-worker: subclass TrainingOperator to train a model of your own. RaySGD's
+// What an operator is: subclass TrainingOperator to train a model of your own. RaySGD's
 // hooks under RaySGD's names; every one has a default that does the common case (one model, one
 // loss, (features, target) batches), so an operator overrides only what differs.
 //
 // What an operator never does: communicate, save, or stop by itself. step() averages gradients
 // over the ranks and applies them; position, metrics and checkpoints follow from BatchStream.
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,7 +20,7 @@
 
 namespace sgd {
 
-/// A network from one tensor to one tensor. Parameters are found by their registered names.
+/// A network from one tensor to one tensor, as the built-in ones are. Parameters are found by their registered names.
 class Model : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& features) = 0;
@@ -63,6 +64,7 @@ class OperatorHost {
   [[nodiscard]] virtual int world_rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
   [[nodiscard]] virtual const nlohmann::json& config() const = 0;
+  [[nodiscard]] virtual const nlohmann::json& training() const = 0;
   /// The model and the loss that the job names.
   [[nodiscard]] virtual std::shared_ptr<Model> make_model() const = 0;
   [[nodiscard]] virtual Loss make_loss() const = 0;
@@ -91,10 +93,23 @@ class TrainingOperator {
   virtual void load_state(const nlohmann::json& state) { (void)state; }
 
   void attach(OperatorHost& host) { host_ = &host; }
-  [[nodiscard]] const std::shared_ptr<Model>& model() const { return model_; }
+  /// What was registered; null before setup().
+  [[nodiscard]] const std::shared_ptr<torch::nn::Module>& model() const { return model_; }
 
  protected:
-  void register_model(std::shared_ptr<Model> model) { model_ = std::move(model); }
+  /// Any module. The default train_batch() and validate_batch() call its forward(features), so one without such a
+  /// member needs both overridden. Returns it.
+  template <class Module>
+  std::shared_ptr<Module> register_model(std::shared_ptr<Module> model) {
+    model_ = model;
+    if constexpr (requires(const at::Tensor& features) {
+                    { model->forward(features) } -> std::convertible_to<at::Tensor>;
+                  })
+      forward_ = [raw = model.get()](const at::Tensor& features) { return raw->forward(features); };
+    else
+      forward_ = nullptr;
+    return model;
+  }
   void register_loss(Loss loss) { loss_ = std::move(loss); }
 
   /// Backward from `loss`, mean of the gradients over all ranks, one optimizer step. Collective.
@@ -102,12 +117,20 @@ class TrainingOperator {
   [[nodiscard]] const Loss& loss() const { return loss_; }
   [[nodiscard]] int world_rank() const { return host_->world_rank(); }
   [[nodiscard]] int world_size() const { return host_->world_size(); }
-  /// The job's `training` section.
+  /// The operator's own settings: `training.operator` of the job, with the defaults of its registration.
   [[nodiscard]] const nlohmann::json& config() const { return host_->config(); }
+  /// The job's `training` section.
+  [[nodiscard]] const nlohmann::json& training() const { return host_->training(); }
+  /// The model that the job names.
+  [[nodiscard]] std::shared_ptr<Model> make_model() const { return host_->make_model(); }
+  [[nodiscard]] Loss make_loss() const { return host_->make_loss(); }
 
  private:
+  [[nodiscard]] at::Tensor forward(const at::Tensor& features);
+
   OperatorHost* host_ = nullptr;
-  std::shared_ptr<Model> model_;
+  std::shared_ptr<torch::nn::Module> model_;
+  std::function<at::Tensor(const at::Tensor&)> forward_;
   Loss loss_;
 };
 

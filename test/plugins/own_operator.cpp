@@ -1,0 +1,75 @@
+// A model and an operator of a user's own: plain LibTorch modules, running statistics, dropout, settings.
+#include <sgd/sgd.hpp>
+
+namespace {
+
+struct Net : torch::nn::Module {
+  Net(std::int64_t inputs, std::int64_t hidden, double dropout)
+      : first(register_module("first", torch::nn::Linear(inputs, hidden))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(hidden))),
+        drop(register_module("drop", torch::nn::Dropout(dropout))),
+        last(register_module("last", torch::nn::Linear(hidden, 10))) {}
+
+  at::Tensor forward(const at::Tensor& images) {
+    return last->forward(drop->forward(torch::relu(norm->forward(first->forward(images.flatten(1))))));
+  }
+
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Dropout drop;
+  torch::nn::Linear last;
+};
+
+class Smoothed : public sgd::TrainingOperator {
+ public:
+  void setup() override {
+    if (config().at("fail_in").get<std::string>() == "setup") throw std::runtime_error("setup does not like this");
+    net_ = register_model(std::make_shared<Net>(784, config().at("hidden"), config().at("dropout")));
+  }
+
+  sgd::BatchMetrics train_batch(const sgd::Batch& batch, const sgd::BatchInfo& info) override {
+    if (config().at("fail_in").get<std::string>() == "train_batch" && info.global_step == 3)
+      throw std::runtime_error("this batch is odd");
+    const auto loss = torch::nn::functional::cross_entropy(
+        net_->forward(batch.features), batch.target,
+        torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(config().at("smoothing")));
+    step(loss);
+    return {batch.features.size(0), {{"train_loss", loss.item<double>()}}};
+  }
+
+  sgd::BatchMetrics validate_batch(const sgd::Batch& batch, const sgd::BatchInfo&) override {
+    const auto right = net_->forward(batch.features).argmax(1).eq(batch.target).sum();
+    const auto samples = batch.features.size(0);
+    return {samples, {{"val_accuracy", right.item<double>() / static_cast<double>(samples)}}};
+  }
+
+ private:
+  std::shared_ptr<Net> net_;
+};
+
+/// As the built-in "mlp" with one hidden layer, for the built-in operator.
+struct TwoLayers : sgd::Model {
+  TwoLayers(std::int64_t inputs, std::int64_t hidden, std::int64_t outputs)
+      : first(register_module("fc1", torch::nn::Linear(inputs, hidden))),
+        last(register_module("fc2", torch::nn::Linear(hidden, outputs))) {}
+  at::Tensor forward(const at::Tensor& features) override {
+    return last->forward(torch::relu(first->forward(features.flatten(1))));
+  }
+  torch::nn::Linear first, last;
+};
+
+std::shared_ptr<sgd::Model> two_layers(const nlohmann::json& settings, const sgd::SampleShape& sample) {
+  std::int64_t inputs = 1;
+  for (const std::int64_t size : sample.features) inputs *= size;
+  return std::make_shared<TwoLayers>(inputs, settings.at("hidden"), sample.outputs);
+}
+
+}  // namespace
+
+SGD_REGISTER_OPERATOR("smoothed", Smoothed, R"({
+  "hidden": {"type": "integer", "minimum": 1, "maximum": 4096, "default": 64},
+  "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.2},
+  "smoothing": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.1},
+  "fail_in": {"enum": ["nothing", "setup", "train_batch"], "default": "nothing"}
+})");
+SGD_REGISTER_MODEL("two_layers", two_layers, R"({"hidden": {"type": "integer", "minimum": 1, "default": 32}})");

@@ -1,0 +1,54 @@
+#include "worker/plugin/registered.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/job/job_schema.hpp"
+#include "common/json/extension.hpp"
+
+namespace sgd {
+namespace worker {
+namespace {
+
+bool is_built_in(const std::string& kind, const std::string& name) {
+  const nlohmann::json& training = job::job_schema().root().at("properties").at("training").at("properties");
+  return job::job_schema().variant_for(training.at(kind).at("oneOf"), {{"type", name}}) != nullptr;
+}
+
+template <class Factory>
+void add(const std::string& kind, std::map<std::string, Factory>& table, const std::string& name,
+         const std::string& text, Factory factory) {
+  RegisteredTypes& all = registered_types();
+  const auto fault = [&](const std::string& what) {
+    all.faults.push_back(fmt::format("the {} \"{}\": {}", kind, name, what));
+  };
+  if (name.empty()) return fault("it has no name");
+  if (is_built_in(kind, name)) return fault("a built-in one has this name: take another");
+  if (table.contains(name)) return fault("it is registered twice: take another name");
+  nlohmann::json properties = nlohmann::json::parse(text.empty() ? "{}" : text, nullptr, false);
+  if (properties.is_discarded()) return fault("its properties are no JSON");
+  if (const std::string wrong = json::fault_of_properties(properties); !wrong.empty())
+    return fault("its properties: " + wrong);
+  all.properties[kind][name] = std::move(properties);
+  table.emplace(name, std::move(factory));
+}
+
+}  // namespace
+
+RegisteredTypes& registered_types() {
+  static RegisteredTypes types;
+  return types;
+}
+
+}  // namespace worker
+
+Registration::Registration(const char* name, const char* properties, OperatorFactory factory) {
+  worker::add("operator", worker::registered_types().operators, name, properties, std::move(factory));
+}
+
+Registration::Registration(const char* name, const char* properties, ModelFactory factory) {
+  worker::add("model", worker::registered_types().models, name, properties, std::move(factory));
+}
+
+}  // namespace sgd

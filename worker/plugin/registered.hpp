@@ -1,0 +1,24 @@
+#pragma once
+// What this process knows by name beside the built-in types: what plug-ins, and the program itself, have registered.
+// One table a process, since libraries register while they are loaded, before anybody could hand them another.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/json/nlohmann.hpp"
+#include "sgd/registry.hpp"
+
+namespace sgd::worker {
+
+struct RegisteredTypes {
+  std::map<std::string, OperatorFactory> operators;
+  std::map<std::string, ModelFactory> models;
+  /// {"operator": {NAME: PROPERTIES}, "model": {...}}, as job::Registered.
+  nlohmann::json properties = {{"operator", nlohmann::json::object()}, {"model", nlohmann::json::object()}};
+  std::vector<std::string> faults;  ///< What was registered wrongly, in words.
+};
+
+[[nodiscard]] RegisteredTypes& registered_types();
+
+}  // namespace sgd::worker
