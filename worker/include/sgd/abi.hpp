@@ -13,7 +13,7 @@
   "sgd-plugin-abi: API " SGD_ABI_NUMBER(SGD_API_VERSION) ", LibTorch " TORCH_VERSION ", C++ ABI " SGD_ABI_NUMBER( \
       __GXX_ABI_VERSION) " " SGD_ABI_NUMBER(_GLIBCXX_USE_CXX11_ABI)
 
-extern "C" {
-__attribute__((weak, used, visibility("default"))) extern const char sgd_plugin_abi[];
-__attribute__((weak, used, visibility("default"))) const char sgd_plugin_abi[] = SGD_PLUGIN_ABI;
-}
+namespace sgd {
+/// Kept in the library though nothing reads it there.
+__attribute__((used)) inline const char plugin_abi[] = SGD_PLUGIN_ABI;
+}  // namespace sgd
