@@ -88,10 +88,11 @@ class ForkServer:
 
 class FakeAgent:
     def __init__(self, worker, job, ranks, run_dir, generation=1, resume_from=(), cpus=1, bind=True, quiet=True,
-                 after=None, with_memory=True, nodes=1, forks=None):
+                 after=None, with_memory=True, nodes=1, forks=None, job_of=None):
         """`after`: the agent of the generation before, all exited; its keepers' memory is taken over. `nodes`: 1, or
         as many as ranks, each then on a node of its own with memory of its own. `forks`: where ranks come from,
-        instead of being processes that begin anew; who gives it ends it."""
+        instead of being processes that begin anew; who gives it ends it. `job_of`: the job of a rank, where they do not
+        all have `job`."""
         self.worker, self.job, self.world_size, self.run_dir = worker, job, ranks, os.path.abspath(run_dir)
         self.generation, self.cpus, self.bind, self.quiet = generation, cpus, bind, quiet
         self.resume_from = [resume_from] if isinstance(resume_from, str) else list(resume_from)
@@ -112,6 +113,7 @@ class FakeAgent:
         self.ranks = [Rank(rank, f"token-{generation}-{rank}") for rank in range(ranks)]
         self.exchanges, self.messages, self.hooks = {}, [], []
         self.forks = forks
+        self.job_of = job_of or (lambda rank: job)
         self.fetch = FakeAgent.no_such_checkpoint
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -225,7 +227,7 @@ class FakeAgent:
                       "local_rank": rank.rank if self.nodes == 1 else 0, "world_size": self.world_size,
                       "local_world_size": self.world_size // self.nodes, "node_rank": node, "node_count": self.nodes,
                       "bind_address": "127.0.0.1", "run_dir": self.run_dir,
-                      "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job}
+                      "resume_from": self.resume_from, "cpus": self.cpus, "config": self.job_of(rank.rank)}
         descriptors = [self.region] + [self.memories[node]] * self.with_memory
         send_packet(sock, json.dumps(assignment).encode() + b"\n", descriptors)
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))

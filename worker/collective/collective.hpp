@@ -4,8 +4,9 @@
 //
 // All members but abort() are called by the training thread, by every rank, in the same order
 // and with equal sizes. Each is bounded: it ends by completing, or by throwing CollectiveError
-// when a peer is gone, the stall time-out has passed, or abort() was called. After a throw the
-// object can only be destroyed.
+// when a peer is gone, the stall time-out has passed, or abort() was called, or by throwing
+// CollectiveMismatch on every rank when they did not call the same. After a throw the object can
+// only be destroyed.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,13 @@ class CollectiveError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The ranks called different collectives, or parts of the gradients: what the program that trains does wrong, so the
+/// process ends with worker_exit::kUserError, and nothing is tried again. Names operations and ranks.
+class CollectiveMismatch : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
 /// Bits of the control word that every gradient collective carries; the result is the OR over ranks.
 namespace control {
 inline constexpr std::uint32_t kStop = 1u << 0;              ///< Stop at this step, with a checkpoint.
@@ -30,6 +38,7 @@ inline constexpr std::uint32_t kNan = 1u << 2;               ///< The loss of so
 inline constexpr std::uint32_t kStopAtEpoch = 1u << 3;       ///< Leave at the next epoch boundary.
 inline constexpr std::uint32_t kMemory = 1u << 4;            ///< Copy the state into memory after this step.
 inline constexpr std::uint32_t kStopAtCheckpoint = 1u << 5;  ///< Leave when the next checkpoint is on disk.
+inline constexpr std::uint32_t kInfinite = 1u << 6;          ///< Set by all_reduce: some sum is not finite.
 }  // namespace control
 
 class Collective {
@@ -43,8 +52,13 @@ class Collective {
   /// shared memory where the implementation can thereby avoid copies. Sized at construction.
   [[nodiscard]] virtual std::span<float> gradients() = 0;
 
-  /// Sums gradients() over all ranks in rank order, in place, bit-equal on every rank, and ORs `control_word`.
-  [[nodiscard]] virtual std::uint32_t all_reduce(std::uint32_t control_word) = 0;
+  /// Sums gradients() over all ranks in rank order, in place, bit-equal on every rank, and ORs `control_word`. With
+  /// control::kInfinite if some sum is infinite or NaN, on every rank.
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) {
+    return all_reduce(control_word, 0, gradients().size());
+  }
+  /// The same of `count` gradients from `offset`, with equal bits; the others stay as they are.
+  [[nodiscard]] virtual std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) = 0;
 
   /// ORs the control word without data: validation, and loops without steps, once per batch.
   [[nodiscard]] virtual std::uint32_t agree(std::uint32_t control_word) = 0;

@@ -45,30 +45,61 @@ ComposedCollective::ComposedCollective(int rank, Placement placement, std::uniqu
                                        std::unique_ptr<GlooCollective> between)
     : rank_(rank), placement_(std::move(placement)), local_(std::move(local)), between_(std::move(between)) {
   SGD_ASSERT(local_ || between_);
+  std::vector<std::vector<int>> by_host(static_cast<std::size_t>(placement_.hosts()));
+  for (int host = 0; host < placement_.hosts(); ++host) {
+    for (int one = 0; one < placement_.host_sizes[static_cast<std::size_t>(host)]; ++one)
+      by_host[static_cast<std::size_t>(host)].push_back(placement_.rank_at(host, one));
+  }
+  const int own_host = placement_.ranks[static_cast<std::size_t>(rank)].host;
+  if (local_) local_->name_ranks(by_host[static_cast<std::size_t>(own_host)]);
+  if (between_) between_->name_ranks(std::move(by_host));
+}
+
+template <class Action>
+auto ComposedCollective::inside_host(Action action) {
+  try {
+    return action();
+  } catch (const CollectiveMismatch& mismatch) {
+    if (between_) between_->tell_mismatch(mismatch.what());
+    throw;
+  }
 }
 
 template <class Action>
 auto ComposedCollective::between_hosts(Action action) {
   try {
     return action();
+  } catch (const CollectiveMismatch& mismatch) {
+    tell_host(mismatch.what());
+    throw;
   } catch (...) {
     if (local_) local_->abort();
     throw;
   }
 }
 
-std::uint32_t ComposedCollective::all_reduce(std::uint32_t control_word) {
-  if (!local_) return between_->all_reduce(control_word);
-  std::uint32_t word = local_->reduce_to_leader(control_word);
-  if (between_) {
-    word = between_hosts([&] { return between_->sum_with_control(local_->gradients_and_tail(), word); });
+void ComposedCollective::tell_host(const std::string& text) noexcept {
+  if (!local_) return;
+  try {
+    local_->tell_mismatch(text);
+  } catch (const std::exception&) {
+    // Ignoring: it throws what this rank throws anyway, or the host has been aborted.
   }
-  return local_->share_from_leader(word);
+}
+
+std::uint32_t ComposedCollective::all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) {
+  if (!local_) return between_->all_reduce(control_word, offset, count);
+  std::uint32_t word = inside_host([&] { return local_->reduce_to_leader(control_word, offset, count); });
+  if (between_) {
+    const std::span<float> sums = local_->gradients().subspan(offset, count);
+    word = between_hosts([&] { return between_->sum(word, offset, sums); });
+  }
+  return local_->share_from_leader(word, offset, count);
 }
 
 std::uint32_t ComposedCollective::agree(std::uint32_t control_word) {
   if (!local_) return between_->agree(control_word);
-  std::uint32_t word = local_->agree(control_word);
+  std::uint32_t word = inside_host([&] { return local_->agree(control_word); });
   if (between_) word = between_hosts([&] { return between_->agree(word); });
   return local_->agree(word);
 }
@@ -77,14 +108,15 @@ void ComposedCollective::broadcast(std::span<std::byte> bytes, int root) {
   SGD_ASSERT(root >= 0 && root < world_size());
   const RankPlace from = placement_.ranks[static_cast<std::size_t>(root)];
   const bool on_root_host = placement_.ranks[static_cast<std::size_t>(rank_)].host == from.host;
-  if (local_ && on_root_host) local_->broadcast(bytes, from.local_rank);
+  if (local_ && on_root_host) inside_host([&] { local_->broadcast(bytes, from.local_rank); });
   if (between_) between_hosts([&] { between_->broadcast(bytes, from.host); });
-  if (local_ && !on_root_host) local_->broadcast(bytes, 0);
+  if (local_ && !on_root_host) inside_host([&] { local_->broadcast(bytes, 0); });
 }
 
 // On a leader: every rank's message, packed in the order of hosts and local ranks. Else empty.
 std::string ComposedCollective::gather_at_leader(const std::string& bytes) {
-  const std::vector<std::string> host_messages = local_ ? local_->all_gather(bytes) : std::vector<std::string>{bytes};
+  const std::vector<std::string> host_messages =
+      local_ ? inside_host([&] { return local_->all_gather(bytes); }) : std::vector<std::string>{bytes};
   if (!between_) return {};
   const std::string packed = pack(host_messages);
   std::string all;
@@ -112,7 +144,7 @@ std::vector<std::string> ComposedCollective::all_gather(const std::string& bytes
 }
 
 void ComposedCollective::barrier() {
-  if (local_) local_->barrier();
+  if (local_) inside_host([&] { local_->barrier(); });
   if (between_) between_hosts([&] { between_->barrier(); });
   if (local_) local_->barrier();
 }

@@ -5,7 +5,8 @@
 //   all_reduce: host's buffers summed into the leader's -> leaders sum over TCP -> leader's copied to the
 //   host
 //
-// A leader whose part between hosts fails aborts its host's ranks, so nobody waits for it.
+// A leader whose part between hosts fails aborts its host's ranks, so nobody waits for it. A mismatch is
+// found inside a host before anything goes between hosts, or there by the leaders; each leader tells the other side.
 
 #include <memory>
 
@@ -26,7 +27,8 @@ class ComposedCollective final : public Collective {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int world_size() const override { return static_cast<int>(placement_.ranks.size()); }
   [[nodiscard]] std::span<float> gradients() override { return local_ ? local_->gradients() : between_->gradients(); }
-  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override;
+  using Collective::all_reduce;
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) override;
   [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override;
@@ -34,9 +36,13 @@ class ComposedCollective final : public Collective {
   void abort() noexcept override;
 
  private:
+  /// Does `action` with this host's ranks; the other hosts learn of their mismatch.
+  template <class Action>
+  auto inside_host(Action action);
   /// Does `action` with the other hosts' leaders; a failure releases this host's ranks.
   template <class Action>
   auto between_hosts(Action action);
+  void tell_host(const std::string& text) noexcept;
   [[nodiscard]] std::string gather_at_leader(const std::string& bytes);
 
   int rank_;

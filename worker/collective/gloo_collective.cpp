@@ -8,7 +8,6 @@
 #include "common/base/assert.hpp"
 #include "worker/collective/gloo_loader.hpp"
 #include "worker/collective/limits.hpp"
-#include "worker/collective/shm_region.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -21,11 +20,8 @@ std::int64_t timeout_ms(Duration duration) {
 
 GlooCollective::GlooCollective(int rank, int size, std::size_t gradient_count, const std::string& bind_address,
                                Duration stall_timeout)
-    : api_(load_gloo()),
-      rank_(rank),
-      size_(size),
-      gradient_count_(gradient_count),
-      gradients_(gradient_count + kControlFloats) {
+    : api_(load_gloo()), rank_(rank), size_(size), gradients_(gradient_count), visits_(static_cast<std::size_t>(size)) {
+  for (int member = 0; member < size; ++member) names_.push_back({member});
   SgdGlooError error{};
   group_ = api_.create(rank, size, bind_address.c_str(), timeout_ms(stall_timeout), &error);
   if (group_ == nullptr) {
@@ -49,54 +45,82 @@ void GlooCollective::connect(const std::vector<std::string>& addresses) {
   check(api_.connect(group_, texts.data(), &error), error, "connect");
 }
 
-std::uint32_t GlooCollective::sum_with_control(std::span<float> values, std::uint32_t control_word) {
-  SGD_ASSERT(values.size() >= kControlFloats);
-  const std::span<float> bits = values.last(kControlFloats);
-  for (std::size_t bit = 0; bit < kControlFloats; ++bit) bits[bit] = (control_word >> bit & 1) != 0 ? 1.0f : 0.0f;
-  check_not_aborted("all_reduce");
-  SgdGlooError error{};
-  check(api_.all_reduce_sum(group_, values.data(), values.size(), &error), error, "all_reduce");
-  std::uint32_t result = 0;
-  for (std::size_t bit = 0; bit < kControlFloats; ++bit) {
-    if (bits[bit] != 0) result |= 1u << bit;
-  }
-  return result;
+SgdGlooVisit GlooCollective::visit_for(const Call& call, std::uint32_t control_word) const {
+  check_not_aborted(call.operation);
+  SgdGlooVisit own{};
+  own.operation = static_cast<std::uint32_t>(call.operation);
+  own.control = control_word;
+  own.first = call.first;
+  own.second = call.second;
+  return own;
 }
 
-std::uint32_t GlooCollective::all_reduce(std::uint32_t control_word) {
-  return sum_with_control(gradients_.span(), control_word);
+std::uint32_t GlooCollective::agreed() const {
+  std::uint32_t word = 0;
+  bool same = true;
+  std::vector<Caller> callers;
+  for (const SgdGlooVisit& visit : visits_) {
+    const Call call{static_cast<Operation>(visit.operation), visit.first, visit.second};
+    if (call.operation == Operation::kTell) throw CollectiveMismatch(visit.note);
+    callers.push_back({call, names_[callers.size()]});
+    same = same && call == callers.front().call;
+    word |= visit.control;
+  }
+  if (!same) throw CollectiveMismatch(mismatch_text(callers));
+  return word;
+}
+
+std::uint32_t GlooCollective::meet(const SgdGlooVisit& own) {
+  SgdGlooError error{};
+  check(api_.meet(group_, &own, visits_.data(), &error), error, name_of(static_cast<Operation>(own.operation)));
+  return agreed();
+}
+
+std::uint32_t GlooCollective::sum(std::uint32_t control_word, std::size_t offset, std::span<float> values) {
+  const SgdGlooVisit own = visit_for({Operation::kAllReduce, offset, values.size()}, control_word);
+  SgdGlooError error{};
+  int finite = 1;
+  check(api_.all_reduce_sum(group_, &own, visits_.data(), values.data(), values.size(), &finite, &error), error,
+        name_of(Operation::kAllReduce));
+  return agreed() | (finite != 0 ? 0 : control::kInfinite);
+}
+
+std::uint32_t GlooCollective::all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) {
+  SGD_ASSERT(offset <= gradients_.size() && count <= gradients_.size() - offset);
+  return sum(control_word, offset, gradients_.span().subspan(offset, count));
 }
 
 std::uint32_t GlooCollective::agree(std::uint32_t control_word) {
-  return sum_with_control(gradients_.span().last(kControlFloats), control_word);
+  return meet(visit_for({Operation::kAgree}, control_word));
 }
 
 void GlooCollective::broadcast(std::span<std::byte> bytes, int root) {
   SGD_ASSERT(root >= 0 && root < size_);
+  const auto root_name = static_cast<std::uint64_t>(names_[static_cast<std::size_t>(root)].front());
+  (void)meet(visit_for({Operation::kBroadcast, root_name, bytes.size()}));  // Ignoring: no control word takes part.
   if (bytes.empty()) return;
-  check_not_aborted("broadcast");
   SgdGlooError error{};
-  check(api_.broadcast(group_, bytes.data(), bytes.size(), root, &error), error, "broadcast");
+  check(api_.broadcast(group_, bytes.data(), bytes.size(), root, &error), error, name_of(Operation::kBroadcast));
 }
 
 std::vector<std::string> GlooCollective::all_gather(const std::string& bytes) {
   check_gather_bytes(bytes.size());
-  check_not_aborted("all_gather");
-  const auto ranks = static_cast<std::size_t>(size_);
-  const std::vector<std::size_t> word_sizes(ranks, sizeof(std::size_t));
-  const std::size_t own_size = bytes.size();
-  std::vector<std::size_t> sizes(ranks);
-  SgdGlooError error{};
-  check(api_.all_gather(group_, &own_size, word_sizes.data(), sizes.data(), &error), error, "all_gather");
-  for (const std::size_t size : sizes) check_gather_bytes(size);
-
+  SgdGlooVisit own = visit_for({Operation::kAllGather});
+  own.bytes = bytes.size();
+  (void)meet(own);  // Ignoring: no control word takes part.
+  std::vector<std::size_t> sizes;
+  for (const SgdGlooVisit& visit : visits_) {
+    check_gather_bytes(visit.bytes);
+    sizes.push_back(visit.bytes);
+  }
   const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-  std::vector<std::string> gathered(ranks);
+  std::vector<std::string> gathered(sizes.size());
   if (total == 0) return gathered;
   std::string all(total, '\0');
-  check(api_.all_gather(group_, bytes.data(), sizes.data(), all.data(), &error), error, "all_gather");
+  SgdGlooError error{};
+  check(api_.all_gather(group_, bytes.data(), sizes.data(), all.data(), &error), error, name_of(Operation::kAllGather));
   std::size_t offset = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
+  for (std::size_t r = 0; r < sizes.size(); ++r) {
     gathered[r] = all.substr(offset, sizes[r]);
     offset += sizes[r];
   }
@@ -104,9 +128,15 @@ std::vector<std::string> GlooCollective::all_gather(const std::string& bytes) {
 }
 
 void GlooCollective::barrier() {
-  check_not_aborted("barrier");
-  SgdGlooError error{};
-  check(api_.barrier(group_, &error), error, "barrier");
+  (void)meet(visit_for({Operation::kBarrier}));  // Ignoring: no control word takes part.
+}
+
+void GlooCollective::tell_mismatch(const std::string& text) noexcept {
+  SgdGlooVisit own{};
+  own.operation = static_cast<std::uint32_t>(Operation::kTell);
+  text.copy(own.note, sizeof own.note - 1);
+  SgdGlooError ignored{};  // Who cannot be told any more is aborted by the launcher.
+  if (!aborted_.load()) (void)api_.meet(group_, &own, visits_.data(), &ignored);
 }
 
 void GlooCollective::abort() noexcept {
@@ -121,9 +151,9 @@ void GlooCollective::check(int code, const SgdGlooError& error, const char* oper
       fmt::format("{} between hosts failed on host {} of {}: {}", operation, rank_, size_, error.text));
 }
 
-void GlooCollective::check_not_aborted(const char* operation) const {
+void GlooCollective::check_not_aborted(Operation operation) const {
   if (aborted_.load(std::memory_order_relaxed)) {
-    throw CollectiveError(fmt::format("{} between hosts aborted", operation));
+    throw CollectiveError(fmt::format("{} between hosts aborted", name_of(operation)));
   }
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 // The collective between hosts, over TCP by the Gloo module; one rank per host, or several that
-// do not share memory. Control bits travel as floats behind the gradients, so that a step is one
-// all-reduce. Waits end by Gloo's own time-out, which is the stall time-out.
+// do not share memory. Every operation begins with a visit: each rank tells all others what it came
+// for, with its control word. Gradients go out with the visit, so that a step costs no hop for it.
+// Waits end by Gloo's own time-out, which is the stall time-out.
 
 #include <atomic>
+#include <utility>
 
+#include "worker/collective/call.hpp"
 #include "worker/collective/collective.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/collective/gloo_module/abi.hpp"
@@ -15,7 +18,7 @@ namespace sgd::worker {
 class GlooCollective final : public Collective {
  public:
   /// Opens this rank's ends of the connections; the others need address() for connect(). `gradient_count`
-  /// may be 0 when only sum_with_control() is used.
+  /// may be 0 when only sum() is used.
   GlooCollective(int rank, int size, std::size_t gradient_count, const std::string& bind_address,
                  Duration stall_timeout);
   ~GlooCollective() override;
@@ -26,26 +29,37 @@ class GlooCollective final : public Collective {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int world_size() const override { return size_; }
-  [[nodiscard]] std::span<float> gradients() override { return gradients_.span().first(gradient_count_); }
-  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override;
+  [[nodiscard]] std::span<float> gradients() override { return gradients_.span(); }
+  using Collective::all_reduce;
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) override;
   [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override;
   void barrier() override;
   void abort() noexcept override;
 
-  /// Sums `values` over all ranks, except that its last kControlFloats carry and return the control word.
-  [[nodiscard]] std::uint32_t sum_with_control(std::span<float> values, std::uint32_t control_word);
+  /// all_reduce() of `values`, which are the gradients from `offset` of a buffer that lies elsewhere.
+  [[nodiscard]] std::uint32_t sum(std::uint32_t control_word, std::size_t offset, std::span<float> values);
+
+  /// The ranks that each rank of this group stands for in a CollectiveMismatch; without it each for itself.
+  void name_ranks(std::vector<std::vector<int>> names) { names_ = std::move(names); }
+  /// In place of the collective that the other ranks call: they all throw CollectiveMismatch with this text.
+  void tell_mismatch(const std::string& text) noexcept;
 
  private:
+  [[nodiscard]] SgdGlooVisit visit_for(const Call& call, std::uint32_t control_word = 0) const;
+  /// The OR of the control words of visits_; throws CollectiveMismatch.
+  std::uint32_t agreed() const;
+  std::uint32_t meet(const SgdGlooVisit& own);
   void check(int code, const SgdGlooError& error, const char* operation) const;
-  void check_not_aborted(const char* operation) const;
+  void check_not_aborted(Operation operation) const;
 
   const SgdGlooApi& api_;
   int rank_;
   int size_;
-  std::size_t gradient_count_;
-  AlignedFloats gradients_;  // With kControlFloats behind them.
+  AlignedFloats gradients_;
+  std::vector<SgdGlooVisit> visits_;     // Of the last meeting, by rank.
+  std::vector<std::vector<int>> names_;  // By rank.
   SgdGlooGroup* group_ = nullptr;
   std::atomic<bool> aborted_{false};
 };

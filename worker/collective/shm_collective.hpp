@@ -6,6 +6,8 @@
 //
 // It does not watch processes: a rank that dies is found by the launcher, which aborts the rest.
 
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "worker/collective/collective.hpp"
@@ -23,7 +25,8 @@ class ShmCollective final : public Collective {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int world_size() const override { return size_; }
   [[nodiscard]] std::span<float> gradients() override { return {buffers_[own()], gradient_count_}; }
-  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override;
+  using Collective::all_reduce;
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) override;
   [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override;
@@ -32,19 +35,23 @@ class ShmCollective final : public Collective {
 
   // The two halves of an all-reduce whose middle is done between hosts by the leader, rank 0.
 
-  /// The leader's buffer becomes the sum of all; returns the OR of the control words.
-  [[nodiscard]] std::uint32_t reduce_to_leader(std::uint32_t control_word);
-  /// Every buffer becomes the leader's; returns the OR of the control words.
-  [[nodiscard]] std::uint32_t share_from_leader(std::uint32_t control_word);
-  /// gradients() and the kControlFloats behind them, which this class leaves alone.
-  [[nodiscard]] std::span<float> gradients_and_tail() { return {buffers_[own()], gradient_count_ + kControlFloats}; }
+  /// That part of the leader's buffer becomes the sum of all; returns the OR of the control words.
+  [[nodiscard]] std::uint32_t reduce_to_leader(std::uint32_t control_word, std::size_t offset, std::size_t count);
+  /// That part of every buffer becomes the leader's; returns the OR of the control words.
+  [[nodiscard]] std::uint32_t share_from_leader(std::uint32_t control_word, std::size_t offset, std::size_t count);
+
+  /// What the ranks are called in a CollectiveMismatch; without it as they count here.
+  void name_ranks(std::vector<int> names) { barrier_.name_ranks(std::move(names)); }
+  /// In place of the collective that the other ranks call: they all throw CollectiveMismatch with this text.
+  void tell_mismatch(std::string_view text);
 
  private:
   struct Slice {
     std::size_t begin, end;
   };
   [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(rank_); }
-  [[nodiscard]] Slice own_slice() const;
+  [[nodiscard]] Call reduction_of(std::size_t offset, std::size_t count) const;
+  [[nodiscard]] Slice own_slice(std::size_t offset, std::size_t count) const;
 
   ShmRegion region_;
   ShmBarrier barrier_;

@@ -19,7 +19,8 @@ constexpr std::uint64_t kRegionMagic = 0x31676572'64677331ull;
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "The words are shared by processes.");
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
+              "The words are shared by processes.");
 static_assert(sizeof(RegionIdentity) + sizeof(BarrierWords) <= kPageBytes);
 
 std::size_t whole_pages(std::size_t bytes) {
@@ -29,7 +30,7 @@ std::size_t header_bytes(int ranks) {
   return kPageBytes + whole_pages(static_cast<std::size_t>(ranks) * sizeof(RankLine));
 }
 std::size_t gradient_bytes(std::size_t count) {
-  return whole_pages((count + kControlFloats) * sizeof(float));
+  return whole_pages(count * sizeof(float));
 }
 
 std::byte* map_region(int fd, std::size_t bytes) {
@@ -75,6 +76,7 @@ void ShmRegion::prepare(int fd, Generation generation, int local_world_size, std
     auto* line = new (base + kPageBytes + static_cast<std::size_t>(rank) * sizeof(RankLine)) RankLine;
     line->arrivals.store(0);
     line->message_bytes = 0;
+    line->call = {};
   }
   identity->generation = generation;
   identity->gradient_count = gradient_count;

@@ -6,7 +6,7 @@
 //   page 0      identity · barrier words, each on a cache line of its own
 //   then        one line per rank: what it did last, for messages, and its message size
 //   then        a staging area per rank: broadcast, all_gather
-//   then        a gradient buffer per rank, with a tail for control bits
+//   then        a gradient buffer per rank
 
 #include <atomic>
 #include <cstddef>
@@ -14,13 +14,12 @@
 #include <span>
 
 #include "common/base/ids.hpp"
+#include "worker/collective/call.hpp"
 
 namespace sgd::worker {
 
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 inline constexpr int kLocalRanksMax = 1024;
-/// Floats behind the gradients: one per control bit, for transports that can only add floats.
-inline constexpr std::size_t kControlFloats = 32;
 
 /// Written by local rank 0 only, before anyone else maps the region.
 struct alignas(64) RegionIdentity {
@@ -30,10 +29,10 @@ struct alignas(64) RegionIdentity {
   std::uint32_t world_size;          ///< Ranks of this host.
 };
 
-/// The barrier's words. `epoch` is what waiters poll and sleep on: bit 0 is "aborted", the rest counts
-/// barriers passed, so an abort and a release can never overwrite each other or be missed.
+/// The barrier's words. `epoch` is what waiters poll and sleep on: bit 0 is "aborted", bit 1 "came for different
+/// calls", the rest counts barriers passed, so an abort and a release can never overwrite each other or be missed.
 struct BarrierWords {
-  alignas(64) std::atomic<std::uint32_t> arrived;  ///< Ranks in the barrier now.
+  alignas(64) std::atomic<std::uint64_t> arrived;  ///< Ranks in the barrier now, and above them the sum of their calls.
   std::atomic<std::uint32_t> control;              ///< OR of their control words so far.
   alignas(64) std::atomic<std::uint32_t> epoch;
   std::atomic<std::uint32_t> result[2];             ///< The OR of the last two barriers, by parity.
@@ -44,6 +43,7 @@ struct BarrierWords {
 struct alignas(64) RankLine {
   std::atomic<std::uint32_t> arrivals;  ///< Barriers it has entered: tells who is missing.
   std::uint64_t message_bytes;          ///< Size of its all_gather message; valid between barriers.
+  Call call;                            ///< What it came for; read by others when that was not the same for all.
 };
 
 /// A mapping of the region. Throws CollectiveSetupError or CollectiveError.
@@ -64,7 +64,7 @@ class ShmRegion {
   [[nodiscard]] BarrierWords& barrier();
   [[nodiscard]] RankLine& line(int rank);
   [[nodiscard]] std::span<std::byte> staging(int rank);
-  /// The gradients of a rank, with the control floats behind them.
+  /// The gradients of a rank.
   [[nodiscard]] float* gradients(int rank);
   /// Maps all pages of a rank's gradients at once: half of the cost of a fault for each. Where a former generation has
   /// used the region it has them already.

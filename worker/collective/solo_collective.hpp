@@ -3,7 +3,9 @@
 
 #include <atomic>
 
+#include "common/base/assert.hpp"
 #include "worker/collective/collective.hpp"
+#include "worker/collective/sum.hpp"
 #include "worker/core/aligned_floats.hpp"
 
 namespace sgd::worker {
@@ -15,9 +17,11 @@ class SoloCollective final : public Collective {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int world_size() const override { return 1; }
   [[nodiscard]] std::span<float> gradients() override { return gradients_.span(); }
-  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override {
+  using Collective::all_reduce;
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) override {
     check();
-    return control_word;
+    SGD_ASSERT(offset <= gradients_.size() && count <= gradients_.size() - offset);
+    return control_word | (all_finite(gradients_.span().subspan(offset, count)) ? 0 : control::kInfinite);
   }
   [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override {
     check();

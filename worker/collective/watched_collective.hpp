@@ -21,9 +21,10 @@ class WatchedCollective final : public Collective {
   [[nodiscard]] int rank() const override { return inner_->rank(); }
   [[nodiscard]] int world_size() const override { return inner_->world_size(); }
   [[nodiscard]] std::span<float> gradients() override { return inner_->gradients(); }
-  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) override {
+  using Collective::all_reduce;
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) override {
     const Waiting waiting(progress_);
-    return inner_->all_reduce(control_word);
+    return inner_->all_reduce(control_word, offset, count);
   }
   [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override {
     const Waiting waiting(progress_);

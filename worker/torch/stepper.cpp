@@ -5,7 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "worker/collective/sum.hpp"
+
 namespace sgd::worker {
+namespace {
+constexpr std::size_t kNamedParameters = 3;
+}  // namespace
 
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::Training& training)
     : parameters_(parameters),
@@ -35,20 +40,37 @@ std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) 
   parameters_.collect_gradients();
   if (!std::isfinite(last_loss_)) control_word |= control::kNan;
   const std::uint32_t agreed = collective_.all_reduce(control_word);
-  if ((agreed & control::kNan) != 0) report_not_finite();
+  if ((agreed & control::kNan) != 0) report_loss_not_finite();
+  if ((agreed & control::kInfinite) != 0) report_gradients_not_finite();
   const float scale = 1.0f / static_cast<float>(collective_.world_size());
   optimizer_->step(parameters_.values(), collective_.gradients(), learning_rate(), scale);
   ++steps_;
   return agreed;
 }
 
-void Stepper::report_not_finite() {
+void Stepper::report_loss_not_finite() {
   const std::vector<std::string> finite = collective_.all_gather(std::isfinite(last_loss_) ? "1" : "0");
   std::string ranks;
   for (std::size_t rank = 0; rank < finite.size(); ++rank) {
     if (finite[rank] == "0") ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
   throw std::runtime_error("the loss is not finite at step " + std::to_string(steps_ + 1) + " on rank " + ranks);
+}
+
+/// Every rank has the same sums, so each finds the same names by itself. Whose gradients made them so is not in them.
+void Stepper::report_gradients_not_finite() {
+  const std::span<const float> gradients = collective_.gradients();
+  std::string names;
+  std::size_t found = 0;
+  for (const ParameterPlace& place : parameters_.places()) {
+    if (all_finite(gradients.subspan(place.offset, place.count))) continue;
+    if (++found <= kNamedParameters) names += (found == 1 ? "" : ", ") + place.name;
+  }
+  if (found > kNamedParameters) names += " and " + std::to_string(found - kNamedParameters) + " more";
+  throw std::runtime_error("the loss is finite on every rank at step " + std::to_string(steps_ + 1) +
+                           ", but the gradients summed over the ranks are not, of parameter " + names +
+                           ": lower the learning rate, or look for a square root or a division whose derivative is "
+                           "infinite");
 }
 
 }  // namespace sgd::worker

@@ -24,7 +24,8 @@ class Stepper {
   Stepper(FlatParameters& parameters, Collective& collective, const job::Training& training);
 
   /// Collective. Returns the control word agreed by all ranks. When the loss of some rank is not finite, every
-  /// rank throws an error that names the step and those ranks, and no weight changes.
+  /// rank throws an error that names the step and those ranks; when only the sum of some gradient is not, one that
+  /// names the step and the parameters. Then no weight changes.
   std::uint32_t step(const at::Tensor& loss, std::uint32_t control_word);
 
   /// Optimizer steps since the run's start, in whatever processes they were made.
@@ -38,7 +39,8 @@ class Stepper {
   [[nodiscard]] StepOptimizer& optimizer() { return *optimizer_; }
 
  private:
-  [[noreturn]] void report_not_finite();
+  [[noreturn]] void report_loss_not_finite();
+  [[noreturn]] void report_gradients_not_finite();
 
   FlatParameters& parameters_;
   Collective& collective_;

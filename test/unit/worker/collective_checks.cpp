@@ -1,6 +1,9 @@
 #include "test/unit/worker/collective_checks.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "test/unit/worker/rank_processes.hpp"
 
@@ -27,6 +30,65 @@ void check_all_reduce(Collective& c) {
              "sum at " + std::to_string(i) + " is " + std::to_string(gradients[i]) + ", not " + std::to_string(wanted));
     }
   }
+}
+
+// Magnitudes far apart, so that each order of adding rounds differently.
+void fill(std::span<float> values, int rank, int round) {
+  std::uint32_t state = 12345u + static_cast<std::uint32_t>(rank * 1000 + round);
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(static_cast<std::int32_t>(state)) * (state % 3 == 0 ? 1e-9f : 1e-3f);
+  }
+}
+
+std::string bits_of(std::span<const float> values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+}
+
+void check_parts(Collective& c) {
+  const std::span<float> gradients = c.gradients();
+  const std::size_t count = gradients.size();
+  fill(gradients, c.rank(), 7);
+  const std::string own = bits_of(gradients);
+  expect(c.all_reduce(0) == 0, "control word of the whole");
+  const std::string whole = bits_of(gradients);
+  for (const std::size_t first : {std::size_t{0}, std::size_t{1}, count / 3 + 1, count / 2}) {
+    const std::size_t begin = std::min(first, count);
+    const std::size_t end = std::max(begin, count - count / 5);
+    fill(gradients, c.rank(), 7);
+    const std::uint32_t bit = 1u << (8 + c.rank());
+    expect(c.all_reduce(bit, begin, end - begin) == ((1u << c.world_size()) - 1) << 8, "control word of a part");
+    const std::string part = bits_of(gradients);
+    const std::size_t b = begin * sizeof(float);
+    const std::size_t e = end * sizeof(float);
+    expect(part.substr(b, e - b) == whole.substr(b, e - b), "a part has other bits than the whole");
+    expect(part.substr(0, b) == own.substr(0, b) && part.substr(e) == own.substr(e), "what is no part was changed");
+    expect(c.all_reduce(0, end, count - end) == 0 && c.all_reduce(0, 0, begin) == 0, "control words of the rest");
+    expect(bits_of(gradients) == whole, "all parts together have other bits than the whole");
+  }
+}
+
+// Every rank learns of one value that is not finite, wherever it is and whoever has it; also of a sum that overflows.
+void check_infinite(Collective& c) {
+  const std::span<float> gradients = c.gradients();
+  const std::size_t count = gradients.size();
+  if (count == 0) return;
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (int who = 0; who < c.world_size(); ++who) {
+    for (const float bad : {INFINITY, -INFINITY, NAN}) {
+      for (const std::size_t where : {std::size_t{0}, count / 2, count - 1}) {
+        fill(gradients, c.rank(), who);
+        if (c.rank() == who) gradients[where] = bad;
+        expect(c.all_reduce(control::kStop) == (control::kStop | control::kInfinite), "a value that is not finite");
+        expect(!std::isfinite(gradients[where]), "the sum of a value that is not finite");
+        expect((c.all_reduce(0, 0, where) | c.all_reduce(0, where + 1, count - where - 1)) == 0, "a value of no part");
+      }
+    }
+  }
+  std::fill(gradients.begin(), gradients.end(), kLargest / static_cast<float>(c.world_size()) * 0.9f);
+  expect(c.all_reduce(0) == 0, "large sums");
+  std::fill(gradients.begin(), gradients.end(), kLargest);
+  expect(c.all_reduce(0) == (c.world_size() > 1 ? control::kInfinite : 0), "a sum that overflows");
 }
 
 void check_agree(Collective& c) {
@@ -76,20 +138,27 @@ void check_collective(Collective& c) {
   check_all_gather(c);
   c.barrier();
   check_all_reduce(c);
+  check_parts(c);
+  check_infinite(c);
 }
 
 void check_bit_equal(Collective& c) {
-  const std::span<float> gradients = c.gradients();
-  std::uint32_t state = 12345u + static_cast<std::uint32_t>(c.rank());
   for (int round = 0; round < 3; ++round) {
-    for (float& value : gradients) {  // Magnitudes far apart, so that each order of adding rounds differently.
-      state = state * 1664525u + 1013904223u;
-      value = static_cast<float>(static_cast<std::int32_t>(state)) * (state % 3 == 0 ? 1e-9f : 1e-3f);
-    }
+    fill(c.gradients(), c.rank(), round);
     expect(c.all_reduce(0) == 0, "control word");
-    const std::string own(reinterpret_cast<const char*>(gradients.data()), gradients.size_bytes());
+    const std::string own = bits_of(c.gradients());
     for (const std::string& other : c.all_gather(own)) expect(other == own, "the ranks hold different bits");
   }
+}
+
+std::string mismatch_of(Collective& c, const std::function<void(Collective&)>& call) {
+  for (int i = 0; i < 3; ++i) (void)c.all_reduce(0);  // Ignoring: only so that the group has been at work.
+  try {
+    call(c);
+  } catch (const CollectiveMismatch& mismatch) {
+    return mismatch.what();
+  }
+  return "nothing was thrown";
 }
 
 }  // namespace sgd::worker::testing

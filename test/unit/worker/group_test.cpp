@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <thread>
 
 #include "test/unit/worker/collective_checks.hpp"
@@ -165,6 +167,74 @@ TEST_CASE("group: a rank killed on another host fails every rank, or the stall t
   CHECK_THAT(errors[0], Catch::Contains("all_reduce between hosts failed on host 0 of 2"));
   CHECK_THAT(errors[1], Catch::Contains("aborted"));
   CHECK(errors[2] == "rank 2 ended without a word");
+}
+
+// The ranks of `odd` do something else than the others.
+void check_mismatch(const Layout& layout, const std::set<int>& odd, const std::string& backend,
+                    const std::function<void(Collective&)>& other, const std::vector<std::string>& words) {
+  const std::vector<Memory> regions(layout.host_sizes.size());
+  const auto errors = testing::run_ranks({layout.size(), {}, 20s}, [&](const RankContext& context) {
+    CollectiveSetup setup = setup_of(layout, context, regions);
+    setup.backend = backend;
+    const auto collective = make_collective(setup);
+    const bool is_odd = odd.count(context.rank) != 0;
+    const std::string text = testing::mismatch_of(
+        *collective, is_odd ? other : [](Collective& c) { (void)c.all_reduce(0); });
+    for (const std::string& word : words)
+      expect(text.find(word) != std::string::npos, "'" + text + "' without " + word);
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
+TEST_CASE("group: ranks that call different collectives are named on every rank of every host") {
+  if (!kWithGloo) return;
+  const auto agree = [](Collective& c) { (void)c.agree(0); };
+  const std::string left = " to agree (end of a batch or of the loop)";
+  check_mismatch({{3}}, {2}, "gloo", agree, {"rank 0, 1 to all_reduce", "rank 2" + left});
+  check_mismatch({{1, 1}}, {0}, "auto", agree, {"rank 1 to all_reduce", "rank 0" + left});
+  // Alone on its host, it is found between the hosts, and a whole host, too.
+  check_mismatch({{2, 1}}, {2}, "auto", agree, {"rank 0, 1 to all_reduce", "rank 2" + left});
+  check_mismatch({{2, 2}}, {0, 1}, "auto", agree, {"rank 2, 3 to all_reduce", "rank 0, 1" + left});
+  check_mismatch({{2, 2}, true}, {1, 3}, "auto", agree, {"rank 0, 2 to all_reduce", "rank 1, 3" + left});
+  // Beside others of its host, it is found there, and the other hosts are told.
+  check_mismatch({{2, 2}}, {1}, "auto", agree, {"rank 0 to all_reduce", "rank 1" + left});
+  check_mismatch({{1, 2}}, {2}, "auto", agree, {"rank 1 to all_reduce", "rank 2" + left});
+}
+
+TEST_CASE("group: every collective and every part is told from the others, also between hosts") {
+  if (!kWithGloo) return;
+  const auto gather = [](Collective& c) { (void)c.all_gather("words"); };
+  const auto wait = [](Collective& c) { c.barrier(); };
+  const auto give = [](Collective& c) { c.broadcast({}, 0); };
+  const auto part = [](Collective& c) { (void)c.all_reduce(0, 345, 12'000); };
+  for (const Layout& layout : {Layout{{1, 1}}, Layout{{2, 2}}, Layout{{1, 2}}}) {
+    const int last = layout.size() - 1;
+    check_mismatch(layout, {last}, "auto", gather, {" to all_gather", " to all_reduce"});
+    check_mismatch(layout, {last}, "auto", wait, {" to barrier", " to all_reduce"});
+    check_mismatch(layout, {0}, "auto", give, {" to broadcast", " to all_reduce"});
+    check_mismatch(layout, {0}, "auto", part, {"12000 gradients from 345", "12345 gradients from 0"});
+  }
+}
+
+TEST_CASE("group: buffers of several pieces have the bits of small ones") {
+  if (!kWithGloo) return;
+  const Layout layout{{1, 1, 1}};
+  const std::vector<Memory> regions(3);
+  const auto errors = testing::run_ranks({3, {}, 60s}, [&](const RankContext& context) {
+    CollectiveSetup setup = setup_of(layout, context, regions);
+    setup.gradient_count = (std::size_t{5} << 20) + 77;  // Longer than what travels at once.
+    const auto collective = make_collective(setup);
+    const std::span<float> gradients = collective->gradients();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const float values[] = {1e8f, -1e8f, static_cast<float>(i % 1000)};  // In any other order less would be left.
+      gradients[i] = values[context.rank];
+    }
+    expect(collective->all_reduce(0) == 0, "control word");
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      expect(gradients[i] == static_cast<float>(i % 1000), "sum at " + std::to_string(i));
+    testing::check_bit_equal(*collective);
+  });
+  for (const std::string& error : errors) CHECK(error == "");
 }
 
 TEST_CASE("group: the address of a rank is short, however many hosts there are") {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "test/unit/worker/collective_checks.hpp"
@@ -137,6 +138,92 @@ TEST_CASE("shm: a wait ends at the stall time-out and names the missing rank") {
     CHECK(errors[static_cast<std::size_t>(rank)] == "rank " + std::to_string(rank) + ": all_reduce of local rank " +
                                                         std::to_string(rank) + " waited 0.1 s for local rank 1");
   }
+}
+
+using Act = std::function<void(Collective&)>;
+const Act kReduce = [](Collective& c) { (void)c.all_reduce(0); };
+
+void check_mismatch(const Act& common, const Act& other, const std::string& words) {
+  const testing::Memory region;
+  ShmRegion::prepare(region.fd(), kGeneration, 3, 100);
+  check_no_errors(testing::run_ranks({3, {}, 20s}, [&](const RankContext& context) {
+    ShmCollective collective = join(region, context, 100, Waiting::kSleep);
+    const std::string text = testing::mismatch_of(collective, context.rank == 1 ? other : common);
+    expect(text == "the ranks came to different collectives: " + words +
+                       ". Every rank must do the same number of batches and updates, in the same order",
+           text);
+  }));
+}
+
+TEST_CASE("shm: a rank that has left the loop is found by every rank, and nobody gets its numbers") {
+  const std::string reduce = "rank 0, 2 to all_reduce (average of gradients), ";
+  check_mismatch(
+      kReduce, [](Collective& c) { (void)c.agree(control::kStop); },
+      reduce + "rank 1 to agree (end of a batch or of the loop)");
+  check_mismatch(
+      kReduce, [](Collective& c) { c.barrier(); }, reduce + "rank 1 to barrier");
+  check_mismatch(
+      kReduce, [](Collective& c) { (void)c.all_gather("mine"); }, reduce + "rank 1 to all_gather");
+  check_mismatch(
+      kReduce, [](Collective& c) { c.broadcast({}, 0); }, reduce + "rank 1 to broadcast");
+}
+
+TEST_CASE("shm: another part of the gradients, another root or size are found, too") {
+  const Act part = [](Collective& c) { (void)c.all_reduce(0, 0, 50); };
+  check_mismatch(
+      part, [](Collective& c) { (void)c.all_reduce(0, 50, 50); },
+      "rank 0, 2 to all_reduce (average of 50 gradients from 0), rank 1 to all_reduce (average of 50 gradients "
+      "from 50)");
+  const auto broadcast = [](std::size_t bytes, int root) {
+    return [bytes, root](Collective& c) {
+      std::vector<std::byte> data(bytes);
+      c.broadcast(data, root);
+    };
+  };
+  check_mismatch(broadcast(5, 0), broadcast(5, 2),
+                 "rank 0, 2 to broadcast (5 bytes from rank 0), rank 1 to broadcast (5 bytes from rank 2)");
+  check_mismatch(broadcast(5, 0), broadcast(300'000, 0),
+                 "rank 0, 2 to broadcast (5 bytes from rank 0), rank 1 to broadcast (300000 bytes from rank 0)");
+}
+
+TEST_CASE("shm: a mismatch is the error also of a rank that was aborted meanwhile") {
+  const testing::Memory region;
+  ShmRegion::prepare(region.fd(), kGeneration, 2, 100);
+  check_no_errors(testing::run_ranks({2, {}, 20s}, [&](const RankContext& context) {
+    ShmCollective collective = join(region, context, 100, Waiting::kSleep);
+    const std::string text = testing::mismatch_of(collective, [&](Collective& c) {
+      if (context.rank == 0) return kReduce(c);
+      try {
+        (void)c.agree(0);
+      } catch (const CollectiveMismatch&) {
+        c.abort();  // As the launcher does when the first rank has ended.
+        throw;
+      }
+    });
+    expect(text.find("rank 0 to all_reduce") != std::string::npos, text);
+  }));
+}
+
+TEST_CASE("shm: some ranks with one call and the rest with another are never taken for the same") {
+  std::vector<Call> calls;
+  for (const Operation operation : {Operation::kAllReduce, Operation::kAgree, Operation::kBroadcast,
+                                    Operation::kAllGather, Operation::kBarrier, Operation::kTell}) {
+    for (const std::uint64_t first : {0, 1, 16, 1 << 20}) {
+      for (const std::uint64_t second : {0, 1, 16, 1 << 20}) calls.push_back({operation, first, second});
+    }
+  }
+  constexpr std::uint64_t kMask = (std::uint64_t{1} << kFingerprintBits) - 1;
+  std::size_t confused = 0;
+  for (const Call& one : calls) {
+    for (const Call& other : calls) {
+      // The last of a group of whom some came for `other`.
+      for (std::uint64_t some = 1; some <= kLocalRanksMax; some *= 2) {
+        const bool seems_same = (some * (fingerprint(one) - fingerprint(other)) & kMask) == 0;
+        if (seems_same != (one == other)) ++confused;
+      }
+    }
+  }
+  CHECK(confused == 0);
 }
 
 }  // namespace

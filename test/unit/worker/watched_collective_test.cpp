@@ -17,7 +17,9 @@ class Probe final : public Collective {
   [[nodiscard]] int rank() const override { return 3; }
   [[nodiscard]] int world_size() const override { return 4; }
   [[nodiscard]] std::span<float> gradients() override { return gradients_; }
-  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t word) override { return note(word); }
+  [[nodiscard]] std::uint32_t all_reduce(std::uint32_t word, std::size_t offset, std::size_t count) override {
+    return note(word + static_cast<std::uint32_t>(10 * offset + 100 * count));
+  }
   [[nodiscard]] std::uint32_t agree(std::uint32_t word) override { return note(word); }
   void broadcast(std::span<std::byte>, int root) override { (void)note(static_cast<std::uint32_t>(root)); }
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override {
@@ -49,10 +51,12 @@ TEST_CASE("a watched collective passes everything on and tells that it waits") {
   CHECK(watched.rank() == 3);
   CHECK(watched.world_size() == 4);
   CHECK(watched.gradients().size() == 2);
-  const std::vector<std::function<void()>> calls = {
-      [&] { CHECK(watched.all_reduce(1) == 2); }, [&] { CHECK(watched.agree(7) == 8); },
-      [&] { watched.broadcast({}, 1); }, [&] { CHECK(watched.all_gather("a").front() == "a"); },
-      [&] { CHECK_THROWS_AS(watched.barrier(), CollectiveError); }};
+  const std::vector<std::function<void()>> calls = {[&] { CHECK(watched.all_reduce(1) == 202); },
+                                                    [&] { CHECK(watched.all_reduce(1, 1, 1) == 112); },
+                                                    [&] { CHECK(watched.agree(7) == 8); },
+                                                    [&] { watched.broadcast({}, 1); },
+                                                    [&] { CHECK(watched.all_gather("a").front() == "a"); },
+                                                    [&] { CHECK_THROWS_AS(watched.barrier(), CollectiveError); }};
   for (const auto& call : calls) {
     call();
     CHECK_FALSE(progress.waiting);

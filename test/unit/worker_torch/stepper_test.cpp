@@ -63,6 +63,18 @@ TEST_CASE("a loss that is not finite changes no weight and names step and rank")
   CHECK(fixture.weight() == before);
 }
 
+TEST_CASE("infinite gradients of a finite loss change no weight and name step and parameters") {
+  StepFixture fixture(with_rate(0.1));
+  fixture.stepper->set_steps(6);
+  const at::Tensor loss = at::sqrt(fixture.model->forward(at::full({1, 1}, 2.0f))).sum();  // At its pole: 0.
+  CHECK_THROWS_WITH(fixture.stepper->step(loss, control::kCheckpoint),
+                    Catch::StartsWith("the loss is finite on every rank at step 7, but the gradients summed over the "
+                                      "ranks are not, of parameter linear.weight, linear.bias: "));
+  CHECK(fixture.stepper->last_loss() == 0);
+  CHECK(fixture.weight() == 0);
+  CHECK(fixture.stepper->steps() == 6);
+}
+
 TEST_CASE("a loss without history is a step of zeros") {
   StepFixture fixture(with_rate(0.1));
   CHECK(fixture.stepper->step(at::zeros({}), 0) == 0);

@@ -380,6 +380,15 @@ class Failures(WorkerTest):
         self.assertIn("not finite", error["message"])
         self.assertTrue(error["extraInfo"]["timestamp"].isdigit())
 
+    def test_a_rank_that_makes_fewer_steps_is_named_by_all(self):
+        for nodes in (1, 2):
+            agent = self.agent(linear_job(2, 32), 2, nodes=nodes, job_of=lambda rank: linear_job(2, 32 if rank == 0 else 64))
+            agent.start()
+            self.assertEqual(agent.run(timeout=15), [1, 1])  # Not the time-out of 20 s.
+            for failed in agent.of_type("failed"):
+                self.assertIn("rank 0 to all_reduce (average of gradients), rank 1 to agree", failed["message"])
+            self.assertEqual(len(agent.of_type("failed")), 2)
+
     def test_a_bad_label_is_an_error_that_names_the_sample(self):
         data = f"{self.dir}/data"
         os.makedirs(data)

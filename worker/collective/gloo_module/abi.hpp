@@ -19,6 +19,16 @@ struct SgdGlooError {
   char text[512];
 };
 
+/// What a rank says to all others at the beginning of an operation.
+struct SgdGlooVisit {
+  std::uint32_t operation;  ///< With `first` and `second` what it came for: equal on all ranks, or nothing is done.
+  std::uint32_t control;
+  std::uint64_t first;
+  std::uint64_t second;
+  std::uint64_t bytes;  ///< Of its message, where sizes may differ.
+  char note[480];       ///< Always terminated; it travels only if it is not empty.
+};
+
 struct SgdGlooApi {
   std::uint32_t version;  ///< kGlooAbiVersion.
 
@@ -29,12 +39,16 @@ struct SgdGlooApi {
   /// Connects to all others; `addresses` has every rank's text, in rank order.
   int (*connect)(SgdGlooGroup* group, const char* const* addresses, SgdGlooError* error);
 
-  /// Sums in place; the result has equal bits on every rank.
-  int (*all_reduce_sum)(SgdGlooGroup* group, float* values, std::size_t count, SgdGlooError* error);
+  /// `all` takes every rank's visit, in rank order. Returns when every rank has called it, or all_reduce_sum().
+  int (*meet)(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, SgdGlooError* error);
+  /// meet(), and if all came for the same, sums in place in rank order: equal bits on every rank, whatever the count.
+  /// `finite` becomes 1 if all sums are, on every rank, else 0.
+  int (*all_reduce_sum)(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, float* values,
+                        std::size_t count, int* finite, SgdGlooError* error);
+  /// These two after a meet() in which all came for it.
   int (*broadcast)(SgdGlooGroup* group, void* bytes, std::size_t size, int root, SgdGlooError* error);
   /// `out` takes sizes[0] + sizes[1] + ... bytes; sizes[rank] is the size of `bytes`.
   int (*all_gather)(SgdGlooGroup* group, const void* bytes, const std::size_t* sizes, void* out, SgdGlooError* error);
-  int (*barrier)(SgdGlooGroup* group, SgdGlooError* error);
 
   /// Closes every connection: calls in progress and later ones fail, here and at the peers.
   void (*abort)(SgdGlooGroup* group);
@@ -44,7 +58,7 @@ struct SgdGlooApi {
 }  // extern "C"
 
 namespace sgd::worker {
-inline constexpr std::uint32_t kGlooAbiVersion = 1;
+inline constexpr std::uint32_t kGlooAbiVersion = 2;
 inline constexpr const char* kGlooModuleFile = "sgd-gloo.so";
 inline constexpr const char* kGlooEntryPoint = "sgd_gloo_api";  ///< const SgdGlooApi* sgd_gloo_api(void).
 }  // namespace sgd::worker

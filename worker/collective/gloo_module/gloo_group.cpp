@@ -4,11 +4,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <exception>
 #include <stdexcept>
 
 #include <gloo/allgatherv.h>
-#include <gloo/allreduce.h>
-#include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
@@ -16,21 +17,26 @@
 #include <gloo/transport/tcp/loop.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "worker/collective/call.hpp"
+#include "worker/collective/gloo_module/direct_sum.hpp"
 #include "worker/collective/gloo_module/pair_addresses.hpp"
-#include "worker/core/simd.hpp"
 
 namespace sgd::worker {
 namespace {
 
-// A slot that no collective uses: their slots begin at tag << 32 with a small operation number above it.
+// Slots that no collective of Gloo's uses: theirs begin at tag << 32 with a small operation number above it.
 constexpr std::uint64_t kAbortSlot = 0x7fff'ffff'ffff'fff0ull;
+constexpr std::uint64_t kVisitSlot = 0x7fff'ffff'ffff'ffe0ull;
+constexpr std::uint64_t kAnswerSlot = 0x7fff'ffff'ffff'ffd0ull;
+constexpr std::uint64_t kSumSlots = 0x6000'0000'0000'0000ull;
 
-SGD_CLONES void add(float* __restrict sum, const float* a, const float* b, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+Call call_of(const SgdGlooVisit& visit) {
+  return {static_cast<Operation>(visit.operation), visit.first, visit.second};
 }
 
-void add_floats(void* sum, const void* a, const void* b, std::size_t count) {
-  add(static_cast<float*>(sum), static_cast<const float*>(a), static_cast<const float*>(b), count);
+// Different calls have different slots: what is on its way for one never lands in another.
+std::uint64_t sum_slot(const SgdGlooVisit& visit) {
+  return kSumSlots | fingerprint(call_of(visit)) << 1;
 }
 
 // Where among `rank`'s ends the one to `peer` is.
@@ -111,17 +117,54 @@ void GlooGroup::connect(const std::vector<std::string>& addresses) {
     if (aborted_.load()) throw std::runtime_error("aborted");
     context_->getPair(peer)->connect(unpack_address(addresses[static_cast<std::size_t>(peer)], end_of(peer, rank_)));
   }
+  visits_ = std::make_unique<SmallExchange>(context_, kVisitSlot, sizeof(SgdGlooVisit));
+  answers_ = std::make_unique<SmallExchange>(context_, kAnswerSlot, 1);
   connected_.store(true);
   if (aborted_.load()) throw std::runtime_error("aborted");
 }
 
-void GlooGroup::all_reduce_sum(float* values, std::size_t count) {
-  gloo::AllreduceOptions options(context_);
-  options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);  // Each part is summed once, then copied.
-  options.setOutput(values, count);
-  options.setReduceFunction(add_floats);
-  options.setTag(tag_++ & 0xffff);
-  gloo::allreduce(options);
+void GlooGroup::send_visit(const SgdGlooVisit& own) {
+  visits_->send(&own, own.note[0] == 0 ? offsetof(SgdGlooVisit, note) : sizeof own);
+}
+
+bool GlooGroup::take_visits(SgdGlooVisit* all) {
+  visits_->wait(all);
+  const auto is_same = [all](const SgdGlooVisit& one) { return call_of(one) == call_of(all[0]); };
+  if (std::all_of(all, all + size_, is_same)) return true;
+  try {  // Nobody closes its connections before all know it.
+    answer(true);
+    (void)all_said_yes();  // Ignoring: that it was answered is all.
+  } catch (const std::exception&) {
+    // Ignoring: this rank knows it, and that is its error.
+  }
+  return false;
+}
+
+void GlooGroup::answer(bool yes) {
+  const char said = yes ? 1 : 0;
+  answers_->send(&said, 1);
+}
+
+bool GlooGroup::all_said_yes() {
+  std::vector<char> all(static_cast<std::size_t>(size_));
+  answers_->wait(all.data());
+  return std::find(all.begin(), all.end(), 0) == all.end();
+}
+
+bool GlooGroup::meet(const SgdGlooVisit& own, SgdGlooVisit* all) {
+  send_visit(own);
+  return take_visits(all);
+}
+
+bool GlooGroup::all_reduce_sum(const SgdGlooVisit& own, SgdGlooVisit* all, float* values, std::size_t count) {
+  send_visit(own);
+  // The first values travel with the visit: the meeting costs no hop of its own.
+  DirectSum sum(context_, sum_slot(own), values, count, staging_);
+  sum.begin();
+  if (!take_visits(all)) return true;
+  answer(sum.sum());  // Behind the sums, so this is no hop of its own either.
+  sum.finish();
+  return all_said_yes();
 }
 
 void GlooGroup::broadcast(void* bytes, std::size_t size, int root) {
@@ -138,12 +181,6 @@ void GlooGroup::all_gather(const void* bytes, const std::vector<std::size_t>& si
   options.setOutput(static_cast<char*>(out), sizes);
   options.setTag(tag_++ & 0xffff);
   gloo::allgatherv(options);
-}
-
-void GlooGroup::barrier() {
-  gloo::BarrierOptions options(context_);
-  options.setTag(tag_++ & 0xffff);
-  gloo::barrier(options);
 }
 
 void GlooGroup::abort() noexcept {

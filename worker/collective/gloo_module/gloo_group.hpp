@@ -11,6 +11,9 @@
 #include <gloo/context.h>
 #include <gloo/transport/device.h>
 
+#include "worker/collective/gloo_module/abi.hpp"
+#include "worker/collective/gloo_module/small_exchange.hpp"
+
 namespace sgd::worker {
 
 class GlooGroup {
@@ -22,14 +25,22 @@ class GlooGroup {
   [[nodiscard]] const std::string& address() const { return address_; }
   void connect(const std::vector<std::string>& addresses);
 
-  void all_reduce_sum(float* values, std::size_t count);
+  /// What every rank says, in rank order. Whether all came for the same.
+  bool meet(const SgdGlooVisit& own, SgdGlooVisit* all);
+  /// meet(), and the sums if all came for the same. Whether these are finite on every rank.
+  bool all_reduce_sum(const SgdGlooVisit& own, SgdGlooVisit* all, float* values, std::size_t count);
+  /// These two after a meet() in which all came for it.
   void broadcast(void* bytes, std::size_t size, int root);
   void all_gather(const void* bytes, const std::vector<std::size_t>& sizes, void* out);
-  void barrier();
   void abort() noexcept;
 
  private:
   class Context;
+
+  void send_visit(const SgdGlooVisit& own);
+  bool take_visits(SgdGlooVisit* all);
+  void answer(bool yes);
+  bool all_said_yes();
 
   int rank_;
   int size_;
@@ -40,6 +51,9 @@ class GlooGroup {
   std::atomic<bool> connected_{false};  // Before this, an abort has no connection to close.
   std::atomic<bool> aborted_{false};
   std::uint32_t tag_ = 0;  // Differs between neighbouring operations.
+  std::unique_ptr<SmallExchange> visits_;
+  std::unique_ptr<SmallExchange> answers_;
+  std::vector<float> staging_;  // For sums.
 };
 
 }  // namespace sgd::worker

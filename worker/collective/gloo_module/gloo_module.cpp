@@ -55,8 +55,14 @@ int connect(SgdGlooGroup* group, const char* const* addresses, SgdGlooError* err
   return guarded(error, [&] { group->connect(std::vector<std::string>(addresses, addresses + group->size)); });
 }
 
-int all_reduce_sum(SgdGlooGroup* group, float* values, std::size_t count, SgdGlooError* error) {
-  return guarded(error, [&] { group->all_reduce_sum(values, count); });
+int meet(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, SgdGlooError* error) {
+  // Ignoring whether all came for the same: the caller sees it in their visits.
+  return guarded(error, [&] { (void)group->meet(*own, all); });
+}
+
+int all_reduce_sum(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, float* values, std::size_t count,
+                   int* finite, SgdGlooError* error) {
+  return guarded(error, [&] { *finite = group->all_reduce_sum(*own, all, values, count) ? 1 : 0; });
 }
 
 int broadcast(SgdGlooGroup* group, void* bytes, std::size_t size, int root, SgdGlooError* error) {
@@ -65,10 +71,6 @@ int broadcast(SgdGlooGroup* group, void* bytes, std::size_t size, int root, SgdG
 
 int all_gather(SgdGlooGroup* group, const void* bytes, const std::size_t* sizes, void* out, SgdGlooError* error) {
   return guarded(error, [&] { group->all_gather(bytes, {sizes, sizes + group->size}, out); });
-}
-
-int barrier(SgdGlooGroup* group, SgdGlooError* error) {
-  return guarded(error, [&] { group->barrier(); });
 }
 
 void abort_group(SgdGlooGroup* group) {
@@ -84,10 +86,10 @@ constexpr SgdGlooApi kApi = {sgd::worker::kGlooAbiVersion,
                              create,
                              address,
                              connect,
+                             meet,
                              all_reduce_sum,
                              broadcast,
                              all_gather,
-                             barrier,
                              abort_group,
                              destroy};
 
