@@ -1,7 +1,9 @@
 #include "common/job/cross_checks.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -161,18 +163,69 @@ void check_training(const Sound& sound, Reporter& report) {
   }
 }
 
+/// `one` of a list may not stand there; `path` is its own.
+void check_place_in_list(const nlohmann::json& one, std::size_t place, const std::string& path, Reporter& report) {
+  const std::string& type = one["type"].get_ref<const std::string&>();
+  if (type == "one_cycle" || type == "reduce_on_plateau") {
+    report.error_at_value(path + ".type", fmt::format("{} {} cannot be one of several: make it the only scheduler",
+                                                      json::quote(path + ".type"), json::quote(type)));
+  } else if (type == "cosine_warm_restarts" && place > 0) {
+    report.error_at_value(path + ".type",
+                          fmt::format("{} {} makes the rate anew, without those before it: put it first",
+                                      json::quote(path + ".type"), json::quote(type)));
+  }
+}
+
+void check_scheduler(const Sound& sound, Reporter& report) {
+  const nlohmann::json* given = sound.at("training.scheduler");
+  if (given == nullptr) return;
+  if (given->is_array()) {
+    for (std::size_t i = 0; given->size() > 1 && i < given->size(); ++i) {
+      const std::string path = fmt::format("training.scheduler[{}]", i);
+      check_place_in_list((*given)[i], i, path, report);
+      const nlohmann::json& frequency = (*given)[i]["frequency"];
+      if (frequency == given->front()["frequency"]) continue;
+      report.error_at_value(
+          path + ".frequency",
+          fmt::format("{} must be that of the list's first scheduler ({}), got {}", json::quote(path + ".frequency"),
+                      json::shown(given->front()["frequency"]), json::shown(frequency)));
+    }
+  }
+  const std::string path = given->is_array() ? "training.scheduler[0]" : "training.scheduler";
+  const nlohmann::json& first = given->is_array() ? given->front() : *given;
+  const nlohmann::json* optimizer = sound.at("training.optimizer.type");
+  if (first["type"] == "one_cycle" && first["cycle_momentum"] == true && optimizer != nullptr &&
+      *optimizer == "adagrad") {
+    report.error_at_value(path + ".cycle_momentum",
+                          fmt::format("{} must be false with the optimizer \"adagrad\", which has no momentum",
+                                      json::quote(path + ".cycle_momentum")));
+  }
+}
+
 }  // namespace
 
 Spot find_spot(const json::Place& root, const std::string& source, const std::string& path) {
   const json::Place* place = &root;
   Spot spot{root.source.empty() ? source : root.source, root.value, root.value};
-  for (const std::string& segment : json::split_path(path)) {
-    const auto member = place->members.find(segment);
-    if (member == place->members.end()) break;
-    place = &member->second;
+  const auto enter = [&place, &spot](const json::Place& inner) {
+    place = &inner;
     if (!place->source.empty()) spot.source = place->source;
     spot.key = place->key;
     spot.value = place->value;
+  };
+  for (const std::string& segment : json::split_path(path)) {
+    if (const auto member = place->members.find(segment); member != place->members.end()) {
+      enter(member->second);
+      continue;
+    }
+    const std::size_t bracket = segment.find('[');
+    const auto list = place->members.find(segment.substr(0, bracket));
+    if (bracket == std::string::npos || list == place->members.end()) break;
+    enter(list->second);
+    std::size_t index = 0;
+    const auto read = std::from_chars(segment.data() + bracket + 1, segment.data() + segment.size(), index);
+    if (read.ec != std::errc() || index >= place->items.size()) break;
+    enter(place->items[index]);
   }
   return spot;
 }
@@ -209,6 +262,7 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   check_durations(sound, report);
   check_memory(sound, report);
   check_training(sound, report);
+  check_scheduler(sound, report);
 }
 
 }  // namespace sgd::job

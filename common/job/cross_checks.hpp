@@ -19,7 +19,7 @@ void check_choices(const json::Document& document, const std::string& source, Di
 void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::Place& root,
                      const std::string& source, Diagnostics& diagnostics);
 
-/// Source and position of the value at a dotted path, or of the nearest value around it.
+/// Source and position of the value at a dotted path, such as a.b or a[1].b, or of the nearest value around it.
 struct Spot {
   std::string source;
   json::Position key;

@@ -64,22 +64,26 @@ struct CheckpointPolicy {
 };
 
 struct Scheduler {
-  std::string type = "step";
-  int step_size = 1;
-  double gamma = 0.1;
-  std::string frequency = "epoch";  ///< "epoch" or "batch".
+  std::string frequency = "epoch";  ///< What is counted: "epoch", "batch", or "manual", the user's calls.
+  std::vector<nlohmann::json>
+      chain;  ///< {"type": "step", ...}, defaults filled in; one after the other changes the rate.
 };
 
 struct Optimizer {
-  std::string type = "sgd";  ///< "sgd", "adam" or "adamw".
+  std::string type = "sgd";  ///< "sgd", "adam", "adamw", "rmsprop" or "adagrad".
   double lr = 0.01;
-  double momentum = 0;      ///< sgd.
+  double momentum = 0;      ///< sgd, rmsprop.
   double dampening = 0;     ///< sgd.
   bool nesterov = false;    ///< sgd.
   double weight_decay = 0;  ///< All; default 0.01 for adamw.
   double beta1 = 0.9;       ///< adam, adamw; `"betas": [0.9, 0.999]` in the file.
   double beta2 = 0.999;
-  double eps = 1e-8;
+  double eps = 1e-8;                     ///< All but sgd; default 1e-10 for adagrad.
+  bool amsgrad = false;                  ///< adam, adamw.
+  double alpha = 0.99;                   ///< rmsprop.
+  bool centered = false;                 ///< rmsprop.
+  double lr_decay = 0;                   ///< adagrad.
+  double initial_accumulator_value = 0;  ///< adagrad.
 };
 
 /// What a `training` job runs in sgd-worker.

@@ -75,11 +75,32 @@ Optimizer optimizer(const Json& json) {
     out.momentum = json["momentum"];
     out.dampening = json["dampening"];
     out.nesterov = json["nesterov"];
+    return out;
+  }
+  out.eps = json["eps"];
+  if (out.type == "rmsprop") {
+    out.alpha = json["alpha"];
+    out.centered = json["centered"];
+    out.momentum = json["momentum"];
+  } else if (out.type == "adagrad") {
+    out.lr_decay = json["lr_decay"];
+    out.initial_accumulator_value = json["initial_accumulator_value"];
   } else {
     out.beta1 = json["betas"][0];
     out.beta2 = json["betas"][1];
-    out.eps = json["eps"];
+    out.amsgrad = json["amsgrad"];
   }
+  return out;
+}
+
+Scheduler scheduler(const Json& json) {
+  Scheduler out;
+  if (json.is_array()) {
+    out.chain = json.get<std::vector<Json>>();
+  } else {
+    out.chain = {json};
+  }
+  out.frequency = out.chain.front()["frequency"];
   return out;
 }
 
@@ -95,11 +116,7 @@ Training training(const Json& json) {
   out.loss = json["loss"];
   out.dataset = json["dataset"];
   out.optimizer = optimizer(json["optimizer"]);
-  if (json.contains("scheduler")) {
-    const Json& scheduler = json["scheduler"];
-    out.scheduler = Scheduler{scheduler["type"].get<std::string>(), scheduler["step_size"].get<int>(),
-                              scheduler["gamma"].get<double>(), scheduler["frequency"].get<std::string>()};
-  }
+  if (json.contains("scheduler")) out.scheduler = scheduler(json["scheduler"]);
   out.backend = json["backend"];
   out.device = json["device"];
   out.precision = json["precision"];

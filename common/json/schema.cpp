@@ -16,7 +16,8 @@ const json* type_constant(const json& variant) {
   return variant.contains(pointer) ? &variant.at(pointer) : nullptr;
 }
 
-/// Could `value` be meant as this variant? Ranges are judged later, so that they get their own error.
+/// Could `value` be meant as this variant, which is no oneOf? Ranges are judged later, so that they get their own
+/// error.
 bool fits(const json& variant, const json& value) {
   if (variant.contains("const")) return variant["const"] == value;
   if (variant.contains("enum")) {
@@ -74,6 +75,10 @@ const json* Schema::variant_for(const json& one_of, const json& value) const {
     const json& node = resolve(variant);
     if (by_type) {
       if (value.is_object() && value.contains("type") && value["type"] == *type_constant(node)) return &node;
+    } else if (node.contains("oneOf")) {
+      const json& inner = node["oneOf"];
+      // Of those with a "type" which one is asked later, so that a wrong type gets its own error.
+      if (discriminated(inner) ? value.is_object() : variant_for(inner, value) != nullptr) return &node;
     } else if (fits(node, value)) {
       return &node;
     }
@@ -94,8 +99,9 @@ void Schema::complete_node(json& value, const json& unresolved,
     return;
   }
   if (node.value("x-path", false)) value = absolute(value.get<std::string>());
-  if (value.is_array() && node.contains("items"))
+  if (value.is_array() && node.contains("items")) {
     for (json& item : value) complete_node(item, node["items"], absolute);
+  }
   if (!value.is_object() || !node.contains("properties")) return;
   for (const auto& [key, child] : node["properties"].items()) {
     if (!value.contains(key)) {
@@ -107,21 +113,23 @@ void Schema::complete_node(json& value, const json& unresolved,
   }
 }
 
+void Schema::open(const json& unresolved, const json* value, std::vector<const json*>& out) const {
+  const json& node = resolve(unresolved);
+  if (!node.contains("oneOf")) {
+    out.push_back(&node);
+  } else if (const json* variant = value == nullptr ? nullptr : variant_for(node["oneOf"], *value)) {
+    open(*variant, value, out);
+  } else {
+    for (const json& one : node["oneOf"]) open(one, value, out);
+  }
+}
+
 std::vector<const json*> Schema::nodes_at(std::string_view path, const json& value) const {
   std::vector<const json*> nodes{&root_};
   const json* here = &value;
   for (const std::string& segment : split_path(path)) {
     std::vector<const json*> objects;
-    for (const json* node : nodes) {
-      const json& object = resolve(*node);
-      if (!object.contains("oneOf")) {
-        objects.push_back(&object);
-      } else if (const json* variant = here == nullptr ? nullptr : variant_for(object["oneOf"], *here)) {
-        objects.push_back(variant);
-      } else {
-        for (const json& open : object["oneOf"]) objects.push_back(&resolve(open));
-      }
-    }
+    for (const json* node : nodes) open(*node, here, objects);
     nodes.clear();
     for (const json* object : objects) {
       const auto properties = object->find("properties");

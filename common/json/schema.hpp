@@ -6,11 +6,12 @@
 //           minimum, maximum, exclusiveMinimum, exclusiveMaximum, minLength, maxLength, pattern,
 //           items, minItems, maxItems, default, oneOf
 //   oneOf:  variants that all have a const "type" are selected by the value's "type", so that errors
-//           name the keys of the chosen one; others by the JSON type and required keys
+//           name the keys of the chosen one; others by the JSON type and required keys; a variant may be a oneOf
 //   ours:   x-expected (words in place of a pattern or oneOf), x-path (resolved against a folder),
 //           x-not-supported-yet (true, or words such as "as an object"), x-values-not-supported-yet,
 //           x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
-//           x-open (beside oneOf: in a document that names plug-ins, a type that is none of them passes as it is)
+//           beside oneOf: x-type-aliases (type of other tools -> ours), x-types-refused (type -> why, and what instead),
+//           x-open (in a document that names plug-ins, a type that is none of them passes as it is)
 // The schema itself is trusted: it is part of the program, or json/extension.hpp has looked at it.
 
 #include <functional>
@@ -54,6 +55,9 @@ class Schema {
   [[nodiscard]] const KeyIndex& keys() const { return keys_; }
 
  private:
+  /// Appends what `value`, where it is known, is described by: a node that is no oneOf, or all that are possible.
+  void open(const nlohmann::json& unresolved, const nlohmann::json* value,
+            std::vector<const nlohmann::json*>& out) const;
   void complete_node(nlohmann::json& value, const nlohmann::json& node,
                      const std::function<std::string(const std::string&)>& absolute) const;
 

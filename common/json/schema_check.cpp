@@ -37,6 +37,14 @@ std::string subject(const std::string& path) {
   return path.empty() ? "the job" : quote(path);
 }
 
+/// `a.b` of `a[2].b`: where the schema has it.
+std::string without_indices(std::string path) {
+  for (std::size_t begin; (begin = path.find('[')) != std::string::npos;) {
+    path.erase(begin, path.find(']', begin) - begin + 1);
+  }
+  return path;
+}
+
 /// True when `text` has a match of `pattern`. The schema's few patterns are compiled once a thread: to compile one
 /// costs more than to walk a job's other values.
 bool matches(const std::string& text, const std::string& pattern) {
@@ -126,8 +134,24 @@ class Walk {
             fmt::format("missing key \"type\" in {}: {}", subject(path), alternatives(quoted)));
     } else {
       const Place* type_place = place == nullptr ? nullptr : member(*place, "type");
-      unknown_value(value["type"], inside(where, type_place), types, joined(path, "type"));
-      rejected_.push_back(path);  // Without a type nothing else of it can be read.
+      unknown_type(value["type"], inside(where, type_place), node, types, joined(path, "type"));
+      rejected_.push_back(path.substr(0, path.find('[')));  // Without a type nothing else of it can be read.
+    }
+  }
+
+  void unknown_type(const json& type, const Where& where, const json& node, const std::vector<std::string>& types,
+                    const std::string& path) {
+    const std::string name = type.is_string() ? type.get<std::string>() : "";
+    const json refused = node.value("x-types-refused", json::object());
+    const json aliases = node.value("x-type-aliases", json::object());
+    if (refused.contains(name)) {
+      error(where, where.value, path,
+            fmt::format("{} {} is not supported: {}", subject(path), shown(type), refused[name].get<std::string>()));
+    } else if (aliases.contains(name)) {
+      error(where, where.value, path,
+            fmt::format("{} {} is called {} here", subject(path), shown(type), shown(aliases[name])));
+    } else {
+      unknown_value(type, where, types, path);
     }
   }
 
@@ -260,7 +284,8 @@ class Walk {
     std::string message = fmt::format("unknown key {}", quote(key));
     if (!path.empty()) message += fmt::format(" in {}", quote(path));
     if (variant) message += fmt::format(" of type {}", quote(type));
-    error(where, where.key, joined(path, key), message + schema_.keys().advice(key, path, type, known));
+    error(where, where.key, joined(path, key),
+          message + schema_.keys().advice(key, without_indices(path), type, known));
   }
 
   static const Place* member(const Place& place, const std::string& key) {

@@ -58,6 +58,12 @@ std::optional<double> MetricsAccumulator::last(std::string_view name) const {
   return entry->last;
 }
 
+std::vector<std::string> MetricsAccumulator::names() const {
+  std::vector<std::string> all;
+  for (const Entry& entry : entries_) all.push_back(entry.name);
+  return all;
+}
+
 nlohmann::ordered_json MetricsAccumulator::to_json(std::optional<int> epoch) const {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   if (epoch) out["epoch"] = *epoch;

@@ -37,6 +37,9 @@ class MetricsAccumulator {
   /// The value of the last batch that had it.
   [[nodiscard]] std::optional<double> last(std::string_view name) const;
 
+  /// Of all metrics, in their order.
+  [[nodiscard]] std::vector<std::string> names() const;
+
   /// {epoch, batch_count, num_samples, m, last_m, ...}; without `epoch` for validation. A value that is
   /// not finite becomes null when the JSON is written as text.
   [[nodiscard]] nlohmann::ordered_json to_json(std::optional<int> epoch) const;

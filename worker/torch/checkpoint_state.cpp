@@ -18,7 +18,7 @@ nlohmann::json to_json(const TrainingState& state) {
   out["step"] = state.step;
   out["world_size"] = state.world_size;
   out["seed"] = state.seed;
-  out["scheduler"]["count"] = state.scheduler_count;
+  out["scheduler"] = state.scheduler;
   out["optimizer"]["type"] = state.optimizer;
   out["optimizer"]["steps"] = state.optimizer_steps;
   out["records"] = state.records;
@@ -39,7 +39,8 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
     json.at("step").get_to(state.step);
     json.at("world_size").get_to(state.world_size);
     json.at("seed").get_to(state.seed);
-    json.at("scheduler").at("count").get_to(state.scheduler_count);
+    state.scheduler = json.at("scheduler");
+    (void)state.scheduler.at("count").get<std::int64_t>();  // There is one: ignoring its value.
     json.at("optimizer").at("type").get_to(state.optimizer);
     json.at("optimizer").at("steps").get_to(state.optimizer_steps);
     json.at("records").get_to(state.records);

@@ -31,8 +31,9 @@ struct TrainingState {
   std::int64_t step = 0;  ///< Optimizer steps since the run's start.
   int world_size = 1;     ///< Of the ranks in `records`.
   std::uint64_t seed = 0;
-  std::int64_t scheduler_count = 0;  ///< Epochs or batches that the scheduler has counted.
-  std::string optimizer;             ///< Its type; its buffers are in optimizer.safetensors.
+  /// Of the learning rate's: "count", the epochs, batches or calls it has counted, and what else it holds.
+  nlohmann::json scheduler = {{"count", 0}};
+  std::string optimizer;  ///< Its type; its buffers are in optimizer.safetensors.
   std::int64_t optimizer_steps = 0;
   std::vector<nlohmann::json> records;  ///< By rank: the phase's metric sums.
   nlohmann::json user;                  ///< TrainingOperator::state() of rank 0.

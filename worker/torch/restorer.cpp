@@ -240,7 +240,7 @@ bool Restorer::all_whole(const std::optional<MemoryOffer>& own, const std::strin
 void Restorer::share(Rank root, std::string text, Restored& restored) {
   text = setup_.collective.all_gather(text)[static_cast<std::size_t>(root)];
   if (!text.empty()) restored.state = parse_state(text);
-  // A fresh optimizer has zeros everywhere.
+  // A fresh optimizer is the same on every rank.
   const std::size_t parts = state_.parts.size();
   const std::size_t buffers = setup_.optimizer.buffers().size();
   for (std::size_t i = 0; i < parts; ++i) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/collective/sum.hpp"
@@ -13,23 +14,67 @@ constexpr std::size_t kNamedParameters = 3;
 }  // namespace
 
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::Training& training)
-    : parameters_(parameters),
-      collective_(collective),
-      optimizer_(make_step_optimizer(training.optimizer, parameters.size())),
-      base_lr_(training.optimizer.lr) {
+    : parameters_(parameters), collective_(collective), settings_(training.optimizer) {
   if (training.scheduler) {
-    schedule_.emplace(base_lr_, training.scheduler->step_size, training.scheduler->gamma);
-    schedule_by_batch_ = training.scheduler->frequency == "batch";
+    schedule_ = make_schedule(*training.scheduler, settings_.lr);
+    frequency_ = training.scheduler->frequency;
+    follow_schedule();
   }
+  // After the schedule: one that cycles momentum gives it to an optimizer that has none of its own.
+  optimizer_ = make_step_optimizer(settings_, parameters.size());
   parameters_.attach_gradients(collective_.gradients());
 }
 
 std::int64_t Stepper::scheduler_count() const {
-  return schedule_by_batch_ ? steps_ : epochs_completed_;
+  if (frequency_ == "manual") return scheduler_calls_;
+  return frequency_ == "batch" ? steps_ : epochs_completed_;
+}
+
+void Stepper::follow_schedule() {
+  if (!schedule_) return;
+  schedule_->set_count(scheduler_count());
+  settings_ = with_rates(std::move(settings_), schedule_->rates());
 }
 
 double Stepper::learning_rate() const {
-  return schedule_ ? schedule_->lr(scheduler_count()) : base_lr_;
+  return settings_.lr;
+}
+
+void Stepper::set_steps(std::int64_t steps) {
+  steps_ = steps;
+  follow_schedule();
+}
+
+void Stepper::set_epochs_completed(std::int64_t epochs) {
+  epochs_completed_ = epochs;
+  follow_schedule();
+}
+
+void Stepper::step_scheduler() {
+  if (frequency_ != "manual")
+    throw std::logic_error("step_scheduler() needs a scheduler with \"frequency\": \"manual\" in the job");
+  ++scheduler_calls_;
+  follow_schedule();
+}
+
+void Stepper::observe(double value) {
+  schedule_->observe(value);
+  follow_schedule();
+}
+
+nlohmann::json Stepper::scheduler_state() const {
+  if (schedule_) return schedule_->export_state();
+  nlohmann::json state;
+  state["count"] = scheduler_count();
+  return state;
+}
+
+void Stepper::load_scheduler_state(const nlohmann::json& state) {
+  if (!schedule_) return;
+  if (Status loaded = schedule_->import_state(state); !loaded) throw std::runtime_error(loaded.error().message);
+  const auto count = state.at("count").get<std::int64_t>();
+  (frequency_ == "manual" ? scheduler_calls_ : frequency_ == "batch" ? steps_ : epochs_completed_) = count;
+  follow_schedule();
 }
 
 std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) {
@@ -43,8 +88,8 @@ std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) 
   if ((agreed & control::kNan) != 0) report_loss_not_finite();
   if ((agreed & control::kInfinite) != 0) report_gradients_not_finite();
   const float scale = 1.0f / static_cast<float>(collective_.world_size());
-  optimizer_->step(parameters_.values(), collective_.gradients(), learning_rate(), scale);
-  ++steps_;
+  optimizer_->step(parameters_.values(), collective_.gradients(), settings_, scale);
+  set_steps(steps_ + 1);
   return agreed;
 }
 

@@ -6,13 +6,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 
 #include <torch/torch.h>
 
 #include "common/job/spec.hpp"
 #include "worker/collective/collective.hpp"
-#include "worker/core/lr_scheduler.hpp"
+#include "worker/core/schedules/schedule.hpp"
 #include "worker/core/step_optimizer.hpp"
 #include "worker/torch/flat_parameters.hpp"
 
@@ -30,10 +30,23 @@ class Stepper {
 
   /// Optimizer steps since the run's start, in whatever processes they were made.
   [[nodiscard]] std::int64_t steps() const { return steps_; }
-  void set_steps(std::int64_t steps) { steps_ = steps; }
+  void set_steps(std::int64_t steps);
   /// Completed epochs, for a scheduler that counts those.
-  void set_epochs_completed(std::int64_t epochs) { epochs_completed_ = epochs; }
+  void set_epochs_completed(std::int64_t epochs);
+  /// For a scheduler that counts the user's calls. Not collective: every rank has to call it at the same place. Throws
+  /// where the scheduler counts something else.
+  void step_scheduler();
+  /// The metric of validation that observe() wants after each epoch; empty: none.
+  [[nodiscard]] std::string metric() const { return schedule_ ? schedule_->metric() : ""; }
+  /// Its value, equal on all ranks; only where there is such a metric.
+  void observe(double value);
+
   [[nodiscard]] std::int64_t scheduler_count() const;
+  /// "scheduler" of a checkpoint's state.
+  [[nodiscard]] nlohmann::json scheduler_state() const;
+  /// Before set_steps() and set_epochs_completed(). Throws where the state is damaged.
+  void load_scheduler_state(const nlohmann::json& state);
+
   [[nodiscard]] double learning_rate() const;
   [[nodiscard]] double last_loss() const { return last_loss_; }
   [[nodiscard]] StepOptimizer& optimizer() { return *optimizer_; }
@@ -41,15 +54,17 @@ class Stepper {
  private:
   [[noreturn]] void report_loss_not_finite();
   [[noreturn]] void report_gradients_not_finite();
+  void follow_schedule();
 
   FlatParameters& parameters_;
   Collective& collective_;
+  job::Optimizer settings_;             // As of now: the schedule changes rate and momentum.
+  std::unique_ptr<Schedule> schedule_;  // Or null.
+  std::string frequency_;               // What the schedule counts.
   std::unique_ptr<StepOptimizer> optimizer_;
-  double base_lr_;
-  std::optional<StepLr> schedule_;
-  bool schedule_by_batch_ = false;
   std::int64_t steps_ = 0;
   std::int64_t epochs_completed_ = 0;
+  std::int64_t scheduler_calls_ = 0;
   double last_loss_ = 0;
 };
 

@@ -1,10 +1,14 @@
 #include "worker/torch/trainer.hpp"
 
+#include <bit>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/checkpoint/made_by.hpp"
 #include "worker/torch/errors.hpp"
@@ -95,6 +99,7 @@ void Trainer::restore() {
     const std::string conflict = checkpoint::order_conflict(
         {state.position.epoch, state.position.phase, state.position.consumed}, state.made_by, made_by());
     if (!conflict.empty()) throw ConfigurationError(conflict);
+    stepper_->load_scheduler_state(state.scheduler);
     stepper_->set_steps(state.step);
     stepper_->optimizer().set_steps(state.optimizer_steps);
     position_ = state.position;
@@ -171,11 +176,37 @@ Trainer::After Trainer::validate_phase() {
   const nlohmann::json further = setup_.training_operator.validate(stream);
   if (stream.interrupted()) return After::kStop;
   report(stream, further);
+  show_metric_to_scheduler();
   metrics_.clear();
   position_.epoch += 1;
   position_.phase = "train";
   position_.consumed = 0;
   return After::kGoOn;
+}
+
+/// Collective: the mean over ranks, in their order, so that all lower the rate after the same epoch. It is the one of
+/// the report, and is no part of a checkpoint before the epoch's end.
+void Trainer::show_metric_to_scheduler() {
+  const std::string name = stepper_->metric();
+  if (name.empty()) return;
+  nlohmann::json own;
+  const std::optional<double> mean = metrics_.mean(name);
+  if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
+  double sum = 0;
+  int counted = 0;
+  for (const std::string& told : collective_->all_gather(own.dump())) {
+    const nlohmann::json json = nlohmann::json::parse(told);
+    if (!json.contains("bits"))
+      throw std::logic_error(
+          fmt::format("the scheduler looks at \"{}\", which validation does not measure: set "
+                      "training.scheduler.metric to one of {}",
+                      name, fmt::join(metrics_.names(), ", ")));
+    const auto value = std::bit_cast<double>(json["bits"].get<std::uint64_t>());
+    if (std::isnan(value)) continue;
+    sum += value;
+    ++counted;
+  }
+  stepper_->observe(counted == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / counted);
 }
 
 Trainer::After Trainer::end_epoch() {
@@ -194,6 +225,10 @@ void Trainer::step(const at::Tensor& loss) {
   agreed_this_batch_ = true;
   if (memory_) memory_->set_live_step(stepper_->steps());
   begin_work();
+}
+
+void Trainer::step_scheduler() {
+  stepper_->step_scheduler();
 }
 
 /// Told at once: the first batch of this generation is done, of training or of the validation that it goes on with.
@@ -383,7 +418,7 @@ TrainingState Trainer::state(const std::vector<std::string>& told) const {
   state.step = stepper_->steps();
   state.world_size = world_size();
   state.seed = training_.seed;
-  state.scheduler_count = stepper_->scheduler_count();
+  state.scheduler = stepper_->scheduler_state();
   state.optimizer = training_.optimizer.type;
   state.optimizer_steps = stepper_->optimizer().steps();
   state.made_by = made_by();

@@ -58,6 +58,7 @@ class Trainer final : public OperatorHost {
   [[nodiscard]] Outcome run();
 
   void step(const at::Tensor& loss) override;
+  void step_scheduler() override;
   [[nodiscard]] int world_rank() const override { return setup_.assignment.rank; }
   [[nodiscard]] int world_size() const override { return setup_.assignment.world_size; }
   [[nodiscard]] const nlohmann::json& config() const override { return training_.training_operator; }
@@ -81,6 +82,7 @@ class Trainer final : public OperatorHost {
   void announce_ready(const Restored& restored);
   After train_phase();
   After validate_phase();
+  void show_metric_to_scheduler();
   After end_epoch();
   bool after_training_batch(const BatchMetrics& metrics, const PhaseStream& stream);
   bool after_validation_batch(const BatchMetrics& metrics, const PhaseStream& stream);

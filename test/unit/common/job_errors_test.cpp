@@ -64,7 +64,7 @@ TEST_CASE("job: all errors of a file appear at once") {
           R"(job.json:11:23: error: "training.model.type" must be "cnn", "linear" or "mlp", got "cn"; did you mean "cnn"?)",
           R"(job.json:11:38: error: "training.loss" must be "cross_entropy" or "mse", got "mes"; did you mean "mse"?)",
           R"(job.json:12:16: error: missing key "path" in "training.dataset")",
-          R"(job.json:13:35: error: unknown key "momentum" in "training.optimizer" of type "adam"; type "sgd" has it)",
+          R"(job.json:13:35: error: unknown key "momentum" in "training.optimizer" of type "adam"; type "rmsprop" or "sgd" has it)",
           R"(job.json:13:67: error: "training.optimizer.betas[1]" must be below 1, got 1)",
           R"(job.json:14:16: error: "training.backend" "nccl" is not supported yet)",
           R"(job.json:14:24: error: "training.gradient_clip" is not supported yet)",
@@ -152,7 +152,7 @@ TEST_CASE("job: unknown types have suggestions") {
   CHECK(
       line(R"("model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "/d"}, "optimizer": {"type": "sdg"})") ==
       Lines{
-          R"(job.json:1:122: error: "training.optimizer.type" must be "adam", "adamw" or "sgd", got "sdg"; did you mean "sgd"?)"});
+          R"(job.json:1:122: error: "training.optimizer.type" must be "adagrad", "adam", "adamw", "rmsprop" or "sgd", got "sdg"; did you mean "sgd"?)"});
   CHECK(line(R"("model": {"type": 5}, "dataset": {"type": "idx", "path": ""})") ==
         Lines{R"(job.json:1:50: error: "training.model.type" must be "cnn", "linear" or "mlp", got 5)",
               R"(job.json:1:89: error: "training.dataset.path" must not be empty)"});

@@ -70,9 +70,9 @@ TEST_CASE("job: the main job, typed") {
   CHECK(training.optimizer.lr == 0.05);
   CHECK(training.optimizer.momentum == 0.9);
   REQUIRE(training.scheduler.has_value());
-  CHECK(training.scheduler->step_size == 2);
-  CHECK(training.scheduler->gamma == 0.5);
   CHECK(training.scheduler->frequency == "epoch");
+  CHECK(training.scheduler->chain ==
+        std::vector<nlohmann::json>{{{"type", "step"}, {"step_size", 2}, {"gamma", 0.5}, {"frequency", "epoch"}}});
   CHECK(job.places.at("training.dataset.path").line == 12);
 }
 

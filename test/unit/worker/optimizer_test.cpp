@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "worker/core/linear_dataset.hpp"
-#include "worker/core/lr_scheduler.hpp"
 #include "worker/core/sampler.hpp"
 
 namespace sgd::worker {
@@ -15,11 +14,16 @@ namespace {
 // PyTorch's documented formulas for one parameter, in double precision.
 struct Reference {
   job::Optimizer s;
-  double param = 0, buffer = 0, mean = 0, square = 0;
+  double param = 0, buffer = 0, mean = 0, square = 0, largest = 0;
   int step = 0;
 
   void apply(double grad, double lr) {
     ++step;
+    if (s.type == "rmsprop" || s.type == "adagrad") {
+      grad += s.weight_decay * param;
+      s.type == "rmsprop" ? apply_rmsprop(grad, lr) : apply_adagrad(grad, lr);
+      return;
+    }
     if (s.type == "sgd") {
       grad += s.weight_decay * param;
       if (s.momentum != 0) {
@@ -36,9 +40,24 @@ struct Reference {
     }
     mean = s.beta1 * mean + (1 - s.beta1) * grad;
     square = s.beta2 * square + (1 - s.beta2) * grad * grad;
+    largest = std::max(largest, square);
     const double corrected_mean = mean / (1 - std::pow(s.beta1, step));
-    const double corrected_square = square / (1 - std::pow(s.beta2, step));
+    const double corrected_square = (s.amsgrad ? largest : square) / (1 - std::pow(s.beta2, step));
     param -= lr * corrected_mean / (std::sqrt(corrected_square) + s.eps);
+  }
+
+  void apply_rmsprop(double grad, double lr) {
+    square = s.alpha * square + (1 - s.alpha) * grad * grad;
+    mean = s.alpha * mean + (1 - s.alpha) * grad;
+    const double divisor = std::sqrt(s.centered ? square - mean * mean : square) + s.eps;
+    buffer = s.momentum * buffer + grad / divisor;
+    param -= lr * buffer;
+  }
+
+  void apply_adagrad(double grad, double lr) {
+    if (step == 1) square = s.initial_accumulator_value;
+    square += grad * grad;
+    param -= lr / (1 + (step - 1) * s.lr_decay) * grad / (std::sqrt(square) + s.eps);
   }
 };
 
@@ -53,6 +72,26 @@ job::Optimizer settings(const std::string& type, double momentum = 0, double dam
   return s;
 }
 
+job::Optimizer amsgrad(const std::string& type) {
+  job::Optimizer s = settings(type, 0, 0, false, 0.1);
+  s.amsgrad = true;
+  return s;
+}
+
+job::Optimizer rmsprop(double momentum, bool centered) {
+  job::Optimizer s = settings("rmsprop", momentum, 0, false, 0.01);
+  s.centered = centered;
+  return s;
+}
+
+job::Optimizer adagrad(double lr_decay, double initial) {
+  job::Optimizer s = settings("adagrad", 0, 0, false, 0.01);
+  s.lr_decay = lr_decay;
+  s.initial_accumulator_value = initial;
+  s.eps = 1e-10;
+  return s;
+}
+
 const std::vector<job::Optimizer> kCases = {
     settings("sgd"),
     settings("sgd", 0, 0, false, 0.1),
@@ -62,6 +101,14 @@ const std::vector<job::Optimizer> kCases = {
     settings("adam"),
     settings("adam", 0, 0, false, 0.1),
     settings("adamw", 0, 0, false, 0.1),
+    amsgrad("adam"),
+    amsgrad("adamw"),
+    rmsprop(0, false),
+    rmsprop(0.9, false),
+    rmsprop(0, true),
+    rmsprop(0.9, true),
+    adagrad(0, 0),
+    adagrad(0.1, 0.5),
 };
 
 TEST_CASE("optimizers: ten steps agree with PyTorch's formulas in double precision") {
@@ -135,16 +182,6 @@ TEST_CASE("optimizers: going on from saved buffers and steps is bit-equal") {
     }
     CHECK(std::memcmp(straight.data(), resumed.data(), 12) == 0);
   }
-}
-
-TEST_CASE("schedule: StepLR by epochs, forwards and back") {
-  const StepLr step(0.05, 2, 0.5);
-  const double wanted[] = {0.05, 0.05, 0.025, 0.025, 0.0125};
-  for (int epoch = 0; epoch < 5; ++epoch) CHECK(step.lr(epoch) == wanted[epoch]);
-  for (int epoch = 4; epoch >= 0; --epoch) CHECK(step.lr(epoch) == wanted[epoch]);
-  CHECK(StepLr(0.1, 1, 1.0).lr(1'000'000'000'000) == 0.1);
-  CHECK(StepLr(0.1, 1, 0.1).lr(1'000'000'000'000) == 0);
-  CHECK(StepLr(0.1, 1, 0.1).lr(3) == StepLr(0.1, 1, 0.1).lr(3));
 }
 
 TEST_CASE("linear regression: RaySGD's data, sampler and SGD give the reference table") {

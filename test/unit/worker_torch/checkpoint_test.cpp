@@ -68,7 +68,7 @@ TrainingState state_of(std::int64_t step) {
   state.step = step;
   state.world_size = 3;
   state.seed = 5;
-  state.scheduler_count = 2;
+  state.scheduler["count"] = 2;
   state.optimizer = "sgd";
   state.optimizer_steps = step;
   state.records = {record(1), record(2), record(4)};

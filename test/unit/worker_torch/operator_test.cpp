@@ -22,6 +22,7 @@ struct Remembering : Model {
 class Host : public OperatorHost {
  public:
   void step(const at::Tensor& loss) override { loss.backward(); }
+  void step_scheduler() override {}
   [[nodiscard]] int world_rank() const override { return 0; }
   [[nodiscard]] int world_size() const override { return 1; }
   [[nodiscard]] const nlohmann::json& config() const override { return config_; }

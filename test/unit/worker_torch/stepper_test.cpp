@@ -83,7 +83,7 @@ TEST_CASE("a loss without history is a step of zeros") {
 
 TEST_CASE("the scheduler counts batches or epochs") {
   job::Training training = with_rate(1);
-  training.scheduler = job::Scheduler{"step", 2, 0.1, "batch"};
+  training.scheduler = job::Scheduler{"batch", {{{"type", "step"}, {"step_size", 2}, {"gamma", 0.1}}}};
   StepFixture batches(training);
   batches.stepper->set_steps(5);
   CHECK(batches.stepper->learning_rate() == Approx(0.01));
@@ -94,6 +94,68 @@ TEST_CASE("the scheduler counts batches or epochs") {
   epochs.stepper->set_epochs_completed(2);
   CHECK(epochs.stepper->learning_rate() == Approx(0.1));
   CHECK(epochs.stepper->scheduler_count() == 2);
+  CHECK_THROWS_WITH(epochs.stepper->step_scheduler(),
+                    "step_scheduler() needs a scheduler with \"frequency\": \"manual\" in the job");
+}
+
+TEST_CASE("the scheduler counts the user's calls, and its state goes on counting") {
+  job::Training training = with_rate(1);
+  training.scheduler = job::Scheduler{"manual", {{{"type", "exponential"}, {"gamma", 0.5}}}};
+  StepFixture before(training);
+  before.stepper->set_steps(7);
+  before.stepper->set_epochs_completed(3);
+  CHECK(before.stepper->learning_rate() == 1);
+  before.stepper->step_scheduler();
+  before.stepper->step_scheduler();
+  CHECK(before.stepper->learning_rate() == 0.25);
+  StepFixture after(training);
+  after.stepper->load_scheduler_state(before.stepper->scheduler_state());
+  after.stepper->set_steps(7);
+  CHECK(after.stepper->learning_rate() == 0.25);
+  after.stepper->step_scheduler();
+  CHECK(after.stepper->learning_rate() == 0.125);
+  StepFixture counted(training);  // A checkpoint's state has held nothing else before.
+  counted.stepper->load_scheduler_state({{"count", 3}});
+  CHECK(counted.stepper->learning_rate() == 0.125);
+  CHECK_THROWS_WITH(counted.stepper->load_scheduler_state({{"count", -3}}),
+                    "scheduler state: count is missing or not a count");
+}
+
+TEST_CASE("a scheduler that cycles momentum gives it to an optimizer that has none") {
+  job::Training training = with_rate(1);
+  StepFixture plain(training);
+  CHECK(plain.stepper->optimizer().buffers().empty());
+  const nlohmann::json cycle = {{"type", "one_cycle"},      {"max_lr", 0.5},        {"total_steps", 10},
+                                {"pct_start", 0.3},         {"div_factor", 25},     {"final_div_factor", 1e4},
+                                {"anneal_strategy", "cos"}, {"three_phase", false}, {"cycle_momentum", true},
+                                {"base_momentum", 0.85},    {"max_momentum", 0.95}};
+  training.scheduler = job::Scheduler{"batch", {cycle}};
+  StepFixture cycled(training);
+  REQUIRE(cycled.stepper->optimizer().buffers().size() == 1);
+  CHECK(cycled.stepper->learning_rate() == Approx(0.02));
+  for (int i = 0; i < 2; ++i) (void)cycled.stepper->step(cycled.loss_at(1, 1), 0);
+  CHECK(cycled.stepper->learning_rate() == 0.5);
+}
+
+TEST_CASE("a scheduler that follows a metric lowers the rate of the next step") {
+  job::Training training = with_rate(0.1);
+  const nlohmann::json plateau = {{"type", "reduce_on_plateau"},
+                                  {"metric", "val_loss"},
+                                  {"mode", "min"},
+                                  {"factor", 0.5},
+                                  {"patience", 0},
+                                  {"threshold", 0.0},
+                                  {"threshold_mode", "rel"},
+                                  {"cooldown", 0},
+                                  {"min_lr", 0},
+                                  {"eps", 0}};
+  training.scheduler = job::Scheduler{"epoch", {plateau}};
+  StepFixture fixture(training);
+  CHECK(fixture.stepper->metric() == "val_loss");
+  fixture.stepper->observe(1);
+  CHECK(fixture.stepper->learning_rate() == 0.1);
+  fixture.stepper->observe(2);
+  CHECK(fixture.stepper->learning_rate() == 0.05);
 }
 
 }  // namespace sgd::worker

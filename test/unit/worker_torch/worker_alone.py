@@ -155,6 +155,20 @@ class Metrics(WorkerTest):
         self.assertAlmostEqual(self.metric(agent, 3, "validate", "val_loss"),
                                self.metric(agent, 1, "validate", "val_loss"), delta=1e-6)
 
+    def test_scheduler_follows_a_metric_of_validation(self):
+        plateau = {"type": "reduce_on_plateau", "mode": "max", "patience": 0, "factor": 1e-9, "eps": 0}
+        agent = self.train(linear_job(2, 32, epochs=3, scheduler=plateau), 2)
+        first, second, third = [self.metric(agent, epoch, "validate", "val_loss") for epoch in (1, 2, 3)]
+        self.assertLess(second, first)  # Not larger, as this scheduler wants it: the rate falls after epoch 2.
+        self.assertAlmostEqual(second, third, delta=1e-6)
+
+    def test_a_metric_that_validation_lacks_is_an_error_with_those_it_has(self):
+        agent = self.agent(linear_job(1, 32, scheduler={"type": "reduce_on_plateau", "metric": "val_los"}), 1)
+        agent.start()
+        self.assertEqual(agent.run(), [1])
+        self.assertIn('the scheduler looks at "val_los", which validation does not measure: set '
+                      "training.scheduler.metric to one of val_loss, val_accuracy", agent.of_type("failed")[0]["message"])
+
 
 class Repeatability(WorkerTest):
     FORKED = True
@@ -201,6 +215,29 @@ class Repeatability(WorkerTest):
             self.assertEqual(resumed.of_type("ready")[0]["step"], state["step"])
             for last in ("train_loss", "num_samples", "batch_count"):
                 self.assertEqual(self.metric(clean, 2, "train", last), self.metric(resumed, 2, "train", last))
+
+    def test_stop_and_resume_is_bit_equal_with_each_optimizer_and_scheduler(self):
+        cycle = {"type": "one_cycle", "max_lr": 0.02, "total_steps": 80, "frequency": "batch"}
+        chain = [{"type": "linear", "total_iters": 20, "frequency": "batch"},
+                 {"type": "cosine", "t_max": 60, "frequency": "batch"}]
+        plateau = {"type": "reduce_on_plateau", "mode": "max", "patience": 0, "factor": 0.5}
+        for optimizer, scheduler in (({"type": "rmsprop", "centered": True, "momentum": 0.5}, chain),
+                                     ({"type": "adagrad", "lr_decay": 0.01, "initial_accumulator_value": 0.1}, plateau),
+                                     ({"type": "adam", "amsgrad": True}, cycle)):
+            job = linear_job(2, 32, epochs=5, optimizer=optimizer, scheduler=scheduler)
+            clean = self.train(job, 2)
+            stopped = self.agent(job, 2)
+
+            def stop_in_the_fourth_epoch(agent, message):
+                if message["type"] == "report" and message["key"] == {"epoch": 3, "phase": "validate"}:
+                    agent.send_all({"type": "stop", "deadline_s": 10, "checkpoint": True})
+
+            stopped.hooks.append(stop_in_the_fourth_epoch)
+            stopped.start()
+            self.assertEqual(stopped.run(), [76, 76])
+            resumed = self.train(job, 2, run_dir=stopped.run_dir, generation=2, resume_from=self.checkpoint(stopped))
+            self.assertGreater(resumed.of_type("ready")[0]["step"], 0)
+            self.assertEqual(self.weights(clean), self.weights(resumed))
 
     def test_resume_with_fewer_ranks_uses_each_sample_once(self):
         write_images(self.dir, 6400)

@@ -61,6 +61,7 @@ class OperatorHost {
  public:
   virtual ~OperatorHost() = default;
   virtual void step(const at::Tensor& loss) = 0;
+  virtual void step_scheduler() = 0;
   [[nodiscard]] virtual int world_rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
   [[nodiscard]] virtual const nlohmann::json& config() const = 0;
@@ -114,6 +115,9 @@ class TrainingOperator {
 
   /// Backward from `loss`, mean of the gradients over all ranks, one optimizer step. Collective.
   void step(const at::Tensor& loss) { host_->step(loss); }
+  /// One more for a scheduler of `"frequency": "manual"`: on every rank at the same place, between next() and add(), so
+  /// that a checkpoint holds it.
+  void step_scheduler() { host_->step_scheduler(); }
   [[nodiscard]] const Loss& loss() const { return loss_; }
   [[nodiscard]] int world_rank() const { return host_->world_rank(); }
   [[nodiscard]] int world_size() const { return host_->world_size(); }
