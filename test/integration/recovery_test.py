@@ -274,11 +274,9 @@ class RecoveryTest(LaunchTest):
         for pid in pids.values():
             os.kill(pid, signal.SIGSTOP)
         with open(os.path.join(descriptors, name), "r+b", buffering=0) as file:
-            slot_bytes = (os.fstat(file.fileno()).st_size - 4096) // 2
-            begins = [4096, 4096 + slot_bytes]
-            stamp = lambda begin: int.from_bytes(os.pread(file.fileno(), 8, begin), "little")
-            for begin in sorted(begins, key=stamp)[-slots:]:
-                at = begin + 4096 + (1 << 20) + 5000
+            word = lambda at: int.from_bytes(os.pread(file.fileno(), 8, at), "little")
+            for slot in sorted((0, 1), key=lambda slot: word(4096 + slot * 4096))[-slots:]:
+                at = 3 * 4096 + slot * word(16) + 5000  # Of its parts, behind the headers.
                 byte = os.pread(file.fileno(), 1, at)[0]
                 os.pwrite(file.fileno(), bytes([byte ^ 1]), at)
         os.kill(pids[0], signal.SIGKILL)

@@ -1,14 +1,21 @@
 #pragma once
 // Checkpoints in memory that outlives ranks: a memfd of the keeper, one per node, with two slots.
 // Local rank 0 writes it between optimizer steps; the next generation reads it back. Knows nothing
-// of tensors: a checkpoint is a text (state.json) and parts of fixed sizes.
+// of tensors: a checkpoint is a text of any length (state.json and what ranks keep of their own) and
+// parts of fixed sizes.
 //
-//   page 0       identity, size of a slot, the step that training has reached
-//   slot 0, 1    page: stamp, step, position, sizes, checksums · the text · the parts, each on 64 bytes
+//   page 0       identity, size of a slot's parts, the step that training has reached
+//   page 1, 2    of slot 0 and 1: stamp, step, position, sizes, the text's area, checksums
+//   then         parts of slot 0, of slot 1, each on 64 bytes
+//   behind       an area for each slot's text, anywhere
 //
 // The invariant: at any instruction at least one slot that was whole stays whole. A commit takes the
 // slot with the older stamp, clears that stamp, writes, and sets the new stamp last. The stamp is
 // one word (generation, sequence), so giving a slot to a later generation is one store, too.
+//
+// A text that does not fit gets a larger area, beside both that are there, before the stamp is cleared: where no memory
+// can be had, both slots stay as they were. The slot's area is one word, changed while the slot is empty; the old
+// area's memory is given back at once. What a kill leaves in between, in no slot's area, populate() gives back.
 //
 // One process writes at a time: local rank 0 of the live generation. No locks, no threads, no clock.
 
@@ -24,6 +31,7 @@
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
+#include "worker/core/memory_areas.hpp"
 
 namespace sgd::worker {
 
@@ -58,8 +66,10 @@ struct MemorySlotHeader;
 
 class MemoryCheckpoint {
  public:
+  /// Room for a slot's text at first; it doubles as often as a text needs.
+  static constexpr std::size_t kTextBytesFirst = std::size_t{64} << 10;
   /// The longest text.
-  static constexpr std::size_t kTextBytesMax = std::size_t{1} << 20;
+  static constexpr std::size_t kTextBytesMax = std::size_t{64} << 30;
 
   /// Maps the region in `fd`, which stays open as long, when it was made for this layout; null when it was not, or is
   /// empty.
@@ -81,15 +91,16 @@ class MemoryCheckpoint {
   /// The slot is empty from here on, so that no commit spares it. For the writer, of one that is damaged.
   void discard(int index);
 
-  /// Replaces the older slot. An error when the text is too long or a part has another size; nothing is
-  /// changed then.
-  Status commit(Generation generation, const MemoryPoint& point, std::string_view text,
+  /// Replaces the older slot; the text is that of all pieces, one after another. An error when a part has another size,
+  /// or when there is no memory for the text: nothing is changed then.
+  Status commit(Generation generation, const MemoryPoint& point, std::span<const std::string_view> text,
                 std::span<const std::span<const std::byte>> parts);
   /// The slot belongs to `generation` from here on: it wins over all that earlier ones left anywhere.
   void restamp(int index, Generation generation);
 
-  /// Gives the region all its memory and maps it here, so that no commit waits for pages; takes long. May run
-  /// beside everything but commit(). Ends early, without an error, when `cancelled`.
+  /// Gives the region all its memory and maps it here, so that no commit waits for pages; takes long. Gives back what a
+  /// writer that was killed has left. May run beside everything but commit(), by the writer. Ends early, without an
+  /// error, when `cancelled`.
   [[nodiscard]] Status populate(const std::atomic<bool>& cancelled);
 
   /// The last step that training finished, newer than any slot; nothing before the first set_live_step().
@@ -98,19 +109,22 @@ class MemoryCheckpoint {
 
   /// Bytes of a slot's parts.
   [[nodiscard]] std::size_t part_bytes() const;
+  /// Bytes that the slot's text has room for.
+  [[nodiscard]] std::size_t text_room(int index) const { return text_area(index).bytes; }
 
  private:
   MemoryCheckpoint(int fd, std::byte* base, MemoryLayout layout);
   [[nodiscard]] MemoryRegionHeader& header() const;
   [[nodiscard]] MemorySlotHeader& slot_header(int index) const;
-  [[nodiscard]] std::byte* text_begin(int index) const;
-  [[nodiscard]] std::byte* parts_begin(int index) const;
-  [[nodiscard]] std::size_t offset_of(const std::byte* address) const;
+  [[nodiscard]] std::size_t parts_begin(int index) const;
+  [[nodiscard]] FileArea text_area(int index) const;
+  [[nodiscard]] Result<FileArea> make_room(int index, std::size_t text_bytes) const;
+  [[nodiscard]] Result<std::uint32_t> write_text(std::size_t at, std::span<const std::string_view> text) const;
 
   int fd_;
   std::byte* base_;
   MemoryLayout layout_;
-  std::size_t bytes_;
+  std::size_t bytes_;  // Of all that has a fixed place, which is mapped; the texts lie behind it.
 };
 
 }  // namespace sgd::worker

@@ -17,7 +17,7 @@ namespace {
 
 using testing::Memory;
 
-constexpr std::size_t kHeaderBytes = 4096;  // Of the region and of each slot.
+constexpr off_t kHeaderBytes = 4096;  // Of the region and of each slot.
 
 /// The tensors of a tiny model whose every value tells the step.
 struct State {
@@ -51,7 +51,9 @@ void commit(MemoryCheckpoint& region, Generation generation, std::int64_t step) 
   State state(step);
   const std::vector<std::span<std::byte>> parts = state.parts();
   const std::vector<std::span<const std::byte>> readable(parts.begin(), parts.end());
-  REQUIRE(region.commit(generation, {step, 2, true, 7}, text_of(step), readable).ok());
+  const std::string text = text_of(step);
+  const std::string_view pieces[] = {std::string_view(text).substr(0, 3), "", std::string_view(text).substr(3)};
+  REQUIRE(region.commit(generation, {step, 2, true, 7}, pieces, readable).ok());
 }
 
 std::unique_ptr<MemoryCheckpoint> created(const Memory& memory) {
@@ -90,10 +92,16 @@ void flip(const Memory& memory, off_t at) {
   REQUIRE(::pwrite(memory.fd(), &byte, 1, at) == 1);
 }
 
-off_t slot_begin(const Memory& memory, int index) {
-  const off_t end = ::lseek(memory.fd(), 0, SEEK_END);
-  const auto header = static_cast<off_t>(kHeaderBytes);
-  return header + index * ((end - header) / 2);
+/// Places in each part of a slot: its header's fields, its text, its first two parts.
+std::vector<off_t> places_in_slot(const Memory& memory, int index) {
+  const off_t header = (1 + index) * kHeaderBytes;
+  std::uint64_t area = 0;
+  REQUIRE(::pread(memory.fd(), &area, sizeof area, header + 48) == sizeof area);
+  const auto text = static_cast<off_t>((area >> 32) * 4096);
+  constexpr off_t kPartsBytes = 24'576;  // Of a State in whole pages.
+  const off_t parts = 3 * kHeaderBytes + index * kPartsBytes;
+  return {header + 8,  header + 24, header + 32, header + 40, header + 49,    header + 52,
+          header + 56, text,        text + 5,    parts,       parts + 11'999, parts + 12'032};
 }
 
 }  // namespace
@@ -127,13 +135,12 @@ TEST_CASE("memory checkpoint: the region keeps its pages and its state when it i
 
 TEST_CASE("memory checkpoint: every damaged byte is found, and the copy before is used") {
   const Memory memory;
-  const std::vector<off_t> inside_slot = {8, 24, 40, 48, 4096, 4096 + 5, 4096 + (1 << 20), 4096 + (1 << 20) + 11'999};
-  for (const off_t at : inside_slot) {
-    CAPTURE(at);
+  for (std::size_t place = 0; place < 12; ++place) {
+    CAPTURE(place);
     created(memory);
     commit(*attached(memory), 1, 10);
     commit(*attached(memory), 1, 20);
-    flip(memory, slot_begin(memory, 1) + at);  // The second commit.
+    flip(memory, places_in_slot(memory, 1).at(place));  // The second commit.
     std::vector<std::string> damage;
     const auto region = attached(memory);
     CHECK(newest_step(*region, &damage) == 10);
@@ -143,10 +150,11 @@ TEST_CASE("memory checkpoint: every damaged byte is found, and the copy before i
     CHECK_FALSE(region->slot(1).has_value());
     commit(*region, 1, 30);
     CHECK(region->slot(0)->point.step == 10);
-    flip(memory, slot_begin(memory, 1) + at);
+    CHECK(newest_step(*region) == 30);
+    flip(memory, places_in_slot(memory, 1).at(place));
     CHECK(newest_step(*region) == 10);
   }
-  flip(memory, slot_begin(memory, 0) + 4096);
+  flip(memory, places_in_slot(memory, 0).at(7));
   CHECK(newest_step(*attached(memory)) == -1);
 }
 
@@ -183,9 +191,14 @@ TEST_CASE("memory checkpoint: what does not fit changes nothing") {
   State state(11);
   std::vector<std::span<const std::byte>> parts;
   for (const auto part : state.parts()) parts.push_back(part);
-  CHECK_FALSE(region->commit(1, {11}, std::string(MemoryCheckpoint::kTextBytesMax + 1, 'x'), parts).ok());
+  const char letter = 'x';
+  const std::string_view too_long[] = {{&letter, MemoryCheckpoint::kTextBytesMax}, {&letter, 1}};
+  const Status refused = region->commit(1, {11}, too_long, parts);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message ==
+        "the state beside the tensors has 68719476737 bytes, a memory checkpoint takes 68719476736");
   parts[0] = parts[0].first(4);
-  CHECK_FALSE(region->commit(1, {11}, text_of(11), parts).ok());
+  CHECK_FALSE(region->commit(1, {11}, {}, parts).ok());
   CHECK(newest_step(*region) == 10);
 }
 
@@ -213,7 +226,9 @@ TEST_CASE("memory checkpoint: a writer killed at any instant leaves a whole copy
         State state(step);
         std::vector<std::span<const std::byte>> parts;
         for (const auto part : state.parts()) parts.push_back(part);
-        (void)region.value()->commit(1, {step, 2, true, 7}, text_of(step), parts);
+        const std::string text = text_of(step);
+        const std::string_view pieces[] = {text};
+        (void)region.value()->commit(1, {step, 2, true, 7}, pieces, parts);
         region.value()->set_live_step(step);
         if (::write(told[1], "x", 1) != 1) _exit(1);
       }
