@@ -91,7 +91,7 @@ struct Training {
   bool shuffle = true;
   nlohmann::json model;                ///< {"type": "cnn" | "mlp" | "linear", ...}, defaults filled in.
   std::string loss = "cross_entropy";  ///< "cross_entropy" or "mse".
-  nlohmann::json dataset;              ///< {"type": "idx" | "linear", ...}, defaults filled in, absolute paths.
+  nlohmann::json dataset;              ///< {"type": "idx" | "csv" ..., ...}, defaults filled in, absolute paths.
   Optimizer optimizer;
   std::optional<Scheduler> scheduler;
   std::string backend = "auto";  ///< "auto", "shm" or "gloo".

@@ -94,6 +94,9 @@ void Schema::complete_node(json& value, const json& unresolved,
     return;
   }
   if (node.value("x-path", false)) value = absolute(value.get<std::string>());
+  if (value.is_array() && node.contains("items")) {
+    for (json& item : value) complete_node(item, node["items"], absolute);
+  }
   if (!value.is_object() || !node.contains("properties")) return;
   for (const auto& [key, child] : node["properties"].items()) {
     if (!value.contains(key)) {
