@@ -30,7 +30,7 @@ void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   std::iota(indices.begin(), indices.end(), 0);
   Batch batch;
   try {
-    batch = dataset.gather(Split::kTrain, indices);
+    batch = dataset.gather(Split::kTrain, 1, indices);
   } catch (const std::exception&) {
     return;  // Bad data: the rank that meets it in training reports it, with its step.
   }
