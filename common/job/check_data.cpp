@@ -1,52 +1,76 @@
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "common/base/bytes.hpp"
-#include "common/data/idx.hpp"
+#include "common/job/data_facts.hpp"
 #include "common/job/load.hpp"
 #include "common/job/model_size.hpp"
 
 namespace sgd::job {
 namespace {
 
-SampleSizes sizes_of(const data::IdxFiles& files) {
-  return {files.images.dims.begin() + 1, files.images.dims.end()};
-}
+/// An error at the place of a key of the job.
+using Say = std::function<void(const std::string& key, const std::string& message)>;
 
 /// Of the job's data set; nothing when that cannot be known here.
 std::optional<SampleSizes> sample_sizes(const Training& training) {
-  if (training.dataset["type"] == "linear") return SampleSizes{1};
-  if (training.dataset["type"] != "idx") return std::nullopt;
-  const auto files = data::find_idx(training.dataset["path"], data::IdxSplit::kTrain);
-  if (!files) return std::nullopt;
-  return sizes_of(files.value());
+  const Result<SplitFacts> facts = look_at_split(training.dataset, "train");
+  return facts ? facts.value().sample : std::nullopt;
+}
+
+void check_idx(const Training& training, const Say& say) {
+  const std::string path = training.dataset["path"];
+  for (const char* split : {"train", "validation"}) {
+    const Result<SplitFacts> facts = look_at_split(training.dataset, split);
+    if (facts.ok()) continue;
+    say("training.dataset.path", facts.error().message);
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) return;  // One missing folder is one error.
+  }
+  const auto sample = sample_sizes(training);
+  if (!sample) return;
+  const auto misfit = model_misfit(training.model, *sample, true);
+  if (misfit) say(misfit->path, misfit->message);
+}
+
+std::string in_words(const SampleSizes& sample) {
+  return fmt::format("{}", fmt::join(sample, " x "));
+}
+
+void check_files(const Training& training, const Say& say) {
+  const Result<SplitFacts> train = look_at_split(training.dataset, "train");
+  if (!train) say("training.dataset.train", train.error().message);
+  const Result<SplitFacts> validation = look_at_split(training.dataset, "validation");
+  if (!validation) say("training.dataset.validation", validation.error().message);
+  if (!train || !validation || !train.value().sample) return;
+  const SampleSizes& sample = *train.value().sample;
+  if (validation.value().sample != sample || validation.value().target_numbers != train.value().target_numbers)
+    return say("training.dataset.validation",
+               fmt::format("samples to validate on have shape {} and targets of {}, those to train on shape {} and "
+                           "targets of {}",
+                           in_words(*validation.value().sample), validation.value().target_numbers, in_words(sample),
+                           train.value().target_numbers));
+  const auto misfit =
+      model_misfit(training.model, sample, learns_classes(training.dataset), train.value().target_numbers);
+  if (misfit) say(misfit->path, misfit->message);
 }
 
 }  // namespace
 
 void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
-  if (!job.training || job.training->dataset["type"] != "idx") return;
-  const auto say = [&](const std::string& key, const std::string& message) {
+  if (!job.training) return;
+  const Say say = [&](const std::string& key, const std::string& message) {
     const auto found = job.places.find(key);
     const JobSpec::Place place = found == job.places.end() ? JobSpec::Place{} : found->second;
     diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column, message);
   };
-  const std::string path = job.training->dataset["path"];
-  for (const data::IdxSplit split : {data::IdxSplit::kTrain, data::IdxSplit::kValidate}) {
-    const Result<data::IdxFiles> files = data::find_idx(path, split);
-    if (files.ok()) {
-      const auto misfit = model_misfit(job.training->model, sizes_of(files.value()), true);
-      if (!misfit || split == data::IdxSplit::kValidate) continue;
-      say(misfit->path, misfit->message);
-      return;
-    }
-    say("training.dataset.path", files.error().message);
-    std::error_code error;
-    if (!std::filesystem::is_directory(path, error)) return;  // One missing folder is one error.
-  }
+  const auto& type = job.training->dataset["type"];
+  if (type == "idx") return check_idx(*job.training, say);
+  if (type == "cifar" || type == "csv" || type == "npy" || type == "tokens") check_files(*job.training, say);
 }
 
 void check_memory_need(const JobSpec& job, const std::string& source, std::int64_t memory_bytes,

@@ -10,6 +10,7 @@
 
 #include "common/base/bytes.hpp"
 #include "common/base/time.hpp"
+#include "common/job/data_facts.hpp"
 #include "common/job/model_size.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/words.hpp"
@@ -58,6 +59,13 @@ class Sound {
       here = &(*here)[segment];
     }
     return here;
+  }
+
+  /// True when a value at `path`, or inside it, has an error: a default stands there that says nothing.
+  bool is_touched(const std::string& path) const {
+    return std::any_of(rejected_.begin(), rejected_.end(), [&](const std::string& rejected) {
+      return rejected == path || rejected.starts_with(path + ".");
+    });
   }
 
  private:
@@ -134,11 +142,20 @@ void check_counts(const Sound& sound, Reporter& report) {
   }
 }
 
+void check_dataset(const Sound& sound, const nlohmann::json& dataset, const nlohmann::json& model, Reporter& report) {
+  if (sound.is_touched("training.dataset")) return;
+  auto misfit = dataset_misfit(dataset, model);
+  const auto sizes = told_sizes(dataset);
+  if (!misfit && sizes) misfit = model_misfit(model, *sizes, learns_classes(dataset));
+  if (misfit && sound.at(misfit->path) != nullptr) report.error_at_value(misfit->path, misfit->message);
+}
+
 void check_training(const Sound& sound, Reporter& report) {
   const nlohmann::json* loss = sound.at("training.loss");
   const nlohmann::json* dataset = sound.at("training.dataset.type");
-  if (loss != nullptr && dataset != nullptr && sound.at("training.operator") == nullptr) {
-    const bool numbers = *dataset == "linear";
+  if (loss != nullptr && dataset != nullptr && sound.at("training.operator") == nullptr &&
+      !sound.is_touched("training.dataset.targets")) {
+    const bool numbers = !learns_classes(*sound.at("training.dataset"));
     const std::string fitting = numbers ? "mse" : "cross_entropy";
     if (*loss != fitting) {
       report.error_at_value(
@@ -149,10 +166,8 @@ void check_training(const Sound& sound, Reporter& report) {
     }
   }
   const nlohmann::json* model = sound.at("training.model");
-  if (model != nullptr && dataset != nullptr && *dataset == "linear" && sound.at("training.model.type") != nullptr) {
-    const auto misfit = model_misfit(*model, {1}, false);
-    if (misfit && sound.at(misfit->path) != nullptr) report.error_at_value(misfit->path, misfit->message);
-  }
+  if (model != nullptr && dataset != nullptr && sound.at("training.model.type") != nullptr)
+    check_dataset(sound, *sound.at("training.dataset"), *model, report);
   const nlohmann::json* nesterov = sound.at("training.optimizer.nesterov");
   const nlohmann::json* momentum = sound.at("training.optimizer.momentum");
   const nlohmann::json* dampening = sound.at("training.optimizer.dampening");

@@ -90,8 +90,9 @@ void check_size(const nlohmann::json& job, const std::string& source, Diagnostic
 }
 
 /// Values that are judged once more when the data is known.
-constexpr std::array kPlaced = {"training.dataset.path", "training.model.type", "training.model.inputs",
-                                "training.model.outputs", "training.model.hidden"};
+constexpr std::array kPlaced = {"training.dataset.path", "training.dataset.train", "training.dataset.validation",
+                                "training.model.type",   "training.model.inputs",  "training.model.outputs",
+                                "training.model.hidden"};
 
 /// `so_far` holds the reader's errors.
 LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far,

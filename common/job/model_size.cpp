@@ -21,6 +21,10 @@ bool is_built_in(const std::string& type) {
   return type == "cnn" || type == "mlp" || type == "linear";
 }
 
+bool is_image(const SampleSizes& sample) {
+  return sample.size() == 3;
+}
+
 double affine(double inputs, double outputs) {
   return (inputs + 1) * outputs;
 }
@@ -39,12 +43,13 @@ double mlp_parameters(const Json& model, const SampleSizes& sample) {
 double cnn_parameters(const Json& model, const SampleSizes& sample) {
   constexpr double kKernel = 9;
   const Json& channels = member(model, "channels");
-  if (!channels.is_array() || channels.size() != 2 || sample.size() != 2) return 0;
+  if (!channels.is_array() || channels.size() != 2 || !is_image(sample)) return 0;
   const auto first = channels[0].get<double>();
   const auto second = channels[1].get<double>();
-  const auto pooled = static_cast<double>(((sample[0] - 4) / 2) * ((sample[1] - 4) / 2));
+  const auto colours = static_cast<double>(sample[0]);
+  const auto pooled = static_cast<double>(((sample[1] - 4) / 2) * ((sample[2] - 4) / 2));
   const double hidden = read_or(model, "hidden", 128.0);
-  return (kKernel + 1) * first + (kKernel * first + 1) * second + affine(second * pooled, hidden) +
+  return (kKernel * colours + 1) * first + (kKernel * first + 1) * second + affine(second * pooled, hidden) +
          affine(hidden, read_or(model, "outputs", 1.0));
 }
 
@@ -55,25 +60,29 @@ int optimizer_buffers(const Optimizer& optimizer) {
 
 }  // namespace
 
-std::optional<Misfit> model_misfit(const Json& model, const SampleSizes& sample, bool has_classes) {
+std::optional<Misfit> model_misfit(const Json& model, const SampleSizes& sample, bool has_classes,
+                                   std::int64_t numbers) {
   const std::string type = read_or(model, "type", "");
   if (!is_built_in(type)) return std::nullopt;
-  if (type == "cnn" && sample.size() != 2)
+  if (type == "cnn" && !is_image(sample))
+    return Misfit{
+        "training.model.type",
+        fmt::format("the model \"cnn\" takes images (channels x rows x columns), and a sample of this data set "
+                    "is {} number{}: take \"linear\" or \"mlp\"",
+                    fmt::join(sample, " x "), numbers_in(sample) == 1 ? "" : "s")};
+  if (type == "cnn" && (sample[1] < kImageSideMin || sample[2] < kImageSideMin))
     return Misfit{"training.model.type",
-                  fmt::format("the model \"cnn\" takes images, and a sample of this data set is {} number{}: take "
-                              "\"linear\" or \"mlp\"",
-                              numbers_in(sample), numbers_in(sample) == 1 ? "" : "s")};
-  if (type == "cnn" && (sample[0] < kImageSideMin || sample[1] < kImageSideMin))
-    return Misfit{"training.model.type", fmt::format("the model \"cnn\" takes images of at least {} x {} pixels, and "
-                                                     "those of this data set have {} x {}",
-                                                     kImageSideMin, kImageSideMin, sample[0], sample[1])};
+                  fmt::format("the model \"cnn\" takes images of at least {} x {} pixels, and those of this data set "
+                              "have {} x {}",
+                              kImageSideMin, kImageSideMin, sample[1], sample[2])};
   const std::int64_t given = numbers_in(sample);
   if (const std::int64_t taken = read_or(model, "inputs", given); taken != given)
     return Misfit{"training.model.inputs",
                   fmt::format("the model takes {} inputs, and a sample of this data set has {}", taken, given)};
-  if (const std::int64_t outputs = read_or(model, "outputs", std::int64_t{1}); !has_classes && outputs != 1)
+  if (const std::int64_t outputs = read_or(model, "outputs", std::int64_t{1}); !has_classes && outputs != numbers)
     return Misfit{"training.model.outputs",
-                  fmt::format("the model gives {} outputs, and a target of this data set is 1 number", outputs)};
+                  fmt::format("the model gives {} outputs, and a target of this data set is {} number{}", outputs,
+                              numbers, numbers == 1 ? "" : "s")};
   return std::nullopt;
 }
 

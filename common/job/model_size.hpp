@@ -11,7 +11,7 @@
 
 namespace sgd::job {
 
-/// Sizes of one sample: {rows, columns} of an image, {numbers}.
+/// Sizes of one sample: {channels, rows, columns} of an image, {numbers}.
 using SampleSizes = std::vector<std::int64_t>;
 
 struct Misfit {
@@ -19,9 +19,9 @@ struct Misfit {
   std::string message;
 };
 
-/// `model` is "training.model", complete. `has_classes`: what is learnt are classes, and not one number.
+/// `model` is "training.model", complete. `has_classes`: what is learnt are classes, and not `numbers` of them.
 [[nodiscard]] std::optional<Misfit> model_misfit(const nlohmann::json& model, const SampleSizes& sample,
-                                                 bool has_classes);
+                                                 bool has_classes, std::int64_t numbers = 1);
 
 /// Of a model that fits; as a number that cannot overflow.
 [[nodiscard]] double parameter_count(const nlohmann::json& model, const SampleSizes& sample);

@@ -96,7 +96,7 @@ struct Training {
   nlohmann::json model;                ///< {"type": "cnn", ...}, defaults filled in; null: the operator's own.
   nlohmann::json training_operator;    ///< {"type": ..., ...} of a plug-in's; null: the built-in one.
   std::string loss = "cross_entropy";  ///< "cross_entropy" or "mse".
-  nlohmann::json dataset;              ///< {"type": "idx" | "linear", ...}, defaults filled in, absolute paths.
+  nlohmann::json dataset;              ///< {"type": "idx" | "csv" ..., ...}, defaults filled in, absolute paths.
   Optimizer optimizer;
   std::optional<Scheduler> scheduler;
   std::string backend = "auto";  ///< "auto", "shm" or "gloo".

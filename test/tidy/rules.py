@@ -26,6 +26,7 @@ ARROWS = {
     **{daemon: ("common", "launcher/core", *_SHELLS, daemon) for daemon in _DAEMONS},
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),
+    "worker/data": ("common", "worker/core", "worker/data"),
     "worker/link": ("common", "worker/core", "worker/link"),
     "worker/collective": ("common", "worker/core", "worker/link", "worker/collective"),
     "worker/torch": ("common", "worker"),
@@ -46,7 +47,7 @@ OUTSIDE = (
 )
 IMPURE = (r"^(thread|mutex|condition_variable|future|filesystem|iostream|fstream|unistd\.h|fcntl\.h|"
           r"ctime|sys/.*|boost/(asio|process|filesystem).*|spdlog/.*)$")
-CORES = ("common", "launcher/core", "worker/core")
+CORES = ("common", "launcher/core", "worker/core", "worker/data")
 
 
 def _under(path, folders):

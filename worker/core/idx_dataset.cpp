@@ -6,21 +6,11 @@
 
 #include "common/base/assert.hpp"
 #include "common/data/idx.hpp"
-#include "worker/core/simd.hpp"
+#include "worker/core/scale_bytes.hpp"
 #include "worker/core/unpack_cache.hpp"
 
 namespace sgd::worker {
 namespace {
-
-SGD_CLONES void scale_bytes(const std::uint8_t* __restrict bytes, float* __restrict out, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<float>(bytes[i]) * (1.0f / 255.0f);
-}
-
-// Rows are read in random order, which the CPU cannot foresee.
-void prefetch_row(const std::uint8_t* row, std::size_t bytes) {
-  constexpr std::size_t line_bytes = 64;
-  for (std::size_t i = 0; i < bytes; i += line_bytes) __builtin_prefetch(row + i);
-}
 
 struct MappedIdx {
   MappedFile file;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/assert.hpp"
 #include "common/base/result.hpp"
 #include "worker/core/mapped_file.hpp"
 
@@ -34,6 +35,11 @@ class IdxDataset {
   [[nodiscard]] const std::vector<std::int64_t>& sample_shape() const { return sample_shape_; }
   /// All images, count() * sample_bytes() bytes.
   [[nodiscard]] std::span<const std::uint8_t> images() const { return images_; }
+  /// One image, sample_bytes() bytes.
+  [[nodiscard]] const std::uint8_t* image(std::int64_t index) const {
+    SGD_ASSERT(index >= 0 && index < count_);
+    return images_.data() + index * sample_bytes_;
+  }
   /// All labels, count() bytes.
   [[nodiscard]] std::span<const std::uint8_t> labels() const { return labels_; }
 

@@ -18,6 +18,8 @@ class MappedFile {
   ~MappedFile();
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Gives the memory of the pages between back; they are read again when they are needed.
+  void forget(std::size_t begin, std::size_t end) const;
 
  private:
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}

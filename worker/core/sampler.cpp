@@ -6,16 +6,10 @@
 #include <utility>
 
 #include "common/base/assert.hpp"
+#include "worker/core/mix_bits.hpp"
 
 namespace sgd::worker {
 namespace {
-
-std::uint64_t splitmix64(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 class Xoshiro256 {
  public:
@@ -52,12 +46,6 @@ class Xoshiro256 {
  private:
   std::uint64_t words_[4];
 };
-
-// Folds a value into a seed so that neighbouring values give unrelated seeds.
-std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
-  std::uint64_t state = seed ^ (value * 0xd6e8feb86659fd93ull);
-  return splitmix64(state);
-}
 
 }  // namespace
 

@@ -1,66 +1,215 @@
 #include "worker/torch/datasets.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "common/data/cifar.hpp"
 #include "common/json/lenient.hpp"
 #include "worker/core/linear_dataset.hpp"
+#include "worker/data/open_reader.hpp"
+#include "worker/data/transforms.hpp"
 
 namespace sgd::worker {
 namespace {
 
-/// Images and labels in IDX files: features n x 1 x rows x columns in 0 .. 1, labels as class numbers.
-class IdxTensors : public Dataset {
+template <class Value>
+Value taken(Result<Value> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(result).value();
+}
+
+void check(const Status& status) {
+  if (!status) throw std::runtime_error(status.error().message);
+}
+
+std::vector<std::int64_t> with_batch(std::size_t count, std::vector<std::int64_t> sizes) {
+  sizes.insert(sizes.begin(), static_cast<std::int64_t>(count));
+  return sizes;
+}
+
+/// What labels must be below.
+std::int64_t limit_of(const DatasetSettings& settings) {
+  return settings.outputs > 0 ? settings.outputs : std::numeric_limits<std::int64_t>::max();
+}
+
+/// Images and labels in IDX files.
+class IdxImages {
  public:
-  IdxTensors(const nlohmann::json& settings, std::int64_t outputs)
-      : train_(open(settings, Split::kTrain)),
-        validation_(open(settings, Split::kValidation)),
-        classes_(outputs > 0 ? outputs : 1 + *std::max_element(train_.labels().begin(), train_.labels().end())) {}
+  IdxImages(const DatasetSettings& settings, Split split)
+      : data_(taken(IdxDataset::open(settings.dataset.at("path").get<std::string>(), split))),
+        classes_(settings.outputs > 0 ? settings.outputs
+                                      : 1 + *std::max_element(data_.labels().begin(), data_.labels().end())) {}
+
+  [[nodiscard]] std::int64_t classes() const { return classes_; }
+  [[nodiscard]] std::int64_t count() const { return data_.count(); }
+  [[nodiscard]] ImageShape shape() const { return {1, data_.sample_shape()[0], data_.sample_shape()[1]}; }
+  [[nodiscard]] const std::uint8_t* image(std::int64_t index) const { return data_.image(index); }
+  void gather_images(std::span<const std::int64_t> indices, float* out) const { data_.gather_images(indices, out); }
+  void gather_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
+    check(data_.gather_labels(indices, out, classes_));
+  }
+
+ private:
+  IdxDataset data_;
+  std::int64_t classes_;
+};
+
+/// Those in CIFAR's binary files.
+class CifarImages {
+ public:
+  CifarImages(const DatasetSettings& settings, Split split)
+      : data_(taken(open_cifar(settings.dataset, split, limit_of(settings)))),
+        classes_(settings.outputs > 0 ? settings.outputs
+                                      : data::cifar_layout(settings.dataset.at("variant").get<std::string>()).classes) {
+  }
+
+  [[nodiscard]] std::int64_t classes() const { return classes_; }
+  [[nodiscard]] std::int64_t count() const { return data_.count(); }
+  [[nodiscard]] static ImageShape shape() { return {data::kCifarChannels, data::kCifarSide, data::kCifarSide}; }
+  [[nodiscard]] const std::uint8_t* image(std::int64_t index) const { return data_.image(index); }
+  void gather_images(std::span<const std::int64_t> indices, float* out) const { data_.gather_images(indices, out); }
+  void gather_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
+    data_.gather_labels(indices, out);
+  }
+
+ private:
+  CifarDataset data_;
+  std::int64_t classes_;
+};
+
+/// Features n x channels x rows x columns in 0 .. 1 or as the transforms leave them, labels as class numbers.
+template <class Images>
+class ImageTensors : public Dataset {
+ public:
+  explicit ImageTensors(const DatasetSettings& settings)
+      : train_(settings, Split::kTrain),
+        validation_(settings, Split::kValidation),
+        transforms_(Transforms::of(member(settings.dataset, "transforms"))),
+        validation_transforms_(transforms_.without_chance()),
+        seed_(settings.seed),
+        classes_(train_.classes()) {
+    check(transforms_.check(train_.shape()));
+  }
 
   SampleShape shape() const override {
-    std::vector<std::int64_t> features = train_.sample_shape();
-    if (features.size() == 2) features.insert(features.begin(), 1);
-    return {features, classes_};
+    const ImageShape image = train_.shape();
+    return {{image.channels, image.rows, image.columns}, classes_};
   }
   std::int64_t count(Split split) const override { return of(split).count(); }
 
-  Batch gather(Split split, std::span<const std::int64_t> indices) const override {
-    const IdxDataset& data = of(split);
-    std::vector<std::int64_t> sizes = shape().features;
-    sizes.insert(sizes.begin(), static_cast<std::int64_t>(indices.size()));
-    Batch batch{at::empty(sizes, at::kFloat), at::empty({sizes.front()}, at::kLong)};
-    data.gather_images(indices, batch.features.data_ptr<float>());
-    const Status labels = data.gather_labels(indices, batch.target.data_ptr<std::int64_t>(), classes_);
-    if (!labels) throw std::runtime_error(labels.error().message);
+  Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const override {
+    const Images& data = of(split);
+    const ImageShape image = data.shape();
+    Batch batch{
+        at::empty({static_cast<std::int64_t>(indices.size()), image.channels, image.rows, image.columns}, at::kFloat),
+        at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong)};
+    data.gather_labels(indices, batch.target.data_ptr<std::int64_t>());
+    float* out = batch.features.data_ptr<float>();
+    const Transforms& transforms = split == Split::kTrain ? transforms_ : validation_transforms_;
+    if (transforms.is_empty()) {
+      data.gather_images(indices, out);
+      return batch;
+    }
+    Transforms::Scratch scratch;
+    for (const std::int64_t index : indices) {
+      transforms.apply(data.image(index), image, sample_seed(seed_, epoch, index), scratch, out);
+      out += image.count();
+    }
     return batch;
   }
 
  private:
-  static IdxDataset open(const nlohmann::json& settings, Split split) {
-    Result<IdxDataset> opened = IdxDataset::open(settings.at("path").get<std::string>(), split);
-    if (!opened) throw std::runtime_error(opened.error().message);
-    return std::move(opened).value();
-  }
-  const IdxDataset& of(Split split) const { return split == Split::kTrain ? train_ : validation_; }
+  const Images& of(Split split) const { return split == Split::kTrain ? train_ : validation_; }
 
-  IdxDataset train_;
-  IdxDataset validation_;
+  Images train_;
+  Images validation_;
+  Transforms transforms_;
+  Transforms validation_transforms_;
+  std::uint64_t seed_;
   std::int64_t classes_;
+};
+
+/// Samples of numbers: CSV, .npy and synthetic.
+class ReaderTensors : public Dataset {
+ public:
+  explicit ReaderTensors(const DatasetSettings& settings)
+      : train_(taken(open_reader(settings.dataset, Split::kTrain, limit_of(settings)))),
+        validation_(taken(open_reader(settings.dataset, Split::kValidation, limit_of(settings)))),
+        outputs_(settings.outputs > 0 ? settings.outputs : train_->target_numbers()) {
+    if (train_->sample_shape() != validation_->sample_shape() ||
+        train_->target_numbers() != validation_->target_numbers())
+      throw std::runtime_error("a sample to validate on has another shape than one to train on");
+    if (train_->target_numbers() > 0 && train_->target_numbers() != outputs_)
+      throw std::runtime_error("a target of the data set has " + std::to_string(train_->target_numbers()) +
+                               " numbers, and the model gives " + std::to_string(outputs_) + " outputs");
+  }
+
+  SampleShape shape() const override { return {train_->sample_shape(), outputs_}; }
+  std::int64_t count(Split split) const override { return of(split).count(); }
+
+  Batch gather(Split split, int /*epoch*/, std::span<const std::int64_t> indices) const override {
+    const SampleReader& data = of(split);
+    Batch batch{at::empty(with_batch(indices.size(), data.sample_shape()), at::kFloat), {}};
+    TargetMemory targets;
+    if (data.target_numbers() == 0) {
+      batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
+      targets.classes = batch.target.data_ptr<std::int64_t>();
+    } else {
+      batch.target = at::empty({static_cast<std::int64_t>(indices.size()), data.target_numbers()}, at::kFloat);
+      targets.numbers = batch.target.data_ptr<float>();
+    }
+    check(data.gather(indices, batch.features.data_ptr<float>(), targets));
+    return batch;
+  }
+
+ private:
+  const SampleReader& of(Split split) const { return split == Split::kTrain ? *train_ : *validation_; }
+
+  std::unique_ptr<const SampleReader> train_;
+  std::unique_ptr<const SampleReader> validation_;
+  std::int64_t outputs_;
+};
+
+/// Windows of tokens: features and target n x length.
+class TokenTensors : public Dataset {
+ public:
+  explicit TokenTensors(const DatasetSettings& settings)
+      : train_(taken(open_tokens(settings.dataset, Split::kTrain, limit_of(settings)))),
+        validation_(taken(open_tokens(settings.dataset, Split::kValidation, limit_of(settings)))),
+        vocabulary_(settings.outputs) {}
+
+  SampleShape shape() const override { return {{train_.length()}, vocabulary_}; }
+  std::int64_t count(Split split) const override { return of(split).count(); }
+
+  Batch gather(Split split, int /*epoch*/, std::span<const std::int64_t> indices) const override {
+    const auto rows = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({rows, train_.length()}, at::kLong), at::empty({rows, train_.length()}, at::kLong)};
+    of(split).gather(indices, batch.features.data_ptr<std::int64_t>(), batch.target.data_ptr<std::int64_t>());
+    return batch;
+  }
+
+ private:
+  const TokenDataset& of(Split split) const { return split == Split::kTrain ? train_ : validation_; }
+
+  TokenDataset train_;
+  TokenDataset validation_;
+  std::int64_t vocabulary_;
 };
 
 /// The straight line of RaySGD's examples.
 class LinearTensors : public Dataset {
  public:
-  LinearTensors(const nlohmann::json& settings, std::int64_t)
-      : train_(settings.value("samples", std::int64_t{1000})),
-        validation_(settings.value("validation_samples", std::int64_t{400})) {}
+  explicit LinearTensors(const DatasetSettings& settings)
+      : train_(settings.dataset.value("samples", std::int64_t{1000})),
+        validation_(settings.dataset.value("validation_samples", std::int64_t{400})) {}
 
   SampleShape shape() const override { return {{1}, 1}; }
   std::int64_t count(Split split) const override { return of(split).count(); }
 
-  Batch gather(Split split, std::span<const std::int64_t> indices) const override {
+  Batch gather(Split split, int /*epoch*/, std::span<const std::int64_t> indices) const override {
     const auto rows = static_cast<std::int64_t>(indices.size());
     Batch batch{at::empty({rows, 1}, at::kFloat), at::empty({rows, 1}, at::kFloat)};
     of(split).gather(indices, batch.features.data_ptr<float>(), batch.target.data_ptr<float>());
@@ -75,20 +224,26 @@ class LinearTensors : public Dataset {
 };
 
 template <class Tensors>
-std::shared_ptr<const Dataset> make(const nlohmann::json& settings, std::int64_t outputs) {
-  return std::make_shared<const Tensors>(settings, outputs);
+std::shared_ptr<const Dataset> make(const DatasetSettings& settings) {
+  return std::make_shared<const Tensors>(settings);
 }
 
 }  // namespace
 
 Registry<DatasetFactory>& dataset_registry() {
-  static Registry<DatasetFactory> registry("data set", {{"idx", make<IdxTensors>}, {"linear", make<LinearTensors>}});
+  static Registry<DatasetFactory> registry("data set", {{"cifar", make<ImageTensors<CifarImages>>},
+                                                        {"csv", make<ReaderTensors>},
+                                                        {"idx", make<ImageTensors<IdxImages>>},
+                                                        {"linear", make<LinearTensors>},
+                                                        {"npy", make<ReaderTensors>},
+                                                        {"synthetic", make<ReaderTensors>},
+                                                        {"tokens", make<TokenTensors>}});
   return registry;
 }
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
   const DatasetFactory& factory = dataset_registry().find(training.dataset.value("type", std::string()));
-  return factory(training.dataset, read_or(training.model, "outputs", std::int64_t{0}));
+  return factory({training.dataset, read_or(training.model, "outputs", std::int64_t{0}), training.seed});
 }
 
 }  // namespace sgd::worker

@@ -1,6 +1,6 @@
 #pragma once
-// Data sets by name: from sample numbers to tensors. The data itself lives in worker/core, in
-// memory or mapped; a batch is a gather into fresh tensors. Read-only after make_dataset(), so
+// Data sets by name: from sample numbers to tensors. The data itself lives in worker/core and worker/data,
+// in memory or mapped; a batch is a gather into fresh tensors. Read-only after make_dataset(), so
 // the fork server opens a data set once and its children share it.
 
 #include <cstdint>
@@ -23,14 +23,18 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual SampleShape shape() const = 0;
   [[nodiscard]] virtual std::int64_t count(Split split) const = 0;
-  /// Throws on bad data, naming the sample.
-  [[nodiscard]] virtual Batch gather(Split split, std::span<const std::int64_t> indices) const = 0;
+  /// What a sample is may depend on the epoch (from 1) by its transforms, and on nothing else. Throws on bad data,
+  /// naming the sample.
+  [[nodiscard]] virtual Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const = 0;
 };
 
-/// `outputs` is the number of values that the model gives for a sample: labels must be below it; 0: it is not said, and
-/// as many as the training labels need.
-using DatasetFactory =
-    std::function<std::shared_ptr<const Dataset>(const nlohmann::json& settings, std::int64_t outputs)>;
+struct DatasetSettings {
+  const nlohmann::json& dataset;  ///< The job's "training.dataset".
+  std::int64_t outputs = 1;  ///< Values that the model gives for a sample: labels must be below; 0: it is not said.
+  std::uint64_t seed = 0;    ///< The job's, for what transforms draw.
+};
+
+using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetSettings& settings)>;
 [[nodiscard]] Registry<DatasetFactory>& dataset_registry();
 
 /// The data set of a job, by dataset["type"].

@@ -38,7 +38,7 @@ std::optional<Batch> PhaseStream::next() {
   info_.global_step = before_();
   sampler_.batch(consumed_, settings_.rank, settings_.batch_size, indices_);
   pending_ = true;
-  return dataset_.gather(settings_.split, indices_);
+  return dataset_.gather(settings_.split, settings_.epoch, indices_);
 }
 
 void PhaseStream::add(const BatchMetrics& metrics) {

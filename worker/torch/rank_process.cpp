@@ -82,10 +82,9 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
                                    received.assignment.rank, link.progress());
   const job::JobSpec job = read_worker_job(received.assignment.config);
   at::set_num_threads(std::max(received.assignment.cpus, 1));
-  const bool same_data = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
-                         preloaded.model_settings == job.training->model;
-  const bool same_model = same_data && preloaded.seed == job.training->seed;
-  const std::shared_ptr<const Dataset> dataset = same_data ? preloaded.dataset : make_dataset(*job.training);
+  const bool is_same = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
+                       preloaded.model_settings == job.training->model && preloaded.seed == job.training->seed;
+  const std::shared_ptr<const Dataset> dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
   const std::unique_ptr<TrainingOperator> training_operator = make_operator(*job.training);
   const TrainerSetup setup{
       job,
@@ -94,7 +93,7 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
       *dataset,
       *training_operator,
       [&link, &received, &job](std::size_t gradient_count) { return form_group(link, received, job, gradient_count); },
-      same_model ? preloaded.model : nullptr,
+      is_same ? preloaded.model : nullptr,
       received.memory_checkpoint.get(),
       assigned};
   Trainer trainer(setup);

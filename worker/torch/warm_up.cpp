@@ -22,7 +22,7 @@ constexpr std::int64_t kWarmUpBatchMax = 256;
 /// With the ranks' batch size: kernels are generated for a shape, and the ranks inherit them.
 void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   const job::Training& training = *job.training;
-  const nlohmann::json any_model = {{"type", "mlp"}, {"outputs", dataset.shape().outputs}};
+  const nlohmann::json any_model = {{"type", "mlp"}, {"outputs", std::max<std::int64_t>(1, dataset.shape().outputs)}};
   const bool is_own = !is_built_in(training);
   const std::shared_ptr<Model> model = make_model(is_own ? any_model : training.model, dataset.shape());
   const Loss loss = make_loss(training.loss);
@@ -32,11 +32,11 @@ void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   std::iota(indices.begin(), indices.end(), 0);
   Batch batch;
   try {
-    batch = dataset.gather(Split::kTrain, indices);
+    batch = dataset.gather(Split::kTrain, 1, indices);
   } catch (const std::exception&) {
     return;  // Bad data: the rank that meets it in training reports it, with its step.
   }
-  const at::Tensor output = model->forward(batch.features);
+  const at::Tensor output = model->forward(is_own ? batch.features.to(at::kFloat) : batch.features);
   (is_own ? output.sum() : loss(output, batch.target)).backward();
 }
 
@@ -49,12 +49,12 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   Preloaded preloaded;
   preloaded.model_settings = training.model;
   preloaded.dataset_settings = training.dataset;
+  preloaded.seed = training.seed;
   preloaded.dataset = make_dataset(training);
   run_one_batch(job, *preloaded.dataset);
   // What a user's own code leaves behind in this process would be in every rank, and not in one that begins anew.
   if (!is_built_in(training)) return preloaded;
   // The warm-up has changed its own model; the ranks begin with this one, and need not draw it again.
-  preloaded.seed = training.seed;
   at::manual_seed(training.seed);
   preloaded.model = make_model(training.model, preloaded.dataset->shape());
   // What the warm-up has freed is copied page by page by whoever writes there after a fork; a new page costs less.

@@ -145,10 +145,12 @@ TEST_CASE("job: unknown types have suggestions") {
   CHECK(
       line(R"("model": {"type": "cnn"}, "dataset": {"type": "idxx", "path": "/d"})") ==
       Lines{
-          R"(job.json:1:78: error: "training.dataset.type" must be "idx" or "linear", got "idxx"; did you mean "idx"?)"});
-  CHECK(line(R"("model": "cnn", "dataset": {"path": "/d"})") ==
-        Lines{R"(job.json:1:41: error: "training.model" must be an object such as {"type": "cnn"}, got "cnn")",
-              R"(job.json:1:59: error: missing key "type" in "training.dataset": "idx" or "linear")"});
+          R"(job.json:1:78: error: "training.dataset.type" must be "cifar", "csv", "idx", "linear", "npy", "synthetic" or "tokens", got "idxx"; did you mean "idx"?)"});
+  CHECK(
+      line(R"("model": "cnn", "dataset": {"path": "/d"})") ==
+      Lines{
+          R"(job.json:1:41: error: "training.model" must be an object such as {"type": "cnn"}, got "cnn")",
+          R"(job.json:1:59: error: missing key "type" in "training.dataset": "cifar", "csv", "idx", "linear", "npy", "synthetic" or "tokens")"});
   CHECK(
       line(R"("model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "/d"}, "optimizer": {"type": "sdg"})") ==
       Lines{

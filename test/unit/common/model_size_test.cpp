@@ -11,11 +11,13 @@ TEST_CASE("a model takes the samples of its data set, or the key that is wrong i
     const char* path;
   };
   const SizeCase cases[] = {
-      {{{"type", "cnn"}, {"outputs", 10}}, {28, 28}, true, nullptr},
-      {{{"type", "cnn"}, {"outputs", 10}}, {5, 28}, true, "training.model.type"},
+      {{{"type", "cnn"}, {"outputs", 10}}, {1, 28, 28}, true, nullptr},
+      {{{"type", "cnn"}, {"outputs", 10}}, {1, 5, 28}, true, "training.model.type"},
       {{{"type", "cnn"}, {"outputs", 10}}, {1}, false, "training.model.type"},
-      {{{"type", "mlp"}, {"inputs", 784}, {"outputs", 10}}, {28, 28}, true, nullptr},
-      {{{"type", "mlp"}, {"inputs", 784}, {"outputs", 10}}, {32, 32}, true, "training.model.inputs"},
+      {{{"type", "mlp"}, {"inputs", 784}, {"outputs", 10}}, {1, 28, 28}, true, nullptr},
+      {{{"type", "mlp"}, {"inputs", 784}, {"outputs", 10}}, {1, 32, 32}, true, "training.model.inputs"},
+      {{{"type", "cnn"}, {"outputs", 10}}, {3, 32, 32}, true, nullptr},
+      {{{"type", "cnn"}, {"outputs", 10}}, {28, 28}, true, "training.model.type"},
       {{{"type", "linear"}, {"inputs", 1}, {"outputs", 1}}, {1}, false, nullptr},
       {{{"type", "linear"}, {"inputs", 1}, {"outputs", 2}}, {1}, false, "training.model.outputs"},
   };
@@ -29,10 +31,12 @@ TEST_CASE("a model takes the samples of its data set, or the key that is wrong i
 
 TEST_CASE("parameters are counted as the worker makes them") {
   CHECK(job::parameter_count({{"type", "linear"}, {"outputs", 1}}, {1}) == 2);
-  CHECK(job::parameter_count({{"type", "mlp"}, {"hidden", {256, 128}}, {"outputs", 10}}, {28, 28}) ==
+  CHECK(job::parameter_count({{"type", "mlp"}, {"hidden", {256, 128}}, {"outputs", 10}}, {1, 28, 28}) ==
         785 * 256 + 257 * 128 + 129 * 10);
-  CHECK(job::parameter_count({{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}}, {28, 28}) ==
-        320 + 18496 + (64 * 144 + 1) * 128 + 129 * 10);
+  CHECK(job::parameter_count({{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}},
+                             {1, 28, 28}) == 320 + 18496 + (64 * 144 + 1) * 128 + 129 * 10);
+  CHECK(job::parameter_count({{"type", "cnn"}, {"channels", {32, 64}}, {"hidden", 128}, {"outputs", 10}},
+                             {3, 32, 32}) == 896 + 18496 + (64 * 196 + 1) * 128 + 129 * 10);
   job::JobSpec job;
   job.num_workers = 2;
   job.training.emplace();

@@ -11,7 +11,7 @@ class Numbers : public Dataset {
  public:
   SampleShape shape() const override { return {{1}, 1}; }
   std::int64_t count(Split) const override { return 10; }
-  Batch gather(Split, std::span<const std::int64_t> indices) const override {
+  Batch gather(Split, int, std::span<const std::int64_t> indices) const override {
     const std::vector<std::int64_t> numbers(indices.begin(), indices.end());
     return {at::tensor(numbers), at::zeros({static_cast<std::int64_t>(indices.size())})};
   }

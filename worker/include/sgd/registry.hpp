@@ -25,7 +25,7 @@ namespace sgd {
 /// What a model must know of the data.
 struct SampleShape {
   std::vector<std::int64_t> features;  ///< Without the batch: {1, 28, 28}.
-  std::int64_t outputs = 1;            ///< Classes, or values to predict.
+  std::int64_t outputs = 1;            ///< Classes, or values to predict; 0: neither the job nor the data say.
 };
 
 using OperatorFactory = std::function<std::unique_ptr<TrainingOperator>()>;
