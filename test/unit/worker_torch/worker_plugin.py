@@ -99,6 +99,9 @@ class Mistakes(RecoveryTest):
             file.write(data.replace(b"sgd-plugin-abi: API 1", b"sgd-plugin-abi: API 9"))
         said = self.failure(own_job(other), CONFIGURATION)
         self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 1, LibTorch [\d.]+")
+        with open(other, "wb") as file:  # A tag that is too long.
+            file.write(b"\x7fELF sgd-plugin-abi: " + b"x" * 300 + b"\0")
+        self.assertIn("registers nothing", self.failure(own_job(other), CONFIGURATION))
 
     def test_what_is_registered_wrongly(self):
         said = self.failure(own_job(library("registers_twice")), CONFIGURATION)
