@@ -92,7 +92,8 @@ int run(std::size_t mib, int saves, const std::string& folder) {
   std::printf("%zu MiB of state; its pages in memory: %.0f ms, behind training\n", mib, ms_since(populating));
   Figures plain, stall, commit;
   TrainingState training;
-  training.records = {{}};
+  training.records.resize(1);
+  const std::string_view text[] = {"{}"};
   for (int i = 0; i < saves; ++i) {
     training.step = i + 1;
     time_memcpy(state, copy, plain);
@@ -101,7 +102,7 @@ int run(std::size_t mib, int saves, const std::string& folder) {
     stall.ms.push_back(ms_since(began));
     require(writer.wait(kDeadline));
     const TimePoint committing = Clock::now();
-    require(memory.value()->commit(1, {training.step}, "{}", parts.readable()));
+    require(memory.value()->commit(1, {training.step}, text, parts.readable()));
     commit.ms.push_back(ms_since(committing));
   }
   plain.print("memcpy");

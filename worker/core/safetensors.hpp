@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ enum class TensorType { kBool, kU8, kI8, kI16, kU16, kF16, kBF16, kI32, kU32, kF
 [[nodiscard]] std::size_t size_of(TensorType type);
 /// The format's name, for example "F32".
 [[nodiscard]] const char* name_of(TensorType type);
+/// Nothing for a name that the format does not know.
+[[nodiscard]] std::optional<TensorType> tensor_type_named(std::string_view name);
 
 /// A tensor in memory, contiguous: what the writer takes and the reader gives.
 struct TensorBytes {

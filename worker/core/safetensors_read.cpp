@@ -75,13 +75,13 @@ std::string read_entry(const nlohmann::json& entry, std::span<const std::byte> d
     return "must have exactly dtype, shape and data_offsets";
   }
   const nlohmann::json& dtype = entry["dtype"];
-  const auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return dtype == r.name; });
-  if (row == kTypes.end()) return "has the unknown dtype " + dtype.dump();
-  tensor.type = row->type;
+  const auto type = dtype.is_string() ? tensor_type_named(dtype.get_ref<const std::string&>()) : std::nullopt;
+  if (!type) return "has the unknown dtype " + dtype.dump();
+  tensor.type = *type;
 
   const nlohmann::json& shape = entry["shape"];
   if (!shape.is_array() || shape.size() > kDimensionsMax) return "has no usable shape";
-  std::uint64_t bytes = row->bytes;
+  std::uint64_t bytes = size_of(*type);
   for (const nlohmann::json& extent : shape) {
     if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > INT64_MAX) return "has a bad extent in its shape";
     tensor.shape.push_back(extent.get<std::int64_t>());
@@ -137,6 +137,13 @@ std::size_t size_of(TensorType type) {
 }
 const char* name_of(TensorType type) {
   return row_of(type).name;
+}
+
+std::optional<TensorType> tensor_type_named(std::string_view name) {
+  for (const TypeRow& row : kTypes) {
+    if (name == row.name) return row.type;
+  }
+  return std::nullopt;
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {

@@ -1,5 +1,6 @@
 #include "worker/torch/checkpoint_reader.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -56,23 +57,31 @@ void check_count(const SafetensorsFile& file, const std::string& path, std::size
 }  // namespace
 
 CheckpointReader::CheckpointReader(std::string dir) : dir_(std::move(dir)) {
-  check_files();
+  const bool has_rank_tensors = check_files();
   const std::string file = path(kStateFile);
   const nlohmann::json json = nlohmann::json::parse(text_of(file), nullptr, false);
   if (json.is_discarded()) throw std::runtime_error(file + ": not JSON");
   Result<TrainingState> parsed = parse_training_state(json);
   if (!parsed) throw std::runtime_error(file + ": " + parsed.error().message);
   state_ = std::move(parsed).value();
+  if (!has_rank_tensors) return;
+  const auto tensors = std::make_shared<const SafetensorsFile>(open_tensors(path(kRanksFile)));
+  if (Status added = add_tensors(tensors, state_); !added)
+    throw std::runtime_error(path(kRanksFile) + ": " + added.error().message);
 }
 
-void CheckpointReader::check_files() const {
+bool CheckpointReader::check_files() const {
   Result<checkpoint::Manifest> manifest = checkpoint::verify(dir_, checkpoint::Proof::kChecksums);
   if (!manifest) throw std::runtime_error(manifest.error().message);
+  const auto lists = [&manifest](const char* name) {
+    const auto& files = manifest.value().files;
+    return std::any_of(files.begin(), files.end(), [name](const auto& file) { return file.name == name; });
+  };
   for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
-    bool listed = false;
-    for (const checkpoint::ManifestFile& file : manifest.value().files) listed = listed || file.name == needed;
-    if (!listed) throw std::runtime_error(fmt::format("{}: does not list {}", path(checkpoint::kManifestFile), needed));
+    if (!lists(needed))
+      throw std::runtime_error(fmt::format("{}: does not list {}", path(checkpoint::kManifestFile), needed));
   }
+  return lists(kRanksFile);
 }
 
 void CheckpointReader::read_tensors(FlatParameters& parameters, torch::nn::Module& model, StepOptimizer& optimizer,

@@ -16,6 +16,7 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::string dir);
 
+  /// With what operators keep of their own; its memory is its own.
   [[nodiscard]] const TrainingState& state() const { return state_; }
 
   /// Fills weights, buffers and the optimizer's buffers. Names, shapes and types must be exactly the model's.
@@ -27,7 +28,8 @@ class CheckpointReader {
   [[nodiscard]] MetricsAccumulator record(int rank, int world_size) const;
 
  private:
-  void check_files() const;
+  /// Whether there is a file of ranks' own tensors.
+  bool check_files() const;
   [[nodiscard]] std::string path(const std::string& file) const { return dir_ + "/" + file; }
 
   std::string dir_;

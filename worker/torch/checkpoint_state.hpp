@@ -1,21 +1,27 @@
 #pragma once
-// state.json of a checkpoint: everything of a run's state that is not a tensor. A position says
-// nothing about ranks, so a checkpoint loads at any world size; every rank's record holds its sums
-// of the phase in work, exact to the bit.
+// Everything of a run's state that is not a tensor of the model or the optimizer. A position says nothing about ranks,
+// so a checkpoint loads at any world size; every rank's record holds its sums of the phase in work, exact to the bit,
+// and what its operator keeps of its own.
+//
+// On disk it is state.json, with the tensors of operators in ranks.safetensors. In memory, and between ranks, it is one
+// text as in operator_state.hpp.
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
 #include "worker/core/metrics.hpp"
+#include "worker/torch/operator_state.hpp"
 
 namespace sgd::worker {
 
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kRanksFile = "ranks.safetensors";  ///< There when an operator has tensors of its own.
 
 /// Where in the run training goes on.
 struct Position {
@@ -24,6 +30,12 @@ struct Position {
   std::int64_t consumed = 0;    ///< Leading entries of the phase's padded order that completed batches used.
 
   bool operator==(const Position&) const = default;
+};
+
+/// What one rank has put into a checkpoint.
+struct RankRecord {
+  nlohmann::json sums;  ///< Metric sums of the phase in work.
+  OperatorState own;    ///< TrainingOperator::state() and state_tensors().
 };
 
 struct TrainingState {
@@ -35,17 +47,36 @@ struct TrainingState {
   nlohmann::json scheduler = {{"count", 0}};
   std::string optimizer;  ///< Its type; its buffers are in optimizer.safetensors.
   std::int64_t optimizer_steps = 0;
-  std::vector<nlohmann::json> records;  ///< By rank: the phase's metric sums.
-  nlohmann::json user;                  ///< TrainingOperator::state() of rank 0.
-  nlohmann::json made_by;               ///< As in common/checkpoint/made_by.hpp; null: not said.
+  std::vector<RankRecord> records;  ///< By rank.
+  OperatorState shared;             ///< TrainingOperator::shared_state() of rank 0.
+  /// An older worker has written it, which kept rank 0's state alone, for all: that is `shared`, and every rank's own.
+  bool shared_is_own = false;
+  nlohmann::json made_by;  ///< As in common/checkpoint/made_by.hpp; null: not said.
 };
 
+/// state.json. Throws where the text of an operator's state is no JSON.
 [[nodiscard]] nlohmann::json to_json(const TrainingState& state);
-/// Errors name the field.
+/// Errors name the field. The tensors of operators are not in it.
 [[nodiscard]] Result<TrainingState> parse_training_state(const nlohmann::json& json);
+
+/// The beginning of the one text that holds all of it.
+[[nodiscard]] std::string packed_head(const TrainingState& state);
+/// That text in pieces, valid as long as `head`, the state, and what it points into.
+[[nodiscard]] std::vector<std::string_view> packed_pieces(const std::string& head, const TrainingState& state);
+/// Of the pieces, joined.
+[[nodiscard]] Result<TrainingState> unpack_training_state(std::string text);
 
 /// Metric sums of the phase in work for one rank of a group of `world_size`. With another size than the state's,
 /// the records are dealt out: each is counted by one rank. Errors name the record.
 [[nodiscard]] Result<MetricsAccumulator> record_of(const TrainingState& state, int rank, int world_size);
+
+/// In ranks.safetensors: "rank-0000/<name>".
+[[nodiscard]] std::string tensor_name_of(int rank, const std::string& name);
+/// Gives each rank's record its tensors, which stay in the file's memory. The error names the tensor.
+[[nodiscard]] Status add_tensors(const std::shared_ptr<const SafetensorsFile>& file, TrainingState& state);
+
+/// The ranks whose own state rank `rank` of a group of `world_size` gets: rank, rank + world_size, … as far as there
+/// are.
+[[nodiscard]] std::vector<int> ranks_given_to(int rank, int world_size, int saved_world_size);
 
 }  // namespace sgd::worker

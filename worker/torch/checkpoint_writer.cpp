@@ -88,7 +88,7 @@ void CheckpointWriter::prepare(std::size_t optimizer_buffers) {
   changed_.notify_all();
 }
 
-void CheckpointWriter::save(const TrainingState& state, std::span<const float> parameters,
+void CheckpointWriter::save(TrainingState state, std::span<const float> parameters,
                             const std::vector<OptimizerBuffer>& optimizer, const std::vector<ModuleBuffer>& buffers,
                             TimePoint began) {
   SGD_ASSERT(!busy() && parameters.size() == target_.floats);
@@ -105,10 +105,7 @@ void CheckpointWriter::save(const TrainingState& state, std::span<const float> p
   job_.buffers = buffers;
   job_.buffer_bytes.clear();
   for (const ModuleBuffer& buffer : buffers) job_.buffer_bytes.emplace_back(buffer.bytes.begin(), buffer.bytes.end());
-  job_.state_json = to_json(state).dump(1) + "\n";
-  job_.step = state.step;
-  job_.epoch = state.position.epoch - 1;
-  job_.world_size = state.world_size;
+  job_.state = std::move(state);
   job_.skipped = std::exchange(skipped_, 0);
   job_.copied = now();
   job_.stall_s = to_seconds(job_.copied - began);
@@ -129,6 +126,7 @@ void CheckpointWriter::run() {
       make_staging(prepare_floats);
     } else {
       on_disk = write_job();
+      job_.state = TrainingState();  // Its memory is that of all ranks' states.
     }
     lock.lock();
     if (prepare_floats == 0) last_on_disk_ = on_disk;
@@ -161,13 +159,13 @@ bool CheckpointWriter::write_job() {
 
 void CheckpointWriter::give_up(const std::string& reason) {
   std::fprintf(stderr, "sgd-worker: warning: no checkpoint of step %lld: %s; training goes on\n",
-               static_cast<long long>(job_.step), reason.c_str());
-  tell_(link::CheckpointFailed{job_.step, reason});
+               static_cast<long long>(job_.state.step), reason.c_str());
+  tell_(link::CheckpointFailed{job_.state.step, reason});
 }
 
 bool CheckpointWriter::write_checkpoint() {
   const std::string root = target_.run_dir + "/" + checkpoint::kDirectory;
-  const std::string part = root + "/." + checkpoint::directory_name(job_.step, target_.generation) + ".part";
+  const std::string part = root + "/." + checkpoint::directory_name(job_.state.step, target_.generation) + ".part";
   std::error_code ignored;
   fs::create_directories(root, ignored);
   fs::remove_all(part, ignored);
@@ -180,8 +178,8 @@ bool CheckpointWriter::write_checkpoint() {
   }
   link::CheckpointSaved saved;
   saved.path = std::string(checkpoint::kDirectory) + "/" + published.value();
-  saved.step = job_.step;
-  saved.epoch = job_.epoch;
+  saved.step = job_.state.step;
+  saved.epoch = job_.state.position.epoch - 1;
   saved.bytes = bytes.value();
   saved.stall_s = job_.stall_s;
   saved.skipped = job_.skipped;
@@ -194,10 +192,10 @@ Result<std::int64_t> CheckpointWriter::write_files(const std::string& dir) {
   std::error_code error;
   if (!fs::create_directory(dir, error)) return Error{"cannot create " + dir + ": " + error.message(), error.value()};
   checkpoint::Manifest manifest;
-  manifest.step = job_.step;
-  manifest.epoch = job_.epoch;
+  manifest.step = job_.state.step;
+  manifest.epoch = job_.state.position.epoch - 1;
   manifest.generation = target_.generation;
-  manifest.world_size = job_.world_size;
+  manifest.world_size = job_.state.world_size;
   std::int64_t bytes = 0;
   const auto note = [&manifest, &bytes](const char* file, const WrittenFile& written) {
     manifest.files.push_back({file, written.bytes, written.crc32c});
@@ -209,7 +207,12 @@ Result<std::int64_t> CheckpointWriter::write_files(const std::string& dir) {
   Result<WrittenFile> optimizer = write_safetensors(dir + "/" + kOptimizerFile, optimizer_tensors());
   if (!optimizer) return optimizer.error();
   note(kOptimizerFile, optimizer.value());
-  Result<WrittenFile> state = write_text(dir + "/" + kStateFile, job_.state_json);
+  if (const std::vector<TensorBytes> tensors = rank_tensors(); !tensors.empty()) {
+    Result<WrittenFile> ranks = write_safetensors(dir + "/" + kRanksFile, tensors);
+    if (!ranks) return ranks.error();
+    note(kRanksFile, ranks.value());
+  }
+  Result<WrittenFile> state = write_text(dir + "/" + kStateFile, to_json(job_.state).dump(1) + "\n");
   if (!state) return state.error();
   note(kStateFile, state.value());
   Result<WrittenFile> last = write_text(dir + "/" + checkpoint::kManifestFile, checkpoint::encode(manifest));
@@ -222,9 +225,9 @@ Result<std::string> CheckpointWriter::publish(const std::string& part, const std
   // The same step of the same generation can come again, after validation for example. The one that is there stays:
   // it may count, and this one may never do.
   int number = 1;
-  std::string name = checkpoint::directory_name(job_.step, target_.generation);
+  std::string name = checkpoint::directory_name(job_.state.step, target_.generation);
   for (std::error_code error; fs::exists(root + "/" + name, error);)
-    name = checkpoint::directory_name(job_.step, target_.generation, ++number);
+    name = checkpoint::directory_name(job_.state.step, target_.generation, ++number);
   if (::rename(part.c_str(), (root + "/" + name).c_str()) != 0) return system_error("cannot rename " + part);
   if (Status synced = sync_directory(root); !synced) return synced.error();
   return name;
@@ -249,6 +252,17 @@ std::vector<TensorBytes> CheckpointWriter::optimizer_tensors() {
     for (const ParameterPlace& place : target_.places)
       tensors.push_back(
           {place.name + "." + job_.optimizer_names[i], TensorType::kF32, place.shape, slice(staged(i + 1), place)});
+  }
+  return tensors;
+}
+
+std::vector<TensorBytes> CheckpointWriter::rank_tensors() const {
+  std::vector<TensorBytes> tensors;
+  for (std::size_t rank = 0; rank < job_.state.records.size(); ++rank) {
+    for (const TensorBytes& tensor : job_.state.records[rank].own.tensors) {
+      tensors.push_back(tensor);
+      tensors.back().name = tensor_name_of(static_cast<int>(rank), tensor.name);
+    }
   }
   return tensors;
 }

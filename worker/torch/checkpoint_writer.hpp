@@ -58,17 +58,15 @@ class CheckpointWriter {
   /// A save was left out because the one before was still being written: counted in the next one's message.
   void note_skipped() { ++skipped_; }
 
-  /// Must not be busy. `began` is when training was held for this checkpoint.
-  void save(const TrainingState& state, std::span<const float> parameters,
-            const std::vector<OptimizerBuffer>& optimizer, const std::vector<ModuleBuffer>& buffers, TimePoint began);
+  /// Must not be busy. `began` is when training was held for this checkpoint. What operators keep of their own is not
+  /// copied: `state` holds its memory.
+  void save(TrainingState state, std::span<const float> parameters, const std::vector<OptimizerBuffer>& optimizer,
+            const std::vector<ModuleBuffer>& buffers, TimePoint began);
 
  private:
   /// What the thread works on; written by save() while it rests.
   struct Job {
-    std::string state_json;
-    std::int64_t step = 0;
-    int epoch = 0;  // Completed epochs.
-    int world_size = 1;
+    TrainingState state;
     double stall_s = 0;
     std::int64_t skipped = 0;
     TimePoint copied;
@@ -87,6 +85,7 @@ class CheckpointWriter {
   [[nodiscard]] Result<std::string> publish(const std::string& part, const std::string& root);
   [[nodiscard]] std::vector<TensorBytes> model_tensors();
   [[nodiscard]] std::vector<TensorBytes> optimizer_tensors();
+  [[nodiscard]] std::vector<TensorBytes> rank_tensors() const;
   [[nodiscard]] std::span<const float> staged(std::size_t buffer);
 
   CheckpointTarget target_;

@@ -58,13 +58,19 @@ void MemorySaver::populate() {
   }
 }
 
-void MemorySaver::commit(const MemoryPoint& point, const std::string& text, const StateParts& state, TimePoint began) {
-  if (!ready()) return;
-  if (Status committed = region_->commit(generation_, point, text, state.readable()); !committed) {
-    warn(committed.error().message);
-    ready_ = false;
+void MemorySaver::commit(const MemoryPoint& point, std::span<const std::string_view> text, const StateParts& state,
+                         TimePoint began) {
+  if (!ready() || waits_after_failure(began)) return;
+  const Status committed = region_->commit(generation_, point, text, state.readable());
+  if (!committed && !failed_) {
+    std::fprintf(stderr,
+                 "sgd-worker: warning: no copy of step %lld in memory: %s; training goes on, and restarts use the copy "
+                 "before or a checkpoint on disk\n",
+                 static_cast<long long>(point.step), committed.error().message.c_str());
   }
-  pace_.add(began, std::chrono::steady_clock::now());
+  const TimePoint ended = std::chrono::steady_clock::now();
+  failed_ = committed ? std::nullopt : std::optional(ended);
+  pace_.add(began, ended);
 }
 
 }  // namespace sgd::worker

@@ -5,11 +5,14 @@
 //   made -> start() -> pages come, in the background -> ready -> commits
 //
 // Until it is ready no copy is made and training is never held for it. The interval keeps what the
-// copies cost below 1 % of the time.
+// copies cost below 1 % of the time. A copy that there is no memory for is left out: those before it stay,
+// and it is tried again after a while.
 
 #include <atomic>
 #include <memory>
-#include <string>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <thread>
 
 #include "common/base/ids.hpp"
@@ -50,9 +53,14 @@ class MemorySaver {
   /// Gets the memory behind training. Idempotent.
   void start();
 
-  [[nodiscard]] bool due(TimePoint now) const { return ready() && pace_.due(now); }
-  /// Copies the state when the memory is there. `began` is when training was held for it.
-  void commit(const MemoryPoint& point, const std::string& text, const StateParts& state, TimePoint began);
+  [[nodiscard]] bool due(TimePoint now) const { return ready() && pace_.due(now) && !waits_after_failure(now); }
+  /// How long no copy is tried after one that failed.
+  static constexpr Duration kRetry = std::chrono::seconds(10);
+
+  /// Copies the state when the memory is there; the text in pieces, as in MemoryCheckpoint. `began` is when training
+  /// was held for it. An error is a warning, once until a copy succeeds.
+  void commit(const MemoryPoint& point, std::span<const std::string_view> text, const StateParts& state,
+              TimePoint began);
 
   /// The slot holds what training went on from: it counts as this generation's.
   void adopt(int slot) { region_->restamp(slot, generation_); }
@@ -60,12 +68,14 @@ class MemorySaver {
 
  private:
   MemorySaver(Generation generation, std::unique_ptr<MemoryCheckpoint> region);
+  [[nodiscard]] bool waits_after_failure(TimePoint now) const { return failed_ && now < *failed_ + kRetry; }
   [[nodiscard]] bool ready() const { return ready_.load(std::memory_order_acquire); }
   void populate();
 
   Generation generation_;
   std::unique_ptr<MemoryCheckpoint> region_;
   CopyPace pace_;
+  std::optional<TimePoint> failed_;  // The last copy has.
   std::atomic<bool> ready_{false};
   std::atomic<bool> cancelled_{false};
   std::thread thread_;

@@ -4,34 +4,15 @@
 
 #include <torch/torch.h>
 
+#include "worker/torch/tensor_types.hpp"
+
 namespace sgd::worker {
 namespace {
 
 TensorType type_of(const std::string& name, const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kBool:
-      return TensorType::kBool;
-    case at::kByte:
-      return TensorType::kU8;
-    case at::kChar:
-      return TensorType::kI8;
-    case at::kShort:
-      return TensorType::kI16;
-    case at::kHalf:
-      return TensorType::kF16;
-    case at::kBFloat16:
-      return TensorType::kBF16;
-    case at::kInt:
-      return TensorType::kI32;
-    case at::kFloat:
-      return TensorType::kF32;
-    case at::kLong:
-      return TensorType::kI64;
-    case at::kDouble:
-      return TensorType::kF64;
-    default:
-      throw std::invalid_argument("buffer " + name + " has a type that checkpoints cannot hold");
-  }
+  const std::optional<TensorType> type = tensor_type_of(tensor.scalar_type());
+  if (!type) throw std::invalid_argument("buffer " + name + " has a type that checkpoints cannot hold");
+  return *type;
 }
 
 ModuleBuffer describe(const std::string& name, const at::Tensor& tensor) {

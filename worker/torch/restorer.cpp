@@ -44,10 +44,15 @@ MemoryOffer offer_of(Rank rank, const nlohmann::json& json) {
   return offer;
 }
 
-TrainingState parse_state(const std::string& text) {
-  Result<TrainingState> parsed = parse_training_state(nlohmann::json::parse(text, nullptr, false));
+TrainingState unpack_state(std::string text) {
+  Result<TrainingState> parsed = unpack_training_state(std::move(text));
   if (!parsed) throw std::runtime_error("the state to resume from: " + parsed.error().message);
   return std::move(parsed).value();
+}
+
+std::string packed(const TrainingState& state) {
+  const std::string head = packed_head(state);
+  return joined(packed_pieces(head, state));
 }
 
 /// How often all ranks hear how far a fetch is.
@@ -87,7 +92,7 @@ Restored Restorer::run() {
   }
   if (restored.source == RestoreSource::kDisk) {
     if (reader_) reader_->read_tensors(setup_.parameters, setup_.model, setup_.optimizer, setup_.optimizer_type);
-    share(0, reader_ ? worker::to_json(reader_->state()).dump() : "", restored);
+    share(0, reader_ ? packed(reader_->state()) : "", restored);
   } else if (restored.source == RestoreSource::kFresh) {
     if (was_damaged_)
       throw EnvironmentError("the memory checkpoints are damaged, and there is no other: training begins anew");
@@ -211,7 +216,7 @@ bool Restorer::read_memory(Restored& restored) {
   if (!all_whole(own, damage)) return false;
   if (own) restored.slot = own->slot.index;
   if (everywhere) {
-    restored.state = parse_state(text);
+    restored.state = unpack_state(std::move(text));
   } else {
     share(winner.rank, std::move(text), restored);
   }
@@ -238,14 +243,18 @@ bool Restorer::all_whole(const std::optional<MemoryOffer>& own, const std::strin
 }
 
 void Restorer::share(Rank root, std::string text, Restored& restored) {
-  text = setup_.collective.all_gather(text)[static_cast<std::size_t>(root)];
-  if (!text.empty()) restored.state = parse_state(text);
+  // The text holds what all ranks keep of their own: it may be longer than what can be gathered.
+  const std::vector<std::string> sizes = setup_.collective.all_gather(std::to_string(text.size()));
+  text.resize(std::stoull(sizes[static_cast<std::size_t>(root)]));
+  setup_.collective.broadcast(std::as_writable_bytes(std::span(text)), root);
+  const bool is_fresh = text.empty();
+  if (!is_fresh) restored.state = unpack_state(std::move(text));
   // A fresh optimizer is the same on every rank.
   const std::size_t parts = state_.parts.size();
   const std::size_t buffers = setup_.optimizer.buffers().size();
   for (std::size_t i = 0; i < parts; ++i) {
     const bool of_optimizer = i >= 1 && i < 1 + buffers;
-    if (!text.empty() || !of_optimizer) setup_.collective.broadcast(state_.parts[i], root);
+    if (!is_fresh || !of_optimizer) setup_.collective.broadcast(state_.parts[i], root);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "worker/torch/trainer.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/module_buffers.hpp"
+#include "worker/torch/operator_save.hpp"
 #include "worker/torch/restorer.hpp"
 #include "worker/torch/same_model.hpp"
 
@@ -106,7 +108,7 @@ void Trainer::restore() {
     Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
     if (!sums) throw std::runtime_error(sums.error().message);
     metrics_ = std::move(sums).value();
-    setup_.training_operator.load_state(state.user);
+    give_back(state, world_rank(), world_size(), setup_.training_operator);
   }
   if (memory_fd() >= 0 && setup_.assignment.local_rank == 0) {
     memory_ = MemorySaver::make(memory_fd(), setup_.assignment.generation, parts().layout, std::move(restored.region));
@@ -342,22 +344,20 @@ void Trainer::save(unsigned targets) {
   if ((targets & (kDisk | kMemory)) == 0) return;
   const TimePoint began = now();
   const Progress::Phase phase = setup_.link.progress().phase.exchange(Progress::Phase::kSaving);
-  nlohmann::json own;
-  own["sums"] = metrics_.export_state();
-  if (world_rank() == 0) own["user"] = setup_.training_operator.state();
-  if (setup_.link.has_unsent()) own["unsent"] = true;
-  if (writer_ && (targets & kIfFree) != 0 && writer_->busy()) own["busy"] = true;
-  const std::vector<std::string> told = collective_->all_gather(own.dump());
+  std::vector<RankMessage> told = tell_all(targets);
   targets = possible(targets, told);
   const bool writes = writer_ && (targets & kDisk) != 0;
   const bool copies = memory_ && (targets & kMemory) != 0;
   if (writes || copies) {
-    const TrainingState current = state(told);
-    if (copies) memory_->commit(point(), to_json(current).dump(), parts(), began);
+    TrainingState current = state(std::move(told));
+    if (copies) {
+      const std::string head = packed_head(current);
+      memory_->commit(point(), packed_pieces(head, current), parts(), began);
+    }
     if (writes) {
       if (Status free = writer_->wait(setup_.job.heartbeat.stall_timeout); !free)
         throw EnvironmentError(free.error().message);
-      writer_->save(current, parameters_->values(), stepper_->optimizer().buffers(),
+      writer_->save(std::move(current), parameters_->values(), stepper_->optimizer().buffers(),
                     module_buffers(*setup_.training_operator.model()), began);
     }
   }
@@ -369,16 +369,30 @@ void Trainer::save(unsigned targets) {
   setup_.link.progress().phase = phase;
 }
 
+/// What every rank has told, by rank.
+std::vector<RankMessage> Trainer::tell_all(unsigned targets) {
+  RankMessage own;
+  own.record.sums = metrics_.export_state();
+  own.record.own = own_state_of(setup_.training_operator, world_rank());
+  if (world_rank() == 0) own.shared = shared_state_of(setup_.training_operator);
+  own.has_unsent = setup_.link.has_unsent();
+  own.is_busy = writer_ && (targets & kIfFree) != 0 && writer_->busy();
+  const std::string text = encode(own);
+  check_rank_bytes(world_rank(), text.size());
+  std::vector<RankMessage> told;
+  for (std::string& one : collective_->all_gather(text)) {
+    Result<RankMessage> decoded = decode_rank_message(std::move(one));
+    if (!decoded) throw std::runtime_error("a rank's state for a checkpoint: " + decoded.error().message);
+    told.push_back(std::move(decoded).value());
+  }
+  return told;
+}
+
 /// What of `targets` is done: all ranks decide alike from what all have told. A copy may only be ahead of reports that
 /// have reached the agent, since a report that dies with its rank would be missed for ever.
-unsigned Trainer::possible(unsigned targets, const std::vector<std::string>& told) {
-  bool is_busy = false;
-  bool has_unsent = false;
-  for (const std::string& one : told) {
-    const nlohmann::json json = nlohmann::json::parse(one);
-    is_busy = is_busy || json.contains("busy");
-    has_unsent = has_unsent || json.contains("unsent");
-  }
+unsigned Trainer::possible(unsigned targets, const std::vector<RankMessage>& told) {
+  const bool is_busy = std::any_of(told.begin(), told.end(), [](const RankMessage& one) { return one.is_busy; });
+  const bool has_unsent = std::any_of(told.begin(), told.end(), [](const RankMessage& one) { return one.has_unsent; });
   if (has_unsent) targets &= ~kMemory;
   const bool is_skipped = (targets & kDisk) != 0 && (targets & kIfFree) != 0 && (is_busy || has_unsent);
   if (is_skipped) targets &= ~kDisk;
@@ -412,7 +426,7 @@ StateParts Trainer::parts() {
                      stepper_->optimizer().buffers(), module_buffers(*setup_.training_operator.model()));
 }
 
-TrainingState Trainer::state(const std::vector<std::string>& told) const {
+TrainingState Trainer::state(std::vector<RankMessage> told) const {
   TrainingState state;
   state.position = position_;
   state.step = stepper_->steps();
@@ -422,11 +436,8 @@ TrainingState Trainer::state(const std::vector<std::string>& told) const {
   state.optimizer = training_.optimizer.type;
   state.optimizer_steps = stepper_->optimizer().steps();
   state.made_by = made_by();
-  for (const std::string& one : told) {
-    nlohmann::json json = nlohmann::json::parse(one);
-    state.records.push_back(std::move(json["sums"]));
-    if (json.contains("user")) state.user = std::move(json["user"]);
-  }
+  for (RankMessage& one : told) state.records.push_back(std::move(one.record));
+  state.shared = std::move(told.front().shared);
   return state;
 }
 

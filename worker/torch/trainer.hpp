@@ -25,6 +25,7 @@
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/memory_saver.hpp"
 #include "worker/torch/phase_stream.hpp"
+#include "worker/torch/rank_message.hpp"
 #include "worker/torch/restorer.hpp"
 #include "worker/torch/shared_buffers.hpp"
 #include "worker/torch/state_parts.hpp"
@@ -95,12 +96,13 @@ class Trainer final : public OperatorHost {
   /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
   bool act_on(std::uint32_t agreed, bool leave, bool is_due = false);
   void save(unsigned targets);
-  [[nodiscard]] unsigned possible(unsigned targets, const std::vector<std::string>& told);
+  [[nodiscard]] std::vector<RankMessage> tell_all(unsigned targets);
+  [[nodiscard]] unsigned possible(unsigned targets, const std::vector<RankMessage>& told);
   /// Waits for the write of the last save; whether it is on disk, as all ranks agree.
   bool on_disk();
   [[nodiscard]] bool saves_by_itself() const;
   [[nodiscard]] bool steps_due() const;
-  [[nodiscard]] TrainingState state(const std::vector<std::string>& told) const;
+  [[nodiscard]] TrainingState state(std::vector<RankMessage> told) const;
   [[nodiscard]] nlohmann::json made_by() const;
   [[nodiscard]] MemoryPoint point() const;
   [[nodiscard]] StateParts parts();

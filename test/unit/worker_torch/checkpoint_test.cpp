@@ -1,5 +1,6 @@
 // What the checkpoint writer writes, the reader reads, at any world size; and what it refuses.
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -56,10 +57,25 @@ struct Training {
   std::unique_ptr<StepOptimizer> optimizer;
 };
 
-nlohmann::json record(double loss) {
+OperatorState own(const nlohmann::json& json) {
+  const auto text = std::make_shared<const std::string>(json.dump());
+  return {*text, {}, {text}};
+}
+
+RankRecord record(double loss) {
   MetricsAccumulator metrics;
   metrics.add(4, {{"train_loss", loss}});
-  return metrics.export_state();
+  return {metrics.export_state(), own({{"seen", loss}})};
+}
+
+/// As an older worker wrote it: rank 0's state alone, for all.
+nlohmann::json old_form(const nlohmann::json& json) {
+  nlohmann::json old = json;
+  old["format"] = 1;
+  for (nlohmann::json& one : old["records"]) one = nlohmann::json(one["sums"]);
+  old["user"] = old["shared"];
+  old.erase("shared");
+  return old;
 }
 
 TrainingState state_of(std::int64_t step) {
@@ -72,7 +88,7 @@ TrainingState state_of(std::int64_t step) {
   state.optimizer = "sgd";
   state.optimizer_steps = step;
   state.records = {record(1), record(2), record(4)};
-  state.user["answer"] = 42;
+  state.shared = own({{"answer", 42}});
   return state;
 }
 
@@ -118,6 +134,95 @@ TEST_CASE("a checkpoint brings back weights, optimizer, buffers, position and th
   CHECK(at::equal(read.net.norm->running_mean, written.net.norm->running_mean));
   CHECK(read.net.norm->num_batches_tracked.item<std::int64_t>() == 17);
   CHECK(to_json(reader.state()) == to_json(state_of(1200)));
+}
+
+TEST_CASE("each rank's own tensors come back from a file of their own, which is not there without any") {
+  const Folder folder;
+  Training training;
+  TrainingState state = state_of(1);
+  const auto bytes = std::make_shared<const std::string>("of rank 0 and of rank 2");
+  const auto part = [&bytes](std::size_t begin, std::size_t count) {
+    return std::as_bytes(std::span(*bytes).subspan(begin, count));
+  };
+  state.records[0].own.tensors = {{"a/b", TensorType::kU8, {3, 3}, part(0, 9)}, {"none", TensorType::kF64, {0}, {}}};
+  state.records[2].own.tensors = {{"a/b", TensorType::kI8, {9}, part(14, 9)}};
+  for (RankRecord& one : state.records) one.own.memory.push_back(bytes);
+  const link::CheckpointSaved saved = write(folder.path, training, state);
+  CHECK(fs::exists(folder.path + "/" + saved.path + "/ranks.safetensors"));
+  const TrainingState read = CheckpointReader(folder.path + "/" + saved.path).state();
+  REQUIRE(read.records[0].own.tensors.size() == 2);
+  CHECK(read.records[1].own.tensors.empty());
+  REQUIRE(read.records[2].own.tensors.size() == 1);
+  const auto* first = &read.records[0].own.tensors[0];
+  if (first->name == "none") ++first;
+  CHECK(first->name == "a/b");
+  CHECK(first->shape == std::vector<std::int64_t>{3, 3});
+  CHECK(std::memcmp(first->bytes.data(), bytes->data(), 9) == 0);
+  CHECK(std::memcmp(read.records[2].own.tensors[0].bytes.data(), bytes->data() + 14, 9) == 0);
+  CHECK(read.records[2].own.json == "{\"seen\":4.0}");
+  const link::CheckpointSaved without = write(folder.path, training, state_of(2));
+  CHECK_FALSE(fs::exists(folder.path + "/" + without.path + "/ranks.safetensors"));
+}
+
+TEST_CASE("tensors that belong to no rank are refused") {
+  const Folder folder;
+  for (const char* name : {"rank-0003/a", "rank-2/a", "rank-0001", "a", "/a", "rank--001/a", "rank-00001/a"}) {
+    CAPTURE(name);
+    const std::string path = folder.path + "/ranks.safetensors";
+    fs::remove(path);
+    const TensorBytes tensor{name, TensorType::kU8, {0}, {}};
+    REQUIRE(write_safetensors(path, std::span(&tensor, 1)).ok());
+    const auto file = std::make_shared<const SafetensorsFile>(std::move(SafetensorsFile::open(path)).value());
+    TrainingState state = state_of(1);
+    CHECK_FALSE(add_tensors(file, state).ok());
+  }
+}
+
+TEST_CASE("a checkpoint of a worker that kept rank 0's state alone is read") {
+  const nlohmann::json now = to_json(state_of(1200));
+  const Result<TrainingState> read = parse_training_state(old_form(now));
+  REQUIRE(read.ok());
+  CHECK(read.value().shared_is_own);
+  CHECK(read.value().shared.json == "{\"answer\":42}");
+  CHECK(read.value().records[1].sums == state_of(1).records[1].sums);
+  // As text between ranks it stays one.
+  const std::string head = packed_head(read.value());
+  const Result<TrainingState> again = unpack_training_state(joined(packed_pieces(head, read.value())));
+  REQUIRE(again.ok());
+  CHECK(again.value().shared_is_own);
+  CHECK(again.value().shared.json == "{\"answer\":42}");
+}
+
+TEST_CASE("all of a state is one text, in memory and between ranks; one that is cut off or too long is refused") {
+  TrainingState state = state_of(7);
+  const std::string bytes = "12345678";
+  state.records[1].own.tensors = {{"t", TensorType::kF32, {2, 1}, std::as_bytes(std::span(bytes))}};
+  const std::string head = packed_head(state);
+  const std::string text = joined(packed_pieces(head, state));
+  const Result<TrainingState> whole = unpack_training_state(text);
+  REQUIRE(whole.ok());
+  CHECK(to_json(whole.value()) == to_json(state));
+  CHECK_FALSE(whole.value().shared_is_own);
+  const TensorBytes& tensor = whole.value().records[1].own.tensors.at(0);
+  CHECK(tensor.name == "t");
+  CHECK(tensor.type == TensorType::kF32);
+  CHECK(tensor.shape == std::vector<std::int64_t>{2, 1});
+  CHECK(std::memcmp(tensor.bytes.data(), bytes.data(), 8) == 0);
+  for (std::size_t size = 0; size < text.size(); ++size) CHECK_FALSE(unpack_training_state(text.substr(0, size)).ok());
+  CHECK_FALSE(unpack_training_state(text + "x").ok());
+  const auto with = [&](const char* path, const nlohmann::json& value) {
+    nlohmann::json changed = nlohmann::json::parse(head);
+    changed[nlohmann::json::json_pointer(path)] = value;
+    return unpack_training_state(changed.dump() + text.substr(head.size())).ok();
+  };
+  CHECK(with("/step", 8));
+  CHECK_FALSE(with("/shared/json_bytes", -1));
+  CHECK_FALSE(with("/records/1/own/tensors/0/type", "F31"));
+  CHECK_FALSE(with("/records/1/own/tensors/0/shape", {std::int64_t{1} << 62, 16}));
+  CHECK_FALSE(with("/records/1/own/tensors/0/shape", {-2, 1}));
+  CHECK_FALSE(with("/records/1/own/tensors", nullptr));
+  CHECK_FALSE(with("/records/2/own", 0));
+  CHECK_FALSE(with("/format", 1));
 }
 
 TEST_CASE("records are dealt out among another number of ranks, each once") {
@@ -230,13 +335,14 @@ TEST_CASE("a writer that runs out of memory, or is let down by what it tells, gi
 TEST_CASE("state.json is refused field by field") {
   const nlohmann::json good = to_json(state_of(1));
   REQUIRE(parse_training_state(good).ok());
-  const std::vector<std::pair<const char*, nlohmann::json>> bad = {{"/format", 2},
+  const std::vector<std::pair<const char*, nlohmann::json>> bad = {{"/format", 3},
                                                                    {"/position/epoch", 0},
                                                                    {"/position/phase", "test"},
                                                                    {"/position/consumed", -1},
                                                                    {"/step", "many"},
                                                                    {"/world_size", 2},
                                                                    {"/records", 3},
+                                                                   {"/records/1", 3},
                                                                    {"/scheduler", nullptr},
                                                                    {"/optimizer/steps", {}}};
   for (const auto& [path, value] : bad) {

@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr TimePoint kStart = TimePoint(1000s);
+constexpr std::string_view kText[] = {"{}"};
 
 TimePoint clock_now() {
   return std::chrono::steady_clock::now();
@@ -61,13 +62,13 @@ TEST_CASE("no copy is made before its memory is there, and an adopted one is of 
     const auto saver = MemorySaver::make(fd.get(), 1, tensors.state.layout, nullptr);
     REQUIRE(saver);
     CHECK_FALSE(saver->due(clock_now()));
-    saver->commit({5}, "{}", tensors.state, clock_now());
+    saver->commit({5}, kText, tensors.state, clock_now());
     auto region = MemoryCheckpoint::attach(fd.get(), tensors.state.layout);
     CHECK_FALSE(region.value()->newest().has_value());
     saver->start();
     saver->start();
     wait_until_due(*saver);
-    saver->commit({6}, "{}", tensors.state, clock_now());
+    saver->commit({6}, kText, tensors.state, clock_now());
     CHECK_FALSE(saver->due(clock_now()));
   }
   auto region = std::move(MemoryCheckpoint::attach(fd.get(), tensors.state.layout)).value();
@@ -83,6 +84,30 @@ TEST_CASE("no copy is made before its memory is there, and an adopted one is of 
 
 TEST_CASE("where memory cannot be had, training does without") {
   CHECK(MemorySaver::make(-1, 1, Tensors(0).state.layout, nullptr) == nullptr);
+}
+
+TEST_CASE("a copy that there is no memory for is left out, the one before stays, and the next is tried after a while") {
+  const UniqueFd fd(::memfd_create("memory", 0));
+  Tensors tensors(1.5f);
+  const auto saver = MemorySaver::make(fd.get(), 1, tensors.state.layout, nullptr);
+  REQUIRE(saver);
+  saver->start();
+  wait_until_due(*saver);
+  saver->commit({5}, kText, tensors.state, clock_now());
+  wait_until_due(*saver);
+  const char letter = 'x';
+  const std::string_view too_long[] = {{&letter, MemoryCheckpoint::kTextBytesMax}, {&letter, 1}};
+  const TimePoint before = clock_now();
+  saver->commit({6}, too_long, tensors.state, before);
+  const auto region = std::move(MemoryCheckpoint::attach(fd.get(), tensors.state.layout)).value();
+  CHECK(region->newest()->point.step == 5);
+  CHECK_FALSE(saver->due(before + MemorySaver::kRetry - 1ms));  // Nor is the group asked for its state.
+  saver->commit({7}, kText, tensors.state, before + MemorySaver::kRetry - 1ms);
+  CHECK(region->newest()->point.step == 5);
+  const TimePoint later = clock_now() + MemorySaver::kRetry;
+  CHECK(saver->due(later));
+  saver->commit({8}, kText, tensors.state, later);
+  CHECK(region->newest()->point.step == 8);
 }
 
 TEST_CASE("layouts differ when names, shapes, types or the optimizer do") {

@@ -129,12 +129,11 @@ class Memory(RecoveryTest):
         agent = self.agent(job, 2)
         agent.start()
         kill_at_step(agent, 300)
-        size = os.fstat(agent.memory).st_size
-        slots = [4096, 4096 + (size - 4096) // 2]
+        slots = [4096, 2 * 4096]
         stamps = [int.from_bytes(os.pread(agent.memory, 8, slot), "little") for slot in slots]
         steps = [int.from_bytes(os.pread(agent.memory, 8, slot + 8), "little") for slot in slots]
         newer = stamps.index(max(stamps))
-        at = slots[newer] + 4096 + (1 << 20) + 1000
+        at = 3 * 4096 + newer * int.from_bytes(os.pread(agent.memory, 8, 16), "little") + 1000
         os.pwrite(agent.memory, bytes([os.pread(agent.memory, 1, at)[0] ^ 1]), at)
         second = self.next_generation(job, agent)
         second.start()

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& features) = 0;
 };
 
+using NamedTensors = std::map<std::string, at::Tensor>;
 using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
 
 struct Batch {
@@ -89,9 +91,39 @@ class TrainingOperator {
   /// Loss, and accuracy by the largest output; 0 where the output has no classes.
   virtual BatchMetrics validate_batch(const Batch& batch, const BatchInfo& info);
 
-  /// State of the operator's own for checkpoints; rank 0's is kept and every rank gets it back.
+  // State of the operator's own. Every save calls the three functions that give it, between two batches; a rank that
+  // goes on from a checkpoint, in memory or on disk, gets it back after setup(), before its first batch:
+  // load_shared_state(), load_states(), load_states_tensors(). What comes back is equal to the bit, so numbers that
+  // JSON cannot hold (NaN, infinities) are an error when they are saved.
+  //
+  // Each rank has a state and tensors of its own. In a group of W ranks, rank r gets those of the saved ranks r, r + W,
+  // r + 2W, ... as far as there are: its own alone when the number of ranks is the same, nothing on the new ranks of a
+  // group that has grown. Every saved state is given to one rank.
+  //
+  // A checkpoint of a worker that kept rank 0's state alone gives that to load_shared_state() and, as before, to
+  // load_states() on every rank; an operator that loads either goes on with it.
+
+  /// This rank's own. At most 64 MiB as JSON text; what is large belongs into state_tensors().
   [[nodiscard]] virtual nlohmann::json state() const { return nlohmann::json::object(); }
+  /// What state() gave on this rank.
   virtual void load_state(const nlohmann::json& state) { (void)state; }
+  /// The states that this rank gets, by saved rank. Override it to join several.
+  virtual void load_states(std::vector<nlohmann::json> states) {
+    if (!states.empty()) load_state(states.front());
+  }
+
+  /// This rank's own tensors by name, of any shape; dense, and of a type that safetensors files have. They come back on
+  /// the CPU, contiguous. Together with state() at most 1 GiB; those of all ranks pass through every rank's memory.
+  [[nodiscard]] virtual NamedTensors state_tensors() const { return {}; }
+  virtual void load_state_tensors(NamedTensors tensors) { (void)tensors; }
+  /// As load_states().
+  virtual void load_states_tensors(std::vector<NamedTensors> tensors) {
+    if (!tensors.empty()) load_state_tensors(std::move(tensors.front()));
+  }
+
+  /// What is equal on all ranks, at any number of them: rank 0's is kept, and every rank gets it back.
+  [[nodiscard]] virtual nlohmann::json shared_state() const { return nlohmann::json::object(); }
+  virtual void load_shared_state(const nlohmann::json& state) { (void)state; }
 
   void attach(OperatorHost& host) { host_ = &host; }
   /// What was registered; null before setup().

@@ -1,0 +1,29 @@
+#pragma once
+// What an operator keeps of its own: taken from it for a checkpoint, and given back to it at any world size. Whatever
+// could not come back exactly is refused when it is saved, not found out when it is needed.
+
+#include <cstddef>
+
+#include "sgd/training_operator.hpp"
+#include "worker/collective/limits.hpp"
+#include "worker/torch/checkpoint_state.hpp"
+
+namespace sgd::worker {
+
+/// The JSON of one state() or shared_state(), as text: it is parsed whole when it is restored.
+inline constexpr std::size_t kStateJsonBytesMax = std::size_t{64} << 20;
+
+/// Throws with the way out when the JSON is longer than that. `what` is "state()" or "shared_state()".
+void check_json_bytes(const char* what, int rank, std::size_t bytes);
+/// Throws with the way out when what one rank tells all, its tensors with it, is more than can be gathered.
+void check_rank_bytes(int rank, std::size_t bytes);
+
+/// state() and state_tensors(); tensors are copied where they are not dense or not in this process's memory.
+[[nodiscard]] OperatorState own_state_of(const TrainingOperator& training_operator, int rank);
+/// shared_state(), on rank 0.
+[[nodiscard]] OperatorState shared_state_of(const TrainingOperator& training_operator);
+
+/// Calls the load functions on rank `rank` of a group of `world_size`. Throws where `state` holds no JSON.
+void give_back(const TrainingState& state, int rank, int world_size, TrainingOperator& training_operator);
+
+}  // namespace sgd::worker
