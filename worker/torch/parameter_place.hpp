@@ -14,7 +14,7 @@ struct ParameterPlace {
   std::vector<std::int64_t> shape;
   std::size_t offset = 0;  ///< In floats, a multiple of 16.
   std::size_t count = 0;
-  std::vector<std::string> also;  ///< Further names of the same parameter, where modules share it.
+  std::vector<std::string> also = {};  ///< Further names of the same parameter, where modules share it.
 };
 
 }  // namespace sgd::worker

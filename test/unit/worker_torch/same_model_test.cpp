@@ -41,7 +41,7 @@ class FakePair final : public Collective {
 };
 
 ParameterPlace place(const std::string& name, std::vector<std::int64_t> shape) {
-  return {name, std::move(shape), 0, 6, {}};
+  return {name, std::move(shape), 0, 6};
 }
 
 void check(std::vector<ParameterPlace> ours, std::vector<ParameterPlace> theirs) {

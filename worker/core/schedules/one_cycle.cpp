@@ -20,7 +20,7 @@ class OneCycleRule final : public ScheduleRule {
  public:
   explicit OneCycleRule(const nlohmann::json& settings)
       : total_steps_(settings["total_steps"]),
-        is_linear_(settings["anneal_strategy"] == "linear"),
+        is_linear_(settings["anneal_strategy"].get_ref<const std::string&>() == "linear"),
         cycles_momentum_(settings["cycle_momentum"]) {
     const auto number = [&settings](const char* key) { return settings[key].get<double>(); };
     const double high = number("max_lr");
