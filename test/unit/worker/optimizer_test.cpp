@@ -158,6 +158,27 @@ TEST_CASE("optimizers: values worked out by hand") {
   CHECK(other[0] == Approx(0.9));
 }
 
+TEST_CASE("optimizers: centered RMSprop outlives a variance that rounding makes negative") {
+  for (const double momentum : {0.0, 0.9}) {
+    const auto optimizer = make_step_optimizer(rmsprop(momentum, true), 29);
+    std::vector<float> params(29, 0.5f), grads(29);
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      grads[i] = static_cast<float>(static_cast<int>(i * 7 % 29) - 13) / 16 + 1.0f / 64;
+    }
+    job::Optimizer settings = rmsprop(momentum, true);
+    settings.weight_decay = 0;
+    settings.lr = 1e-12;
+    bool was_negative = false;
+    for (int step = 0; step < 1500; ++step) {
+      optimizer->step(params, grads, settings, 1.0f);
+      const auto squares = optimizer->buffers().front().values, means = optimizer->buffers().back().values;
+      for (std::size_t i = 0; i < grads.size(); ++i) was_negative |= squares[i] - means[i] * means[i] < 0;
+    }
+    CHECK(was_negative);
+    for (const float param : params) CHECK(std::isfinite(param));
+  }
+}
+
 TEST_CASE("optimizers: going on from saved buffers and steps is bit-equal") {
   for (const job::Optimizer& s : kCases) {
     std::vector<float> straight = {0.1f, -0.2f, 0.3f}, resumed = straight;
