@@ -3,6 +3,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <exception>
+#include <new>
+#include <stdexcept>
+
 #include "common/exit_codes.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/torch/errors.hpp"
