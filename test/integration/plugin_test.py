@@ -35,7 +35,7 @@ class PluginTest(LaunchTest):
             resolved = json.load(file)
         self.assertEqual(resolved["plugins"], [self.path("mine", "own.so")])
         self.assertEqual(resolved["training"]["operator"],
-                         {"type": "smoothed", "hidden": 32, "dropout": 0.2, "smoothing": 0.1, "fail_in": "nothing"})
+                         {"type": "smoothed", "hidden": 32, "dropout": 0.2, "smoothing": 0.1, "fail_in": "nothing", "freeze_at": 1000000})
 
     def test_its_settings_are_checked_like_built_in_ones(self):
         said = self.refused(self.job(hiden=3, dropout=2, fail_in="nowhere"))

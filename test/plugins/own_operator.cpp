@@ -8,7 +8,8 @@ struct Net : torch::nn::Module {
       : first(register_module("first", torch::nn::Linear(inputs, hidden))),
         norm(register_module("norm", torch::nn::BatchNorm1d(hidden))),
         drop(register_module("drop", torch::nn::Dropout(dropout))),
-        last(register_module("last", torch::nn::Linear(hidden, 10))) {}
+        last(register_module("last", torch::nn::Linear(hidden, 10))),
+        spare(register_module("spare", torch::nn::Linear(3, 3))) {}
 
   at::Tensor forward(const at::Tensor& images) {
     return last->forward(drop->forward(torch::relu(norm->forward(first->forward(images.flatten(1))))));
@@ -18,6 +19,7 @@ struct Net : torch::nn::Module {
   torch::nn::BatchNorm1d norm;
   torch::nn::Dropout drop;
   torch::nn::Linear last;
+  torch::nn::Linear spare;  // No loss reaches it.
 };
 
 class Smoothed : public sgd::TrainingOperator {
@@ -30,6 +32,8 @@ class Smoothed : public sgd::TrainingOperator {
   sgd::BatchMetrics train_batch(const sgd::Batch& batch, const sgd::BatchInfo& info) override {
     if (config().at("fail_in").get<std::string>() == "train_batch" && info.global_step == 3)
       throw std::runtime_error("this batch is odd");
+    for (at::Tensor& one : net_->first->parameters())
+      one.set_requires_grad(info.global_step < config().at("freeze_at"));
     const auto loss = torch::nn::functional::cross_entropy(
         net_->forward(batch.features), batch.target,
         torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(config().at("smoothing")));
@@ -69,6 +73,7 @@ std::shared_ptr<sgd::Model> two_layers(const nlohmann::json& settings, const sgd
 SGD_REGISTER_OPERATOR("smoothed", Smoothed, R"({
   "hidden": {"type": "integer", "minimum": 1, "maximum": 4096, "default": 64},
   "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.2},
+  "freeze_at": {"type": "integer", "minimum": 0, "default": 1000000},
   "smoothing": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.1},
   "fail_in": {"enum": ["nothing", "setup", "train_batch"], "default": "nothing"}
 })");

@@ -39,6 +39,7 @@ inline constexpr std::uint32_t kStopAtEpoch = 1u << 3;       ///< Leave at the n
 inline constexpr std::uint32_t kMemory = 1u << 4;            ///< Copy the state into memory after this step.
 inline constexpr std::uint32_t kStopAtCheckpoint = 1u << 5;  ///< Leave when the next checkpoint is on disk.
 inline constexpr std::uint32_t kInfinite = 1u << 6;          ///< Set by all_reduce: some sum is not finite.
+inline constexpr std::uint32_t kUsedChanged = 1u << 7;  ///< Other parameters have gradients than in the step before.
 }  // namespace control
 
 class Collective {

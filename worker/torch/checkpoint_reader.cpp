@@ -88,7 +88,7 @@ void CheckpointReader::read_tensors(FlatParameters& parameters, torch::nn::Modul
                                     const std::string& optimizer_type) const {
   const std::string model_path = path(kModelFile);
   const SafetensorsFile weights = open_tensors(model_path);
-  const std::vector<ModuleBuffer> buffers = module_buffers(model);
+  const std::vector<ModuleBuffer> buffers = module_buffers(model, parameters.places());
   std::size_t names = buffers.size();
   for (const ParameterPlace& place : parameters.places()) names += 1 + place.also.size();
   check_count(weights, model_path, names);

@@ -26,6 +26,7 @@ nlohmann::json common_part(const TrainingState& state) {
   out["scheduler"] = state.scheduler;
   out["optimizer"]["type"] = state.optimizer;
   out["optimizer"]["steps"] = state.optimizer_steps;
+  if (!state.parameter_steps.empty()) out["optimizer"]["parameter_steps"] = state.parameter_steps;
   out["records"] = nlohmann::json::array();
   for (const RankRecord& record : state.records) out["records"].push_back({{"sums", record.sums}});
   out["made_by"] = state.made_by;
@@ -45,6 +46,8 @@ void read_common_part(const nlohmann::json& json, TrainingState& state) {
   (void)state.scheduler.at("count").get<std::int64_t>();  // There is one: ignoring its value.
   json.at("optimizer").at("type").get_to(state.optimizer);
   json.at("optimizer").at("steps").get_to(state.optimizer_steps);
+  if (const nlohmann::json& steps = member(json.at("optimizer"), "parameter_steps"); !steps.is_null())
+    steps.get_to(state.parameter_steps);
   const bool is_old = json.at("format").get<int>() == kOldFormat;
   for (const auto& record : json.at("records").get_ref<const nlohmann::json::array_t&>())
     state.records.emplace_back().sums = is_old ? record : record.at("sums");

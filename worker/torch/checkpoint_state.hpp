@@ -45,10 +45,11 @@ struct TrainingState {
   std::uint64_t seed = 0;
   /// Of the learning rate's: "count", the epochs, batches or calls it has counted, and what else it holds.
   nlohmann::json scheduler = {{"count", 0}};
-  std::string optimizer;  ///< Its type; its buffers are in optimizer.safetensors.
-  std::int64_t optimizer_steps = 0;
-  std::vector<RankRecord> records;  ///< By rank.
-  OperatorState shared;             ///< TrainingOperator::shared_state() of rank 0.
+  std::string optimizer;                      ///< Its type; its buffers are in optimizer.safetensors.
+  std::int64_t optimizer_steps = 0;           ///< Updates of the parameter that has had most.
+  std::vector<std::int64_t> parameter_steps;  ///< Of each; empty: all have had as many.
+  std::vector<RankRecord> records;            ///< By rank.
+  OperatorState shared;                       ///< TrainingOperator::shared_state() of rank 0.
   /// An older worker has written it, which kept rank 0's state alone, for all: that is `shared`, and every rank's own.
   bool shared_is_own = false;
   nlohmann::json made_by;  ///< As in common/checkpoint/made_by.hpp; null: not said.

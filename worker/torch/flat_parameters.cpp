@@ -74,6 +74,7 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
   gradients_ = gradients;
   views_.clear();
   claimed_.assign(places_.size(), false);
+  has_gradient_.assign(places_.size(), true);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     views_.push_back(view_of(gradients_.data(), places_[i]));
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<PlacingHook>(*this, i));
@@ -98,7 +99,10 @@ void FlatParameters::begin_backward() {
 
 void FlatParameters::collect_gradients() {
   in_backward = nullptr;
-  for (std::size_t i = 0; i < places_.size(); ++i) place(i);
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    has_gradient_[i] = parameters_[i].grad().defined();
+    place(i);
+  }
 }
 
 void FlatParameters::place(std::size_t index) {

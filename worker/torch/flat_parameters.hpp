@@ -45,6 +45,8 @@ class FlatParameters {
   /// Makes every gradient the view at its place; one that is missing is zero. Throws on a sparse one, naming the
   /// parameter.
   void collect_gradients();
+  /// For each place, whether the last backward pass reached it.
+  [[nodiscard]] const std::vector<bool>& has_gradient() const { return has_gradient_; }
 
   /// A number that differs (all but surely) when any bit of the values differs.
   [[nodiscard]] std::uint64_t hash();
@@ -62,6 +64,7 @@ class FlatParameters {
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> views_;  // The gradient views, to re-attach.
   std::vector<bool> claimed_;      // In this backward pass.
+  std::vector<bool> has_gradient_;
 };
 
 }  // namespace sgd::worker

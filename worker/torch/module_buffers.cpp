@@ -1,5 +1,6 @@
 #include "worker/torch/module_buffers.hpp"
 
+#include <set>
 #include <stdexcept>
 
 #include <torch/torch.h>
@@ -24,10 +25,15 @@ ModuleBuffer describe(const std::string& name, const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model) {
+std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model, const std::vector<ParameterPlace>& trained) {
+  std::set<std::string> names;
+  for (const ParameterPlace& place : trained) {
+    names.insert(place.name);
+    names.insert(place.also.begin(), place.also.end());
+  }
   std::vector<ModuleBuffer> buffers;
   for (const auto& item : model.named_parameters()) {
-    if (!item.value().requires_grad()) buffers.push_back(describe(item.key(), item.value()));
+    if (!names.contains(item.key())) buffers.push_back(describe(item.key(), item.value()));
   }
   for (const auto& item : model.named_buffers()) {
     if (item.value().defined()) buffers.push_back(describe(item.key(), item.value()));

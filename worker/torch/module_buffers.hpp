@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/core/safetensors.hpp"
+#include "worker/torch/parameter_place.hpp"
 
 namespace torch::nn {
 class Module;
@@ -23,7 +24,9 @@ struct ModuleBuffer {
   std::span<std::byte> bytes;  ///< The tensor's own memory, valid as long as the model.
 };
 
-/// Throws on a buffer that is not dense and contiguous, or of a type that files cannot hold.
-[[nodiscard]] std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model);
+/// `trained`: the parameters that lie in the flat buffer, whether they are frozen by now or not; all others are among
+/// the buffers. Throws on a buffer that is not dense and contiguous, or of a type that files cannot hold.
+[[nodiscard]] std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model,
+                                                       const std::vector<ParameterPlace>& trained);
 
 }  // namespace sgd::worker

@@ -72,7 +72,7 @@ Generation generation_here(const std::string& path, const std::string& run_dir, 
 Restorer::Restorer(const RestoreSetup& setup)
     : setup_(setup),
       state_(state_parts(setup.parameters.values(), setup.parameters.places(), setup.optimizer_type,
-                         setup.optimizer.buffers(), module_buffers(setup.model))) {
+                         setup.optimizer.buffers(), module_buffers(setup.model, setup.parameters.places()))) {
   if (setup_.memory_fd < 0) return;
   Result<std::unique_ptr<MemoryCheckpoint>> region = MemoryCheckpoint::attach(setup_.memory_fd, state_.layout);
   if (!region) throw EnvironmentError(region.error().message);

@@ -11,10 +11,26 @@
 namespace sgd::worker {
 namespace {
 constexpr std::size_t kNamedParameters = 3;
+
+/// One group of all; each with the gap behind it, which holds zeros, so that neighbours adjoin.
+std::vector<GroupedParameter> grouped(const FlatParameters& parameters) {
+  const std::vector<ParameterPlace>& places = parameters.places();
+  std::vector<GroupedParameter> all;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const std::size_t end = i + 1 < places.size() ? places[i + 1].offset : parameters.size();
+    all.push_back({{places[i].offset, end - places[i].offset}, 0});
+  }
+  return all;
+}
+
 }  // namespace
 
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::Training& training)
-    : parameters_(parameters), collective_(collective), settings_(training.optimizer) {
+    : parameters_(parameters),
+      collective_(collective),
+      settings_(training.optimizer),
+      groups_(grouped(parameters)),
+      used_(collective, parameters.places().size()) {
   if (training.scheduler) {
     schedule_ = make_schedule(*training.scheduler, settings_.lr);
     frequency_ = training.scheduler->frequency;
@@ -50,6 +66,13 @@ void Stepper::set_epochs_completed(std::int64_t epochs) {
   follow_schedule();
 }
 
+void Stepper::set_parameter_steps(std::vector<std::int64_t> steps) {
+  if (steps.size() != parameters_.places().size())
+    throw std::runtime_error("the checkpoint counts the updates of " + std::to_string(steps.size()) +
+                             " parameters, and the model has " + std::to_string(parameters_.places().size()));
+  groups_.set_steps(std::move(steps));
+}
+
 void Stepper::step_scheduler() {
   if (frequency_ != "manual")
     throw std::logic_error("step_scheduler() needs a scheduler with \"frequency\": \"manual\" in the job");
@@ -80,15 +103,17 @@ void Stepper::load_scheduler_state(const nlohmann::json& state) {
 std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) {
   last_loss_ = loss.item<double>();
   parameters_.begin_backward();
-  // A loss without history (a constant) has no gradients: zeros are right, and the other ranks wait for us.
+  // A loss without history (a constant) has no gradients; the other ranks, whose may have some, wait for us.
   if (loss.requires_grad()) loss.backward();
   parameters_.collect_gradients();
   if (!std::isfinite(last_loss_)) control_word |= control::kNan;
+  control_word |= used_.control_word(parameters_.has_gradient());
   const std::uint32_t agreed = collective_.all_reduce(control_word);
   if ((agreed & control::kNan) != 0) report_loss_not_finite();
   if ((agreed & control::kInfinite) != 0) report_gradients_not_finite();
   const float scale = 1.0f / static_cast<float>(collective_.world_size());
-  optimizer_->step(parameters_.values(), collective_.gradients(), settings_, scale);
+  const std::vector<bool>& used = used_.agree(agreed, parameters_.has_gradient());
+  groups_.step(*optimizer_, parameters_.values(), collective_.gradients(), {settings_}, used, scale);
   set_steps(steps_ + 1);
   return agreed;
 }

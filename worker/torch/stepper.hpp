@@ -1,20 +1,23 @@
 #pragma once
 // One optimizer step over all ranks:
-//   loss -> backward into the flat gradients -> all_reduce with the control word -> fused update
+//   loss -> backward into the flat gradients -> all_reduce with the control word -> fused update of what has gradients
 // Owns the optimizer and the learning rate; knows nothing of epochs' contents, saves and stops:
 // the caller gets the agreed control word and acts on it.
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/torch.h>
 
 #include "common/job/spec.hpp"
 #include "worker/collective/collective.hpp"
+#include "worker/core/parameter_groups.hpp"
 #include "worker/core/schedules/schedule.hpp"
 #include "worker/core/step_optimizer.hpp"
 #include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/used_parameters.hpp"
 
 namespace sgd::worker {
 
@@ -50,6 +53,10 @@ class Stepper {
   [[nodiscard]] double learning_rate() const;
   [[nodiscard]] double last_loss() const { return last_loss_; }
   [[nodiscard]] StepOptimizer& optimizer() { return *optimizer_; }
+  /// Updates that each parameter has had, in the order of the places.
+  [[nodiscard]] const std::vector<std::int64_t>& parameter_steps() const { return groups_.steps(); }
+  /// From a checkpoint. Throws where there are not as many as parameters.
+  void set_parameter_steps(std::vector<std::int64_t> steps);
 
  private:
   [[noreturn]] void report_loss_not_finite();
@@ -62,6 +69,8 @@ class Stepper {
   std::unique_ptr<Schedule> schedule_;  // Or null.
   std::string frequency_;               // What the schedule counts.
   std::unique_ptr<StepOptimizer> optimizer_;
+  ParameterGroups groups_;
+  UsedParameters used_;
   std::int64_t steps_ = 0;
   std::int64_t epochs_completed_ = 0;
   std::int64_t scheduler_calls_ = 0;

@@ -41,7 +41,8 @@ Trainer::Trainer(const TrainerSetup& setup)
   if (!setup_.training_operator.model()) throw std::logic_error("the operator's setup() registered no model");
   parameters_ = std::make_unique<FlatParameters>(*setup_.training_operator.model());
   collective_ = setup_.form_group(parameters_->size());
-  check_same_model(*collective_, parameters_->places(), module_buffers(*setup_.training_operator.model()));
+  check_same_model(*collective_, parameters_->places(),
+                   module_buffers(*setup_.training_operator.model(), parameters_->places()));
   buffers_ = std::make_unique<SharedBuffers>(*setup_.training_operator.model(), *collective_);
   stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, training_);
   if (world_rank() == 0) {
@@ -103,7 +104,9 @@ void Trainer::restore() {
     if (!conflict.empty()) throw ConfigurationError(conflict);
     stepper_->load_scheduler_state(state.scheduler);
     stepper_->set_steps(state.step);
-    stepper_->optimizer().set_steps(state.optimizer_steps);
+    stepper_->set_parameter_steps(state.parameter_steps.empty()
+                                      ? std::vector(parameters_->places().size(), state.optimizer_steps)
+                                      : state.parameter_steps);
     position_ = state.position;
     Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
     if (!sums) throw std::runtime_error(sums.error().message);
@@ -362,7 +365,7 @@ void Trainer::save(unsigned targets) {
       if (Status free = writer_->wait(setup_.job.heartbeat.stall_timeout); !free)
         throw EnvironmentError(free.error().message);
       writer_->save(std::move(current), parameters_->values(), stepper_->optimizer().buffers(),
-                    module_buffers(*setup_.training_operator.model()), began);
+                    module_buffers(*setup_.training_operator.model(), parameters_->places()), began);
     }
   }
   if ((targets & kDisk) != 0) {
@@ -427,7 +430,8 @@ MemoryPoint Trainer::point() const {
 
 StateParts Trainer::parts() {
   return state_parts(parameters_->values(), parameters_->places(), training_.optimizer.type,
-                     stepper_->optimizer().buffers(), module_buffers(*setup_.training_operator.model()));
+                     stepper_->optimizer().buffers(),
+                     module_buffers(*setup_.training_operator.model(), parameters_->places()));
 }
 
 TrainingState Trainer::state(std::vector<RankMessage> told) const {
@@ -438,7 +442,9 @@ TrainingState Trainer::state(std::vector<RankMessage> told) const {
   state.seed = training_.seed;
   state.scheduler = stepper_->scheduler_state();
   state.optimizer = training_.optimizer.type;
-  state.optimizer_steps = stepper_->optimizer().steps();
+  const std::vector<std::int64_t>& updates = stepper_->parameter_steps();
+  state.optimizer_steps = *std::max_element(updates.begin(), updates.end());
+  if (*std::min_element(updates.begin(), updates.end()) != state.optimizer_steps) state.parameter_steps = updates;
   state.made_by = made_by();
   for (RankMessage& one : told) state.records.push_back(std::move(one.record));
   state.shared = std::move(told.front().shared);

@@ -98,8 +98,8 @@ link::CheckpointSaved write(const std::string& dir, Training& training, const Tr
   CheckpointWriter writer(target, [&saved](const link::FromWorker& told) {
     if (const auto* one = std::get_if<link::CheckpointSaved>(&told)) saved = *one;
   });
-  writer.save(state, training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
-              std::chrono::steady_clock::now());
+  writer.save(state, training.flat.values(), training.optimizer->buffers(),
+              module_buffers(training.net, training.flat.places()), std::chrono::steady_clock::now());
   REQUIRE(writer.wait(10s).ok());
   return saved;
 }
@@ -286,8 +286,8 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
   REQUIRE(writer.wait(10s).ok());
   CHECK_FALSE(writer.last_is_on_disk());
   const auto save = [&](std::int64_t step) {
-    writer.save(state_of(step), training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
-                std::chrono::steady_clock::now());
+    writer.save(state_of(step), training.flat.values(), training.optimizer->buffers(),
+                module_buffers(training.net, training.flat.places()), std::chrono::steady_clock::now());
     writer.prepare(training.optimizer->buffers().size());  // Too late: the write goes on.
     REQUIRE(writer.wait(10s).ok());
   };
@@ -325,8 +325,8 @@ TEST_CASE("a writer that runs out of memory, or is let down by what it tells, gi
     if (std::holds_alternative<link::CheckpointSaved>(told)) throw std::bad_alloc();
     failed = std::get<link::CheckpointFailed>(told).reason;
   });
-  writer.save(state_of(100), training.flat.values(), training.optimizer->buffers(), module_buffers(training.net),
-              std::chrono::steady_clock::now());
+  writer.save(state_of(100), training.flat.values(), training.optimizer->buffers(),
+              module_buffers(training.net, training.flat.places()), std::chrono::steady_clock::now());
   REQUIRE(writer.wait(10s).ok());
   CHECK(failed == "out of memory");
   CHECK_FALSE(writer.last_is_on_disk());

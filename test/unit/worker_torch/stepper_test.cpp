@@ -75,10 +75,29 @@ TEST_CASE("infinite gradients of a finite loss change no weight and name step an
   CHECK(fixture.stepper->steps() == 6);
 }
 
-TEST_CASE("a loss without history is a step of zeros") {
-  StepFixture fixture(with_rate(0.1));
+TEST_CASE("what has no gradient is not updated: no weight decay, no momentum, no count") {
+  job::Training training = with_rate(0.1);
+  training.optimizer.momentum = 0.9;
+  training.optimizer.weight_decay = 0.1;
+  StepFixture fixture(training);
+  (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
+  (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
+  const float before = fixture.weight();
+  at::Tensor bias = fixture.model->named_parameters()["linear.bias"];
+  const at::Tensor loss = (bias * bias).sum();
+  const float bias_before = bias.item<float>();
+  CHECK(fixture.stepper->step(loss, 0) == control::kUsedChanged);
+  CHECK(fixture.weight() == before);
+  CHECK(bias.item<float>() != bias_before);
+  CHECK(fixture.stepper->parameter_steps() == std::vector<std::int64_t>{2, 3});
+  CHECK(fixture.stepper->step(at::zeros({}), 0) == control::kUsedChanged);  // A loss without history.
   CHECK(fixture.stepper->step(at::zeros({}), 0) == 0);
-  CHECK(fixture.weight() == 0);
+  CHECK(fixture.stepper->parameter_steps() == std::vector<std::int64_t>{2, 3});
+  CHECK(fixture.stepper->steps() == 5);
+  CHECK(fixture.stepper->step(fixture.loss_at(1, 1), 0) == control::kUsedChanged);
+  CHECK(fixture.weight() != before);
+  CHECK_THROWS_WITH(fixture.stepper->set_parameter_steps({1, 2, 3}),
+                    Catch::Contains("3 parameters, and the model has 2"));
 }
 
 TEST_CASE("the scheduler counts batches or epochs") {

@@ -53,6 +53,30 @@ class OwnOperator(RecoveryTest):
         self.assertEqual(agent.of_type("ready")[0]["source"], "memory")
         self.assertEqual(self.weights(clean), self.weights(agent))
 
+    def test_what_gets_no_gradient_stays_as_it_is(self):
+        job = own_job(epochs=2, freeze_at=300)
+        job["training"]["optimizer"] = {"type": "adam", "weight_decay": 0.01}
+        job["checkpoint"] = {"every": {"steps": 150}, "keep": 100}
+        clean = self.train(job, 2)
+        saved = [read_tensors(os.path.join(clean.run_dir, m["path"]) + "/model.safetensors") for m in clean.of_type("checkpoint")]
+        steps = [m["step"] for m in clean.of_type("checkpoint")]
+        frozen = saved[steps.index(300)]
+        for name in ("spare.weight", "spare.bias"):
+            self.assertEqual(saved[0][name], saved[-1][name])
+        self.assertNotEqual(saved[0]["first.weight"], frozen["first.weight"])
+        self.assertEqual(frozen["first.weight"], saved[-1]["first.weight"])
+        self.assertNotEqual(frozen["last.weight"], saved[-1]["last.weight"])
+        agent = self.agent(job, 2)
+        agent.start()
+        for at_step in (100, 400):
+            kill_at_step(agent, at_step)
+            agent = self.next_generation(job, agent)
+            agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(self.weights(clean), self.weights(agent))
+        resumed = self.train(job, 2, generation=9, resume_from=os.path.join(clean.run_dir, clean.of_type("checkpoint")[2]["path"]))
+        self.assertEqual(self.weights(clean), self.weights(resumed))
+
     def test_two_nodes_and_one_end_with_the_same_bits(self):
         job = own_job(epochs=1)
         job["training"]["backend"] = "gloo"
