@@ -14,7 +14,6 @@ const json::Schema& job_schema() {
 
 json::Schema job_schema_with(const nlohmann::json& registered) {
   nlohmann::json root = job_schema().root();
-  if (registered.is_null()) return json::Schema(std::move(root));
   nlohmann::json& training = root["properties"]["training"]["properties"];
   for (const auto& [kind, types] : registered.items()) {
     if (!training.contains(kind)) continue;

@@ -7,7 +7,7 @@ namespace sgd::job {
 
 [[nodiscard]] const json::Schema& job_schema();
 
-/// The same with the types that plug-ins register, and no others; `registered` as in load.hpp, null: as it is.
+/// The same with the types that plug-ins register, and no others; `registered` as in load.hpp, not null.
 [[nodiscard]] json::Schema job_schema_with(const nlohmann::json& registered);
 
 }  // namespace sgd::job

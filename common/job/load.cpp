@@ -95,8 +95,7 @@ constexpr std::array kPlaced = {"training.dataset.path", "training.dataset.train
                                 "training.model.hidden"};
 
 /// `so_far` holds the reader's errors.
-LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far,
-                const json::Schema& schema = job_schema()) {
+LoadResult load_by(const json::Schema& schema, Input input, const Overrides& overrides, Diagnostics so_far) {
   LoadResult result{std::nullopt, std::move(so_far), input.source, {}};
   Diagnostics& diagnostics = result.diagnostics;
   json::Document& document = input.document;
@@ -122,6 +121,11 @@ LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far,
   return result;
 }
 
+LoadResult load(Input input, const Overrides& overrides, Diagnostics so_far, const Registered& registered) {
+  if (registered.is_null()) return load_by(job_schema(), std::move(input), overrides, std::move(so_far));
+  return load_by(job_schema_with(registered), std::move(input), overrides, std::move(so_far));
+}
+
 LoadResult unreadable_folder(const std::string& path, const std::error_code& error) {
   LoadResult failed;
   failed.diagnostics.error(path, 0, 0, "the current folder cannot be read: " + error.message());
@@ -140,7 +144,7 @@ LoadResult load_file(const std::string& path, const fs::path& folder, std::strin
   std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);
   if (!document) return failed;
   return load({std::move(*document), source, folder, std::move(name)}, overrides, std::move(failed.diagnostics),
-              job_schema_with(registered));
+              registered);
 }
 
 }  // namespace
@@ -165,22 +169,20 @@ LoadResult load_command_job(const std::vector<std::string>& command, const Overr
   document.value = nlohmann::json{{"command", command}};
   std::error_code error;
   const std::string program = command.empty() ? "" : fs::path(command.front()).filename().string();
-  return load({std::move(document), "command line", fs::current_path(error), program}, overrides, {});
+  return load({std::move(document), "command line", fs::current_path(error), program}, overrides, {}, {});
 }
 
 LoadResult load_resolved(const nlohmann::json& resolved, const Registered& registered) {
   json::Document document;
   document.value = resolved;
-  if (registered.is_null()) return load({std::move(document), "resolved job", "/", "job"}, {}, {});
-  return load({std::move(document), "resolved job", "/", "job"}, {}, {}, job_schema_with(registered));
+  return load({std::move(document), "resolved job", "/", "job"}, {}, {}, registered);
 }
 
 LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides, const Registered& registered) {
   json::Document document;
   document.value = resolved;
   std::error_code error;
-  return load({std::move(document), "job of the run", fs::current_path(error), "job"}, overrides, {},
-              job_schema_with(registered));
+  return load({std::move(document), "job of the run", fs::current_path(error), "job"}, overrides, {}, registered);
 }
 
 }  // namespace sgd::job

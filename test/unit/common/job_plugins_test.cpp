@@ -1,0 +1,96 @@
+// Jobs that name plug-ins: what passes unchecked, what is checked once it is known what they register.
+#include <catch2/catch.hpp>
+
+#include "common/json/extension.hpp"
+#include "test/unit/common/job_support.hpp"
+
+namespace sgd {
+namespace {
+
+using Lines = std::vector<std::string>;
+using Json = nlohmann::json;
+
+const Json kRegistered = Json::parse(R"({
+  "operator": {"gan": {"latent": {"type": "integer", "minimum": 1, "default": 100},
+                       "data": {"type": "string", "x-path": true},
+                       "rates": {"type": "array", "items": {"type": "number"}, "default": [0.1]}}},
+  "model": {"wide": {"width": {"type": "integer", "default": 64}}}
+})");
+
+std::string job_text(const std::string& training, const std::string& top = R"("plugins": ["./libmine.so"], )") {
+  return "{" + top + R"("training": {"batch_size": 4, "dataset": {"type": "linear"}, "loss": "mse", )" + training +
+         "}}";
+}
+
+test::Loaded load(const std::string& training, const Json& registered,
+                  const std::string& top = R"("plugins": ["./libmine.so"], )") {
+  test::TemporaryFolder folder;
+  test::Loaded loaded{job::load_job_file(folder.write("job.json", job_text(training, top)), {}, registered), {}};
+  for (const Diagnostic& item : loaded.result.diagnostics.items) loaded.lines.push_back(item.message);
+  return loaded;
+}
+
+}  // namespace
+
+TEST_CASE("plugins: types pass as they are until it is known what is registered") {
+  const test::Loaded loaded = load(R"("operator": {"type": "gan", "anything": 3})", {});
+  REQUIRE(loaded.lines.empty());
+  CHECK(loaded.result.job->training->training_operator == Json::parse(R"({"type": "gan", "anything": 3})"));
+  CHECK(loaded.result.job->training->model.is_null());
+  REQUIRE(loaded.result.job->plugins.size() == 1);
+  CHECK(loaded.result.job->plugins[0].starts_with("/"));
+  CHECK(loaded.result.job->plugins[0].ends_with("/libmine.so"));
+  CHECK(load(R"("operator": {"type": "gan"})", {}, "").lines ==
+        Lines{R"("training.operator.type" must be "supervised", got "gan")"});
+  CHECK(load(R"("model": {"type": "wide"})", {}, "").lines.size() == 1);
+  CHECK(load(R"("model": {"type": 3})", {}).lines.size() == 1);
+  CHECK(load(R"("operator": "gan")", {}).lines.size() == 1);
+  CHECK(load("\"seed\": 1", {}).lines == Lines{R"(missing key "model" in "training")"});
+}
+
+TEST_CASE("plugins: what is registered is checked like what is built in, and has its defaults") {
+  const test::Loaded loaded =
+      load(R"("operator": {"type": "gan", "data": "x/y"}, "model": {"type": "wide"})", kRegistered);
+  REQUIRE(loaded.lines.empty());
+  const job::Training& training = *loaded.result.job->training;
+  CHECK(training.training_operator.at("latent") == 100);
+  CHECK(training.training_operator.at("rates") == Json::parse("[0.1]"));
+  CHECK(training.training_operator.at("data").get<std::string>().ends_with("/x/y"));
+  CHECK(training.training_operator.at("data").get<std::string>().starts_with("/"));
+  CHECK(training.model.at("width") == 64);
+  CHECK(load(R"("operator": {"type": "gan", "laten": 3, "rates": ["a"]})", kRegistered).lines ==
+        Lines{R"(unknown key "laten" in "training.operator" of type "gan"; did you mean "latent"?)",
+              R"("training.operator.rates[0]" must be a number, got "a")"});
+  CHECK(load(R"("operator": {"type": "gam"})", kRegistered).lines ==
+        Lines{R"("training.operator.type" must be "supervised" or "gan", got "gam"; did you mean "gan"?)"});
+  // Read again from its resolved form, where nothing is known of plug-ins.
+  CHECK(job::load_resolved(loaded.result.job->resolved).job->resolved == loaded.result.job->resolved);
+}
+
+TEST_CASE("plugins: the built-in operator is what a job without one has") {
+  const test::Loaded loaded = load(R"("model": {"type": "linear"}, "operator": {"type": "supervised"})", {}, "");
+  REQUIRE(loaded.lines.empty());
+  CHECK(loaded.result.job->training->training_operator.is_null());
+}
+
+TEST_CASE("extension: properties that cannot stand in a schema") {
+  const auto fault = [](const char* text) { return sgd::json::fault_of_properties(Json::parse(text)); };
+  CHECK(fault("{}").empty());
+  CHECK(fault(R"({"a": {"type": "array", "items": {"enum": ["x"]}, "title": "t", "minItems": 1}})").empty());
+  CHECK(fault("[]") == "it is no JSON object of keys and what they may be");
+  CHECK(fault(R"({"type": {"type": "string"}})") == "no key may be called \"type\"");
+  CHECK(fault(R"({"a.b": {"type": "string"}})") == "no key may be called \"a.b\"");
+  CHECK(fault(R"({"a": 1})") == "what it says of \"a\" is no JSON object");
+  CHECK(fault(R"({"a": {"type": "float"}})") == "\"type\" of \"a\" cannot be \"float\"");
+  CHECK(fault(R"({"a": {"type": "string", "pattern": "(a+)+"}})") == "\"pattern\" of \"a\" is not known here");
+  CHECK(fault(R"({"a": {}})") == "\"a\" has neither \"type\" nor \"enum\", or both");
+  CHECK(fault(R"({"a": {"type": "array"}})") == "\"items\" of \"a\": exactly arrays have them");
+  CHECK(fault(R"({"a": {"type": "array", "items": {"type": "array"}}})") ==
+        "\"items\" of \"a[]\": exactly arrays have them");
+  CHECK(fault(R"({"a": {"type": "number", "x-path": true}})") == "\"x-path\" of \"a\" is for strings");
+  CHECK(fault(R"({"a": {"enum": []}})") == "\"enum\" of \"a\" cannot be []");
+  CHECK(fault(R"({"a": {"type": "integer", "minimum": 3, "default": 2}})") ==
+        "a default does not fit: \"a\" must be at least 3, got 2");
+}
+
+}  // namespace sgd
