@@ -150,7 +150,14 @@ void check_dataset(const Sound& sound, const nlohmann::json& dataset, const nloh
   if (misfit && sound.at(misfit->path) != nullptr) report.error_at_value(misfit->path, misfit->message);
 }
 
+void check_clip(const Sound& sound, Reporter& report) {
+  const nlohmann::json* clip = sound.at("training.gradient_clip");
+  if (clip == nullptr || clip->contains("norm") != clip->contains("value")) return;
+  report.error_at_value("training.gradient_clip", "\"training.gradient_clip\" must have either \"norm\" or \"value\"");
+}
+
 void check_training(const Sound& sound, Reporter& report) {
+  check_clip(sound, report);
   const nlohmann::json* loss = sound.at("training.loss");
   const nlohmann::json* dataset = sound.at("training.dataset.type");
   if (loss != nullptr && dataset != nullptr && sound.at("training.operator") == nullptr &&

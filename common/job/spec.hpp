@@ -99,8 +99,10 @@ struct Training {
   nlohmann::json dataset;              ///< {"type": "idx" | "csv" ..., ...}, defaults filled in, absolute paths.
   Optimizer optimizer;
   std::optional<Scheduler> scheduler;
-  std::string backend = "auto";  ///< "auto", "shm" or "gloo".
-  std::string device = "auto";   ///< "auto" or "cpu".
+  std::optional<double> clip_norm;   ///< Of the mean gradient of all parameters together.
+  std::optional<double> clip_value;  ///< Of each of its numbers; not both.
+  std::string backend = "auto";      ///< "auto", "shm" or "gloo".
+  std::string device = "auto";       ///< "auto" or "cpu".
   std::string precision = "fp32";
 };
 

@@ -117,6 +117,11 @@ Training training(const Json& json) {
   out.dataset = json["dataset"];
   out.optimizer = optimizer(json["optimizer"]);
   if (json.contains("scheduler")) out.scheduler = scheduler(json["scheduler"]);
+  if (json.contains("gradient_clip")) {
+    const Json& clip = json["gradient_clip"];
+    if (clip.contains("norm")) out.clip_norm = clip["norm"].get<double>();
+    if (clip.contains("value")) out.clip_value = clip["value"].get<double>();
+  }
   out.backend = json["backend"];
   out.device = json["device"];
   out.precision = json["precision"];

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/collective/sum.hpp"
+#include "worker/core/gradient_clip.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -30,7 +31,9 @@ Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::
       collective_(collective),
       settings_(training.optimizer),
       groups_(grouped(parameters)),
-      used_(collective, parameters.places().size()) {
+      used_(collective, parameters.places().size()),
+      clip_norm_(training.clip_norm),
+      clip_value_(training.clip_value) {
   if (training.scheduler) {
     schedule_ = make_schedule(*training.scheduler, settings_.lr);
     frequency_ = training.scheduler->frequency;
@@ -111,11 +114,25 @@ std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) 
   const std::uint32_t agreed = collective_.all_reduce(control_word);
   if ((agreed & control::kNan) != 0) report_loss_not_finite();
   if ((agreed & control::kInfinite) != 0) report_gradients_not_finite();
-  const float scale = 1.0f / static_cast<float>(collective_.world_size());
   const std::vector<bool>& used = used_.agree(agreed, parameters_.has_gradient());
-  groups_.step(*optimizer_, parameters_.values(), collective_.gradients(), {settings_}, used, scale);
+  groups_.step(*optimizer_, parameters_.values(), collective_.gradients(), {settings_}, used, clipped_scale(used));
   set_steps(steps_ + 1);
   return agreed;
+}
+
+/// What the sums are multiplied with in the update: they become the mean, within the limits of the job.
+float Stepper::clipped_scale(const std::vector<bool>& used) {
+  const float scale = 1.0f / static_cast<float>(collective_.world_size());
+  if (clip_value_) {
+    scale_and_clamp(collective_.gradients(), scale, static_cast<float>(*clip_value_));
+    return 1.0f;
+  }
+  if (!clip_norm_) return scale;
+  double squares = 0;
+  const std::vector<ParameterPlace>& places = parameters_.places();
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (used[i]) squares += sum_of_squares(collective_.gradients().subspan(places[i].offset, places[i].count));
+  return static_cast<float>(scale * clip_factor(scale * std::sqrt(squares), *clip_norm_));
 }
 
 void Stepper::report_loss_not_finite() {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class Stepper {
   [[noreturn]] void report_loss_not_finite();
   [[noreturn]] void report_gradients_not_finite();
   void follow_schedule();
+  [[nodiscard]] float clipped_scale(const std::vector<bool>& used);
 
   FlatParameters& parameters_;
   Collective& collective_;
@@ -71,6 +73,8 @@ class Stepper {
   std::unique_ptr<StepOptimizer> optimizer_;
   ParameterGroups groups_;
   UsedParameters used_;
+  std::optional<double> clip_norm_;
+  std::optional<double> clip_value_;
   std::int64_t steps_ = 0;
   std::int64_t epochs_completed_ = 0;
   std::int64_t scheduler_calls_ = 0;

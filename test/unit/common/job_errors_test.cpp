@@ -39,7 +39,7 @@ TEST_CASE("job: all errors of a file appear at once") {
     "model": {"type": "cn"}, "loss": "mes",
     "dataset": {"type": "idx"},
     "optimizer": {"type": "adam", "momentum": 0.9, "betas": [0.9, 1]},
-    "backend": "nccl", "gradient_clip": 1
+    "backend": "nccl", "gradient_clip": {"norm": 1, "value": 2}
   },
   "command": []
 }
@@ -67,7 +67,7 @@ TEST_CASE("job: all errors of a file appear at once") {
           R"(job.json:13:35: error: unknown key "momentum" in "training.optimizer" of type "adam"; type "rmsprop" or "sgd" has it)",
           R"(job.json:13:67: error: "training.optimizer.betas[1]" must be below 1, got 1)",
           R"(job.json:14:16: error: "training.backend" "nccl" is not supported yet)",
-          R"(job.json:14:24: error: "training.gradient_clip" is not supported yet)",
+          R"(job.json:14:41: error: "training.gradient_clip" must have either "norm" or "value")",
           R"(job.json:16:3: error: "training" and "command" exclude each other: remove one)",
           R"(job.json:16:14: error: "command" must have at least 1 items, got 0)",
           R"(--set training.shuffel: error: unknown key "shuffel" in "training"; did you mean "shuffle"?)",
@@ -204,7 +204,7 @@ TEST_CASE("job: keys that are not built yet are refused by name") {
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
   for (const char* key : {"function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch",
-                          "loader", "data_parallel", "gradient_clip", "gradient_accumulation", "on_nan"}) {
+                          "loader", "data_parallel", "gradient_accumulation", "on_nan"}) {
     INFO(key);
     const test::Loaded loaded = test::load_text(test::training_job("", "\n\"" + std::string(key) + "\": 1"));
     CHECK(loaded.lines == Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});

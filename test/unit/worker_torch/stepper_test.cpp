@@ -100,6 +100,28 @@ TEST_CASE("what has no gradient is not updated: no weight decay, no momentum, no
                     Catch::Contains("3 parameters, and the model has 2"));
 }
 
+TEST_CASE("gradients are clipped as by LibTorch's own functions") {
+  for (const bool by_norm : {true, false}) {
+    job::Training training = with_rate(0.1);
+    (by_norm ? training.clip_norm : training.clip_value) = 1.5;
+    StepFixture ours(training);
+    const auto theirs = make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1});
+    for (int i = 0; i < 5; ++i) {
+      (void)ours.stepper->step(ours.loss_at(2, 3), 0);
+      theirs->zero_grad();
+      at::mse_loss(theirs->forward(at::full({1, 1}, 2.0f)), at::full({1, 1}, 3.0f)).backward();
+      if (by_norm)
+        torch::nn::utils::clip_grad_norm_(theirs->parameters(), 1.5);
+      else
+        torch::nn::utils::clip_grad_value_(theirs->parameters(), 1.5);
+      const at::NoGradGuard no_gradients;
+      for (at::Tensor& one : theirs->parameters()) one -= 0.1 * one.grad();
+    }
+    CHECK(ours.weight() != 0);
+    CHECK(ours.weight() == Approx(theirs->named_parameters()["linear.weight"].item<float>()).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("the scheduler counts batches or epochs") {
   job::Training training = with_rate(1);
   training.scheduler = job::Scheduler{"batch", {{{"type", "step"}, {"step_size", 2}, {"gamma", 0.1}}}};
