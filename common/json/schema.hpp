@@ -10,8 +10,8 @@
 //   ours:   x-expected (words in place of a pattern or oneOf), x-path (resolved against a folder),
 //           x-not-supported-yet (true, or words such as "as an object"), x-values-not-supported-yet,
 //           x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
-//           beside oneOf: x-type-aliases (type of other tools -> ours), x-types-refused (type -> why, and what instead),
-//           x-open (in a document that names plug-ins, a type that is none of them passes as it is)
+//           beside oneOf: x-type-aliases (type of other tools -> ours), x-types-refused (type -> why, and what
+//           instead), x-open (in a document that names plug-ins, a type that is none of them passes as it is)
 // The schema itself is trusted: it is part of the program, or json/extension.hpp has looked at it.
 
 #include <functional>

@@ -67,15 +67,24 @@ class Attackers:
     """Processes that attack until they are ended; each prints how often it has."""
 
     def __init__(self, bench, seconds):
-        self.began = time.monotonic()
+        self.bench, self.ends, self.ranks = bench, time.monotonic() + seconds, 0
+        self.submit_rank()
         core = max(os.sched_getaffinity(0))
-        rank = os.path.join(os.path.dirname(os.path.abspath(rank_attacker.__file__)), "rank_attacker.py")
-        bench.verb("submit", "--detach", "--address", bench.address, "-n", 1, "--max-failures", "unlimited", "--", "/usr/bin/python3",
-                   "-S", rank, "--seconds", seconds)
         self.processes = {kind: subprocess.Popen(
             ["taskset", "-c", str(core), sys.executable, os.path.abspath(hostile_peers.__file__), kind, bench.address, bench.path(""), bench.run_id],
             stdout=open(bench.path(f"{kind}.count"), "wb"), stderr=open(bench.path(f"{kind}.err"), "wb")) for kind in hostile_peers.KINDS}
-        self.bench = bench
+
+    def submit_rank(self):
+        self.ranks += 1
+        self.rank = self.bench.verb("submit", "--detach", "--address", self.bench.address, "-n", 1, "--max-failures", "unlimited", "--",
+                                    "/usr/bin/python3", "-S", os.path.abspath(rank_attacker.__file__), "--seconds",
+                                    max(1, round(self.ends - time.monotonic()))).strip()
+
+    def look(self):
+        """Some of what a rank does ends its run for good, as it should: another one comes."""
+        state = json.loads(self.bench.verb("status", "--address", self.bench.address, self.rank, "--json"))["state"]
+        if state in ("failed", "succeeded", "not_placed"):
+            self.submit_rank()
 
     def end(self):
         for process in self.processes.values():
@@ -89,7 +98,7 @@ class Attackers:
             with open(self.bench.path(f"{kind}.count"), encoding="ascii") as file:
                 lines = file.read().split()
             found[kind] = int(lines[-1]) if lines else 0
-        return found
+        return found | {"ranks (runs of some 90 attacks)": self.ranks}
 
 
 def settled(seen):
@@ -137,6 +146,7 @@ def main():
         def look():
             for (_, seen), process in zip(memory.items(), bench.daemons):
                 seen.append(resident_bytes(process.pid))
+            attackers.look()
         attackers = Attackers(bench, seconds)
         used = [cpu_seconds(process.pid) for process in bench.daemons[:2]]
         after = bench.rate(seconds, look)

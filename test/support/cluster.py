@@ -199,8 +199,12 @@ class Cluster:
         return {node["node"]: node for node in self.ask("nodes")["nodes"]}
 
     def wait_for_nodes(self, *names):
-        wait_for(lambda: all(self.nodes().get(name, {}).get("state") == "connected" for name in names), LIMIT_S,
-                 f"nodes {names} to be connected")
+        try:
+            wait_for(lambda: all(self.nodes().get(name, {}).get("state") == "connected" for name in names), LIMIT_S,
+                     f"nodes {names} to be connected")
+        except AssertionError as error:
+            said = {name: self.log_of(name).splitlines()[-12:] for name in ("coordinator", *names)}
+            raise AssertionError(f"{error}; they are {self.nodes()}; last words: {json.dumps(said, indent=1)}") from None
 
     def run(self, *arguments):
         """A client that submits and follows."""

@@ -198,13 +198,13 @@ TEST_CASE("job: keys of other tools and of other places") {
 }
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
-  for (const char* key : {"env", "workdir", "resume_from", "run_dir", "environment", "callbacks", "report",
-                          "tune", "profiler"}) {
+  for (const char* key :
+       {"env", "workdir", "resume_from", "run_dir", "environment", "callbacks", "report", "tune", "profiler"}) {
     const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
-  for (const char* key : {"function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch",
-                          "loader", "data_parallel", "gradient_accumulation", "on_nan"}) {
+  for (const char* key : {"function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch", "loader",
+                          "data_parallel", "gradient_accumulation", "on_nan"}) {
     INFO(key);
     const test::Loaded loaded = test::load_text(test::training_job("", "\n\"" + std::string(key) + "\": 1"));
     CHECK(loaded.lines == Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});

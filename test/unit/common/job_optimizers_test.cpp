@@ -33,13 +33,13 @@ job::Scheduler scheduler_of(const std::string& text) {
   return *loaded.result.job->training->scheduler;
 }
 
-struct Refused {
+struct RefusedType {
   std::string value;
   Words lines;
 };
 
-void check_refused(const std::string& key, const std::vector<Refused>& rows) {
-  for (const Refused& row : rows) {
+void check_refused(const std::string& key, const std::vector<RefusedType>& rows) {
+  for (const RefusedType& row : rows) {
     INFO(row.value);
     const test::Loaded loaded = load_line(key, row.value);
     CHECK(loaded.lines == row.lines);

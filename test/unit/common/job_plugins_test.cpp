@@ -8,9 +8,8 @@ namespace sgd {
 namespace {
 
 using Lines = std::vector<std::string>;
-using Json = nlohmann::json;
 
-const Json kRegistered = Json::parse(R"({
+const nlohmann::json kRegistered = nlohmann::json::parse(R"({
   "operator": {"gan": {"latent": {"type": "integer", "minimum": 1, "default": 100},
                        "data": {"type": "string", "x-path": true},
                        "rates": {"type": "array", "items": {"type": "number"}, "default": [0.1]}}},
@@ -22,7 +21,7 @@ std::string job_text(const std::string& training, const std::string& top = R"("p
          "}}";
 }
 
-test::Loaded load(const std::string& training, const Json& registered,
+test::Loaded load(const std::string& training, const nlohmann::json& registered,
                   const std::string& top = R"("plugins": ["./libmine.so"], )") {
   test::TemporaryFolder folder;
   test::Loaded loaded{job::load_job_file(folder.write("job.json", job_text(training, top)), {}, registered), {}};
@@ -35,7 +34,7 @@ test::Loaded load(const std::string& training, const Json& registered,
 TEST_CASE("plugins: types pass as they are until it is known what is registered") {
   const test::Loaded loaded = load(R"("operator": {"type": "gan", "anything": 3})", {});
   REQUIRE(loaded.lines.empty());
-  CHECK(loaded.result.job->training->training_operator == Json::parse(R"({"type": "gan", "anything": 3})"));
+  CHECK(loaded.result.job->training->training_operator == nlohmann::json::parse(R"({"type": "gan", "anything": 3})"));
   CHECK(loaded.result.job->training->model.is_null());
   REQUIRE(loaded.result.job->plugins.size() == 1);
   CHECK(loaded.result.job->plugins[0].starts_with("/"));
@@ -54,7 +53,7 @@ TEST_CASE("plugins: what is registered is checked like what is built in, and has
   REQUIRE(loaded.lines.empty());
   const job::Training& training = *loaded.result.job->training;
   CHECK(training.training_operator.at("latent") == 100);
-  CHECK(training.training_operator.at("rates") == Json::parse("[0.1]"));
+  CHECK(training.training_operator.at("rates") == nlohmann::json::parse("[0.1]"));
   CHECK(training.training_operator.at("data").get<std::string>().ends_with("/x/y"));
   CHECK(training.training_operator.at("data").get<std::string>().starts_with("/"));
   CHECK(training.model.at("width") == 64);
@@ -74,7 +73,7 @@ TEST_CASE("plugins: the built-in operator is what a job without one has") {
 }
 
 TEST_CASE("extension: properties that cannot stand in a schema") {
-  const auto fault = [](const char* text) { return sgd::json::fault_of_properties(Json::parse(text)); };
+  const auto fault = [](const char* text) { return sgd::json::fault_of_properties(nlohmann::json::parse(text)); };
   CHECK(fault("{}").empty());
   CHECK(fault(R"({"a": {"type": "array", "items": {"enum": ["x"]}, "title": "t", "minItems": 1}})").empty());
   CHECK(fault("[]") == "it is no JSON object of keys and what they may be");

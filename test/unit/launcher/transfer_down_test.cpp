@@ -215,6 +215,26 @@ TEST_CASE("desk: names that lead elsewhere are refused and counted", "[transfer]
   at.run_until([&] { return at.grown.contains("logs/good.log"); });
 }
 
+TEST_CASE("desk: a node that is refused often is read slowly; limit kRefusalsFree, on its next connection too",
+          "[transfer]") {
+  Transfers at;
+  const auto batch = [&](std::size_t count) {
+    Stranger stranger(at);
+    const std::size_t before = at.refused.size();
+    std::string flood;
+    for (std::size_t i = 0; i < count; ++i)
+      flood += encode_frame(FrameKind::kJson, transfer::encode(transfer::Query{"nobody", "logs/a"}));
+    stranger.write(flood);
+    const auto begin = std::chrono::steady_clock::now();
+    at.run_until([&] { return at.refused.size() == before + count; });
+    return std::chrono::steady_clock::now() - begin;
+  };
+  const auto free = static_cast<std::size_t>(coordinator::FileDesk::kRefusalsFree);
+  (void)batch(free + 1);
+  // Each but the last is followed by a rest; a few may have been forgotten meanwhile.
+  CHECK(batch(free) >= (free / 2) * coordinator::FileDesk::kRest);
+}
+
 TEST_CASE("desk: a link that somebody has planted is not followed", "[transfer]") {
   Transfers at;
   fs::create_directories(at.folder.path("outside"));
