@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/exit_codes.hpp"
+#include "worker/plugin/list_command.hpp"
 #include "worker/plugin/load_plugins.hpp"
 #include "worker/plugin/registered.hpp"
 #include "worker/torch/fork_server.hpp"
@@ -24,6 +25,8 @@ int usage(int code) {
       "  sgd-worker                one rank; SGD_LINK and SGD_TOKEN name its agent\n"
       "  sgd-worker --fork-server  serves the keeper at descriptor 3\n"
       "  sgd-worker --schema [PLUG-IN...]  what the plug-ins register, as JSON\n"
+      "  sgd-worker --list KIND [--plugin FILE]... [--json]  what a job file may name, with keys and defaults:\n"
+      "    models, datasets, optimizers, schedulers, losses, metrics or operators\n"
       "  sgd-worker --version\n",
       code == 0 ? stdout : stderr);
   return code;
@@ -43,6 +46,7 @@ int run(int argc, char** argv) {
   using namespace sgd;
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "--schema") return print_schema({argv + 2, argv + argc});
+  if (mode == "--list") return worker::run_list_command({argv + 2, argv + argc});
   if (argc > 2) return usage(worker_exit::kConfiguration);
   if (mode == "--version") {
     std::puts("sgd-worker " SGD_VERSION);

@@ -7,6 +7,7 @@
 namespace sgd::data {
 
 std::int64_t token_bytes(std::string_view dtype) {
+  if (dtype == "u8") return 1;
   return dtype == "u32" ? 4 : 2;
 }
 

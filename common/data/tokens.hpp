@@ -10,7 +10,7 @@
 
 namespace sgd::data {
 
-/// Bytes of a token by the job's "dtype": "u16" or "u32".
+/// Bytes of a token by the job's "dtype": "u8", "u16" or "u32".
 [[nodiscard]] std::int64_t token_bytes(std::string_view dtype);
 
 /// Windows of a file. Errors name the file that is cut, or too short for one window.

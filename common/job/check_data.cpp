@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "common/base/bytes.hpp"
+#include "common/data/image_files.hpp"
 #include "common/job/data_facts.hpp"
 #include "common/job/load.hpp"
 #include "common/job/model_size.hpp"
+#include "common/json/lenient.hpp"
 
 namespace sgd::job {
 namespace {
@@ -18,6 +20,7 @@ using Say = std::function<void(const std::string& key, const std::string& messag
 
 /// Of the job's data set; nothing when that cannot be known here.
 std::optional<SampleSizes> sample_sizes(const Training& training) {
+  if (training.dataset.is_null()) return std::nullopt;
   const Result<SplitFacts> facts = look_at_split(training.dataset, "train");
   return facts ? facts.value().sample : std::nullopt;
 }
@@ -41,6 +44,18 @@ std::string in_words(const SampleSizes& sample) {
   return fmt::format("{}", fmt::join(sample, " x "));
 }
 
+/// Where folders name the classes: both splits have the same, and the model an output for each.
+void check_classes(const Training& training, const SplitFacts& train, const SplitFacts& validation, const Say& say) {
+  const std::string difference = data::class_difference(train.classes, validation.classes);
+  if (!difference.empty()) say("training.dataset.validation", difference);
+  const auto classes = static_cast<std::int64_t>(train.classes.size());
+  const std::int64_t outputs = read_or(training.model, "outputs", classes);
+  if (classes > outputs)
+    say("training.model.outputs",
+        fmt::format("the model gives {} outputs, and the data set has {} classes: set training.model.outputs={}",
+                    outputs, classes, classes));
+}
+
 void check_files(const Training& training, const Say& say) {
   const Result<SplitFacts> train = look_at_split(training.dataset, "train");
   if (!train) say("training.dataset.train", train.error().message);
@@ -57,20 +72,35 @@ void check_files(const Training& training, const Say& say) {
   const auto misfit =
       model_misfit(training.model, sample, learns_classes(training.dataset), train.value().target_numbers);
   if (misfit) say(misfit->path, misfit->message);
+  check_classes(training, train.value(), validation.value(), say);
+}
+
+/// Files that the model is read from.
+void check_model_files(const Training& training, const Say& say) {
+  const nlohmann::json& weights = member(training.model, "weights");
+  const std::string weights_file = weights.is_string() ? weights.get<std::string>() : read_or(weights, "file", "");
+  const bool is_script = read_or(training.model, "type", "") == "torchscript";
+  const std::string script = is_script ? read_or(training.model, "file", "") : "";
+  std::error_code error;
+  if (!weights_file.empty() && !std::filesystem::is_regular_file(weights_file, error))
+    say("training.model.weights", fmt::format("the weights file {} does not exist", weights_file));
+  if (!script.empty() && !std::filesystem::is_regular_file(script, error))
+    say("training.model.file", fmt::format("the TorchScript file {} does not exist", script));
 }
 
 }  // namespace
 
 void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
-  if (!job.training) return;
+  if (!job.training || job.training->dataset.is_null()) return;
   const Say say = [&](const std::string& key, const std::string& message) {
     const auto found = job.places.find(key);
     const JobSpec::Place place = found == job.places.end() ? JobSpec::Place{} : found->second;
     diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column, message);
   };
+  check_model_files(*job.training, say);
   const auto& type = job.training->dataset["type"];
   if (type == "idx") return check_idx(*job.training, say);
-  if (type == "cifar" || type == "csv" || type == "npy" || type == "tokens") check_files(*job.training, say);
+  if (type != "linear" && type != "synthetic") check_files(*job.training, say);
 }
 
 void check_memory_need(const JobSpec& job, const std::string& source, std::int64_t memory_bytes,

@@ -1,8 +1,10 @@
 #include "common/job/cross_checks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -10,8 +12,10 @@
 
 #include "common/base/bytes.hpp"
 #include "common/base/time.hpp"
+#include "common/job/check_reports.hpp"
 #include "common/job/data_facts.hpp"
 #include "common/job/model_size.hpp"
+#include "common/json/lenient.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/words.hpp"
 
@@ -156,25 +160,68 @@ void check_clip(const Sound& sound, Reporter& report) {
   report.error_at_value("training.gradient_clip", "\"training.gradient_clip\" must have either \"norm\" or \"value\"");
 }
 
+/// A plug-in's operator or function makes its own model and loss.
+bool has_own_operator(const nlohmann::json& training) {
+  if (training.contains("function")) return true;
+  return training.contains("operator") && read_or(training["operator"], "type", "") != kSupervised;
+}
+
+constexpr std::array kLossesOfClasses = {"cross_entropy", "nll"};
+constexpr std::array kLossesOfNumbers = {"mse", "l1", "smooth_l1", "huber", "bce_with_logits"};
+
+template <class Losses>
+std::string quoted_losses(const Losses& losses) {
+  std::vector<std::string> quoted;
+  for (const char* loss : losses) quoted.push_back(json::quote(loss));
+  return json::alternatives(quoted);
+}
+
+/// What is learnt of the data set, and by which loss.
+void check_loss(const Sound& sound, const std::string& loss, Reporter& report) {
+  const nlohmann::json* dataset = sound.at("training.dataset.type");
+  if (dataset == nullptr || sound.is_touched("training.dataset.targets")) return;
+  const bool numbers = !learns_classes(*sound.at("training.dataset"));
+  const bool fits = numbers
+                        ? std::find(kLossesOfNumbers.begin(), kLossesOfNumbers.end(), loss) != kLossesOfNumbers.end()
+                        : std::find(kLossesOfClasses.begin(), kLossesOfClasses.end(), loss) != kLossesOfClasses.end();
+  if (fits) return;
+  report.error_at_value("training.loss",
+                        fmt::format("\"training.loss\" must be {} with the data set {}, whose targets are {}; got {}",
+                                    numbers ? quoted_losses(kLossesOfNumbers) : quoted_losses(kLossesOfClasses),
+                                    json::shown(*dataset), numbers ? "numbers" : "classes", json::quote(loss)));
+}
+
+/// Lists with a number for each output of the model.
+void check_loss_weights(const Sound& sound, Reporter& report) {
+  const nlohmann::json* model = sound.at("training.model");
+  const std::int64_t outputs = model == nullptr || sound.is_touched("training.model") ? 0 : model_outputs(*model);
+  if (outputs == 0) return;
+  for (const std::string path : {"training.loss.weight", "training.loss.pos_weight"}) {
+    const nlohmann::json* list = sound.at(path);
+    if (list == nullptr || !list->is_array()) continue;
+    const auto given = static_cast<std::int64_t>(list->size());
+    const bool may_be_one = path == "training.loss.pos_weight";
+    if (given == outputs || (may_be_one && given == 1)) continue;
+    report.error_at_value(
+        path, fmt::format("{} must have {} number{}, one for each output of the model{}; got {}", json::quote(path),
+                          outputs, outputs == 1 ? "" : "s", may_be_one ? ", or a single one" : "", given));
+  }
+}
+
 void check_training(const Sound& sound, Reporter& report) {
   check_clip(sound, report);
+  const nlohmann::json* training = sound.at("training");
+  const bool is_own = training != nullptr && has_own_operator(*training);
   const nlohmann::json* loss = sound.at("training.loss");
   const nlohmann::json* dataset = sound.at("training.dataset.type");
-  if (loss != nullptr && dataset != nullptr && sound.at("training.operator") == nullptr &&
-      !sound.is_touched("training.dataset.targets")) {
-    const bool numbers = !learns_classes(*sound.at("training.dataset"));
-    const std::string fitting = numbers ? "mse" : "cross_entropy";
-    if (*loss != fitting) {
-      report.error_at_value(
-          "training.loss",
-          fmt::format("\"training.loss\" must be {} with the data set {}, whose targets are {}; got {}",
-                      json::quote(fitting), json::shown(*dataset), numbers ? "numbers" : "classes",
-                      json::shown(*loss)));
-    }
+  if (loss != nullptr && !is_own) {
+    check_loss(sound, loss->is_string() ? loss->get<std::string>() : read_or(*loss, "type", ""), report);
+    check_loss_weights(sound, report);
   }
   const nlohmann::json* model = sound.at("training.model");
-  if (model != nullptr && dataset != nullptr && sound.at("training.model.type") != nullptr)
-    check_dataset(sound, *sound.at("training.dataset"), *model, report);
+  const bool is_model_sound = model == nullptr ? is_own : sound.at("training.model.type") != nullptr;
+  if (is_model_sound && dataset != nullptr)
+    check_dataset(sound, *sound.at("training.dataset"), model == nullptr ? nlohmann::json() : *model, report);
   const nlohmann::json* nesterov = sound.at("training.optimizer.nesterov");
   const nlohmann::json* momentum = sound.at("training.optimizer.momentum");
   const nlohmann::json* dampening = sound.at("training.optimizer.dampening");
@@ -183,6 +230,23 @@ void check_training(const Sound& sound, Reporter& report) {
     report.error_at_value("training.optimizer.nesterov",
                           "\"training.optimizer.nesterov\" needs momentum above 0 and dampening 0");
   }
+}
+
+void check_reports(const Sound& sound, Reporter& report) {
+  static const nlohmann::json kUnknown;
+  const auto known = [&sound](const std::string& path) -> const nlohmann::json& {
+    const nlohmann::json* found = sound.is_touched(path) ? nullptr : sound.at(path);
+    return found == nullptr ? kUnknown : *found;
+  };
+  const nlohmann::json* training = sound.at("training");
+  const bool is_own = training != nullptr && has_own_operator(*training);
+  const nlohmann::json& model = known("training.model");
+  std::vector<Misfit> misfits = metric_misfits(known("training.metrics"), is_own ? kUnknown : known("training.dataset"),
+                                               is_own ? kUnknown : model);
+  const nlohmann::json* workers = sound.at("num_workers");
+  if (workers != nullptr)
+    for (Misfit& one : report_misfits(known("report"), workers->get<std::int64_t>())) misfits.push_back(std::move(one));
+  for (Misfit& one : misfits) report.error_at_value(one.path, std::move(one.message));
 }
 
 /// `one` of a list may not stand there; `path` is its own.
@@ -221,6 +285,73 @@ void check_scheduler(const Sound& sound, Reporter& report) {
     report.error_at_value(path + ".cycle_momentum",
                           fmt::format("{} must be false with the optimizer \"adagrad\", which has no momentum",
                                       json::quote(path + ".cycle_momentum")));
+  }
+}
+
+void check_batch_sizes(const nlohmann::json& job, bool is_needed, Reporter& report) {
+  const bool global = job["training"].contains("batch_size");
+  const bool per_worker = job["training"].contains("batch_size_per_worker");
+  if (global && per_worker) {
+    report.error_at_key("training.batch_size_per_worker",
+                        "\"batch_size\" and \"batch_size_per_worker\" exclude each other: remove one");
+  } else if (is_needed && !global && !per_worker) {
+    report.error_at_value("training",
+                          "missing key \"batch_size\" (of all workers) or \"batch_size_per_worker\" in \"training\"");
+  }
+}
+
+/// A function has its own loop, and may have its own model and data.
+void check_function(const nlohmann::json& job, Reporter& report) {
+  const nlohmann::json& training = job["training"];
+  for (const char* other : {"model", "operator"}) {
+    if (training.contains(other))
+      report.error_at_key(fmt::format("training.{}", other),
+                          fmt::format("\"function\" and \"{}\" exclude each other: remove one", other));
+  }
+  if (!job.contains("plugins"))
+    report.error_at_key("training.function", "a function comes from a library: name it in \"plugins\"");
+  check_batch_sizes(job, training.contains("dataset"), report);
+}
+
+/// Why a callback of `type` may not have `file` in the run's folder, whose other files are the run's and its
+/// coordinator's; empty: it may.
+std::string refusal_in_run_folder(const std::string& type, const std::string& file) {
+  if (file == "job.json" || file == "summary.json") return "is a file of the run itself: choose another name";
+  if (file.ends_with("." + type)) return "";
+  return fmt::format("must end in \".{}\" in the run's folder, where other files are the run's own", type);
+}
+
+void check_exec_timeout(const nlohmann::json& callback, const std::string& path, Reporter& report) {
+  const std::optional<Duration> timeout = parse_duration(callback["timeout"].get<std::string>());
+  if (timeout && *timeout > Duration::zero()) return;
+  report.error_at_value(path + ".timeout",
+                        fmt::format("{} must be {}, got {}", json::quote(path + ".timeout"),
+                                    timeout ? "above 0" : "at most ten years", json::shown(callback["timeout"])));
+}
+
+void check_callbacks(const Sound& sound, Reporter& report) {
+  const nlohmann::json* callbacks = sound.at("callbacks");
+  if (callbacks == nullptr) return;
+  std::map<std::string, std::size_t> taken;
+  for (std::size_t i = 0; i < callbacks->size(); ++i) {
+    const nlohmann::json& callback = (*callbacks)[i];
+    const std::string path = fmt::format("callbacks[{}]", i);
+    if (callback["type"] == "exec") check_exec_timeout(callback, path, report);
+    const bool has_file = callback.contains("file");
+    if (!has_file && callback["type"] != "tensorboard") continue;
+    const std::string file = has_file ? callback["file"].get<std::string>() : "tensorboard";
+    const bool is_in_run = !callback.contains("folder");
+    const std::string type = callback["type"].get<std::string>();
+    const std::string refusal = has_file && is_in_run ? refusal_in_run_folder(type, file) : "";
+    if (!refusal.empty())
+      report.error_at_value(path + ".file",
+                            fmt::format("{} {} {}", json::quote(path + ".file"), json::quote(file), refusal));
+    const std::string place = is_in_run ? file : callback["folder"].get<std::string>() + "/" + (has_file ? file : "");
+    const auto [first, is_new] = taken.try_emplace(place, i);
+    if (is_new) continue;
+    const std::string key = path + (has_file ? ".file" : ".folder");
+    report.error_at_value(key, fmt::format("{} is where callbacks[{}] writes, too: give one of them another {}",
+                                           json::quote(key), first->second, has_file ? "file" : "folder"));
   }
 }
 
@@ -263,17 +394,12 @@ void check_choices(const json::Document& document, const std::string& source, Di
     report.error_at_value("", "missing key \"training\" or \"command\"");
   }
   if (!training || !job["training"].is_object()) return;
-  if (!job["training"].contains("model") && !job["training"].contains("operator"))
+  if (job["training"].contains("function")) return check_function(job, report);
+  if (!job["training"].contains("dataset"))
+    report.error_at_value("training", "missing key \"dataset\" in \"training\"");
+  if (!job["training"].contains("model") && !has_own_operator(job["training"]))
     report.error_at_value("training", "missing key \"model\" in \"training\"");
-  const bool global = job["training"].contains("batch_size");
-  const bool per_worker = job["training"].contains("batch_size_per_worker");
-  if (global && per_worker) {
-    report.error_at_key("training.batch_size_per_worker",
-                        "\"batch_size\" and \"batch_size_per_worker\" exclude each other: remove one");
-  } else if (!global && !per_worker) {
-    report.error_at_value("training",
-                          "missing key \"batch_size\" (of all workers) or \"batch_size_per_worker\" in \"training\"");
-  }
+  check_batch_sizes(job, true, report);
 }
 
 void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::Place& root,
@@ -284,7 +410,9 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   check_durations(sound, report);
   check_memory(sound, report);
   check_training(sound, report);
+  check_reports(sound, report);
   check_scheduler(sound, report);
+  check_callbacks(sound, report);
 }
 
 }  // namespace sgd::job

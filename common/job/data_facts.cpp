@@ -1,6 +1,8 @@
 #include "common/job/data_facts.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -8,6 +10,7 @@
 #include "common/data/csv_columns.hpp"
 #include "common/data/file_list.hpp"
 #include "common/data/idx.hpp"
+#include "common/data/image_files.hpp"
 #include "common/data/npy.hpp"
 #include "common/data/tokens.hpp"
 #include "common/json/lenient.hpp"
@@ -60,22 +63,68 @@ std::optional<Misfit> transforms_misfit(const Json& dataset, std::size_t channel
   return std::nullopt;
 }
 
-std::optional<Misfit> synthetic_misfit(const Json& dataset) {
+/// `key` says how large a sample is.
+std::optional<Misfit> size_misfit(const Json& dataset, const char* key) {
   double numbers = 1;  // Cannot overflow.
   for (const std::int64_t size : told_sizes(dataset).value_or(SampleSizes{})) numbers *= static_cast<double>(size);
   if (numbers <= static_cast<double>(kSampleNumbersMax)) return std::nullopt;
-  return Misfit{"training.dataset.shape",
-                fmt::format("\"training.dataset.shape\" must have at most {} numbers a sample, "
-                            "got {:.0f}",
-                            kSampleNumbersMax, numbers)};
+  return Misfit{key, fmt::format("{} must have at most {} numbers a sample, got {:.0f}", json::quote(key),
+                                 kSampleNumbersMax, numbers)};
 }
 
+bool is_image_files(const std::string& type) {
+  return type == "image_folder" || type == "image_masks";
+}
+
+/// Of images that are decoded; with masks the model gives an answer for each pixel.
+std::optional<Misfit> image_files_misfit(const Json& dataset, const Json& model) {
+  const std::int64_t channels = read_or(dataset, "channels", std::int64_t{3});
+  if (channels == 2)
+    return Misfit{"training.dataset.channels", "\"training.dataset.channels\" must be 3 (colour) or 1 (grey), got 2"};
+  if (auto misfit = size_misfit(dataset, "training.dataset.size")) return misfit;
+  if (auto misfit = transforms_misfit(dataset, static_cast<std::size_t>(channels))) return misfit;
+  const bool gives_one_answer = is_built_in_model(model) && !gives_pixels(model);
+  if (type_of(dataset) != "image_masks" || !gives_one_answer) return std::nullopt;
+  return Misfit{"training.model.type",
+                fmt::format("the model {} gives one answer for an image, and this data set has a "
+                            "class for each pixel: take \"fcn\"",
+                            json::quote(type_of(model)))};
+}
+
+/// Tokens are learnt one after the other, by a model that has an embedding for them.
 std::optional<Misfit> tokens_misfit(const Json& model) {
-  const std::string type = type_of(model);
-  if (type != "cnn" && type != "linear" && type != "mlp") return std::nullopt;
+  if (!is_built_in_model(model)) return std::nullopt;
+  if (takes_tokens(model)) {
+    if (read_or(model, "task", "") != "classification") return std::nullopt;
+    return Misfit{"training.model.task",
+                  "a target of the data set \"tokens\" is the next token: set training.model.task=\"language_model\""};
+  }
   return Misfit{"training.model.type", fmt::format("the model {} takes numbers, and the samples of this data set are "
                                                    "tokens: it needs a model with an embedding",
-                                                   json::quote(type))};
+                                                   json::quote(type_of(model)))};
+}
+
+/// Their targets are one class, or a few numbers, for a whole sample.
+constexpr std::array kWithoutMasks = {"cifar", "csv", "idx", "image_folder", "linear", "npy", "synthetic"};
+
+/// What a model gives or takes that only some data sets have.
+std::optional<Misfit> kind_misfit(const Json& model, const std::string& type) {
+  if (takes_tokens(model)) {
+    const bool has_rows = type == "csv" || type == "npy";  // Of whole numbers; the model looks at them.
+    if (has_rows && read_or(model, "task", "") == "classification") return std::nullopt;
+    return Misfit{
+        "training.model.type",
+        fmt::format("the model \"transformer\" takes tokens, and the samples of the data set {} are not: take "
+                    "the data set \"tokens\"{}",
+                    json::quote(type), has_rows ? ", or set training.model.task=\"classification\"" : "")};
+  }
+  const bool has_masks = std::find(kWithoutMasks.begin(), kWithoutMasks.end(), type) == kWithoutMasks.end();
+  if (has_masks || !gives_pixels(model)) return std::nullopt;
+  return Misfit{
+      "training.model.type",
+      fmt::format("the model \"fcn\" gives classes for each pixel, and a target of the data set {} is one for "
+                  "a whole sample: take \"cnn\" or \"resnet18\"",
+                  json::quote(type))};
 }
 
 Result<SplitFacts> look_at_idx(const Json& dataset, const std::string& split) {
@@ -99,6 +148,23 @@ Result<SplitFacts> look_at_npy(const Json& dataset, const std::string& split) {
   facts.sample = shape.size() == 1 ? SampleSizes{1} : SampleSizes(shape.begin() + 1, shape.end());
   facts.samples = shape.front();
   facts.target_numbers = pair.value().target.sample_numbers();
+  return facts;
+}
+
+Result<SplitFacts> look_at_images(const Json& dataset, const std::string& split) {
+  SplitFacts facts;
+  facts.sample = told_sizes(dataset);
+  if (type_of(dataset) == "image_folder") {
+    Result<data::ImageFolder> folder = data::list_image_folder(read_or(dataset, split.c_str(), ""));
+    if (!folder) return folder.error();
+    facts.samples = folder.value().files.count();
+    facts.classes = std::move(folder.value().classes);
+    return facts;
+  }
+  const Json& folders = member(dataset, split.c_str());
+  const auto pairs = data::list_masked_images(read_or(folders, "images", ""), read_or(folders, "masks", ""));
+  if (!pairs) return pairs.error();
+  facts.samples = pairs.value().images.count();
   return facts;
 }
 
@@ -131,6 +197,13 @@ std::optional<SampleSizes> told_sizes(const Json& dataset) {
   const std::string type = type_of(dataset);
   if (type == "linear") return SampleSizes{1};
   if (type == "cifar") return SampleSizes{data::kCifarChannels, data::kCifarSide, data::kCifarSide};
+  if (type == "tokens") return SampleSizes{read_or(dataset, "length", std::int64_t{1})};
+  if (is_image_files(type)) {
+    const Json& size = member(dataset, "size");
+    if (!size.is_array() || size.size() != 2) return std::nullopt;
+    return SampleSizes{read_or(dataset, "channels", std::int64_t{3}), size[0].get<std::int64_t>(),
+                       size[1].get<std::int64_t>()};
+  }
   const Json& shape = member(dataset, "shape");
   if (type != "synthetic" || !shape.is_array()) return std::nullopt;
   SampleSizes sizes;
@@ -140,16 +213,20 @@ std::optional<SampleSizes> told_sizes(const Json& dataset) {
 
 std::optional<Misfit> dataset_misfit(const Json& dataset, const Json& model) {
   const std::string type = type_of(dataset);
-  if (type == "csv") return csv_misfit(dataset);
+  if (auto misfit = settings_misfit(model)) return misfit;
   if (type == "tokens") return tokens_misfit(model);
+  if (auto misfit = kind_misfit(model, type)) return misfit;
+  if (type == "csv") return csv_misfit(dataset);
   if (type == "idx") return transforms_misfit(dataset, 1);
   if (type == "synthetic") {
-    if (auto misfit = synthetic_misfit(dataset)) return misfit;
+    if (auto misfit = size_misfit(dataset, "training.dataset.shape")) return misfit;
   }
+  if (is_image_files(type)) return image_files_misfit(dataset, model);
   if (type == "cifar") {
     if (auto misfit = transforms_misfit(dataset, static_cast<std::size_t>(data::kCifarChannels))) return misfit;
   }
-  const std::int64_t outputs = read_or(model, "outputs", std::int64_t{1});
+  if (!is_built_in_model(model)) return std::nullopt;
+  const std::int64_t outputs = model_outputs(model);
   const std::int64_t classes = type == "cifar" ? data::cifar_layout(read_or(dataset, "variant", "")).classes
                                : type == "synthetic" && learns_classes(dataset)
                                    ? read_or(dataset, "classes", std::int64_t{1})
@@ -165,6 +242,7 @@ Result<SplitFacts> look_at_split(const Json& dataset, const std::string& split) 
   const std::string type = type_of(dataset);
   if (type == "idx") return look_at_idx(dataset, split);
   if (type == "npy") return look_at_npy(dataset, split);
+  if (is_image_files(type)) return look_at_images(dataset, split);
   SplitFacts facts;
   facts.sample = told_sizes(dataset);
   if (type == "linear" || type == "synthetic") {

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.hpp"
 #include "common/job/model_size.hpp"
 
 namespace sgd::job {
 
-/// Numbers of a synthetic sample: the widest layer of a built-in model takes no more.
+/// Numbers of a synthetic sample or an image: the widest layer of a built-in model takes no more.
 inline constexpr std::int64_t kSampleNumbersMax = 1 << 24;
 
 /// What is learnt: classes, as cross_entropy takes them, or numbers, as mse does.
@@ -25,9 +26,10 @@ inline constexpr std::int64_t kSampleNumbersMax = 1 << 24;
 
 /// One split of a data set.
 struct SplitFacts {
-  std::optional<SampleSizes> sample;  ///< Nothing for tokens, whose samples are no numbers.
-  std::int64_t samples = 0;           ///< 0: only reading tells, as for CSV.
-  std::int64_t target_numbers = 1;    ///< Where numbers are learnt.
+  std::optional<SampleSizes> sample;
+  std::int64_t samples = 0;          ///< 0: only reading tells, as for CSV.
+  std::int64_t target_numbers = 1;   ///< Where numbers are learnt.
+  std::vector<std::string> classes;  ///< Where folders name them.
 };
 /// `split`: "train" or "validation". Errors name the file.
 [[nodiscard]] Result<SplitFacts> look_at_split(const nlohmann::json& dataset, const std::string& split);

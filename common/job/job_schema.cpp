@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "common/job/load.hpp"
 #include "common/json/extension.hpp"
 
@@ -18,7 +20,15 @@ json::Schema job_schema_with(const nlohmann::json& registered) {
   for (const auto& [kind, types] : registered.items()) {
     if (!training.contains(kind)) continue;
     nlohmann::json& node = training[kind];
-    for (const auto& [name, properties] : types.items()) node["oneOf"].push_back(json::variant_of(name, properties));
+    for (const auto& [name, properties] : types.items()) {
+      nlohmann::json all = properties;
+      // What every model may begin with, where its own settings have no other meaning for the key.
+      if (kind == "model") {
+        for (const char* key : {"init", "weights"})
+          if (!all.contains(key)) all[key] = {{"$ref", fmt::format("#/definitions/{}", key)}};
+      }
+      node["oneOf"].push_back(json::variant_of(name, all));
+    }
   }
   for (nlohmann::json& node : training) node.erase("x-open");
   return json::Schema(std::move(root));

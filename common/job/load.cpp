@@ -53,6 +53,16 @@ void sort_by_place(const std::string& source, Diagnostics& diagnostics) {
   });
 }
 
+/// A metric that is only named is an object without settings, which has its defaults.
+void spell_out_metrics(nlohmann::json& job) {
+  const auto training = job.find("training");
+  if (training == job.end() || !training->is_object()) return;
+  const auto metrics = training->find("metrics");
+  if (metrics == training->end()) return;
+  for (nlohmann::json& one : *metrics)
+    if (one.is_string()) one = {{"type", one}};
+}
+
 /// Defaults that depend on the kind of job come first, the schema's after them.
 void complete(nlohmann::json& job, const Input& input, const json::Schema& schema) {
   job.erase("$schema");
@@ -62,6 +72,7 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
   if (!recovery.contains("max_failures")) {
     recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
   }
+  spell_out_metrics(job);
   schema.complete(job, [&](const std::string& path) {
     const std::string whole = (input.folder / path).lexically_normal().string();
     return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;
@@ -92,7 +103,7 @@ void check_size(const nlohmann::json& job, const std::string& source, Diagnostic
 /// Values that are judged once more when the data is known.
 constexpr std::array kPlaced = {"training.dataset.path", "training.dataset.train", "training.dataset.validation",
                                 "training.model.type",   "training.model.inputs",  "training.model.outputs",
-                                "training.model.hidden"};
+                                "training.model.hidden", "training.model.weights", "training.model.file"};
 
 /// `so_far` holds the reader's errors.
 LoadResult load_by(const json::Schema& schema, Input input, const Overrides& overrides, Diagnostics so_far) {

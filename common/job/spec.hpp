@@ -13,6 +13,9 @@
 
 namespace sgd::job {
 
+/// The built-in operator's type.
+inline constexpr const char* kSupervised = "supervised";
+
 /// `"unlimited"` in the file.
 inline constexpr std::int64_t kUnlimited = -1;
 
@@ -86,6 +89,12 @@ struct Optimizer {
   double initial_accumulator_value = 0;  ///< adagrad.
 };
 
+/// How batches are made ahead of training.
+struct Loader {
+  std::optional<int> threads;  ///< 0: the training thread makes them; nothing: as the data set needs.
+  int prefetch = 4;            ///< Batches ahead, at most.
+};
+
 /// What a `training` job runs in sgd-worker.
 struct Training {
   std::uint64_t seed = 0;
@@ -93,17 +102,39 @@ struct Training {
   std::int64_t batch_size = 0;             ///< Global; 0 when batch_size_per_worker is given.
   std::int64_t batch_size_per_worker = 0;  ///< 0 when batch_size is given.
   bool shuffle = true;
-  nlohmann::json model;                ///< {"type": "cnn", ...}, defaults filled in; null: the operator's own.
-  nlohmann::json training_operator;    ///< {"type": ..., ...} of a plug-in's; null: the built-in one.
-  std::string loss = "cross_entropy";  ///< "cross_entropy" or "mse".
-  nlohmann::json dataset;              ///< {"type": "idx" | "csv" ..., ...}, defaults filled in, absolute paths.
+  nlohmann::json model;              ///< {"type": "cnn", ...}, defaults filled in; null: the operator's own.
+  nlohmann::json training_operator;  ///< {"type": ..., ...} of a plug-in's; null: the built-in one.
+  nlohmann::json function;           ///< {"type": ..., ...} of a plug-in's; null: an operator trains.
+  nlohmann::json loss = {{"type", "cross_entropy"}};  ///< {"type": "mse" ..., options}.
+  nlohmann::json
+      dataset;  ///< {"type": "idx" | "csv" ..., ...}, defaults, absolute paths. Null: a function has its own.
+  Loader loader;
   Optimizer optimizer;
   std::optional<Scheduler> scheduler;
-  std::optional<double> clip_norm;   ///< Of the mean gradient of all parameters together.
-  std::optional<double> clip_value;  ///< Of each of its numbers; not both.
-  std::string backend = "auto";      ///< "auto", "shm" or "gloo".
-  std::string device = "auto";       ///< "auto" or "cpu".
+  std::optional<double> clip_norm;         ///< Of the mean gradient of all parameters together.
+  std::optional<double> clip_value;        ///< Of each of its numbers; not both.
+  std::int64_t gradient_accumulation = 1;  ///< Batches an update.
+  std::string on_nan = "stop";             ///< "stop" or "skip": an update that is not finite.
+  std::string backend = "auto";            ///< "auto", "shm" or "gloo".
+  std::string device = "auto";             ///< "auto" or "cpu".
+  std::vector<nlohmann::json> metrics;     ///< {"type": "top_k", "k": 5, "on": "validation"}, defaults filled in.
+  bool profile = false;                    ///< Reports have the mean times of steps.
+  nlohmann::json info;                     ///< For the operator; null: none.
   std::string precision = "fp32";
+};
+
+/// What of the workers' reports a line of metrics has.
+struct ReportRules {
+  enum class Workers {
+    kReduced,  ///< One value of all.
+    kRank0,    ///< Rank 0's.
+    kAll,      ///< The reduced ones, and every worker's.
+    kList,     ///< Every worker's alone.
+    kSome,     ///< The reduced ones, and those of `ranks`.
+  };
+  Workers workers = Workers::kReduced;
+  std::vector<int> ranks;  ///< With kSome, in the file's order.
+  bool detailed = false;   ///< Also host, pid and times.
 };
 
 struct JobSpec {
@@ -117,9 +148,11 @@ struct JobSpec {
   Heartbeat heartbeat;
   Stop stop;
   CheckpointPolicy checkpoint;
+  ReportRules report;
   std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
-  std::vector<std::string> plugins;  ///< Libraries that the worker loads, absolute paths.
+  std::vector<std::string> plugins;       ///< Libraries that the worker loads, absolute paths.
+  std::vector<nlohmann::json> callbacks;  ///< {"type": "json", ...}, defaults filled in, absolute folders.
   bool fork_server = true;
   Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
   bool elastic_start = false;  ///< `"start": "elastic"`: the first start takes any size from min_workers.

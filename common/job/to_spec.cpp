@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kSupervised = "supervised";  // The built-in operator.
-
 Duration duration(const Json& text) {
   const std::optional<Duration> parsed = parse_duration(text.get<std::string>());
   SGD_ASSERT(parsed.has_value());
@@ -66,6 +64,24 @@ CheckpointPolicy checkpoint(const Json& json) {
   return out;
 }
 
+ReportRules report_rules(const Json& json) {
+  using Workers = ReportRules::Workers;
+  ReportRules out;
+  out.detailed = json["detailed"];
+  const Json& workers = json["workers"];
+  if (workers.is_array()) {
+    out.workers = Workers::kSome;
+    out.ranks = workers.get<std::vector<int>>();
+  } else if (workers == "rank0") {
+    out.workers = Workers::kRank0;
+  } else if (workers == "all") {
+    out.workers = Workers::kAll;
+  } else if (workers == "list") {
+    out.workers = Workers::kList;
+  }
+  return out;
+}
+
 Optimizer optimizer(const Json& json) {
   Optimizer out;
   out.type = json["type"];
@@ -104,6 +120,13 @@ Scheduler scheduler(const Json& json) {
   return out;
 }
 
+Loader loader(const Json& json) {
+  Loader out;
+  if (json["threads"].is_number()) out.threads = json["threads"].get<int>();
+  out.prefetch = json["prefetch"];
+  return out;
+}
+
 Training training(const Json& json) {
   Training out;
   out.seed = json["seed"];
@@ -113,8 +136,10 @@ Training training(const Json& json) {
   out.shuffle = json["shuffle"];
   out.model = json.value("model", Json());
   if (json.contains("operator") && json["operator"]["type"] != kSupervised) out.training_operator = json["operator"];
-  out.loss = json["loss"];
-  out.dataset = json["dataset"];
+  out.loss = json["loss"].is_string() ? Json{{"type", json["loss"]}} : json["loss"];
+  out.function = json.value("function", Json());
+  out.dataset = json.value("dataset", Json());
+  out.loader = loader(json["loader"]);
   out.optimizer = optimizer(json["optimizer"]);
   if (json.contains("scheduler")) out.scheduler = scheduler(json["scheduler"]);
   if (json.contains("gradient_clip")) {
@@ -122,6 +147,11 @@ Training training(const Json& json) {
     if (clip.contains("norm")) out.clip_norm = clip["norm"].get<double>();
     if (clip.contains("value")) out.clip_value = clip["value"].get<double>();
   }
+  out.gradient_accumulation = json["gradient_accumulation"];
+  out.on_nan = json["on_nan"];
+  if (json.contains("metrics")) out.metrics = json["metrics"].get<std::vector<Json>>();
+  out.profile = json["profile"];
+  out.info = json.value("info", Json());
   out.backend = json["backend"];
   out.device = json["device"];
   out.precision = json["precision"];
@@ -145,9 +175,11 @@ JobSpec to_spec(Json resolved) {
                    duration(heartbeat["stall_timeout"])};
   out.stop = {duration(json["stop"]["grace"])};
   out.checkpoint = checkpoint(json["checkpoint"]);
+  out.report = report_rules(json["report"]);
   if (json.contains("training")) out.training = training(json["training"]);
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
   if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
+  out.callbacks = json["callbacks"].get<std::vector<Json>>();
   out.fork_server = json["fork_server"];
   out.placement_timeout = duration(json["placement_timeout"]);
   out.elastic_start = json["start"] == "elastic";

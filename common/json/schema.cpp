@@ -20,7 +20,8 @@ const json* type_constant(const json& variant) {
 /// error.
 bool fits(const json& variant, const json& value) {
   if (variant.contains("const")) return variant["const"] == value;
-  if (variant.contains("enum")) {
+  if (value.is_string() && variant.value("x-any-string", false)) return true;
+  if (variant.contains("enum") && !variant.contains("type")) {
     return std::find(variant["enum"].begin(), variant["enum"].end(), value) != variant["enum"].end();
   }
   if (!has_type(value, variant.at("type").get<std::string>())) return false;

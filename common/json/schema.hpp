@@ -6,10 +6,13 @@
 //           minimum, maximum, exclusiveMinimum, exclusiveMaximum, minLength, maxLength, pattern,
 //           items, minItems, maxItems, default, oneOf
 //   oneOf:  variants that all have a const "type" are selected by the value's "type", so that errors
-//           name the keys of the chosen one; others by the JSON type and required keys; a variant may be a oneOf
+//           name the keys of the chosen one; others by the JSON type and required keys; a variant may be a oneOf.
+//           An enum with a type beside it is meant by all values of that type, so that a misspelt one gets its own
+//           error
 //   ours:   x-expected (words in place of a pattern or oneOf), x-path (resolved against a folder),
 //           x-not-supported-yet (true, or words such as "as an object"), x-values-not-supported-yet,
-//           x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
+//           x-any-string (beside enum, in a oneOf: every string means this variant, so that a misspelt one is told what
+//           there is), x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
 //           beside oneOf: x-type-aliases (type of other tools -> ours), x-types-refused (type -> why, and what
 //           instead), x-open (in a document that names plug-ins, a type that is none of them passes as it is)
 // The schema itself is trusted: it is part of the program, or json/extension.hpp has looked at it.

@@ -124,7 +124,10 @@ class Walk {
       types.push_back(schema_.resolve(variant)["properties"]["type"]["const"].get<std::string>());
       quoted.push_back(quote(types.back()));
     }
-    if (!value.is_object()) {
+    if (types.empty()) {
+      error(where, where.value, path,
+            fmt::format("{}: none is built in, and no plug-in of the job registers one", subject(path)));
+    } else if (!value.is_object()) {
       const std::string example = types.front();
       const bool named = value.is_string() && std::find(types.begin(), types.end(), value) != types.end();
       must_be(where, path, fmt::format("an object such as {{\"type\": {}}}", named ? shown(value) : quote(example)),

@@ -9,6 +9,7 @@
 
 #include "common/exit_codes.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/metrics_export.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_fetch.hpp"
@@ -33,20 +34,35 @@ void print_lines(std::ifstream& file) {
   }
 }
 
+/// "--as": one of a few words.
+Option shape_option(std::string& shape) {
+  return {{"--as"},
+          "WHAT",
+          "with --to: as tensorboard, csv or json, which is RaySGD's results.json",
+          "",
+          [&shape](const std::string& value) {
+            shape = value;
+            const bool is_known = value == "tensorboard" || value == "csv" || value == "json";
+            return is_known ? std::string() : fmt::format("expected tensorboard, csv or json, got \"{}\"", value);
+          }};
+}
+
 /// `what`: "events" or "metrics", the verb and the file's name.
 int print_lines_of(const std::string& what, const std::vector<std::string>& arguments) {
   bool follow = false;
   std::string to;
+  std::string shape;
   bool as_json = false;  // They are.
-  const NamedRun run = name_run({what,
-                                 "[-f] [RUN]",
-                                 "sgd-launch " + what + " -f",
-                                 {flag({"--follow", "-f"}, "go on until the run ends", follow),
-                                  text_option({"--to"}, "DIR", "the file as it is into a folder, and no more", to),
-                                  flag({"--json"}, "a JSON object a line, as always", as_json)},
-                                 {}},
-                                arguments);
+  std::vector<Option> options = {flag({"--follow", "-f"}, "go on until the run ends", follow),
+                                 text_option({"--to"}, "DIR", "the file as it is into a folder, and no more", to),
+                                 flag({"--json"}, "a JSON object a line, as always", as_json)};
+  if (what == "metrics") options.push_back(shape_option(shape));
+  const NamedRun run = name_run({what, "[-f] [RUN]", "sgd-launch " + what + " -f", options, {}}, arguments);
   if (!run.is_named) return run.exit_code;
+  if (!shape.empty()) {
+    if (to.empty()) return refuse(exit_code::kUsage, "--as needs --to DIR: the folder for what is made");
+    return export_metrics(run, shape, absolute(to));
+  }
   if (!to.empty()) return save_files(run, {{what, true}}, what + ".jsonl", absolute(to));
   if (run.cluster) return read_on_cluster(run, {{what, true}, {"until_now", !follow}}, true);
   std::ifstream file(run.directory + "/" + what + ".jsonl");

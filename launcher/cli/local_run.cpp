@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -44,6 +45,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       console_(io_, detect_style(options.no_color, options.quiet)),
       steps_planned_(planned_steps(job_)),
       epochs_(job_.training ? job_.training->epochs : 0, history_ ? history_->open_train : nlohmann::ordered_json()),
+      callbacks_(io_, console_, job_),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
@@ -97,6 +99,7 @@ void LocalRun::submit() {
   definition.placement_timeout = job_.placement_timeout;
   definition.priority = job_.priority;
   if (history_) definition.past = history_->past;
+  callbacks_.begin(place_.id, definition.run_dir);
   coordinator_.submit(std::move(definition), std::move(directory_), observer());
 }
 
@@ -182,10 +185,12 @@ coordinator::RunObserver LocalRun::observer() {
   observer.on_event = [this](const nlohmann::ordered_json& event) {
     const std::string line = narrate_event(event, shown_dir_);
     if (!line.empty()) console_.narrate("sgd-launch: " + line);
+    callbacks_.on_event();
   };
   observer.on_metrics = [this](const nlohmann::ordered_json& metrics) {
     const std::string line = epochs_.add(metrics);
     if (!line.empty()) console_.result(line);
+    callbacks_.on_metrics(metrics);
   };
   observer.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
   observer.on_finished = [this](const core::RunOutcome& outcome) { on_finished(outcome); };
@@ -214,8 +219,12 @@ void LocalRun::on_run_gone() {
 }
 
 void LocalRun::end_if_done() {
-  if (!outcome_ || agents_with_run_ > 0) return;
+  if (!outcome_ || agents_with_run_ > 0 || std::exchange(is_ending_, true)) return;
   console_.status("");
+  callbacks_.end(outcome_->state == "succeeded", [this] { end(); });
+}
+
+void LocalRun::end() {
   console_.when_drained([this] {
     console_.status("");
     if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
@@ -249,6 +258,7 @@ void LocalRun::on_signal(int signal) {
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
   // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
   if (at_once || outcome_) console_.give_up();
+  if (is_ending_) callbacks_.give_up();
   if (outcome_) return;
   if (!at_once)
     console_.narrate(fmt::format("sgd-launch: signal {}: stopping{}, at most {}; once more to kill",

@@ -21,6 +21,7 @@
 #include "common/job/spec.hpp"
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/cli/console.hpp"
+#include "launcher/cli/local_callbacks.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/coordinator/control_server.hpp"
@@ -58,6 +59,7 @@ class LocalRun {
   void on_finished(const core::RunOutcome& outcome);
   void on_run_gone();
   void end_if_done();
+  void end();
   void wait_signal();
   void on_signal(int signal);
   void tick_status();
@@ -78,6 +80,7 @@ class LocalRun {
   EpochLines epochs_;
   std::optional<process::RuntimeDir> runtime_;
   std::unique_ptr<storage::RunDirectory> directory_;
+  LocalCallbacks callbacks_;
   coordinator::CoordinatorShell coordinator_;
   coordinator::ControlServer control_;
   std::vector<LocalNode> nodes_;
@@ -87,6 +90,7 @@ class LocalRun {
   std::optional<core::RunOutcome> outcome_;
   int signals_seen_ = 0;
   int agents_with_run_ = 0;
+  bool is_ending_ = false;  ///< Only callbacks are still at work.
   int status_ticks_ = 0;
 };
 

@@ -34,6 +34,15 @@ std::string clock_text(double seconds) {
   return fmt::format("{:02d}:{:02d}", whole / 60, whole % 60);
 }
 
+/// "1, 2, 5 and 7 others".
+std::string few(const nlohmann::ordered_json& ranks) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t at = 0; at < std::min(ranks.size(), kShown); ++at)
+    text += (at == 0 ? "" : ", ") + dump_text(ranks[at]);
+  return ranks.size() > kShown ? text + fmt::format(" and {} others", ranks.size() - kShown) : text;
+}
+
 std::string log_path(const core::Failure& cause, Generation generation, const std::string& run_dir) {
   if (cause.rank < 0) return fmt::format("{}/logs/", run_dir);
   return fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", run_dir, generation, cause.rank);
@@ -116,6 +125,10 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
         "warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
         read_or(event, "rank", 0), read_or(event, "node", ""), read_or(event, "own_ms", 0.0),
         read_or(event, "others_ms", 0.0));
+  if (name == "report_mismatch")
+    return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
+                       read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),
+                       few(member(event, "ranks")));
   return narrate_recovery(event);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/job/cluster_checks.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
@@ -76,6 +77,7 @@ int plan_verb(const std::vector<std::string>& arguments) {
   }
   const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
+  if (coordinator) job::check_for_cluster(loaded);
   if (loaded.job && !coordinator) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;

@@ -47,7 +47,10 @@ int RemoteRun::submit(Json request, bool detach) {
   epochs_.emplace(is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0);
   request["request_id"] = core::Secrets(process::random_seed()).next();
   request_ = std::move(request);
-  if (const auto loaded = job::load_resolved(job); loaded.job) steps_planned_ = planned_steps(*loaded.job);
+  if (const auto loaded = job::load_resolved(job); loaded.job) {
+    steps_planned_ = planned_steps(*loaded.job);
+    printer_.emplace(console_, *loaded.job);
+  }
   return go();
 }
 
@@ -205,6 +208,7 @@ void RemoteRun::print_json_line(const std::string& file, const std::string& line
   if (file == "metrics.jsonl") {
     const std::string text = epochs_->add(json);
     if (!text.empty()) console_.result(text);
+    if (printer_) printer_->print(json);
   } else {
     const std::string text = narrate_event(json, shown_dir_);
     if (!text.empty()) console_.narrate("sgd-launch: " + text);
@@ -234,6 +238,7 @@ void RemoteRun::on_end(const Json& outcome_json) {
       print_json_lines(file, std::exchange(state.partial, {}) + "\n");
   if (is_reader_) return end(exit_code::kSucceeded);
   console_.status("");
+  if (printer_) printer_->end();
   const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
   const int code = outcome.exit_code;
   console_.when_drained([this, outcome, is_failure, code] {

@@ -18,6 +18,7 @@
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/narrator.hpp"
+#include "launcher/cli/report_printer.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/core/snapshot.hpp"
@@ -83,6 +84,7 @@ class RemoteRun {
   std::string run_;  ///< Empty until the coordinator has taken it.
   std::string shown_dir_;
   std::optional<EpochLines> epochs_;
+  std::optional<ReportPrinter> printer_;  ///< Of a job that this has submitted.
   std::map<std::string, File> files_;
   std::string part_file_;  ///< Whose bytes the next chunk is.
   std::uint64_t part_offset_ = 0;

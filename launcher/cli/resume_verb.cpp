@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/job/cluster_checks.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
@@ -29,6 +30,7 @@ int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
   job::LoadResult loaded = load_with_plugins([&](const job::Registered& registered) {
     return job::load_changed(member(*answer.value(), "job"), options.overrides, registered);
   });
+  job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;

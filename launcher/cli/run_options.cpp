@@ -200,6 +200,7 @@ std::string run_help() {
          "  sgd-launch [run] [options] (job.json | -- command...)\n"
          "  sgd-launch resume [options] [RUN]                          RUN: an id, a unique prefix, a folder\n"
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
+         "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
          "  sgd-launch checkpoints get [--step N] [RUN] DIR            one of them, whole, into a folder here\n"
          "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
          "  sgd-launch config show [--origin] [job.json]               what holds, and where each value comes from\n"

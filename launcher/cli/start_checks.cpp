@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/job/load.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/process/library_folders.hpp"
@@ -37,13 +38,22 @@ void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
 }
 
 /// The same search that starting it will do: better now than after a run directory exists.
-void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
-  if (job.command.empty()) return;
+void check_program(const std::string& key, const std::string& program, Diagnostics& diagnostics) {
   const char* search_path = std::getenv("PATH");
-  const auto found = process::find_program(job.command.front(), search_path == nullptr ? "" : search_path);
-  if (!found) return diagnostics.error("command", 0, 0, found.error().message);
+  const auto found = process::find_program(program, search_path == nullptr ? "" : search_path);
+  if (!found) return diagnostics.error(key, 0, 0, found.error().message);
   if (::access(found.value().c_str(), X_OK) != 0)
-    diagnostics.error("command", 0, 0, process::explain_exec_failure(found.value(), errno).message);
+    diagnostics.error(key, 0, 0, process::explain_exec_failure(found.value(), errno).message);
+}
+
+void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
+  if (!job.command.empty()) check_program("command", job.command.front(), diagnostics);
+  for (std::size_t i = 0; i < job.callbacks.size(); ++i) {
+    const nlohmann::json& command = member(job.callbacks[i], "command");
+    if (command.is_array() && !command.empty())
+      check_program(fmt::format("callbacks[{}].command", i), command.front().get_ref<const std::string&>(),
+                    diagnostics);
+  }
 }
 
 /// Open files of a launcher, its keeper or a worker by themselves, and for each worker in the keeper, which has most.

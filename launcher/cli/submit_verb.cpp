@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/job/cluster_checks.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
@@ -23,6 +24,7 @@ void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
 
 int run_on_cluster(const RunOptions& options, const std::optional<net::Address>& coordinator, Diagnostics found) {
   job::LoadResult loaded = load_named_job(options, std::move(found));
+  job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;

@@ -36,14 +36,17 @@ std::vector<std::string> verb_names() {
 }  // namespace
 
 const std::map<std::string, Verb>& verbs() {
-  static const std::map<std::string, Verb> kVerbs = {
-      {"run", run_verb},       {"resume", resume_verb}, {"status", status_verb},
-      {"logs", logs_verb},     {"stop", stop_verb},     {"checkpoints", checkpoints_verb},
-      {"nodes", nodes_verb},   {"events", events_verb}, {"metrics", metrics_verb},
-      {"runs", runs_verb},     {"submit", submit_verb}, {"ps", ps_verb},
-      {"plan", plan_verb},     {"config", config_verb}, {"coordinator", coordinator_verb},
-      {"agent", agent_verb},   {"init", init_verb},     {"token", token_verb},
-      {"revoke", revoke_verb}, {"join", join_verb}};
+  static const std::map<std::string, Verb> kVerbs = {{"run", run_verb},         {"resume", resume_verb},
+                                                     {"status", status_verb},   {"logs", logs_verb},
+                                                     {"stop", stop_verb},       {"checkpoints", checkpoints_verb},
+                                                     {"nodes", nodes_verb},     {"events", events_verb},
+                                                     {"metrics", metrics_verb}, {"plot", plot_verb},
+                                                     {"runs", runs_verb},       {"submit", submit_verb},
+                                                     {"ps", ps_verb},           {"plan", plan_verb},
+                                                     {"config", config_verb},   {"coordinator", coordinator_verb},
+                                                     {"agent", agent_verb},     {"init", init_verb},
+                                                     {"token", token_verb},     {"revoke", revoke_verb},
+                                                     {"join", join_verb}};
   return kVerbs;
 }
 

@@ -21,6 +21,7 @@ namespace sgd::cli {
 [[nodiscard]] int nodes_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int events_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int metrics_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int plot_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int submit_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int plan_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int config_verb(const std::vector<std::string>& arguments);

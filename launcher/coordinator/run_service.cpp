@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/job/cluster_checks.hpp"
 #include "common/job/load.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
@@ -76,6 +77,7 @@ void add_answers(Json& plan, const AccountAsks::Answers& answers) {
 RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit,
                        Log log)
     : shell_(shell),
+      io_(io),
       runs_dir_(std::move(runs_dir)),
       audit_(audit),
       log_(std::move(log)),
@@ -89,6 +91,7 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
       folders_(io),
       files_(io),
       texts_(io),
+      reports_(io),
       live_runs_(io, texts_, kTextLimit, [this] { return list_runs(CoordinatorShell::Which::kLive); }),
       all_runs_(io, texts_, kTextLimit, [this] { return list_runs(CoordinatorShell::Which::kAll); }),
       nodes_(io, texts_, kTextLimit, [this] { return list_nodes(); }),
@@ -98,7 +101,7 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
 }
 
 Status RunService::restore() {
-  return shell_.restore([this](const core::RunDefinition& run) { return observe(run.id); });
+  return shell_.restore([this](const core::RunDefinition& run) { return observe(run); });
 }
 
 std::optional<std::string> RunService::directory_of(const RunId& run) const {
@@ -142,6 +145,7 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply(Json{{"ok", true}, {"run", *before}});
   job::LoadResult loaded = job::load_resolved(request.at("job"));
+  job::check_for_cluster(loaded);
   if (!loaded.job) {
     audit_.add(who, "submit", AuditLog::Json::object(), refusal_text(loaded.diagnostics));
     return reply(refused_job(loaded.diagnostics));
@@ -191,11 +195,15 @@ void RunService::start(Submission submission) {
   const RunId id = definition.id;
   const std::string folder = definition.run_dir;
   const int workers = definition.job.num_workers;
-  shell_.submit(std::move(definition), std::move(submission.directory), observe(id),
+  RunObserver observer = observe(definition);
+  shell_.submit(std::move(definition), std::move(submission.directory), std::move(observer),
                 [this, who = submission.who, verb = submission.verb, reply = submission.reply,
                  offsets = submission.offsets, id, folder, workers](const Result<RunId>& accepted) {
                   // Refused, or a request that was made before: nobody will ever look into this folder.
-                  if (!accepted || accepted.value() != id) take_away(folder);
+                  if (!accepted || accepted.value() != id) {
+                    callbacks_.erase(id);
+                    take_away(folder);
+                  }
                   audit_.add(who, verb, {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
                   log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
@@ -254,6 +262,7 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
                                             former.value().id)));
   job::LoadResult loaded = job::load_resolved(request.at("job"));
+  job::check_for_cluster(loaded);
   const RunId from = former.value().id;
   if (!loaded.job) {
     audit_.add(who, "resume", {{"from", from}}, refusal_text(loaded.diagnostics));
@@ -293,20 +302,39 @@ void RunService::note_read(const Requester& who, const char* action, const RunId
   if (who.name.empty() || who.name != owner) audit_.add(who, action, {{"run", run}, {"owner", owner}});
 }
 
-RunObserver RunService::observe(const RunId& run) {
+/// Nothing of theirs is made before the run's first line is there.
+void RunService::add_callbacks(const core::RunDefinition& definition) {
+  if (!callbacks::RunCallbacks::has_files(definition.job)) return;
+  callbacks_[definition.id] = std::make_unique<callbacks::RunCallbacks>(
+      io_, reports_, definition.id, definition.run_dir, definition.job,
+      [this, run = definition.id](const std::string& message) { log_(fmt::format("run {}: {}", run, message)); });
+}
+
+RunObserver RunService::observe(const core::RunDefinition& definition) {
+  const RunId run = definition.id;
+  add_callbacks(definition);
+  const auto grow = [this, run] {
+    if (const auto found = callbacks_.find(run); found != callbacks_.end()) found->second->on_grown();
+  };
   RunObserver observer;
-  observer.on_event = [this, run](const Json& event) {
+  observer.on_event = [this, run, grow](const Json& event) {
     watcher_.on_event(run, event);
     desk_.on_grown(run, "events.jsonl");
+    grow();
   };
   observer.on_keep = [this, run](const std::vector<std::string>& paths) { watcher_.on_keep(run, paths); };
-  observer.on_metrics = [this, run](const Json&) { desk_.on_grown(run, "metrics.jsonl"); };
+  observer.on_metrics = [this, run, grow](const Json&) {
+    desk_.on_grown(run, "metrics.jsonl");
+    grow();
+  };
   observer.on_warning = [this, run](const std::string& message) {
     log_(fmt::format("run {}: warning: {}", run, message));
   };
   observer.on_finished = [this, run](const core::RunOutcome& outcome) {
     unsettled_[run] = core::to_json(outcome);
     log_(fmt::format("run {}: {}{}{}", run, outcome.state, outcome.error.empty() ? "" : ": ", outcome.error));
+    if (const auto found = callbacks_.find(run); found != callbacks_.end())
+      found->second->end(outcome.state == "succeeded", [this, run] { callbacks_.erase(run); });
     watcher_.on_over(run);
   };
   return observer;
@@ -371,6 +399,7 @@ Json RunService::stop(const Requester& who, const nlohmann::json& request) {
 
 void RunService::plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   job::LoadResult loaded = job::load_resolved(request.at("job"));
+  job::check_for_cluster(loaded);
   if (!loaded.job) return reply(refused_job(loaded.diagnostics));
   core::RunDefinition definition;
   definition.id = loaded.job->name;

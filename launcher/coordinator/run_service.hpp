@@ -5,12 +5,14 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/json/nlohmann.hpp"
+#include "launcher/callbacks/run_callbacks.hpp"
 #include "launcher/coordinator/audit_log.hpp"
 #include "launcher/coordinator/client_desk.hpp"
 #include "launcher/coordinator/common_answer.hpp"
@@ -85,11 +87,13 @@ class RunService {
   void answer_beside(CommonAnswer::Make make, const ClientDesk::Reply& reply);
   [[nodiscard]] std::string refusal_of_one_more(const Requester& who, const char* verb, const std::string& owner,
                                                 const job::JobSpec& job);
-  [[nodiscard]] RunObserver observe(const RunId& run);
+  [[nodiscard]] RunObserver observe(const core::RunDefinition& definition);
+  void add_callbacks(const core::RunDefinition& definition);
   [[nodiscard]] Result<RunRow> find(const std::string& name) const;
   [[nodiscard]] Result<ClientDesk::FollowedRun> find_to_follow(const std::string& name) const;
 
   CoordinatorShell& shell_;
+  boost::asio::io_context& io_;
   std::string runs_dir_;
   AuditLog& audit_;
   Log log_;
@@ -99,6 +103,8 @@ class RunService {
   storage::FileThread folders_;  ///< Makes those of new runs.
   storage::FileThread files_;    ///< Reads what ended runs have left, and takes it away.
   storage::FileThread texts_;    ///< Makes answers.
+  storage::FileThread reports_;  ///< Of callbacks.
+  std::map<RunId, std::unique_ptr<callbacks::RunCallbacks>> callbacks_;  ///< Of live runs that have any.
   CommonAnswer live_runs_;
   CommonAnswer all_runs_;
   CommonAnswer nodes_;

@@ -16,10 +16,6 @@ auto order(const link::ReportKey& key) {
   return std::make_tuple(key.epoch, key.phase == "train" ? 0 : 1, key.phase, key.batch, key.sequence);
 }
 
-std::string text(const link::ReportKey& key) {
-  return fmt::format("epoch {} {} batch {}", key.epoch, key.phase, key.batch);
-}
-
 /// NaN travels as null.
 std::optional<double> number(const nlohmann::json& value) {
   if (value.is_number()) return value.get<double>();
@@ -67,6 +63,8 @@ nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::vect
                     const std::string& key) {
   double total = 0;
   double weight = 0;
+  std::optional<double> common;
+  bool is_common = true;
   for (std::size_t rank = 0; rank < per_rank.size(); ++rank) {
     const auto value = per_rank[rank].find(key);
     if (value == per_rank[rank].end()) continue;
@@ -74,8 +72,11 @@ nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::vect
     if (!as_number || std::isnan(*as_number)) continue;
     total += *as_number * weights[rank];
     weight += weights[rank];
+    is_common = is_common && common.value_or(*as_number) == *as_number;
+    common = as_number;
   }
   if (weight == 0) return nullptr;
+  if (is_common) return *common;  // What is exact already stays so.
   return total / weight;
 }
 
@@ -93,6 +94,16 @@ std::vector<std::string> ordered_keys(const nlohmann::json& metrics) {
 }
 
 }  // namespace
+
+std::string words(const link::ReportKey& key) {
+  return fmt::format("epoch {} {} batch {}", key.epoch, key.phase, key.batch);
+}
+
+nlohmann::ordered_json in_order(const nlohmann::json& metrics) {
+  nlohmann::ordered_json ordered = nlohmann::ordered_json::object();
+  for (const std::string& key : ordered_keys(metrics)) ordered[key] = metrics.at(key);
+  return ordered;
+}
 
 bool less(const link::ReportKey& left, const link::ReportKey& right) {
   return order(left) < order(right);
@@ -143,18 +154,29 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
     const link::ReportKey& given = pending_[other].front().key;
     if (order(given) != order(expected))
       return Error{
-          fmt::format("ranks report different keys: rank 0 {}, rank {} {}", text(expected), other, text(given))};
+          fmt::format("ranks report different keys: rank 0 {}, rank {} {}", words(expected), other, words(given))};
     per_rank.push_back(std::move(pending_[other].front().metrics));
     pending_[other].pop_front();
   }
   written_ = expected;
-  return Nothing{ReducedReport{expected, reduce_metrics(per_rank), find_straggler(per_rank)}};
+  ReducedReport line{expected, reduce_metrics(per_rank), {}, find_mismatches(per_rank), find_straggler(per_rank)};
+  line.per_rank = std::move(per_rank);
+  return Nothing{std::move(line)};
 }
 
 std::optional<link::ReportKey> ReportReducer::newest_pending(Rank rank) const {
   const auto& own = pending_[static_cast<std::size_t>(rank)];
   if (own.empty()) return std::nullopt;
   return own.back().key;
+}
+
+std::optional<UnequalReports> ReportReducer::unequal() const {
+  const auto has_more = std::find_if(pending_.begin(), pending_.end(), [](const auto& own) { return !own.empty(); });
+  const auto has_less = std::find_if(pending_.begin(), pending_.end(), [](const auto& own) { return own.empty(); });
+  if (has_more == pending_.end() || has_less == pending_.end()) return std::nullopt;
+  return UnequalReports{static_cast<Rank>(has_more - pending_.begin()),
+                        fmt::format("it has reported {}, and rank {} has not: all ranks must report equally often",
+                                    words(has_more->front().key), has_less - pending_.begin())};
 }
 
 bool ReportReducer::has_pending() const {

@@ -1,9 +1,10 @@
 #pragma once
 // Many ranks' reports become one line of metrics. A line is made when all ranks of the live
 // generation have sent the same key, by RaySGD's rules: num_samples is summed, every other
-// number is the unweighted mean over ranks that ignores NaN, anything else is rank 0's value,
-// and the keys are those of rank 0's report. (samples_per_s, which RaySGD has not, is a rate of
-// the whole group and summed too.) A key not greater than the last one written was re-executed
+// number is the mean over ranks that ignores NaN (by samples, where ranks differ in them), anything
+// else is rank 0's value, and the keys are those of rank 0's report. A number on which all ranks agree
+// stays as it is, to the bit. (samples_per_s, which RaySGD has not, is a rate of the whole group and
+// summed too.) A key not greater than the last one written was re-executed
 // after a restart: counted and dropped.
 //
 // Ranks must send the same keys in the same order; a difference is an error that names them.
@@ -19,21 +20,36 @@
 #include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
 #include "launcher/core/only_state.hpp"
+#include "launcher/core/report_mismatch.hpp"
 #include "launcher/core/straggler.hpp"
 
 namespace sgd::core {
 
 struct ReducedReport {
   link::ReportKey key;
-  nlohmann::ordered_json metrics;  ///< RaySGD's keys in RaySGD's order, then others by name.
+  nlohmann::ordered_json metrics;        ///< RaySGD's keys in RaySGD's order, then others by name.
+  std::vector<nlohmann::json> per_rank;  ///< What each rank has reported.
+  std::vector<KeyMismatch> mismatches;
   std::optional<Straggler> straggler;
 };
 
 /// Orders keys by epoch, phase ("train" before anything else), batch and sequence.
 [[nodiscard]] bool less(const link::ReportKey& left, const link::ReportKey& right);
 
+/// "epoch 2 train batch 0".
+[[nodiscard]] std::string words(const link::ReportKey& key);
+
+/// One rank's metrics with RaySGD's keys in RaySGD's order, then others by name.
+[[nodiscard]] nlohmann::ordered_json in_order(const nlohmann::json& metrics);
+
 /// The reduction itself. `per_rank` in rank order, at least one.
 [[nodiscard]] nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_rank);
+
+/// Ranks that have not reported equally often, in words about the one that has reported more.
+struct UnequalReports {
+  Rank rank = 0;
+  std::string message;
+};
 
 struct ReducerState {
   struct Pending {
@@ -66,6 +82,9 @@ class ReportReducer : private ReducerState {
   /// The newest key that `rank` has reported and that is no line yet: another rank has not reported it.
   [[nodiscard]] std::optional<link::ReportKey> newest_pending(Rank rank) const;
   [[nodiscard]] bool has_pending() const;
+  /// Once no rank reports any more: one that has reported what another has not; nothing where all have reported
+  /// equally often.
+  [[nodiscard]] std::optional<UnequalReports> unequal() const;
   /// Whether the line of `key` is written.
   [[nodiscard]] bool is_written(const link::ReportKey& key) const { return written_ && !less(*written_, key); }
   [[nodiscard]] std::int64_t dropped() const { return dropped_; }

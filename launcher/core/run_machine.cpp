@@ -104,6 +104,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   held_checkpoints_.clear();
   unsaved_.reset();
   straggler_.reset();
+  mismatches_told_.clear();
   master_port_ = 0;
   causes_.reset();
   exchange_.reset(placement_.world_size);
@@ -279,6 +280,7 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
 void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
   if (is_live()) {
     check_early_exit(now);
+    check_reports(now);
     check_start(now);
     note_peer_loss(now, out);
     if (stop_ && (all_exited() || all_cleared())) {
@@ -344,6 +346,10 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
              (!ranks_.empty() &&
               std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.done; })));
   phase_ = RunPhase::kFinished;
+  // It is kept for a while: what ranks have put aside for lines and exchanges that never come would be kept with it.
+  reducer_.reset(0);
+  exchange_.reset(0);
+  held_checkpoints_.clear();
   judge_saving();
   outcome_.generation = generation_;
   outcome_.wall_s = (definition_.past ? definition_.past->wall_s : 0) + to_seconds(now - submitted_at_);

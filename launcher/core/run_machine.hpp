@@ -26,6 +26,7 @@
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/fact_counts.hpp"
 #include "launcher/core/only_state.hpp"
+#include "launcher/core/report_line.hpp"
 #include "launcher/core/resources.hpp"
 #include "launcher/core/run_state.hpp"
 
@@ -42,6 +43,8 @@ class RunMachine : private RunState {
   static constexpr Duration kLateTick = std::chrono::milliseconds(500);
   /// Generations that a store can have lost at its end; who holds a later one is not believed.
   static constexpr Generation kAheadMax = 1000;
+  /// Keys that some ranks' reports lack and that are told of in one generation.
+  static constexpr std::size_t kMismatchesMax = 64;
   /// After one rank has ended with 0, the others' time to end too.
   static constexpr Duration kEarlyExitGrace = std::chrono::seconds(30);
 
@@ -127,6 +130,7 @@ class RunMachine : private RunState {
   void leave_at_boundary(std::string reason, CoordinatorCommands& out);
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);
+  void check_reports(TimePoint now);
   void check_start(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] bool is_missed(const NodeId& node) const;
@@ -155,6 +159,8 @@ class RunMachine : private RunState {
   void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
   void on_cleared(const NodeId& node);
   void note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out);
+  void note_mismatch(const link::ReportKey& key, const KeyMismatch& mismatch, CoordinatorCommands& out);
+  [[nodiscard]] std::map<Rank, WorkerPlace> worker_places() const;
   void add_failure(TimePoint now, Failure failure);
 
   [[nodiscard]] bool decided(TimePoint now) const;

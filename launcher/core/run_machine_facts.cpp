@@ -5,6 +5,7 @@
 #include "common/exit_codes.hpp"
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure_of.hpp"
+#include "launcher/core/report_line.hpp"
 #include "launcher/core/run_machine.hpp"
 
 namespace sgd::core {
@@ -273,19 +274,24 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   if (!reduced.value()) return;
   const ReducedReport& line = *reduced.value();
   Event metrics = {{"phase", line.key.phase}};
-  if (!line.metrics.contains("epoch")) metrics["epoch"] = line.key.epoch;
-  metrics.update(line.metrics);
+  const job::ReportRules& rules = definition_.job.report;
+  const Event values = chosen_values(line, rules);
+  if (!values.contains("epoch")) metrics["epoch"] = line.key.epoch;
+  metrics.update(values);
   if (line.key.batch != 0) metrics["batch"] = line.key.batch;
   if (line.key.sequence != 0) metrics["sequence"] = line.key.sequence;
   metrics["step"] = report.report.step;
   metrics["generation"] = generation_;
   metrics["world_size"] = placement_.world_size;
-  metrics["_time_this_iter_s"] = to_seconds(now - last_report_at_.value_or(submitted_at_));
-  metrics["_training_iteration"] = ++reports_written_;
+  const double before_s = definition_.past ? definition_.past->wall_s : 0;
+  const LineTimes times{to_seconds(now - last_report_at_.value_or(submitted_at_)),
+                        before_s + to_seconds(now - submitted_at_), ++reports_written_};
+  add_autofilled(metrics, rules, times, worker_places());
   last_report_at_ = now;
   outcome_.metrics[line.key.phase] = metrics;
   note_step(report.report.step);
   if (line.straggler) note_straggler(line.key.epoch, *line.straggler, out);
+  for (const KeyMismatch& mismatch : line.mismatches) note_mismatch(line.key, mismatch, out);
   out.push_back(RecordMetrics{definition_.id, std::move(metrics)});
   if (is_live()) complete_recovery(now, out);  // A generation that resumed in validation is at work, too.
   const bool is_end_of_epoch = line.key.phase == "validate" && line.key.batch == 0;
@@ -295,6 +301,31 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
     record({{"event", "epoch_finished"}, {"generation", generation_}, {"epoch", line.key.epoch}}, out);
   }
   accept_reported(out);
+}
+
+/// Where the ranks of this generation run, as a line tells it.
+std::map<Rank, WorkerPlace> RunMachine::worker_places() const {
+  std::map<Rank, WorkerPlace> places;
+  const job::ReportRules& rules = definition_.job.report;
+  if (!rules.detailed && rules.workers == job::ReportRules::Workers::kReduced) return places;
+  for (const auto& [number, rank] : ranks_) {
+    const auto address = addresses_.find(rank.node);
+    places[number] = {rank.node, address == addresses_.end() ? std::string() : address->second, rank.pid};
+  }
+  return places;
+}
+
+/// Told once a generation: who meant it reads it once, who did not finds the key and the ranks.
+void RunMachine::note_mismatch(const link::ReportKey& key, const KeyMismatch& mismatch, CoordinatorCommands& out) {
+  if (mismatches_told_.size() >= kMismatchesMax || !mismatches_told_.insert(key.phase + " " + mismatch.key).second)
+    return;
+  record({{"event", "report_mismatch"},
+          {"generation", generation_},
+          {"epoch", key.epoch},
+          {"phase", key.phase},
+          {"key", mismatch.key},
+          {"ranks", mismatch.without}},
+         out);
 }
 
 /// Told once, until another one is the slowest: it is no failure, and nothing is done about it.

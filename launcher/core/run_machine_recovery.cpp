@@ -228,6 +228,15 @@ void RunMachine::check_early_exit(TimePoint now) {
   }
 }
 
+/// All ranks have ended as if all were done, and one has reported what another has not: a line is missing.
+void RunMachine::check_reports(TimePoint now) {
+  if (!is_training() || stop_ || !all_exited() || causes_.cause()) return;
+  const auto is_done = [](const auto& rank) { return rank.second.done && !rank.second.left; };
+  if (!std::all_of(ranks_.begin(), ranks_.end(), is_done)) return;
+  if (const auto unequal = reducer_.unequal())
+    add_failure(now, protocol_failure(unequal->rank, ranks_.at(unequal->rank).node, unequal->message));
+}
+
 /// The new generation trains: one line says what the recovery cost and what was lost.
 void RunMachine::complete_recovery(TimePoint now, CoordinatorCommands& out) {
   if (!recovery_.pending()) return;

@@ -107,7 +107,8 @@ struct RunState {
   std::optional<TimePoint> grow_at_;          ///< The cooldown of the last change of size ends.
   bool looks_for_room_ = false;               ///< It could grow from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
-  std::optional<Rank> straggler_;  ///< That was told of in this generation.
+  std::optional<Rank> straggler_;          ///< That was told of in this generation.
+  std::set<std::string> mismatches_told_;  ///< "train loss": keys that some rank's reports of this generation lack.
   std::vector<HeldCheckpoint> held_checkpoints_;
   /// What rank 0 of this generation could not save, and nothing that it saved since.
   std::optional<link::CheckpointFailed> unsaved_;

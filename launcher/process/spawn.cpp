@@ -34,9 +34,9 @@ struct ChildPlan {
   std::vector<const char*> env;      ///< Null-terminated.
   const char* workdir = nullptr;     ///< Null: unchanged.
   CpuMask cpus;                      ///< Empty: unchanged.
+  int input_fd = -1;
   int output_fd = -1;
   int control_fd = -1;
-  int null_fd = -1;
   int cgroup_fd = -1;  ///< The cgroup.procs of its group; -1: unchanged.
   ChildGroup group = ChildGroup::kOwnGroup;
   pid_t parent = 0;
@@ -96,7 +96,7 @@ bool prepare_child(const ChildPlan& plan) {
   // Boost's own closing of descriptors has an off-by-one and closes none: they go at exec.
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return false;
   if (plan.output_fd >= 0 && (::dup2(plan.output_fd, 1) < 0 || ::dup2(plan.output_fd, 2) < 0)) return false;
-  if (::dup2(plan.null_fd, 0) < 0) return false;
+  if (::dup2(plan.input_fd, 0) < 0) return false;
   if (plan.control_fd == kControlFd && ::fcntl(kControlFd, F_SETFD, 0) != 0) return false;
   if (plan.control_fd >= 0 && plan.control_fd != kControlFd && ::dup2(plan.control_fd, kControlFd) < 0) return false;
   return default_signals();
@@ -195,6 +195,7 @@ Result<pid_t> launch(const std::string& path, const std::vector<std::string>& ar
 
 Result<Child> spawn(const SpawnOptions& options) {
   if (options.argv.empty()) return Error{"no program to start", ENOENT};
+  SGD_ASSERT(options.input_fd == -1 || options.input_fd > 2);
   SGD_ASSERT(options.output_fd == -1 || options.output_fd > 2);
   SGD_ASSERT(options.control_fd == -1 || options.control_fd > 2);
   auto path = find_program(options.argv.front(), variable_of(options.env, "PATH"));
@@ -219,7 +220,7 @@ Result<Child> spawn(const SpawnOptions& options) {
   plan.cpus = CpuMask(options.cpus);
   plan.output_fd = options.output_fd;
   plan.control_fd = options.control_fd;
-  plan.null_fd = null_fd.get();
+  plan.input_fd = options.input_fd >= 0 ? options.input_fd : null_fd.get();
   plan.group = options.group;
   plan.parent = ::getpid();
   plan.dies_with_us = options.dies_with_us && !options.account;

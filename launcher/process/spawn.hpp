@@ -37,6 +37,7 @@ struct SpawnOptions {
   std::string workdir;      ///< Empty: ours.
   std::vector<int> cpus;    ///< Affinity; empty: ours.
   std::string cgroup = {};  ///< Folder of a control group that it begins in; empty: ours.
+  int input_fd = -1;        ///< Becomes stdin; -1: /dev/null.
   int output_fd = -1;       ///< Becomes stdout and stderr; -1: ours.
   int control_fd = -1;      ///< Becomes descriptor 3; -1: none.
   ChildGroup group = ChildGroup::kOwnGroup;

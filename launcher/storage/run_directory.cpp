@@ -28,6 +28,17 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// RaySGD's keys of a report's time; with its further keys the local date, too.
+void stamp(nlohmann::ordered_json& line, double unix_s) {
+  const auto whole = static_cast<std::time_t>(unix_s);
+  line["_timestamp"] = static_cast<std::int64_t>(whole);
+  if (!line.contains("_time_total_s")) return;
+  std::tm local{};
+  char text[32] = "";
+  if (::localtime_r(&whole, &local) != nullptr) (void)std::strftime(text, sizeof text, "%Y-%m-%d_%H-%M-%S", &local);
+  line["_date"] = text;
+}
+
 std::string dump(const nlohmann::ordered_json& json, int indent = -1) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -246,7 +257,11 @@ Status RunDirectory::append_event(const nlohmann::ordered_json& event, std::opti
 
 Status RunDirectory::append_metrics(const nlohmann::ordered_json& metrics, std::optional<double> unix_s) {
   nlohmann::ordered_json line = metrics;
-  line["_timestamp"] = static_cast<std::int64_t>(unix_s.value_or(unix_seconds()));
+  const double time_s = unix_s.value_or(unix_seconds());
+  stamp(line, time_s);
+  if (const auto workers = line.find("workers"); workers != line.end() && workers->is_array())
+    for (nlohmann::ordered_json& worker : *workers)
+      if (worker.is_object()) stamp(worker, time_s);
   return metrics_->append(dump(line) + "\n");
 }
 

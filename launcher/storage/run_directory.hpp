@@ -58,7 +58,7 @@ class RunDirectory {
 
   /// Adds "time" (Unix seconds, 6 decimals; absent: now) in front and appends the line.
   [[nodiscard]] Status append_event(const nlohmann::ordered_json& event, std::optional<double> unix_s = {});
-  /// Adds "_timestamp" and appends the line.
+  /// Adds "_timestamp" (and "_date" where it has "_time_total_s"), to each of its "workers", too, and appends the line.
   [[nodiscard]] Status append_metrics(const nlohmann::ordered_json& metrics, std::optional<double> unix_s = {});
   [[nodiscard]] Status write_summary(const core::RunOutcome& outcome);
   /// control.sock in the folder leads to `target`, whatever a killed launcher left in its place.

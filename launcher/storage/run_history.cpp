@@ -76,7 +76,7 @@ void add_metrics(RunHistory& history, const OrderedJson& line) {
   if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
   history.open_train = ends_phase && key.phase == "train" ? line : OrderedJson();
   past.metrics[key.phase] = line;
-  past.metrics[key.phase].erase("_timestamp");
+  for (const char* stamp : {"_timestamp", "_date"}) past.metrics[key.phase].erase(stamp);
   past.steps = std::max(past.steps, read_or(line, "step", std::int64_t{0}));
   past.generation = std::max(past.generation, read_or(line, "generation", Generation{0}));
   ++past.reports;

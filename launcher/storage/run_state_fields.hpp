@@ -153,6 +153,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("placeless_since", &core::RunState::placeless_since_), required("grow_at", &core::RunState::grow_at_),
     required("looks_for_room", &core::RunState::looks_for_room_),
     required("first_exit_at", &core::RunState::first_exit_at_), required("straggler", &core::RunState::straggler_),
+    optional("mismatches_told", &core::RunState::mismatches_told_),
     required("held_checkpoints", &core::RunState::held_checkpoints_), required("unsaved", &core::RunState::unsaved_),
     required("keepers_from", &core::RunState::keepers_from_), required("checkpoints", &core::RunState::checkpoints_),
     required("stop", &core::RunState::stop_), required("outcome", &core::RunState::outcome_),

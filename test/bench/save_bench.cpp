@@ -51,7 +51,12 @@ struct State {
     place.shape = {static_cast<std::int64_t>(floats)};
     place.count = floats;
   }
-  std::vector<OptimizerBuffer> optimizer() { return {{"momentum_buffer", momentum.span()}}; }
+  StateTensors tensors() {
+    const std::span<const ParameterPlace> places(&place, 1);
+    return {{{"", parameters.span(), places, 0}, {".momentum_buffer", momentum.span(), places, 0}},
+            {},
+            {{"optimizer", "sgd"}}};
+  }
   AlignedFloats parameters, momentum;
   ParameterPlace place;
 };
@@ -76,13 +81,13 @@ int run(std::size_t mib, int saves, const std::string& folder) {
   AlignedFloats copy(2 * floats);
   populate_pages(std::as_writable_bytes(copy.span()));
   std::vector<double> write_s;
-  CheckpointTarget target{folder, 1, {state.place}, floats};
+  CheckpointTarget target{folder, 1};
   CheckpointWriter writer(target, [&write_s](const link::FromWorker& told) {
     write_s.push_back(std::get<link::CheckpointSaved>(told).write_s);
   });
-  writer.prepare(1);
+  writer.prepare(state.tensors());
   require(writer.wait(kDeadline));
-  const StateParts parts = state_parts(state.parameters.span(), {state.place}, "sgd", state.optimizer(), {});
+  const StateParts parts = state_parts(state.tensors());
   const int fd = ::memfd_create("memory", 0);
   auto memory = MemoryCheckpoint::create(fd, parts.layout);
   if (!memory) require(memory.error());
@@ -98,7 +103,7 @@ int run(std::size_t mib, int saves, const std::string& folder) {
     training.step = i + 1;
     time_memcpy(state, copy, plain);
     const TimePoint began = Clock::now();
-    writer.save(training, state.parameters.span(), state.optimizer(), {}, began);
+    writer.save(training, state.tensors(), began);
     stall.ms.push_back(ms_since(began));
     require(writer.wait(kDeadline));
     const TimePoint committing = Clock::now();

@@ -1,5 +1,5 @@
 // Writes the kept inputs that encoders can make: a message of every kind of every protocol, a manifest,
-// safetensors and IDX files. Seeds that need a person's eye (job files, HTTP requests) are in the corpus
+// safetensors, IDX and image files. Seeds that need a person's eye (job files, HTTP requests) are in the corpus
 // only.
 //   make_seeds DIRECTORY   writes DIRECTORY/<target>/<name>
 
@@ -26,6 +26,7 @@
 #include "common/messages/hello.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/link.hpp"
+#include "test/unit/worker_data/image_bytes.hpp"
 #include "worker/core/safetensors.hpp"
 
 namespace {
@@ -143,6 +144,20 @@ void keep_idx() {
   gzclose(file);
 }
 
+void keep_images() {
+  using namespace sgd::test;
+  keep("jpeg", "colour", jpeg_file(smooth_image(9, 11, 3)));
+  keep("jpeg", "grey", jpeg_file(smooth_image(8, 8, 1)));
+  keep("jpeg", "inks", jpeg_file(smooth_image(8, 8, 4)));
+  keep("jpeg", "progressive", jpeg_file(smooth_image(17, 9, 3), {60, true, false}));
+  keep("png", "colour", png_file(smooth_image(5, 7, 3)));
+  keep("png", "interlaced", png_file(smooth_image(9, 9, 1), true));
+  keep("png", "grey-1", png_file(9, {{0xaa, 0x80}, {0x55, 0}}, {PNG_COLOR_TYPE_GRAY, 1, false, {}}));
+  keep("png", "alpha-16", png_file(1, {{1, 2, 3, 4}, {5, 6, 7, 8}}, {PNG_COLOR_TYPE_GRAY_ALPHA, 16, false, {}}));
+  keep("png", "palette-2",
+       png_file(4, {{0x1b}, {0xe4}}, {PNG_COLOR_TYPE_PALETTE, 2, false, {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {0, 0, 0}}}));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -155,5 +170,6 @@ int main(int argc, char** argv) {
   keep_manifest();
   keep_safetensors();
   keep_idx();
+  keep_images();
   return 0;
 }

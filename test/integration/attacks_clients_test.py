@@ -128,6 +128,10 @@ class ClientAttacksTest(Attacked):
                           ("a key that nobody knows", good | {"run_as": "root"}), ("a run folder of its choice", good | {"run_dir": "/etc"}),
                           ("a priority beyond all numbers", good | {"priority": 10**30}), ("a priority that is a word", good | {"priority": "first"}),
                           ("an interval of nothing", good | {"heartbeat": {"interval": "0s"}}), ("a grace of a century", good | {"stop": {"grace": "-1s"}}),
+                          ("a program of the coordinator's", good | {"callbacks": [{"type": "exec", "command": ["sh", "-c", "id"]}]}),
+                          ("files where it likes", good | {"callbacks": [{"type": "csv", "folder": "/etc"}]}),
+                          ("the record of who may read", good | {"callbacks": [{"type": "json", "file": "nodes.jsonl"}]}),
+                          ("a file above its folder", good | {"callbacks": [{"type": "json", "file": "../x.json"}]}),
                           ("a job of 200 KB", good | {"command": ["echo", "x" * 200_000]}),
                           ("100,000 arguments", good | {"command": ["echo"] + ["x"] * 100_000}),
                           ("labels without end", good | {"placement": {"labels": {f"l{i}": "x" for i in range(20_000)}}})):

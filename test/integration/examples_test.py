@@ -19,21 +19,35 @@ class ExamplesTest(LaunchTest):
         done = subprocess.run(words, capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_own_model(self):
+    def setUp(self):
+        super().setUp()
         self.command("cmake", "--install", os.path.dirname(BIN_DIR), "--prefix", self.path("prefix"))
-        source = shutil.copytree(os.path.join(ROOT, "worker", "examples", "own_model"), self.path("own_model"))
+        os.environ["SGD_WORKER"] = self.path("prefix", "bin", "sgd-worker")
+        self.addCleanup(os.environ.pop, "SGD_WORKER")
+
+    def run_example(self, name, samples, **training):
+        """Built outside of the tree, and trained on a part of the data."""
+        source = shutil.copytree(os.path.join(ROOT, "worker", "examples", name), self.path(name), ignore=shutil.ignore_patterns("build"))
         self.command("cmake", "-S", source, "-B", source + "/build", f"-DCMAKE_PREFIX_PATH={self.path('prefix')}",
                      "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
         self.command("cmake", "--build", source + "/build")
         with open(source + "/job.json", encoding="utf-8") as file:
             job = json.load(file)
-        job["training"]["dataset"]["path"] = small_fashion(self.path("data"), 4096, 512)
+        job["training"]["dataset"]["path"] = small_fashion(self.path("data"), samples, 512)
+        job["training"].update(training)
         with open(source + "/job.json", "w", encoding="utf-8") as file:
             json.dump(job, file)
-        os.environ["SGD_WORKER"] = self.path("prefix", "bin", "sgd-worker")
-        self.addCleanup(os.environ.pop, "SGD_WORKER")
-        launch = self.run_to_end(source + "/job.json")
+        return self.run_to_end(source + "/job.json")
+
+    def test_own_model(self):
+        launch = self.run_example("own_model", 4096)
         self.assertGreater(launch.metrics("validate")[-1]["val_accuracy"], 0.6)
+
+    def test_dcgan(self):
+        launch = self.run_example("dcgan", 1024, epochs=1, batch_size=64)
+        first = launch.metrics("train")[0]
+        self.assertTrue(0 < first["loss_d"] < 2 and 0 < first["loss_g"] < 10, first)
+        self.assertGreater(launch.metrics("validate")[0]["real_is_real"], launch.metrics("validate")[0]["fake_is_real"])
 
 
 if __name__ == "__main__":

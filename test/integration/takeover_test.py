@@ -111,6 +111,7 @@ class CommandTest(TakeoverCase):
                                   f"test $SGD_GENERATION = 2 || {{ setsid sleep 1000 & echo $! >{self.path('stray')}; wait; }}")
         run = client.run_id()
         stray = int(wait_for(lambda: read_file(self.path("stray")).endswith(b"\n") and read_file(self.path("stray")), LIMIT_S, "its child"))
+        self.cluster.wait_for_event(run, "worker_started")  # Before that it would be a start-up that has failed.
         keeper = self.keeper()
         self.cluster.kill("n1")
         os.kill(keeper, signal.SIGKILL)

@@ -24,20 +24,20 @@ struct Net : torch::nn::Module {
 
 class Smoothed : public sgd::TrainingOperator {
  public:
-  void setup() override {
+  void setup(sgd::Setup& setup) override {
     if (config().at("fail_in").get<std::string>() == "setup") throw std::runtime_error("setup does not like this");
-    net_ = register_model(std::make_shared<Net>(784, config().at("hidden"), config().at("dropout")));
+    net_ = setup.model("net", std::make_shared<Net>(784, config().at("hidden"), config().at("dropout")));
   }
 
-  sgd::BatchMetrics train_batch(const sgd::Batch& batch, const sgd::BatchInfo& info) override {
-    if (config().at("fail_in").get<std::string>() == "train_batch" && info.global_step == 3)
+  sgd::BatchMetrics train_batch(const sgd::Batch& batch, sgd::Step& step) override {
+    if (config().at("fail_in").get<std::string>() == "train_batch" && step.info().global_step == 3)
       throw std::runtime_error("this batch is odd");
     for (at::Tensor& one : net_->first->parameters())
-      one.set_requires_grad(info.global_step < config().at("freeze_at"));
+      one.set_requires_grad(step.info().global_step < config().at("freeze_at"));
     const auto loss = torch::nn::functional::cross_entropy(
         net_->forward(batch.features), batch.target,
         torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(config().at("smoothing")));
-    step(loss);
+    step.minimize(loss);
     return {batch.features.size(0), {{"train_loss", loss.item<double>()}}};
   }
 

@@ -25,6 +25,8 @@ PLANTED = [
      {"worker/torch/a.cpp": '#include "worker/collective/b.hpp"\n'}),
     ("include_arrows", {"worker/data/a.cpp": '#include "worker/torch/b.hpp"\n'}, 1,
      {"worker/data/a.cpp": '#include "worker/core/b.hpp"\n'}),
+    ("include_arrows", {"worker/builtin/a.cpp": '#include "common/base/b.hpp"\n'}, 1,
+     {"worker/builtin/a.cpp": '#include "sgd/registry.hpp"\n'}),
     ("include_arrows", {"common/a.cpp": '#include "a.hpp"\n'}, 1, {"common/a.cpp": '#include "common/a.hpp"\n'}),
     ("include_arrows", {"launcher/newcomer/a.cpp": "\n"}, 1, {"launcher/cli/a.cpp": "\n"}),
     ("outside_headers", {"launcher/core/a.hpp": "#include <nlohmann/json.hpp>\n"}, 1,

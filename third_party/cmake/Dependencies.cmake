@@ -7,6 +7,8 @@ find_package(fmt 9 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(Threads REQUIRED)
+find_package(JPEG REQUIRED)  # These two are the worker's alone.
+find_package(PNG 1.6 REQUIRED)
 
 # Linked whole, like Boost: a shared object would be loaded at every start, and embedded runs never use it.
 find_path(SQLite_INCLUDE_DIR sqlite3.h REQUIRED)
@@ -14,6 +16,13 @@ find_library(SQLite_STATIC_LIBRARY libsqlite3.a REQUIRED)
 add_library(SQLite::Static INTERFACE IMPORTED)
 target_include_directories(SQLite::Static SYSTEM INTERFACE ${SQLite_INCLUDE_DIR})
 target_link_libraries(SQLite::Static INTERFACE ${SQLite_STATIC_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+
+# The same: only `plot --png` uses it.
+find_path(PNG_INCLUDE_DIR png.h REQUIRED)
+find_library(PNG_STATIC_LIBRARY NAMES libpng16.a libpng.a REQUIRED)
+add_library(PNG::Static INTERFACE IMPORTED)
+target_include_directories(PNG::Static SYSTEM INTERFACE ${PNG_INCLUDE_DIR})
+target_link_libraries(PNG::Static INTERFACE ${PNG_STATIC_LIBRARY} ZLIB::ZLIB m)
 
 # Header-only: one shared object less at start. Sanitized, that would take a third of the time to compile a file.
 add_library(sgd_fmt INTERFACE)

@@ -40,6 +40,7 @@ inline constexpr std::uint32_t kMemory = 1u << 4;            ///< Copy the state
 inline constexpr std::uint32_t kStopAtCheckpoint = 1u << 5;  ///< Leave when the next checkpoint is on disk.
 inline constexpr std::uint32_t kInfinite = 1u << 6;          ///< Set by all_reduce: some sum is not finite.
 inline constexpr std::uint32_t kUsedChanged = 1u << 7;  ///< Other parameters have gradients than in the step before.
+inline constexpr std::uint32_t kPending = 1u << 8;      ///< Some rank holds gradients that no update has taken.
 }  // namespace control
 
 class Collective {

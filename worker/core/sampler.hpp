@@ -15,7 +15,7 @@
 namespace sgd::worker {
 
 /// Seed of a rank's generators (dropout and the like) at the start of a step, so that no state is stored.
-[[nodiscard]] std::uint64_t step_seed(std::uint64_t seed, int epoch, std::int64_t step, int rank);
+[[nodiscard]] std::uint64_t step_seed(std::uint64_t seed, int epoch, std::int64_t position, int rank);
 
 class Sampler {
  public:

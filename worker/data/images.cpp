@@ -15,7 +15,7 @@ SGD_CLONES void normalize_plane(float* __restrict values, std::int64_t count, fl
 }  // namespace
 
 template <class T>
-void shift_image(const T* image, const ImageShape& shape, std::int64_t down, std::int64_t right, T* out) {
+void shift_image(const T* image, const ImageShape& shape, std::int64_t down, std::int64_t right, T* out, T border) {
   const std::int64_t first = std::clamp<std::int64_t>(-right, 0, shape.columns);
   const std::int64_t last = std::clamp<std::int64_t>(shape.columns - right, first, shape.columns);
   for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
@@ -23,13 +23,13 @@ void shift_image(const T* image, const ImageShape& shape, std::int64_t down, std
       T* to = out + channel * shape.plane() + row * shape.columns;
       const std::int64_t source = row + down;
       if (source < 0 || source >= shape.rows || first == last) {
-        std::fill(to, to + shape.columns, T{0});
+        std::fill(to, to + shape.columns, border);
         continue;
       }
       const T* from = image + channel * shape.plane() + source * shape.columns + first + right;
-      std::fill(to, to + first, T{0});
+      std::fill(to, to + first, border);
       std::copy(from, from + (last - first), to + first);
-      std::fill(to + last, to + shape.columns, T{0});
+      std::fill(to + last, to + shape.columns, border);
     }
   }
 }
@@ -65,8 +65,9 @@ void normalize_image(float* image, const ImageShape& shape, std::span<const floa
   }
 }
 
-template void shift_image(const std::uint8_t*, const ImageShape&, std::int64_t, std::int64_t, std::uint8_t*);
-template void shift_image(const float*, const ImageShape&, std::int64_t, std::int64_t, float*);
+template void shift_image(const std::uint8_t*, const ImageShape&, std::int64_t, std::int64_t, std::uint8_t*,
+                          std::uint8_t);
+template void shift_image(const float*, const ImageShape&, std::int64_t, std::int64_t, float*, float);
 template void flip_image(const std::uint8_t*, const ImageShape&, std::uint8_t*);
 template void flip_image(const float*, const ImageShape&, float*);
 template void cut_square(std::uint8_t*, const ImageShape&, std::int64_t, std::int64_t, std::int64_t);

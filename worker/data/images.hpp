@@ -16,10 +16,11 @@ struct ImageShape {
   [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(channels * rows * columns); }
 };
 
-/// out(r, c) = image(r + down, c + right), 0 where that is outside: a crop of the image's own size from one with a
-/// black border. `out` is other memory.
+/// out(r, c) = image(r + down, c + right), `border` where that is outside: a crop of the image's own size from one with
+/// a border. `out` is other memory.
 template <class T>
-void shift_image(const T* image, const ImageShape& shape, std::int64_t down, std::int64_t right, T* out);
+void shift_image(const T* image, const ImageShape& shape, std::int64_t down, std::int64_t right, T* out,
+                 T border = T{0});
 
 /// out(r, c) = image(r, columns-1-c). `out` is other memory.
 template <class T>
@@ -33,8 +34,9 @@ void cut_square(T* image, const ImageShape& shape, std::int64_t row, std::int64_
 void normalize_image(float* image, const ImageShape& shape, std::span<const float> mean,
                      std::span<const float> deviation);
 
-extern template void shift_image(const std::uint8_t*, const ImageShape&, std::int64_t, std::int64_t, std::uint8_t*);
-extern template void shift_image(const float*, const ImageShape&, std::int64_t, std::int64_t, float*);
+extern template void shift_image(const std::uint8_t*, const ImageShape&, std::int64_t, std::int64_t, std::uint8_t*,
+                                 std::uint8_t);
+extern template void shift_image(const float*, const ImageShape&, std::int64_t, std::int64_t, float*, float);
 extern template void flip_image(const std::uint8_t*, const ImageShape&, std::uint8_t*);
 extern template void flip_image(const float*, const ImageShape&, float*);
 extern template void cut_square(std::uint8_t*, const ImageShape&, std::int64_t, std::int64_t, std::int64_t);

@@ -16,6 +16,12 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are read as they lie in the file");
 
+SGD_CLONES std::uint32_t largest(const std::uint8_t* tokens, std::size_t count) {
+  std::uint8_t most = 0;
+  for (std::size_t i = 0; i < count; ++i) most = std::max(most, tokens[i]);
+  return most;
+}
+
 SGD_CLONES std::uint32_t largest(const std::uint16_t* tokens, std::size_t count) {
   std::uint16_t most = 0;
   for (std::size_t i = 0; i < count; ++i) most = std::max(most, tokens[i]);
@@ -66,7 +72,7 @@ void copy_window(const MappedFile& file, std::int64_t window, std::int64_t lengt
 
 Result<TokenDataset> TokenDataset::open(const std::vector<std::string>& files, std::int64_t width, std::int64_t length,
                                         std::int64_t vocabulary) {
-  SGD_ASSERT(width == 2 || width == 4);
+  SGD_ASSERT(width == 1 || width == 2 || width == 4);
   TokenDataset dataset;
   dataset.width_ = width;
   dataset.length_ = length;
@@ -79,8 +85,9 @@ Result<TokenDataset> TokenDataset::open(const std::vector<std::string>& files, s
     if ((bytes / width - 1) / length != windows.value()) {  // It was so when its size was checked.
       return Error{fmt::format("data file {} has changed while it was opened", path)};
     }
-    const Status tokens = width == 2 ? check_tokens<std::uint16_t>(path, mapped.value(), vocabulary)
-                                     : check_tokens<std::uint32_t>(path, mapped.value(), vocabulary);
+    const Status tokens = width == 1   ? check_tokens<std::uint8_t>(path, mapped.value(), vocabulary)
+                          : width == 2 ? check_tokens<std::uint16_t>(path, mapped.value(), vocabulary)
+                                       : check_tokens<std::uint32_t>(path, mapped.value(), vocabulary);
     if (!tokens) return tokens.error();
     dataset.files_.push_back({std::move(mapped).value(), dataset.count_});
     dataset.count_ += windows.value();
@@ -96,7 +103,9 @@ void TokenDataset::gather(std::span<const std::int64_t> windows, std::int64_t* f
     const auto behind = std::upper_bound(files_.begin(), files_.end(), window,
                                          [](std::int64_t number, const File& file) { return number < file.first; });
     const File& file = *(behind - 1);
-    if (width_ == 2)
+    if (width_ == 1)
+      copy_window<std::uint8_t>(file.bytes, window - file.first, length_, features, target);
+    else if (width_ == 2)
       copy_window<std::uint16_t>(file.bytes, window - file.first, length_, features, target);
     else
       copy_window<std::uint32_t>(file.bytes, window - file.first, length_, features, target);

@@ -15,7 +15,7 @@ namespace sgd::worker {
 
 class TokenDataset {
  public:
-  /// `width`: bytes of a token, 2 or 4. Tokens must be below `vocabulary`.
+  /// `width`: bytes of a token, 1, 2 or 4. Tokens must be below `vocabulary`.
   static Result<TokenDataset> open(const std::vector<std::string>& files, std::int64_t width, std::int64_t length,
                                    std::int64_t vocabulary);
 

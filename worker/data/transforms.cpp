@@ -23,8 +23,9 @@ struct Draws {
 /// An image between two places in memory: a step that cannot work in place writes to the other one.
 template <class T>
 struct Canvas {
-  const T* image;  ///< Where it is now.
-  T* places[2];    ///< What may be written; `image` may lie elsewhere at first.
+  const T* image;   ///< Where it is now.
+  T* places[2];     ///< What may be written; `image` may lie elsewhere at first.
+  T border = T{0};  ///< What pixels from outside are.
 
   [[nodiscard]] T* other() const { return image == places[0] ? places[1] : places[0]; }
 };
@@ -34,7 +35,7 @@ void run_step(const RandomCrop& step, const ImageShape& shape, const Draws& draw
   T* out = canvas.other();
   const std::int64_t down = below(draws(0), 2 * step.padding + 1) - step.padding;
   const std::int64_t right = below(draws(1), 2 * step.padding + 1) - step.padding;
-  shift_image(canvas.image, shape, down, right, out);
+  shift_image(canvas.image, shape, down, right, out, canvas.border);
   canvas.image = out;
 }
 
@@ -60,6 +61,11 @@ void run_step(const Normalize& step, const ImageShape& shape, const Draws&, Canv
 }
 
 void run_step(const Normalize&, const ImageShape&, const Draws&, Canvas<std::uint8_t>&) {}  // Ends the steps on bytes.
+
+/// Where things are; the others change colours.
+bool is_geometric(const Transform& step) {
+  return std::holds_alternative<RandomCrop>(step) || std::holds_alternative<HorizontalFlip>(step);
+}
 
 bool has_chance(const Transform& step) {
   return !std::holds_alternative<Normalize>(step);
@@ -128,6 +134,19 @@ void Transforms::apply(const std::uint8_t* image, const ImageShape& shape, std::
     std::visit([&](const auto& kind) { run_step(kind, shape, draws(step), floats); }, steps_[step]);
   }
   if (floats.image != out) std::copy(floats.image, floats.image + shape.count(), out);
+}
+
+void Transforms::apply_to_mask(const std::uint8_t* mask, const ImageShape& shape, std::uint64_t chance,
+                               std::uint8_t border, Scratch& scratch, std::uint8_t* out) const {
+  const ImageShape plane{1, shape.rows, shape.columns};
+  for (auto& bytes : scratch.bytes) bytes.resize(plane.count());
+  Canvas<std::uint8_t> canvas{mask, {scratch.bytes[0].data(), scratch.bytes[1].data()}, border};
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    if (!is_geometric(steps_[step])) continue;
+    const Draws draws{mixed(chance, step)};  // By the same place in the list as the image's.
+    std::visit([&](const auto& kind) { run_step(kind, plane, draws, canvas); }, steps_[step]);
+  }
+  std::copy(canvas.image, canvas.image + plane.count(), out);
 }
 
 }  // namespace sgd::worker

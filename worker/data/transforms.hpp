@@ -60,6 +60,10 @@ class Transforms {
   /// Writes shape.count() floats: the image's bytes * 1/255, transformed. `chance` is the sample's seed.
   void apply(const std::uint8_t* image, const ImageShape& shape, std::uint64_t chance, Scratch& scratch,
              float* out) const;
+  /// What apply() with the same `chance` does to where things are (crops, flips) is done to the classes of the pixels;
+  /// what it does to colours is not. Pixels from outside the image get `border`. `mask` and `out` are rows x columns.
+  void apply_to_mask(const std::uint8_t* mask, const ImageShape& shape, std::uint64_t chance, std::uint8_t border,
+                     Scratch& scratch, std::uint8_t* out) const;
 
  private:
   std::vector<Transform> steps_;

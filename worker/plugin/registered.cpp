@@ -51,4 +51,8 @@ Registration::Registration(const char* name, const char* properties, ModelFactor
   worker::add("model", worker::registered_types().models, name, properties, std::move(factory));
 }
 
+Registration::Registration(const char* name, const char* properties, TrainingFunction function) {
+  worker::add("function", worker::registered_types().functions, name, properties, std::move(function));
+}
+
 }  // namespace sgd

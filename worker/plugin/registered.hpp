@@ -14,8 +14,11 @@ namespace sgd::worker {
 struct RegisteredTypes {
   std::map<std::string, OperatorFactory> operators;
   std::map<std::string, ModelFactory> models;
+  std::map<std::string, TrainingFunction> functions;
   /// {"operator": {NAME: PROPERTIES}, "model": {...}}, as job::Registered.
-  nlohmann::json properties = {{"operator", nlohmann::json::object()}, {"model", nlohmann::json::object()}};
+  nlohmann::json properties = {{"operator", nlohmann::json::object()},
+                               {"model", nlohmann::json::object()},
+                               {"function", nlohmann::json::object()}};
   std::vector<std::string> faults;  ///< What was registered wrongly, in words.
 };
 

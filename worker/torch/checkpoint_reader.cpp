@@ -9,7 +9,6 @@
 #include "common/checkpoint/scan.hpp"
 #include "worker/core/mapped_file.hpp"
 #include "worker/core/safetensors.hpp"
-#include "worker/torch/module_buffers.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -40,11 +39,10 @@ const TensorBytes& find(const SafetensorsFile& file, const std::string& path, co
   return *tensor;
 }
 
-void copy_places(const SafetensorsFile& file, const std::string& path, const std::vector<ParameterPlace>& places,
-                 const std::string& suffix, std::span<float> flat) {
-  for (const ParameterPlace& place : places) {
-    const TensorBytes& tensor = find(file, path, place.name + suffix, TensorType::kF32, place.shape);
-    std::memcpy(flat.data() + place.offset, tensor.bytes.data(), tensor.bytes.size());
+void copy_flat(const SafetensorsFile& file, const std::string& path, const FlatTensors& flat) {
+  for (const ParameterPlace& place : flat.places) {
+    const TensorBytes& tensor = find(file, path, place.name + flat.suffix, TensorType::kF32, place.shape);
+    std::memcpy(flat.of(place).data(), tensor.bytes.data(), tensor.bytes.size());
   }
 }
 
@@ -84,28 +82,30 @@ bool CheckpointReader::check_files() const {
   return lists(kRanksFile);
 }
 
-void CheckpointReader::read_tensors(FlatParameters& parameters, torch::nn::Module& model, StepOptimizer& optimizer,
-                                    const std::string& optimizer_type) const {
+void CheckpointReader::read_tensors(const StateTensors& tensors) const {
   const std::string model_path = path(kModelFile);
   const SafetensorsFile weights = open_tensors(model_path);
-  const std::vector<ModuleBuffer> buffers = module_buffers(model, parameters.places());
-  std::size_t names = buffers.size();
-  for (const ParameterPlace& place : parameters.places()) names += 1 + place.also.size();
+  const FlatTensors& parameters = tensors.flat.front();
+  std::size_t names = tensors.buffers.size();
+  for (const ParameterPlace& place : parameters.places) names += 1 + place.also.size();
   check_count(weights, model_path, names);
-  copy_places(weights, model_path, parameters.places(), "", parameters.values());
-  for (const ModuleBuffer& buffer : buffers) {
+  copy_flat(weights, model_path, parameters);
+  for (const ModuleBuffer& buffer : tensors.buffers) {
     const TensorBytes& tensor = find(weights, model_path, buffer.name, buffer.type, buffer.shape);
     std::memcpy(buffer.bytes.data(), tensor.bytes.data(), tensor.bytes.size());
   }
-  if (state_.optimizer != optimizer_type)
-    throw std::runtime_error(fmt::format("{}: was written by optimizer \"{}\", the job has \"{}\"", path(kStateFile),
-                                         state_.optimizer, optimizer_type));
+  try {
+    check_same_optimizers(state_.optimizers, tensors.optimizers);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("{}: {}", path(kStateFile), error.what()));
+  }
   const std::string optimizer_path = path(kOptimizerFile);
   const SafetensorsFile state = open_tensors(optimizer_path);
-  const std::vector<OptimizerBuffer> flat = optimizer.buffers();
-  check_count(state, optimizer_path, parameters.places().size() * flat.size());
-  for (const OptimizerBuffer& buffer : flat)
-    copy_places(state, optimizer_path, parameters.places(), "." + buffer.name, buffer.values);
+  const std::span<const FlatTensors> buffers = std::span(tensors.flat).subspan(1);
+  std::size_t count = 0;
+  for (const FlatTensors& buffer : buffers) count += buffer.places.size();
+  check_count(state, optimizer_path, count);
+  for (const FlatTensors& buffer : buffers) copy_flat(state, optimizer_path, buffer);
 }
 
 MetricsAccumulator CheckpointReader::record(int rank, int world_size) const {

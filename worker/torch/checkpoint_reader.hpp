@@ -6,9 +6,8 @@
 #include <string>
 
 #include "worker/core/metrics.hpp"
-#include "worker/core/step_optimizer.hpp"
 #include "worker/torch/checkpoint_state.hpp"
-#include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/state_parts.hpp"
 
 namespace sgd::worker {
 
@@ -19,9 +18,8 @@ class CheckpointReader {
   /// With what operators keep of their own; its memory is its own.
   [[nodiscard]] const TrainingState& state() const { return state_; }
 
-  /// Fills weights, buffers and the optimizer's buffers. Names, shapes and types must be exactly the model's.
-  void read_tensors(FlatParameters& parameters, torch::nn::Module& model, StepOptimizer& optimizer,
-                    const std::string& optimizer_type) const;
+  /// Fills them. Names, shapes and types must be exactly those of the checkpoint.
+  void read_tensors(const StateTensors& tensors) const;
 
   /// Metric sums of the phase in work for one rank of a group of `world_size`. With another size than the
   /// checkpoint's, the records are dealt out: each is counted by one rank.

@@ -10,8 +10,9 @@ namespace sgd::worker {
 namespace {
 
 constexpr std::string_view kRankPrefix = "rank-";
-constexpr int kFormat = 2;
-constexpr int kOldFormat = 1;  // Records were sums alone, and "user" rank 0's state for all.
+constexpr int kFormat = 3;
+constexpr int kOneOptimizerFormat = 2;  // And the formats below.
+constexpr int kSharedOnlyFormat = 1;    // Records were sums alone, and "user" rank 0's state for all.
 
 /// All but the operators' states.
 nlohmann::json common_part(const TrainingState& state) {
@@ -23,14 +24,25 @@ nlohmann::json common_part(const TrainingState& state) {
   out["step"] = state.step;
   out["world_size"] = state.world_size;
   out["seed"] = state.seed;
-  out["scheduler"] = state.scheduler;
-  out["optimizer"]["type"] = state.optimizer;
-  out["optimizer"]["steps"] = state.optimizer_steps;
-  if (!state.parameter_steps.empty()) out["optimizer"]["parameter_steps"] = state.parameter_steps;
+  out["optimizers"] = nlohmann::json::array();
+  for (const OptimizerRecord& record : state.optimizers) out["optimizers"].push_back(to_json(record));
   out["records"] = nlohmann::json::array();
   for (const RankRecord& record : state.records) out["records"].push_back({{"sums", record.sums}});
   out["made_by"] = state.made_by;
   return out;
+}
+
+/// As it was before there could be several.
+OptimizerRecord only_optimizer(const nlohmann::json& json, std::int64_t step) {
+  OptimizerRecord record;
+  record.batches = step;
+  record.schedulers.push_back(json.at("scheduler"));
+  (void)record.schedulers[0].at("count").get<std::int64_t>();  // There is one: ignoring its value.
+  json.at("optimizer").at("type").get_to(record.type);
+  json.at("optimizer").at("steps").get_to(record.steps);
+  if (const nlohmann::json& steps = member(json.at("optimizer"), "parameter_steps"); !steps.is_null())
+    steps.get_to(record.parameter_steps);
+  return record;
 }
 
 /// The same, read; throws the JSON library's exceptions.
@@ -42,15 +54,15 @@ void read_common_part(const nlohmann::json& json, TrainingState& state) {
   json.at("step").get_to(state.step);
   json.at("world_size").get_to(state.world_size);
   json.at("seed").get_to(state.seed);
-  state.scheduler = json.at("scheduler");
-  (void)state.scheduler.at("count").get<std::int64_t>();  // There is one: ignoring its value.
-  json.at("optimizer").at("type").get_to(state.optimizer);
-  json.at("optimizer").at("steps").get_to(state.optimizer_steps);
-  if (const nlohmann::json& steps = member(json.at("optimizer"), "parameter_steps"); !steps.is_null())
-    steps.get_to(state.parameter_steps);
-  const bool is_old = json.at("format").get<int>() == kOldFormat;
+  const int format = json.at("format").get<int>();
+  if (format <= kOneOptimizerFormat) {
+    state.optimizers.push_back(only_optimizer(json, state.step));
+  } else {
+    for (const auto& one : json.at("optimizers").get_ref<const nlohmann::json::array_t&>())
+      state.optimizers.push_back(optimizer_record_from(one));
+  }
   for (const auto& record : json.at("records").get_ref<const nlohmann::json::array_t&>())
-    state.records.emplace_back().sums = is_old ? record : record.at("sums");
+    state.records.emplace_back().sums = format == kSharedOnlyFormat ? record : record.at("sums");
   state.made_by = member(json, "made_by");
 }
 
@@ -84,9 +96,9 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
   TrainingState state;
   try {
     const int format = json.at("format").get<int>();
-    if (format != kFormat && format != kOldFormat)
+    if (format < kSharedOnlyFormat || format > kFormat)
       return Error{"format " + json.at("format").dump() + " is not known to this worker"};
-    state.shared_is_own = format == kOldFormat;
+    state.shared_is_own = format == kSharedOnlyFormat;
     read_common_part(json, state);
     state.shared = state_of(json.at(state.shared_is_own ? "user" : "shared"));
     for (std::size_t rank = 0; rank < state.records.size() && !state.shared_is_own; ++rank)

@@ -15,6 +15,7 @@
 #include "common/json/nlohmann.hpp"
 #include "worker/core/metrics.hpp"
 #include "worker/torch/operator_state.hpp"
+#include "worker/torch/optimizer_record.hpp"
 
 namespace sgd::worker {
 
@@ -40,16 +41,12 @@ struct RankRecord {
 
 struct TrainingState {
   Position position;
-  std::int64_t step = 0;  ///< Optimizer steps since the run's start.
+  std::int64_t step = 0;  ///< Batches with an update since the run's start.
   int world_size = 1;     ///< Of the ranks in `records`.
   std::uint64_t seed = 0;
-  /// Of the learning rate's: "count", the epochs, batches or calls it has counted, and what else it holds.
-  nlohmann::json scheduler = {{"count", 0}};
-  std::string optimizer;                      ///< Its type; its buffers are in optimizer.safetensors.
-  std::int64_t optimizer_steps = 0;           ///< Updates of the parameter that has had most.
-  std::vector<std::int64_t> parameter_steps;  ///< Of each; empty: all have had as many.
-  std::vector<RankRecord> records;            ///< By rank.
-  OperatorState shared;                       ///< TrainingOperator::shared_state() of rank 0.
+  std::vector<OptimizerRecord> optimizers;  ///< Their buffers are in optimizer.safetensors.
+  std::vector<RankRecord> records;          ///< By rank.
+  OperatorState shared;                     ///< TrainingOperator::shared_state() of rank 0.
   /// An older worker has written it, which kept rank 0's state alone, for all: that is `shared`, and every rank's own.
   bool shared_is_own = false;
   nlohmann::json made_by;  ///< As in common/checkpoint/made_by.hpp; null: not said.

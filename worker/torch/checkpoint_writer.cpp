@@ -43,8 +43,10 @@ Result<WrittenFile> write_text(const std::string& path, const std::string& text)
   return WrittenFile{text.size(), checkpoint::crc32c(0, bytes)};
 }
 
-std::span<const std::byte> slice(std::span<const float> flat, const ParameterPlace& place) {
-  return std::as_bytes(flat.subspan(place.offset, place.count));
+std::size_t floats_of(const StateTensors& tensors) {
+  std::size_t floats = 0;
+  for (const FlatTensors& flat : tensors.flat) floats += flat.values.size();
+  return floats;
 }
 
 }  // namespace
@@ -80,31 +82,30 @@ bool CheckpointWriter::last_is_on_disk() const {
   return last_on_disk_;
 }
 
-void CheckpointWriter::prepare(std::size_t optimizer_buffers) {
+void CheckpointWriter::prepare(const StateTensors& tensors) {
   const std::lock_guard lock(mutex_);
   if (busy_ || staging_.size() != 0) return;  // A save before the first step has made it.
-  prepare_floats_ = target_.floats * (1 + optimizer_buffers);
+  if (floats_of(tensors) == 0) return;        // Nothing is trained.
+  prepare_floats_ = floats_of(tensors);
   busy_ = true;
   changed_.notify_all();
 }
 
-void CheckpointWriter::save(TrainingState state, std::span<const float> parameters,
-                            const std::vector<OptimizerBuffer>& optimizer, const std::vector<ModuleBuffer>& buffers,
-                            TimePoint began) {
-  SGD_ASSERT(!busy() && parameters.size() == target_.floats);
-  const std::size_t floats = target_.floats * (1 + optimizer.size());
+void CheckpointWriter::save(TrainingState state, const StateTensors& tensors, TimePoint began) {
+  SGD_ASSERT(!busy());
+  const std::size_t floats = floats_of(tensors);
   if (staging_.size() != floats) staging_ = AlignedFloats(floats);
-  float* to = staging_.data();
-  std::memcpy(to, parameters.data(), parameters.size_bytes());
-  job_.optimizer_names.clear();
-  for (const OptimizerBuffer& buffer : optimizer) {
-    to += target_.floats;
-    std::memcpy(to, buffer.values.data(), buffer.values.size_bytes());
-    job_.optimizer_names.push_back(buffer.name);
+  job_.tensors = tensors;
+  std::span<float> free = staging_.span();
+  for (FlatTensors& flat : job_.tensors.flat) {
+    const std::span<float> staged = free.first(flat.values.size());
+    std::memcpy(staged.data(), flat.values.data(), flat.values.size_bytes());
+    flat.values = staged;
+    free = free.subspan(staged.size());
   }
-  job_.buffers = buffers;
   job_.buffer_bytes.clear();
-  for (const ModuleBuffer& buffer : buffers) job_.buffer_bytes.emplace_back(buffer.bytes.begin(), buffer.bytes.end());
+  for (const ModuleBuffer& buffer : tensors.buffers)
+    job_.buffer_bytes.emplace_back(buffer.bytes.begin(), buffer.bytes.end());
   job_.state = std::move(state);
   job_.skipped = std::exchange(skipped_, 0);
   job_.copied = now();
@@ -233,25 +234,26 @@ Result<std::string> CheckpointWriter::publish(const std::string& part, const std
   return name;
 }
 
-std::vector<TensorBytes> CheckpointWriter::model_tensors() {
+std::vector<TensorBytes> CheckpointWriter::model_tensors() const {
   std::vector<TensorBytes> tensors;
-  for (const ParameterPlace& place : target_.places) {
-    tensors.push_back({place.name, TensorType::kF32, place.shape, slice(staged(0), place)});
+  const FlatTensors& parameters = job_.tensors.flat.front();
+  for (const ParameterPlace& place : parameters.places) {
+    tensors.push_back({place.name, TensorType::kF32, place.shape, std::as_bytes(parameters.of(place))});
     // As a state_dict has it: load_state_dict() asks for every name.
     for (const std::string& name : place.also)
       tensors.push_back({name, TensorType::kF32, place.shape, tensors.back().bytes});
   }
-  for (std::size_t i = 0; i < job_.buffers.size(); ++i)
-    tensors.push_back({job_.buffers[i].name, job_.buffers[i].type, job_.buffers[i].shape, job_.buffer_bytes[i]});
+  const std::vector<ModuleBuffer>& buffers = job_.tensors.buffers;
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    tensors.push_back({buffers[i].name, buffers[i].type, buffers[i].shape, job_.buffer_bytes[i]});
   return tensors;
 }
 
-std::vector<TensorBytes> CheckpointWriter::optimizer_tensors() {
+std::vector<TensorBytes> CheckpointWriter::optimizer_tensors() const {
   std::vector<TensorBytes> tensors;
-  for (std::size_t i = 0; i < job_.optimizer_names.size(); ++i) {
-    for (const ParameterPlace& place : target_.places)
-      tensors.push_back(
-          {place.name + "." + job_.optimizer_names[i], TensorType::kF32, place.shape, slice(staged(i + 1), place)});
+  for (const FlatTensors& flat : std::span(job_.tensors.flat).subspan(1)) {
+    for (const ParameterPlace& place : flat.places)
+      tensors.push_back({place.name + flat.suffix, TensorType::kF32, place.shape, std::as_bytes(flat.of(place))});
   }
   return tensors;
 }
@@ -265,10 +267,6 @@ std::vector<TensorBytes> CheckpointWriter::rank_tensors() const {
     }
   }
   return tensors;
-}
-
-std::span<const float> CheckpointWriter::staged(std::size_t buffer) {
-  return staging_.span().subspan(buffer * target_.floats, target_.floats);
 }
 
 }  // namespace sgd::worker

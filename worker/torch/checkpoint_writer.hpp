@@ -1,5 +1,5 @@
 #pragma once
-// Writes checkpoints behind training. save() copies the flat buffers into a staging buffer and
+// Writes checkpoints behind training. save() copies the tensors into a staging buffer and
 // returns; a thread writes the files under a temporary name, waits until they are on disk, renames
 // the directory, removes the oldest ones, and tells. One at a time.
 //
@@ -20,18 +20,14 @@
 #include "common/messages/link.hpp"
 #include "worker/core/aligned_floats.hpp"
 #include "worker/core/safetensors.hpp"
-#include "worker/core/step_optimizer.hpp"
 #include "worker/torch/checkpoint_state.hpp"
-#include "worker/torch/module_buffers.hpp"
-#include "worker/torch/parameter_place.hpp"
+#include "worker/torch/state_parts.hpp"
 
 namespace sgd::worker {
 
 struct CheckpointTarget {
   std::string run_dir;  ///< Its checkpoints/ is made when it is missing.
   Generation generation = 0;
-  std::vector<ParameterPlace> places;  ///< Of all flat buffers.
-  std::size_t floats = 0;              ///< Length of each flat buffer.
 };
 
 class CheckpointWriter {
@@ -45,9 +41,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Has the thread make the staging buffer for checkpoints with this many optimizer buffers, all its pages there,
-  /// so that the first save is as short as every other. Busy until then; nothing to do once a save has been made.
-  void prepare(std::size_t optimizer_buffers);
+  /// Has the thread make the staging buffer for checkpoints of these, all its pages there, so that the first save is as
+  /// short as every other. Busy until then; nothing to do once a save has been made.
+  void prepare(const StateTensors& tensors);
 
   [[nodiscard]] bool busy() const;
   /// Waits until nothing is being written.
@@ -60,8 +56,7 @@ class CheckpointWriter {
 
   /// Must not be busy. `began` is when training was held for this checkpoint. What operators keep of their own is not
   /// copied: `state` holds its memory.
-  void save(TrainingState state, std::span<const float> parameters, const std::vector<OptimizerBuffer>& optimizer,
-            const std::vector<ModuleBuffer>& buffers, TimePoint began);
+  void save(TrainingState state, const StateTensors& tensors, TimePoint began);
 
  private:
   /// What the thread works on; written by save() while it rests.
@@ -70,8 +65,7 @@ class CheckpointWriter {
     double stall_s = 0;
     std::int64_t skipped = 0;
     TimePoint copied;
-    std::vector<std::string> optimizer_names;
-    std::vector<ModuleBuffer> buffers;  // Their bytes lie in buffer_bytes.
+    StateTensors tensors;  // Its values are those of the staging buffer, its buffers' bytes lie in buffer_bytes.
     std::vector<std::vector<std::byte>> buffer_bytes;
   };
 
@@ -83,14 +77,13 @@ class CheckpointWriter {
   [[nodiscard]] Result<std::int64_t> write_files(const std::string& dir);
   /// The name that `part` has got in `root`.
   [[nodiscard]] Result<std::string> publish(const std::string& part, const std::string& root);
-  [[nodiscard]] std::vector<TensorBytes> model_tensors();
-  [[nodiscard]] std::vector<TensorBytes> optimizer_tensors();
+  [[nodiscard]] std::vector<TensorBytes> model_tensors() const;
+  [[nodiscard]] std::vector<TensorBytes> optimizer_tensors() const;
   [[nodiscard]] std::vector<TensorBytes> rank_tensors() const;
-  [[nodiscard]] std::span<const float> staged(std::size_t buffer);
 
   CheckpointTarget target_;
   Tell tell_;
-  AlignedFloats staging_;  // Parameters, then the optimizer's buffers.
+  AlignedFloats staging_;
   Job job_;
   std::int64_t skipped_ = 0;  // Since the last save; the training thread's.
 

@@ -1,38 +1,30 @@
 #include "worker/torch/datasets.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "common/data/cifar.hpp"
+#include "common/job/model_size.hpp"
 #include "common/json/lenient.hpp"
 #include "worker/core/linear_dataset.hpp"
 #include "worker/data/open_reader.hpp"
 #include "worker/data/transforms.hpp"
+#include "worker/torch/image_tensors.hpp"
+#include "worker/torch/taken.hpp"
 
 namespace sgd::worker {
 namespace {
 
-template <class Value>
-Value taken(Result<Value> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  return std::move(result).value();
-}
-
-void check(const Status& status) {
-  if (!status) throw std::runtime_error(status.error().message);
-}
+constexpr int kSlowThreads = 2;              // Of a data set whose batches take long.
+constexpr std::int64_t kManyNumbers = 4096;  // Synthetic: some ten microseconds a sample.
 
 std::vector<std::int64_t> with_batch(std::size_t count, std::vector<std::int64_t> sizes) {
   sizes.insert(sizes.begin(), static_cast<std::int64_t>(count));
   return sizes;
-}
-
-/// What labels must be below.
-std::int64_t limit_of(const DatasetSettings& settings) {
-  return settings.outputs > 0 ? settings.outputs : std::numeric_limits<std::int64_t>::max();
 }
 
 /// Images and labels in IDX files.
@@ -99,6 +91,7 @@ class ImageTensors : public Dataset {
     return {{image.channels, image.rows, image.columns}, classes_};
   }
   std::int64_t count(Split split) const override { return of(split).count(); }
+  bool is_slow() const override { return !transforms_.is_empty(); }
 
   Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const override {
     const Images& data = of(split);
@@ -139,6 +132,10 @@ class ReaderTensors : public Dataset {
       : train_(taken(open_reader(settings.dataset, Split::kTrain, limit_of(settings)))),
         validation_(taken(open_reader(settings.dataset, Split::kValidation, limit_of(settings)))),
         outputs_(settings.outputs > 0 ? settings.outputs : train_->target_numbers()) {
+    const std::string type = read_or(settings.dataset, "type", "");
+    const std::vector<std::int64_t>& sizes = train_->sample_shape();
+    const std::int64_t numbers = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+    is_slow_ = type == "csv" || (type == "synthetic" && numbers > kManyNumbers);
     if (train_->sample_shape() != validation_->sample_shape() ||
         train_->target_numbers() != validation_->target_numbers())
       throw std::runtime_error("a sample to validate on has another shape than one to train on");
@@ -149,6 +146,7 @@ class ReaderTensors : public Dataset {
 
   SampleShape shape() const override { return {train_->sample_shape(), outputs_}; }
   std::int64_t count(Split split) const override { return of(split).count(); }
+  bool is_slow() const override { return is_slow_; }
 
   Batch gather(Split split, int /*epoch*/, std::span<const std::int64_t> indices) const override {
     const SampleReader& data = of(split);
@@ -171,6 +169,7 @@ class ReaderTensors : public Dataset {
   std::unique_ptr<const SampleReader> train_;
   std::unique_ptr<const SampleReader> validation_;
   std::int64_t outputs_;
+  bool is_slow_ = false;
 };
 
 /// Windows of tokens: features and target n x length.
@@ -224,8 +223,8 @@ class LinearTensors : public Dataset {
 };
 
 template <class Tensors>
-std::shared_ptr<const Dataset> make(const DatasetSettings& settings) {
-  return std::make_shared<const Tensors>(settings);
+std::shared_ptr<Dataset> make(const DatasetSettings& settings) {
+  return std::make_shared<Tensors>(settings);
 }
 
 }  // namespace
@@ -234,6 +233,8 @@ Registry<DatasetFactory>& dataset_registry() {
   static Registry<DatasetFactory> registry("data set", {{"cifar", make<ImageTensors<CifarImages>>},
                                                         {"csv", make<ReaderTensors>},
                                                         {"idx", make<ImageTensors<IdxImages>>},
+                                                        {"image_folder", make_image_folder},
+                                                        {"image_masks", make_image_masks},
                                                         {"linear", make<LinearTensors>},
                                                         {"npy", make<ReaderTensors>},
                                                         {"synthetic", make<ReaderTensors>},
@@ -243,7 +244,12 @@ Registry<DatasetFactory>& dataset_registry() {
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
   const DatasetFactory& factory = dataset_registry().find(training.dataset.value("type", std::string()));
-  return factory({training.dataset, read_or(training.model, "outputs", std::int64_t{0}), training.seed});
+  const std::shared_ptr<Dataset> dataset =
+      factory({training.dataset, job::model_outputs(training.model), training.seed});
+  job::Loader loader = training.loader;
+  if (!loader.threads) loader.threads = dataset->is_slow() ? kSlowThreads : 0;
+  dataset->set_loader(loader);
+  return dataset;
 }
 
 }  // namespace sgd::worker

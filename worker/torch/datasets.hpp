@@ -1,8 +1,10 @@
 #pragma once
 // Data sets by name: from sample numbers to tensors. The data itself lives in worker/core and worker/data,
-// in memory or mapped; a batch is a gather into fresh tensors. Read-only after make_dataset(), so
-// the fork server opens a data set once and its children share it.
+// in memory, mapped, or in files that are decoded; a batch is a gather into fresh tensors. Read-only after
+// make_dataset(), so the fork server opens a data set once and its children share it, and several threads of a rank may
+// gather at once.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +28,22 @@ class Dataset {
   /// What a sample is may depend on the epoch (from 1) by its transforms, and on nothing else. Throws on bad data,
   /// naming the sample.
   [[nodiscard]] virtual Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const = 0;
+  /// gather(), for a thread whose batch nobody may want any more: where it takes long it looks at `is_ending` between
+  /// samples, and throws.
+  [[nodiscard]] virtual Batch gather_unless(const std::atomic<bool>& is_ending, Split split, int epoch,
+                                            std::span<const std::int64_t> indices) const {
+    (void)is_ending;
+    return gather(split, epoch, indices);
+  }
+  /// Whether a batch takes long enough to be worth a thread of its own.
+  [[nodiscard]] virtual bool is_slow() const { return false; }
+
+  /// How its batches are made ahead of training.
+  [[nodiscard]] const job::Loader& loader() const { return loader_; }
+  void set_loader(const job::Loader& loader) { loader_ = loader; }
+
+ private:
+  job::Loader loader_{0, 1};  ///< Not at all.
 };
 
 struct DatasetSettings {
@@ -34,7 +52,7 @@ struct DatasetSettings {
   std::uint64_t seed = 0;    ///< The job's, for what transforms draw.
 };
 
-using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetSettings& settings)>;
+using DatasetFactory = std::function<std::shared_ptr<Dataset>(const DatasetSettings& settings)>;
 [[nodiscard]] Registry<DatasetFactory>& dataset_registry();
 
 /// The data set of a job, by dataset["type"].

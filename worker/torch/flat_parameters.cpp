@@ -21,7 +21,7 @@ at::Tensor view_of(float* base, const ParameterPlace& place) {
 
 }  // namespace
 
-/// Called when a parameter has got its gradient.
+/// Called when a parameter has got its gradient, or more of it.
 struct FlatParameters::PlacingHook : torch::autograd::PostAccumulateGradHook {
   PlacingHook(FlatParameters& flat, std::size_t index) : flat_(flat), index_(index) {}
   void operator()(const at::Tensor& parameter) override {
@@ -31,29 +31,35 @@ struct FlatParameters::PlacingHook : torch::autograd::PostAccumulateGradHook {
   std::size_t index_;
 };
 
-FlatParameters::FlatParameters(torch::nn::Module& model) {
+std::vector<TrainedParameter> trainable_parameters(const NamedModels& models) {
+  std::vector<TrainedParameter> all;
+  for (auto& [name, tensor] : named_parameters(models)) {
+    if (!tensor.requires_grad()) continue;
+    const auto same = [&tensor = tensor](const TrainedParameter& one) { return one.tensor.is_same(tensor); };
+    const auto shared = std::find_if(all.begin(), all.end(), same);
+    if (shared == all.end())
+      all.push_back({name, tensor});
+    else
+      shared->also.push_back(name);
+  }
+  return all;
+}
+
+FlatParameters::FlatParameters(std::vector<TrainedParameter> parameters) {
   std::size_t offset = 0;
-  for (const auto& item : model.named_parameters()) {
-    const at::Tensor& tensor = item.value();
-    if (!tensor.requires_grad()) continue;  // Frozen: stays where it is, and is saved as a buffer.
-    const auto shared = std::find_if(parameters_.begin(), parameters_.end(),
-                                     [&tensor](const at::Tensor& one) { return one.is_same(tensor); });
-    if (shared != parameters_.end()) {
-      places_[static_cast<std::size_t>(shared - parameters_.begin())].also.push_back(item.key());
-      continue;
-    }
-    if (tensor.layout() != at::kStrided || tensor.scalar_type() != at::kFloat)
-      throw std::invalid_argument("parameter " + item.key() + " is not a dense float32 tensor");
+  for (TrainedParameter& one : parameters) {
+    if (one.tensor.layout() != at::kStrided || one.tensor.scalar_type() != at::kFloat)
+      throw std::invalid_argument("parameter " + one.name + " is not a dense float32 tensor");
     ParameterPlace place;
-    place.name = item.key();
-    place.shape = tensor.sizes().vec();
+    place.name = std::move(one.name);
+    place.also = std::move(one.also);
+    place.shape = one.tensor.sizes().vec();
     place.offset = offset;
-    place.count = static_cast<std::size_t>(tensor.numel());
+    place.count = static_cast<std::size_t>(one.tensor.numel());
     offset += (place.count + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
     places_.push_back(std::move(place));
-    parameters_.push_back(tensor);
+    parameters_.push_back(std::move(one.tensor));
   }
-  if (places_.empty()) throw std::invalid_argument("the model has no trainable parameter");
   values_ = AlignedFloats(offset);
   const at::NoGradGuard no_gradients;
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -63,6 +69,14 @@ FlatParameters::FlatParameters(torch::nn::Module& model) {
   }
 }
 
+ParameterRange FlatParameters::range(std::size_t first, std::size_t count) const {
+  SGD_ASSERT(first + count <= places_.size());
+  if (count == 0) return {first, 0, {0, 0}};
+  const std::size_t begin = places_[first].offset;
+  const std::size_t end = first + count < places_.size() ? places_[first + count].offset : size();
+  return {first, count, {begin, end - begin}};
+}
+
 FlatParameters::~FlatParameters() {
   if (in_backward == this) in_backward = nullptr;
   if (views_.empty()) return;
@@ -70,11 +84,11 @@ FlatParameters::~FlatParameters() {
 }
 
 void FlatParameters::attach_gradients(std::span<float> gradients) {
-  SGD_ASSERT(gradients.size() == size());
+  SGD_ASSERT(gradients.size() >= size());
   gradients_ = gradients;
+  drop_gradients(all());  // Of whatever setup() has done.
   views_.clear();
   claimed_.assign(places_.size(), false);
-  has_gradient_.assign(places_.size(), true);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     views_.push_back(view_of(gradients_.data(), places_[i]));
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<PlacingHook>(*this, i));
@@ -85,24 +99,37 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
   }
 }
 
-void FlatParameters::begin_backward() {
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    if (parameters_[i].const_data_ptr() != values_.data() + places_[i].offset)
-      throw std::runtime_error("parameter " + places_[i].name +
-                               " has been moved or converted since setup(), so what is trained is not what is saved: "
-                               "call to(), and replace tensors, inside setup() only");
-    parameters_[i].mutable_grad().reset();
-  }
-  claimed_.assign(places_.size(), false);
-  in_backward = this;
+FlatParameters::Backward::Backward(FlatParameters& parameters) {
+  parameters.claimed_.assign(parameters.places_.size(), false);
+  in_backward = &parameters;
 }
 
-void FlatParameters::collect_gradients() {
+FlatParameters::Backward::~Backward() {
   in_backward = nullptr;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    has_gradient_[i] = parameters_[i].grad().defined();
-    place(i);
+}
+
+std::vector<bool> FlatParameters::collect_gradients(const ParameterRange& range) {
+  std::vector<bool> had(range.count);
+  for (std::size_t i = 0; i < range.count; ++i) {
+    const std::size_t index = range.first + i;
+    if (parameters_[index].const_data_ptr() != values_.data() + places_[index].offset)
+      throw std::runtime_error("parameter " + places_[index].name +
+                               " has been moved or converted since setup(), so what is trained is not what is saved: "
+                               "call to(), and replace tensors, inside setup() only");
+    had[i] = parameters_[index].grad().defined();
+    place(index);
   }
+  return had;
+}
+
+void FlatParameters::drop_gradients(const ParameterRange& range) {
+  for (std::size_t i = 0; i < range.count; ++i) parameters_[range.first + i].mutable_grad().reset();
+}
+
+bool FlatParameters::has_gradients(const ParameterRange& range) const {
+  for (std::size_t i = 0; i < range.count; ++i)
+    if (parameters_[range.first + i].grad().defined()) return true;
+  return false;
 }
 
 void FlatParameters::place(std::size_t index) {
@@ -130,7 +157,8 @@ std::optional<std::size_t> FlatParameters::find(const at::Tensor& parameter) con
 at::Tensor claim_gradient_place(const at::Tensor& parameter) {
   if (in_backward == nullptr) return {};
   const std::optional<std::size_t> index = in_backward->find(parameter);
-  if (!index || in_backward->claimed_[*index]) return {};
+  // A gradient that is there is added to.
+  if (!index || in_backward->claimed_[*index] || parameter.grad().defined()) return {};
   in_backward->claimed_[*index] = true;
   return in_backward->views_[*index].alias();
 }

@@ -1,13 +1,13 @@
 #pragma once
-// All trainable parameters of a model in one flat float buffer, and their gradients in another:
-// the tensors are views, so one optimizer pass and one all-reduce serve the whole model. Every
+// All trained parameters in one flat float buffer, and their gradients in another: the tensors are views, so
+// one optimizer pass and one all-reduce serve all parameters of an optimizer, which lie side by side. Every
 // parameter begins on 64 bytes; the gaps hold zeros. One that modules share has one place, and several names.
 //
-// A backward pass begins without gradients, so that LibTorch hands over what it computed instead of
-// adding it to zeros; a hook brings each to its place while it is in the cache, and a function that
-// knows how writes it there itself (claim_gradient_place()).
+// The first backward pass after an update finds no gradients, so that LibTorch hands over what it computed instead
+// of adding it to zeros; a hook brings each to its place while it is in the cache, and a function that
+// knows how writes it there itself (claim_gradient_place()). Later passes add to what is there.
 //
-// The invariant: after collect_gradients() every gradient is the view at its place. User code may
+// The invariant: after collect_gradients() every gradient of its range is the view at its place. User code may
 // break it (zero_grad() drops gradients, an assignment replaces them), so it is checked each step
 // by one pointer compare a parameter and repaired. Does not own the gradient buffer.
 
@@ -15,19 +15,39 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "worker/core/aligned_floats.hpp"
+#include "worker/core/step_optimizer.hpp"
+#include "worker/torch/named_models.hpp"
 #include "worker/torch/parameter_place.hpp"
 
 namespace sgd::worker {
 
+/// A parameter that is to be trained.
+struct TrainedParameter {
+  std::string name;
+  at::Tensor tensor;
+  std::vector<std::string> also = {};  ///< Further names of it.
+};
+
+/// All parameters of the models that require gradients, each once.
+[[nodiscard]] std::vector<TrainedParameter> trainable_parameters(const NamedModels& models);
+
+/// Parameters that lie side by side: those of one optimizer.
+struct ParameterRange {
+  std::size_t first = 0;  ///< Index of a place.
+  std::size_t count = 0;
+  FlatRange floats;  ///< With the gaps.
+};
+
 class FlatParameters {
  public:
-  /// Moves the parameters of `model` into the flat buffer. Throws on a trainable parameter that is not dense fp32.
-  explicit FlatParameters(torch::nn::Module& model);
+  /// Moves the parameters into the flat buffer, in this order. Throws on one that is not dense fp32.
+  explicit FlatParameters(std::vector<TrainedParameter> parameters);
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
   ~FlatParameters();
@@ -36,17 +56,27 @@ class FlatParameters {
   [[nodiscard]] std::span<float> values() { return values_.span(); }
   [[nodiscard]] const std::vector<ParameterPlace>& places() const { return places_; }
 
-  /// Gradients have their places in `gradients` (of size()) from here on; what is there is kept, but the gaps become
-  /// zero.
+  /// Gradients have their places in `gradients` (of size() or more) from here on; those of before are dropped. The gaps
+  /// become zero.
   void attach_gradients(std::span<float> gradients);
-  /// No parameter has a gradient; the places can be claimed on this thread until collect_gradients(). Throws, naming
-  /// the parameter, where one does not lie at its place any more.
-  void begin_backward();
-  /// Makes every gradient the view at its place; one that is missing is zero. Throws on a sparse one, naming the
-  /// parameter.
-  void collect_gradients();
-  /// For each place, whether the last backward pass reached it.
-  [[nodiscard]] const std::vector<bool>& has_gradient() const { return has_gradient_; }
+  [[nodiscard]] ParameterRange range(std::size_t first, std::size_t count) const;
+  [[nodiscard]] ParameterRange all() const { return range(0, places_.size()); }
+  [[nodiscard]] const at::Tensor& parameter(std::size_t index) const { return parameters_[index]; }
+
+  /// While it lives, places can be claimed on this thread: around one backward pass.
+  class Backward {
+   public:
+    explicit Backward(FlatParameters& parameters);
+    ~Backward();
+    Backward(const Backward&) = delete;
+    Backward& operator=(const Backward&) = delete;
+  };
+  /// Makes every gradient of the range the view at its place; one that is missing is zero. Returns which were there.
+  /// Throws, naming the parameter, on a sparse one, and where a parameter does not lie at its place any more.
+  [[nodiscard]] std::vector<bool> collect_gradients(const ParameterRange& range);
+  /// The range has no gradients any more.
+  void drop_gradients(const ParameterRange& range);
+  [[nodiscard]] bool has_gradients(const ParameterRange& range) const;
 
   /// A number that differs (all but surely) when any bit of the values differs.
   [[nodiscard]] std::uint64_t hash();
@@ -64,7 +94,6 @@ class FlatParameters {
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> views_;  // The gradient views, to re-attach.
   std::vector<bool> claimed_;      // In this backward pass.
-  std::vector<bool> has_gradient_;
 };
 
 }  // namespace sgd::worker

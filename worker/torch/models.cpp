@@ -1,13 +1,16 @@
 #include "worker/torch/models.hpp"
 
 #include <functional>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "worker/builtin/models.hpp"
 #include "worker/plugin/registered.hpp"
+#include "worker/torch/initial_weights.hpp"
 #include "worker/torch/linear_function.hpp"
 
 namespace sgd::worker {
@@ -71,44 +74,50 @@ std::shared_ptr<Model> make_mlp(const nlohmann::json& settings, const SampleShap
   return std::make_shared<Mlp>(widths);
 }
 
+/// What a factory of worker/builtin says of settings and samples that do not go together is the job's mistake.
+std::shared_ptr<Model> make_built_in(const ModelFactory& factory, const nlohmann::json& settings,
+                                     const SampleShape& sample) {
+  try {
+    return factory(settings, sample);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigurationError(error.what());
+  }
+}
+
 }  // namespace
 
 Registry<ModelFactory>& model_registry() {
-  static Registry<ModelFactory> registry("model", {{"linear", make_linear}, {"mlp", make_mlp}, {"cnn", make_cnn}});
+  static Registry<ModelFactory> registry("model", [] {
+    std::map<std::string, ModelFactory> all = builtin::models();
+    all.merge(std::map<std::string, ModelFactory>{{"linear", make_linear}, {"mlp", make_mlp}, {"cnn", make_cnn}});
+    return all;
+  }());
   return registry;
 }
 
 std::shared_ptr<Model> make_model(const nlohmann::json& settings, const SampleShape& sample) {
   const std::string type = settings.value("type", std::string());
-  const auto& own = registered_types().models;
-  const auto found = own.find(type);
+  const auto& own = registered_types();
+  const auto found = own.models.find(type);
+  const bool is_own = found != own.models.end();
   std::shared_ptr<Model> model =
-      found != own.end() ? found->second(settings, sample) : model_registry().find(type)(settings, sample);
+      is_own ? found->second(settings, sample) : make_built_in(model_registry().find(type), settings, sample);
   if (!model) throw std::logic_error("the model \"" + type + "\": its factory has made nothing");
-  if (settings.value("init", std::string()) == "zeros") {
-    const at::NoGradGuard no_gradients;
-    for (at::Tensor& parameter : model->parameters()) parameter.zero_();
-  }
+  // A plug-in's own settings may mean something else by these names.
+  const nlohmann::json own_settings = is_own ? own.properties.at("model").at(type) : nlohmann::json::object();
+  if (settings.contains("init") && !own_settings.contains("init")) initialize(*model, settings.at("init"));
+  if (settings.contains("weights") && !own_settings.contains("weights")) load_weights(*model, settings.at("weights"));
   return model;
 }
 
-Registry<LossFactory>& loss_registry() {
-  static Registry<LossFactory> registry("loss", {{"cross_entropy",
-                                                  [] {
-                                                    return Loss([](const at::Tensor& output, const at::Tensor& target) {
-                                                      return at::cross_entropy_loss(output, target);
-                                                    });
-                                                  }},
-                                                 {"mse", [] {
-                                                    return Loss([](const at::Tensor& output, const at::Tensor& target) {
-                                                      return at::mse_loss(output, target);
-                                                    });
-                                                  }}});
+Registry<builtin::LossFactory>& loss_registry() {
+  static Registry<builtin::LossFactory> registry("loss", builtin::losses());
   return registry;
 }
 
-Loss make_loss(const std::string& name) {
-  return loss_registry().find(name)();
+Loss make_loss(const nlohmann::json& settings) {
+  if (settings.is_string()) return make_loss(nlohmann::json{{"type", settings}});
+  return loss_registry().find(settings.value("type", std::string()))(settings);
 }
 
 }  // namespace sgd::worker

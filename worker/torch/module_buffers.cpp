@@ -5,6 +5,7 @@
 
 #include <torch/torch.h>
 
+#include "worker/torch/named_models.hpp"
 #include "worker/torch/tensor_types.hpp"
 
 namespace sgd::worker {
@@ -25,18 +26,21 @@ ModuleBuffer describe(const std::string& name, const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model, const std::vector<ParameterPlace>& trained) {
+std::vector<ModuleBuffer> module_buffers(const NamedModels& models, const std::vector<ParameterPlace>& trained) {
   std::set<std::string> names;
   for (const ParameterPlace& place : trained) {
     names.insert(place.name);
     names.insert(place.also.begin(), place.also.end());
   }
   std::vector<ModuleBuffer> buffers;
-  for (const auto& item : model.named_parameters()) {
-    if (!names.contains(item.key())) buffers.push_back(describe(item.key(), item.value()));
-  }
-  for (const auto& item : model.named_buffers()) {
-    if (item.value().defined()) buffers.push_back(describe(item.key(), item.value()));
+  for (const NamedModel& model : models) {
+    for (const auto& item : model.module->named_parameters()) {
+      const std::string name = model.prefix + item.key();
+      if (!names.contains(name)) buffers.push_back(describe(name, item.value()));
+    }
+    for (const auto& item : model.module->named_buffers()) {
+      if (item.value().defined()) buffers.push_back(describe(model.prefix + item.key(), item.value()));
+    }
   }
   return buffers;
 }

@@ -11,11 +11,9 @@
 #include "worker/core/safetensors.hpp"
 #include "worker/torch/parameter_place.hpp"
 
-namespace torch::nn {
-class Module;
-}
-
 namespace sgd::worker {
+
+struct NamedModel;
 
 struct ModuleBuffer {
   std::string name;
@@ -26,7 +24,7 @@ struct ModuleBuffer {
 
 /// `trained`: the parameters that lie in the flat buffer, whether they are frozen by now or not; all others are among
 /// the buffers. Throws on a buffer that is not dense and contiguous, or of a type that files cannot hold.
-[[nodiscard]] std::vector<ModuleBuffer> module_buffers(const torch::nn::Module& model,
+[[nodiscard]] std::vector<ModuleBuffer> module_buffers(const std::vector<NamedModel>& models,
                                                        const std::vector<ParameterPlace>& trained);
 
 }  // namespace sgd::worker

@@ -24,23 +24,6 @@ std::string what_is_lost(const nlohmann::json& value, const std::string& path) {
   return {};
 }
 
-OperatorState state_of(const char* what, int rank, const nlohmann::json& value) {
-  const std::string lost = what_is_lost(value, "");
-  if (!lost.empty())
-    throw std::invalid_argument(fmt::format(
-        "{} of rank {} holds {}, which JSON has no text for: keep it in state_tensors(), or in words of your own", what,
-        rank, lost));
-  std::shared_ptr<const std::string> text;
-  try {
-    text = std::make_shared<const std::string>(value.dump());
-  } catch (const nlohmann::json::type_error& error) {
-    throw std::invalid_argument(
-        fmt::format("{} of rank {} holds a string that is not UTF-8: {}", what, rank, error.what()));
-  }
-  check_json_bytes(what, rank, text->size());
-  return {*text, {}, {text}};
-}
-
 TensorBytes bytes_of(const std::string& name, const at::Tensor& tensor, int rank) {
   const auto type = tensor_type_of(tensor.scalar_type());
   if (!type)
@@ -55,12 +38,6 @@ at::Tensor tensor_of(const TensorBytes& bytes) {
   at::Tensor tensor = at::empty(bytes.shape, scalar_type_of(bytes.type));
   if (!bytes.bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.bytes.data(), bytes.bytes.size());
   return tensor;
-}
-
-NamedTensors tensors_of(const OperatorState& state) {
-  NamedTensors tensors;
-  for (const TensorBytes& one : state.tensors) tensors[one.name] = tensor_of(one);
-  return tensors;
 }
 
 }  // namespace
@@ -81,23 +58,50 @@ void check_rank_bytes(int rank, std::size_t bytes) {
                     rank, bytes, kGatherBytesMax));
 }
 
-OperatorState own_state_of(const TrainingOperator& training_operator, int rank) {
-  OperatorState state = state_of("state()", rank, training_operator.state());
-  for (const auto& [name, kept] : training_operator.state_tensors()) {
+OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value) {
+  const std::string lost = what_is_lost(value, "");
+  if (!lost.empty())
+    throw std::invalid_argument(fmt::format(
+        "{} of rank {} holds {}, which JSON has no text for: keep it in state_tensors(), or in words of your own", what,
+        rank, lost));
+  std::shared_ptr<const std::string> text;
+  try {
+    text = std::make_shared<const std::string>(value.dump());
+  } catch (const nlohmann::json::type_error& error) {
+    throw std::invalid_argument(
+        fmt::format("{} of rank {} holds a string that is not UTF-8: {}", what, rank, error.what()));
+  }
+  check_json_bytes(what, rank, text->size());
+  return {*text, {}, {text}};
+}
+
+NamedTensors tensors_of(const OperatorState& state) {
+  NamedTensors tensors;
+  for (const TensorBytes& one : state.tensors) tensors[one.name] = tensor_of(one);
+  return tensors;
+}
+
+void add_tensors(const NamedTensors& tensors, int rank, OperatorState& state) {
+  for (const auto& [name, kept] : tensors) {
     if (!kept.defined()) continue;
     if (kept.layout() != at::kStrided)
       throw std::invalid_argument(
           fmt::format("tensor \"{}\" in state_tensors() of rank {} is not dense: keep it as dense ones", name, rank));
-    // Its memory is kept as long as it is described, whatever the operator does with its own.
+    // Its memory is kept as long as it is described, whatever the user's code does with its own.
     const auto tensor = std::make_shared<const at::Tensor>(kept.data().cpu().resolve_conj().resolve_neg().contiguous());
     state.tensors.push_back(bytes_of(name, *tensor, rank));
     state.memory.push_back(tensor);
   }
+}
+
+OperatorState own_state_of(const TrainingOperator& training_operator, int rank) {
+  OperatorState state = json_state_of("state()", rank, training_operator.state());
+  add_tensors(training_operator.state_tensors(), rank, state);
   return state;
 }
 
 OperatorState shared_state_of(const TrainingOperator& training_operator) {
-  return state_of("shared_state()", 0, training_operator.shared_state());
+  return json_state_of("shared_state()", 0, training_operator.shared_state());
 }
 
 void give_back(const TrainingState& state, int rank, int world_size, TrainingOperator& training_operator) {

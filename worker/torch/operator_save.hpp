@@ -18,6 +18,13 @@ void check_json_bytes(const char* what, int rank, std::size_t bytes);
 /// Throws with the way out when what one rank tells all, its tensors with it, is more than can be gathered.
 void check_rank_bytes(int rank, std::size_t bytes);
 
+/// JSON as a state. Throws, naming `what` and the place in it, where it would not come back equal to the bit.
+[[nodiscard]] OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value);
+/// Tensors beside it. Throws, naming the tensor, where checkpoints cannot hold it.
+void add_tensors(const NamedTensors& tensors, int rank, OperatorState& state);
+/// Its tensors, in memory of their own.
+[[nodiscard]] NamedTensors tensors_of(const OperatorState& state);
+
 /// state() and state_tensors(); tensors are copied where they are not dense or not in this process's memory.
 [[nodiscard]] OperatorState own_state_of(const TrainingOperator& training_operator, int rank);
 /// shared_state(), on rank 0.

@@ -1,6 +1,7 @@
 #include "worker/torch/phase_stream.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -17,11 +18,12 @@ PhaseStream::PhaseStream(const PhaseSettings& settings, const Sampler& sampler, 
                          MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after)
     : settings_(settings),
       sampler_(sampler),
-      dataset_(dataset),
       metrics_(metrics),
       before_(std::move(before)),
       after_(std::move(after)),
       consumed_(settings.consumed),
+      loader_({settings.split, settings.epoch, settings.rank, settings.batch_size, settings.consumed}, sampler,
+              dataset),
       started_(now()),
       batch_started_(started_),
       waited_before_(waited()) {}
@@ -36,16 +38,19 @@ std::optional<Batch> PhaseStream::next() {
   info_.epoch = settings_.epoch;
   info_.batch_index = metrics_.batch_count();
   info_.global_step = before_();
-  sampler_.batch(consumed_, settings_.rank, settings_.batch_size, indices_);
+  info_.is_last = sampler_.batch_length(sampler_.advance(consumed_, settings_.batch_size), settings_.batch_size) == 0;
   pending_ = true;
-  return dataset_.gather(settings_.split, settings_.epoch, indices_);
+  std::optional<Batch> batch = loader_.next();
+  given_ = now();
+  return batch;
 }
 
 void PhaseStream::add(const BatchMetrics& metrics) {
   if (!pending_) throw std::logic_error("BatchStream::add() was called without a batch from next()");
   pending_ = false;
   values_.clear();
-  for (const auto& [name, value] : metrics.values) values_.push_back({name, value});
+  for (const auto& [name, value] : metrics.values)
+    if (!settings_.skips_not_finite || std::isfinite(value)) values_.push_back({name, value});
   metrics_.add(metrics.num_samples, values_);
   consumed_ = sampler_.advance(consumed_, settings_.batch_size);
   samples_ += metrics.num_samples;

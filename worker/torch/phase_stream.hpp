@@ -13,7 +13,7 @@
 #include "worker/core/metrics.hpp"
 #include "worker/core/sampler.hpp"
 #include "worker/core/step_timer.hpp"
-#include "worker/torch/datasets.hpp"
+#include "worker/torch/loader.hpp"
 
 namespace sgd::worker {
 
@@ -24,11 +24,13 @@ struct PhaseSettings {
   std::int64_t batch_size = 1;                           ///< Of one rank.
   std::int64_t consumed = 0;                             ///< Where the phase begins in this process.
   const std::atomic<std::int64_t>* waited_ns = nullptr;  ///< Inside collectives so far; null: there are none.
+  Step* step = nullptr;                                  ///< For the gradients of a batch; null: nothing is trained.
+  bool skips_not_finite = false;                         ///< Values of metrics that are NaN or infinite do not count.
 };
 
 class PhaseStream final : public BatchStream {
  public:
-  /// Called before a batch is gathered; returns the run's step count for BatchInfo.
+  /// Called before a batch is given; returns the run's step count for BatchInfo.
   using BeforeBatch = std::function<std::int64_t()>;
   /// Called after a batch was added; false ends the stream inside the phase.
   using AfterBatch = std::function<bool(const BatchMetrics&)>;
@@ -38,6 +40,10 @@ class PhaseStream final : public BatchStream {
 
   std::optional<Batch> next() override;
   [[nodiscard]] BatchInfo info() const override { return info_; }
+  [[nodiscard]] const BatchInfo& current() const { return info_; }
+  /// When that batch was given.
+  [[nodiscard]] TimePoint given() const { return given_; }
+  [[nodiscard]] Step* step() override { return settings_.step; }
   void add(const BatchMetrics& metrics) override;
 
   [[nodiscard]] std::int64_t consumed() const { return consumed_; }
@@ -51,16 +57,15 @@ class PhaseStream final : public BatchStream {
  private:
   PhaseSettings settings_;
   const Sampler& sampler_;
-  const Dataset& dataset_;
   MetricsAccumulator& metrics_;
   BeforeBatch before_;
   AfterBatch after_;
 
   std::int64_t consumed_;
+  Loader loader_;
   bool pending_ = false;  // next() gave a batch that add() has not completed.
   bool interrupted_ = false;
   BatchInfo info_;
-  std::vector<std::int64_t> indices_;
   std::vector<MetricValue> values_;
   [[nodiscard]] Duration waited() const;
 
@@ -69,6 +74,7 @@ class PhaseStream final : public BatchStream {
   std::int64_t samples_ = 0;
   TimePoint started_;
   TimePoint batch_started_;
+  TimePoint given_;
   Duration waited_before_;
 };
 

@@ -1,4 +1,10 @@
 #include "worker/torch/rank_process.hpp"
+#include "worker/torch/error_report.hpp"
+#include "worker/torch/errors.hpp"
+#include "worker/torch/function_run.hpp"
+#include "worker/torch/operator_run.hpp"
+#include "worker/torch/stack_trace.hpp"
+#include "worker/torch/worker_job.hpp"
 
 #include <malloc.h>
 #include <sched.h>
@@ -19,11 +25,6 @@
 #include "worker/collective/factory.hpp"
 #include "worker/collective/watched_collective.hpp"
 #include "worker/link/client.hpp"
-#include "worker/torch/error_report.hpp"
-#include "worker/torch/errors.hpp"
-#include "worker/torch/stack_trace.hpp"
-#include "worker/torch/trainer.hpp"
-#include "worker/torch/worker_job.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -76,6 +77,12 @@ std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignmen
   return collective;
 }
 
+Outcome run(const EngineSetup& setup) {
+  if (const TrainingFunction* function = find_function(*setup.job.training)) return FunctionRun(setup, *function).run();
+  const std::unique_ptr<TrainingOperator> training_operator = make_operator(*setup.job.training);
+  return OperatorRun(setup, *training_operator).run();
+}
+
 /// One assignment from group to last barrier; everything it made is gone when it returns.
 int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded& preloaded, TimePoint assigned) {
   const StackTracing stack_tracing(received.assignment.run_dir, received.assignment.generation,
@@ -84,20 +91,18 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   at::set_num_threads(std::max(received.assignment.cpus, 1));
   const bool is_same = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
                        preloaded.model_settings == job.training->model && preloaded.seed == job.training->seed;
-  const std::shared_ptr<const Dataset> dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
-  const std::unique_ptr<TrainingOperator> training_operator = make_operator(*job.training);
-  const TrainerSetup setup{
+  std::shared_ptr<const Dataset> dataset;
+  if (!job.training->dataset.is_null()) dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
+  const EngineSetup setup{
       job,
       received.assignment,
       link,
-      *dataset,
-      *training_operator,
+      dataset.get(),
       [&link, &received, &job](std::size_t gradient_count) { return form_group(link, received, job, gradient_count); },
       is_same ? preloaded.model : nullptr,
       received.memory_checkpoint.get(),
       assigned};
-  Trainer trainer(setup);
-  return trainer.run() == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
+  return run(setup) == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
 }
 
 int connect_and_train(const Preloaded& preloaded, const char* path, const char* token) {

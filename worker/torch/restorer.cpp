@@ -69,10 +69,7 @@ Generation generation_here(const std::string& path, const std::string& run_dir, 
 
 }  // namespace
 
-Restorer::Restorer(const RestoreSetup& setup)
-    : setup_(setup),
-      state_(state_parts(setup.parameters.values(), setup.parameters.places(), setup.optimizer_type,
-                         setup.optimizer.buffers(), module_buffers(setup.model, setup.parameters.places()))) {
+Restorer::Restorer(const RestoreSetup& setup) : setup_(setup), state_(state_parts(setup.tensors)) {
   if (setup_.memory_fd < 0) return;
   Result<std::unique_ptr<MemoryCheckpoint>> region = MemoryCheckpoint::attach(setup_.memory_fd, state_.layout);
   if (!region) throw EnvironmentError(region.error().message);
@@ -91,7 +88,7 @@ Restored Restorer::run() {
     done = decision.source != RestoreSource::kMemory || read_memory(restored);
   }
   if (restored.source == RestoreSource::kDisk) {
-    if (reader_) reader_->read_tensors(setup_.parameters, setup_.model, setup_.optimizer, setup_.optimizer_type);
+    if (reader_) reader_->read_tensors(setup_.tensors);
     share(0, reader_ ? packed(reader_->state()) : "", restored);
   } else if (restored.source == RestoreSource::kFresh) {
     if (was_damaged_)
@@ -250,11 +247,8 @@ void Restorer::share(Rank root, std::string text, Restored& restored) {
   const bool is_fresh = text.empty();
   if (!is_fresh) restored.state = unpack_state(std::move(text));
   // A fresh optimizer is the same on every rank.
-  const std::size_t parts = state_.parts.size();
-  const std::size_t buffers = setup_.optimizer.buffers().size();
-  for (std::size_t i = 0; i < parts; ++i) {
-    const bool of_optimizer = i >= 1 && i < 1 + buffers;
-    if (!is_fresh || !of_optimizer) setup_.collective.broadcast(state_.parts[i], root);
+  for (std::size_t i = 0; i < state_.parts.size(); ++i) {
+    if (!is_fresh || !state_.is_of_optimizer(i)) setup_.collective.broadcast(state_.parts[i], root);
   }
 }
 

@@ -11,7 +11,7 @@
 //             └── damaged, found while it was read: discarded, and all begin anew
 //
 // A damaged checkpoint is reported and the next one is tried; a whole one of another model is the
-// user's error. Changes nothing of the trainer but the tensors.
+// user's error. Changes nothing but the tensors.
 
 #include <memory>
 #include <optional>
@@ -22,7 +22,6 @@
 #include "worker/core/restore_choice.hpp"
 #include "worker/link/client.hpp"
 #include "worker/torch/checkpoint_state.hpp"
-#include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/state_parts.hpp"
 
 namespace sgd::worker {
@@ -34,10 +33,7 @@ struct RestoreSetup {
   const link::Assignment& assignment;
   LinkClient& link;
   Collective& collective;
-  FlatParameters& parameters;
-  torch::nn::Module& model;
-  StepOptimizer& optimizer;
-  std::string optimizer_type;
+  StateTensors tensors;
   int memory_fd = -1;  ///< Of the node's memory checkpoint; -1: none is read.
 };
 

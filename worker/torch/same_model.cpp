@@ -4,6 +4,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,13 +14,14 @@ namespace {
 
 constexpr const char* kNothing = "nothing";
 
-std::string lines_of(const std::vector<ParameterPlace>& places, const std::vector<ModuleBuffer>& buffers) {
+std::string lines_of(const StateTensors& tensors) {
   std::string lines;
-  for (const ParameterPlace& place : places) {
+  for (const OptimizerKind& one : tensors.optimizers) lines += fmt::format("optimizer {} ({})\n", one.name, one.type);
+  for (const ParameterPlace& place : tensors.flat.front().places) {
     lines += fmt::format("parameter {} [{}]\n", place.name, fmt::join(place.shape, ", "));
     for (const std::string& name : place.also) lines += fmt::format("parameter {}, which is {}\n", name, place.name);
   }
-  for (const ModuleBuffer& buffer : buffers)
+  for (const ModuleBuffer& buffer : tensors.buffers)
     lines += fmt::format("buffer {} [{}]\n", buffer.name, fmt::join(buffer.shape, ", "));
   return lines;
 }
@@ -40,10 +42,9 @@ std::string difference(const std::string& theirs, const std::string& rank_0s, st
 
 }  // namespace
 
-void check_same_model(Collective& collective, const std::vector<ParameterPlace>& places,
-                      const std::vector<ModuleBuffer>& buffers) {
+void check_same_model(Collective& collective, const StateTensors& tensors) {
   if (collective.world_size() == 1) return;
-  const std::string lines = lines_of(places, buffers);
+  const std::string lines = lines_of(tensors);
   const std::vector<std::string> digests = collective.all_gather(std::to_string(std::hash<std::string>()(lines)));
   if (std::all_of(digests.begin(), digests.end(), [&](const std::string& one) { return one == digests[0]; })) return;
   const std::vector<std::string> all = collective.all_gather(lines);

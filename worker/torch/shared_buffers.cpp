@@ -3,27 +3,29 @@
 #include <cstring>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 namespace sgd::worker {
 namespace {
 
-std::vector<at::Tensor> dense_buffers(const torch::nn::Module& model) {
+std::vector<at::Tensor> dense_buffers(const NamedModels& models) {
   std::vector<at::Tensor> buffers;
-  for (at::Tensor& buffer : model.buffers())
-    if (buffer.defined() && buffer.numel() > 0) buffers.push_back(std::move(buffer));
+  for (const NamedModel& model : models)
+    for (at::Tensor& buffer : model.module->buffers())
+      if (buffer.defined() && buffer.numel() > 0) buffers.push_back(std::move(buffer));
   return buffers;
 }
 
 }  // namespace
 
-SharedBuffers::SharedBuffers(torch::nn::Module& model, Collective& collective)
-    : model_(model),
+SharedBuffers::SharedBuffers(NamedModels models, Collective& collective)
+    : models_(std::move(models)),
       collective_(collective),
-      is_needed_(collective.world_size() > 1 && !dense_buffers(model).empty()) {}
+      is_needed_(collective.world_size() > 1 && !dense_buffers(models_).empty()) {}
 
 void SharedBuffers::take_rank_0s() {
   if (!is_needed_) return;
-  const std::vector<at::Tensor> buffers = dense_buffers(model_);
+  const std::vector<at::Tensor> buffers = dense_buffers(models_);
   std::size_t bytes = 0;
   for (const at::Tensor& buffer : buffers) bytes += buffer.nbytes();
   packed_.resize(bytes);
@@ -44,7 +46,7 @@ void SharedBuffers::take_rank_0s() {
 
 std::uint64_t SharedBuffers::hash() {
   std::uint64_t all = 0;
-  for (const at::Tensor& buffer : dense_buffers(model_)) {
+  for (const at::Tensor& buffer : dense_buffers(models_)) {
     const std::string_view bytes(static_cast<const char*>(buffer.data_ptr()), buffer.nbytes());
     all = all * 0x9e3779b97f4a7c15 + std::hash<std::string_view>()(bytes);
   }

@@ -26,22 +26,23 @@ class Digest {
 
 }  // namespace
 
-StateParts state_parts(std::span<float> parameters, const std::vector<ParameterPlace>& places,
-                       const std::string& optimizer_type, const std::vector<OptimizerBuffer>& optimizer,
-                       const std::vector<ModuleBuffer>& buffers) {
+StateParts state_parts(const StateTensors& tensors) {
   StateParts state;
   Digest digest;
-  for (const ParameterPlace& place : places) {
-    digest.add(place.name);
-    digest.add(place.shape);
+  for (const FlatTensors& flat : tensors.flat) {
+    digest.add(flat.suffix);
+    for (const ParameterPlace& place : flat.places) {
+      digest.add(place.name);
+      digest.add(place.shape);
+    }
+    state.parts.push_back(std::as_writable_bytes(flat.values));
   }
-  state.parts.push_back(std::as_writable_bytes(parameters));
-  digest.add(optimizer_type);
-  for (const OptimizerBuffer& buffer : optimizer) {
-    digest.add(buffer.name);
-    state.parts.push_back(std::as_writable_bytes(buffer.values));
+  for (const OptimizerKind& one : tensors.optimizers) {
+    digest.add(one.name);
+    digest.add(one.type);
   }
-  for (const ModuleBuffer& buffer : buffers) {
+  state.first_buffer = state.parts.size();
+  for (const ModuleBuffer& buffer : tensors.buffers) {
     digest.add(buffer.name);
     digest.add(name_of(buffer.type));
     digest.add(buffer.shape);

@@ -1,142 +1,121 @@
 #include "worker/torch/stepper.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "worker/collective/sum.hpp"
-#include "worker/core/gradient_clip.hpp"
+#include <fmt/format.h>
 
 namespace sgd::worker {
-namespace {
-constexpr std::size_t kNamedParameters = 3;
 
-/// One group of all; each with the gap behind it, which holds zeros, so that neighbours adjoin.
-std::vector<GroupedParameter> grouped(const FlatParameters& parameters) {
-  const std::vector<ParameterPlace>& places = parameters.places();
-  std::vector<GroupedParameter> all;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const std::size_t end = i + 1 < places.size() ? places[i + 1].offset : parameters.size();
-    all.push_back({{places[i].offset, end - places[i].offset}, 0});
-  }
-  return all;
-}
-
-}  // namespace
-
-Stepper::Stepper(FlatParameters& parameters, Collective& collective, const job::Training& training)
-    : parameters_(parameters),
-      collective_(collective),
-      settings_(training.optimizer),
-      groups_(grouped(parameters)),
-      used_(collective, parameters.places().size()),
-      clip_norm_(training.clip_norm),
-      clip_value_(training.clip_value) {
-  if (training.scheduler) {
-    schedule_ = make_schedule(*training.scheduler, settings_.lr);
-    frequency_ = training.scheduler->frequency;
-    follow_schedule();
-  }
-  // After the schedule: one that cycles momentum gives it to an optimizer that has none of its own.
-  optimizer_ = make_step_optimizer(settings_, parameters.size());
+Stepper::Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
+                 const GradientClip& clip, const std::string& on_nan)
+    : parameters_(parameters), collective_(collective), skips_(on_nan == "skip") {
+  for (const RegisteredOptimizer& one : optimizers)
+    parts_.push_back(std::make_unique<OptimizerPart>(one, parameters, collective, clip));
   parameters_.attach_gradients(collective_.gradients());
 }
 
-std::int64_t Stepper::scheduler_count() const {
-  if (frequency_ == "manual") return scheduler_calls_;
-  return frequency_ == "batch" ? steps_ : epochs_completed_;
-}
-
-void Stepper::follow_schedule() {
-  if (!schedule_) return;
-  schedule_->set_count(scheduler_count());
-  settings_ = with_rates(std::move(settings_), schedule_->rates());
-}
-
-double Stepper::learning_rate() const {
-  return settings_.lr;
-}
-
-void Stepper::set_steps(std::int64_t steps) {
-  steps_ = steps;
-  follow_schedule();
-}
-
-void Stepper::set_epochs_completed(std::int64_t epochs) {
-  epochs_completed_ = epochs;
-  follow_schedule();
-}
-
-void Stepper::set_parameter_steps(std::vector<std::int64_t> steps) {
-  if (steps.size() != parameters_.places().size())
-    throw std::runtime_error("the checkpoint counts the updates of " + std::to_string(steps.size()) +
-                             " parameters, and the model has " + std::to_string(parameters_.places().size()));
-  groups_.set_steps(std::move(steps));
-}
-
-void Stepper::step_scheduler() {
-  if (frequency_ != "manual")
-    throw std::logic_error("step_scheduler() needs a scheduler with \"frequency\": \"manual\" in the job");
-  ++scheduler_calls_;
-  follow_schedule();
-}
-
-void Stepper::observe(double value) {
-  schedule_->observe(value);
-  follow_schedule();
-}
-
-nlohmann::json Stepper::scheduler_state() const {
-  if (schedule_) return schedule_->export_state();
-  nlohmann::json state;
-  state["count"] = scheduler_count();
-  return state;
-}
-
-void Stepper::load_scheduler_state(const nlohmann::json& state) {
-  if (!schedule_) return;
-  if (Status loaded = schedule_->import_state(state); !loaded) throw std::runtime_error(loaded.error().message);
-  const auto count = state.at("count").get<std::int64_t>();
-  (frequency_ == "manual" ? scheduler_calls_ : frequency_ == "batch" ? steps_ : epochs_completed_) = count;
-  follow_schedule();
-}
-
-std::uint32_t Stepper::step(const at::Tensor& loss, std::uint32_t control_word) {
+void Stepper::backward(const at::Tensor& loss, const OptimizerPart* only, double weight) {
   last_loss_ = loss.item<double>();
-  parameters_.begin_backward();
+  is_finite_ = is_finite_ && std::isfinite(last_loss_);
   // A loss without history (a constant) has no gradients; the other ranks, whose may have some, wait for us.
-  if (loss.requires_grad()) loss.backward();
-  parameters_.collect_gradients();
-  if (!std::isfinite(last_loss_)) control_word |= control::kNan;
-  control_word |= used_.control_word(parameters_.has_gradient());
-  const std::uint32_t agreed = collective_.all_reduce(control_word);
-  if ((agreed & control::kNan) != 0) report_loss_not_finite();
-  if ((agreed & control::kInfinite) != 0) report_gradients_not_finite();
-  const std::vector<bool>& used = used_.agree(agreed, parameters_.has_gradient());
-  groups_.step(*optimizer_, parameters_.values(), collective_.gradients(), {settings_}, used, clipped_scale(used));
-  set_steps(steps_ + 1);
+  if (!loss.requires_grad()) return;
+  const at::Tensor weighted = weight == 1 ? loss : loss * weight;
+  const FlatParameters::Backward claims(parameters_);
+  if (only == nullptr) {
+    weighted.backward();
+    return;
+  }
+  std::vector<at::Tensor> inputs;
+  for (std::size_t i = 0; i < only->range().count; ++i) {
+    const at::Tensor& parameter = parameters_.parameter(only->range().first + i);
+    if (parameter.requires_grad()) inputs.push_back(parameter);
+  }
+  if (!inputs.empty()) weighted.backward({}, std::nullopt, false, inputs);
+}
+
+std::uint32_t Stepper::update(OptimizerPart& part, std::uint32_t control_word) {
+  const bool is_finite = std::exchange(is_finite_, true);
+  if (!is_finite) control_word |= control::kNan;
+  const std::uint32_t agreed = part.update(control_word);
+  if (skips_ && (agreed & (control::kNan | control::kInfinite)) != 0) {
+    part.skip();
+    ++skipped_;
+    return agreed;
+  }
+  if ((agreed & control::kNan) != 0) report_loss_not_finite(is_finite);
+  if ((agreed & control::kInfinite) != 0) report_gradients_not_finite(part);
   return agreed;
 }
 
-/// What the sums are multiplied with in the update: they become the mean, within the limits of the job.
-float Stepper::clipped_scale(const std::vector<bool>& used) {
-  const float scale = 1.0f / static_cast<float>(collective_.world_size());
-  if (clip_value_) {
-    scale_and_clamp(collective_.gradients(), scale, static_cast<float>(*clip_value_));
-    return 1.0f;
-  }
-  if (!clip_norm_) return scale;
-  double squares = 0;
-  const std::vector<ParameterPlace>& places = parameters_.places();
-  for (std::size_t i = 0; i < places.size(); ++i)
-    if (used[i]) squares += sum_of_squares(collective_.gradients().subspan(places[i].offset, places[i].count));
-  return static_cast<float>(scale * clip_factor(scale * std::sqrt(squares), *clip_norm_));
+void Stepper::end_batch() {
+  if (is_updated()) ++steps_;
+  for (const auto& part : parts_) part->end_batch();
 }
 
-void Stepper::report_loss_not_finite() {
-  const std::vector<std::string> finite = collective_.all_gather(std::isfinite(last_loss_) ? "1" : "0");
+bool Stepper::is_updated() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->is_updated(); });
+}
+
+bool Stepper::all_updated() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->is_updated(); });
+}
+
+bool Stepper::is_pending() const {
+  return std::any_of(parts_.begin(), parts_.end(), [this](const auto& part) {
+    return !part->is_updated() && parameters_.has_gradients(part->range());
+  });
+}
+
+std::string Stepper::drop_pending() {
+  std::string names;
+  is_finite_ = true;
+  for (const auto& part : parts_) {
+    if (!parameters_.has_gradients(part->range())) continue;
+    parameters_.drop_gradients(part->range());
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", part->name());
+  }
+  return names;
+}
+
+void Stepper::set_epochs_completed(std::int64_t epochs) {
+  for (const auto& part : parts_) part->set_epochs_completed(epochs);
+}
+
+OptimizerPart& Stepper::part_of(const torch::optim::Optimizer& optimizer) {
+  for (const auto& part : parts_)
+    if (&part->optimizer() == &optimizer) return *part;
+  throw std::logic_error("an optimizer is used that is not registered: use what setup.optimizer() has returned");
+}
+
+OptimizerPart& Stepper::only_part(const char* what) {
+  if (parts_.size() == 1) return *parts_.front();
+  throw std::logic_error(
+      fmt::format("{} is for one optimizer, and there are {}: name the one that is meant", what, parts_.size()));
+}
+
+std::vector<OptimizerKind> Stepper::kinds() const {
+  std::vector<OptimizerKind> all;
+  for (const auto& part : parts_) all.push_back({part->name(), part->optimizer().type()});
+  return all;
+}
+
+std::vector<OptimizerRecord> Stepper::records() const {
+  std::vector<OptimizerRecord> all;
+  for (const auto& part : parts_) all.push_back(part->record());
+  return all;
+}
+
+void Stepper::load(const std::vector<OptimizerRecord>& records, std::int64_t steps) {
+  check_same_optimizers(records, kinds());
+  for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i]->load(records[i]);
+  steps_ = steps;
+}
+
+void Stepper::report_loss_not_finite(bool is_own_finite) {
+  const std::vector<std::string> finite = collective_.all_gather(is_own_finite ? "1" : "0");
   std::string ranks;
   for (std::size_t rank = 0; rank < finite.size(); ++rank) {
     if (finite[rank] == "0") ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
@@ -144,18 +123,9 @@ void Stepper::report_loss_not_finite() {
   throw std::runtime_error("the loss is not finite at step " + std::to_string(steps_ + 1) + " on rank " + ranks);
 }
 
-/// Every rank has the same sums, so each finds the same names by itself. Whose gradients made them so is not in them.
-void Stepper::report_gradients_not_finite() {
-  const std::span<const float> gradients = collective_.gradients();
-  std::string names;
-  std::size_t found = 0;
-  for (const ParameterPlace& place : parameters_.places()) {
-    if (all_finite(gradients.subspan(place.offset, place.count))) continue;
-    if (++found <= kNamedParameters) names += (found == 1 ? "" : ", ") + place.name;
-  }
-  if (found > kNamedParameters) names += " and " + std::to_string(found - kNamedParameters) + " more";
+void Stepper::report_gradients_not_finite(const OptimizerPart& part) {
   throw std::runtime_error("the loss is finite on every rank at step " + std::to_string(steps_ + 1) +
-                           ", but the gradients summed over the ranks are not, of parameter " + names +
+                           ", but the gradients summed over the ranks are not, of parameter " + part.not_finite() +
                            ": lower the learning rate, or look for a square root or a division whose derivative is "
                            "infinite");
 }

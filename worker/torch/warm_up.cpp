@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/json/lenient.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/errors.hpp"
-#include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/worker_job.hpp"
 
@@ -18,6 +18,13 @@ namespace sgd::worker {
 namespace {
 
 constexpr std::int64_t kWarmUpBatchMax = 256;
+/// Of a large network, or of images that are decoded first: more would take seconds on this one thread.
+constexpr std::int64_t kHeavyBatchMax = 2;
+
+bool is_light(const nlohmann::json& model, const Dataset& dataset) {
+  const std::string type = read_or(model, "type", "");
+  return !dataset.is_slow() && (type == "linear" || type == "mlp" || type == "cnn");
+}
 
 /// With the ranks' batch size: kernels are generated for a shape, and the ranks inherit them.
 void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
@@ -26,9 +33,9 @@ void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   const bool is_own = !is_built_in(training);
   const std::shared_ptr<Model> model = make_model(is_own ? any_model : training.model, dataset.shape());
   const Loss loss = make_loss(training.loss);
+  const std::int64_t most = is_light(is_own ? any_model : training.model, dataset) ? kWarmUpBatchMax : kHeavyBatchMax;
   const std::int64_t wanted = job::batch_size_per_rank(training, job.num_workers);
-  std::vector<std::int64_t> indices(
-      static_cast<std::size_t>(std::min({wanted, kWarmUpBatchMax, dataset.count(Split::kTrain)})));
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min({wanted, most, dataset.count(Split::kTrain)})));
   std::iota(indices.begin(), indices.end(), 0);
   Batch batch;
   try {
@@ -50,6 +57,7 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   preloaded.model_settings = training.model;
   preloaded.dataset_settings = training.dataset;
   preloaded.seed = training.seed;
+  if (training.dataset.is_null()) return preloaded;
   preloaded.dataset = make_dataset(training);
   run_one_batch(job, *preloaded.dataset);
   // What a user's own code leaves behind in this process would be in every rank, and not in one that begins anew.

@@ -32,8 +32,16 @@ job::JobSpec read_worker_job(const nlohmann::json& resolved) {
 }
 
 bool is_built_in(const job::Training& training) {
-  return training.training_operator.is_null() &&
+  return training.training_operator.is_null() && training.function.is_null() &&
          !registered_types().models.contains(read_or(training.model, "type", ""));
+}
+
+const TrainingFunction* find_function(const job::Training& training) {
+  if (training.function.is_null()) return nullptr;
+  const std::string type = training.function.at("type");
+  const auto found = registered_types().functions.find(type);
+  if (found == registered_types().functions.end()) throw ConfigurationError("unknown function \"" + type + "\"");
+  return &found->second;
 }
 
 std::unique_ptr<TrainingOperator> make_operator(const job::Training& training) {

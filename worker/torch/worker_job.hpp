@@ -5,7 +5,7 @@
 
 #include "common/job/spec.hpp"
 #include "common/json/nlohmann.hpp"
-#include "sgd/training_operator.hpp"
+#include "sgd/registry.hpp"
 
 namespace sgd::worker {
 
@@ -14,6 +14,9 @@ namespace sgd::worker {
 
 /// Whether all of the job's code is built in, so that running some of it ahead of time changes nothing.
 [[nodiscard]] bool is_built_in(const job::Training& training);
+
+/// What the job's "function" names; null: it has none.
+[[nodiscard]] const TrainingFunction* find_function(const job::Training& training);
 
 /// What the job's "operator" names, else the built-in one.
 [[nodiscard]] std::unique_ptr<TrainingOperator> make_operator(const job::Training& training);

@@ -83,6 +83,7 @@ TEST_CASE("tokens: windows share their borders, and what does not fill one is le
              Catch::EndsWith("t.bin has 4 tokens, expected at least 5: a window is length + 1"));
   CHECK_THAT(windows(21, 4, 4).error().message,
              Catch::EndsWith("t.bin is truncated: token 5 (the first is 0) has 1 byte, expected 4"));
+  CHECK(token_bytes("u8") == 1);
   CHECK(token_bytes("u16") == 2);
   CHECK(token_bytes("u32") == 4);
 }

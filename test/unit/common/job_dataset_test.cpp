@@ -166,6 +166,107 @@ TEST_CASE("job: files of data sets are looked at before anything starts") {
         std::string::npos);
 }
 
+TEST_CASE("job: image data sets have defaults, and mistakes stand at their keys") {
+  const test::TemporaryFolder folder;
+  const std::string cnn = R"("model": {"type": "cnn"})";
+  const job::LoadResult loaded = job::load_job_file(
+      folder.write("job.json", dataset_job(R"({"type": "image_folder", "train": "a", "validation": "/b"})", cnn)), {});
+  REQUIRE(loaded.job.has_value());
+  CHECK(loaded.job->training->dataset == nlohmann::json{{"type", "image_folder"},
+                                                        {"train", folder.path("a")},
+                                                        {"validation", "/b"},
+                                                        {"size", {224, 224}},
+                                                        {"channels", 3},
+                                                        {"resize", "crop"}});
+  const auto images = [&](const std::string& more, const std::string& training) {
+    return dataset_lines(R"({"type": "image_folder", "train": "a", "validation": "b", )" + more + "}", training);
+  };
+  CHECK(
+      images(R"("size": [32], "channels": 4, "resize": "fit")", cnn) ==
+      Lines{
+          R"(job.json:2:78: error: "training.dataset.size" must have exactly 2 items, got 1)",
+          R"(job.json:2:96: error: "training.dataset.channels" must be at most 3, got 4)",
+          R"(job.json:2:109: error: "training.dataset.resize" must be "crop", "stretch" or "random_resized_crop", got )"
+          R"("fit")"});
+  CHECK(images(R"("channels": 2)", cnn) ==
+        Lines{R"(job.json:2:82: error: "training.dataset.channels" must be 3 (colour) or 1 (grey), got 2)"});
+  CHECK(
+      images(R"("size": [4096, 4096])", cnn) ==
+      Lines{
+          R"(job.json:2:78: error: "training.dataset.size" must have at most 16777216 numbers a sample, got 50331648)"});
+  CHECK(images(R"("channels": 1, "transforms": [{"type": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}])", cnn)
+            .size() == 1);
+  CHECK(images(R"("size": [8, 8])", R"("model": {"type": "mlp", "inputs": 784})") ==
+        Lines{R"(job.json:3:36: error: the model takes 784 inputs, and a sample of this data set has 192)"});
+  CHECK(dataset_lines(R"({"type": "ImageFolder", "train": "a", "validation": "b"})", cnn) ==
+        Lines{R"(job.json:2:21: error: "training.dataset.type" "ImageFolder" is called "image_folder" here)"});
+  const std::string masks = R"({"type": "image_masks", "train": {"images": "a", "masks": "b"},
+"validation": {"images": "a"}, "ignore": 256})";
+  CHECK(dataset_lines(masks, cnn) ==
+        Lines{R"(job.json:3:15: error: missing key "masks" in "training.dataset.validation")",
+              R"(job.json:3:42: error: "training.dataset.ignore" must be at most 255, got 256)"});
+  CHECK(
+      dataset_lines(R"({"type": "image_masks", "train": {"images": "a", "masks": "b"}, "validation": {"images": "a", )"
+                    R"("masks": "b"}})",
+                    cnn) ==
+      Lines{R"(job.json:3:19: error: the model "cnn" gives one answer for an image, and this data set has a class for )"
+            R"(each pixel: take "fcn")"});
+}
+
+TEST_CASE("job: folders of images are looked at before anything starts") {
+  const test::TemporaryFolder folder;
+  const std::string images = R"({"type": "image_folder", "train": "train", "validation": "val", "size": [8, 8]})";
+  const std::string two = R"("model": {"type": "cnn", "outputs": 2})";
+  CHECK(file_lines(folder, images, two) == Lines{"job.json:2:46: error: data folder train: No such file or directory",
+                                                 "job.json:2:69: error: data folder val: No such file or directory"});
+  for (const char* name : {"train/a/1.png", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.png", "val/d/1.png"})
+    folder.write(name, "x");
+  CHECK(
+      file_lines(folder, images, two) ==
+      Lines{
+          "job.json:2:69: error: the classes of the two folders differ: the folder to validate on lacks b, c, and has "
+          "d, which is not trained on",
+          "job.json:3:37: error: the model gives 2 outputs, and the data set has 3 classes: set "
+          "training.model.outputs=3"});
+  const Result<job::SplitFacts> facts =
+      job::look_at_split({{"type", "image_folder"}, {"train", folder.path("train")}, {"size", {8, 8}}}, "train");
+  CHECK(facts.value().samples == 3);
+  CHECK(facts.value().sample == job::SampleSizes{3, 8, 8});
+  const std::string masks = R"({"type": "image_masks", "train": {"images": "train/a", "masks": "val/a"},
+"validation": {"images": "train/b", "masks": "train/c"}})";
+  job::LoadResult loaded =
+      job::load_job_file(folder.write("job.json", "{\"plugins\": [\"p.so\"], " +
+                                                      dataset_job(masks, R"("model": {"type": "own"})").substr(1)),
+                         {});
+  REQUIRE(loaded.job.has_value());
+  job::check_data(*loaded.job, "job.json", loaded.diagnostics);
+  CHECK(test::lines_of(loaded.diagnostics, folder.path("")) ==
+        Lines{"job.json:3:15: error: data file train/c/1.jpg: expected a PNG file, whose pixels keep their values"});
+  CHECK(job::look_at_split(loaded.job->training->dataset, "train").value().samples == 1);
+}
+
+TEST_CASE("job: the loader has threads and batches ahead") {
+  const auto loaded = [](const std::string& loader) {
+    return test::load_text(test::training_job("", "\n\"loader\": " + loader));
+  };
+  const job::Training plain = *test::load_text(test::training_job()).result.job->training;
+  CHECK_FALSE(plain.loader.threads.has_value());
+  CHECK(plain.loader.prefetch == 4);
+  const job::Training given = *loaded(R"({"threads": 3, "prefetch": 7})").result.job->training;
+  CHECK(given.loader.threads == 3);
+  CHECK(given.loader.prefetch == 7);
+  CHECK_FALSE(loaded(R"({"threads": "auto"})").result.job->training->loader.threads.has_value());
+  CHECK(loaded(R"({"threads": 65, "prefetch": 0})").lines ==
+        Lines{R"(job.json:2:23: error: "training.loader.threads" must be at most 64, got 65)",
+              R"(job.json:2:39: error: "training.loader.prefetch" must be at least 1, got 0)"});
+  CHECK(
+      loaded(R"({"threads": "two"})").lines ==
+      Lines{
+          R"(job.json:2:23: error: "training.loader.threads" must be an integer from 0 to 64, or "auto", got "two")"});
+  CHECK(loaded(R"({"workers": 2})").lines.front().find("unknown key \"workers\" in \"training.loader\"") !=
+        std::string::npos);
+}
+
 TEST_CASE("job: samples are counted where headers and sizes tell") {
   const test::TemporaryFolder folder;
   folder.write("a.bin", test::cifar_record("a", 0) + test::cifar_record("b", 0));

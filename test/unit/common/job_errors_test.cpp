@@ -61,8 +61,8 @@ TEST_CASE("job: all errors of a file appear at once") {
           R"(job.json:10:26: error: "training.epochs" must be an integer, got "five")",
           R"(job.json:10:48: error: "training.batch_size" must be at least 1, got 0)",
           R"(job.json:10:62: error: duplicate key "seed"; first in line 10)",
-          R"(job.json:11:23: error: "training.model.type" must be "cnn", "linear" or "mlp", got "cn"; did you mean "cnn"?)",
-          R"(job.json:11:38: error: "training.loss" must be "cross_entropy" or "mse", got "mes"; did you mean "mse"?)",
+          R"(job.json:11:23: error: "training.model.type" must be "cnn", "fcn", "lenet", "linear", "mlp", "resnet18", "resnet34", "resnet50", "torchscript" or "transformer", got "cn"; did you mean "cnn"?)",
+          R"(job.json:11:38: error: "training.loss" must be "cross_entropy", "nll", "mse", "l1", "smooth_l1", "huber" or "bce_with_logits", got "mes"; did you mean "mse"?)",
           R"(job.json:12:16: error: missing key "path" in "training.dataset")",
           R"(job.json:13:35: error: unknown key "momentum" in "training.optimizer" of type "adam"; type "rmsprop" or "sgd" has it)",
           R"(job.json:13:67: error: "training.optimizer.betas[1]" must be below 1, got 1)",
@@ -141,27 +141,29 @@ TEST_CASE("job: unknown types have suggestions") {
   CHECK(
       line(R"("model": {"type": "mpl"}, "dataset": {"type": "idx", "path": "/d"})") ==
       Lines{
-          R"(job.json:1:50: error: "training.model.type" must be "cnn", "linear" or "mlp", got "mpl"; did you mean "mlp"?)"});
+          R"(job.json:1:50: error: "training.model.type" must be "cnn", "fcn", "lenet", "linear", "mlp", "resnet18", "resnet34", "resnet50", "torchscript" or "transformer", got "mpl"; did you mean "mlp"?)"});
   CHECK(
       line(R"("model": {"type": "cnn"}, "dataset": {"type": "idxx", "path": "/d"})") ==
       Lines{
-          R"(job.json:1:78: error: "training.dataset.type" must be "cifar", "csv", "idx", "linear", "npy", "synthetic" or "tokens", got "idxx"; did you mean "idx"?)"});
+          R"(job.json:1:78: error: "training.dataset.type" must be "cifar", "csv", "idx", "image_folder", "image_masks", "linear", "npy", "synthetic" or "tokens", got "idxx"; did you mean "idx"?)"});
   CHECK(
       line(R"("model": "cnn", "dataset": {"path": "/d"})") ==
       Lines{
           R"(job.json:1:41: error: "training.model" must be an object such as {"type": "cnn"}, got "cnn")",
-          R"(job.json:1:59: error: missing key "type" in "training.dataset": "cifar", "csv", "idx", "linear", "npy", "synthetic" or "tokens")"});
+          R"(job.json:1:59: error: missing key "type" in "training.dataset": "cifar", "csv", "idx", "image_folder", "image_masks", "linear", "npy", "synthetic" or "tokens")"});
   CHECK(
       line(R"("model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "/d"}, "optimizer": {"type": "sdg"})") ==
       Lines{
           R"(job.json:1:122: error: "training.optimizer.type" must be "adagrad", "adam", "adamw", "rmsprop" or "sgd", got "sdg"; did you mean "sgd"?)"});
-  CHECK(line(R"("model": {"type": 5}, "dataset": {"type": "idx", "path": ""})") ==
-        Lines{R"(job.json:1:50: error: "training.model.type" must be "cnn", "linear" or "mlp", got 5)",
-              R"(job.json:1:89: error: "training.dataset.path" must not be empty)"});
+  CHECK(
+      line(R"("model": {"type": 5}, "dataset": {"type": "idx", "path": ""})") ==
+      Lines{
+          R"(job.json:1:50: error: "training.model.type" must be "cnn", "fcn", "lenet", "linear", "mlp", "resnet18", "resnet34", "resnet50", "torchscript" or "transformer", got 5)",
+          R"(job.json:1:89: error: "training.dataset.path" must not be empty)"});
   CHECK(
       line(R"("dataset": {"type": "linear"}, "model": {"type": "linear"})") ==
       Lines{
-          R"(job.json:1:14: error: "training.loss" must be "mse" with the data set "linear", whose targets are numbers; got "cross_entropy")"});
+          R"(job.json:1:14: error: "training.loss" must be "mse", "l1", "smooth_l1", "huber" or "bce_with_logits" with the data set "linear", whose targets are numbers; got "cross_entropy")"});
 }
 
 TEST_CASE("job: keys of other tools and of other places") {
@@ -198,24 +200,29 @@ TEST_CASE("job: keys of other tools and of other places") {
 }
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
-  for (const char* key :
-       {"env", "workdir", "resume_from", "run_dir", "environment", "callbacks", "report", "tune", "profiler"}) {
+  for (const char* key : {"env", "workdir", "resume_from", "run_dir", "environment", "tune", "profiler"}) {
     const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
-  for (const char* key : {"function", "config", "datasets", "metrics", "deterministic", "steps_per_epoch", "loader",
-                          "data_parallel", "gradient_accumulation", "on_nan"}) {
+  for (const char* key : {"config", "datasets", "deterministic", "steps_per_epoch", "data_parallel"}) {
     INFO(key);
     const test::Loaded loaded = test::load_text(test::training_job("", "\n\"" + std::string(key) + "\": 1"));
     CHECK(loaded.lines == Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});
   }
-  CHECK_THAT(
-      test::load_text(test::training_job("", "\n\"model\": {\"type\": \"cnn\", \"weights\": \"f\"}")).lines,
-      Catch::VectorContains(std::string(R"(job.json:2:26: error: "training.model.weights" is not supported yet)")));
   CHECK(test::load_text(test::training_job("", "\n\"optimizer\": {\"type\": \"sgd\", \"groups\": []}")).lines ==
         Lines{R"(job.json:2:30: error: "training.optimizer.groups" is not supported yet)"});
   CHECK(test::load_text(R"({"command": ["true"], "per_worker": {"gpus": 1}})").lines ==
         Lines{R"(job.json:1:46: error: "per_worker.gpus" is not supported yet above 0)"});
+}
+
+TEST_CASE("job: accumulation and what happens on NaN") {
+  const auto lines = [](const std::string& key) { return test::load_text(test::training_job("", "\n" + key)).lines; };
+  CHECK(lines(R"("gradient_accumulation": 4, "on_nan": "skip")").empty());
+  CHECK(lines(R"("gradient_accumulation": 0)") ==
+        Lines{R"(job.json:2:26: error: "training.gradient_accumulation" must be at least 1, got 0)"});
+  CHECK_THAT(lines(R"("on_nan": "rollback")").at(0),
+             Catch::Contains("\"rollback\"") && Catch::Contains("not supported yet"));
+  CHECK_THAT(lines(R"("on_nan": "skpi")").at(0), Catch::Contains("did you mean \"skip\"?"));
 }
 
 TEST_CASE("job: placement, memory and priority") {

@@ -66,10 +66,49 @@ TEST_CASE("plugins: what is registered is checked like what is built in, and has
   CHECK(job::load_resolved(loaded.result.job->resolved).job->resolved == loaded.result.job->resolved);
 }
 
+TEST_CASE("plugins: nothing is supposed of models that are not built in, and data is checked all the same") {
+  const auto with = [](const std::string& model, const std::string& dataset) {
+    const test::Loaded loaded = test::load_text(R"({"plugins": ["./libmine.so"], "training": {"batch_size": 4, )" +
+                                                model + R"(, "dataset": )" + dataset + "}}");
+    return loaded.lines;
+  };
+  const std::string own_model = R"("model": {"type": "wide"})", own_operator = R"("operator": {"type": "gan"})";
+  for (const std::string& own : {own_model, own_operator}) {
+    CHECK(with(own, R"({"type": "synthetic", "shape": [3], "classes": 7})").empty());
+    CHECK(with(own, R"({"type": "tokens", "train": ["a"], "validation": ["b"], "length": 8})").empty());
+    const Lines wrong = with(own, R"({"type": "synthetic", "shape": [65535, 65535], "classes": 7})");
+    REQUIRE(wrong.size() == 1);
+    CHECK_THAT(wrong[0], Catch::Contains("\"training.dataset.shape\" must have at most"));
+  }
+  CHECK(with(R"("model": {"type": "mlp", "outputs": 2})", R"({"type": "synthetic", "shape": [784], "classes": 7})")
+            .size() == 1);
+}
+
+TEST_CASE("plugins: a function stands in place of model and operator, and needs no data") {
+  const auto with = [](const std::string& training, const std::string& top = R"("plugins": ["./libmine.so"], )") {
+    return test::load_text("{" + top + R"("training": {)" + training + "}}").lines;
+  };
+  const std::string own = R"("function": {"type": "my_loop"})";
+  CHECK(with(own).empty());
+  CHECK(with(own + R"(, "dataset": {"type": "linear"}, "batch_size": 4)").empty());
+  CHECK_THAT(with(own + R"(, "dataset": {"type": "linear"})").at(0), Catch::Contains("missing key \"batch_size\""));
+  CHECK_THAT(with(own, "").at(0), Catch::Contains("a function comes from a library: name it in \"plugins\""));
+  CHECK_THAT(with(own + R"(, "model": {"type": "linear"})").at(0),
+             Catch::Contains("\"function\" and \"model\" exclude each other"));
+  CHECK_THAT(with(own + R"(, "operator": {"type": "gan"})").at(0),
+             Catch::Contains("\"function\" and \"operator\" exclude each other"));
+  CHECK_THAT(with(R"("model": {"type": "linear"}, "batch_size": 4)").at(0),
+             Catch::Contains("missing key \"dataset\" in \"training\""));
+  const nlohmann::json none = {{"function", nlohmann::json::object()}};
+  CHECK_THAT(load(own, none, R"("plugins": ["./libmine.so"], )").lines.at(0),
+             Catch::Contains("\"training.function\": none is built in, and no plug-in of the job registers one"));
+}
+
 TEST_CASE("plugins: the built-in operator is what a job without one has") {
   const test::Loaded loaded = load(R"("model": {"type": "linear"}, "operator": {"type": "supervised"})", {}, "");
   REQUIRE(loaded.lines.empty());
   CHECK(loaded.result.job->training->training_operator.is_null());
+  CHECK(load(R"("operator": {"type": "supervised"})", {}, "").lines == Lines{R"(missing key "model" in "training")"});
 }
 
 TEST_CASE("extension: properties that cannot stand in a schema") {

@@ -53,8 +53,11 @@ TEST_CASE("a place in the middle of an epoch holds under the order that made it"
   CHECK(checkpoint::order_conflict(middle, nullptr, made_by()).empty());
 }
 
-TEST_CASE("only more epochs leave the arithmetic of steps as it was") {
+TEST_CASE("only more epochs, and who makes batches, leave the arithmetic of steps as it was") {
   CHECK(checkpoint::is_same_arithmetic(made_by(), changed("/training/epochs", 9)));
+  CHECK(checkpoint::is_same_arithmetic(made_by(), changed("/training/metrics", nlohmann::json::array())));
+  CHECK(checkpoint::is_same_arithmetic(made_by(), changed("/training/profile", true)));
+  CHECK(checkpoint::is_same_arithmetic(made_by(), changed("/training/loader", {{"threads", 4}})));
   CHECK_FALSE(checkpoint::is_same_arithmetic(made_by(), changed("/training/batch_size", 16)));
   CHECK_FALSE(checkpoint::is_same_arithmetic(made_by(), changed("/cpus", 2)));
   CHECK_FALSE(checkpoint::is_same_arithmetic(nullptr, made_by()));

@@ -47,6 +47,7 @@ TEST_CASE("schema: defaults and examples obey their own rules") {
   const Schema& schema = job::job_schema();
   for_each_key(schema, schema.root(), "", [&](const std::string& path, const nlohmann::json& node) {
     INFO(path);
+    if (path == "training.function") return;  // Only plug-ins have any.
     nlohmann::json values = nlohmann::json::array();
     const nlohmann::json& with_default = described(schema, node, "default");
     if (with_default.contains("default")) values.push_back(with_default["default"]);
@@ -80,12 +81,13 @@ TEST_CASE("schema: aliases lead to keys that exist") {
 TEST_CASE("schema: which paths take text as it is typed") {
   const Schema& schema = job::job_schema();
   const nlohmann::json job{{"training", {{"model", {{"type", "mlp"}}}}}};
-  for (const char* path : {"name", "stop.grace", "training.loss", "training.model.init", "training.dataset.path"}) {
+  for (const char* path : {"name", "stop.grace", "training.optimizer.type", "training.dataset.path"}) {
     INFO(path);
     CHECK(schema.wants_string(path, job));
   }
-  for (const char* path : {"num_workers", "recovery.max_failures", "checkpoint.every", "training.model", "command",
-                           "training.model.hidden", "unknown", "training.unknown.deep"}) {
+  for (const char* path :
+       {"num_workers", "recovery.max_failures", "checkpoint.every", "training.model", "command", "training.loss",
+        "training.model.init", "training.model.hidden", "unknown", "training.unknown.deep"}) {
     INFO(path);
     CHECK_FALSE(schema.wants_string(path, job));
   }

@@ -131,6 +131,8 @@ class CoordinatorBench {
       if (row.node == node) return row.phase != core::NodePhase::kLost;
     return false;
   }
+  /// Of the last event.
+  [[nodiscard]] const CoordinatorCommands& commands() const { return commands_; }
   [[nodiscard]] const Coordinator& coordinator() const { return coordinator_; }
 
  private:

@@ -49,3 +49,19 @@ TEST_CASE("slots are taken back from the least important run first") {
   CHECK(bench.phase("low") == RunPhase::kRecovering);
   CHECK(bench.phase("late") == RunPhase::kStarting);
 }
+
+TEST_CASE("a run that has finished keeps nothing of what its ranks have put aside") {
+  Bench bench;
+  bench.node("n", 2);
+  bench.submit("a", 2);
+  const auto state = [&]() -> const core::RunState& { return bench.coordinator().state().runs_.at("a").state(); };
+  bench.fact("n", "a", 1, cluster::Report{0, {{1, "train", 0, 0}, 1, {{"text", std::string(1000, 'x')}}}});
+  bench.fact("n", "a", 2, cluster::ExchangePut{0, "key", std::string(1000, 'x')});
+  REQUIRE(state().reducer_.has_pending());
+  REQUIRE(state().exchange_.waiting() != "");
+  bench.on(core::coordinator_event::StopRequested{"a", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  bench.fact("n", "a", 3, cluster::Cleared{});
+  REQUIRE(bench.phase("a") == RunPhase::kFinished);
+  CHECK_FALSE(state().reducer_.has_pending());
+  CHECK(state().exchange_.waiting() == "");
+}

@@ -56,6 +56,15 @@ TEST_CASE("a failed run is one block, the cause first") {
         "  next:    sgd-launch logs --rank 1 runs/x\n");
 }
 
+TEST_CASE("a key that some ranks do not report is told with the ranks, not with thousands of them") {
+  nlohmann::ordered_json event = {{"event", "report_mismatch"}, {"generation", 1}, {"epoch", 2},
+                                  {"phase", "train"},           {"key", "score"},  {"ranks", {1, 3}}};
+  CHECK(cli::narrate_event(event, "runs/a") ==
+        "warning: the train report of epoch 2 has \"score\" on some ranks, and not on rank 1, 3");
+  for (int rank = 4; rank < 20; ++rank) event["ranks"].push_back(rank);
+  CHECK(cli::narrate_event(event, "runs/a").ends_with("not on rank 1, 3, 4, 5, 6, 7, 8, 9 and 10 others"));
+}
+
 TEST_CASE("numbers for people") {
   CHECK(cli::short_number(9.84) == "9.8");
   CHECK(cli::short_number(12400) == "12.4k");

@@ -52,6 +52,9 @@ TEST_CASE("a run's folder is chosen, filled and found again") {
   REQUIRE(run.ok());
   REQUIRE(run.value()->append_event({{"event", "run_started"}, {"num_workers", 2}}).ok());
   REQUIRE(run.value()->append_metrics({{"phase", "train"}, {"train_loss", 0.5}}).ok());
+  REQUIRE(run.value()
+              ->append_metrics({{"_time_total_s", 2.0}, {"workers", {{{"_time_total_s", 2.0}}, {{"x", 1}}}}}, 86400.5)
+              .ok());
   core::RunOutcome outcome;
   outcome.state = "succeeded";
   REQUIRE(run.value()->write_summary(outcome).ok());
@@ -60,7 +63,14 @@ TEST_CASE("a run's folder is chosen, filled and found again") {
   REQUIRE(events.size() == 1);
   CHECK(events[0].at("event") == "run_started");
   CHECK(events[0].at("time").get<double>() > 1e9);
-  CHECK(json_lines_of(place.value().directory + "/metrics.jsonl")[0].at("_timestamp").is_number_integer());
+  const auto lines = json_lines_of(place.value().directory + "/metrics.jsonl");
+  CHECK(lines[0].at("_timestamp").is_number_integer());
+  CHECK_FALSE(lines[0].contains("_date"));
+  // Of a detailed line, and of each worker in it.
+  CHECK(lines[1].at("_date").get<std::string>().starts_with("1970-01-0"));
+  CHECK(lines[1].at("workers")[0].at("_date") == lines[1].at("_date"));
+  CHECK(lines[1].at("workers")[1].at("_timestamp") == 86400);
+  CHECK_FALSE(lines[1].at("workers")[1].contains("_date"));
   std::ifstream summary(place.value().directory + "/summary.json");
   CHECK(nlohmann::json::parse(summary).at("state") == "succeeded");
 

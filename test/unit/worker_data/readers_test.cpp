@@ -138,6 +138,19 @@ TEST_CASE("tokens: windows of several files, each shifted by one for the target"
   CHECK(target == Indices{11, 12, 13, 4, 5, 6});
 }
 
+TEST_CASE("tokens: bytes of a text are tokens, too") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("a.txt", "abc\xff");
+  const auto dataset = TokenDataset::open({path}, 1, 3, 256);
+  REQUIRE(dataset.ok());
+  CHECK(dataset.value().count() == 1);
+  Indices features(3), target(3);
+  dataset.value().gather(Indices{0}, features.data(), target.data());
+  CHECK(features == Indices{'a', 'b', 'c'});
+  CHECK(target == Indices{'b', 'c', 255});
+  CHECK_THAT(TokenDataset::open({path}, 1, 3, 255).error().message, Catch::Contains("token 255 at place 3"));
+}
+
 TEST_CASE("tokens: one that the model does not know names its place") {
   const test::TemporaryFolder folder;
   const std::string path = folder.write("a", bytes_of<std::uint32_t>({7, 1, 70000, 3}));

@@ -158,6 +158,33 @@ TEST_CASE("transforms: steps on bytes and steps on floats are the same steps") {
   CHECK(changed > 40);
 }
 
+TEST_CASE("transforms: a mask goes where its image goes") {
+  const ImageShape shape{3, 6, 5};
+  // Each pixel has a value of its own, in all channels and in the mask, from 1.
+  Bytes mask(30);
+  std::iota(mask.begin(), mask.end(), std::uint8_t{1});
+  Bytes image;
+  for (int channel = 0; channel < 3; ++channel) image.insert(image.end(), mask.begin(), mask.end());
+  const Transforms plain({RandomCrop{2}, HorizontalFlip{}});
+  const Transforms coloured({RandomCrop{2}, HorizontalFlip{}, Cutout{3}, Normalize{{0.5f, 0.5f, 0.5f}, {2, 2, 2}}});
+  Transforms::Scratch scratch;
+  std::set<Bytes> seen;
+  for (std::uint64_t chance = 0; chance < 60; ++chance) {
+    const Floats moved = applied(plain, image, shape, chance);
+    Bytes out(30, 99);
+    plain.apply_to_mask(mask.data(), shape, chance, 0, scratch, out.data());
+    REQUIRE(Floats(moved.begin(), moved.begin() + 30) == scaled(out));
+    Bytes same(30, 99);
+    coloured.apply_to_mask(mask.data(), shape, chance, 0, scratch, same.data());
+    REQUIRE(same == out);
+    Bytes bordered(30, 99);
+    plain.apply_to_mask(mask.data(), shape, chance, 255, scratch, bordered.data());
+    for (std::size_t i = 0; i < 30; ++i) REQUIRE(bordered[i] == (out[i] == 0 ? 255 : out[i]));
+    seen.insert(out);
+  }
+  CHECK(seen.size() > 20);
+}
+
 TEST_CASE("transforms: validation gets what has no chance") {
   const nlohmann::json list = nlohmann::json::parse(
       R"([{"type": "random_crop", "padding": 1}, {"type": "horizontal_flip", "probability": 0.5},

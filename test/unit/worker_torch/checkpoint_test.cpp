@@ -8,6 +8,7 @@
 
 #include "worker/torch/checkpoint_reader.hpp"
 #include "worker/torch/checkpoint_writer.hpp"
+#include "worker/torch/flat_parameters.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -42,17 +43,26 @@ struct Training {
     settings.momentum = momentum;
     optimizer = make_step_optimizer(settings, flat.size());
   }
+  StateTensors tensors(const std::string& type = "sgd") {
+    StateTensors all;
+    all.flat.push_back({"", flat.values(), flat.places(), 0});
+    for (const OptimizerBuffer& buffer : optimizer->buffers())
+      all.flat.push_back({"." + buffer.name, buffer.values, flat.places(), 0});
+    all.buffers = module_buffers({{"", net}}, flat.places());
+    all.optimizers = {{"optimizer", type}};
+    return all;
+  }
   void fill(float value) {
     for (float& one : flat.values()) one = value++;
     for (const OptimizerBuffer& buffer : optimizer->buffers()) {
       for (float& one : buffer.values) one = value++;
     }
     const at::NoGradGuard no_gradients;
-    net.norm->running_mean.fill_(value);
-    net.norm->num_batches_tracked.fill_(17);
+    net->norm->running_mean.fill_(value);
+    net->norm->num_batches_tracked.fill_(17);
   }
-  Net net;
-  FlatParameters flat{net};
+  std::shared_ptr<Net> net = std::make_shared<Net>();
+  FlatParameters flat{trainable_parameters({{"", net}})};
   job::Optimizer settings;
   std::unique_ptr<StepOptimizer> optimizer;
 };
@@ -68,9 +78,19 @@ RankRecord record(double loss) {
   return {metrics.export_state(), own({{"seen", loss}})};
 }
 
-/// As an older worker wrote it: rank 0's state alone, for all.
-nlohmann::json old_form(const nlohmann::json& json) {
+/// As an older worker wrote it: of one optimizer, without a name.
+nlohmann::json one_optimizer_form(const nlohmann::json& json) {
   nlohmann::json old = json;
+  old["format"] = 2;
+  old["scheduler"] = old["optimizers"][0]["schedulers"][0];
+  for (const char* key : {"type", "steps"}) old["optimizer"][key] = old["optimizers"][0][key];
+  old.erase("optimizers");
+  return old;
+}
+
+/// As one before it did: rank 0's state alone, for all.
+nlohmann::json old_form(const nlohmann::json& json) {
+  nlohmann::json old = one_optimizer_form(json);
   old["format"] = 1;
   for (nlohmann::json& one : old["records"]) one = nlohmann::json(one["sums"]);
   old["user"] = old["shared"];
@@ -84,22 +104,21 @@ TrainingState state_of(std::int64_t step) {
   state.step = step;
   state.world_size = 3;
   state.seed = 5;
-  state.scheduler["count"] = 2;
-  state.optimizer = "sgd";
-  state.optimizer_steps = step;
+  OptimizerRecord optimizer{"optimizer", "sgd", step, {}, step, {}, nlohmann::json::array()};
+  optimizer.schedulers.push_back({{"count", 2}});
+  state.optimizers.push_back(std::move(optimizer));
   state.records = {record(1), record(2), record(4)};
   state.shared = own({{"answer", 42}});
   return state;
 }
 
 link::CheckpointSaved write(const std::string& dir, Training& training, const TrainingState& state) {
-  CheckpointTarget target{dir, 2, training.flat.places(), training.flat.size()};
+  CheckpointTarget target{dir, 2};
   link::CheckpointSaved saved;
   CheckpointWriter writer(target, [&saved](const link::FromWorker& told) {
     if (const auto* one = std::get_if<link::CheckpointSaved>(&told)) saved = *one;
   });
-  writer.save(state, training.flat.values(), training.optimizer->buffers(),
-              module_buffers(training.net, training.flat.places()), std::chrono::steady_clock::now());
+  writer.save(state, training.tensors(), std::chrono::steady_clock::now());
   REQUIRE(writer.wait(10s).ok());
   return saved;
 }
@@ -129,10 +148,10 @@ TEST_CASE("a checkpoint brings back weights, optimizer, buffers, position and th
   CHECK(saved.epoch == 2);
   const CheckpointReader reader(folder.path + "/" + saved.path);
   Training read;
-  reader.read_tensors(read.flat, read.net, *read.optimizer, "sgd");
+  reader.read_tensors(read.tensors());
   CHECK(all_floats(read) == all_floats(written));
-  CHECK(at::equal(read.net.norm->running_mean, written.net.norm->running_mean));
-  CHECK(read.net.norm->num_batches_tracked.item<std::int64_t>() == 17);
+  CHECK(at::equal(read.net->norm->running_mean, written.net->norm->running_mean));
+  CHECK(read.net->norm->num_batches_tracked.item<std::int64_t>() == 17);
   CHECK(to_json(reader.state()) == to_json(state_of(1200)));
 }
 
@@ -193,6 +212,27 @@ TEST_CASE("a checkpoint of a worker that kept rank 0's state alone is read") {
   CHECK(again.value().shared.json == "{\"answer\":42}");
 }
 
+TEST_CASE("a checkpoint of a worker that had one optimizer is read") {
+  nlohmann::json old = one_optimizer_form(to_json(state_of(1200)));
+  old["optimizer"]["parameter_steps"] = {7, 8, 1200, 3};
+  const Result<TrainingState> read = parse_training_state(old);
+  REQUIRE(read.ok());
+  OptimizerRecord expected = state_of(1200).optimizers[0];
+  expected.name = "";
+  expected.parameter_steps = {7, 8, 1200, 3};
+  expected.groups = nullptr;
+  REQUIRE(read.value().optimizers.size() == 1);
+  CHECK(read.value().optimizers[0] == expected);
+  CHECK_NOTHROW(check_same_optimizers(read.value().optimizers, {{"optimizer", "sgd"}}));
+  CHECK_THROWS(check_same_optimizers(read.value().optimizers, {{"optimizer", "adam"}}));
+  CHECK_THROWS(check_same_optimizers(read.value().optimizers, {{"a", "sgd"}, {"b", "sgd"}}));
+  for (const char* path : {"/scheduler", "/optimizer/steps"}) {
+    nlohmann::json json = old;
+    json[nlohmann::json::json_pointer(path)] = nullptr;
+    CHECK_FALSE(parse_training_state(json).ok());
+  }
+}
+
 TEST_CASE("all of a state is one text, in memory and between ranks; one that is cut off or too long is refused") {
   TrainingState state = state_of(7);
   const std::string bytes = "12345678";
@@ -246,14 +286,15 @@ TEST_CASE("another optimizer, or a model of other shapes, is refused with the fi
   const link::CheckpointSaved saved = write(folder.path, training, state_of(1));
   const CheckpointReader reader(folder.path + "/" + saved.path);
   Training plain(0);
-  CHECK_THROWS_WITH(reader.read_tensors(plain.flat, plain.net, *plain.optimizer, "sgd"),
-                    Catch::Contains("optimizer.safetensors"));
-  CHECK_THROWS_WITH(reader.read_tensors(training.flat, training.net, *training.optimizer, "adam"),
-                    Catch::Contains("\"sgd\"") && Catch::Contains("\"adam\""));
-  torch::nn::Linear other(4, 2);
-  FlatParameters flat(*other);
-  const auto optimizer = make_step_optimizer(training.settings, flat.size());
-  CHECK_THROWS_WITH(reader.read_tensors(flat, *other, *optimizer, "sgd"), Catch::Contains("model.safetensors"));
+  CHECK_THROWS_WITH(reader.read_tensors(plain.tensors()), Catch::Contains("optimizer.safetensors"));
+  CHECK_THROWS_WITH(reader.read_tensors(training.tensors("adam")),
+                    Catch::Contains("\"optimizer\" (sgd), the job has \"optimizer\" (adam)"));
+  StateTensors others = training.tensors();
+  others.buffers.pop_back();
+  CHECK_THROWS_WITH(reader.read_tensors(others), Catch::Contains("model.safetensors"));
+  others = training.tensors();
+  others.optimizers[0].name = "second";
+  CHECK_THROWS_WITH(reader.read_tensors(others), Catch::Contains("\"optimizer\" (sgd), the job has \"second\" (sgd)"));
 }
 
 TEST_CASE("the same step saved again stands beside the first, which may count already") {
@@ -280,20 +321,19 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
   const Folder folder;
   Training training;
   training.fill(3);
-  CheckpointTarget target{folder.path, 2, training.flat.places(), training.flat.size()};
+  CheckpointTarget target{folder.path, 2};
   CheckpointWriter writer(target, [](const link::FromWorker&) {});
-  writer.prepare(training.optimizer->buffers().size());
+  writer.prepare(training.tensors());
   REQUIRE(writer.wait(10s).ok());
   CHECK_FALSE(writer.last_is_on_disk());
   const auto save = [&](std::int64_t step) {
-    writer.save(state_of(step), training.flat.values(), training.optimizer->buffers(),
-                module_buffers(training.net, training.flat.places()), std::chrono::steady_clock::now());
-    writer.prepare(training.optimizer->buffers().size());  // Too late: the write goes on.
+    writer.save(state_of(step), training.tensors(), std::chrono::steady_clock::now());
+    writer.prepare(training.tensors());  // Too late: the write goes on.
     REQUIRE(writer.wait(10s).ok());
   };
   save(100);
   CHECK(writer.last_is_on_disk());
-  writer.prepare(training.optimizer->buffers().size());  // There already.
+  writer.prepare(training.tensors());  // There already.
   CHECK_FALSE(writer.busy());
   fs::rename(folder.path + "/checkpoints", folder.path + "/kept");
   std::ofstream(folder.path + "/checkpoints") << "in the way";
@@ -308,9 +348,12 @@ TEST_CASE("a writer says whether its last save is on disk, and can have its memo
 
 TEST_CASE("a writer that gets no memory beforehand does not end the process") {
   const Folder folder;
-  CheckpointTarget target{folder.path, 2, {}, std::size_t{1} << 50};  // Floats: more than an address space has.
+  CheckpointTarget target{folder.path, 2};
   CheckpointWriter writer(target, [](const link::FromWorker&) {});
-  writer.prepare(0);
+  float one = 0;
+  StateTensors tensors;
+  tensors.flat.push_back({"", {&one, std::size_t{1} << 50}, {}, 0});  // More than an address space has.
+  writer.prepare(tensors);
   REQUIRE(writer.wait(10s).ok());
   CHECK_FALSE(writer.last_is_on_disk());
 }
@@ -319,14 +362,13 @@ TEST_CASE("a writer that runs out of memory, or is let down by what it tells, gi
   const Folder folder;
   Training training;
   training.fill(3);
-  CheckpointTarget target{folder.path, 2, training.flat.places(), training.flat.size()};
+  CheckpointTarget target{folder.path, 2};
   std::string failed;
   CheckpointWriter writer(target, [&failed](const link::FromWorker& told) {
     if (std::holds_alternative<link::CheckpointSaved>(told)) throw std::bad_alloc();
     failed = std::get<link::CheckpointFailed>(told).reason;
   });
-  writer.save(state_of(100), training.flat.values(), training.optimizer->buffers(),
-              module_buffers(training.net, training.flat.places()), std::chrono::steady_clock::now());
+  writer.save(state_of(100), training.tensors(), std::chrono::steady_clock::now());
   REQUIRE(writer.wait(10s).ok());
   CHECK(failed == "out of memory");
   CHECK_FALSE(writer.last_is_on_disk());
@@ -335,7 +377,7 @@ TEST_CASE("a writer that runs out of memory, or is let down by what it tells, gi
 TEST_CASE("state.json is refused field by field") {
   const nlohmann::json good = to_json(state_of(1));
   REQUIRE(parse_training_state(good).ok());
-  const std::vector<std::pair<const char*, nlohmann::json>> bad = {{"/format", 3},
+  const std::vector<std::pair<const char*, nlohmann::json>> bad = {{"/format", 4},
                                                                    {"/position/epoch", 0},
                                                                    {"/position/phase", "test"},
                                                                    {"/position/consumed", -1},
@@ -343,8 +385,9 @@ TEST_CASE("state.json is refused field by field") {
                                                                    {"/world_size", 2},
                                                                    {"/records", 3},
                                                                    {"/records/1", 3},
-                                                                   {"/scheduler", nullptr},
-                                                                   {"/optimizer/steps", {}}};
+                                                                   {"/optimizers", nullptr},
+                                                                   {"/optimizers/0/schedulers/0", 1},
+                                                                   {"/optimizers/0/steps", {}}};
   for (const auto& [path, value] : bad) {
     nlohmann::json json = good;
     json[nlohmann::json::json_pointer(path)] = value;

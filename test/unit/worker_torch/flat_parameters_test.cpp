@@ -10,10 +10,12 @@ namespace sgd::worker {
 namespace {
 
 struct Fixture {
-  Fixture() : model(make_model({{"type", "mlp"}, {"hidden", {7}}}, {{5}, 3})), flat(*model) {
+  Fixture()
+      : model(make_model({{"type", "mlp"}, {"hidden", {7}}}, {{5}, 3})), flat(trainable_parameters({{"", model}})) {
     buffer = AlignedFloats(flat.size());
     flat.attach_gradients(buffer.span());
   }
+  std::vector<bool> collect() { return flat.collect_gradients(flat.all()); }
   at::Tensor parameter(const char* name) { return model->named_parameters()[name]; }
   std::shared_ptr<Model> model;
   FlatParameters flat;
@@ -27,7 +29,7 @@ TEST_CASE("parameters become views of one aligned buffer and keep their values")
   const auto model = make_model({{"type", "mlp"}, {"hidden", {7}}}, {{5}, 3});
   std::vector<at::Tensor> before;
   for (const at::Tensor& parameter : model->parameters()) before.push_back(parameter.clone());
-  FlatParameters flat(*model);
+  FlatParameters flat(trainable_parameters({{"", model}}));
   const auto after = model->parameters();
   REQUIRE(flat.places().size() == 4);
   for (std::size_t i = 0; i < after.size(); ++i) {
@@ -45,7 +47,7 @@ TEST_CASE("parameters become views of one aligned buffer and keep their values")
 TEST_CASE("backward writes into the flat gradients") {
   Fixture fixture;
   fixture.model->forward(at::ones({2, 5})).sum().backward();
-  fixture.flat.collect_gradients();
+  (void)fixture.collect();
   const at::Tensor bias = fixture.parameter("fc2.bias").grad();
   CHECK(bias.data_ptr<float>() == fixture.buffer.data() + fixture.flat.places()[3].offset);
   CHECK(at::equal(bias, at::full({3}, 2.0f)));
@@ -58,38 +60,62 @@ TEST_CASE("a replaced gradient is copied in and re-attached, a dropped one count
   first.mutable_grad() = at::arange(7, at::kFloat);
   at::Tensor second = fixture.parameter("fc2.weight");
   second.mutable_grad() = at::Tensor();
-  fixture.flat.collect_gradients();
+  (void)fixture.collect();
   CHECK(fixture.buffer.data()[fixture.flat.places()[1].offset + 6] == 6);
   CHECK(first.grad().data_ptr<float>() == fixture.buffer.data() + fixture.flat.places()[1].offset);
   CHECK(fixture.buffer.data()[fixture.flat.places()[2].offset] == 0);
   CHECK(second.grad().defined());
 }
 
-TEST_CASE("a new backward pass begins without the gradients of the last one") {
+TEST_CASE("gradients add up over backward passes until they are dropped") {
   Fixture fixture;
   for (const float samples : {2.0f, 5.0f}) {
-    fixture.flat.begin_backward();
-    CHECK_FALSE(fixture.parameter("fc2.bias").grad().defined());
-    fixture.model->forward(at::ones({static_cast<std::int64_t>(samples), 5})).sum().backward();
-    fixture.flat.collect_gradients();
-    CHECK(at::equal(fixture.parameter("fc2.bias").grad(), at::full({3}, samples)));
+    for (const float passes : {1.0f, 2.0f, 3.0f}) {
+      const FlatParameters::Backward claims(fixture.flat);
+      fixture.model->forward(at::ones({static_cast<std::int64_t>(samples), 5})).sum().backward();
+      CHECK(at::equal(fixture.parameter("fc2.bias").grad(), at::full({3}, samples * passes)));
+      CHECK(fixture.parameter("fc2.bias").grad().data_ptr<float>() ==
+            fixture.buffer.data() + fixture.flat.places()[3].offset);
+    }
+    CHECK(fixture.collect() == std::vector<bool>(4, true));
+    fixture.flat.drop_gradients(fixture.flat.all());
+    CHECK_FALSE(fixture.flat.has_gradients(fixture.flat.all()));
   }
 }
 
-TEST_CASE("a place is given once a backward pass, to its own parameter") {
+TEST_CASE("a range of parameters is collected and dropped for itself") {
+  Fixture fixture;
+  const ParameterRange last = fixture.flat.range(2, 2);
+  CHECK(last.floats.offset == fixture.flat.places()[2].offset);
+  CHECK(last.floats.offset + last.floats.count == fixture.flat.size());
+  fixture.model->forward(at::ones({2, 5})).sum().backward();
+  fixture.flat.drop_gradients(last);
+  CHECK_FALSE(fixture.flat.has_gradients(last));
+  CHECK(fixture.flat.has_gradients(fixture.flat.range(0, 2)));
+  CHECK(fixture.flat.collect_gradients(last) == std::vector<bool>{false, false});
+  CHECK(fixture.parameter("fc2.bias").grad().defined());  // Zeros, at its place.
+}
+
+TEST_CASE("a place is given once a backward pass, to its own parameter, while it holds no gradient") {
   Fixture fixture;
   const at::Tensor weight = fixture.parameter("fc1.weight");
   CHECK_FALSE(claim_gradient_place(weight).defined());
-  fixture.flat.begin_backward();
-  const at::Tensor place = claim_gradient_place(weight);
-  CHECK(place.data_ptr<float>() == fixture.buffer.data() + fixture.flat.places()[0].offset);
-  CHECK_FALSE(claim_gradient_place(weight).defined());
-  CHECK_FALSE(claim_gradient_place(at::ones({7, 5})).defined());
-  CHECK(claim_gradient_place(fixture.parameter("fc2.weight")).defined());
-  fixture.flat.begin_backward();
-  CHECK(claim_gradient_place(weight).defined());
-  fixture.flat.collect_gradients();
+  {
+    const FlatParameters::Backward claims(fixture.flat);
+    const at::Tensor place = claim_gradient_place(weight);
+    CHECK(place.data_ptr<float>() == fixture.buffer.data() + fixture.flat.places()[0].offset);
+    CHECK_FALSE(claim_gradient_place(weight).defined());
+    CHECK_FALSE(claim_gradient_place(at::ones({7, 5})).defined());
+    CHECK(claim_gradient_place(fixture.parameter("fc2.weight")).defined());
+  }
+  {
+    const FlatParameters::Backward claims(fixture.flat);
+    CHECK(claim_gradient_place(weight).defined());
+  }
   CHECK_FALSE(claim_gradient_place(fixture.parameter("fc2.weight")).defined());
+  fixture.model->forward(at::ones({2, 5})).sum().backward();
+  const FlatParameters::Backward claims(fixture.flat);
+  CHECK_FALSE(claim_gradient_place(weight).defined());
 }
 
 // One row takes the place, more rows go through oneDNN or MKL and are copied there; used twice, a weight has a sum.
@@ -107,12 +133,12 @@ TEST_CASE("gradients of a linear layer are the same on every way to their place"
       };
       loss([&](const at::Tensor& values) { return torch::linear(values, layer->weight, layer->bias); }).backward();
       const at::Tensor expected = layer->weight.grad().clone();
-      FlatParameters flat(*layer);
+      FlatParameters flat(trainable_parameters({{"", layer.ptr()}}));
       AlignedFloats buffer(flat.size());
       flat.attach_gradients(buffer.span());
-      flat.begin_backward();
+      const FlatParameters::Backward claims(flat);
       loss([&](const at::Tensor& values) { return linear(values, layer->weight, layer->bias, false); }).backward();
-      flat.collect_gradients();
+      (void)flat.collect_gradients(flat.all());
       CHECK(layer->weight.grad().data_ptr<float>() == buffer.data());
       CHECK(at::allclose(layer->weight.grad(), expected));
     }
@@ -122,13 +148,13 @@ TEST_CASE("gradients of a linear layer are the same on every way to their place"
 TEST_CASE("a sparse gradient is an error that names the parameter") {
   Fixture fixture;
   fixture.parameter("fc2.weight").mutable_grad() = at::zeros({3, 7}).to_sparse();
-  CHECK_THROWS_WITH(fixture.flat.collect_gradients(), Catch::Contains("fc2.weight") && Catch::Contains("sparse"));
+  CHECK_THROWS_WITH(fixture.collect(), Catch::Contains("fc2.weight") && Catch::Contains("sparse"));
 }
 
 TEST_CASE("a model without float32 parameters is refused by name") {
   torch::nn::Linear layer(2, 2);
   layer->to(at::kDouble);
-  CHECK_THROWS_WITH(FlatParameters(*layer), Catch::Contains("weight"));
+  CHECK_THROWS_WITH(FlatParameters(trainable_parameters({{"", layer.ptr()}})), Catch::Contains("weight"));
 }
 
 TEST_CASE("a parameter that two modules share has one place and both names") {
@@ -136,8 +162,9 @@ TEST_CASE("a parameter that two modules share has one place and both names") {
     torch::nn::Linear in = register_module("in", torch::nn::Linear(3, 3));
     torch::nn::Linear out = register_module("out", torch::nn::Linear(3, 3));
     Tied() { out->weight = out->register_parameter("weight_2", in->weight); }
-  } model;
-  FlatParameters flat(model);
+  };
+  const auto model = std::make_shared<Tied>();
+  FlatParameters flat(trainable_parameters({{"", model}}));
   std::size_t shared = 0;
   for (const ParameterPlace& place : flat.places()) {
     if (place.name != "in.weight") continue;
@@ -145,13 +172,13 @@ TEST_CASE("a parameter that two modules share has one place and both names") {
     CHECK(place.also == std::vector<std::string>{"out.weight_2"});
   }
   CHECK(shared == 1);
-  CHECK(model.in->weight.data_ptr() == model.out->weight.data_ptr());
+  CHECK(model->in->weight.data_ptr() == model->out->weight.data_ptr());
 }
 
 TEST_CASE("a model that is converted after setup() is an error that names the parameter") {
   Fixture fixture;
   fixture.model->to(at::kDouble);
-  CHECK_THROWS_WITH(fixture.flat.begin_backward(), Catch::Contains("parameter fc1.weight has been moved or converted"));
+  CHECK_THROWS_WITH(fixture.collect(), Catch::Contains("parameter fc1.weight has been moved or converted"));
 }
 
 }  // namespace sgd::worker

@@ -114,7 +114,7 @@ TEST_CASE("layouts differ when names, shapes, types or the optimizer do") {
   std::vector<float> values(32), momentum(32);
   const std::vector<ParameterPlace> places = {{"weight", {4, 8}, 0, 32}};
   const auto digest = [&](const std::vector<ParameterPlace>& of, const char* optimizer, const char* buffer) {
-    return state_parts(values, of, optimizer, {{buffer, momentum}}, {}).layout;
+    return state_parts({{{"", values, of, 0}, {buffer, momentum, of, 0}}, {}, {{"optimizer", optimizer}}}).layout;
   };
   const MemoryLayout layout = digest(places, "sgd", "momentum_buffer");
   CHECK(layout == digest(places, "sgd", "momentum_buffer"));

@@ -107,7 +107,8 @@ TEST_CASE("pooling and its gradient are bit-equal to max_pool2d of relu") {
 
 TEST_CASE("an unknown name is a configuration error that lists the known ones") {
   CHECK_THROWS_WITH(make_model({{"type", "cnnn"}}, {{1, 28, 28}, 10}),
-                    "unknown model \"cnnn\"; known: cnn, linear, mlp");
+                    "unknown model \"cnnn\"; known: cnn, fcn, lenet, linear, mlp, resnet18, resnet34, "
+                    "resnet50, torchscript, transformer");
   CHECK_THROWS_AS(make_loss("hinge"), ConfigurationError);
 }
 

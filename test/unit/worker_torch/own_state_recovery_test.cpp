@@ -1,5 +1,5 @@
 // A group whose operators keep much of their own is killed again and again, and goes on from memory with as many, more
-// and fewer ranks: each rank finds what it kept at the step that it goes on from. Real trainers in processes of their
+// and fewer ranks: each rank finds what it kept at the step that it goes on from. Real trainings in processes of their
 // own.
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -19,7 +19,7 @@
 #include "test/unit/worker/rank_processes.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/torch/datasets.hpp"
-#include "worker/torch/trainer.hpp"
+#include "worker/torch/operator_run.hpp"
 
 namespace sgd::worker::own_state {
 namespace {
@@ -77,13 +77,13 @@ class Keeping : public TrainingOperator {
              fmt::format("the tensor of rank {}", ranks_[i]));
     }
   }
-  BatchMetrics train_batch(const Batch& batch, const BatchInfo& info) override {
+  BatchMetrics train_batch(const Batch& batch, Step& step) override {
     expect(is_restored_ != is_first_, "every generation but the first goes on from memory");
     expect(ranks_ == expected_ranks_, fmt::format("the states are those of ranks {}", fmt::join(ranks_, ", ")));
     if (copies_ >= end_.copies) die();
-    expect(info.global_step == step_, "training goes on at the step of the state");
-    BatchMetrics metrics = TrainingOperator::train_batch(batch, info);
-    step_ = info.global_step + 1;
+    expect(step.info().global_step == step_, "training goes on at the step of the state");
+    BatchMetrics metrics = TrainingOperator::train_batch(batch, step);
+    step_ = step.info().global_step + 1;
     return metrics;
   }
 
@@ -171,9 +171,15 @@ void train(const RankContext& context, const Node& node, Generation generation, 
     setup.exchange = context.exchange;
     return make_collective(setup);
   };
-  Trainer trainer({*loaded.job, assignment, *link, *dataset, keeping, form_group, nullptr, node.memory.fd(),
-                   std::chrono::steady_clock::now()});
-  (void)trainer.run();
+  const EngineSetup setup{*loaded.job,
+                          assignment,
+                          *link,
+                          dataset.get(),
+                          form_group,
+                          nullptr,
+                          node.memory.fd(),
+                          std::chrono::steady_clock::now()};
+  (void)OperatorRun(setup, keeping).run();
 }
 
 }  // namespace

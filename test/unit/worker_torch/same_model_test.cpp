@@ -7,6 +7,13 @@
 namespace sgd::worker {
 namespace {
 
+StateTensors of(const std::vector<ParameterPlace>& places, const std::string& optimizer = "sgd") {
+  StateTensors tensors;
+  tensors.flat.push_back({"", {}, places, 0});
+  tensors.optimizers = {{"optimizer", optimizer}};
+  return tensors;
+}
+
 /// Rank 0 of two; what rank 1 gives to each all_gather, by what rank 0 gives.
 class FakePair final : public Collective {
  public:
@@ -29,7 +36,7 @@ class FakePair final : public Collective {
   /// What the other rank would say: all that check_same_model() gathers of its places.
   void listen_to_other() {
     FakePair other({});
-    CHECK_THROWS(check_same_model(other, others_, {}));
+    CHECK_THROWS(check_same_model(other, of(others_)));
     others_said_ = other.said_;
   }
 
@@ -47,7 +54,7 @@ ParameterPlace place(const std::string& name, std::vector<std::int64_t> shape) {
 void check(std::vector<ParameterPlace> ours, std::vector<ParameterPlace> theirs) {
   FakePair pair(std::move(theirs));
   pair.listen_to_other();
-  check_same_model(pair, ours, {});
+  check_same_model(pair, of(ours));
 }
 
 }  // namespace
@@ -55,7 +62,7 @@ void check(std::vector<ParameterPlace> ours, std::vector<ParameterPlace> theirs)
 TEST_CASE("same model: equal ones pass, also those of one rank alone") {
   CHECK_NOTHROW(check({place("a", {2, 3}), place("b", {6})}, {place("a", {2, 3}), place("b", {6})}));
   SoloCollective alone(16);
-  CHECK_NOTHROW(check_same_model(alone, {place("a", {2, 3})}, {}));
+  CHECK_NOTHROW(check_same_model(alone, of({})));
 }
 
 TEST_CASE("same model: another shape, name, order or number is named") {

@@ -3,18 +3,50 @@
 
 #include "worker/collective/factory.hpp"
 #include "worker/torch/models.hpp"
+#include "worker/torch/optimizer_options.hpp"
 #include "worker/torch/stepper.hpp"
 
 namespace sgd::worker {
 namespace {
 
+/// As the job's optimizer.
+RegisteredOptimizer registered(const std::string& name, const job::Training& training,
+                               const std::vector<at::Tensor>& of) {
+  const auto made = make_torch_optimizer(training.optimizer, of);
+  RegisteredOptimizer one;
+  one.optimizer = std::make_shared<PreparedOptimizer>(name, training.optimizer.type, *made);
+  one.schedule = training.scheduler;
+  one.group_of.assign(of.size(), 0);
+  return one;
+}
+
 struct StepFixture {
   explicit StepFixture(const job::Training& training = {})
-      : model(make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1})), parameters(*model) {
+      : model(make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1})),
+        parameters(trainable_parameters({{"", model}})) {
     CollectiveSetup setup;
     setup.gradient_count = parameters.size();
     collective = make_collective(setup);
-    stepper = std::make_unique<Stepper>(parameters, *collective, training);
+    stepper = std::make_unique<Stepper>(
+        parameters, *collective,
+        std::vector<RegisteredOptimizer>{registered("optimizer", training, model->parameters())},
+        GradientClip{training.clip_norm, training.clip_value}, training.on_nan);
+  }
+  OptimizerPart& part() { return *stepper->parts().front(); }
+  /// A batch.
+  std::uint32_t step(const at::Tensor& loss, std::uint32_t word) {
+    stepper->backward(loss);
+    const std::uint32_t agreed = stepper->update(part(), word);
+    stepper->end_batch();
+    return agreed;
+  }
+  /// As after a checkpoint.
+  void go_on_from(std::int64_t steps) {
+    OptimizerRecord record = part().record();
+    record.batches = record.steps = steps;
+    record.parameter_steps.clear();
+    for (nlohmann::json& scheduler : record.schedulers) scheduler["count"] = steps;
+    stepper->load({record}, steps);
   }
   at::Tensor loss_at(float x, float y) {
     return at::mse_loss(model->forward(at::full({1, 1}, x)), at::full({1, 1}, y));
@@ -38,7 +70,7 @@ job::Training with_rate(double lr) {
 TEST_CASE("a step follows the gradient and returns the control word") {
   StepFixture fixture(with_rate(0.1));
   const at::Tensor loss = fixture.loss_at(2, 3);
-  CHECK(fixture.stepper->step(loss, control::kCheckpoint) == control::kCheckpoint);
+  CHECK(fixture.step(loss, control::kCheckpoint) == control::kCheckpoint);
   CHECK(fixture.weight() == Approx(0.1 * 2 * 3 * 2));  // -lr * d/dw (w x + b - y)^2 at w = b = 0.
   CHECK(fixture.stepper->steps() == 1);
   CHECK(fixture.stepper->last_loss() == 9);
@@ -48,26 +80,26 @@ TEST_CASE("gradients do not add up over steps, whatever the user's code does to 
   StepFixture plain(with_rate(0.1));
   StepFixture dropped(with_rate(0.1));
   for (int i = 0; i < 3; ++i) {
-    (void)plain.stepper->step(plain.loss_at(1, 1), 0);
+    (void)plain.step(plain.loss_at(1, 1), 0);
     dropped.model->zero_grad();  // Drops the views.
-    (void)dropped.stepper->step(dropped.loss_at(1, 1), 0);
+    (void)dropped.step(dropped.loss_at(1, 1), 0);
   }
   CHECK(plain.weight() == dropped.weight());
 }
 
 TEST_CASE("a loss that is not finite changes no weight and names step and rank") {
   StepFixture fixture(with_rate(0.1));
-  (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
+  (void)fixture.step(fixture.loss_at(1, 1), 0);
   const float before = fixture.weight();
-  CHECK_THROWS_WITH(fixture.stepper->step(fixture.loss_at(1, NAN), 0), "the loss is not finite at step 2 on rank 0");
+  CHECK_THROWS_WITH(fixture.step(fixture.loss_at(1, NAN), 0), "the loss is not finite at step 2 on rank 0");
   CHECK(fixture.weight() == before);
 }
 
 TEST_CASE("infinite gradients of a finite loss change no weight and name step and parameters") {
   StepFixture fixture(with_rate(0.1));
-  fixture.stepper->set_steps(6);
+  fixture.go_on_from(6);
   const at::Tensor loss = at::sqrt(fixture.model->forward(at::full({1, 1}, 2.0f))).sum();  // At its pole: 0.
-  CHECK_THROWS_WITH(fixture.stepper->step(loss, control::kCheckpoint),
+  CHECK_THROWS_WITH(fixture.step(loss, control::kCheckpoint),
                     Catch::StartsWith("the loss is finite on every rank at step 7, but the gradients summed over the "
                                       "ranks are not, of parameter linear.weight, linear.bias: "));
   CHECK(fixture.stepper->last_loss() == 0);
@@ -80,24 +112,26 @@ TEST_CASE("what has no gradient is not updated: no weight decay, no momentum, no
   training.optimizer.momentum = 0.9;
   training.optimizer.weight_decay = 0.1;
   StepFixture fixture(training);
-  (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
-  (void)fixture.stepper->step(fixture.loss_at(1, 1), 0);
+  (void)fixture.step(fixture.loss_at(1, 1), 0);
+  (void)fixture.step(fixture.loss_at(1, 1), 0);
   const float before = fixture.weight();
   at::Tensor bias = fixture.model->named_parameters()["linear.bias"];
   const at::Tensor loss = (bias * bias).sum();
   const float bias_before = bias.item<float>();
-  CHECK(fixture.stepper->step(loss, 0) == control::kUsedChanged);
+  CHECK(fixture.step(loss, 0) == control::kUsedChanged);
   CHECK(fixture.weight() == before);
   CHECK(bias.item<float>() != bias_before);
-  CHECK(fixture.stepper->parameter_steps() == std::vector<std::int64_t>{2, 3});
-  CHECK(fixture.stepper->step(at::zeros({}), 0) == control::kUsedChanged);  // A loss without history.
-  CHECK(fixture.stepper->step(at::zeros({}), 0) == 0);
-  CHECK(fixture.stepper->parameter_steps() == std::vector<std::int64_t>{2, 3});
+  CHECK(fixture.part().parameter_steps() == std::vector<std::int64_t>{2, 3});
+  CHECK(fixture.step(at::zeros({}), 0) == control::kUsedChanged);  // A loss without history.
+  CHECK(fixture.step(at::zeros({}), 0) == 0);
+  CHECK(fixture.part().parameter_steps() == std::vector<std::int64_t>{2, 3});
   CHECK(fixture.stepper->steps() == 5);
-  CHECK(fixture.stepper->step(fixture.loss_at(1, 1), 0) == control::kUsedChanged);
+  CHECK(fixture.step(fixture.loss_at(1, 1), 0) == control::kUsedChanged);
   CHECK(fixture.weight() != before);
-  CHECK_THROWS_WITH(fixture.stepper->set_parameter_steps({1, 2, 3}),
-                    Catch::Contains("3 parameters, and the model has 2"));
+  OptimizerRecord record = fixture.part().record();
+  record.parameter_steps = {1, 2, 3};
+  CHECK_THROWS_WITH(fixture.stepper->load({record}, 6),
+                    Catch::Contains("3 parameters of optimizer \"optimizer\", and it has 2"));
 }
 
 TEST_CASE("gradients are clipped as by LibTorch's own functions") {
@@ -107,7 +141,7 @@ TEST_CASE("gradients are clipped as by LibTorch's own functions") {
     StepFixture ours(training);
     const auto theirs = make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1});
     for (int i = 0; i < 5; ++i) {
-      (void)ours.stepper->step(ours.loss_at(2, 3), 0);
+      (void)ours.step(ours.loss_at(2, 3), 0);
       theirs->zero_grad();
       at::mse_loss(theirs->forward(at::full({1, 1}, 2.0f)), at::full({1, 1}, 3.0f)).backward();
       if (by_norm)
@@ -126,56 +160,199 @@ TEST_CASE("the scheduler counts batches or epochs") {
   job::Training training = with_rate(1);
   training.scheduler = job::Scheduler{"batch", {{{"type", "step"}, {"step_size", 2}, {"gamma", 0.1}}}};
   StepFixture batches(training);
-  batches.stepper->set_steps(5);
-  CHECK(batches.stepper->learning_rate() == Approx(0.01));
+  for (int i = 0; i < 5; ++i) (void)batches.step(batches.loss_at(1, 1), 0);
+  CHECK(batches.part().learning_rate() == Approx(0.01));
   training.scheduler->frequency = "epoch";
   StepFixture epochs(training);
-  epochs.stepper->set_steps(5);
-  CHECK(epochs.stepper->learning_rate() == Approx(1));
+  for (int i = 0; i < 5; ++i) (void)epochs.step(epochs.loss_at(1, 1), 0);
+  CHECK(epochs.part().learning_rate() == Approx(1));
   epochs.stepper->set_epochs_completed(2);
-  CHECK(epochs.stepper->learning_rate() == Approx(0.1));
-  CHECK(epochs.stepper->scheduler_count() == 2);
-  CHECK_THROWS_WITH(epochs.stepper->step_scheduler(),
-                    "step_scheduler() needs a scheduler with \"frequency\": \"manual\" in the job");
+  CHECK(epochs.part().learning_rate() == Approx(0.1));
+  CHECK_THROWS_WITH(epochs.part().step_scheduler(),
+                    "step_scheduler() of optimizer \"optimizer\" needs a scheduler with \"frequency\": \"manual\"");
 }
 
 TEST_CASE("the scheduler counts the user's calls, and its state goes on counting") {
   job::Training training = with_rate(1);
   training.scheduler = job::Scheduler{"manual", {{{"type", "exponential"}, {"gamma", 0.5}}}};
   StepFixture before(training);
-  before.stepper->set_steps(7);
   before.stepper->set_epochs_completed(3);
-  CHECK(before.stepper->learning_rate() == 1);
-  before.stepper->step_scheduler();
-  before.stepper->step_scheduler();
-  CHECK(before.stepper->learning_rate() == 0.25);
+  CHECK(before.part().learning_rate() == 1);
+  before.part().step_scheduler();
+  before.part().step_scheduler();
+  CHECK(before.part().learning_rate() == 0.25);
   StepFixture after(training);
-  after.stepper->load_scheduler_state(before.stepper->scheduler_state());
-  after.stepper->set_steps(7);
-  CHECK(after.stepper->learning_rate() == 0.25);
-  after.stepper->step_scheduler();
-  CHECK(after.stepper->learning_rate() == 0.125);
-  StepFixture counted(training);  // A checkpoint's state has held nothing else before.
-  counted.stepper->load_scheduler_state({{"count", 3}});
-  CHECK(counted.stepper->learning_rate() == 0.125);
-  CHECK_THROWS_WITH(counted.stepper->load_scheduler_state({{"count", -3}}),
-                    "scheduler state: count is missing or not a count");
+  after.stepper->load(before.stepper->records(), 7);
+  CHECK(after.stepper->steps() == 7);
+  CHECK(after.part().learning_rate() == 0.25);
+  after.part().step_scheduler();
+  CHECK(after.part().learning_rate() == 0.125);
+  OptimizerRecord record = before.part().record();
+  record.schedulers = {{{"count", 3}}};  // A checkpoint's state has held nothing else before.
+  StepFixture counted(training);
+  counted.stepper->load({record}, 7);
+  CHECK(counted.part().learning_rate() == 0.125);
+  record.schedulers = {{{"count", -3}}};
+  CHECK_THROWS_WITH(counted.stepper->load({record}, 7), "scheduler state: count is missing or not a count");
+}
+
+TEST_CASE("options that the user changes count at once, and come back") {
+  StepFixture before(with_rate(0.1));
+  const auto options = [](StepFixture& fixture) -> torch::optim::SGDOptions& {
+    auto& groups = const_cast<PreparedOptimizer&>(fixture.part().optimizer()).param_groups();
+    return static_cast<torch::optim::SGDOptions&>(groups.front().options());
+  };
+  options(before).lr(0.5).weight_decay(0.25);
+  (void)before.step(before.loss_at(2, 3), 0);
+  CHECK(before.weight() == Approx(0.5 * 2 * 3 * 2));
+  StepFixture after(with_rate(0.1));
+  after.stepper->load(before.stepper->records(), 1);
+  CHECK(options(after).lr() == 0.5);
+  CHECK(options(after).weight_decay() == 0.25);
+  StepFixture changed(with_rate(0.2));  // The job says something else than before.
+  changed.stepper->load(before.stepper->records(), 1);
+  CHECK(options(changed).lr() == 0.2);
+  CHECK(options(changed).weight_decay() == 0);
+  options(after).momentum(0.9);
+  after.stepper->backward(after.loss_at(1, 1));
+  CHECK_THROWS_WITH(after.stepper->update(after.part(), 0), Catch::Contains("was switched on or off since setup()"));
+}
+
+TEST_CASE("updates that are not finite can be left out") {
+  job::Training training = with_rate(0.1);
+  training.on_nan = "skip";
+  StepFixture fixture(training);
+  (void)fixture.step(fixture.loss_at(2, 3), 0);
+  const float before = fixture.weight();
+  CHECK((fixture.step(fixture.loss_at(1, NAN), 0) & control::kNan) != 0);
+  const at::Tensor pole = at::sqrt(fixture.model->forward(at::full({1, 1}, 2.0f)) * 0).sum();
+  (void)fixture.step(pole, 0);
+  CHECK(fixture.weight() == before);
+  CHECK(fixture.stepper->steps() == 3);
+  CHECK(fixture.part().parameter_steps() == std::vector<std::int64_t>{1, 1});
+  CHECK(fixture.stepper->take_skipped() == 2);
+  (void)fixture.step(fixture.loss_at(1, 5), 0);
+  CHECK(fixture.weight() != before);
+}
+
+/// Two layers, an optimizer for each, beside the same in plain LibTorch.
+struct TwoOptimizers {
+  TwoOptimizers() {
+    at::manual_seed(3);
+    for (auto* layer : {&first, &second}) *layer = torch::nn::Linear(4, 4);
+    std::vector<TrainedParameter> trained;
+    std::vector<RegisteredOptimizer> optimizers;
+    job::Training training = with_rate(0.1);
+    training.optimizer.momentum = 0.9;
+    for (auto& [name, layer] : {std::pair("first", first), std::pair("second", second)}) {
+      optimizers.push_back(registered(name, training, layer->parameters()));
+      optimizers.back().first = trained.size();
+      for (const auto& item : layer->named_parameters())
+        trained.push_back({std::string(name) + "." + item.key(), item.value()});
+      training.optimizer.lr = 0.01;
+    }
+    parameters = std::make_unique<FlatParameters>(std::move(trained));
+    CollectiveSetup setup;
+    setup.gradient_count = parameters->size();
+    collective = make_collective(setup);
+    stepper = std::make_unique<Stepper>(*parameters, *collective, optimizers, GradientClip{});
+  }
+  OptimizerPart& part(std::size_t index) { return *stepper->parts()[index]; }
+
+  torch::nn::Linear first{nullptr}, second{nullptr};
+  std::unique_ptr<FlatParameters> parameters;
+  std::unique_ptr<Collective> collective;
+  std::unique_ptr<Stepper> stepper;
+};
+
+TEST_CASE("two optimizers move their own parameters, as in plain LibTorch") {
+  TwoOptimizers ours;
+  const auto first = std::dynamic_pointer_cast<torch::nn::LinearImpl>(ours.first->clone());
+  const auto second = std::dynamic_pointer_cast<torch::nn::LinearImpl>(ours.second->clone());
+  torch::optim::SGD first_optimizer(first->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  torch::optim::SGD second_optimizer(second->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  const auto losses = [](auto& a, auto& b, const at::Tensor& input) {
+    return std::pair((a->forward(input) - 1).square().mean(), b->forward(a->forward(input)).square().mean());
+  };
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor input = at::randn({3, 4});
+    {
+      // The second loss reaches both; only its own parameters move, and nothing of it is left for the next batch.
+      ours.stepper->backward(losses(ours.first, ours.second, input).first);
+      (void)ours.stepper->update(ours.part(0), 0);
+      const at::Tensor loss = losses(ours.first, ours.second, input).second;
+      ours.stepper->backward(loss, i % 2 == 0 ? nullptr : &ours.part(1));
+      CHECK(ours.parameters->has_gradients(ours.part(0).range()) == (i % 2 == 0));
+      (void)ours.stepper->update(ours.part(1), 0);
+      CHECK(ours.stepper->all_updated());
+      ours.stepper->end_batch();
+      CHECK_FALSE(ours.parameters->has_gradients(ours.parameters->all()));
+    }
+    first_optimizer.zero_grad();
+    losses(first, second, input).first.backward();
+    first_optimizer.step();
+    second_optimizer.zero_grad();
+    losses(first, second, input).second.backward();
+    second_optimizer.step();
+  }
+  CHECK(ours.stepper->steps() == 5);
+  CHECK(at::allclose(ours.first->weight, first->weight, 1e-6, 1e-7));
+  CHECK(at::allclose(ours.second->weight, second->weight, 1e-6, 1e-7));
+  CHECK(at::allclose(ours.second->bias, second->bias, 1e-6, 1e-7));
+}
+
+TEST_CASE("gradients that no update has taken stay for the next batch, and are pending") {
+  TwoOptimizers ours;
+  const at::Tensor input = at::ones({2, 4});
+  const auto batch = [&](bool updates_second) {
+    ours.stepper->backward(ours.second->forward(ours.first->forward(input)).sum());
+    (void)ours.stepper->update(ours.part(0), 0);
+    if (updates_second) (void)ours.stepper->update(ours.part(1), 0);
+  };
+  batch(false);
+  CHECK_FALSE(ours.stepper->all_updated());
+  CHECK(ours.stepper->is_updated());
+  CHECK(ours.stepper->is_pending());
+  ours.stepper->end_batch();
+  const at::Tensor once = ours.second->bias.grad().clone();
+  batch(true);
+  CHECK_FALSE(ours.stepper->is_pending());
+  ours.stepper->end_batch();
+  const auto gradients = ours.collective->gradients().subspan(ours.parameters->places()[3].offset, 4);
+  CHECK(gradients[0] == 2 * once[0].item<float>());
+  batch(false);
+  ours.stepper->end_batch();
+  CHECK(ours.stepper->drop_pending() == "\"second\"");
+  CHECK(ours.stepper->drop_pending().empty());
+  CHECK(ours.part(0).record().batches == 3);
+  CHECK(ours.part(1).record().batches == 1);
+}
+
+TEST_CASE("what is meant must be registered, and named where there are several") {
+  TwoOptimizers ours;
+  torch::optim::SGD other(ours.first->parameters(), 0.1);
+  CHECK_THROWS_WITH(ours.stepper->part_of(other), Catch::Contains("not registered"));
+  CHECK(&ours.stepper->part_of(ours.part(1).optimizer()) == &ours.part(1));
+  CHECK_THROWS_WITH(ours.stepper->only_part("minimize()"),
+                    Catch::StartsWith("minimize() is for one optimizer, and there are 2"));
+  CHECK_THROWS_WITH(ours.stepper->load({ours.part(0).record()}, 1),
+                    Catch::Contains("\"first\" (sgd), the job has \"first\" (sgd), \"second\" (sgd)"));
 }
 
 TEST_CASE("a scheduler that cycles momentum gives it to an optimizer that has none") {
   job::Training training = with_rate(1);
   StepFixture plain(training);
-  CHECK(plain.stepper->optimizer().buffers().empty());
+  CHECK(plain.part().buffers().empty());
   const nlohmann::json cycle = {{"type", "one_cycle"},      {"max_lr", 0.5},        {"total_steps", 10},
                                 {"pct_start", 0.3},         {"div_factor", 25},     {"final_div_factor", 1e4},
                                 {"anneal_strategy", "cos"}, {"three_phase", false}, {"cycle_momentum", true},
                                 {"base_momentum", 0.85},    {"max_momentum", 0.95}};
   training.scheduler = job::Scheduler{"batch", {cycle}};
   StepFixture cycled(training);
-  REQUIRE(cycled.stepper->optimizer().buffers().size() == 1);
-  CHECK(cycled.stepper->learning_rate() == Approx(0.02));
-  for (int i = 0; i < 2; ++i) (void)cycled.stepper->step(cycled.loss_at(1, 1), 0);
-  CHECK(cycled.stepper->learning_rate() == 0.5);
+  REQUIRE(cycled.part().buffers().size() == 1);
+  CHECK(cycled.part().learning_rate() == Approx(0.02));
+  for (int i = 0; i < 2; ++i) (void)cycled.step(cycled.loss_at(1, 1), 0);
+  CHECK(cycled.part().learning_rate() == 0.5);
 }
 
 TEST_CASE("a scheduler that follows a metric lowers the rate of the next step") {
@@ -192,11 +369,11 @@ TEST_CASE("a scheduler that follows a metric lowers the rate of the next step") 
                                   {"eps", 0}};
   training.scheduler = job::Scheduler{"epoch", {plateau}};
   StepFixture fixture(training);
-  CHECK(fixture.stepper->metric() == "val_loss");
-  fixture.stepper->observe(1);
-  CHECK(fixture.stepper->learning_rate() == 0.1);
-  fixture.stepper->observe(2);
-  CHECK(fixture.stepper->learning_rate() == 0.05);
+  CHECK(fixture.part().metric() == "val_loss");
+  fixture.part().observe(1);
+  CHECK(fixture.part().learning_rate() == 0.1);
+  fixture.part().observe(2);
+  CHECK(fixture.part().learning_rate() == 0.05);
 }
 
 }  // namespace sgd::worker

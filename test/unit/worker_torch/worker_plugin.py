@@ -90,6 +90,196 @@ class OwnOperator(RecoveryTest):
         self.assertAlmostEqual(self.metric(own, 1, "train", "train_loss"), self.metric(same, 1, "train", "train_loss"), delta=1e-3)
 
 
+def everything_job(epochs=3, workers=2, **changes):
+    job = image_job(workers=workers, epochs=epochs)
+    del job["training"]["model"]
+    job["plugins"] = [library("everything")]
+    job["training"]["operator"] = {"type": "everything"}
+    job["training"]["gradient_clip"] = {"norm": 0.5}
+    for key in ("optimizer", "scheduler"):
+        job["training"].pop(key, None)
+    job["training"].update(changes)
+    return job
+
+
+class Everything(RecoveryTest):
+    """Running statistics, dropout, tied, unused and frozen weights, two optimizers, schedulers, accumulation, own state."""
+
+    def state(self, agent):
+        with open(self.checkpoint(agent) + "/state.json", encoding="utf-8") as file:
+            return json.load(file)
+
+    def all_bits(self, agent):
+        folder = self.checkpoint(agent)
+        tensors = {name: read_tensors(f"{folder}/{name}.safetensors") for name in ("model", "optimizer", "ranks")}
+        return tensors, self.state(agent)["optimizers"], self.state(agent)["records"]
+
+    def test_kills_change_no_bit(self):
+        job = everything_job()
+        clean = self.train(job, 2)
+        agent = self.agent(job, 2)
+        agent.start()
+        sources = set()
+        for at_step in (40, 130, 290, 500):
+            self.assertEqual(sorted(kill_at_step(agent, at_step)), [-9, 75])
+            agent = self.next_generation(job, agent)
+            agent.start()
+            agent.run(until=lambda a: len(a.of_type("ready")) == 2)
+            sources.add(agent.of_type("ready")[0]["source"])
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(sources, {"memory"})
+        self.assertEqual(self.all_bits(clean), self.all_bits(agent))
+
+    def test_from_disk_alone_and_over_two_nodes(self):
+        job = everything_job(epochs=2)
+        job["checkpoint"] = {"every": {"steps": 100}, "keep": 100, "memory": False}
+        clean = self.train(job, 2)
+        agent = self.agent(job, 2)
+        agent.start()
+        kill_at_step(agent, 250)
+        paths = [os.path.join(agent.run_dir, m["path"]) for m in reversed(agent.of_type("checkpoint"))]
+        agent = self.next_generation(job, agent, resume_from=paths)
+        agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(agent.of_type("ready")[0]["source"], "disk")
+        self.assertEqual(self.all_bits(clean), self.all_bits(agent))
+        job["training"]["backend"] = "gloo"
+        self.assertEqual(self.all_bits(clean), self.all_bits(self.train(job, 2, nodes=2)))
+
+    def test_what_a_checkpoint_holds(self):
+        clean = self.train(everything_job(epochs=1), 2)
+        tensors, optimizers, records = self.all_bits(clean)
+        for name in ("body.in.weight", "body.norm.running_mean", "body.spare.weight", "head.weight"):
+            self.assertIn(name, tensors["model"])
+        self.assertEqual(tensors["model"]["body.mix.weight"], tensors["model"]["body.again.weight"])
+        self.assertIn("body.in.weight.max_exp_avg_sq", tensors["optimizer"])
+        self.assertIn("head.bias.momentum_buffer", tensors["optimizer"])
+        self.assertNotIn("head.bias.exp_avg", tensors["optimizer"])
+        self.assertNotEqual(tensors["ranks"]["rank-0000/seen"], tensors["ranks"]["rank-0001/seen"])
+        self.assertEqual([o["name"] for o in optimizers], ["body", "head"])
+        body, head = optimizers
+        self.assertEqual(body["batches"], (head["batches"] + 2) // 3)
+        self.assertEqual(head["batches"], self.state(clean)["step"])
+        self.assertEqual([g["made"]["weight_decay"] for g in body["groups"]], [0.01, 0])
+        self.assertLess(body["groups"][0]["now"]["lr"], body["groups"][0]["made"]["lr"])
+
+    def test_another_number_of_ranks_goes_on(self):
+        job = everything_job(epochs=2)
+        job["checkpoint"] = {"every": {"steps": 100}, "keep": 100}
+        two = self.train(job, 2)
+        path = os.path.join(two.run_dir, two.of_type("checkpoint")[1]["path"])
+        one = self.train(everything_job(epochs=2, workers=1), 1, generation=5, resume_from=path)
+        self.assertEqual(self.metric(one, 1, "train", "num_samples"), 2 * self.metric(two, 1, "train", "num_samples"))
+
+
+class SeveralOptimizers(RecoveryTest):
+    FORKED = False
+
+    def train_mistaken(self, mistake, **changes):
+        job = everything_job(epochs=1, **changes)
+        job["plugins"] = [library("two_optimizers")]
+        job["training"]["operator"] = {"type": "mistaken", "mistake": mistake}
+        agent = self.agent(job, 2)
+        agent.start()
+        codes = agent.run()
+        self.assertTrue(set(codes) <= {USER_ERROR, CONFIGURATION, 75}, codes)
+        return agent.of_type("failed")[0]["message"]
+
+    def test_mistakes_are_named(self):
+        for mistake, words in {
+                "same model name": 'two models are named "first"',
+                "not registered": "of no registered model: register the model with setup.model()",
+                "lbfgs": "LBFGS, which evaluates the loss several times",
+                "class of its own": "is of a class of its own",
+                "of two": "parameter first.weight is of two optimizers",
+                "bad scheduler": 'got "steep"; did you mean "step"?',
+                "minimize": "minimize() is for one optimizer, and there are 2",
+                "unknown to update": "an optimizer is used that is not registered",
+                "one rank updates": "the ranks came to different collectives"}.items():
+            with self.subTest(mistake):
+                self.assertIn(words, self.train_mistaken(mistake))
+        self.assertIn("for 1000 batches there have been gradients that no update has taken", self.train_mistaken("forgets one", batch_size=16))
+        self.assertIn('its operator makes its own optimizers', self.train_mistaken("nothing", scheduler={"type": "step", "step_size": 2}))
+
+
+def loop_job(name, epochs=2, workers=2, **settings):
+    job = image_job(workers=workers, epochs=epochs)
+    for key in ("model", "optimizer", "scheduler"):
+        job["training"].pop(key, None)
+    job["plugins"] = [library("own_loop")]
+    job["training"]["function"] = {"type": name, **settings}
+    return job
+
+
+def bare_job(**settings):
+    """No data set, no batches."""
+    job = loop_job("iterations", **settings)
+    job["training"] = {"function": job["training"]["function"]}
+    return job
+
+
+class OwnLoop(RecoveryTest):
+    def test_kills_change_no_bit_and_no_report(self):
+        job = loop_job("epochs", report_inside=True)
+        clean = self.train(job, 2)
+        self.assertGreater(self.metric(clean, 2, "validate", "val_accuracy"), 0.6)
+        self.assertIn("epoch 2", [m["metrics"].get("name") for m in clean.of_type("report")])
+        agent = self.agent(job, 2)
+        agent.start()
+        for at_step in (60, 300, 600):
+            self.assertEqual(sorted(kill_at_step(agent, at_step)), [-9, 75])
+            agent = self.next_generation(job, agent)
+            agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(agent.of_type("ready")[0]["source"], "memory")
+        self.assertEqual(self.weights(clean), self.weights(agent))
+        self.assertEqual(self.metric(clean, 2, "validate", "val_accuracy"), self.metric(agent, 2, "validate", "val_accuracy"))
+
+    def test_without_epochs_it_goes_on_from_what_it_saved(self):
+        clean = self.train(bare_job(), 2)
+        self.assertEqual([self.metric(clean, i + 1, "validate", "sum") for i in range(5)], [0, 1, 3, 6, 10])
+        job = bare_job(mistake="dies")
+        agent = self.agent(job, 2)
+        agent.start()
+        agent.run(until=lambda a: a.ranks[1].exit_code is not None)
+        agent.send_all({"type": "abort", "generation": agent.generation})
+        self.assertEqual(sorted(agent.run()), [-9, 75])
+        agent = self.next_generation(job, agent)
+        agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual([self.metric(agent, i + 1, "validate", "sum") for i in (3, 4)], [6, 10])
+        resumed = self.train(bare_job(count=7), 2, generation=9, resume_from=self.checkpoint(agent))
+        self.assertEqual([self.metric(resumed, i + 1, "validate", "sum") for i in (5, 6)], [15, 21])
+
+    def test_prepared_with_data_of_its_own(self):
+        def job(**settings):
+            return {**bare_job(), "training": {"function": {"type": "own_data", **settings}}}
+        clean = self.train(job(), 2)
+        self.assertEqual(clean.of_type("checkpoint")[-1]["step"], 200)
+        agent = self.agent(job(dies=True), 2)
+        agent.start()
+        agent.run(until=lambda a: a.ranks[1].exit_code is not None)
+        agent.send_all({"type": "abort", "generation": agent.generation})
+        self.assertEqual(sorted(agent.run()), [-9, 75])
+        agent = self.next_generation(job(dies=True), agent)
+        agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(self.weights(clean), self.weights(agent))
+
+    def test_mistakes_are_named(self):
+        for mistake, words in {
+                "reports more": "rank 1 comes to report 3",
+                "does not save": "rank 0 comes to save_checkpoint, rank 1 comes to report 3",
+                "ends early": "rank 0 comes to save_checkpoint, rank 1 comes to the end of the function",
+                "prepares late": "must be prepared before the first epoch",
+                "throws": "the loop does not like this"}.items():
+            with self.subTest(mistake):
+                agent = self.agent(bare_job(mistake=mistake), 2)
+                agent.start()
+                self.assertTrue(set(agent.run()) <= {USER_ERROR, 75})
+                self.assertIn(words, agent.of_type("failed")[0]["message"])
+
+
 class Mistakes(RecoveryTest):
     FORKED = False
 
@@ -120,9 +310,9 @@ class Mistakes(RecoveryTest):
         with open(library("own_operator"), "rb") as file:
             data = file.read()
         with open(other, "wb") as file:
-            file.write(data.replace(b"sgd-plugin-abi: API 1", b"sgd-plugin-abi: API 9"))
+            file.write(data.replace(b"sgd-plugin-abi: API 2", b"sgd-plugin-abi: API 9"))
         said = self.failure(own_job(other), CONFIGURATION)
-        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 1, LibTorch [\d.]+")
+        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 2, LibTorch [\d.]+")
         with open(other, "wb") as file:  # A tag that is too long.
             file.write(b"\x7fELF sgd-plugin-abi: " + b"x" * 300 + b"\0")
         self.assertIn("registers nothing", self.failure(own_job(other), CONFIGURATION))
@@ -140,6 +330,8 @@ class Schema(unittest.TestCase):
         registered = json.loads(said.stdout)
         self.assertEqual(registered["operator"]["smoothed"]["hidden"]["default"], 64)
         self.assertEqual(list(registered["model"]), ["two_layers"])
+        said = subprocess.run([worker_alone.WORKER, "--schema", library("own_loop")], capture_output=True, check=True, timeout=60)
+        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["epochs", "iterations", "own_data"])
 
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ struct Net : torch::nn::Module {
 
 class Smoothed : public sgd::TrainingOperator {
  public:
-  void setup() override {
-    net_ = register_model(std::make_shared<Net>(config().at("hidden")));
+  void setup(sgd::Setup& setup) override {
+    net_ = setup.model("net", std::make_shared<Net>(config().at("hidden")));
     options_.label_smoothing(config().at("smoothing"));
   }
 
-  sgd::BatchMetrics train_batch(const sgd::Batch& batch, const sgd::BatchInfo&) override {
+  sgd::BatchMetrics train_batch(const sgd::Batch& batch, sgd::Step& step) override {
     const auto loss = torch::nn::functional::cross_entropy(net_->forward(batch.features), batch.target, options_);
-    step(loss);  // Backward, the mean over all workers, one step of the job's optimizer.
+    step.minimize(loss);  // Backward, the mean over all workers, one step of the job's optimizer.
     return {batch.features.size(0), {{"train_loss", loss.item<double>()}}};
   }
 

@@ -2,6 +2,7 @@
 // Names for what a plug-in brings along, so that a job file can use it by its "type":
 //
 //   SGD_REGISTER_OPERATOR("gan", Gan, R"({"latent": {"type": "integer", "minimum": 1, "default": 100}})")
+//   SGD_REGISTER_FUNCTION("my_loop", train, "{}")
 //   SGD_REGISTER_MODEL("wide", make_wide, R"({"width": {"type": "integer", "default": 64}})")
 //
 //   {"plugins": ["./libmine.so"], "training": {"operator": {"type": "gan", "latent": 64}, ...}}
@@ -18,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sgd/abi.hpp"
+#include "sgd/session.hpp"
 #include "sgd/training_operator.hpp"
 
 namespace sgd {
@@ -29,6 +31,7 @@ struct SampleShape {
 };
 
 using OperatorFactory = std::function<std::unique_ptr<TrainingOperator>()>;
+using TrainingFunction = std::function<void(Session& session)>;
 using ModelFactory = std::function<std::shared_ptr<Model>(const nlohmann::json& settings, const SampleShape& sample)>;
 
 /// Registers when it is made; made by the macros below while a library is loaded. What is wrong with it (a name twice,
@@ -37,6 +40,7 @@ class Registration {
  public:
   Registration(const char* name, const char* properties, OperatorFactory factory);
   Registration(const char* name, const char* properties, ModelFactory factory);
+  Registration(const char* name, const char* properties, TrainingFunction function);
 };
 
 }  // namespace sgd
@@ -53,3 +57,7 @@ class Registration {
 
 /// `factory`: from (settings, sample) to a std::shared_ptr of a subclass of Model.
 #define SGD_REGISTER_MODEL(name, factory, properties) SGD_REGISTRATION(name, properties, ::sgd::ModelFactory(factory))
+
+/// `function`: a training loop, void(sgd::Session&); see session.hpp.
+#define SGD_REGISTER_FUNCTION(name, function, properties) \
+  SGD_REGISTRATION(name, properties, ::sgd::TrainingFunction(function))

@@ -1,4 +1,9 @@
 #pragma once
 // Everything that a plug-in needs.
+#include "sgd/metrics.hpp"
+#include "sgd/model.hpp"
 #include "sgd/registry.hpp"
+#include "sgd/session.hpp"
+#include "sgd/setup.hpp"
+#include "sgd/step.hpp"
 #include "sgd/training_operator.hpp"

@@ -1,16 +1,12 @@
 #pragma once
-// What an operator is: subclass TrainingOperator to train a model of your own. RaySGD's
+// What an operator is: subclass TrainingOperator to train models of your own. RaySGD's
 // hooks under RaySGD's names; every one has a default that does the common case (one model, one
 // loss, (features, target) batches), so an operator overrides only what differs.
 //
-// What an operator never does: communicate, save, or stop by itself. step() averages gradients
+// What an operator never does: communicate, save, or stop by itself. An update averages gradients
 // over the ranks and applies them; position, metrics and checkpoints follow from BatchStream.
 
-#include <concepts>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,27 +15,11 @@
 #include <torch/torch.h>
 #include <nlohmann/json.hpp>
 
+#include "sgd/model.hpp"
+#include "sgd/setup.hpp"
+#include "sgd/step.hpp"
+
 namespace sgd {
-
-/// A network from one tensor to one tensor, as the built-in ones are. Parameters are found by their registered names.
-class Model : public torch::nn::Module {
- public:
-  virtual at::Tensor forward(const at::Tensor& features) = 0;
-};
-
-using NamedTensors = std::map<std::string, at::Tensor>;
-using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
-
-struct Batch {
-  at::Tensor features;
-  at::Tensor target;
-};
-
-struct BatchInfo {
-  int epoch = 0;                 ///< From 1.
-  std::int64_t batch_index = 0;  ///< In this rank's epoch, from 0.
-  std::int64_t global_step = 0;  ///< Optimizer steps done since the run's start.
-};
 
 /// What one batch measured; a phase's report holds the mean weighted by num_samples, and the last value.
 struct BatchMetrics {
@@ -54,6 +34,8 @@ class BatchStream {
   /// The next batch; nothing at the phase's end, or when the run stops inside the phase.
   virtual std::optional<Batch> next() = 0;
   [[nodiscard]] virtual BatchInfo info() const = 0;
+  /// For that batch's gradients; nullptr where nothing is trained.
+  [[nodiscard]] virtual Step* step() = 0;
   /// Completes the batch that next() gave: call it once for each. Saves and stops happen in here.
   virtual void add(const BatchMetrics& metrics) = 0;
 };
@@ -62,29 +44,30 @@ class BatchStream {
 class OperatorHost {
  public:
   virtual ~OperatorHost() = default;
-  virtual void step(const at::Tensor& loss) = 0;
-  virtual void step_scheduler() = 0;
   [[nodiscard]] virtual int world_rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
   [[nodiscard]] virtual const nlohmann::json& config() const = 0;
   [[nodiscard]] virtual const nlohmann::json& training() const = 0;
-  /// The model and the loss that the job names.
-  [[nodiscard]] virtual std::shared_ptr<Model> make_model() const = 0;
-  [[nodiscard]] virtual Loss make_loss() const = 0;
+  /// As registered in setup().
+  [[nodiscard]] virtual const std::vector<RegisteredModel>& models() const = 0;
+  /// As registered, else the job's.
+  [[nodiscard]] virtual const Loss& loss() const = 0;
+  /// Counts into the job's "metrics" of the phase in work.
+  virtual void measure(const at::Tensor& output, const at::Tensor& target) = 0;
 };
 
 class TrainingOperator {
  public:
   virtual ~TrainingOperator() = default;
 
-  /// Makes model and loss, and calls register_model() and register_loss(). Equal on every rank: the generators
-  /// were seeded alike, and rank 0's weights are broadcast afterwards.
-  virtual void setup();
+  /// Registers models and optimizers. Equal on every rank: the generators were seeded alike, and rank 0's weights are
+  /// broadcast afterwards. By default the model that the job names.
+  virtual void setup(Setup& setup);
 
   /// One pass over this rank's training batches. Returns further keys for the epoch's report, or an empty object.
   virtual nlohmann::json train_epoch(BatchStream& batches);
-  /// Forward, loss, step().
-  virtual BatchMetrics train_batch(const Batch& batch, const BatchInfo& info);
+  /// Forward of the first model, loss, step.minimize().
+  virtual BatchMetrics train_batch(const Batch& batch, Step& step);
 
   /// One pass over this rank's validation batches, without gradients.
   virtual nlohmann::json validate(BatchStream& batches);
@@ -126,48 +109,23 @@ class TrainingOperator {
   virtual void load_shared_state(const nlohmann::json& state) { (void)state; }
 
   void attach(OperatorHost& host) { host_ = &host; }
-  /// What was registered; null before setup().
-  [[nodiscard]] const std::shared_ptr<torch::nn::Module>& model() const { return model_; }
 
  protected:
-  /// Any module. The default train_batch() and validate_batch() call its forward(features), so one without such a
-  /// member needs both overridden. Returns it.
-  template <class Module>
-  std::shared_ptr<Module> register_model(std::shared_ptr<Module> model) {
-    model_ = model;
-    if constexpr (requires(const at::Tensor& features) {
-                    { model->forward(features) } -> std::convertible_to<at::Tensor>;
-                  })
-      forward_ = [raw = model.get()](const at::Tensor& features) { return raw->forward(features); };
-    else
-      forward_ = nullptr;
-    return model;
-  }
-  void register_loss(Loss loss) { loss_ = std::move(loss); }
-
-  /// Backward from `loss`, mean of the gradients over all ranks, one optimizer step. Collective.
-  void step(const at::Tensor& loss) { host_->step(loss); }
-  /// One more for a scheduler of `"frequency": "manual"`: on every rank at the same place, between next() and add(), so
-  /// that a checkpoint holds it.
-  void step_scheduler() { host_->step_scheduler(); }
-  [[nodiscard]] const Loss& loss() const { return loss_; }
+  [[nodiscard]] const Loss& loss() const { return host_->loss(); }
+  /// Counts a batch into the metrics that the job names; the default bodies do. Class dimension is 1.
+  void measure(const at::Tensor& output, const at::Tensor& target) { host_->measure(output, target); }
   [[nodiscard]] int world_rank() const { return host_->world_rank(); }
   [[nodiscard]] int world_size() const { return host_->world_size(); }
   /// The operator's own settings: `training.operator` of the job, with the defaults of its registration.
   [[nodiscard]] const nlohmann::json& config() const { return host_->config(); }
   /// The job's `training` section.
   [[nodiscard]] const nlohmann::json& training() const { return host_->training(); }
-  /// The model that the job names.
-  [[nodiscard]] std::shared_ptr<Model> make_model() const { return host_->make_model(); }
-  [[nodiscard]] Loss make_loss() const { return host_->make_loss(); }
 
  private:
   [[nodiscard]] at::Tensor forward(const at::Tensor& features);
+  void set_training(bool is_training);
 
   OperatorHost* host_ = nullptr;
-  std::shared_ptr<torch::nn::Module> model_;
-  std::function<at::Tensor(const at::Tensor&)> forward_;
-  Loss loss_;
 };
 
 }  // namespace sgd

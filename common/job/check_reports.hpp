@@ -1,0 +1,23 @@
+#pragma once
+// Conditions between keys about what is measured and reported that a schema cannot say. Pure.
+
+#include <cstdint>
+#include <vector>
+
+#include "common/job/model_size.hpp"
+#include "common/json/nlohmann.hpp"
+
+namespace sgd::job {
+
+/// Workers whose reports a line of metrics lists.
+inline constexpr std::int64_t kListedWorkersMax = 256;
+
+/// Of "training.metrics", with its defaults: two of one name, one that does not fit what is learnt, a top_k of more
+/// outputs than there are. `dataset` and `model`: null where nothing can be said of them.
+[[nodiscard]] std::vector<Misfit> metric_misfits(const nlohmann::json& metrics, const nlohmann::json& dataset,
+                                                 const nlohmann::json& model);
+
+/// Of "report", with its defaults.
+[[nodiscard]] std::vector<Misfit> report_misfits(const nlohmann::json& report, std::int64_t num_workers);
+
+}  // namespace sgd::job

@@ -1,0 +1,85 @@
+#include "launcher/cli/local_callbacks.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/post.hpp>
+
+#include "common/json/lenient.hpp"
+#include "launcher/cli/program_files.hpp"
+
+namespace sgd::cli {
+namespace {
+
+/// A program that takes longer at the end is worth a line.
+constexpr Duration kSilence = std::chrono::seconds(1);
+
+}  // namespace
+
+LocalCallbacks::LocalCallbacks(boost::asio::io_context& io, Console& console, const job::JobSpec& job)
+    : io_(io), console_(console), job_(job), printer_(console, job), thread_(io), patience_(io) {}
+
+void LocalCallbacks::warn(const std::string& message) {
+  console_.complain("warning", message);
+}
+
+void LocalCallbacks::begin(const RunId& run, const std::string& run_dir) {
+  if (callbacks::RunCallbacks::has_files(job_))
+    files_.emplace(io_, thread_, run, run_dir, job_, [this](const std::string& message) { warn(message); });
+  for (std::size_t index = 0; index < job_.callbacks.size(); ++index) {
+    const nlohmann::json& callback = job_.callbacks[index];
+    if (read_or(callback, "type", "") != "exec") continue;
+    const Duration timeout = parse_duration(read_or(callback, "timeout", "")).value_or(Duration{0});
+    auto program =
+        std::make_unique<callbacks::ExecProcess>(io_, timeout, [this](const std::string& message) { warn(message); });
+    if (const Status started = program->start(own_program(), run_dir, index, run); !started)
+      warn(fmt::format("callback exec: {}; the run goes on without it", started.error().message));
+    programs_.push_back(std::move(program));
+  }
+  nudge();
+}
+
+void LocalCallbacks::nudge() {
+  if (files_) files_->on_grown();
+  for (const auto& program : programs_) program->nudge();
+}
+
+void LocalCallbacks::on_event() {
+  for (const auto& program : programs_) program->nudge();
+}
+
+void LocalCallbacks::on_metrics(const nlohmann::ordered_json& metrics) {
+  printer_.print(metrics);
+  nudge();
+}
+
+void LocalCallbacks::end(bool succeeded, std::function<void()> done) {
+  done_ = std::move(done);
+  unfinished_ = 1 + (files_ ? 1 : 0) + programs_.size();
+  if (files_) files_->end(succeeded, [this] { on_one_done(); });
+  for (const auto& program : programs_) program->end([this] { on_one_done(); });
+  if (!programs_.empty()) say_waiting();
+  on_one_done();
+}
+
+void LocalCallbacks::say_waiting() {
+  patience_.expires_after(kSilence);
+  patience_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && done_)
+      console_.narrate("sgd-launch: the run has ended; waiting for programs of callbacks, at most their timeout");
+  });
+}
+
+void LocalCallbacks::on_one_done() {
+  if (--unfinished_ > 0 || !done_) return;
+  patience_.cancel();
+  printer_.end();
+  boost::asio::post(io_, std::exchange(done_, nullptr));
+}
+
+void LocalCallbacks::give_up() {
+  for (const auto& program : programs_) program->give_up();
+  if (done_) boost::asio::post(io_, std::exchange(done_, nullptr));
+}
+
+}  // namespace sgd::cli

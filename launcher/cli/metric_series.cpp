@@ -1,0 +1,101 @@
+#include "launcher/cli/metric_series.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/json/lenient.hpp"
+#include "common/json/suggest.hpp"
+#include "launcher/callbacks/report_values.hpp"
+
+namespace sgd::cli {
+namespace {
+
+/// What says where a report stands, not what was measured.
+bool is_bookkeeping(const std::string& name) {
+  static constexpr std::array kNames = {"epoch",       "step",       "batch",       "sequence",
+                                        "batch_count", "generation", "num_samples", "world_size"};
+  return name.starts_with('_') || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+/// `value` is a number.
+double number_of(const nlohmann::ordered_json& value) {
+  if (const auto* real = value.get_ptr<const nlohmann::ordered_json::number_float_t*>()) return *real;
+  if (const auto* positive = value.get_ptr<const nlohmann::ordered_json::number_unsigned_t*>())
+    return static_cast<double>(*positive);
+  return static_cast<double>(value.get_ref<const nlohmann::ordered_json::number_integer_t&>());
+}
+
+bool is_shown_first(const std::string& name) {
+  return !name.starts_with("last_") &&
+         (name.find("loss") != std::string::npos || name.find("accuracy") != std::string::npos);
+}
+
+}  // namespace
+
+void MetricSeries::add(const nlohmann::ordered_json& report) {
+  ++reports_;
+  const double time_s = read_or(report, "_timestamp", 0.0);
+  if (begin_s_ < 0) begin_s_ = time_s;
+  double x = static_cast<double>(reports_);
+  if (over_ == "iteration") read_if_fits(report, "_training_iteration", x);
+  if (over_ == "time") x = time_s - begin_s_;
+  if (over_ == "step" || over_ == "epoch") read_if_fits(report, over_.c_str(), x);
+  const std::string phase = read_or(report, "phase", "");
+  const callbacks::Report result = callbacks::single_result(report);
+  for (const auto& [name, value] : callbacks::flat_values(result)) {
+    if (!value->is_number()) continue;
+    const double y = number_of(*value);
+    if (!std::isfinite(y)) continue;
+    const auto [place, is_new] = metrics_.try_emplace(name);
+    if (is_new) order_.push_back(name);
+    place->second[phase].emplace_back(x, y);
+  }
+}
+
+std::vector<std::string> MetricSeries::names() const {
+  std::vector<std::string> names;
+  for (const std::string& name : order_) {
+    if (name.starts_with('_')) continue;
+    const Phases& phases = metrics_.at(name);
+    if (phases.size() == 1) names.push_back(name);
+    for (const auto& [phase, points] : phases)
+      if (phases.size() > 1) names.push_back(phase + "/" + name);
+  }
+  return names;
+}
+
+void MetricSeries::append(const std::string& name, const Phases& phases, std::vector<Series>& out) const {
+  for (const auto& [phase, points] : phases) out.push_back({phases.size() > 1 ? phase + "/" + name : name, points});
+}
+
+Result<std::vector<Series>> MetricSeries::select(const std::vector<std::string>& wanted) const {
+  std::vector<Series> out;
+  for (const std::string& name : wanted) {
+    const auto metric = metrics_.find(name);
+    const std::size_t slash = name.find('/');
+    const std::string phase = name.substr(0, slash);
+    const auto of_phase = slash == std::string::npos ? metrics_.end() : metrics_.find(name.substr(slash + 1));
+    if (metric != metrics_.end()) {
+      append(name, metric->second, out);
+    } else if (of_phase != metrics_.end() && of_phase->second.contains(phase)) {
+      out.push_back({name, of_phase->second.at(phase)});
+    } else {
+      const auto near = json::nearest(name, names());
+      return Error{fmt::format("no metric \"{}\"{}; known: {}", name,
+                               near ? fmt::format(", did you mean \"{}\"?", *near) : "", fmt::join(names(), ", "))};
+    }
+  }
+  if (!wanted.empty()) return out;
+  for (const bool only_first : {true, false}) {
+    for (const std::string& name : order_)
+      if (!is_bookkeeping(name) && (!only_first || is_shown_first(name))) append(name, metrics_.at(name), out);
+    if (!out.empty()) break;
+  }
+  return out;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,55 @@
+#include "launcher/cli/metrics_export.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/callbacks/feed.hpp"
+#include "launcher/callbacks/run_callbacks.hpp"
+#include "launcher/cli/passing_folder.hpp"
+#include "launcher/cli/run_fetch.hpp"
+
+namespace sgd::cli {
+namespace {
+
+/// Of a run whose job is not at hand, nothing.
+nlohmann::json job_of(const NamedRun& run) {
+  if (!run.cluster) {
+    std::ifstream file(run.directory + "/job.json");
+    return nlohmann::json::parse(file, nullptr, false);
+  }
+  const auto answer = ask(run, {{"request", "job"}});
+  if (!answer || !answer.value()) return {};
+  return nlohmann::json(member(*answer.value(), "job"));
+}
+
+}  // namespace
+
+int export_metrics(const NamedRun& run, const std::string& shape, const std::string& folder) {
+  std::optional<PassingFolder> here;
+  std::string source = run.directory;
+  if (run.cluster) {
+    here.emplace();
+    source = here->path();
+    if (source.empty()) return refuse(exit_code::kFailed, system_error("cannot make a folder for the metrics").message);
+    const auto fetched = fetch_files(run, {{"metrics", true}}, source);
+    if (!fetched) return refuse(fetched.error().code, fetched.error().message);
+  }
+  nlohmann::json callback = {{"type", shape}, {"folder", folder}};
+  callback["file"] = shape == "csv" ? "progress.csv" : "results.json";
+  const std::string id = run.cluster ? run.run : std::filesystem::path(run.directory).filename().string();
+  auto sink = callbacks::make_sink(callback, id.empty() ? "latest" : id, source, job_of(run));
+  const std::string place = sink->place();
+  callbacks::Feed feed("metrics", std::move(sink), source + "/metrics.jsonl");
+  feed.advance(Duration{0}, true);
+  const auto warnings = feed.take_warnings();
+  if (!warnings.empty()) return refuse(exit_code::kFailed, warnings.front());
+  fmt::print("{}\n", place);
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,117 @@
+// `sgd-launch plot [RUN] [METRIC...]`: the run's metrics as curves, in the terminal or as a PNG image.
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "launcher/cli/metric_series.hpp"
+#include "launcher/cli/passing_folder.hpp"
+#include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/png_plot.hpp"
+#include "launcher/cli/run_fetch.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/terminal_plot.hpp"
+#include "launcher/cli/terminal_text.hpp"
+#include "launcher/cli/verbs.hpp"
+
+namespace sgd::cli {
+namespace {
+
+int plot_columns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  return whole_number(columns == nullptr ? "" : columns).value_or(80);
+}
+
+struct PlotOptions {
+  std::vector<std::string> metrics;
+  std::string png;
+  std::string over = "step";
+};
+
+/// "--over": one of a few words.
+std::string refusal_of_over(const std::string& over) {
+  std::string known;
+  for (const char* one : MetricSeries::kOver) {
+    if (over == one) return "";
+    known += (known.empty() ? "" : ", ") + std::string(one);
+  }
+  return fmt::format("expected one of {}, got \"{}\"", known, over);
+}
+
+Status read_reports(const std::string& path, MetricSeries& metrics) {
+  std::ifstream file(path);
+  if (!file) return Error{fmt::format("{} is not there: the run has reported nothing yet", path)};
+  for (std::string line; std::getline(file, line);) {
+    const auto report = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (report.is_object()) metrics.add(report);
+  }
+  return {};
+}
+
+int show_curves(const std::vector<Series>& series, const PlotOptions& options) {
+  if (!options.png.empty()) {
+    const std::string path = absolute(options.png);
+    if (const Status written = write_png(path, series, options.over); !written)
+      return refuse(exit_code::kFailed, written.error().message);
+    fmt::print("{}\n", path);
+    return exit_code::kSucceeded;
+  }
+  PlotShape shape;
+  shape.columns = plot_columns();
+  shape.is_utf8 = speaks_utf8(std::getenv("LC_ALL"), std::getenv("LC_CTYPE"), std::getenv("LANG"));
+  shape.over = options.over;
+  for (const Series& one : series) fmt::print("{}\n", for_terminal(plot_text(one, shape), Steering::kNone));
+  return exit_code::kSucceeded;
+}
+
+}  // namespace
+
+int plot_verb(const std::vector<std::string>& arguments) {
+  PlotOptions options;
+  const Option over = {{"--over"},
+                       "WHAT",
+                       "step, epoch, iteration (the report's number) or time (in s); default: step",
+                       "",
+                       [&options](const std::string& value) {
+                         options.over = value;
+                         return refusal_of_over(value);
+                       }};
+  const NamedRun run = name_run({"plot",
+                                 "[options] [RUN [METRIC...]]",
+                                 "sgd-launch plot latest train_loss val_loss",
+                                 {over, text_option({"--png"}, "FILE", "an image instead of text", options.png)},
+                                 [&options](std::vector<std::string>& words, Diagnostics&) {
+                                   if (words.size() < 2) return;
+                                   options.metrics.assign(words.begin() + 1, words.end());
+                                   words.resize(1);
+                                 }},
+                                arguments);
+  if (!run.is_named) return run.exit_code;
+  std::optional<PassingFolder> here;
+  if (run.cluster) {
+    here.emplace();
+    if (here->path().empty()) return refuse(exit_code::kFailed, system_error("cannot make a folder in /tmp").message);
+    const auto fetched = fetch_files(run, {{"metrics", true}}, here->path());
+    if (!fetched) return refuse(fetched.error().code, fetched.error().message);
+  }
+  MetricSeries metrics(options.over);
+  const std::string folder = here ? here->path() : run.directory;
+  if (const Status read = read_reports(folder + "/metrics.jsonl", metrics); !read)
+    return refuse(exit_code::kNotFound, read.error().message);
+  if (metrics.names().empty()) return refuse(exit_code::kNotFound, "the run has reported no number yet");
+  const auto series = metrics.select(options.metrics);
+  if (!series) return refuse(exit_code::kUsage, series.error().message);
+  if (series.value().empty())
+    return refuse(exit_code::kUsage, fmt::format("name a metric: {}", fmt::join(metrics.names(), ", ")));
+  return show_curves(series.value(), options);
+}
+
+}  // namespace sgd::cli

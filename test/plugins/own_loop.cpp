@@ -1,0 +1,96 @@
+// Training loops of a user's own: one over epochs and batches of the session, one that makes everything itself.
+#include <csignal>
+
+#include <sgd/sgd.hpp>
+
+namespace {
+
+struct Net : torch::nn::Module {
+  Net()
+      : in(register_module("in", torch::nn::Linear(784, 32))), out(register_module("out", torch::nn::Linear(32, 10))) {
+    register_module("norm", norm);
+  }
+  at::Tensor forward(const at::Tensor& images) {
+    return out->forward(torch::relu(norm->forward(in->forward(images.flatten(1)))));
+  }
+  torch::nn::Linear in, out;
+  torch::nn::BatchNorm1d norm{32};
+};
+
+void epochs(sgd::Session& session) {
+  const auto net = session.prepare_model("net", std::make_shared<Net>());
+  const auto optimizer = session.prepare_optimizer(
+      "sgd", torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)));
+  const nlohmann::json& config = session.config();
+  for (const int epoch : session.epochs()) {
+    net->train();
+    std::int64_t batches = 0;
+    for (const sgd::Batch& batch : session.train_data()) {
+      const at::Tensor images = torch::dropout(batch.features, 0.1, true);
+      const at::Tensor loss = torch::cross_entropy_loss(net->forward(images), batch.target);
+      session.backward(loss);
+      optimizer->step();
+      if (++batches == 100 && config.at("report_inside").get<bool>()) session.report({{"loss", loss.item<double>()}});
+    }
+    net->eval();
+    const at::NoGradGuard no_gradients;
+    double right = 0, all = 0;
+    for (const sgd::Batch& batch : session.validation_data()) {
+      right += net->forward(batch.features).argmax(1).eq(batch.target).sum().item<double>();
+      all += static_cast<double>(batch.features.size(0));
+    }
+    session.report({{"val_accuracy", right / all}, {"which", epoch}, {"name", "epoch " + std::to_string(epoch)}});
+  }
+}
+
+/// Nothing is prepared: after a failure it begins anew, from what it saved.
+void iterations(sgd::Session& session) {
+  const nlohmann::json& config = session.config();
+  std::int64_t first = 0;
+  at::Tensor sum = at::zeros({2});
+  if (const auto saved = session.load_checkpoint()) {
+    first = saved->values.at("next");
+    sum = saved->tensors.at("sum");
+  }
+  const std::string mistake = config.at("mistake");
+  const bool is_odd = session.world_rank() == 1;
+  for (std::int64_t i = first; i < config.at("count"); ++i) {
+    sum += static_cast<float>(i);
+    session.report({{"i", i}, {"sum", sum[0].item<double>()}, {"rank", session.world_rank()}});
+    if (mistake == "reports more" && is_odd && i == 1) session.report({{"i", i}});
+    if (mistake == "does not save" && is_odd && i == 1) continue;
+    if (mistake == "ends early" && is_odd && i == 1) return;
+    if (mistake == "throws" && i == 1) throw std::runtime_error("the loop does not like this");
+    if (mistake == "dies" && is_odd && i == 3 && first == 0) raise(SIGKILL);
+    session.save_checkpoint({{"next", i + 1}}, {{"sum", sum}});
+    if (mistake == "prepares late") (void)session.prepare_model("net", std::make_shared<Net>());
+  }
+}
+
+/// Prepared, but with data of its own: steps count, and a save holds weights and optimizer.
+void own_data(sgd::Session& session) {
+  auto net = session.prepare_model("net", torch::nn::Linear(2, 1));
+  const auto optimizer = session.prepare_optimizer("adam", torch::optim::Adam(net->parameters(), 0.05));
+  session.enable_reproducibility(7);
+  std::int64_t first = 0;
+  if (const auto saved = session.load_checkpoint()) first = saved->values.at("next");
+  for (std::int64_t i = first; i < 200; ++i) {
+    const at::Tensor input = at::ones({4, 2}) * static_cast<double>(i % 7 + session.world_rank());
+    const at::Tensor loss = (net->forward(input) - input.sum(1, true)).square().mean();
+    session.step().minimize(loss);
+    session.step_done();
+    if (i % 50 != 49) continue;
+    session.report({{"loss", loss.item<double>()}});
+    if (session.config().at("dies").get<bool>() && i == 99 && first == 0 && session.world_rank() == 1) raise(SIGKILL);
+    session.save_checkpoint({{"next", i + 1}});
+  }
+}
+
+}  // namespace
+
+SGD_REGISTER_FUNCTION("own_data", own_data, R"({"dies": {"type": "boolean", "default": false}})");
+SGD_REGISTER_FUNCTION("epochs", epochs, R"({"report_inside": {"type": "boolean", "default": false}})");
+SGD_REGISTER_FUNCTION("iterations", iterations, R"({
+  "count": {"type": "integer", "minimum": 1, "default": 5},
+  "mistake": {"type": "string", "default": "nothing"}
+})");

@@ -1,0 +1,146 @@
+// Curves: which, over what, as text and as an image.
+
+#include <png.h>
+
+#include <algorithm>
+
+#include <catch2/catch.hpp>
+
+#include "launcher/cli/dot_canvas.hpp"
+#include "launcher/cli/glyphs.hpp"
+#include "launcher/cli/metric_series.hpp"
+#include "launcher/cli/png_plot.hpp"
+#include "launcher/cli/report_printer.hpp"
+#include "launcher/cli/terminal_plot.hpp"
+#include "test/unit/common/temporary_folder.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using PlotJson = nlohmann::ordered_json;
+
+MetricSeries plotted_run(const std::string& over) {
+  MetricSeries metrics(over);
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    metrics.add({{"phase", "train"},
+                 {"epoch", epoch},
+                 {"num_samples", 100},
+                 {"train_loss", 1.0 / epoch},
+                 {"last_train_loss", 0.5},
+                 {"lr", 0.1},
+                 {"step", 10 * epoch},
+                 {"_timestamp", 1000 + epoch},
+                 {"_training_iteration", 2 * epoch - 1}});
+    metrics.add({{"phase", "validate"},
+                 {"num_samples", 20},
+                 {"val_loss", nullptr},
+                 {"val_accuracy", 0.25 * epoch},
+                 {"step", 10 * epoch},
+                 {"_timestamp", 1000 + epoch},
+                 {"_training_iteration", 2 * epoch}});
+  }
+  return metrics;
+}
+
+std::string names_of(const std::vector<Series>& series) {
+  std::string names;
+  for (const Series& one : series) names += one.name + " ";
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("plot: metrics by name") {
+  const MetricSeries metrics = plotted_run("step");
+  CHECK(names_of(metrics.select({}).value()) == "train_loss val_accuracy ");
+  CHECK(names_of(metrics.select({"lr"}).value()) == "lr ");
+  CHECK(names_of(metrics.select({"num_samples"}).value()) == "train/num_samples validate/num_samples ");
+  CHECK(names_of(metrics.select({"validate/num_samples", "lr"}).value()) == "validate/num_samples lr ");
+  const auto unknown = metrics.select({"train_los"});
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(unknown.error().message ==
+        "no metric \"train_los\", did you mean \"train_loss\"?; known: epoch, train/num_samples, validate/num_samples, "
+        "train_loss, last_train_loss, lr, train/step, validate/step, val_accuracy");
+  CHECK_FALSE(metrics.select({"train/val_accuracy"}).ok());
+  MetricSeries others("step");
+  others.add({{"phase", "train"}, {"step", 1}, {"reward", 3}, {"deep", {{"er", 2}}}});
+  CHECK(names_of(others.select({}).value()) == "reward deep/er ");
+  CHECK(names_of(others.select({"deep/er"}).value()) == "deep/er ");
+}
+
+TEST_CASE("plot: over steps, epochs, reports or time") {
+  const auto first_and_last = [](const std::string& over) {
+    const auto points = plotted_run(over).select({"train_loss"}).value().front().points;
+    return std::pair(points.front().first, points.back().first);
+  };
+  CHECK(first_and_last("step") == std::pair(10.0, 30.0));
+  CHECK(first_and_last("epoch") == std::pair(1.0, 3.0));
+  CHECK(first_and_last("iteration") == std::pair(1.0, 5.0));
+  CHECK(first_and_last("time") == std::pair(0.0, 2.0));
+}
+
+TEST_CASE("plot: plain text") {
+  const Series series{"loss", {{0, 4}, {1, 2}, {2, 1}, {3, 0}}};
+  PlotShape shape;
+  shape.columns = 36;
+  shape.rows = 5;
+  CHECK(plot_text(series, shape) ==
+        "loss: 0 after 4 reports\n"
+        "         4 |**\n"
+        "           |  ****\n"
+        "         2 |      ******\n"
+        "           |            *******\n"
+        "         0 |                   *****\n"
+        "           +------------------------\n"
+        "            0         step         3\n");
+  shape.is_utf8 = true;
+  const std::string dots = plot_text(series, shape);
+  CHECK(dots.find("│") != std::string::npos);
+  CHECK(dots.find("└────") != std::string::npos);
+  CHECK(dots.find("\xe2\xa0") != std::string::npos);  // Unicode 2800 to 283f.
+  // One point, one value, and less room than anything takes.
+  const std::string flat = plot_text({"x", {{5, 7}}}, {.columns = 1, .rows = 3});
+  CHECK(flat.find("7 after 1 report\n") != std::string::npos);
+  CHECK(flat.find("*") != std::string::npos);
+}
+
+TEST_CASE("plot: what the locale says") {
+  CHECK(speaks_utf8(nullptr, nullptr, "en_GB.UTF-8"));
+  CHECK(speaks_utf8("", "C.utf8", nullptr));
+  CHECK_FALSE(speaks_utf8("C", nullptr, "en_GB.UTF-8"));
+  CHECK_FALSE(speaks_utf8(nullptr, nullptr, nullptr));
+}
+
+TEST_CASE("plot: a PNG image") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("curves.png");
+  const auto series = plotted_run("step").select({}).value();
+  REQUIRE(write_png(path, series, "step").ok());
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  REQUIRE(png_image_begin_read_from_file(&image, path.c_str()) != 0);
+  image.format = PNG_FORMAT_GRAY;
+  CHECK(image.width == 960);
+  CHECK(image.height == 520);
+  std::vector<unsigned char> pixels(PNG_IMAGE_SIZE(image));
+  REQUIRE(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) != 0);
+  const auto dark = std::count_if(pixels.begin(), pixels.end(), [](unsigned char gray) { return gray < 160; });
+  CHECK(dark > 3000);
+  CHECK(dark < 60000);
+  CHECK_FALSE(write_png(folder.path("missing/curves.png"), series, "step").ok());
+  const Status many = write_png(path, std::vector<Series>(kPngPanelsMax + 1, series.front()), "step");
+  REQUIRE_FALSE(many.ok());
+  CHECK(many.error().message == "65 curves are too many for one image, at most 64: name some");
+  CHECK(glyph_of('a') != glyph_of('b'));
+  CHECK(glyph_of('\x01') == glyph_of('\x02'));
+}
+
+TEST_CASE("console: a report as a line") {
+  CHECK(report_line(PlotJson::parse(
+            R"({"phase": "train", "epoch": 2, "train_loss": 0.25, "a b": {"c\n": 1}, "text": "x\ny", "step": 30,
+                "_timestamp": 1, "_training_iteration": 3})")) ==
+        "report 3  train  epoch 2  step 30  train_loss 0.25  a_b/c_ 1  text \"x\\ny\"");
+  CHECK(report_line(PlotJson::object()) == "report 0  ");
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,499 @@
+#include "worker/torch/engine.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/checkpoint/made_by.hpp"
+#include "worker/torch/errors.hpp"
+#include "worker/torch/models.hpp"
+#include "worker/torch/module_buffers.hpp"
+#include "worker/torch/same_model.hpp"
+
+namespace sgd::worker {
+namespace {
+
+/// In a row: no training that is meant accumulates over more.
+constexpr int kPendingBatchesMax = 1000;
+/// A group has a gradient buffer, also where nothing is trained.
+constexpr std::size_t kFloatsMin = 16;
+
+TimePoint now() {
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+Engine::Engine(const EngineSetup& setup, UserState& user)
+    : setup_(setup),
+      user_(user),
+      training_(*setup.job.training),
+      initialized_model_(setup.initialized_model),
+      record_(setup.job, {[this] { return job_model(); }, [this] { return worker::make_loss(training_.loss); }}),
+      link_forgets_{setup.link},
+      measures_(training_.metrics),
+      profile_(training_.profile) {
+  at::manual_seed(training_.seed);
+}
+
+/// What the user's code keeps of them outlives the group.
+Engine::~Engine() {
+  for (const RegisteredOptimizer& one : record_.optimizers()) one.optimizer->on_step(nullptr);
+}
+
+void Engine::begin(bool may_be_empty) {
+  record_.finish(may_be_empty);
+  models_ = named(record_.models());
+  parameters_ = std::make_unique<FlatParameters>(record_.trained());
+  collective_ = setup_.form_group(std::max(parameters_->size(), kFloatsMin));
+  buffers_ = std::make_unique<SharedBuffers>(models_, *collective_);
+  stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, record_.optimizers(),
+                                       GradientClip{training_.clip_norm, training_.clip_value}, training_.on_nan);
+  for (const RegisteredOptimizer& one : record_.optimizers())
+    one.optimizer->on_step([this](PreparedOptimizer& optimizer) { update(optimizer); });
+  check_same_model(*collective_, tensors());
+  saver_ = std::make_unique<Saver>(
+      SaverSetup{setup_.job, setup_.assignment, setup_.link, *collective_, static_cast<StateSource&>(*this)});
+  restore();
+}
+
+int Engine::memory_fd() const {
+  return setup_.job.checkpoint.memory ? setup_.memory_fd : -1;
+}
+
+std::shared_ptr<Model> Engine::job_model() {
+  if (training_.model.is_null())
+    throw ConfigurationError("the job names no \"training.model\", and its operator asks for it");
+  if (initialized_model_) return std::exchange(initialized_model_, nullptr);
+  return worker::make_model(training_.model, dataset().shape());
+}
+
+void Engine::finish(bool done) {
+  if (done && saver_->saves_by_itself()) saver_->save(Saver::kDisk);
+  saver_->finish();
+  // Nobody leaves while another rank may still need it; after this no collective is used.
+  collective_->barrier();
+  setup_.link.progress().phase = Progress::Phase::kDone;
+}
+
+void Engine::save_now() {
+  // Where nothing is trained, a step is what lies between two saves.
+  if (stepper_->parts().empty()) stepper_->set_steps(stepper_->steps() + 1);
+  saver_->save(Saver::kDisk | Saver::kMemory | Saver::kAlways);
+  (void)saver_->on_disk();
+}
+
+Engine::After Engine::safe_point() {
+  postponed_ |= std::exchange(agreed_, 0) | collective_->agree(control_word());
+  begin_work();
+  return act_on(std::exchange(postponed_, 0), false) ? After::kGoOn : After::kStop;
+}
+
+void Engine::restore() {
+  Restored restored = Restorer({setup_.assignment, setup_.link, *collective_, tensors(), memory_fd()}).run();
+  if (restored.state) {
+    const TrainingState& state = *restored.state;
+    const std::string conflict = checkpoint::order_conflict(
+        {state.position.epoch, state.position.phase, state.position.consumed}, state.made_by, made_by());
+    if (!conflict.empty()) throw ConfigurationError(conflict);
+    stepper_->load(state.optimizers, state.step);
+    position_ = state.position;
+    Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
+    if (!sums) throw std::runtime_error(sums.error().message);
+    metrics_ = std::move(sums).value();
+    load_measures(state);
+    user_.load(state, world_rank(), world_size());
+  }
+  saver_->begin(restored, memory_fd());
+  announce_ready(restored);
+}
+
+/// Of the ranks whose own this rank gets: each is counted once.
+void Engine::load_measures(const TrainingState& state) {
+  std::vector<nlohmann::json> states;
+  for (const int saved : ranks_given_to(world_rank(), world_size(), state.world_size))
+    states.push_back(state.records[static_cast<std::size_t>(saved)].sums.value("measures", nlohmann::json()));
+  try {
+    measures_.load(states);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigurationError(error.what());
+  }
+}
+
+MeasuredPhase Engine::phase() const {
+  return position_.phase == "train" ? MeasuredPhase::kTraining : MeasuredPhase::kValidation;
+}
+
+void Engine::measure(const at::Tensor& output, const at::Tensor& target) {
+  if (!measures_.is_on(phase())) return;
+  const at::NoGradGuard no_gradients;
+  measures_.add(phase(), output.data(), target);
+}
+
+void Engine::announce_ready(const Restored& restored) {
+  setup_.link.progress().step = stepper_->steps();
+  setup_.link.progress().epoch = position_.epoch;
+  link::Ready ready;
+  ready.step = stepper_->steps();
+  ready.epoch = position_.epoch;
+  ready.source = name_of(restored.source);
+  ready.path = restored.path;
+  ready.restore_s = to_seconds(now() - setup_.assigned);
+  ready.redone = restored.redone;
+  send(ready);
+}
+
+std::int64_t Engine::batch_size() const {
+  return job::batch_size_per_rank(training_, world_size());
+}
+
+const Dataset& Engine::dataset() const {
+  if (setup_.dataset == nullptr)
+    throw ConfigurationError("the job names no \"training.dataset\", and its code asks for it");
+  return *setup_.dataset;
+}
+
+PhaseStream& Engine::begin_training() {
+  profile_.clear();
+  phase_began_ = now();
+  setup_.link.progress().epoch = position_.epoch;
+  setup_.link.progress().phase = Progress::Phase::kTrain;
+  stepper_->set_epochs_completed(position_.epoch - 1);
+  sampler_.emplace(training_.seed, position_.epoch, dataset().count(Split::kTrain), world_size(), training_.shuffle);
+  PhaseSettings settings{Split::kTrain, position_.epoch,    world_rank(),
+                         batch_size(),  position_.consumed, &setup_.link.progress().waited_ns};
+  settings.step = this;
+  settings.skips_not_finite = training_.on_nan == "skip";
+  stream_ = std::make_unique<PhaseStream>(
+      settings, *sampler_, dataset(), metrics_,
+      [this] {
+        at::manual_seed(step_seed(training_.seed, position_.epoch, position_.consumed, world_rank()));
+        return stepper_->steps();
+      },
+      [this](const BatchMetrics& metrics) { return after_training_batch(metrics); });
+  return *stream_;
+}
+
+void Engine::end_training() {
+  drop_pending();
+  metrics_.clear();
+  measures_.clear();
+  position_.phase = "validate";
+  position_.consumed = 0;
+}
+
+PhaseStream& Engine::begin_validation() {
+  profile_.clear();
+  phase_began_ = now();
+  setup_.link.progress().phase = Progress::Phase::kValidate;
+  sampler_.emplace(training_.seed, position_.epoch, dataset().count(Split::kValidation), world_size(), false);
+  const PhaseSettings settings{Split::kValidation, position_.epoch, world_rank(), batch_size(), position_.consumed};
+  stream_ = std::make_unique<PhaseStream>(
+      settings, *sampler_, dataset(), metrics_,
+      [this] {
+        at::manual_seed(step_seed(~training_.seed, position_.epoch, position_.consumed, world_rank()));
+        return stepper_->steps();
+      },
+      [this](const BatchMetrics& metrics) { return after_validation_batch(metrics); });
+  return *stream_;
+}
+
+void Engine::end_validation() {
+  for (const auto& part : stepper_->parts()) show_metric_to_scheduler(*part);
+  metrics_.clear();
+}
+
+/// Collective: the mean over ranks, in their order, so that all lower the rate after the same epoch. It is the one of
+/// the report, and is no part of a checkpoint before the epoch's end.
+void Engine::show_metric_to_scheduler(OptimizerPart& part) {
+  const std::string name = part.metric();
+  if (name.empty()) return;
+  // Of all ranks' samples already.
+  if (const auto exact = exact_.find(name); exact != exact_.end() && exact->is_number())
+    return part.observe(exact->get<double>());
+  nlohmann::json own;
+  const std::optional<double> mean = metrics_.mean(name);
+  if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
+  double sum = 0;
+  int counted = 0;
+  bool is_measured = false;
+  for (const std::string& told : collective_->all_gather(own.dump())) {
+    const nlohmann::json json = nlohmann::json::parse(told);
+    // A rank that came for the last batches of a pass may have had none.
+    if (!json.contains("bits")) continue;
+    is_measured = true;
+    const auto value = std::bit_cast<double>(json["bits"].get<std::uint64_t>());
+    if (std::isnan(value)) continue;
+    sum += value;
+    ++counted;
+  }
+  if (!is_measured)
+    throw std::logic_error(
+        fmt::format("the scheduler looks at \"{}\", which validation does not measure: set "
+                    "training.scheduler.metric to one of {}",
+                    name, fmt::join(metrics_.names(), ", ")));
+  part.observe(counted == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / counted);
+}
+
+Engine::After Engine::end_epoch() {
+  position_.epoch += 1;
+  position_.phase = "train";
+  position_.consumed = 0;
+  stepper_->set_epochs_completed(position_.epoch - 1);
+  compare_weights();
+  std::uint32_t agreed = collective_->agree(control_word());
+  if (position_.epoch > training_.epochs) return After::kGoOn;
+  if (setup_.job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch) agreed |= control::kCheckpoint;
+  // Without checkpoints of its own a run has no other place to leave at.
+  const bool leave = leave_at_epoch_ || (leave_at_checkpoint_ && !saver_->saves_by_itself());
+  return act_on(agreed, leave) ? After::kGoOn : After::kStop;
+}
+
+void Engine::backward(const at::Tensor& loss) {
+  backward(loss, nullptr, 1);
+}
+
+void Engine::backward(const at::Tensor& loss, const torch::optim::Optimizer& only) {
+  backward(loss, &stepper_->part_of(only), 1);
+}
+
+void Engine::backward(const at::Tensor& loss, const OptimizerPart* only, double weight) {
+  const TimePoint began = now();
+  if (profile_.is_on() && stream_) profile_.add(ProfiledPart::kForward, began - stream_->given());
+  stepper_->backward(loss, only, weight);
+  if (profile_.is_on()) gradient_time_ = now() - began;
+}
+
+void Engine::update(torch::optim::Optimizer& optimizer) {
+  update(stepper_->part_of(optimizer));
+}
+
+void Engine::minimize(const at::Tensor& loss) {
+  OptimizerPart& part = stepper_->only_part("minimize()");
+  const std::int64_t every = training_.gradient_accumulation;
+  backward(loss, nullptr, 1.0 / static_cast<double>(every));
+  if (++accumulated_ < every && !info().is_last) return;
+  accumulated_ = 0;
+  update(part);
+}
+
+void Engine::update(OptimizerPart& part) {
+  const TimePoint began = now();
+  agreed_ |= stepper_->update(part, control_word());
+  if (profile_.is_on()) {
+    profile_.add(ProfiledPart::kGradient, std::exchange(gradient_time_, {}) + (part.reduced() - began));
+    profile_.add(ProfiledPart::kApply, now() - part.reduced());
+  }
+  begin_work();
+}
+
+void Engine::step_scheduler() {
+  stepper_->only_part("step_scheduler()").step_scheduler();
+}
+
+void Engine::step_scheduler(const torch::optim::Optimizer& optimizer) {
+  stepper_->part_of(optimizer).step_scheduler();
+}
+
+/// Told at once: the first batch of this generation is done, of training or of the validation that it goes on with.
+void Engine::begin_work() {
+  if (std::exchange(first_step_sent_, true)) return;
+  link::FirstStep first;
+  first.step = stepper_->steps() + (position_.phase == "train" ? 1 : 0);
+  send(first);
+  saver_->prepare();
+}
+
+std::uint32_t Engine::control_word() const {
+  std::uint32_t word = 0;
+  if (setup_.link.stop_requested())
+    word |= control::kStop | (setup_.link.stop_wants_checkpoint() ? control::kCheckpoint : 0);
+  if (setup_.link.stop_at_epoch_requested()) word |= control::kStopAtEpoch;
+  if (setup_.link.stop_at_checkpoint_requested()) word |= control::kStopAtCheckpoint;
+  return word | saver_->due_bits();
+}
+
+bool Engine::after_training_batch(const BatchMetrics& metrics) {
+  position_.consumed = stream_->consumed();
+  return end_batch(metrics.num_samples) == After::kGoOn;
+}
+
+Engine::After Engine::end_batch(std::int64_t num_samples) {
+  if (!stepper_->all_updated() || stepper_->parts().empty())
+    agreed_ |= collective_->agree(control_word() | (stepper_->is_pending() ? control::kPending : 0));
+  const std::uint32_t agreed = std::exchange(agreed_, 0);
+  const bool is_step = stepper_->is_updated();
+  stepper_->end_batch();
+  if (is_step) saver_->set_live_step(stepper_->steps());
+  buffers_->take_rank_0s();
+  publish(num_samples);
+  is_postponed_due_ = is_postponed_due_ || (is_step && saver_->is_due(stepper_->steps()));
+  if (postpone(agreed)) return After::kGoOn;
+  const bool goes_on = act_on(std::exchange(postponed_, 0), false, std::exchange(is_postponed_due_, false));
+  return goes_on ? After::kGoOn : After::kStop;
+}
+
+/// Whether what was agreed waits, since some rank holds gradients that belong to no checkpoint.
+bool Engine::postpone(std::uint32_t agreed) {
+  postponed_ |= agreed & ~control::kPending;
+  if ((agreed & control::kPending) == 0) {
+    pending_batches_ = 0;
+    return false;
+  }
+  if (++pending_batches_ < kPendingBatchesMax) return true;
+  throw std::logic_error(fmt::format(
+      "for {} batches there have been gradients that no update has taken, so nothing could be saved: update every "
+      "optimizer that backward() reaches, or name the one that is meant in backward()",
+      pending_batches_));
+}
+
+/// An epoch's end is a place to save at, so nobody may hold gradients there.
+void Engine::drop_pending() {
+  accumulated_ = 0;
+  pending_batches_ = 0;
+  const std::string names = stepper_->drop_pending();
+  if (names.empty()) return;
+  std::fprintf(stderr,
+               "sgd-worker: warning: at the end of epoch %d gradients of optimizer %s are dropped that no update has "
+               "taken: update in the batch whose info().is_last is true\n",
+               position_.epoch, names.c_str());
+}
+
+bool Engine::after_validation_batch(const BatchMetrics& metrics) {
+  if (profile_.is_on()) profile_.add(ProfiledPart::kEvalForward, now() - stream_->given());
+  const std::uint32_t agreed = collective_->agree(control_word());
+  begin_work();
+  position_.consumed = stream_->consumed();
+  publish(metrics.num_samples);
+  return act_on(agreed, false);
+}
+
+bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
+  if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
+  if ((agreed & control::kStopAtCheckpoint) != 0) leave_at_checkpoint_ = true;
+  const bool stop = (agreed & control::kStop) != 0;
+  const bool is_asked = leave || (agreed & control::kCheckpoint) != 0;
+  const bool checkpoint = is_asked || is_due;
+  leave = leave || (leave_at_checkpoint_ && checkpoint);
+  unsigned targets = checkpoint ? Saver::kDisk : 0u;
+  if (!is_asked && !leave) targets |= Saver::kIfFree;
+  // The next generation finds what was left behind in memory, without reading the disk.
+  if ((agreed & control::kMemory) != 0 || (checkpoint && (leave || stop))) targets |= Saver::kMemory;
+  saver_->save(targets);
+  if (stop) return false;
+  return !(leave && saver_->on_disk());
+}
+
+void Engine::publish(std::int64_t num_samples) {
+  Progress& progress = setup_.link.progress();
+  progress.step.store(stepper_->steps(), std::memory_order_relaxed);
+  if (position_.phase == "train") progress.loss.store(stepper_->last_loss(), std::memory_order_relaxed);
+  progress.samples.fetch_add(num_samples, std::memory_order_relaxed);
+}
+
+nlohmann::ordered_json Engine::profiled() {
+  const bool training = position_.phase == "train";
+  profile_.add(training ? ProfiledPart::kTrainEpoch : ProfiledPart::kValidation, now() - phase_began_);
+  return training ? profile_.training() : profile_.validation();
+}
+
+nlohmann::json Engine::measured(const nlohmann::json& further) {
+  const bool training = position_.phase == "train";
+  nlohmann::json metrics(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
+  if (training) {
+    if (const std::int64_t skipped = stepper_->take_skipped(); skipped > 0) metrics["skipped_updates"] = skipped;
+    metrics["samples_per_s"] = stream_->samples_per_s();
+    metrics["step_ms"]["median"] = stream_->timer().median_ms();
+    metrics["step_ms"]["p95"] = stream_->timer().p95_ms();
+    metrics["step_ms"]["own"] = stream_->own_timer().mean_ms();
+  }
+  if (profile_.is_on()) metrics["profile"] = nlohmann::json(profiled());
+  exact_ = nlohmann::json(measures_.finish(phase(), *collective_));
+  metrics.update(exact_);
+  if (further.is_object()) metrics.update(further);
+  return metrics;
+}
+
+void Engine::report(const link::ReportKey& key, nlohmann::json metrics) {
+  link::Report message;
+  message.key = key;
+  message.step = stepper_->steps();
+  message.metrics = std::move(metrics);
+  send(message);
+}
+
+void Engine::compare_weights() {
+  const std::vector<std::string> hashes =
+      collective_->all_gather(fmt::format("{:016x} {:016x}", parameters_->hash(), buffers_->hash()));
+  std::string different;
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    if (hashes[rank] != hashes[0]) different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
+  }
+  if (!different.empty())
+    throw std::runtime_error(fmt::format("after epoch {} the weights of rank {} differ from those of rank 0",
+                                         position_.epoch - 1, different));
+}
+
+nlohmann::json Engine::made_by() const {
+  nlohmann::json made = {{"training", setup_.job.resolved.value("training", nlohmann::json::object())},
+                         {"cpus", setup_.assignment.cpus}};
+  if (setup_.dataset != nullptr)
+    made["samples"] = {{"train", setup_.dataset->count(Split::kTrain)},
+                       {"validation", setup_.dataset->count(Split::kValidation)}};
+  return made;
+}
+
+MemoryPoint Engine::point() const {
+  return {stepper_->steps(), position_.epoch, position_.phase == "validate", position_.consumed};
+}
+
+StateTensors Engine::tensors() {
+  StateTensors tensors;
+  const std::span<const ParameterPlace> places = parameters_->places();
+  tensors.flat.push_back({"", parameters_->values(), places, 0});
+  for (const auto& part : stepper_->parts()) {
+    const ParameterRange& range = part->range();
+    for (const OptimizerBuffer& buffer : part->buffers())
+      tensors.flat.push_back(
+          {"." + buffer.name, buffer.values, places.subspan(range.first, range.count), range.floats.offset});
+  }
+  tensors.buffers = module_buffers(models_, parameters_->places());
+  tensors.optimizers = stepper_->kinds();
+  return tensors;
+}
+
+RankMessage Engine::own_message() {
+  RankMessage own;
+  own.record.sums = metrics_.export_state();
+  own.record.sums["measures"] = measures_.state();
+  own.record.own = user_.own(world_rank());
+  if (world_rank() == 0) own.shared = user_.shared();
+  return own;
+}
+
+TrainingState Engine::state(std::vector<RankMessage> told) {
+  TrainingState state;
+  state.position = position_;
+  state.step = stepper_->steps();
+  state.world_size = world_size();
+  state.seed = training_.seed;
+  state.optimizers = stepper_->records();
+  state.made_by = made_by();
+  for (RankMessage& one : told) state.records.push_back(std::move(one.record));
+  state.shared = std::move(told.front().shared);
+  return state;
+}
+
+void Engine::send(const link::FromWorker& message) {
+  if (Status sent = setup_.link.send(message); !sent) throw EnvironmentError(sent.error().message);
+}
+
+}  // namespace sgd::worker

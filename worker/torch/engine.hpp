@@ -1,0 +1,191 @@
+#pragma once
+// What every training of one rank in one generation needs, whoever drives it (operator_run.hpp, function_run.hpp):
+// models and optimizers as registered, the group, restore, phases of batches, safe points, reports, saves.
+//
+//   register -> begin(): group, restore, ready -> [ batches of training -> ... -> batches of validation -> end_epoch()
+//   ]*
+//                              └ after each batch: agreed bits -> copies in memory, saves, stops
+//
+// Ranks never act alone: a stop, a save by time, a copy or a NaN is a bit of the control word, and every
+// rank acts on it after the same batch, and not before a batch at whose end nobody holds gradients that no
+// update has taken. Destroying the object tears the group down, so that the
+// process can build another one for its next assignment.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "common/job/spec.hpp"
+#include "common/messages/link.hpp"
+#include "sgd/step.hpp"
+#include "worker/collective/collective.hpp"
+#include "worker/core/metrics.hpp"
+#include "worker/core/phase_profile.hpp"
+#include "worker/core/sampler.hpp"
+#include "worker/link/client.hpp"
+#include "worker/measure/measure_set.hpp"
+#include "worker/torch/datasets.hpp"
+#include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/phase_stream.hpp"
+#include "worker/torch/saver.hpp"
+#include "worker/torch/setup_record.hpp"
+#include "worker/torch/shared_buffers.hpp"
+#include "worker/torch/stepper.hpp"
+
+namespace sgd::worker {
+
+enum class Outcome {
+  kDone,     ///< All epochs are trained.
+  kStopped,  ///< Asked to stop; state saved if that was wanted.
+};
+
+/// What an engine needs from its process; all of it outlives the engine.
+struct EngineSetup {
+  const job::JobSpec& job;
+  const link::Assignment& assignment;
+  LinkClient& link;
+  const Dataset* dataset = nullptr;  ///< Null: the job has none.
+  /// Forms the group once the number of parameters is known.
+  std::function<std::unique_ptr<Collective>(std::size_t gradient_count)> form_group;
+  std::shared_ptr<Model> initialized_model;  ///< As make_model() would make it, or null.
+  int memory_fd = -1;                        ///< The node's memory checkpoint; -1: there is none.
+  TimePoint assigned;                        ///< When the assignment came.
+};
+
+/// What the user's own code keeps beside models and optimizers.
+class UserState {
+ public:
+  virtual ~UserState() = default;
+  [[nodiscard]] virtual OperatorState own(int rank) const = 0;
+  /// On rank 0.
+  [[nodiscard]] virtual OperatorState shared() const = 0;
+  virtual void load(const TrainingState& state, int rank, int world_size) = 0;
+};
+
+class Engine final : public Step, private StateSource {
+ public:
+  enum class After { kGoOn, kStop };
+
+  /// `user` outlives this object.
+  Engine(const EngineSetup& setup, UserState& user);
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Where models and optimizers are registered before begin().
+  [[nodiscard]] SetupRecord& record() { return record_; }
+  [[nodiscard]] const SetupRecord& record() const { return record_; }
+
+  /// Collective: forms the group and restores. `may_be_empty`: there may be no model.
+  void begin(bool may_be_empty = false);
+  [[nodiscard]] bool has_begun() const { return saver_ != nullptr; }
+
+  [[nodiscard]] const Position& position() const { return position_; }
+  [[nodiscard]] std::int64_t steps() const { return stepper_->steps(); }
+
+  /// The batches of the phase that the position is in, from there on.
+  [[nodiscard]] PhaseStream& begin_training();
+  [[nodiscard]] PhaseStream& begin_validation();
+  /// Counts a batch into the job's metrics of the phase in work.
+  void measure(const at::Tensor& output, const at::Tensor& target);
+  /// Collective: what the phase has measured, with further keys.
+  [[nodiscard]] nlohmann::json measured(const nlohmann::json& further);
+  void report(const link::ReportKey& key, nlohmann::json metrics);
+  /// All batches of it are done.
+  void end_training();
+  void end_validation();
+  /// Collective: compares the weights, saves, and says whether training goes on.
+  [[nodiscard]] After end_epoch();
+  /// Collective: saves now, whether anything has changed or not, and waits for the disk. That it has no room is told.
+  void save_now();
+  /// Collective: a batch is done, of a phase or of a loop with data of its own.
+  [[nodiscard]] After end_batch(std::int64_t num_samples);
+  /// Collective: agrees on what was asked from outside, between batches.
+  [[nodiscard]] After safe_point();
+  /// Collective: the last save, if all is `done`, and the last barrier.
+  void finish(bool done);
+  [[nodiscard]] Collective& collective() { return *collective_; }
+
+  [[nodiscard]] const BatchInfo& info() const override { return stream_ ? stream_->current() : no_batch_; }
+  void backward(const at::Tensor& loss) override;
+  void backward(const at::Tensor& loss, const torch::optim::Optimizer& only) override;
+  void update(torch::optim::Optimizer& optimizer) override;
+  void minimize(const at::Tensor& loss) override;
+  void step_scheduler() override;
+  void step_scheduler(const torch::optim::Optimizer& optimizer) override;
+
+  [[nodiscard]] int world_rank() const { return setup_.assignment.rank; }
+  [[nodiscard]] int world_size() const { return setup_.assignment.world_size; }
+
+ private:
+  /// At its end the link thread aborts nobody any more.
+  struct AbortsNobody {
+    LinkClient& link;
+    ~AbortsNobody() { link.on_abort(nullptr); }
+  };
+
+  [[nodiscard]] std::shared_ptr<Model> job_model();
+  [[nodiscard]] const Dataset& dataset() const;
+  void restore();
+  void begin_work();
+  void announce_ready(const Restored& restored);
+  void show_metric_to_scheduler(OptimizerPart& part);
+  void backward(const at::Tensor& loss, const OptimizerPart* only, double weight);
+  void update(OptimizerPart& part);
+  bool after_training_batch(const BatchMetrics& metrics);
+  bool after_validation_batch(const BatchMetrics& metrics);
+  bool postpone(std::uint32_t agreed);
+  void drop_pending();
+  void load_measures(const TrainingState& state);
+  [[nodiscard]] MeasuredPhase phase() const;
+  [[nodiscard]] nlohmann::ordered_json profiled();
+  void publish(std::int64_t num_samples);
+  void compare_weights();
+  [[nodiscard]] std::uint32_t control_word() const;
+  [[nodiscard]] std::int64_t batch_size() const;
+  /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
+  bool act_on(std::uint32_t agreed, bool leave, bool is_due = false);
+  void send(const link::FromWorker& message);
+  [[nodiscard]] nlohmann::json made_by() const;
+  [[nodiscard]] int memory_fd() const;
+
+  [[nodiscard]] RankMessage own_message() override;
+  [[nodiscard]] TrainingState state(std::vector<RankMessage> told) override;
+  [[nodiscard]] StateTensors tensors() override;
+  [[nodiscard]] MemoryPoint point() const override;
+
+  EngineSetup setup_;
+  UserState& user_;
+  const job::Training& training_;
+  std::shared_ptr<Model> initialized_model_;  // Given out once.
+  SetupRecord record_;
+  NamedModels models_;
+  // The gradient views point into the collective's memory: it is destroyed after them.
+  std::unique_ptr<Collective> collective_;
+  AbortsNobody link_forgets_;  // Before the collective goes, also when the constructor throws.
+  std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<SharedBuffers> buffers_;
+  std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<Saver> saver_;
+
+  Position position_;
+  MetricsAccumulator metrics_;                       // Of the phase in work.
+  MeasureSet measures_;                              // The job's metrics of that phase.
+  nlohmann::json exact_ = nlohmann::json::object();  // What they were at the end of the phase before.
+  PhaseProfile profile_;
+  TimePoint phase_began_;
+  Duration gradient_time_{};             // Of backward passes since the last update.
+  std::optional<Sampler> sampler_;       // Of that phase.
+  BatchInfo no_batch_;                   // Of a loop with data of its own.
+  std::unique_ptr<PhaseStream> stream_;  // Of that phase.
+  std::uint32_t agreed_ = 0;             // Bits seen since the last batch was added.
+  std::uint32_t postponed_ = 0;          // Bits that wait for a batch at whose end nobody holds gradients.
+  bool is_postponed_due_ = false;
+  int pending_batches_ = 0;           // In a row at whose end somebody held some.
+  std::int64_t accumulated_ = 0;      // Losses of minimize() since its last update.
+  bool leave_at_epoch_ = false;       // kStopAtEpoch was agreed.
+  bool leave_at_checkpoint_ = false;  // kStopAtCheckpoint was agreed.
+  bool first_step_sent_ = false;
+};
+
+}  // namespace sgd::worker

@@ -1,0 +1,200 @@
+#include "worker/torch/function_run.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/torch/errors.hpp"
+#include "worker/torch/operator_save.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr const char* kEnd = "the end of the function";
+
+}  // namespace
+
+FunctionRun::FunctionRun(const EngineSetup& setup, const TrainingFunction& function)
+    : setup_(setup),
+      function_(function),
+      training_(setup.job.resolved.value("training", nlohmann::json::object())),
+      engine_(setup, *this) {}
+
+Outcome FunctionRun::run() {
+  try {
+    function_(*this);
+    begin();
+    agree_on(kEnd);
+  } catch (const Stopped&) {
+    engine_.finish(false);
+    return Outcome::kStopped;
+  }
+  engine_.finish(true);
+  return Outcome::kDone;
+}
+
+void FunctionRun::begin() {
+  if (!engine_.has_begun()) engine_.begin(true);
+}
+
+Setup& FunctionRun::setup() {
+  if (engine_.has_begun())
+    throw std::logic_error(
+        "models and optimizers must be prepared before the first epoch, report, checkpoint or update");
+  return engine_.record();
+}
+
+void FunctionRun::enable_reproducibility(std::uint64_t seed) {
+  at::manual_seed(step_seed(seed, 0, 0, world_rank()));
+}
+
+Step& FunctionRun::step() {
+  begin();
+  return engine_;
+}
+
+/// Collective.
+void FunctionRun::agree_on(const std::string& what) {
+  const std::vector<std::string> all = engine_.collective().all_gather(what);
+  if (std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == all.front(); })) return;
+  std::string told;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    told += fmt::format("{}rank {} comes to {}", rank == 0 ? "" : ", ", rank, all[rank]);
+  throw std::logic_error(fmt::format(
+      "the ranks do not report and save alike: {}. Every rank must make the same calls in the same order", told));
+}
+
+void FunctionRun::stop_if(Engine::After after) const {
+  if (after == Engine::After::kStop) throw Stopped();
+}
+
+int FunctionRun::begin_epochs() {
+  begin();
+  if (in_epochs_) throw std::logic_error("epochs() is called a second time: a run has one loop over its epochs");
+  in_epochs_ = true;
+  const int epoch = engine_.position().epoch;
+  return epoch > setup_.job.training->epochs ? 0 : epoch;
+}
+
+int FunctionRun::next_epoch() {
+  end_train_data();
+  if (engine_.position().phase == "train") engine_.end_training();  // Without any batch of ours.
+  engine_.end_validation();
+  stop_if(engine_.end_epoch());
+  const int epoch = engine_.position().epoch;
+  return epoch > setup_.job.training->epochs ? 0 : epoch;
+}
+
+std::optional<Batch> FunctionRun::next_train_batch() {
+  if (!in_epochs_) throw std::logic_error("train_data() is for the body of a loop over epochs()");
+  if (engine_.position().phase != "train") return std::nullopt;
+  if (batches_ == nullptr) batches_ = &engine_.begin_training();
+  if (has_batch_) step_done();
+  std::optional<Batch> batch = batches_->next();
+  has_batch_ = batch.has_value();
+  if (!batch) {
+    end_train_data();
+    return std::nullopt;
+  }
+  num_samples_ = batch->features.dim() > 0 ? batch->features.size(0) : 1;
+  return batch;
+}
+
+void FunctionRun::end_train_data() {
+  if (batches_ == nullptr) return;
+  if (has_batch_) step_done();
+  batches_ = nullptr;
+  engine_.end_training();
+}
+
+void FunctionRun::step_done() {
+  if (!has_batch_) {
+    if (batches_ != nullptr) throw std::logic_error("step_done() is called twice for a batch of train_data()");
+    begin();
+    return stop_if(engine_.end_batch(0));
+  }
+  has_batch_ = false;
+  batches_->add({num_samples_, {}});
+  if (batches_->interrupted()) throw Stopped();
+}
+
+void FunctionRun::begin_validation() {
+  begin();
+  if (setup_.dataset == nullptr)
+    throw ConfigurationError("the job names no \"training.dataset\", and its function asks for it");
+  validation_.emplace(0, 1, setup_.dataset->count(Split::kValidation), world_size(), false);
+  validated_ = 0;
+}
+
+std::optional<Batch> FunctionRun::next_validation_batch() {
+  const std::int64_t size = job::batch_size_per_rank(*setup_.job.training, world_size());
+  if (validation_->batch_length(validated_, size) == 0) return std::nullopt;
+  std::vector<std::int64_t> indices;
+  validation_->batch(validated_, world_rank(), size, indices);
+  validated_ = validation_->advance(validated_, size);
+  setup_.link.progress().samples.fetch_add(static_cast<std::int64_t>(indices.size()), std::memory_order_relaxed);
+  return setup_.dataset->gather(Split::kValidation, engine_.position().epoch, indices);
+}
+
+/// In a loop over epochs a report has its place in it; else it is the run's next one.
+void FunctionRun::report(const nlohmann::json& metrics) {
+  begin();
+  if (!metrics.is_object()) throw std::logic_error("report() takes a JSON object, got " + metrics.dump());
+  agree_on(fmt::format("report {}", reports_ + 1));
+  ++reports_;
+  link::ReportKey key{static_cast<int>(reports_), "validate", 0, 0};
+  if (in_epochs_) {
+    const Position& position = engine_.position();
+    sequence_ = position == reported_at_ ? sequence_ + 1 : 0;
+    reported_at_ = position;
+    key = {position.epoch, position.phase, position.consumed + (has_batch_ ? 1 : 0), sequence_};
+  }
+  nlohmann::json line = metrics;
+  line["epoch"] = key.epoch;
+  engine_.report(key, std::move(line));
+  // In train_data() batches are the places to stop at.
+  if (!has_batch_) stop_if(engine_.safe_point());
+}
+
+void FunctionRun::save_checkpoint(const nlohmann::json& values, const NamedTensors& tensors) {
+  begin();
+  if (has_batch_)
+    throw std::logic_error("save_checkpoint() is called inside a batch of train_data(): call step_done() before");
+  agree_on("save_checkpoint");
+  SavedCheckpoint saved{values, {}};
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.defined()) saved.tensors[name] = tensor.data().cpu().clone();
+  saved_ = std::move(saved);
+  engine_.save_now();
+}
+
+std::optional<SavedCheckpoint> FunctionRun::load_checkpoint() {
+  begin();
+  return saved_;
+}
+
+OperatorState FunctionRun::own(int rank) const {
+  OperatorState state;
+  if (rank == 0 && saved_) add_tensors(saved_->tensors, rank, state);
+  return state;
+}
+
+OperatorState FunctionRun::shared() const {
+  nlohmann::json json = {{"reports", reports_}};
+  if (saved_) json["saved"] = saved_->values;
+  return json_state_of("save_checkpoint()", 0, json);
+}
+
+void FunctionRun::load(const TrainingState& state, int rank, int world_size) {
+  (void)rank;
+  (void)world_size;
+  const nlohmann::json shared = nlohmann::json::parse(state.shared.json);
+  reports_ = shared.value("reports", std::int64_t{0});
+  if (!shared.contains("saved")) return;
+  saved_ = SavedCheckpoint{shared["saved"], {}};
+  if (!state.records.empty()) saved_->tensors = tensors_of(state.records.front().own);
+}
+
+}  // namespace sgd::worker

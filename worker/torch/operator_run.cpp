@@ -1,0 +1,60 @@
+#include "worker/torch/operator_run.hpp"
+
+#include "worker/torch/operator_save.hpp"
+
+namespace sgd::worker {
+
+OperatorRun::OperatorRun(const EngineSetup& setup, TrainingOperator& training_operator)
+    : operator_(training_operator),
+      epochs_(setup.job.training->epochs),
+      config_(setup.job.training->training_operator),
+      training_(setup.job.resolved.value("training", nlohmann::json::object())),
+      engine_(setup, *this) {
+  operator_.attach(*this);
+  operator_.setup(engine_.record());
+}
+
+Outcome OperatorRun::run() {
+  engine_.begin();
+  After after = After::kGoOn;
+  while (after == After::kGoOn && engine_.position().epoch <= epochs_) {
+    if (engine_.position().phase == "train") after = train();
+    if (after == After::kGoOn) after = validate();
+    if (after == After::kGoOn) after = engine_.end_epoch();
+  }
+  const bool done = after == After::kGoOn;
+  engine_.finish(done);
+  return done ? Outcome::kDone : Outcome::kStopped;
+}
+
+OperatorRun::After OperatorRun::train() {
+  PhaseStream& batches = engine_.begin_training();
+  const nlohmann::json further = operator_.train_epoch(batches);
+  if (batches.interrupted()) return After::kStop;
+  engine_.report({engine_.position().epoch, "train", 0, 0}, engine_.measured(further));
+  engine_.end_training();
+  return After::kGoOn;
+}
+
+OperatorRun::After OperatorRun::validate() {
+  PhaseStream& batches = engine_.begin_validation();
+  const nlohmann::json further = operator_.validate(batches);
+  if (batches.interrupted()) return After::kStop;
+  engine_.report({engine_.position().epoch, "validate", 0, 0}, engine_.measured(further));
+  engine_.end_validation();
+  return After::kGoOn;
+}
+
+OperatorState OperatorRun::own(int rank) const {
+  return own_state_of(operator_, rank);
+}
+
+OperatorState OperatorRun::shared() const {
+  return shared_state_of(operator_);
+}
+
+void OperatorRun::load(const TrainingState& state, int rank, int world_size) {
+  give_back(state, rank, world_size, operator_);
+}
+
+}  // namespace sgd::worker
