@@ -151,7 +151,7 @@ TEST_CASE("idx: a cached file of the wrong size is made again") {
 
 TEST_CASE("idx: processes that unpack at the same time all get whole data") {
   const Fixture fixture(true);
-  const auto errors = testing::run_ranks({4, {}, std::chrono::seconds(30)}, [&](const testing::RankContext& context) {
+  const auto errors = testing::run_ranks({4, {}, std::chrono::seconds(60)}, [&](const testing::RankContext& context) {
     for (int i = 0; i < 5; ++i) {
       // The exchange's values are ignored: it only makes the ranks begin together.
       (void)context.exchange("opened " + std::to_string(i), "yes");

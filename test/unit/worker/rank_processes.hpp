@@ -15,6 +15,9 @@
 
 namespace sgd::worker::testing {
 
+/// A stall time-out that nobody waits for: what ends a wait within a third of it was something else.
+inline constexpr Duration kNoStall = std::chrono::seconds(30);
+
 /// What a rank's body gets.
 struct RankContext {
   int rank = 0;
