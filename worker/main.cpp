@@ -26,7 +26,7 @@ int usage(int code) {
       "  sgd-worker --fork-server  serves the keeper at descriptor 3\n"
       "  sgd-worker --schema [PLUG-IN...]  what the plug-ins register, as JSON\n"
       "  sgd-worker --list KIND [--plugin FILE]... [--json]  what a job file may name, with keys and defaults:\n"
-      "    models, datasets, optimizers, schedulers, losses, metrics or operators\n"
+      "    models, datasets, optimizers, schedulers, losses, metrics, operators or functions\n"
       "  sgd-worker --version\n",
       code == 0 ? stdout : stderr);
   return code;

@@ -14,8 +14,9 @@ namespace sgd::checkpoint {
 
 struct PlaceInEpoch {
   int epoch = 1;
-  std::string phase = "train";  ///< Or "validate".
-  std::int64_t consumed = 0;    ///< Leading entries of the phase's order.
+  std::string phase = "train";     ///< Or "validate".
+  std::int64_t consumed = 0;       ///< Leading entries of the phase's order.
+  std::int64_t pass_consumed = 0;  ///< In "validate": those of training's, where a pass goes on in the next epoch.
 };
 
 /// Of state.json; a place that is not there is the first epoch's beginning.

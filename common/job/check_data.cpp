@@ -98,6 +98,7 @@ void check_data(const JobSpec& job, const std::string& source, Diagnostics& diag
     diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column, message);
   };
   check_model_files(*job.training, say);
+  if (!is_built_in_dataset(job.training->dataset)) return;
   const auto& type = job.training->dataset["type"];
   if (type == "idx") return check_idx(*job.training, say);
   if (type != "linear" && type != "synthetic") check_files(*job.training, say);

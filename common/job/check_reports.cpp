@@ -15,7 +15,7 @@ namespace {
 
 /// Empty: it fits.
 std::string misfit_of_kind(const std::string& path, const std::string& type, const nlohmann::json& dataset) {
-  if (dataset.is_null() || measures_classes(type) == learns_classes(dataset)) return {};
+  if (!is_built_in_dataset(dataset) || measures_classes(type) == learns_classes(dataset)) return {};
   const bool are_numbers = !learns_classes(dataset);
   return fmt::format("{} {} measures {}, and the targets of the data set {} are {}: use {}", json::quote(path),
                      json::quote(type), are_numbers ? "classes" : "numbers", json::quote(read_or(dataset, "type", "")),

@@ -149,7 +149,7 @@ void check_counts(const Sound& sound, Reporter& report) {
 void check_dataset(const Sound& sound, const nlohmann::json& dataset, const nlohmann::json& model, Reporter& report) {
   if (sound.is_touched("training.dataset")) return;
   auto misfit = dataset_misfit(dataset, model);
-  const auto sizes = told_sizes(dataset);
+  const auto sizes = is_built_in_dataset(dataset) ? told_sizes(dataset) : std::nullopt;
   if (!misfit && sizes) misfit = model_misfit(model, *sizes, learns_classes(dataset));
   if (misfit && sound.at(misfit->path) != nullptr) report.error_at_value(misfit->path, misfit->message);
 }
@@ -176,10 +176,16 @@ std::string quoted_losses(const Losses& losses) {
   return json::alternatives(quoted);
 }
 
+bool is_built_in_loss(const std::string& loss) {
+  return std::find(kLossesOfClasses.begin(), kLossesOfClasses.end(), loss) != kLossesOfClasses.end() ||
+         std::find(kLossesOfNumbers.begin(), kLossesOfNumbers.end(), loss) != kLossesOfNumbers.end();
+}
+
 /// What is learnt of the data set, and by which loss.
 void check_loss(const Sound& sound, const std::string& loss, Reporter& report) {
   const nlohmann::json* dataset = sound.at("training.dataset.type");
   if (dataset == nullptr || sound.is_touched("training.dataset.targets")) return;
+  if (!is_built_in_dataset(*sound.at("training.dataset")) || !is_built_in_loss(loss)) return;
   const bool numbers = !learns_classes(*sound.at("training.dataset"));
   const bool fits = numbers
                         ? std::find(kLossesOfNumbers.begin(), kLossesOfNumbers.end(), loss) != kLossesOfNumbers.end()
@@ -307,6 +313,13 @@ void check_function(const nlohmann::json& job, Reporter& report) {
     if (training.contains(other))
       report.error_at_key(fmt::format("training.{}", other),
                           fmt::format("\"function\" and \"{}\" exclude each other: remove one", other));
+  }
+  for (const char* of_operators : {"early_stop", "validate_every", "validate_only"}) {
+    if (training.contains(of_operators))
+      report.error_at_key(fmt::format("training.{}", of_operators),
+                          fmt::format("\"{}\" has no meaning with \"function\", whose loop validates and ends by "
+                                      "itself: remove it",
+                                      of_operators));
   }
   if (!job.contains("plugins"))
     report.error_at_key("training.function", "a function comes from a library: name it in \"plugins\"");

@@ -104,6 +104,9 @@ std::optional<Misfit> tokens_misfit(const Json& model) {
                                                    json::quote(type_of(model)))};
 }
 
+constexpr std::array kBuiltIn = {"cifar",  "csv", "idx",       "image_folder", "image_masks",
+                                 "linear", "npy", "synthetic", "tokens"};
+
 /// Their targets are one class, or a few numbers, for a whole sample.
 constexpr std::array kWithoutMasks = {"cifar", "csv", "idx", "image_folder", "linear", "npy", "synthetic"};
 
@@ -188,6 +191,11 @@ Status add_file(const Json& dataset, const std::string& path, SplitFacts& facts)
 
 }  // namespace
 
+bool is_built_in_dataset(const Json& dataset) {
+  const std::string type = type_of(dataset);
+  return std::find(kBuiltIn.begin(), kBuiltIn.end(), type) != kBuiltIn.end();
+}
+
 bool learns_classes(const Json& dataset) {
   if (type_of(dataset) == "linear") return false;
   return read_or(dataset, "targets", "classes") == "classes";
@@ -214,6 +222,7 @@ std::optional<SampleSizes> told_sizes(const Json& dataset) {
 std::optional<Misfit> dataset_misfit(const Json& dataset, const Json& model) {
   const std::string type = type_of(dataset);
   if (auto misfit = settings_misfit(model)) return misfit;
+  if (!is_built_in_dataset(dataset)) return std::nullopt;
   if (type == "tokens") return tokens_misfit(model);
   if (auto misfit = kind_misfit(model, type)) return misfit;
   if (type == "csv") return csv_misfit(dataset);
@@ -239,6 +248,7 @@ std::optional<Misfit> dataset_misfit(const Json& dataset, const Json& model) {
 }
 
 Result<SplitFacts> look_at_split(const Json& dataset, const std::string& split) {
+  if (!is_built_in_dataset(dataset)) return SplitFacts{};
   const std::string type = type_of(dataset);
   if (type == "idx") return look_at_idx(dataset, split);
   if (type == "npy") return look_at_npy(dataset, split);

@@ -15,6 +15,9 @@ namespace sgd::job {
 /// Numbers of a synthetic sample or an image: the widest layer of a built-in model takes no more.
 inline constexpr std::int64_t kSampleNumbersMax = 1 << 24;
 
+/// Else a plug-in registers it, and this program knows nothing of its samples.
+[[nodiscard]] bool is_built_in_dataset(const nlohmann::json& dataset);
+
 /// What is learnt: classes, as cross_entropy takes them, or numbers, as mse does.
 [[nodiscard]] bool learns_classes(const nlohmann::json& dataset);
 

@@ -89,6 +89,21 @@ struct Optimizer {
   double initial_accumulator_value = 0;  ///< adagrad.
 };
 
+/// Settings of an optimizer for some of its parameters.
+struct OptimizerGroup {
+  std::vector<std::string> parameters;  ///< Patterns with * and ?.
+  std::optional<double> lr;
+  std::optional<double> weight_decay;
+};
+
+/// When training ends before its last epoch.
+struct EarlyStop {
+  std::string metric = "val_loss";
+  bool wants_least = true;
+  int patience = 3;      ///< Validations in a row.
+  double min_delta = 0;  ///< By how much a value must be better.
+};
+
 /// How batches are made ahead of training.
 struct Loader {
   std::optional<int> threads;  ///< 0: the training thread makes them; nothing: as the data set needs.
@@ -110,6 +125,7 @@ struct Training {
       dataset;  ///< {"type": "idx" | "csv" ..., ...}, defaults, absolute paths. Null: a function has its own.
   Loader loader;
   Optimizer optimizer;
+  std::vector<OptimizerGroup> optimizer_groups;  ///< A parameter is of the first that names it.
   std::optional<Scheduler> scheduler;
   std::optional<double> clip_norm;         ///< Of the mean gradient of all parameters together.
   std::optional<double> clip_value;        ///< Of each of its numbers; not both.
@@ -120,7 +136,12 @@ struct Training {
   std::vector<nlohmann::json> metrics;     ///< {"type": "top_k", "k": 5, "on": "validation"}, defaults filled in.
   bool profile = false;                    ///< Reports have the mean times of steps.
   nlohmann::json info;                     ///< For the operator; null: none.
-  std::string precision = "fp32";
+  std::string precision = "fp32";          ///< Or "bf16": as autocast has it.
+  bool deterministic = false;
+  std::int64_t steps_per_epoch = 0;  ///< Batches of one worker; 0: an epoch is one pass over the data.
+  int validate_every = 1;            ///< Epochs.
+  bool validate_only = false;        ///< The weights that the run begins with.
+  std::optional<EarlyStop> early_stop;
 };
 
 /// What of the workers' reports a line of metrics has.

@@ -120,6 +120,27 @@ Scheduler scheduler(const Json& json) {
   return out;
 }
 
+std::vector<OptimizerGroup> optimizer_groups(const Json& json) {
+  std::vector<OptimizerGroup> groups;
+  for (const Json& one : json) {
+    OptimizerGroup group;
+    group.parameters = one["parameters"].get<std::vector<std::string>>();
+    if (one.contains("lr")) group.lr = one["lr"].get<double>();
+    if (one.contains("weight_decay")) group.weight_decay = one["weight_decay"].get<double>();
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+EarlyStop early_stop(const Json& json) {
+  EarlyStop out;
+  out.metric = json["metric"];
+  out.wants_least = json["mode"] == "min";
+  out.patience = json["patience"];
+  out.min_delta = json["min_delta"];
+  return out;
+}
+
 Loader loader(const Json& json) {
   Loader out;
   if (json["threads"].is_number()) out.threads = json["threads"].get<int>();
@@ -141,6 +162,7 @@ Training training(const Json& json) {
   out.dataset = json.value("dataset", Json());
   out.loader = loader(json["loader"]);
   out.optimizer = optimizer(json["optimizer"]);
+  out.optimizer_groups = optimizer_groups(json["optimizer"].value("groups", Json::array()));
   if (json.contains("scheduler")) out.scheduler = scheduler(json["scheduler"]);
   if (json.contains("gradient_clip")) {
     const Json& clip = json["gradient_clip"];
@@ -155,6 +177,11 @@ Training training(const Json& json) {
   out.backend = json["backend"];
   out.device = json["device"];
   out.precision = json["precision"];
+  out.deterministic = json["deterministic"];
+  out.steps_per_epoch = json.value("steps_per_epoch", std::int64_t{0});
+  out.validate_every = json["validate_every"];
+  out.validate_only = json["validate_only"];
+  if (json.contains("early_stop")) out.early_stop = early_stop(json["early_stop"]);
   return out;
 }
 

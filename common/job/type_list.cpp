@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 const std::map<std::string, const char*>& places_of_kinds() {
   static const std::map<std::string, const char*> places = {
       {"models", "model"}, {"datasets", "dataset"}, {"optimizers", "optimizer"}, {"schedulers", "scheduler"},
-      {"losses", "loss"},  {"metrics", "metrics"},  {"operators", "operator"}};
+      {"losses", "loss"},  {"metrics", "metrics"},  {"operators", "operator"},   {"functions", "function"}};
   return places;
 }
 

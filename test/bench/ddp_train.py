@@ -4,9 +4,12 @@ Same model, data, batch, optimizer and thread count as our worker. Data lie in m
 is an index gather, the fastest loader PyTorch has. Prints a JSON line per epoch: samples/s over the epoch's steps
 of all ranks (in the same window as ours: first to last step of the epoch), and the validation accuracy.
 
-usage: ddp_train.py MODEL EPOCHS BATCH_PER_RANK LR DATA_FOLDER [MAX_STEPS [SEED]]   (MAX_STEPS 0: all)
+usage: ddp_train.py MODEL EPOCHS BATCH_PER_RANK LR DATA_FOLDER [MAX_STEPS [SEED [VARIANT]]]   (MAX_STEPS 0: all)
+VARIANT: plain; tuned (gradients as views of buckets, a static graph, a fused optimizer, ranks bound to cores); no_sync
+(gradients are never averaged); single (one process without DistributedDataParallel, all cores, the batch of two ranks).
 """
 
+import contextlib
 import gzip
 import json
 import os
@@ -24,7 +27,14 @@ FILES = {"train": ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
          "validation": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")}
 
 
+SYNTHETIC_SAMPLES = 1024
+
+
 def load(folder, split):
+    if not folder:
+        generator = torch.Generator().manual_seed(1)
+        return (torch.randn(SYNTHETIC_SAMPLES, 3, 32, 32, generator=generator),
+                torch.randint(10, (SYNTHETIC_SAMPLES,), generator=generator))
     arrays = []
     for name in FILES[split]:
         with gzip.open(os.path.join(folder, name)) as file:
@@ -36,9 +46,35 @@ def load(folder, split):
     return images, torch.from_numpy(arrays[1].astype(np.int64))
 
 
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
+        is_same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if is_same else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                                                                    nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))) + self.shortcut(x))
+
+
+class ResNet18(nn.Sequential):
+    """With the stem for images of 32 x 32."""
+
+    def __init__(self):
+        layers, width = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
+        for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+            layers += [Block(width, outputs, stride), Block(outputs, outputs, 1)]
+            width = outputs
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
 def make_model(name):
     if name == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+    if name == "resnet18":
+        return ResNet18()
     return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                          nn.Linear(64 * 12 * 12, 128), nn.ReLU(), nn.Linear(128, 10))
 
@@ -70,12 +106,23 @@ def main():
     name, epochs, batch, rate, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
     steps_max = int(sys.argv[6]) if len(sys.argv) > 6 else 0
     seed = int(sys.argv[7]) if len(sys.argv) > 7 else 1
-    torch.set_num_threads(1)
+    variant = sys.argv[8] if len(sys.argv) > 8 else "plain"
+    is_tuned = variant == "tuned"
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
+    if variant == "single":
+        batch *= 2
+    else:
+        torch.set_num_threads(1)
+    if is_tuned:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.manual_seed(seed)
-    model = DistributedDataParallel(make_model(name))
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    module = make_model(name)
+    model = module if variant == "single" else DistributedDataParallel(module, gradient_as_bucket_view=is_tuned,
+                                                                       static_graph=is_tuned)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, fused=is_tuned or None)
+    synced = model.no_sync if variant == "no_sync" else contextlib.nullcontext
     loss_of = nn.CrossEntropyLoss()
     images, labels = load(folder, "train")
     for epoch in range(1, epochs + 1):
@@ -84,9 +131,10 @@ def main():
         dist.barrier()
         begin = time.perf_counter()
         for piece in pieces:
-            loss = loss_of(model(images[piece]), labels[piece])
-            optimizer.zero_grad()
-            loss.backward()
+            with synced():
+                loss = loss_of(model(images[piece]), labels[piece])
+                optimizer.zero_grad()
+                loss.backward()
             optimizer.step()
             if epoch == 1 and piece is pieces[0]:
                 say({"rank": rank, "first_step": time.time()})
@@ -96,7 +144,7 @@ def main():
             samples = world * sum(len(piece) for piece in pieces)
             line = {"epoch": epoch, "samples_per_s": samples / seconds, "step_ms": 1000 * seconds / len(pieces)}
             if epoch == epochs and not steps_max:
-                line["accuracy"] = accuracy(model.module, *load(folder, "validation"))
+                line["accuracy"] = accuracy(module, *load(folder, "validation"))
             say(line)
     dist.barrier()
     dist.destroy_process_group()

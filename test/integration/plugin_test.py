@@ -45,6 +45,25 @@ class PluginTest(LaunchTest):
         said = self.refused(self.job(), "--set", "training.operator.type=smoothd")
         self.assertIn('"training.operator.type" must be "supervised" or "smoothed", got "smoothd"; did you mean "smoothed"?', said)
 
+    def function_job(self, **function):
+        return self.write("loop.json", json.dumps({
+            "num_workers": 2, "plugins": [os.path.join(os.path.dirname(PLUGIN), "own_data.so")],
+            "training": {"epochs": 2, "batch_size": 20, "dataset": {"type": "pairs", "samples": 200},
+                         "function": {"type": "pairs_loop", **function}}}))
+
+    def test_what_a_function_returns_is_in_the_summary_by_rank(self):
+        launch = self.run_to_end(self.function_job())
+        self.assertEqual(launch.summary()["results"], [{"rank": 0, "text": "xxx"}, {"rank": 1, "text": "xxx"}])
+
+    def test_what_a_function_returns_may_not_be_endless(self):
+        launch = self.run_to_end(self.function_job(letters=70000), expect=1)
+        self.assertRegex(launch.stderr(), r"the function returns 700\d\d bytes of JSON, and at most 65536 can be: save what is large")
+
+    def test_a_data_set_of_its_own_is_checked_like_a_built_in_one(self):
+        said = self.refused(self.function_job(), "--set", "training.dataset.samles=4", "--set", "training.function.letters=-1")
+        self.assertIn('unknown key "samles" in "training.dataset" of type "pairs"; did you mean "samples"?', said)
+        self.assertIn('"training.function.letters" must be at least 0, got -1', said)
+
     def test_a_plugin_that_is_none(self):
         self.assertRegex(self.refused(self.job("./none.so")), r"job.json:\d+:\d+: error: the plug-in \S+/none.so is not there")
         self.assertIn("is no library", self.refused(self.job("./job.json")))

@@ -174,6 +174,8 @@ TESTS = {
     "worker/data/jpeg_decoder.cpp kJpegScansMax": "test/unit/worker_data/image_decoder_test.cpp: more than 100 scans",
     "worker/data/png_decoder.cpp kPngSideMax": "shape: the format's own; kImagePixelsMax bounds both sides",
     "worker/data/png_decoder.cpp kPngChunkBytesMax": "shape: what is not passed over has 768 bytes at most",
+    "worker/torch/engine_reports.cpp kResultBytesMax": "test/integration/plugin_test.py: at most 65536 can be",
+    "worker/torch/own_dataset.cpp kSamplesMax": "test/unit/worker_torch/worker_plugin.py: 1 to 4294967295 can be",
     "worker/collective/limits.hpp kGatherBytesMax": _WORKER + "limits_test.cpp: limit kGatherBytesMax",
     "worker/collective/shm_region.hpp kLocalRanksMax": _WORKER + "limits_test.cpp: limit kLocalRanksMax",
     "worker/torch/warm_up.cpp kHeavyBatchMax": "shape: how much of a batch warms up",

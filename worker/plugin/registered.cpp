@@ -12,8 +12,7 @@ namespace worker {
 namespace {
 
 bool is_built_in(const std::string& kind, const std::string& name) {
-  const nlohmann::json& training = job::job_schema().root().at("properties").at("training").at("properties");
-  return job::job_schema().variant_for(training.at(kind).at("oneOf"), {{"type", name}}) != nullptr;
+  return job::job_schema().variant_for(job::types_of(job::job_schema(), kind), {{"type", name}}) != nullptr;
 }
 
 template <class Factory>
@@ -53,6 +52,14 @@ Registration::Registration(const char* name, const char* properties, ModelFactor
 
 Registration::Registration(const char* name, const char* properties, TrainingFunction function) {
   worker::add("function", worker::registered_types().functions, name, properties, std::move(function));
+}
+
+Registration::Registration(const char* name, const char* properties, DatasetFactory factory) {
+  worker::add("dataset", worker::registered_types().datasets, name, properties, std::move(factory));
+}
+
+Registration::Registration(const char* name, const char* properties, LossFactory factory) {
+  worker::add("loss", worker::registered_types().losses, name, properties, std::move(factory));
 }
 
 }  // namespace sgd

@@ -15,10 +15,14 @@ struct RegisteredTypes {
   std::map<std::string, OperatorFactory> operators;
   std::map<std::string, ModelFactory> models;
   std::map<std::string, TrainingFunction> functions;
+  std::map<std::string, sgd::DatasetFactory> datasets;
+  std::map<std::string, LossFactory> losses;
   /// {"operator": {NAME: PROPERTIES}, "model": {...}}, as job::Registered.
   nlohmann::json properties = {{"operator", nlohmann::json::object()},
                                {"model", nlohmann::json::object()},
-                               {"function", nlohmann::json::object()}};
+                               {"function", nlohmann::json::object()},
+                               {"dataset", nlohmann::json::object()},
+                               {"loss", nlohmann::json::object()}};
   std::vector<std::string> faults;  ///< What was registered wrongly, in words.
 };
 

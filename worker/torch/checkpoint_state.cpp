@@ -21,6 +21,10 @@ nlohmann::json common_part(const TrainingState& state) {
   out["position"]["epoch"] = state.position.epoch;
   out["position"]["phase"] = state.position.phase;
   out["position"]["consumed"] = state.position.consumed;
+  out["position"]["pass"] = state.position.pass;
+  out["position"]["pass_consumed"] = state.position.pass_consumed;
+  out["position"]["batches"] = state.position.batches;
+  if (!state.early_stop.is_null()) out["early_stop"] = state.early_stop;
   out["step"] = state.step;
   out["world_size"] = state.world_size;
   out["seed"] = state.seed;
@@ -45,12 +49,23 @@ OptimizerRecord only_optimizer(const nlohmann::json& json, std::int64_t step) {
   return record;
 }
 
+/// Where each epoch was one pass, nothing says it.
+void read_pass(const nlohmann::json& json, Position& position) {
+  position.pass = position.epoch + (position.phase == "validate" ? 1 : 0);
+  if (!json.contains("pass")) return;
+  json.at("pass").get_to(position.pass);
+  json.at("pass_consumed").get_to(position.pass_consumed);
+  json.at("batches").get_to(position.batches);
+}
+
 /// The same, read; throws the JSON library's exceptions.
 void read_common_part(const nlohmann::json& json, TrainingState& state) {
   const nlohmann::json& position = json.at("position");
   position.at("epoch").get_to(state.position.epoch);
   position.at("phase").get_to(state.position.phase);
   position.at("consumed").get_to(state.position.consumed);
+  read_pass(position, state.position);
+  state.early_stop = member(json, "early_stop");
   json.at("step").get_to(state.step);
   json.at("world_size").get_to(state.world_size);
   json.at("seed").get_to(state.seed);
@@ -70,7 +85,9 @@ Status check(const TrainingState& state) {
   if (state.position.epoch < 1) return Error{"position.epoch is below 1"};
   if (state.position.phase != "train" && state.position.phase != "validate")
     return Error{"position.phase is \"" + state.position.phase + "\""};
-  if (state.position.consumed < 0 || state.step < 0) return Error{"a count is negative"};
+  if (state.position.pass < 1) return Error{"position.pass is below 1"};
+  if (state.position.consumed < 0 || state.position.pass_consumed < 0 || state.position.batches < 0 || state.step < 0)
+    return Error{"a count is negative"};
   if (state.world_size < 1 || state.records.size() != static_cast<std::size_t>(state.world_size))
     return Error{"there are " + std::to_string(state.records.size()) + " records for world_size " +
                  std::to_string(state.world_size)};

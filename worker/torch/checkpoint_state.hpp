@@ -26,9 +26,12 @@ inline constexpr const char* kRanksFile = "ranks.safetensors";  ///< There when 
 
 /// Where in the run training goes on.
 struct Position {
-  int epoch = 1;                ///< From 1; one more than the job's epochs when the run is done.
-  std::string phase = "train";  ///< "train" or "validate".
-  std::int64_t consumed = 0;    ///< Leading entries of the phase's padded order that completed batches used.
+  int epoch = 1;                   ///< From 1; one more than the job's epochs when the run is done.
+  std::string phase = "train";     ///< "train" or "validate".
+  std::int64_t consumed = 0;       ///< Leading entries of the phase's padded order that completed batches used.
+  int pass = 1;                    ///< Over the training data, from 1, in which training is or goes on.
+  std::int64_t pass_consumed = 0;  ///< In "validate": `consumed` of training where it goes on.
+  std::int64_t batches = 0;        ///< Training batches of the epoch that every rank has done.
 
   bool operator==(const Position&) const = default;
 };
@@ -47,6 +50,7 @@ struct TrainingState {
   std::vector<OptimizerRecord> optimizers;  ///< Their buffers are in optimizer.safetensors.
   std::vector<RankRecord> records;          ///< By rank.
   OperatorState shared;                     ///< TrainingOperator::shared_state() of rank 0.
+  nlohmann::json early_stop;                ///< As in worker/core/early_stop.hpp; null: there is none.
   /// An older worker has written it, which kept rank 0's state alone, for all: that is `shared`, and every rank's own.
   bool shared_is_own = false;
   nlohmann::json made_by;  ///< As in common/checkpoint/made_by.hpp; null: not said.

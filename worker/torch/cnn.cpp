@@ -2,6 +2,7 @@
 // their channels last from end to end, where oneDNN and the pooling are vectorised; LibTorch's
 // separate operators convert layouts between them, which costs as much as the arithmetic of the
 // smaller layers. Parameters keep PyTorch's layout and names.
+#include "worker/torch/autocast.hpp"
 #include "worker/torch/first_convolution.hpp"
 #include "worker/torch/linear_function.hpp"
 #include "worker/torch/models.hpp"
@@ -163,11 +164,19 @@ class Cnn : public Model {
 
  private:
   at::Tensor convolutions(const at::Tensor& features) {
+    if (is_autocast()) return lower_precision(features);
     if (at::GradMode::is_enabled())
       return Features::apply(features, conv1_->weight, conv1_->bias, conv2_->weight, conv2_->bias);
     at::Tensor hidden;
     return Features::compute(features.contiguous(), conv1_->weight, conv1_->bias, conv2_->weight, conv2_->bias, &hidden,
                              nullptr);
+  }
+
+  /// The same by LibTorch's operators, for which types are chosen.
+  at::Tensor lower_precision(const at::Tensor& features) {
+    const at::Tensor images = features.contiguous(kChannelsLast);
+    const at::Tensor hidden = at::conv2d(images, conv1_->weight, conv1_->bias).relu();
+    return at::max_pool2d(at::conv2d(hidden, conv2_->weight, conv2_->bias), 2).relu().flatten(1);
   }
 
   torch::nn::Conv2d conv1_;

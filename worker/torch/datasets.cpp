@@ -14,6 +14,7 @@
 #include "worker/data/open_reader.hpp"
 #include "worker/data/transforms.hpp"
 #include "worker/torch/image_tensors.hpp"
+#include "worker/torch/own_dataset.hpp"
 #include "worker/torch/taken.hpp"
 
 namespace sgd::worker {
@@ -243,9 +244,9 @@ Registry<DatasetFactory>& dataset_registry() {
 }
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
-  const DatasetFactory& factory = dataset_registry().find(training.dataset.value("type", std::string()));
-  const std::shared_ptr<Dataset> dataset =
-      factory({training.dataset, job::model_outputs(training.model), training.seed});
+  const DatasetSettings settings{training.dataset, job::model_outputs(training.model), training.seed};
+  std::shared_ptr<Dataset> dataset = make_own_dataset(settings);
+  if (!dataset) dataset = dataset_registry().find(training.dataset.value("type", std::string()))(settings);
   job::Loader loader = training.loader;
   if (!loader.threads) loader.threads = dataset->is_slow() ? kSlowThreads : 0;
   dataset->set_loader(loader);

@@ -37,10 +37,13 @@ Engine::Engine(const EngineSetup& setup, UserState& user)
       user_(user),
       training_(*setup.job.training),
       initialized_model_(setup.initialized_model),
+      autocast_(training_.precision == "bf16"),
       record_(setup.job, {[this] { return job_model(); }, [this] { return worker::make_loss(training_.loss); }}),
       link_forgets_{setup.link},
       measures_(training_.metrics),
       profile_(training_.profile) {
+  if (training_.early_stop) early_stop_.emplace(*training_.early_stop);
+  at::globalContext().setDeterministicAlgorithms(training_.deterministic, false);
   at::manual_seed(training_.seed);
 }
 
@@ -102,7 +105,8 @@ void Engine::restore() {
   if (restored.state) {
     const TrainingState& state = *restored.state;
     const std::string conflict = checkpoint::order_conflict(
-        {state.position.epoch, state.position.phase, state.position.consumed}, state.made_by, made_by());
+        {state.position.epoch, state.position.phase, state.position.consumed, state.position.pass_consumed},
+        state.made_by, made_by());
     if (!conflict.empty()) throw ConfigurationError(conflict);
     stepper_->load(state.optimizers, state.step);
     position_ = state.position;
@@ -110,32 +114,13 @@ void Engine::restore() {
     if (!sums) throw std::runtime_error(sums.error().message);
     metrics_ = std::move(sums).value();
     load_measures(state);
+    if (early_stop_)
+      if (Status loaded = early_stop_->load(state.early_stop); !loaded)
+        throw std::runtime_error(loaded.error().message);
     user_.load(state, world_rank(), world_size());
   }
   saver_->begin(restored, memory_fd());
   announce_ready(restored);
-}
-
-/// Of the ranks whose own this rank gets: each is counted once.
-void Engine::load_measures(const TrainingState& state) {
-  std::vector<nlohmann::json> states;
-  for (const int saved : ranks_given_to(world_rank(), world_size(), state.world_size))
-    states.push_back(state.records[static_cast<std::size_t>(saved)].sums.value("measures", nlohmann::json()));
-  try {
-    measures_.load(states);
-  } catch (const std::invalid_argument& error) {
-    throw ConfigurationError(error.what());
-  }
-}
-
-MeasuredPhase Engine::phase() const {
-  return position_.phase == "train" ? MeasuredPhase::kTraining : MeasuredPhase::kValidation;
-}
-
-void Engine::measure(const at::Tensor& output, const at::Tensor& target) {
-  if (!measures_.is_on(phase())) return;
-  const at::NoGradGuard no_gradients;
-  measures_.add(phase(), output.data(), target);
 }
 
 void Engine::announce_ready(const Restored& restored) {
@@ -167,15 +152,24 @@ PhaseStream& Engine::begin_training() {
   setup_.link.progress().epoch = position_.epoch;
   setup_.link.progress().phase = Progress::Phase::kTrain;
   stepper_->set_epochs_completed(position_.epoch - 1);
-  sampler_.emplace(training_.seed, position_.epoch, dataset().count(Split::kTrain), world_size(), training_.shuffle);
-  PhaseSettings settings{Split::kTrain, position_.epoch,    world_rank(),
-                         batch_size(),  position_.consumed, &setup_.link.progress().waited_ns};
+  PhaseSettings settings;
+  settings.epoch = position_.epoch;
+  settings.pass = position_.pass;
+  settings.batches = position_.batches;
+  settings.batches_max = training_.steps_per_epoch;
+  settings.rank = world_rank();
+  settings.batch_size = batch_size();
+  settings.consumed = position_.consumed;
+  settings.waited_ns = &setup_.link.progress().waited_ns;
   settings.step = this;
   settings.skips_not_finite = training_.on_nan == "skip";
+  const std::int64_t count = dataset().count(Split::kTrain);
   stream_ = std::make_unique<PhaseStream>(
-      settings, *sampler_, dataset(), metrics_,
+      settings,
+      [this, count](int pass) { return Sampler(training_.seed, pass, count, world_size(), training_.shuffle); },
+      dataset(), metrics_,
       [this] {
-        at::manual_seed(step_seed(training_.seed, position_.epoch, position_.consumed, world_rank()));
+        at::manual_seed(step_seed(training_.seed, stream_->pass(), stream_->consumed(), world_rank()));
         return stepper_->steps();
       },
       [this](const BatchMetrics& metrics) { return after_training_batch(metrics); });
@@ -186,18 +180,30 @@ void Engine::end_training() {
   drop_pending();
   metrics_.clear();
   measures_.clear();
+  const bool is_pass_done = !stream_ || training_.steps_per_epoch == 0 || stream_->is_pass_done();
+  if (is_pass_done) position_.pass += 1;
+  position_.pass_consumed = is_pass_done ? 0 : position_.consumed;
   position_.phase = "validate";
   position_.consumed = 0;
+  position_.batches = 0;
+  stream_.reset();
 }
 
 PhaseStream& Engine::begin_validation() {
   profile_.clear();
   phase_began_ = now();
   setup_.link.progress().phase = Progress::Phase::kValidate;
-  sampler_.emplace(training_.seed, position_.epoch, dataset().count(Split::kValidation), world_size(), false);
-  const PhaseSettings settings{Split::kValidation, position_.epoch, world_rank(), batch_size(), position_.consumed};
+  autocast_.forget_copies();
+  PhaseSettings settings;
+  settings.split = Split::kValidation;
+  settings.epoch = settings.pass = position_.epoch;
+  settings.rank = world_rank();
+  settings.batch_size = batch_size();
+  settings.consumed = position_.consumed;
+  const std::int64_t count = dataset().count(Split::kValidation);
   stream_ = std::make_unique<PhaseStream>(
-      settings, *sampler_, dataset(), metrics_,
+      settings, [this, count](int pass) { return Sampler(training_.seed, pass, count, world_size(), false); },
+      dataset(), metrics_,
       [this] {
         at::manual_seed(step_seed(~training_.seed, position_.epoch, position_.consumed, world_rank()));
         return stepper_->steps();
@@ -206,51 +212,40 @@ PhaseStream& Engine::begin_validation() {
   return *stream_;
 }
 
-void Engine::end_validation() {
-  for (const auto& part : stepper_->parts()) show_metric_to_scheduler(*part);
+void Engine::go_to_validation() {
+  const bool is_at_begin = position_.phase == "train" && position_.batches == 0 && stepper_->steps() > 0;
+  if (is_at_begin && position_.epoch > 1) position_.epoch -= 1;
+  position_.phase = "validate";
+  position_.consumed = 0;
   metrics_.clear();
+  measures_.clear();
 }
 
-/// Collective: the mean over ranks, in their order, so that all lower the rate after the same epoch. It is the one of
-/// the report, and is no part of a checkpoint before the epoch's end.
-void Engine::show_metric_to_scheduler(OptimizerPart& part) {
-  const std::string name = part.metric();
-  if (name.empty()) return;
-  // Of all ranks' samples already.
-  if (const auto exact = exact_.find(name); exact != exact_.end() && exact->is_number())
-    return part.observe(exact->get<double>());
-  nlohmann::json own;
-  const std::optional<double> mean = metrics_.mean(name);
-  if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
-  double sum = 0;
-  int counted = 0;
-  bool is_measured = false;
-  for (const std::string& told : collective_->all_gather(own.dump())) {
-    const nlohmann::json json = nlohmann::json::parse(told);
-    // A rank that came for the last batches of a pass may have had none.
-    if (!json.contains("bits")) continue;
-    is_measured = true;
-    const auto value = std::bit_cast<double>(json["bits"].get<std::uint64_t>());
-    if (std::isnan(value)) continue;
-    sum += value;
-    ++counted;
-  }
-  if (!is_measured)
-    throw std::logic_error(
-        fmt::format("the scheduler looks at \"{}\", which validation does not measure: set "
-                    "training.scheduler.metric to one of {}",
-                    name, fmt::join(metrics_.names(), ", ")));
-  part.observe(counted == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / counted);
+void Engine::end_validation() {
+  for (const auto& part : stepper_->parts())
+    if (const std::string metric = part->metric(); !metric.empty())
+      part->observe(agreed_metric(metric, "training.scheduler.metric"));
+  skip_validation();
+}
+
+void Engine::skip_validation() {
+  metrics_.clear();
+  stream_.reset();
+  autocast_.forget_copies();
+}
+
+bool Engine::is_over() const {
+  return position_.epoch > training_.epochs || (early_stop_ && early_stop_->is_over());
 }
 
 Engine::After Engine::end_epoch() {
   position_.epoch += 1;
   position_.phase = "train";
-  position_.consumed = 0;
+  position_.consumed = std::exchange(position_.pass_consumed, 0);
   stepper_->set_epochs_completed(position_.epoch - 1);
   compare_weights();
   std::uint32_t agreed = collective_->agree(control_word());
-  if (position_.epoch > training_.epochs) return After::kGoOn;
+  if (is_over()) return After::kGoOn;
   if (setup_.job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch) agreed |= control::kCheckpoint;
   // Without checkpoints of its own a run has no other place to leave at.
   const bool leave = leave_at_epoch_ || (leave_at_checkpoint_ && !saver_->saves_by_itself());
@@ -268,6 +263,7 @@ void Engine::backward(const at::Tensor& loss, const torch::optim::Optimizer& onl
 void Engine::backward(const at::Tensor& loss, const OptimizerPart* only, double weight) {
   const TimePoint began = now();
   if (profile_.is_on() && stream_) profile_.add(ProfiledPart::kForward, began - stream_->given());
+  const Autocast::Pause pause(autocast_);
   stepper_->backward(loss, only, weight);
   if (profile_.is_on()) gradient_time_ = now() - began;
 }
@@ -288,6 +284,7 @@ void Engine::minimize(const at::Tensor& loss) {
 void Engine::update(OptimizerPart& part) {
   const TimePoint began = now();
   agreed_ |= stepper_->update(part, control_word());
+  autocast_.forget_copies();
   if (profile_.is_on()) {
     profile_.add(ProfiledPart::kGradient, std::exchange(gradient_time_, {}) + (part.reduced() - began));
     profile_.add(ProfiledPart::kApply, now() - part.reduced());
@@ -322,7 +319,9 @@ std::uint32_t Engine::control_word() const {
 }
 
 bool Engine::after_training_batch(const BatchMetrics& metrics) {
+  position_.pass = stream_->pass();
   position_.consumed = stream_->consumed();
+  position_.batches = stream_->batches();
   return end_batch(metrics.num_samples) == After::kGoOn;
 }
 
@@ -380,6 +379,7 @@ bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
   if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
   if ((agreed & control::kStopAtCheckpoint) != 0) leave_at_checkpoint_ = true;
   const bool stop = (agreed & control::kStop) != 0;
+  if (training_.validate_only) return !stop;
   const bool is_asked = leave || (agreed & control::kCheckpoint) != 0;
   const bool checkpoint = is_asked || is_due;
   leave = leave || (leave_at_checkpoint_ && checkpoint);
@@ -390,44 +390,6 @@ bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
   saver_->save(targets);
   if (stop) return false;
   return !(leave && saver_->on_disk());
-}
-
-void Engine::publish(std::int64_t num_samples) {
-  Progress& progress = setup_.link.progress();
-  progress.step.store(stepper_->steps(), std::memory_order_relaxed);
-  if (position_.phase == "train") progress.loss.store(stepper_->last_loss(), std::memory_order_relaxed);
-  progress.samples.fetch_add(num_samples, std::memory_order_relaxed);
-}
-
-nlohmann::ordered_json Engine::profiled() {
-  const bool training = position_.phase == "train";
-  profile_.add(training ? ProfiledPart::kTrainEpoch : ProfiledPart::kValidation, now() - phase_began_);
-  return training ? profile_.training() : profile_.validation();
-}
-
-nlohmann::json Engine::measured(const nlohmann::json& further) {
-  const bool training = position_.phase == "train";
-  nlohmann::json metrics(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
-  if (training) {
-    if (const std::int64_t skipped = stepper_->take_skipped(); skipped > 0) metrics["skipped_updates"] = skipped;
-    metrics["samples_per_s"] = stream_->samples_per_s();
-    metrics["step_ms"]["median"] = stream_->timer().median_ms();
-    metrics["step_ms"]["p95"] = stream_->timer().p95_ms();
-    metrics["step_ms"]["own"] = stream_->own_timer().mean_ms();
-  }
-  if (profile_.is_on()) metrics["profile"] = nlohmann::json(profiled());
-  exact_ = nlohmann::json(measures_.finish(phase(), *collective_));
-  metrics.update(exact_);
-  if (further.is_object()) metrics.update(further);
-  return metrics;
-}
-
-void Engine::report(const link::ReportKey& key, nlohmann::json metrics) {
-  link::Report message;
-  message.key = key;
-  message.step = stepper_->steps();
-  message.metrics = std::move(metrics);
-  send(message);
 }
 
 void Engine::compare_weights() {
@@ -487,6 +449,7 @@ TrainingState Engine::state(std::vector<RankMessage> told) {
   state.seed = training_.seed;
   state.optimizers = stepper_->records();
   state.made_by = made_by();
+  if (early_stop_) state.early_stop = early_stop_->state();
   for (RankMessage& one : told) state.records.push_back(std::move(one.record));
   state.shared = std::move(told.front().shared);
   return state;

@@ -19,11 +19,13 @@
 #include "common/messages/link.hpp"
 #include "sgd/step.hpp"
 #include "worker/collective/collective.hpp"
+#include "worker/core/early_stop.hpp"
 #include "worker/core/metrics.hpp"
 #include "worker/core/phase_profile.hpp"
 #include "worker/core/sampler.hpp"
 #include "worker/link/client.hpp"
 #include "worker/measure/measure_set.hpp"
+#include "worker/torch/autocast.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/phase_stream.hpp"
@@ -86,14 +88,26 @@ class Engine final : public Step, private StateSource {
   /// The batches of the phase that the position is in, from there on.
   [[nodiscard]] PhaseStream& begin_training();
   [[nodiscard]] PhaseStream& begin_validation();
+  /// In place of training: to the beginning of the validation of the weights as they are, under the epoch that made them.
+  void go_to_validation();
   /// Counts a batch into the job's metrics of the phase in work.
   void measure(const at::Tensor& output, const at::Tensor& target);
   /// Collective: what the phase has measured, with further keys.
   [[nodiscard]] nlohmann::json measured(const nlohmann::json& further);
+  /// Of weights in lower precision: where gradients are switched on or off.
+  void forget_copies() const { autocast_.forget_copies(); }
   void report(const link::ReportKey& key, nlohmann::json metrics);
+  /// Of this rank, for the run's summary; null: there is none. Throws where it is too long.
+  void send_result(nlohmann::json result);
   /// All batches of it are done.
   void end_training();
   void end_validation();
+  /// In place of it, after an epoch that is not validated.
+  void skip_validation();
+  /// Collective, at a validation's end: why training ends after this epoch; empty: it does not.
+  [[nodiscard]] std::string stops_early();
+  /// Whether all epochs are trained, or as many as early stopping leaves.
+  [[nodiscard]] bool is_over() const;
   /// Collective: compares the weights, saves, and says whether training goes on.
   [[nodiscard]] After end_epoch();
   /// Collective: saves now, whether anything has changed or not, and waits for the disk. That it has no room is told.
@@ -129,7 +143,7 @@ class Engine final : public Step, private StateSource {
   void restore();
   void begin_work();
   void announce_ready(const Restored& restored);
-  void show_metric_to_scheduler(OptimizerPart& part);
+  [[nodiscard]] double agreed_metric(const std::string& name, const char* key);
   void backward(const at::Tensor& loss, const OptimizerPart* only, double weight);
   void update(OptimizerPart& part);
   bool after_training_batch(const BatchMetrics& metrics);
@@ -158,6 +172,7 @@ class Engine final : public Step, private StateSource {
   UserState& user_;
   const job::Training& training_;
   std::shared_ptr<Model> initialized_model_;  // Given out once.
+  Autocast autocast_;
   SetupRecord record_;
   NamedModels models_;
   // The gradient views point into the collective's memory: it is destroyed after them.
@@ -174,8 +189,8 @@ class Engine final : public Step, private StateSource {
   nlohmann::json exact_ = nlohmann::json::object();  // What they were at the end of the phase before.
   PhaseProfile profile_;
   TimePoint phase_began_;
-  Duration gradient_time_{};             // Of backward passes since the last update.
-  std::optional<Sampler> sampler_;       // Of that phase.
+  Duration gradient_time_{};  // Of backward passes since the last update.
+  std::optional<EarlyStop> early_stop_;
   BatchInfo no_batch_;                   // Of a loop with data of its own.
   std::unique_ptr<PhaseStream> stream_;  // Of that phase.
   std::uint32_t agreed_ = 0;             // Bits seen since the last batch was added.

@@ -24,9 +24,10 @@ FunctionRun::FunctionRun(const EngineSetup& setup, const TrainingFunction& funct
 
 Outcome FunctionRun::run() {
   try {
-    function_(*this);
+    nlohmann::json result = function_(*this);
     begin();
     agree_on(kEnd);
+    engine_.send_result(std::move(result));
   } catch (const Stopped&) {
     engine_.finish(false);
     return Outcome::kStopped;
@@ -124,13 +125,17 @@ void FunctionRun::begin_validation() {
   begin();
   if (setup_.dataset == nullptr)
     throw ConfigurationError("the job names no \"training.dataset\", and its function asks for it");
+  engine_.forget_copies();
   validation_.emplace(0, 1, setup_.dataset->count(Split::kValidation), world_size(), false);
   validated_ = 0;
 }
 
 std::optional<Batch> FunctionRun::next_validation_batch() {
   const std::int64_t size = job::batch_size_per_rank(*setup_.job.training, world_size());
-  if (validation_->batch_length(validated_, size) == 0) return std::nullopt;
+  if (validation_->batch_length(validated_, size) == 0) {
+    engine_.forget_copies();
+    return std::nullopt;
+  }
   std::vector<std::int64_t> indices;
   validation_->batch(validated_, world_rank(), size, indices);
   validated_ = validation_->advance(validated_, size);
@@ -149,7 +154,9 @@ void FunctionRun::report(const nlohmann::json& metrics) {
     const Position& position = engine_.position();
     sequence_ = position == reported_at_ ? sequence_ + 1 : 0;
     reported_at_ = position;
-    key = {position.epoch, position.phase, position.consumed + (has_batch_ ? 1 : 0), sequence_};
+    const bool has_passes = setup_.job.training->steps_per_epoch > 0;  // Then `consumed` may begin anew in an epoch.
+    const std::int64_t place = has_passes ? position.batches : position.consumed;
+    key = {position.epoch, position.phase, place + (has_batch_ ? 1 : 0), sequence_};
   }
   nlohmann::json line = metrics;
   line["epoch"] = key.epoch;

@@ -5,6 +5,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "worker/torch/autocast.hpp"
 #include "worker/torch/gradient_place.hpp"
 
 namespace sgd::worker {
@@ -81,6 +82,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool relu) {
+  if (is_autocast()) {
+    const at::Tensor output = at::linear(input, weight, bias);
+    return relu ? output.relu() : output;
+  }
   if (!at::GradMode::is_enabled()) return forward_of(input, weight, bias, relu);
   return LinearFunction::apply(input, weight, bias, relu);
 }

@@ -117,7 +117,12 @@ Registry<builtin::LossFactory>& loss_registry() {
 
 Loss make_loss(const nlohmann::json& settings) {
   if (settings.is_string()) return make_loss(nlohmann::json{{"type", settings}});
-  return loss_registry().find(settings.value("type", std::string()))(settings);
+  const std::string type = settings.value("type", std::string());
+  const auto own = registered_types().losses.find(type);
+  if (own == registered_types().losses.end()) return loss_registry().find(type)(settings);
+  Loss loss = own->second(settings);
+  if (!loss) throw std::logic_error("the loss \"" + type + "\": its factory has made nothing");
+  return loss;
 }
 
 }  // namespace sgd::worker

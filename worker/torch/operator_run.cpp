@@ -1,5 +1,9 @@
 #include "worker/torch/operator_run.hpp"
 
+#include <cstdio>
+#include <string>
+#include <utility>
+
 #include "worker/torch/operator_save.hpp"
 
 namespace sgd::worker {
@@ -7,6 +11,8 @@ namespace sgd::worker {
 OperatorRun::OperatorRun(const EngineSetup& setup, TrainingOperator& training_operator)
     : operator_(training_operator),
       epochs_(setup.job.training->epochs),
+      validate_every_(setup.job.training->validate_every),
+      validates_only_(setup.job.training->validate_only),
       config_(setup.job.training->training_operator),
       training_(setup.job.resolved.value("training", nlohmann::json::object())),
       engine_(setup, *this) {
@@ -16,8 +22,14 @@ OperatorRun::OperatorRun(const EngineSetup& setup, TrainingOperator& training_op
 
 Outcome OperatorRun::run() {
   engine_.begin();
+  if (validates_only_) {
+    engine_.go_to_validation();
+    const bool done = validate() == After::kGoOn;
+    engine_.finish(false);  // Nothing is saved.
+    return done ? Outcome::kDone : Outcome::kStopped;
+  }
   After after = After::kGoOn;
-  while (after == After::kGoOn && engine_.position().epoch <= epochs_) {
+  while (after == After::kGoOn && !engine_.is_over()) {
     if (engine_.position().phase == "train") after = train();
     if (after == After::kGoOn) after = validate();
     if (after == After::kGoOn) after = engine_.end_epoch();
@@ -37,10 +49,23 @@ OperatorRun::After OperatorRun::train() {
 }
 
 OperatorRun::After OperatorRun::validate() {
+  const int epoch = engine_.position().epoch;
+  if (!validates_only_ && epoch % validate_every_ != 0 && epoch < epochs_) {
+    // Readers of the run take this line for the epoch's end.
+    engine_.report({epoch, "validate", 0, 0}, nlohmann::json::object());
+    engine_.skip_validation();
+    return After::kGoOn;
+  }
   PhaseStream& batches = engine_.begin_validation();
   const nlohmann::json further = operator_.validate(batches);
   if (batches.interrupted()) return After::kStop;
-  engine_.report({engine_.position().epoch, "validate", 0, 0}, engine_.measured(further));
+  nlohmann::json metrics = engine_.measured(further);
+  if (const std::string reason = validates_only_ ? "" : engine_.stops_early(); !reason.empty()) {
+    metrics["early_stop"] = reason;
+    if (world_rank() == 0)
+      std::fprintf(stderr, "sgd-worker: training ends after epoch %d: %s\n", epoch, reason.c_str());
+  }
+  engine_.report({epoch, "validate", 0, 0}, std::move(metrics));
   engine_.end_validation();
   return After::kGoOn;
 }

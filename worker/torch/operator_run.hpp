@@ -35,6 +35,8 @@ class OperatorRun final : public OperatorHost, private UserState {
 
   TrainingOperator& operator_;
   int epochs_;
+  int validate_every_;
+  bool validates_only_;
   nlohmann::json config_;
   nlohmann::json training_;
   Engine engine_;

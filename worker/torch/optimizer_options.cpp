@@ -2,6 +2,7 @@
 
 #include <tuple>
 #include <typeinfo>
+#include <utility>
 
 #include "common/base/assert.hpp"
 
@@ -116,6 +117,13 @@ void set_options(const job::Optimizer& settings, optim::OptimizerOptions& option
         .eps(settings.eps)
         .weight_decay(settings.weight_decay);
   }
+}
+
+void add_group(const job::Optimizer& settings, std::vector<at::Tensor> parameters, optim::Optimizer& made) {
+  auto options = std::as_const(made).param_groups().front().options().clone();
+  set_options(settings, *options);
+  // Not add_param_group(): it takes settings that are LibTorch's defaults for ones that were not given.
+  made.param_groups().emplace_back(std::move(parameters), std::move(options));
 }
 
 std::unique_ptr<optim::Optimizer> make_torch_optimizer(const job::Optimizer& settings,

@@ -25,6 +25,9 @@ void set_options(const job::Optimizer& settings, torch::optim::OptimizerOptions&
 [[nodiscard]] std::unique_ptr<torch::optim::Optimizer> make_torch_optimizer(const job::Optimizer& settings,
                                                                             std::vector<at::Tensor> parameters);
 
+/// One more, of further parameters; the settings are of the type of `made`.
+void add_group(const job::Optimizer& settings, std::vector<at::Tensor> parameters, torch::optim::Optimizer& made);
+
 /// All numbers, those of other types too, by their names in a job file; they must be finite.
 [[nodiscard]] nlohmann::json to_json(const job::Optimizer& settings);
 /// What to_json() gave. Throws the JSON library's exceptions.

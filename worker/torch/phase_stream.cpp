@@ -14,19 +14,40 @@ TimePoint now() {
 
 }  // namespace
 
-PhaseStream::PhaseStream(const PhaseSettings& settings, const Sampler& sampler, const Dataset& dataset,
+PhaseStream::PhaseStream(const PhaseSettings& settings, Order order, const Dataset& dataset,
                          MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after)
     : settings_(settings),
-      sampler_(sampler),
+      order_(std::move(order)),
+      sampler_(order_(settings.pass)),
+      dataset_(dataset),
       metrics_(metrics),
       before_(std::move(before)),
       after_(std::move(after)),
+      pass_(settings.pass),
       consumed_(settings.consumed),
-      loader_({settings.split, settings.epoch, settings.rank, settings.batch_size, settings.consumed}, sampler,
-              dataset),
+      batches_(settings.batches),
       started_(now()),
       batch_started_(started_),
-      waited_before_(waited()) {}
+      waited_before_(waited()) {
+  begin_loading();
+}
+
+void PhaseStream::begin_loading() {
+  loader_ = std::make_unique<Loader>(
+      LoaderPhase{settings_.split, pass_, settings_.rank, settings_.batch_size, consumed_}, sampler_, dataset_);
+}
+
+void PhaseStream::begin_pass() {
+  loader_.reset();  // Its threads read the order.
+  ++pass_;
+  consumed_ = 0;
+  sampler_ = order_(pass_);
+  begin_loading();
+}
+
+bool PhaseStream::ends_at(std::int64_t batches, std::int64_t consumed) const {
+  return settings_.batches_max > 0 ? batches >= settings_.batches_max : samples_left(consumed) == 0;
+}
 
 Duration PhaseStream::waited() const {
   return settings_.waited_ns == nullptr ? Duration{0} : Duration{settings_.waited_ns->load(std::memory_order_relaxed)};
@@ -34,13 +55,14 @@ Duration PhaseStream::waited() const {
 
 std::optional<Batch> PhaseStream::next() {
   if (pending_) throw std::logic_error("BatchStream::next() was called before add() completed the last batch");
-  if (interrupted_ || sampler_.batch_length(consumed_, settings_.batch_size) == 0) return std::nullopt;
+  if (interrupted_ || ends_at(batches_, consumed_)) return std::nullopt;
+  if (is_pass_done()) begin_pass();
   info_.epoch = settings_.epoch;
   info_.batch_index = metrics_.batch_count();
   info_.global_step = before_();
-  info_.is_last = sampler_.batch_length(sampler_.advance(consumed_, settings_.batch_size), settings_.batch_size) == 0;
+  info_.is_last = ends_at(batches_ + 1, sampler_.advance(consumed_, settings_.batch_size));
   pending_ = true;
-  std::optional<Batch> batch = loader_.next();
+  std::optional<Batch> batch = loader_->next();
   given_ = now();
   return batch;
 }
@@ -53,6 +75,7 @@ void PhaseStream::add(const BatchMetrics& metrics) {
     if (!settings_.skips_not_finite || std::isfinite(value)) values_.push_back({name, value});
   metrics_.add(metrics.num_samples, values_);
   consumed_ = sampler_.advance(consumed_, settings_.batch_size);
+  ++batches_;
   samples_ += metrics.num_samples;
   const TimePoint time = now();
   const Duration all = waited();

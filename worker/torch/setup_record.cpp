@@ -46,7 +46,7 @@ job::Scheduler read_scheduler(const job::JobSpec& job, const nlohmann::json& set
 }  // namespace
 
 SetupRecord::SetupRecord(const job::JobSpec& job, JobFactories factories)
-    : job_(job), factories_(std::move(factories)) {}
+    : job_(job), factories_(std::move(factories)), groups_(*job.training) {}
 
 void SetupRecord::add_model(RegisteredModel registered) {
   check_name("a model", registered.name);
@@ -89,7 +89,10 @@ std::shared_ptr<torch::optim::Optimizer> SetupRecord::optimizer(const std::strin
 std::shared_ptr<torch::optim::Optimizer> SetupRecord::job_optimizer(const std::string& name,
                                                                     std::vector<at::Tensor> parameters) {
   const job::Training& training = *job_.training;
-  const auto made = make_torch_optimizer(training.optimizer, std::move(parameters));
+  std::vector<ParameterGroup> divided = groups_.divided(parameters, named(models_));
+  const auto made = make_torch_optimizer(divided.front().settings, std::move(divided.front().parameters));
+  for (std::size_t i = 1; i < divided.size(); ++i)
+    add_group(divided[i].settings, std::move(divided[i].parameters), *made);
   const auto prepared = add(name, training.optimizer.type, *made);
   optimizers_.back().is_the_jobs = true;
   optimizers_.back().schedule = training.scheduler;
@@ -158,7 +161,9 @@ void SetupRecord::finish(bool may_be_empty) {
   }
   for (RegisteredOptimizer& one : optimizers_) place(one);
   const auto is_the_jobs = [](const RegisteredOptimizer& one) { return one.is_the_jobs; };
-  if (job_.training->scheduler && std::none_of(optimizers_.begin(), optimizers_.end(), is_the_jobs))
+  const bool uses_the_jobs = std::any_of(optimizers_.begin(), optimizers_.end(), is_the_jobs);
+  if (uses_the_jobs) groups_.check_all_used(named(models_));
+  if (job_.training->scheduler && !uses_the_jobs)
     throw ConfigurationError(
         "the job has a \"training.scheduler\", and its operator makes its own optimizers: remove it, or make one with "
         "setup.job_optimizer()");

@@ -10,6 +10,7 @@
 #include "common/job/spec.hpp"
 #include "sgd/setup.hpp"
 #include "worker/torch/flat_parameters.hpp"
+#include "worker/torch/job_groups.hpp"
 #include "worker/torch/optimizer_part.hpp"
 
 namespace sgd::worker {
@@ -53,6 +54,7 @@ class SetupRecord final : public Setup {
 
   const job::JobSpec& job_;
   JobFactories factories_;
+  JobGroups groups_;
   std::vector<RegisteredModel> models_;
   std::vector<RegisteredOptimizer> optimizers_;
   std::vector<TrainedParameter> trained_;

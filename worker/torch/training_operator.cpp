@@ -2,6 +2,8 @@
 #include "sgd/training_operator.hpp"
 
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "worker/torch/accuracy.hpp"
 
@@ -11,12 +13,18 @@ void TrainingOperator::setup(Setup& setup) {
   (void)setup.model("model", setup.job_model());
 }
 
-at::Tensor TrainingOperator::forward(const at::Tensor& features) {
+at::Tensor TrainingOperator::forward(const Batch& batch) {
   const RegisteredModel& first = host_->models().front();
   if (!first.forward)
     throw std::logic_error("the registered model \"" + first.name +
-                           "\" has no forward(features): override train_batch() and validate_batch()");
-  return first.forward(features);
+                           "\" has no forward of one to three tensors: override train_batch() and validate_batch()");
+  std::vector<at::Tensor> inputs = {batch.features};
+  inputs.insert(inputs.end(), batch.further.begin(), batch.further.end());
+  if (inputs.size() != first.inputs)
+    throw std::logic_error("the registered model \"" + first.name + "\" takes " + std::to_string(first.inputs) +
+                           " tensors, and a batch of the data set has " + std::to_string(inputs.size()) +
+                           " beside the target");
+  return first.forward(inputs);
 }
 
 void TrainingOperator::set_training(bool is_training) {
@@ -30,7 +38,7 @@ nlohmann::json TrainingOperator::train_epoch(BatchStream& batches) {
 }
 
 BatchMetrics TrainingOperator::train_batch(const Batch& batch, Step& step) {
-  const at::Tensor output = forward(batch.features);
+  const at::Tensor output = forward(batch);
   const at::Tensor loss = this->loss()(output, batch.target);
   step.minimize(loss);
   measure(output, batch.target);
@@ -46,7 +54,7 @@ nlohmann::json TrainingOperator::validate(BatchStream& batches) {
 
 BatchMetrics TrainingOperator::validate_batch(const Batch& batch, const BatchInfo& info) {
   (void)info;
-  const at::Tensor output = forward(batch.features);
+  const at::Tensor output = forward(batch);
   const double loss = this->loss()(output, batch.target).item<double>();
   measure(output, batch.target);
   return {batch.features.size(0), {{"val_loss", loss}, {"val_accuracy", worker::accuracy_of(output, batch.target)}}};

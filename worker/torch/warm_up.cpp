@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/json/lenient.hpp"
+#include "worker/plugin/registered.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
@@ -26,16 +27,28 @@ bool is_light(const nlohmann::json& model, const Dataset& dataset) {
   return !dataset.is_slow() && (type == "linear" || type == "mlp" || type == "cnn");
 }
 
+/// Of the shape that a data set says, where it is a plug-in's: its own samples say nothing to this model.
+at::Tensor zeros_of(const SampleShape& shape, std::int64_t count) {
+  std::vector<std::int64_t> sizes = shape.features;
+  sizes.insert(sizes.begin(), count);
+  return at::zeros(sizes);
+}
+
 /// With the ranks' batch size: kernels are generated for a shape, and the ranks inherit them.
 void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   const job::Training& training = *job.training;
   const nlohmann::json any_model = {{"type", "mlp"}, {"outputs", std::max<std::int64_t>(1, dataset.shape().outputs)}};
   const bool is_own = !is_built_in(training);
   const std::shared_ptr<Model> model = make_model(is_own ? any_model : training.model, dataset.shape());
-  const Loss loss = make_loss(training.loss);
+  const Loss loss = is_own ? Loss() : make_loss(training.loss);
   const std::int64_t most = is_light(is_own ? any_model : training.model, dataset) ? kWarmUpBatchMax : kHeavyBatchMax;
   const std::int64_t wanted = job::batch_size_per_rank(training, job.num_workers);
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min({wanted, most, dataset.count(Split::kTrain)})));
+  const std::int64_t count = std::min({wanted, most, dataset.count(Split::kTrain)});
+  if (registered_types().datasets.contains(read_or(training.dataset, "type", ""))) {
+    if (!dataset.shape().features.empty()) model->forward(zeros_of(dataset.shape(), count)).sum().backward();
+    return;
+  }
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   std::iota(indices.begin(), indices.end(), 0);
   Batch batch;
   try {

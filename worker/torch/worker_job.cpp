@@ -33,7 +33,9 @@ job::JobSpec read_worker_job(const nlohmann::json& resolved) {
 
 bool is_built_in(const job::Training& training) {
   return training.training_operator.is_null() && training.function.is_null() &&
-         !registered_types().models.contains(read_or(training.model, "type", ""));
+         !registered_types().models.contains(read_or(training.model, "type", "")) &&
+         !registered_types().datasets.contains(read_or(training.dataset, "type", "")) &&
+         !registered_types().losses.contains(read_or(training.loss, "type", ""));
 }
 
 const TrainingFunction* find_function(const job::Training& training) {

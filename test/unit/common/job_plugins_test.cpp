@@ -84,6 +84,35 @@ TEST_CASE("plugins: nothing is supposed of models that are not built in, and dat
             .size() == 1);
 }
 
+TEST_CASE("plugins: data sets and losses of one's own are checked, and nothing is supposed of them") {
+  const nlohmann::json registered = nlohmann::json::parse(
+      R"({"dataset": {"words": {"file": {"type": "string", "x-path": true}, "length": {"type": "integer", "default": 8}}},
+          "loss": {"focal": {"gamma": {"type": "number", "minimum": 0, "default": 2}}}})");
+  const auto with = [&](const std::string& dataset, const std::string& loss, const nlohmann::json& known) {
+    test::TemporaryFolder folder;
+    const std::string text = R"({"plugins": ["./libmine.so"], "training": {"batch_size": 4, "model": {"type": "mlp", )"
+                             R"("outputs": 3}, "metrics": ["accuracy"], "dataset": )" +
+                             dataset + R"(, "loss": )" + loss + "}}";
+    test::Loaded loaded{job::load_job_file(folder.write("job.json", text), {}, known), {}};
+    for (const Diagnostic& item : loaded.result.diagnostics.items) loaded.lines.push_back(item.message);
+    return loaded;
+  };
+  const std::string own_data = R"({"type": "words", "file": "a.txt"})", own_loss = R"({"type": "focal"})";
+  const test::Loaded loaded = with(own_data, own_loss, registered);
+  REQUIRE(loaded.lines.empty());
+  CHECK(loaded.result.job->training->dataset.at("length") == 8);
+  CHECK(loaded.result.job->training->dataset.at("file").get<std::string>().ends_with("/a.txt"));
+  CHECK(loaded.result.job->training->loss.at("gamma") == 2);
+  for (const char* loss : {"\"mse\"", "\"cross_entropy\""}) CHECK(with(own_data, loss, registered).lines.empty());
+  CHECK(with(own_data, own_loss, {}).lines.empty());
+  CHECK(with(R"({"type": "synthetic", "shape": [3], "classes": 3})", own_loss, registered).lines.empty());
+  CHECK(with(R"({"type": "words", "fil": 1})", R"({"type": "focal", "gamma": -1})", registered).lines ==
+        Lines{R"(unknown key "fil" in "training.dataset" of type "words"; did you mean "file"?)",
+              R"("training.loss.gamma" must be at least 0, got -1)"});
+  CHECK(with(R"({"type": "word"})", R"({"type": "focl"})", registered).lines.size() == 2);
+  CHECK(with(own_data, "\"focal\"", registered).lines.size() == 1);
+}
+
 TEST_CASE("plugins: a function stands in place of model and operator, and needs no data") {
   const auto with = [](const std::string& training, const std::string& top = R"("plugins": ["./libmine.so"], )") {
     return test::load_text("{" + top + R"("training": {)" + training + "}}").lines;
@@ -99,6 +128,12 @@ TEST_CASE("plugins: a function stands in place of model and operator, and needs 
              Catch::Contains("\"function\" and \"operator\" exclude each other"));
   CHECK_THAT(with(R"("model": {"type": "linear"}, "batch_size": 4)").at(0),
              Catch::Contains("missing key \"dataset\" in \"training\""));
+  CHECK_THAT(
+      with(own + R"(, "early_stop": {})").at(0),
+      Catch::Contains("\"early_stop\" has no meaning with \"function\", whose loop validates and ends by itself"));
+  CHECK(with(own + R"(, "validate_every": 2)").size() == 1);
+  CHECK(with(own + R"(, "validate_only": true)").size() == 1);
+  CHECK(with(own + R"(, "steps_per_epoch": 2)").empty());
   const nlohmann::json none = {{"function", nlohmann::json::object()}};
   CHECK_THAT(load(own, none, R"("plugins": ["./libmine.so"], )").lines.at(0),
              Catch::Contains("\"training.function\": none is built in, and no plug-in of the job registers one"));

@@ -53,6 +53,21 @@ TEST_CASE("a place in the middle of an epoch holds under the order that made it"
   CHECK(checkpoint::order_conflict(middle, nullptr, made_by()).empty());
 }
 
+TEST_CASE("a pass that goes on in the next epoch holds to its order while an epoch is validated, too") {
+  const checkpoint::PlaceInEpoch validating{3, "validate", 0, 64};
+  nlohmann::json before = changed("/training/steps_per_epoch", 10);
+  nlohmann::json after = before;
+  after["training"]["seed"] = 2;
+  CHECK(checkpoint::order_conflict(validating, before, after) ==
+        "training.seed was 1 and is 2, in the middle of a pass over the data: some samples would be used twice and "
+        "others never. Keep it until a pass ends with an epoch");
+  after = before;
+  after["samples"]["train"] = 999;
+  CHECK_FALSE(checkpoint::order_conflict(validating, before, after).empty());
+  CHECK(checkpoint::order_conflict({3, "validate", 0, 0}, before, after).empty());
+  CHECK(checkpoint::place_of({{"position", {{"pass_consumed", 5}}}}).pass_consumed == 5);
+}
+
 TEST_CASE("only more epochs, and who makes batches, leave the arithmetic of steps as it was") {
   CHECK(checkpoint::is_same_arithmetic(made_by(), changed("/training/epochs", 9)));
   CHECK(checkpoint::is_same_arithmetic(made_by(), changed("/training/metrics", nlohmann::json::array())));

@@ -103,7 +103,8 @@ TEST_CASE("loader: a phase is left inside of it, and gone on with") {
   const auto run = [&](std::int64_t consumed, bool goes_on) {
     settings.consumed = consumed;
     PhaseStream stream(
-        settings, shuffled_order(), dataset, metrics, [] { return 0; }, [&](const BatchMetrics&) { return goes_on; });
+        settings, [](int) { return shuffled_order(); }, dataset, metrics, [] { return 0; },
+        [&](const BatchMetrics&) { return goes_on; });
     std::vector<at::Tensor> features;
     while (const auto batch = stream.next()) {
       features.push_back(batch->features);

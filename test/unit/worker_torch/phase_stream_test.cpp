@@ -35,11 +35,10 @@ struct StreamFixture {
     settings.batch_size = 2;
     settings.consumed = consumed;
     return PhaseStream(
-        settings, sampler, dataset, metrics, [this] { return steps++; },
+        settings, [](int) { return Sampler(1, 4, 10, 2, false); }, dataset, metrics, [this] { return steps++; },
         [go_on](const BatchMetrics&) { return go_on; });
   }
   Numbers dataset;
-  Sampler sampler{1, 4, 10, 2, false};
   MetricsAccumulator metrics;
   std::vector<BatchInfo> infos;
   std::int64_t steps = 100;
@@ -69,7 +68,7 @@ TEST_CASE("time inside collectives is not a rank's own") {
   settings.waited_ns = &waited_ns;
   constexpr auto kLong = std::chrono::hours(1);  // Longer than the test: what is left is nothing.
   PhaseStream stream(
-      settings, fixture.sampler, fixture.dataset, fixture.metrics, [] { return 0; },
+      settings, [](int) { return Sampler(1, 4, 10, 2, false); }, fixture.dataset, fixture.metrics, [] { return 0; },
       [&](const BatchMetrics&) {
         waited_ns += std::chrono::nanoseconds(kLong).count();
         return true;
@@ -92,6 +91,44 @@ TEST_CASE("an interrupted phase ends after the batch in work, which counts") {
   CHECK(fixture.drain(stream) == std::vector<std::int64_t>{0, 2});
   CHECK(stream.interrupted());
   CHECK(stream.consumed() == 4);
+}
+
+TEST_CASE("a number of batches ends a phase, and passes go on in the next and end within one") {
+  StreamFixture fixture;
+  PhaseSettings settings;
+  settings.batch_size = 2;
+  settings.batches_max = 4;
+  std::vector<int> passes;
+  const auto order = [&passes](int pass) {
+    passes.push_back(pass);
+    return Sampler(1, pass, 10, 2, false);
+  };
+  const auto stream = [&] {
+    return PhaseStream(
+        settings, order, fixture.dataset, fixture.metrics, [] { return 0; }, [](const BatchMetrics&) { return true; });
+  };
+  PhaseStream first = stream();
+  // Three batches of a rank are a pass.
+  CHECK(fixture.drain(first) == std::vector<std::int64_t>{0, 2, 4, 6, 8, 0, 2});
+  CHECK(first.pass() == 2);
+  CHECK(first.consumed() == 4);
+  CHECK(first.batches() == 4);
+  CHECK_FALSE(first.is_pass_done());
+  CHECK(fixture.infos[2].is_last == false);
+  CHECK(fixture.infos[3].is_last);
+  settings.pass = first.pass();
+  settings.consumed = first.consumed();
+  PhaseStream second = stream();
+  CHECK(fixture.drain(second) == std::vector<std::int64_t>{4, 6, 8, 0, 2, 4, 6});
+  CHECK(passes == std::vector<int>{1, 2, 2, 3});
+  CHECK_FALSE(second.is_pass_done());
+  // Left inside a phase: the batches done before count.
+  settings.batches = 3;
+  settings.pass = 3;
+  settings.consumed = 8;
+  PhaseStream rest = stream();
+  CHECK(fixture.drain(rest) == std::vector<std::int64_t>{8});
+  CHECK(rest.is_pass_done());
 }
 
 TEST_CASE("a batch is completed once") {

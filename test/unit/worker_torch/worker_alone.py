@@ -166,8 +166,8 @@ class Metrics(WorkerTest):
         agent = self.agent(linear_job(1, 32, scheduler={"type": "reduce_on_plateau", "metric": "val_los"}), 1)
         agent.start()
         self.assertEqual(agent.run(), [1])
-        self.assertIn('the scheduler looks at "val_los", which validation does not measure: set '
-                      "training.scheduler.metric to one of val_loss, val_accuracy", agent.of_type("failed")[0]["message"])
+        self.assertIn('training.scheduler.metric is "val_los", which validation does not measure: set it to one of '
+                      "val_loss, val_accuracy", agent.of_type("failed")[0]["message"])
 
 
 class Repeatability(WorkerTest):

@@ -90,6 +90,82 @@ class OwnOperator(RecoveryTest):
         self.assertAlmostEqual(self.metric(own, 1, "train", "train_loss"), self.metric(same, 1, "train", "train_loss"), delta=1e-3)
 
 
+def pairs_job(workers=2, epochs=3, wrong="", loss="scaled", **changes):
+    job = image_job(workers=workers, epochs=epochs, batch=20)
+    del job["training"]["model"]
+    job["plugins"] = [library("own_data")]
+    job["training"].update({"operator": {"type": "pairs"}, "dataset": {"type": "pairs", "samples": 1000, "wrong": wrong},
+                            "loss": {"type": loss}, **changes})
+    return job
+
+
+class OwnData(RecoveryTest):
+    """A data set of a plug-in's with several inputs, its loss, and a model that takes two tensors."""
+
+    def test_test_multi_input_model(self):
+        agent = self.train(pairs_job(epochs=20), 2)
+        self.assertEqual(self.metric(agent, 1, "train", "num_samples"), 500)
+        first, last = [self.metric(agent, epoch, "validate", "val_loss") for epoch in (1, 20)]
+        self.assertLess(last, first / 2)
+
+    def test_kills_change_no_bit_with_or_without_threads(self):
+        for threads in (0, 2):
+            job = pairs_job(epochs=12, loader={"threads": threads, "prefetch": 3})
+            clean = self.train(job, 2)
+            agent = self.agent(job, 2)
+            agent.start()
+            kill_at_step(agent, 200)
+            agent = self.next_generation(job, agent)
+            agent.start()
+            self.assertEqual(agent.run(), [0, 0])
+            self.assertEqual(self.weights(clean), self.weights(agent))
+
+    def test_its_settings_and_the_loss_count(self):
+        one, other = [self.train(pairs_job(epochs=1, loss="scaled"), 2) for _ in range(2)]
+        self.assertEqual(self.weights(one), self.weights(other))
+        for changes in ({"loss": {"type": "scaled", "scale": 2.0}}, {"dataset": {"type": "pairs", "samples": 990}},
+                        {"seed": 8}):
+            self.assertNotEqual(self.weights(one), self.weights(self.train(pairs_job(epochs=1, **changes), 2)), changes)
+
+    def test_a_loop_of_ones_own_gets_it(self):
+        job = pairs_job(epochs=3, steps_per_epoch=70)
+        for key in ("operator", "loss", "optimizer"):
+            del job["training"][key]
+        job["training"]["function"] = {"type": "pairs_loop", "letters": 3}
+        clean = self.train(job, 2)
+        self.assertEqual([m["metrics"]["batches"] for m in clean.of_type("report", 0)], [70] * 3)
+        self.assertEqual({m["rank"]: m["value"] for m in clean.of_type("result")},
+                         {rank: {"rank": rank, "text": "xxx"} for rank in (0, 1)})
+        agent = self.agent(job, 2)
+        agent.start()
+        kill_at_step(agent, 100)
+        agent = self.next_generation(job, agent)
+        agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(self.weights(clean), self.weights(agent))
+
+    def test_what_it_does_wrong_is_said_with_its_name(self):
+        for wrong, code, words in (
+                ("gather", USER_ERROR, "sample 3 is bad"), ("factory", USER_ERROR, "no pairs today"),
+                ("count", USER_ERROR, 'the data set "pairs" says it has 0 samples to train on: 1 to 4294967295 can be'),
+                ("rows", USER_ERROR, 'the data set "pairs": gather() was asked for 10 samples, and target has the shape [9, 1]: '
+                 "its first size must be the number of samples")):
+            agent = self.agent(pairs_job(wrong=wrong), 1, forks=None)
+            agent.start()
+            self.assertEqual(agent.run(), [code], wrong)
+            self.assertIn(words, agent.of_type("failed")[0]["message"])
+
+    def test_a_model_that_takes_another_number_of_tensors_is_named(self):
+        job = pairs_job()
+        job["plugins"].append(library("own_operator"))
+        job["training"]["operator"] = {"type": "smoothed"}
+        agent = self.agent(job, 1, forks=None)
+        agent.start()
+        self.assertEqual(agent.run(), [USER_ERROR])
+        self.assertIn("takes 1 tensors, and a batch of the data set has 2 beside the target",
+                      agent.of_type("failed")[0]["message"])
+
+
 def everything_job(epochs=3, workers=2, **changes):
     job = image_job(workers=workers, epochs=epochs)
     del job["training"]["model"]

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -23,6 +24,13 @@ using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor
 struct Batch {
   at::Tensor features;
   at::Tensor target;
+  std::vector<at::Tensor> further;  ///< Inputs beside features, of a data set that has several.
+};
+
+/// What a model must know of the data.
+struct SampleShape {
+  std::vector<std::int64_t> features;  ///< Without the batch: {1, 28, 28}.
+  std::int64_t outputs = 1;            ///< Classes, or values to predict; 0: neither the job nor the data say.
 };
 
 struct BatchInfo {

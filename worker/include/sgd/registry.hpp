@@ -4,6 +4,8 @@
 //   SGD_REGISTER_OPERATOR("gan", Gan, R"({"latent": {"type": "integer", "minimum": 1, "default": 100}})")
 //   SGD_REGISTER_FUNCTION("my_loop", train, "{}")
 //   SGD_REGISTER_MODEL("wide", make_wide, R"({"width": {"type": "integer", "default": 64}})")
+//   SGD_REGISTER_DATASET("words", Words, R"({"file": {"type": "string", "x-path": true}})")
+//   SGD_REGISTER_LOSS("focal", make_focal, R"({"gamma": {"type": "number", "default": 2}})")
 //
 //   {"plugins": ["./libmine.so"], "training": {"operator": {"type": "gan", "latent": 64}, ...}}
 //
@@ -14,25 +16,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
 #include "sgd/abi.hpp"
+#include "sgd/data.hpp"
 #include "sgd/session.hpp"
 #include "sgd/training_operator.hpp"
 
 namespace sgd {
 
-/// What a model must know of the data.
-struct SampleShape {
-  std::vector<std::int64_t> features;  ///< Without the batch: {1, 28, 28}.
-  std::int64_t outputs = 1;            ///< Classes, or values to predict; 0: neither the job nor the data say.
-};
-
 using OperatorFactory = std::function<std::unique_ptr<TrainingOperator>()>;
-using TrainingFunction = std::function<void(Session& session)>;
+/// What it returns is the rank's entry in "results" of the run's summary.json; null: none.
+using TrainingFunction = std::function<nlohmann::json(Session& session)>;
 using ModelFactory = std::function<std::shared_ptr<Model>(const nlohmann::json& settings, const SampleShape& sample)>;
+/// `seed`: the job's, for what the data set draws.
+using DatasetFactory = std::function<std::shared_ptr<Dataset>(const nlohmann::json& settings, std::uint64_t seed)>;
+using LossFactory = std::function<Loss(const nlohmann::json& settings)>;
 
 /// Registers when it is made; made by the macros below while a library is loaded. What is wrong with it (a name twice,
 /// properties that are none) ends the loading of the library with an error that names both.
@@ -41,7 +42,22 @@ class Registration {
   Registration(const char* name, const char* properties, OperatorFactory factory);
   Registration(const char* name, const char* properties, ModelFactory factory);
   Registration(const char* name, const char* properties, TrainingFunction function);
+  Registration(const char* name, const char* properties, DatasetFactory factory);
+  Registration(const char* name, const char* properties, LossFactory factory);
 };
+
+/// Of a function that returns something, or nothing.
+template <class Function>
+[[nodiscard]] TrainingFunction training_function(Function function) {
+  return [function](Session& session) -> nlohmann::json {
+    if constexpr (std::is_void_v<std::invoke_result_t<Function, Session&>>) {
+      function(session);
+      return nullptr;
+    } else {
+      return function(session);
+    }
+  };
+}
 
 }  // namespace sgd
 
@@ -58,6 +74,22 @@ class Registration {
 /// `factory`: from (settings, sample) to a std::shared_ptr of a subclass of Model.
 #define SGD_REGISTER_MODEL(name, factory, properties) SGD_REGISTRATION(name, properties, ::sgd::ModelFactory(factory))
 
-/// `function`: a training loop, void(sgd::Session&); see session.hpp.
+/// `Type`: a subclass of Dataset that can be made from its settings, or from them and the job's seed.
+#define SGD_REGISTER_DATASET(name, Type, properties)                                                               \
+  SGD_REGISTRATION(name, properties,                                                                               \
+                   ::sgd::DatasetFactory(                                                                          \
+                       [](const nlohmann::json& settings, std::uint64_t seed) -> std::shared_ptr<::sgd::Dataset> { \
+                         if constexpr (std::is_constructible_v<Type, const nlohmann::json&, std::uint64_t>) {      \
+                           return std::make_shared<Type>(settings, seed);                                          \
+                         } else {                                                                                  \
+                           return std::make_shared<Type>(settings);                                                \
+                         }                                                                                         \
+                       }))
+
+/// `factory`: from settings to a loss(output, target) of one number, the mean over the batch. A job names it as an
+/// object, {"type": NAME}.
+#define SGD_REGISTER_LOSS(name, factory, properties) SGD_REGISTRATION(name, properties, ::sgd::LossFactory(factory))
+
+/// `function`: a training loop, void(sgd::Session&), or one that returns JSON; see session.hpp.
 #define SGD_REGISTER_FUNCTION(name, function, properties) \
-  SGD_REGISTRATION(name, properties, ::sgd::TrainingFunction(function))
+  SGD_REGISTRATION(name, properties, ::sgd::training_function(function))

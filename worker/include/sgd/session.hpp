@@ -18,6 +18,8 @@
 // bit: each turn of the inner loop ends in a safe point. A function without them begins anew after a failure, and finds
 // with load_checkpoint() what it saved last.
 //
+// What the function returns, JSON of at most 64 KiB, is the rank's entry in "results" of the run's summary.json.
+//
 // Every rank calls the same, in the same order: what only some ranks report or save ends the run, naming them.
 
 #include <exception>

@@ -23,11 +23,12 @@
 
 namespace sgd {
 
-/// A registered module. `forward` is empty for one without a forward(tensor).
+/// A registered module. `forward` is empty for one without a forward of one to three tensors.
 struct RegisteredModel {
   std::string name;
   std::shared_ptr<torch::nn::Module> module;
-  std::function<at::Tensor(const at::Tensor&)> forward;
+  std::size_t inputs = 1;  ///< Tensors that it takes.
+  std::function<at::Tensor(const std::vector<at::Tensor>&)> forward;
 };
 
 class Setup {
@@ -38,11 +39,24 @@ class Setup {
   /// begin with the model's and a dot.
   template <class Module>
   std::shared_ptr<Module> model(const std::string& name, std::shared_ptr<Module> module) {
-    RegisteredModel registered{name, module, nullptr};
-    if constexpr (requires(const at::Tensor& features) {
-                    { module->forward(features) } -> std::convertible_to<at::Tensor>;
-                  })
-      registered.forward = [raw = module.get()](const at::Tensor& features) { return raw->forward(features); };
+    RegisteredModel registered{name, module, 1, nullptr};
+    auto* raw = module.get();
+    using Inputs = std::vector<at::Tensor>;
+    if constexpr (requires(const at::Tensor& x) {
+                    { raw->forward(x) } -> std::convertible_to<at::Tensor>;
+                  }) {
+      registered.forward = [raw](const Inputs& all) { return raw->forward(all[0]); };
+    } else if constexpr (requires(const at::Tensor& x) {
+                           { raw->forward(x, x) } -> std::convertible_to<at::Tensor>;
+                         }) {
+      registered.inputs = 2;
+      registered.forward = [raw](const Inputs& all) { return raw->forward(all[0], all[1]); };
+    } else if constexpr (requires(const at::Tensor& x) {
+                           { raw->forward(x, x, x) } -> std::convertible_to<at::Tensor>;
+                         }) {
+      registered.inputs = 3;
+      registered.forward = [raw](const Inputs& all) { return raw->forward(all[0], all[1], all[2]); };
+    }
     add_model(std::move(registered));
     return module;
   }

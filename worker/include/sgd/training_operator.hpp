@@ -122,7 +122,7 @@ class TrainingOperator {
   [[nodiscard]] const nlohmann::json& training() const { return host_->training(); }
 
  private:
-  [[nodiscard]] at::Tensor forward(const at::Tensor& features);
+  [[nodiscard]] at::Tensor forward(const Batch& batch);
   void set_training(bool is_training);
 
   OperatorHost* host_ = nullptr;

@@ -1,0 +1,36 @@
+#include "worker/torch/autocast.hpp"
+
+#include <ATen/autocast_mode.h>
+
+namespace sgd::worker {
+
+Autocast::Autocast(bool is_on) : is_on_(is_on) {
+  if (!is_on_) return;
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_cache_enabled(true);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+}
+
+Autocast::~Autocast() {
+  if (!is_on_) return;
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+}
+
+void Autocast::forget_copies() const {
+  if (is_on_) at::autocast::clear_cache();
+}
+
+Autocast::Pause::Pause(const Autocast& of) : of_(of) {
+  if (of_.is_on_) at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
+Autocast::Pause::~Pause() {
+  if (of_.is_on_) at::autocast::set_autocast_enabled(at::kCPU, true);
+}
+
+bool is_autocast() {
+  return at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,38 @@
+#pragma once
+// Mixed precision as torch.autocast has it on the CPU: while an object lives, operations of this thread that gain by it
+// (matrix products, convolutions) take bfloat16 copies of their fp32 arguments. Weights, gradients and updates stay
+// fp32.
+
+namespace sgd::worker {
+
+class Autocast {
+ public:
+  explicit Autocast(bool is_on);
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+  ~Autocast();
+
+  /// Copies of weights are kept between operations: call it whenever weights have changed, and where gradients are
+  /// switched on or off, since a copy that was made without them gives none.
+  void forget_copies() const;
+
+  /// While it lives operations are as without: backward passes have chosen their types in the forward pass.
+  class Pause {
+   public:
+    explicit Pause(const Autocast& of);
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+    ~Pause();
+
+   private:
+    const Autocast& of_;
+  };
+
+ private:
+  bool is_on_;
+};
+
+/// Whether operations of this thread take bfloat16 now.
+[[nodiscard]] bool is_autocast();
+
+}  // namespace sgd::worker

@@ -1,0 +1,127 @@
+// What the engine measures and reports of a phase.
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "worker/torch/engine.hpp"
+#include "worker/torch/errors.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr std::size_t kResultBytesMax = 64 << 10;  // Of each rank; the coordinator holds those of all.
+
+}  // namespace
+
+/// Of the ranks whose own this rank gets: each is counted once.
+void Engine::load_measures(const TrainingState& state) {
+  std::vector<nlohmann::json> states;
+  for (const int saved : ranks_given_to(world_rank(), world_size(), state.world_size))
+    states.push_back(state.records[static_cast<std::size_t>(saved)].sums.value("measures", nlohmann::json()));
+  try {
+    measures_.load(states);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigurationError(error.what());
+  }
+}
+
+MeasuredPhase Engine::phase() const {
+  return position_.phase == "train" ? MeasuredPhase::kTraining : MeasuredPhase::kValidation;
+}
+
+void Engine::measure(const at::Tensor& output, const at::Tensor& target) {
+  if (!measures_.is_on(phase())) return;
+  const at::NoGradGuard no_gradients;
+  const at::Tensor values = output.data();
+  measures_.add(phase(), values.scalar_type() == at::kBFloat16 ? values.to(at::kFloat) : values, target);
+}
+
+/// Collective: the mean over ranks, in their order, so that all do the same after the same epoch. It is the one of
+/// the report, and is no part of a checkpoint before the epoch's end. `key`: of the job, where it is named.
+double Engine::agreed_metric(const std::string& name, const char* key) {
+  // Of all ranks' samples already.
+  if (const auto exact = exact_.find(name); exact != exact_.end() && exact->is_number()) return exact->get<double>();
+  nlohmann::json own;
+  const std::optional<double> mean = metrics_.mean(name);
+  if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
+  double sum = 0;
+  int counted = 0;
+  bool is_measured = false;
+  for (const std::string& told : collective_->all_gather(own.dump())) {
+    const nlohmann::json json = nlohmann::json::parse(told);
+    // A rank that came for the last batches of a pass may have had none.
+    if (!json.contains("bits")) continue;
+    is_measured = true;
+    const auto value = std::bit_cast<double>(json["bits"].get<std::uint64_t>());
+    if (std::isnan(value)) continue;
+    sum += value;
+    ++counted;
+  }
+  if (!is_measured)
+    throw std::logic_error(fmt::format("{} is \"{}\", which validation does not measure: set it to one of {}", key,
+                                       name, fmt::join(metrics_.names(), ", ")));
+  return counted == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / counted;
+}
+
+std::string Engine::stops_early() {
+  if (!early_stop_) return {};
+  early_stop_->observe(position_.epoch, agreed_metric(early_stop_->metric(), "training.early_stop.metric"));
+  return early_stop_->is_over() ? early_stop_->reason() : std::string();
+}
+
+void Engine::publish(std::int64_t num_samples) {
+  Progress& progress = setup_.link.progress();
+  progress.step.store(stepper_->steps(), std::memory_order_relaxed);
+  if (position_.phase == "train") progress.loss.store(stepper_->last_loss(), std::memory_order_relaxed);
+  progress.samples.fetch_add(num_samples, std::memory_order_relaxed);
+}
+
+nlohmann::ordered_json Engine::profiled() {
+  const bool training = position_.phase == "train";
+  profile_.add(training ? ProfiledPart::kTrainEpoch : ProfiledPart::kValidation,
+               std::chrono::steady_clock::now() - phase_began_);
+  return training ? profile_.training() : profile_.validation();
+}
+
+nlohmann::json Engine::measured(const nlohmann::json& further) {
+  const bool training = position_.phase == "train";
+  nlohmann::json metrics(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
+  if (training) {
+    if (const std::int64_t skipped = stepper_->take_skipped(); skipped > 0) metrics["skipped_updates"] = skipped;
+    metrics["samples_per_s"] = stream_->samples_per_s();
+    metrics["step_ms"]["median"] = stream_->timer().median_ms();
+    metrics["step_ms"]["p95"] = stream_->timer().p95_ms();
+    metrics["step_ms"]["own"] = stream_->own_timer().mean_ms();
+  }
+  if (profile_.is_on()) metrics["profile"] = nlohmann::json(profiled());
+  exact_ = nlohmann::json(measures_.finish(phase(), *collective_));
+  metrics.update(exact_);
+  if (further.is_object()) metrics.update(further);
+  return metrics;
+}
+
+void Engine::report(const link::ReportKey& key, nlohmann::json metrics) {
+  link::Report message;
+  message.key = key;
+  message.step = stepper_->steps();
+  message.metrics = std::move(metrics);
+  send(message);
+}
+
+void Engine::send_result(nlohmann::json result) {
+  if (result.is_null()) return;
+  if (const std::size_t bytes = result.dump().size(); bytes > kResultBytesMax)
+    throw std::logic_error(
+        fmt::format("the function returns {} bytes of JSON, and at most {} can be: save what is large with "
+                    "save_checkpoint()",
+                    bytes, kResultBytesMax));
+  send(link::ResultMade{std::move(result)});
+}
+
+}  // namespace sgd::worker

@@ -1,0 +1,76 @@
+#include "worker/torch/own_dataset.hpp"
+
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/json/lenient.hpp"
+#include "worker/plugin/registered.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr std::int64_t kSamplesMax = std::numeric_limits<std::uint32_t>::max();  // As Sampler counts them.
+
+sgd::Split public_split(Split split) {
+  return split == Split::kTrain ? sgd::Split::kTrain : sgd::Split::kValidation;
+}
+
+class OwnDataset : public Dataset {
+ public:
+  OwnDataset(std::string name, std::shared_ptr<const sgd::Dataset> made)
+      : name_(std::move(name)), made_(std::move(made)) {
+    for (const Split split : {Split::kTrain, Split::kValidation}) {
+      const std::int64_t samples = count(split);
+      if (samples < 1 || samples > kSamplesMax)
+        throw std::runtime_error(fmt::format("the data set \"{}\" says it has {} samples to {} on: 1 to {} can be",
+                                             name_, samples, split == Split::kTrain ? "train" : "validate",
+                                             kSamplesMax));
+    }
+  }
+
+  SampleShape shape() const override { return made_->shape(); }
+  std::int64_t count(Split split) const override { return made_->count(public_split(split)); }
+  bool is_slow() const override { return made_->is_slow(); }
+
+  Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const override {
+    Batch batch = made_->gather(public_split(split), epoch, indices);
+    check("features", batch.features, indices);
+    for (const at::Tensor& one : batch.further) check("a tensor of further", one, indices);
+    check("target", batch.target, indices);
+    return batch;
+  }
+
+ private:
+  void check(const char* what, const at::Tensor& tensor, std::span<const std::int64_t> indices) const {
+    if (!tensor.defined())
+      throw std::logic_error(fmt::format("the data set \"{}\": gather() leaves {} undefined", name_, what));
+    if (tensor.dim() > 0 && tensor.size(0) == static_cast<std::int64_t>(indices.size())) return;
+    throw std::logic_error(
+        fmt::format("the data set \"{}\": gather() was asked for {} samples, and {} has the shape [{}]: its first size "
+                    "must be the number of samples",
+                    name_, indices.size(), what, fmt::join(tensor.sizes(), ", ")));
+  }
+
+  std::string name_;
+  std::shared_ptr<const sgd::Dataset> made_;
+};
+
+}  // namespace
+
+std::shared_ptr<Dataset> as_dataset(std::string name, std::shared_ptr<const sgd::Dataset> made) {
+  if (!made) throw std::logic_error("the data set \"" + name + "\": its factory has made nothing");
+  return std::make_shared<OwnDataset>(std::move(name), std::move(made));
+}
+
+std::shared_ptr<Dataset> make_own_dataset(const DatasetSettings& settings) {
+  const std::string type = read_or(settings.dataset, "type", "");
+  const auto own = registered_types().datasets.find(type);
+  if (own == registered_types().datasets.end()) return nullptr;
+  return as_dataset(type, own->second(settings.dataset, settings.seed));
+}
+
+}  // namespace sgd::worker
