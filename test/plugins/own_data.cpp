@@ -83,7 +83,7 @@ nlohmann::json loop(sgd::Session& session) {
 }  // namespace
 
 SGD_REGISTER_DATASET("pairs", Pairs, R"({"samples": {"type": "integer", "minimum": 1, "default": 1000},
-                                         "wrong": {"type": "string", "default": ""}})")
-SGD_REGISTER_OPERATOR("pairs", PairsOperator, "{}")
-SGD_REGISTER_FUNCTION("pairs_loop", loop, R"({"letters": {"type": "integer", "minimum": 0, "default": 3}})")
-SGD_REGISTER_LOSS("scaled", make_scaled, R"({"scale": {"type": "number", "default": 1}})")
+                                         "wrong": {"type": "string", "default": ""}})");
+SGD_REGISTER_OPERATOR("pairs", PairsOperator, "{}");
+SGD_REGISTER_FUNCTION("pairs_loop", loop, R"({"letters": {"type": "integer", "minimum": 0, "default": 3}})");
+SGD_REGISTER_LOSS("scaled", make_scaled, R"({"scale": {"type": "number", "default": 1}})");

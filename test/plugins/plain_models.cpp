@@ -27,5 +27,5 @@ std::shared_ptr<sgd::Model> make_cnn(const nlohmann::json&, const sgd::SampleSha
 
 }  // namespace
 
-SGD_REGISTER_MODEL("plain_mlp", make_mlp, "{}")
-SGD_REGISTER_MODEL("plain_cnn", make_cnn, "{}")
+SGD_REGISTER_MODEL("plain_mlp", make_mlp, "{}");
+SGD_REGISTER_MODEL("plain_cnn", make_cnn, "{}");

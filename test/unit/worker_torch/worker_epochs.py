@@ -62,7 +62,7 @@ class Epochs(RecoveryTest):
         self.assertEqual(agent.run(), [0, 0])
         self.assertEqual(self.weights(clean), self.weights(agent))
         self.assertEqual(self.position(clean), self.position(agent))
-        for saved in clean.of_type("checkpoint")[3::4]:  # From disk, in epochs of both passes.
+        for saved in clean.of_type("checkpoint")[3:-1:4]:  # From disk, in epochs of both passes.
             path = os.path.join(clean.run_dir, saved["path"])
             resumed = self.train(job, 2, generation=9, resume_from=[path])
             self.assertEqual(self.weights(clean), self.weights(resumed), saved)
@@ -164,11 +164,10 @@ class Groups(RecoveryTest):
         job = linear_job(1, 50, epochs=1)
         job["training"]["optimizer"] = {"type": "sgd", "lr": 0.0, "weight_decay": 0.0, "groups": [
             {"parameters": ["linear.w?ight"], "lr": 0.01, "weight_decay": 0.5}]}
-        job["training"]["model"]["init"] = {"type": "normal", "mean": 1, "std": 0}
         tensors = read_tensors(self.checkpoint(self.train(job, 1)) + "/model.safetensors")
         weight, bias = numbers(tensors["linear.weight"])[0], numbers(tensors["linear.bias"])[0]
         # Gradient descent by hand: twenty batches of fifty points of y = 2x + 5; the bias stays.
-        expected = 1.0
+        expected = 0.0
         for batch in range(20):
             xs = [10 * i / 1000 for i in range(50 * batch, 50 * batch + 50)]
             gradient = sum(2 * (expected * x + bias - (2 * x + 5)) * x for x in xs) / 50

@@ -7,7 +7,7 @@
 //     std::int64_t count(sgd::Split split) const override;
 //     sgd::Batch gather(sgd::Split split, int epoch, std::span<const std::int64_t> indices) const override;
 //   };
-//   SGD_REGISTER_DATASET("words", Words, R"({"file": {"type": "string", "x-path": true}})")
+//   SGD_REGISTER_DATASET("words", Words, R"({"file": {"type": "string", "x-path": true}})");
 //
 // Which samples a rank takes, in which order, and from where after a failure is the worker's: a data set only makes the
 // samples it is asked for. One object is made on each node, before its ranks are forked, so they share its memory:

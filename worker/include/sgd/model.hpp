@@ -24,7 +24,7 @@ using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor
 struct Batch {
   at::Tensor features;
   at::Tensor target;
-  std::vector<at::Tensor> further;  ///< Inputs beside features, of a data set that has several.
+  std::vector<at::Tensor> further = {};  ///< Inputs beside features, of a data set that has several.
 };
 
 /// What a model must know of the data.
