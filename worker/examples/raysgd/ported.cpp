@@ -33,7 +33,8 @@ void accuracy(sgd::Session& session) {
   session.report({{"accuracy", predictions.argmax(1).eq(target).to(at::kDouble).mean().item<double>()}});
 }
 
-/// It goes on from what it has saved, after a failure and after `sgd-launch resume`.
+/// It goes on from what it has saved, after a failure and after `sgd-launch resume`. A save counts the reports before
+/// it: report first.
 void checkpoints(sgd::Session& session) {
   std::int64_t model = 0;
   std::int64_t start_epoch = 0;
@@ -43,8 +44,8 @@ void checkpoints(sgd::Session& session) {
   }
   for (std::int64_t epoch = start_epoch; epoch < session.config().at("num_epochs"); ++epoch) {
     model += epoch;
-    session.save_checkpoint({{"epoch", epoch}, {"model", model}});
     session.report({{"model", model}});
+    session.save_checkpoint({{"epoch", epoch}, {"model", model}});
   }
 }
 
@@ -63,8 +64,8 @@ void toy(sgd::Session& session) {
     session.backward(loss);
     optimizer->step();
     session.step_done();
-    session.save_checkpoint({{"epoch", epoch}});
     session.report({{"loss", loss.item<double>()}});
+    session.save_checkpoint({{"epoch", epoch}});
   }
 }
 
