@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from attacked import free_port
 from data import small_fashion
 from harness import BIN_DIR, LIMIT_S, ROOT, read_file, read_lines, wait_for
+from pages import lines
 
 PERSON = 54323  # No account of the system, as many a container's.
 TRAIN_PY = """import os, sys
@@ -55,13 +56,6 @@ TOUR = (
 )
 
 
-def blocks(kind):
-    """The lines of the README's code blocks of a kind, without comments."""
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-        found = re.findall(rf"^```{kind}\n(.*?)^```", file.read(), re.S | re.M)
-    return [re.sub(r"\s+# .*", "", line) for block in found for line in block.splitlines() if line.strip()]
-
-
 class Tour:
     """One account's way through the README, in a folder of its own."""
 
@@ -82,7 +76,7 @@ class Tour:
             if os.path.exists(source):
                 shutil.copy(source, self.path("built", name))
         data = small_fashion(self.path("data"), 256, 64)
-        job = "\n".join(line for line in blocks("json"))
+        job = "\n".join(line for line in lines("README.md", "json"))
         self.small = [*SMALL, "--set", f"training.dataset.path={data}"]
         for name, text in (("job.json", job), ("train.py", TRAIN_PY), ("../sgd-launch", self.wrapper())):
             with open(self.path("home", name), "w", encoding="utf-8") as file:
@@ -145,11 +139,11 @@ exec {self.path("built/bin/sgd-launch")} "$@"
                     process.wait()
 
     def test_tour(self):
-        lines = blocks("sh")
-        self.assertEqual([line[: len(begin)] for line, (begin, _) in zip(lines, TOUR)], [begin for begin, _ in TOUR])
-        self.assertEqual(len(lines), len(TOUR), lines)
+        commands = lines("README.md", "sh")
+        self.assertEqual([line[: len(begin)] for line, (begin, _) in zip(commands, TOUR)], [begin for begin, _ in TOUR])
+        self.assertEqual(len(commands), len(TOUR), commands)
         self.probe()
-        for line, (_, step) in zip(lines, TOUR):
+        for line, (_, step) in zip(commands, TOUR):
             print(f"  {line}", file=sys.stderr)
             getattr(self, step)(line)
 

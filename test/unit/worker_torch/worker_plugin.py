@@ -385,9 +385,9 @@ class Mistakes(RecoveryTest):
         with open(library("own_operator"), "rb") as file:
             data = file.read()
         with open(other, "wb") as file:
-            file.write(data.replace(b"sgd-plugin-abi: API 2", b"sgd-plugin-abi: API 9"))
+            file.write(data.replace(b"sgd-plugin-abi: API 3", b"sgd-plugin-abi: API 9"))
         said = self.failure(own_job(other), CONFIGURATION)
-        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 2, LibTorch [\d.]+")
+        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 3, LibTorch [\d.]+")
         with open(other, "wb") as file:  # A tag that is too long.
             file.write(b"\x7fELF sgd-plugin-abi: " + b"x" * 300 + b"\0")
         self.assertIn("registers nothing", self.failure(own_job(other), CONFIGURATION))
