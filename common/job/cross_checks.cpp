@@ -232,6 +232,23 @@ void check_training(const Sound& sound, Reporter& report) {
   }
 }
 
+/// The best checkpoint is known by a line of metrics that has its step.
+void check_best(const Sound& sound, Reporter& report) {
+  if (sound.at("checkpoint.keep.best") == nullptr) return;
+  const nlohmann::json* workers = sound.at("report.workers");
+  if (workers != nullptr && *workers == "list")
+    report.error_at_value("checkpoint.keep.best",
+                          "\"checkpoint.keep.best\" needs values of all workers in a report, and with "
+                          "\"report.workers\" \"list\" it has none: use \"all\"");
+  const nlohmann::json* every = sound.at("checkpoint.every");
+  if (every == nullptr || !every->is_object() || sound.at("training.dataset") == nullptr ||
+      sound.at("training.function") != nullptr)
+    return;
+  report.warn_at_value("checkpoint.every",
+                       "reports come at the end of an epoch, and checkpoints between have no value of "
+                       "\"checkpoint.keep.best\": \"epoch\" saves where there is one");
+}
+
 void check_reports(const Sound& sound, Reporter& report) {
   static const nlohmann::json kUnknown;
   const auto known = [&sound](const std::string& path) -> const nlohmann::json& {
@@ -411,6 +428,7 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   check_memory(sound, report);
   check_training(sound, report);
   check_reports(sound, report);
+  check_best(sound, report);
   check_scheduler(sound, report);
   check_callbacks(sound, report);
 }

@@ -57,13 +57,21 @@ struct Stop {
   Duration grace = std::chrono::seconds(30);
 };
 
+/// Checkpoints that stay for a value of the reports at their step.
+struct KeepBest {
+  std::string metric;       ///< A number in a line of metrics.
+  bool is_highest = false;  ///< The best is the highest one, else the lowest.
+  int count = 1;            ///< At least 1.
+};
+
 struct CheckpointPolicy {
   enum class Every { kEpoch, kSteps, kSeconds, kNever };
   Every every = Every::kEpoch;
-  std::int64_t steps = 0;  ///< With kSteps.
-  double seconds = 0;      ///< With kSeconds.
-  int keep = 3;            ///< Newest complete checkpoints kept; at least 1.
-  bool memory = true;      ///< Between those on disk, copies in memory that outlive a rank.
+  std::int64_t steps = 0;        ///< With kSteps.
+  double seconds = 0;            ///< With kSeconds.
+  int keep = 3;                  ///< Newest complete checkpoints kept; at least 1.
+  std::optional<KeepBest> best;  ///< Kept beside them.
+  bool memory = true;            ///< Between those on disk, copies in memory that outlive a rank.
 };
 
 struct Scheduler {

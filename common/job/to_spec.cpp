@@ -49,7 +49,10 @@ Recovery recovery(const Json& json) {
 CheckpointPolicy checkpoint(const Json& json) {
   using Every = CheckpointPolicy::Every;
   CheckpointPolicy out;
-  out.keep = json["keep"];
+  const Json& keep = json["keep"];
+  out.keep = keep.is_object() ? keep["latest"] : keep;
+  if (keep.is_object() && keep.contains("best"))
+    out.best = {keep["best"]["metric"], keep["best"]["mode"] == "max", keep["best"]["n"]};
   out.memory = json["memory"];
   const Json& every = json["every"];
   if (every.is_string()) {

@@ -129,6 +129,10 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
     return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
                        read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),
                        few(member(event, "ranks")));
+  if (name == "metric_missing")
+    return fmt::format(
+        "warning: no report has a number \"{}\" so far: no checkpoint is kept as the best (checkpoint.keep.best)",
+        read_or(event, "metric", ""));
   return narrate_recovery(event);
 }
 

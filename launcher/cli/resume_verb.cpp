@@ -69,6 +69,8 @@ int resume_verb(const std::vector<std::string>& arguments) {
   if (loaded.job && history) {
     const std::string refusal = storage::fit_to_job(*loaded.job, history.value());
     if (!refusal.empty()) diagnostics.error("sgd-launch", 0, 0, refusal);
+    if (const Status read = storage::add_scores(*loaded.job, run.directory, history.value()); !read)
+      diagnostics.error(run.directory, 0, 0, read.error().message);
   }
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;

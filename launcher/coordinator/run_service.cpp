@@ -240,6 +240,7 @@ Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSp
     copy.history = std::move(history).value();
     copy.misfit = storage::fit_to_job(job, copy.history);
     if (!copy.misfit.empty()) return {};
+    if (const Status read = storage::add_scores(job, copy.folder, copy.history); !read) return read.error();
     auto directory = storage::RunDirectory::reopen(place.value(), job.resolved, copy.history);
     if (!directory) return directory.error();
     copy.directory = std::move(directory).value();

@@ -36,4 +36,13 @@ std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
   return checkpoint::order_conflict(history.place, history.made_by, after);
 }
 
+Status add_scores(const job::JobSpec& job, const std::string& directory, RunHistory& history) {
+  history.past.scores.clear();
+  if (!job.checkpoint.best) return {};
+  auto scores = read_scores(directory, *job.checkpoint.best, history.past.checkpoints);
+  if (!scores) return scores.error();
+  history.past.scores = std::move(scores).value();
+  return {};
+}
+
 }  // namespace sgd::storage

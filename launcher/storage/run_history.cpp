@@ -180,4 +180,13 @@ Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof 
   return history;
 }
 
+Result<core::Scores> read_scores(const std::string& directory, const job::KeepBest& best,
+                                 const std::vector<std::string>& checkpoints) {
+  core::Scores scores;
+  const auto read = read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) {
+    (void)core::note_score(line, best, checkpoints, scores);  // Whether it changes anything says nothing here.
+  });
+  return read ? Result<core::Scores>(std::move(scores)) : read.error();
+}
+
 }  // namespace sgd::storage

@@ -47,4 +47,8 @@ struct RunHistory {
 [[nodiscard]] Result<RunHistory> read_history(const std::string& directory,
                                               checkpoint::Proof proof = checkpoint::Proof::kChecksums);
 
+/// Of the lines of metrics.jsonl: those of the steps of `checkpoints`, and the newest others. A torn end is left out.
+[[nodiscard]] Result<core::Scores> read_scores(const std::string& directory, const job::KeepBest& best,
+                                               const std::vector<std::string>& checkpoints);
+
 }  // namespace sgd::storage

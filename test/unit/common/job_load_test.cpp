@@ -95,6 +95,25 @@ TEST_CASE("job: defaults by kind") {
   check_resolved(*unlimited.result.job);
 }
 
+TEST_CASE("job: what is kept of checkpoints, as a number and as an object") {
+  const auto policy = [](const std::string& keep) {
+    const test::Loaded loaded = test::load_text(test::training_job(R"("checkpoint": {"keep": )" + keep + "}"));
+    REQUIRE(loaded.result.job.has_value());
+    check_resolved(*loaded.result.job);
+    return loaded.result.job->checkpoint;
+  };
+  CHECK(policy("7").keep == 7);
+  CHECK_FALSE(policy("7").best.has_value());
+  CHECK(policy("{}").keep == 3);
+  const job::CheckpointPolicy best = policy(R"({"latest": 2, "best": {"metric": "accuracy", "mode": "max"}})");
+  CHECK(best.keep == 2);
+  REQUIRE(best.best.has_value());
+  CHECK(best.best->metric == "accuracy");
+  CHECK(best.best->is_highest);
+  CHECK(best.best->count == 1);
+  CHECK_FALSE(policy(R"({"best": {"metric": "a", "mode": "min", "n": 4}})").best->is_highest);
+}
+
 TEST_CASE("job: optimizers have their own defaults") {
   const auto optimizer = [](const char* text) {
     const test::Loaded loaded = test::load_text(test::training_job("", R"("optimizer": )" + std::string(text)));
