@@ -410,6 +410,8 @@ void check_choices(const json::Document& document, const std::string& source, Di
   } else if (!training && !job.contains("command")) {
     report.error_at_value("", "missing key \"training\" or \"command\"");
   }
+  if (!training && job.contains("resume_from"))
+    report.error_at_key("resume_from", "\"resume_from\" is for \"training\": a command reads its state by itself");
   if (!training || !job["training"].is_object()) return;
   if (job["training"].contains("function")) return check_function(job, report);
   if (!job["training"].contains("dataset"))

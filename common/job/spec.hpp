@@ -159,6 +159,7 @@ struct JobSpec {
   ReportRules report;
   std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
+  std::string resume_from;                ///< Where a new run begins: a path, or a run's name; empty: anew.
   std::vector<std::string> plugins;       ///< Libraries that the worker loads, absolute paths.
   std::vector<nlohmann::json> callbacks;  ///< {"type": "json", ...}, defaults filled in, absolute folders.
   bool fork_server = true;

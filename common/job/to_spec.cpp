@@ -181,6 +181,7 @@ JobSpec to_spec(Json resolved) {
   out.report = report_rules(json["report"]);
   if (json.contains("training")) out.training = training(json["training"]);
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
+  out.resume_from = json.value("resume_from", "");
   if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
   out.callbacks = json["callbacks"].get<std::vector<Json>>();
   out.fork_server = json["fork_server"];

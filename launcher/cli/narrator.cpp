@@ -118,6 +118,8 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
         short_number(read_or(event, "bytes", 0.0)), read_or(event, "stall_s", 0.0) * 1e3,
         read_or(event, "write_s", 0.0) * 1e3,
         event.contains("skipped") ? fmt::format(", {} due meanwhile left out", read_or(event, "skipped", 0)) : "");
+  if (name == "run_begun_from")
+    return fmt::format("begins with step {} of {}", read_or(event, "step", 0), read_or(event, "from", ""));
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", read_or(event, "path", ""), read_or(event, "reason", ""));
   if (name == "straggler")

@@ -61,6 +61,9 @@ int resume_verb(const std::vector<std::string>& arguments) {
   job::LoadResult loaded = load_with_plugins(
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   Diagnostics& diagnostics = loaded.diagnostics;
+  for (const job::Overrides::Set& set : options.overrides.sets)
+    if (set.path == "resume_from")
+      diagnostics.error(set.source, 0, 0, "is for a new run; resume goes on from what the run itself has saved");
   if (loaded.job) check_start(*loaded.job, file, diagnostics);
   if (::access(run.directory.c_str(), W_OK | X_OK) != 0)
     diagnostics.error(run.directory, 0, 0, system_error("cannot write to it").message);

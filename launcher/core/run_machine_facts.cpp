@@ -237,6 +237,11 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   if (!all || phase_ != RunPhase::kStarting) return;
   phase_ = RunPhase::kRunning;
   looks_for_room_ = true;  // Slots may have come back while it started.
+  if (ready.ready.source == "fresh" && !definition_.job.resume_from.empty())
+    return add_failure(now, protocol_failure(ready.rank, rank->node,
+                                             fmt::format("no checkpoint could be read, and training must not begin "
+                                                         "anew: the run began from {}",
+                                                         definition_.job.resume_from)));
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
   record({{"event", "restored"},
           {"generation", generation_},

@@ -200,7 +200,7 @@ TEST_CASE("job: keys of other tools and of other places") {
 }
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
-  for (const char* key : {"env", "workdir", "resume_from", "run_dir", "environment", "tune", "profiler"}) {
+  for (const char* key : {"env", "workdir", "run_dir", "environment", "tune", "profiler"}) {
     const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
@@ -262,6 +262,16 @@ TEST_CASE("job: placement, memory and priority") {
         Lines{R"(job.json:2:26: error: "per_worker.memory" must be above 0, got "0B")"});
   CHECK(line(R"("per_worker": {"memory": "9000000000TiB"})") ==
         Lines{R"(job.json:2:26: error: "per_worker.memory" must be at most 8 EiB, got "9000000000TiB")"});
+}
+
+TEST_CASE("job: where a run begins") {
+  const auto lines = [](const std::string& top) { return test::load_text(test::training_job("\n" + top)).lines; };
+  CHECK(lines(R"("resume_from": "runs/a")").empty());
+  CHECK(lines(R"("resume_from": "")") == Lines{R"(job.json:2:16: error: "resume_from" must not be empty)"});
+  CHECK(lines(R"("resume_from": {"run": 1})") ==
+        Lines{R"(job.json:2:16: error: "resume_from" must be a string, got an object)"});
+  CHECK(test::load_text("{\"command\": [\"true\"],\n\"resume_from\": \"a\"}").lines ==
+        Lines{R"(job.json:2:1: error: "resume_from" is for "training": a command reads its state by itself)"});
 }
 
 TEST_CASE("job: the best checkpoints that are kept") {
