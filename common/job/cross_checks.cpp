@@ -96,6 +96,7 @@ void check_durations(const Sound& sound, Reporter& report) {
   check_duration(sound, "heartbeat.timeout", false, report);
   check_duration(sound, "heartbeat.stall_timeout", false, report);
   check_duration(sound, "stop.grace", true, report);
+  check_duration(sound, "checkpoint.after_save.timeout", false, report);
   check_duration(sound, "placement_timeout", false, report);
   const nlohmann::json* interval = sound.at("heartbeat.interval");
   const nlohmann::json* timeout = sound.at("heartbeat.timeout");
@@ -230,6 +231,13 @@ void check_training(const Sound& sound, Reporter& report) {
     report.error_at_value("training.optimizer.nesterov",
                           "\"training.optimizer.nesterov\" needs momentum above 0 and dampening 0");
   }
+}
+
+/// The schema asks for no key, so that a misspelt one is told as such.
+void check_after_save(const Sound& sound, Reporter& report) {
+  const nlohmann::json* rule = sound.at("checkpoint.after_save");
+  if (rule != nullptr && !rule->contains("command") && !sound.is_touched("checkpoint.after_save"))
+    report.error_at_value("checkpoint.after_save", "missing key \"command\" in \"checkpoint.after_save\"");
 }
 
 /// The best checkpoint is known by a line of metrics that has its step.
@@ -430,6 +438,7 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   check_memory(sound, report);
   check_training(sound, report);
   check_reports(sound, report);
+  check_after_save(sound, report);
   check_best(sound, report);
   check_scheduler(sound, report);
   check_callbacks(sound, report);

@@ -64,6 +64,14 @@ void spell_out_metrics(nlohmann::json& job) {
     if (one.is_string()) one = {{"type", one}};
 }
 
+/// A command alone is an object without settings, which has its defaults.
+void spell_out_after_save(nlohmann::json& job) {
+  const auto checkpoint = job.find("checkpoint");
+  if (checkpoint == job.end() || !checkpoint->is_object()) return;
+  const auto rule = checkpoint->find("after_save");
+  if (rule != checkpoint->end() && rule->is_array()) *rule = nlohmann::json{{"command", *rule}};
+}
+
 /// Defaults that depend on the kind of job come first, the schema's after them.
 void complete(nlohmann::json& job, const Input& input, const json::Schema& schema) {
   job.erase("$schema");
@@ -74,6 +82,7 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
     recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
   }
   spell_out_metrics(job);
+  spell_out_after_save(job);
   const auto absolute = [&](const std::string& path) {
     const std::string whole = (input.folder / path).lexically_normal().string();
     return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;

@@ -64,6 +64,12 @@ struct KeepBest {
   int count = 1;            ///< At least 1.
 };
 
+/// A program that is run for each checkpoint.
+struct AfterSave {
+  std::vector<std::string> command;
+  Duration timeout = std::chrono::minutes(10);  ///< Above 0; it is killed then.
+};
+
 struct CheckpointPolicy {
   enum class Every { kEpoch, kSteps, kSeconds, kNever };
   Every every = Every::kEpoch;
@@ -71,7 +77,8 @@ struct CheckpointPolicy {
   double seconds = 0;            ///< With kSeconds.
   int keep = 3;                  ///< Newest complete checkpoints kept; at least 1.
   std::optional<KeepBest> best;  ///< Kept beside them.
-  bool memory = true;            ///< Between those on disk, copies in memory that outlive a rank.
+  std::optional<AfterSave> after_save;
+  bool memory = true;  ///< Between those on disk, copies in memory that outlive a rank.
 };
 
 struct Scheduler {

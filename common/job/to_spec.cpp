@@ -53,6 +53,10 @@ CheckpointPolicy checkpoint(const Json& json) {
   out.keep = keep.is_object() ? keep["latest"] : keep;
   if (keep.is_object() && keep.contains("best"))
     out.best = {keep["best"]["metric"], keep["best"]["mode"] == "max", keep["best"]["n"]};
+  if (json.contains("after_save")) {
+    const Json& rule = json["after_save"];
+    out.after_save = {rule["command"].get<std::vector<std::string>>(), duration(rule["timeout"])};
+  }
   out.memory = json["memory"];
   const Json& every = json["every"];
   if (every.is_string()) {

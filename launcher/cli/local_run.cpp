@@ -102,8 +102,11 @@ void LocalRun::submit() {
   definition.placement_timeout = job_.placement_timeout;
   definition.priority = job_.priority;
   definition.past = past_;
-  callbacks_.begin(place_.id, definition.run_dir);
+  LocalCallbacks::Run run{place_.id, definition.run_dir, {}, {}};
+  run.record = [this](const nlohmann::ordered_json& event) { coordinator_.add_event(place_.id, event); };
+  run.spare = [this](const std::vector<std::string>& paths) { coordinator_.spare_checkpoints(place_.id, paths); };
   coordinator_.submit(std::move(definition), std::move(directory_), observer());
+  callbacks_.begin(run);
 }
 
 /// Everything that can fail before a process is started.
@@ -200,7 +203,7 @@ coordinator::RunObserver LocalRun::observer() {
   observer.on_event = [this](const nlohmann::ordered_json& event) {
     const std::string line = narrate_event(event, shown_dir_);
     if (!line.empty()) console_.narrate("sgd-launch: " + line);
-    callbacks_.on_event();
+    callbacks_.on_event(event);
   };
   observer.on_metrics = [this](const nlohmann::ordered_json& metrics) {
     const std::string line = epochs_.add(metrics);

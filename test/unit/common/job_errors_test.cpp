@@ -264,7 +264,7 @@ TEST_CASE("job: placement, memory and priority") {
         Lines{R"(job.json:2:26: error: "per_worker.memory" must be at most 8 EiB, got "9000000000TiB")"});
 }
 
-TEST_CASE("job: where a run begins") {
+TEST_CASE("job: where a run begins, and what is run after a save") {
   const auto lines = [](const std::string& top) { return test::load_text(test::training_job("\n" + top)).lines; };
   CHECK(lines(R"("resume_from": "runs/a")").empty());
   CHECK(lines(R"("resume_from": "")") == Lines{R"(job.json:2:16: error: "resume_from" must not be empty)"});
@@ -272,6 +272,21 @@ TEST_CASE("job: where a run begins") {
         Lines{R"(job.json:2:16: error: "resume_from" must be a string, got an object)"});
   CHECK(test::load_text("{\"command\": [\"true\"],\n\"resume_from\": \"a\"}").lines ==
         Lines{R"(job.json:2:1: error: "resume_from" is for "training": a command reads its state by itself)"});
+  const auto after = [&](const std::string& rule) { return lines(R"("checkpoint": {"after_save": )" + rule + "}"); };
+  CHECK(after(R"(["a", "b"])").empty());
+  CHECK(after(R"({"command": ["a"], "timeout": "1m"})").empty());
+  CHECK(
+      after(R"("a b")") ==
+      Lines{
+          R"(job.json:2:30: error: "checkpoint.after_save" must be a list of strings, or an object with "command" and "timeout", got "a b")"});
+  CHECK(after("[]") == Lines{R"(job.json:2:30: error: "checkpoint.after_save" must have at least 1 items, got 0)"});
+  CHECK(after("[1]") == Lines{R"(job.json:2:31: error: "checkpoint.after_save[0]" must be a string, got 1)"});
+  CHECK(after(R"({"timeout": "1m"})") ==
+        Lines{R"(job.json:2:30: error: missing key "command" in "checkpoint.after_save")"});
+  CHECK(after(R"({"command": ["a"], "timeout": "0s"})") ==
+        Lines{R"(job.json:2:60: error: "checkpoint.after_save.timeout" must be above 0, got "0s")"});
+  CHECK(after(R"({"comand": ["a"]})") ==
+        Lines{R"(job.json:2:31: error: unknown key "comand" in "checkpoint.after_save"; did you mean "command"?)"});
 }
 
 TEST_CASE("job: the best checkpoints that are kept") {

@@ -130,7 +130,19 @@ TEST_CASE("job: a place to begin is a path from the job's folder, or a word that
   CHECK(place("/x/y") == "/x/y");
 }
 
-TEST_CASE("job: what names a folder of this machine is not for a cluster") {
+TEST_CASE("job: a command after each save, with its time") {
+  const auto rule = [](const std::string& text) {
+    const test::Loaded loaded = test::load_text(test::training_job(R"("checkpoint": {"after_save": )" + text + "}"));
+    REQUIRE(loaded.result.job.has_value());
+    check_resolved(*loaded.result.job);
+    return *loaded.result.job->checkpoint.after_save;
+  };
+  CHECK(rule(R"(["a", "b"])").command == std::vector<std::string>{"a", "b"});
+  CHECK(rule(R"(["a", "b"])").timeout == Duration(10min));
+  CHECK(rule(R"({"command": ["a"], "timeout": "5s"})").timeout == Duration(5s));
+}
+
+TEST_CASE("job: what names folders and programs of this machine is not for a cluster") {
   const auto said = [](const std::string& top) {
     test::Loaded loaded = test::load_text(test::training_job("\n" + top));
     REQUIRE(loaded.lines.empty());
@@ -140,6 +152,8 @@ TEST_CASE("job: what names a folder of this machine is not for a cluster") {
   CHECK(said(R"("resume_from": "a-run")").empty());
   CHECK_THAT(said(R"("resume_from": "./a")"),
              Catch::Contains(":2:16: error: \"resume_from\" is a path, which is for a run on this machine"));
+  CHECK_THAT(said(R"("checkpoint": {"after_save": ["a"]})"),
+             Catch::Contains(":2:30: error: \"checkpoint.after_save\" is for a run on this machine"));
 }
 
 TEST_CASE("job: optimizers have their own defaults") {
