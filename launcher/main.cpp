@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     if (verb == "keeper" && words.size() <= 2)  // Started by ourselves only.
       return sgd::keeper::keeper_main(words.size() == 1 ? sgd::Duration{}
                                                         : sgd::parse_duration(words[1]).value_or(sgd::Duration{}));
-    if (verb == "callback" && words.size() == 4)  // The same.
+    if (verb == "callback" && (words.size() == 4 || words.size() == 7))  // The same.
       return sgd::callbacks::exec_guard_main({words.begin() + 1, words.end()});
     (void)::unsetenv("SGD_AGENT_WAIT");  // Said of another agent, where we are ourselves part of a run.
     if (words.empty()) {

@@ -14,6 +14,14 @@ void check_for_cluster(LoadResult& loaded) {
     loaded.diagnostics.error(spot.source, spot.value.line, spot.value.column,
                              fmt::format("{} {}", json::quote(path), why));
   };
+  if (loaded.job->resume_from.find('/') != std::string::npos)
+    refuse("resume_from",
+           "is a path, which is for a run on this machine: a coordinator looks into its own runs alone. Name one of "
+           "them (sgd-launch ps --all)");
+  if (loaded.job->checkpoint.after_save)
+    refuse("checkpoint.after_save",
+           "is for a run on this machine: a coordinator starts no program of a job. Leave it out, and where you are: "
+           "sgd-launch checkpoints get RUN DIR");
   for (std::size_t i = 0; i < loaded.job->callbacks.size(); ++i) {
     const nlohmann::json& callback = loaded.job->callbacks[i];
     const std::string path = fmt::format("callbacks[{}]", i);

@@ -1,7 +1,7 @@
 #pragma once
-// What a job may ask for on this machine and not of a cluster, whose coordinator starts no program of a job and writes
-// to no folder that a job names. Asked by the client, which knows the places in the file, and by the coordinator, which
-// believes no client.
+// What a job may ask for on this machine and not of a cluster, whose coordinator starts no program of a job, writes to
+// no folder that a job names and reads none. Asked by the client, which knows the places in the file, and by the
+// coordinator, which believes no client.
 
 #include "common/job/load.hpp"
 

@@ -96,6 +96,7 @@ void check_durations(const Sound& sound, Reporter& report) {
   check_duration(sound, "heartbeat.timeout", false, report);
   check_duration(sound, "heartbeat.stall_timeout", false, report);
   check_duration(sound, "stop.grace", true, report);
+  check_duration(sound, "checkpoint.after_save.timeout", false, report);
   check_duration(sound, "placement_timeout", false, report);
   const nlohmann::json* interval = sound.at("heartbeat.interval");
   const nlohmann::json* timeout = sound.at("heartbeat.timeout");
@@ -236,6 +237,30 @@ void check_training(const Sound& sound, Reporter& report) {
     report.error_at_value("training.optimizer.nesterov",
                           "\"training.optimizer.nesterov\" needs momentum above 0 and dampening 0");
   }
+}
+
+/// The schema asks for no key, so that a misspelt one is told as such.
+void check_after_save(const Sound& sound, Reporter& report) {
+  const nlohmann::json* rule = sound.at("checkpoint.after_save");
+  if (rule != nullptr && !rule->contains("command") && !sound.is_touched("checkpoint.after_save"))
+    report.error_at_value("checkpoint.after_save", "missing key \"command\" in \"checkpoint.after_save\"");
+}
+
+/// The best checkpoint is known by a line of metrics that has its step.
+void check_best(const Sound& sound, Reporter& report) {
+  if (sound.at("checkpoint.keep.best") == nullptr) return;
+  const nlohmann::json* workers = sound.at("report.workers");
+  if (workers != nullptr && *workers == "list")
+    report.error_at_value("checkpoint.keep.best",
+                          "\"checkpoint.keep.best\" needs values of all workers in a report, and with "
+                          "\"report.workers\" \"list\" it has none: use \"all\"");
+  const nlohmann::json* every = sound.at("checkpoint.every");
+  if (every == nullptr || !every->is_object() || sound.at("training.dataset") == nullptr ||
+      sound.at("training.function") != nullptr)
+    return;
+  report.warn_at_value("checkpoint.every",
+                       "reports come at the end of an epoch, and checkpoints between have no value of "
+                       "\"checkpoint.keep.best\": \"epoch\" saves where there is one");
 }
 
 void check_reports(const Sound& sound, Reporter& report) {
@@ -406,6 +431,8 @@ void check_choices(const json::Document& document, const std::string& source, Di
   } else if (!training && !job.contains("command")) {
     report.error_at_value("", "missing key \"training\" or \"command\"");
   }
+  if (!training && job.contains("resume_from"))
+    report.error_at_key("resume_from", "\"resume_from\" is for \"training\": a command reads its state by itself");
   if (!training || !job["training"].is_object()) return;
   if (job["training"].contains("function")) return check_function(job, report);
   if (!job["training"].contains("dataset"))
@@ -424,6 +451,8 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   check_memory(sound, report);
   check_training(sound, report);
   check_reports(sound, report);
+  check_after_save(sound, report);
+  check_best(sound, report);
   check_scheduler(sound, report);
   check_callbacks(sound, report);
 }

@@ -16,6 +16,7 @@
 #include "common/job/overrides.hpp"
 #include "common/job/read_file.hpp"
 #include "common/job/to_spec.hpp"
+#include "common/json/lenient.hpp"
 #include "common/json/reader.hpp"
 
 namespace sgd::job {
@@ -63,6 +64,14 @@ void spell_out_metrics(nlohmann::json& job) {
     if (one.is_string()) one = {{"type", one}};
 }
 
+/// A command alone is an object without settings, which has its defaults.
+void spell_out_after_save(nlohmann::json& job) {
+  const auto checkpoint = job.find("checkpoint");
+  if (checkpoint == job.end() || !checkpoint->is_object()) return;
+  const auto rule = checkpoint->find("after_save");
+  if (rule != checkpoint->end() && rule->is_array()) *rule = nlohmann::json{{"command", *rule}};
+}
+
 /// Defaults that depend on the kind of job come first, the schema's after them.
 void complete(nlohmann::json& job, const Input& input, const json::Schema& schema) {
   job.erase("$schema");
@@ -73,10 +82,15 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
     recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
   }
   spell_out_metrics(job);
-  schema.complete(job, [&](const std::string& path) {
+  spell_out_after_save(job);
+  const auto absolute = [&](const std::string& path) {
     const std::string whole = (input.folder / path).lexically_normal().string();
     return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;
-  });
+  };
+  schema.complete(job, absolute);
+  // A word without a slash may be a run's name, too: who starts the run looks for both.
+  if (const std::string origin = read_or(job, "resume_from", ""); origin.find('/') != std::string::npos)
+    job["resume_from"] = absolute(origin);
 }
 
 /// `job` without the values that have an error, so that defaults stand in and the rest can still be judged.
@@ -107,7 +121,7 @@ constexpr std::array kPlaced = {"training.dataset.path", "training.dataset.train
 
 /// `so_far` holds the reader's errors.
 LoadResult load_by(const json::Schema& schema, Input input, const Overrides& overrides, Diagnostics so_far) {
-  LoadResult result{std::nullopt, std::move(so_far), input.source, {}};
+  LoadResult result{std::nullopt, std::move(so_far), input.source, input.folder.string(), {}};
   Diagnostics& diagnostics = result.diagnostics;
   json::Document& document = input.document;
   apply_overrides(overrides, document, diagnostics);

@@ -36,6 +36,7 @@ struct LoadResult {
   std::optional<JobSpec> job;  ///< Set exactly when diagnostics hold no error.
   Diagnostics diagnostics;
   std::string source;    ///< What `given` was read from.
+  std::string folder;    ///< Where relative paths start.
   json::Document given;  ///< With the overrides, without defaults.
 };
 

@@ -57,13 +57,28 @@ struct Stop {
   Duration grace = std::chrono::seconds(30);
 };
 
+/// Checkpoints that stay for a value of the reports at their step.
+struct KeepBest {
+  std::string metric;       ///< A number in a line of metrics.
+  bool is_highest = false;  ///< The best is the highest one, else the lowest.
+  int count = 1;            ///< At least 1.
+};
+
+/// A program that is run for each checkpoint.
+struct AfterSave {
+  std::vector<std::string> command;
+  Duration timeout = std::chrono::minutes(10);  ///< Above 0; it is killed then.
+};
+
 struct CheckpointPolicy {
   enum class Every { kEpoch, kSteps, kSeconds, kNever };
   Every every = Every::kEpoch;
-  std::int64_t steps = 0;  ///< With kSteps.
-  double seconds = 0;      ///< With kSeconds.
-  int keep = 3;            ///< Newest complete checkpoints kept; at least 1.
-  bool memory = true;      ///< Between those on disk, copies in memory that outlive a rank.
+  std::int64_t steps = 0;        ///< With kSteps.
+  double seconds = 0;            ///< With kSeconds.
+  int keep = 3;                  ///< Newest complete checkpoints kept; at least 1.
+  std::optional<KeepBest> best;  ///< Kept beside them.
+  std::optional<AfterSave> after_save;
+  bool memory = true;  ///< Between those on disk, copies in memory that outlive a rank.
 };
 
 struct Scheduler {
@@ -172,6 +187,7 @@ struct JobSpec {
   ReportRules report;
   std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
+  std::string resume_from;                ///< Where a new run begins: a path, or a run's name; empty: anew.
   std::vector<std::string> plugins;       ///< Libraries that the worker loads, absolute paths.
   std::vector<nlohmann::json> callbacks;  ///< {"type": "json", ...}, defaults filled in, absolute folders.
   bool fork_server = true;

@@ -49,7 +49,14 @@ Recovery recovery(const Json& json) {
 CheckpointPolicy checkpoint(const Json& json) {
   using Every = CheckpointPolicy::Every;
   CheckpointPolicy out;
-  out.keep = json["keep"];
+  const Json& keep = json["keep"];
+  out.keep = keep.is_object() ? keep["latest"] : keep;
+  if (keep.is_object() && keep.contains("best"))
+    out.best = {keep["best"]["metric"], keep["best"]["mode"] == "max", keep["best"]["n"]};
+  if (json.contains("after_save")) {
+    const Json& rule = json["after_save"];
+    out.after_save = {rule["command"].get<std::vector<std::string>>(), duration(rule["timeout"])};
+  }
   out.memory = json["memory"];
   const Json& every = json["every"];
   if (every.is_string()) {
@@ -205,6 +212,7 @@ JobSpec to_spec(Json resolved) {
   out.report = report_rules(json["report"]);
   if (json.contains("training")) out.training = training(json["training"]);
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
+  out.resume_from = json.value("resume_from", "");
   if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
   out.callbacks = json["callbacks"].get<std::vector<Json>>();
   out.fork_server = json["fork_server"];

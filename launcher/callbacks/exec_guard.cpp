@@ -1,10 +1,8 @@
 #include "launcher/callbacks/exec_guard.hpp"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +12,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -23,8 +20,9 @@
 
 #include "common/base/time.hpp"
 #include "common/json/lenient.hpp"
+#include "launcher/callbacks/after_save_guard.hpp"
 #include "launcher/callbacks/exec_stream.hpp"
-#include "launcher/callbacks/fresh_file.hpp"
+#include "launcher/callbacks/guard_process.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -35,29 +33,21 @@ namespace {
 
 /// Files are looked at again without a nudge: one may be lost when the socket is full.
 constexpr Duration kLookAgain = std::chrono::milliseconds(500);
-/// Of a program whose launcher is gone.
-constexpr Duration kOrphanLimit = std::chrono::seconds(5);
-/// How long a tree that is killed may take to die.
-constexpr Duration kKillLimit = std::chrono::seconds(5);
 /// For a guard of the run's life before.
 constexpr Duration kLockLimit = std::chrono::seconds(10);
 constexpr Duration kDefaultTimeout = std::chrono::seconds(30);
 /// Told in full, though the launcher has no more room for it than for a line.
 constexpr std::size_t kToldBytesMax = 4096;
 
-struct GuardFiles {
-  std::string run_dir;  ///< As this process may open it, whatever becomes of its name.
-  std::string shown;    ///< As people know it.
-  std::string front;    ///< "callbacks/exec-0" in run_dir.
-};
-
 class ExecGuard {
  public:
-  ExecGuard(GuardFiles files, nlohmann::json callback, std::string run_id)
+  /// `front`: of the names of its files, in the run's folder.
+  ExecGuard(GuardFiles files, std::string front, nlohmann::json callback, std::string run_id)
       : files_(std::move(files)),
+        front_(std::move(front)),
         callback_(std::move(callback)),
         run_id_(std::move(run_id)),
-        stream_(files_.run_dir, callback_, files_.run_dir + "/" + files_.front + ".given"),
+        stream_(files_.run_dir, callback_, files_.run_dir + "/" + front_ + ".given"),
         timeout_(parse_duration(read_or(callback_, "timeout", "")).value_or(kDefaultTimeout)) {
     for (const nlohmann::json& word : member(callback_, "command"))
       if (word.is_string()) command_.push_back(word.get<std::string>());
@@ -79,9 +69,10 @@ class ExecGuard {
   void wait_for_launcher();
   void tell_left();
   void tell(const std::string& text) const;
-  [[nodiscard]] std::string log() const { return files_.shown + "/" + files_.front + ".log"; }
+  [[nodiscard]] std::string log() const { return files_.shown + "/" + front_ + ".log"; }
 
   GuardFiles files_;
+  std::string front_;
   nlohmann::json callback_;
   std::string run_id_;
   ExecStream stream_;
@@ -145,7 +136,7 @@ bool ExecGuard::start() {
   }
   unread_.reset(ends[0]);
   input_.reset(ends[1]);
-  const std::string log_path = files_.run_dir + "/" + files_.front + ".log";
+  const std::string log_path = files_.run_dir + "/" + front_ + ".log";
   const process::UniqueFd log_file(
       ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!log_file || !process::set_nonblocking(input_.get())) {
@@ -303,42 +294,17 @@ void ExecGuard::tell_left() {
   if (left > 0) tell(fmt::format("{} of {} lines were not given to it", left, left + stream_.given_lines()));
 }
 
-/// Away from the terminal and deaf to its signals: what ends a run is the launcher's decision.
-void stand_apart() {
-  (void)::setsid();  // Ignoring: refused where we lead a session or a group already, which is as good.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTTOU, SIGTTIN, SIGTSTP})
-    (void)::signal(signal, SIG_IGN);
-  (void)::signal(SIGCHLD, SIG_DFL);  // Ignored, it would make the kernel reap our children.
-  (void)::prctl(PR_SET_PDEATHSIG, 0);
-}
-
-/// The folder's descriptor in place of its name, and its name for people.
-std::optional<GuardFiles> guard_files(const std::string& run_dir, const std::string& index) {
-  const int folder = ::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return std::nullopt;
-  GuardFiles files;
-  files.run_dir = fmt::format("/proc/self/fd/{}", folder);
-  std::error_code error;
-  files.shown = std::filesystem::read_symlink(files.run_dir, error).string();
-  if (error) files.shown = run_dir;
-  files.front = "callbacks/exec-" + index;
-  if (!make_folder(files.run_dir + "/callbacks")) return std::nullopt;
-  return files;
-}
-
 }  // namespace
 
 int exec_guard_main(const std::vector<std::string>& words) {
-  int type = 0;
-  socklen_t size = sizeof type;
-  if (words.size() != 3 || ::getsockopt(process::kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+  const bool is_after_save = words.size() == 6 && words[1] == kAfterSave;
+  if ((words.size() != 3 && !is_after_save) || !is_started_by_launcher()) {
     (void)std::fputs("sgd-launch callback: this verb is started by sgd-launch itself\n", stderr);
     return 2;
   }
-  (void)::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC);
-  stand_apart();
-  const auto files = guard_files(words[0], words[1]);
-  if (!files || !process::become_subreaper()) {
+  if (is_after_save) return after_save_guard(words);
+  const auto files = enter_guard(words[0]);
+  if (!files) {
     const std::string text = "callback exec: cannot begin in " + words[0];
     (void)::send(process::kControlFd, text.data(), text.size(), MSG_NOSIGNAL);
     return 0;
@@ -348,7 +314,8 @@ int exec_guard_main(const std::vector<std::string>& words) {
   const nlohmann::json& callbacks = member(job, "callbacks");
   const std::size_t index = std::strtoul(words[1].c_str(), nullptr, 10);
   const bool is_known = callbacks.is_array() && index < callbacks.size();
-  ExecGuard(*files, is_known ? callbacks[index] : nlohmann::json::object(), words[2]).run();
+  ExecGuard(*files, "callbacks/exec-" + words[1], is_known ? callbacks[index] : nlohmann::json::object(), words[2])
+      .run();
   return 0;
 }
 

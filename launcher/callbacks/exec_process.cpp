@@ -32,11 +32,13 @@ ExecProcess::~ExecProcess() {
   *is_here_ = false;
 }
 
-Status ExecProcess::start(const std::string& program, const std::string& run_dir, std::size_t index, const RunId& run) {
+Status ExecProcess::start(const std::string& program, const std::string& run_dir,
+                          const std::vector<std::string>& words) {
   auto pair = process::socket_pair(SOCK_SEQPACKET);
   if (!pair) return pair.error();
   process::SpawnOptions options;
-  options.argv = {program, "callback", for_another_process(run_dir), std::to_string(index), run};
+  options.argv = {program, "callback", for_another_process(run_dir)};
+  options.argv.insert(options.argv.end(), words.begin(), words.end());
   options.control_fd = pair.value().second.get();
   options.group = process::ChildGroup::kOwnSession;
   options.dies_with_us = false;  // It outlives us long enough to end what it has started.
@@ -68,7 +70,7 @@ void ExecProcess::end(std::function<void()> done) {
   limit_.expires_after(timeout_ + kGuardLimit);
   limit_.async_wait([this, is_here = is_here_](const boost::system::error_code& error) {
     if (error || !*is_here || is_gone_) return;
-    warn_(fmt::format("callback exec: its guard does not end in {}, and is killed",
+    warn_(fmt::format("the guard of a callback does not end in {}, and is killed",
                       format_duration(timeout_ + kGuardLimit)));
     (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
   });

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -28,9 +29,9 @@ class ExecProcess {
   ExecProcess(const ExecProcess&) = delete;
   ExecProcess& operator=(const ExecProcess&) = delete;
 
-  /// `program`: sgd-launch. `index`: the callback's place in the job.
-  [[nodiscard]] Status start(const std::string& program, const std::string& run_dir, std::size_t index,
-                             const RunId& run);
+  /// `program`: sgd-launch. `words`: what follows the run's folder, as exec_guard_main() has them.
+  [[nodiscard]] Status start(const std::string& program, const std::string& run_dir,
+                             const std::vector<std::string>& words);
   /// Lines were written.
   void nudge();
   /// The run has ended, and all its lines are written. `done` when guard and program are gone.

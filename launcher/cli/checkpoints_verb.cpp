@@ -1,6 +1,8 @@
 // `sgd-launch checkpoints [RUN]`: what a run, living or ended, has saved, and whether it is whole; `get`: one of them
 // here.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -33,16 +35,32 @@ std::string count_text(const Json& count) {
   return count.is_number() ? dump_text(count) : "-";
 }
 
-void print_table(const std::string& run_dir, const Json& checkpoints) {
-  fmt::print("folder     {}\n", run_dir);
+std::string value_text(const Json& one) {
+  const Json& value = member(one, "value");
+  return value.is_number() ? fmt::format("{:.6g}", read_or(one, "value", 0.0)) : "-";
+}
+
+std::string state_text(const Json& one) {
+  if (!read_or(one, "whole", false)) return read_or(one, "damage", "");
+  return read_or(one, "is_best", false) ? "whole, best" : "whole";
+}
+
+void print_table(const Json& list) {
+  const Json& checkpoints = member(list, "checkpoints");
+  fmt::print("folder     {}\n", read_or(list, "run_dir", ""));
   if (checkpoints.empty()) return fmt::print("no checkpoints\n");
-  fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", "checkpoint", "step", "epoch", "generation",
-             "world size", "bytes", "age", "state");
+  // A column for the value by which the best are kept, where there is one.
+  const std::string metric = read_or(list, "metric", "");
+  const auto column = [&](const std::string& text) {
+    return metric.empty() ? "" : fmt::format("  {:>{}}", text, std::max<std::size_t>(metric.size(), 10));
+  };
+  fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}{}  {}\n", "checkpoint", "step", "epoch", "generation",
+             "world size", "bytes", "age", column(metric), "state");
   for (const Json& one : checkpoints)
-    fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}  {}\n", read_or(one, "path", ""),
+    fmt::print("{:<40} {:>10} {:>6} {:>10} {:>10} {:>8} {:>5}{}  {}\n", read_or(one, "path", ""),
                count_text(member(one, "step")), count_text(member(one, "epoch")), count_text(member(one, "generation")),
                count_text(member(one, "world_size")), bytes_text(read_or(one, "bytes", 0.0)), age_text(one),
-               read_or(one, "whole", false) ? "whole" : read_or(one, "damage", ""));
+               column(value_text(one)), state_text(one));
 }
 
 /// An error's code is the exit code.
@@ -121,7 +139,7 @@ int checkpoints_verb(const std::vector<std::string>& arguments) {
   if (as_json) {
     fmt::print("{}\n", dump_text(all, 2));
   } else {
-    print_table(read_or(all, "run_dir", ""), member(all, "checkpoints"));
+    print_table(all);
   }
   return exit_code::kSucceeded;
 }

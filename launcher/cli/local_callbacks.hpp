@@ -11,6 +11,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/callbacks/after_save.hpp"
 #include "launcher/callbacks/exec_process.hpp"
 #include "launcher/callbacks/run_callbacks.hpp"
 #include "launcher/cli/console.hpp"
@@ -23,10 +24,17 @@ class LocalCallbacks {
  public:
   LocalCallbacks(boost::asio::io_context& io, Console& console, const job::JobSpec& job);
 
+  /// What they ask of the run.
+  struct Run {
+    RunId id;
+    std::string directory;
+    std::function<void(const nlohmann::ordered_json& event)> record;
+    std::function<void(const std::vector<std::string>& checkpoints)> spare;  ///< As of AfterSave::Handlers.
+  };
   /// The run's folder is there.
-  void begin(const RunId& run, const std::string& run_dir);
+  void begin(const Run& run);
   /// A line of events.jsonl is written.
-  void on_event();
+  void on_event(const nlohmann::ordered_json& event);
   void on_metrics(const nlohmann::ordered_json& metrics);
   /// All lines are written. `done` when every callback has had them, or is told of.
   void end(bool succeeded, std::function<void()> done);
@@ -34,6 +42,7 @@ class LocalCallbacks {
   void give_up();
 
  private:
+  void begin_after_save(const Run& run);
   void nudge();
   void on_one_done();
   void warn(const std::string& message);
@@ -46,6 +55,7 @@ class LocalCallbacks {
   storage::FileThread thread_;
   std::optional<callbacks::RunCallbacks> files_;
   std::vector<std::unique_ptr<callbacks::ExecProcess>> programs_;
+  std::optional<callbacks::AfterSave> after_save_;
   boost::asio::steady_timer patience_;
   std::size_t unfinished_ = 0;
   std::function<void()> done_;

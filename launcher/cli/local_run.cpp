@@ -36,11 +36,12 @@ std::string shorten(const std::string& directory) {
 }  // namespace
 
 LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place,
-                   std::optional<storage::RunHistory> history)
+                   std::optional<storage::RunHistory> history, std::optional<storage::RunOrigin> origin)
     : options_(options),
       job_(std::move(job)),
       place_(std::move(place)),
       history_(std::move(history)),
+      origin_(std::move(origin)),
       shown_dir_(shorten(place_.directory)),
       console_(io_, detect_style(options.no_color, options.quiet)),
       steps_planned_(planned_steps(job_)),
@@ -77,6 +78,8 @@ int LocalRun::run() {
 
 void LocalRun::say_beginning() {
   std::string from;
+  if (origin_)
+    from = fmt::format("begins with step {} of {}; ", origin_->history.newest.step, shorten(origin_->checkpoint));
   if (history_ && job_.training && history_->past.checkpoints.empty())
     from = "no checkpoint to go on from, training begins anew; ";
   else if (history_ && job_.training)
@@ -98,9 +101,12 @@ void LocalRun::submit() {
   definition.run_dir = directory_->path();
   definition.placement_timeout = job_.placement_timeout;
   definition.priority = job_.priority;
-  if (history_) definition.past = history_->past;
-  callbacks_.begin(place_.id, definition.run_dir);
+  definition.past = past_;
+  LocalCallbacks::Run run{place_.id, definition.run_dir, {}, {}};
+  run.record = [this](const nlohmann::ordered_json& event) { coordinator_.add_event(place_.id, event); };
+  run.spare = [this](const std::vector<std::string>& paths) { coordinator_.spare_checkpoints(place_.id, paths); };
   coordinator_.submit(std::move(definition), std::move(directory_), observer());
+  callbacks_.begin(run);
 }
 
 /// Everything that can fail before a process is started.
@@ -131,7 +137,19 @@ Status LocalRun::open_directory() {
   directory_ = std::move(directory).value();
   const Status linked = directory_->link_control_socket(runtime_->file("control.sock"));
   if (!linked) console_.complain("warning", linked.error().message + "; status and stop will not find this run");
-  return history_ ? record_resumption() : Status{};
+  if (origin_) return begin_from_origin();
+  if (!history_) return {};
+  past_ = history_->past;
+  return record_resumption();
+}
+
+Status LocalRun::begin_from_origin() {
+  for (const storage::DamagedCheckpoint& damaged : origin_->history.damaged)
+    console_.complain("warning", fmt::format("resume_from: {} is left out: {}", damaged.path, damaged.reason));
+  auto past = storage::begin_from(*origin_, *directory_);
+  if (!past) return past.error();
+  past_ = std::move(past).value();
+  return {};
 }
 
 /// What was found in the folder: the first lines of the run's new life, and warnings.
@@ -185,7 +203,7 @@ coordinator::RunObserver LocalRun::observer() {
   observer.on_event = [this](const nlohmann::ordered_json& event) {
     const std::string line = narrate_event(event, shown_dir_);
     if (!line.empty()) console_.narrate("sgd-launch: " + line);
-    callbacks_.on_event();
+    callbacks_.on_event(event);
   };
   observer.on_metrics = [this](const nlohmann::ordered_json& metrics) {
     const std::string line = epochs_.add(metrics);
@@ -267,10 +285,16 @@ void LocalRun::on_signal(int signal) {
   coordinator_.request_stop(place_.id, {core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
 }
 
+/// Of which the run's own steps begin.
+std::int64_t LocalRun::step_before() const {
+  if (origin_) return origin_->history.newest.step;
+  return history_ ? history_->newest.step : 0;
+}
+
 void LocalRun::tick_status() {
   const auto shot = coordinator_.snapshot(place_.id);
   if (shot && !outcome_) {
-    const std::string line = status_line(*shot, steps_planned_, history_ ? history_->newest.step : 0);
+    const std::string line = status_line(*shot, steps_planned_, step_before());
     console_.status(line);
     const bool is_plain = !console_.style().is_terminal && job_.training;
     if (is_plain && ++status_ticks_ % kTicksPerPlainLine == 0) console_.narrate("sgd-launch: " + line);

@@ -29,14 +29,16 @@
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/storage/run_directory.hpp"
 #include "launcher/storage/run_history.hpp"
+#include "launcher/storage/run_origin.hpp"
 
 namespace sgd::cli {
 
 class LocalRun {
  public:
-  /// With a history the run goes on in its folder, else it is a new one.
+  /// With a history the run goes on in its folder, else it is a new one, which may begin with another one's state.
   LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place,
-           std::optional<storage::RunHistory> history = std::nullopt);
+           std::optional<storage::RunHistory> history = std::nullopt,
+           std::optional<storage::RunOrigin> origin = std::nullopt);
 
   /// The exit code of sgd-launch.
   [[nodiscard]] int run();
@@ -51,6 +53,7 @@ class LocalRun {
   [[nodiscard]] Status prepare();
   [[nodiscard]] Status open_directory();
   [[nodiscard]] Status record_resumption();
+  [[nodiscard]] Status begin_from_origin();
   void say_beginning();
   void submit();
   [[nodiscard]] Status start_node(int index);
@@ -63,6 +66,7 @@ class LocalRun {
   void wait_signal();
   void on_signal(int signal);
   void tick_status();
+  [[nodiscard]] std::int64_t step_before() const;
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
   [[nodiscard]] nlohmann::ordered_json answer_status() const;
   [[nodiscard]] nlohmann::ordered_json answer_stop(const nlohmann::json& request);
@@ -73,7 +77,9 @@ class LocalRun {
   job::JobSpec job_;
   storage::RunPlace place_;
   std::optional<storage::RunHistory> history_;
-  std::string shown_dir_;  ///< The run directory as people would type it.
+  std::optional<storage::RunOrigin> origin_;
+  std::optional<core::RunPast> past_;  ///< What it goes on from, in its folder.
+  std::string shown_dir_;              ///< The run directory as people would type it.
   boost::asio::io_context io_{1};
   Console console_;
   std::int64_t steps_planned_;

@@ -118,6 +118,8 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
         short_number(read_or(event, "bytes", 0.0)), read_or(event, "stall_s", 0.0) * 1e3,
         read_or(event, "write_s", 0.0) * 1e3,
         event.contains("skipped") ? fmt::format(", {} due meanwhile left out", read_or(event, "skipped", 0)) : "");
+  if (name == "run_begun_from")
+    return fmt::format("begins with step {} of {}", read_or(event, "step", 0), read_or(event, "from", ""));
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", read_or(event, "path", ""), read_or(event, "reason", ""));
   if (name == "straggler")
@@ -129,6 +131,10 @@ std::string narrate_event(const nlohmann::ordered_json& event, const std::string
     return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
                        read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),
                        few(member(event, "ranks")));
+  if (name == "metric_missing")
+    return fmt::format(
+        "warning: no report has a number \"{}\" so far: no checkpoint is kept as the best (checkpoint.keep.best)",
+        read_or(event, "metric", ""));
   return narrate_recovery(event);
 }
 

@@ -61,6 +61,9 @@ int resume_verb(const std::vector<std::string>& arguments) {
   job::LoadResult loaded = load_with_plugins(
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   Diagnostics& diagnostics = loaded.diagnostics;
+  for (const job::Overrides::Set& set : options.overrides.sets)
+    if (set.path == "resume_from")
+      diagnostics.error(set.source, 0, 0, "is for a new run; resume goes on from what the run itself has saved");
   if (loaded.job) check_start(*loaded.job, file, diagnostics);
   if (::access(run.directory.c_str(), W_OK | X_OK) != 0)
     diagnostics.error(run.directory, 0, 0, system_error("cannot write to it").message);
@@ -69,6 +72,8 @@ int resume_verb(const std::vector<std::string>& arguments) {
   if (loaded.job && history) {
     const std::string refusal = storage::fit_to_job(*loaded.job, history.value());
     if (!refusal.empty()) diagnostics.error("sgd-launch", 0, 0, refusal);
+    if (const Status read = storage::add_scores(*loaded.job, run.directory, history.value()); !read)
+      diagnostics.error(run.directory, 0, 0, read.error().message);
   }
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;

@@ -48,6 +48,8 @@ void check_program(const std::string& key, const std::string& program, Diagnosti
 
 void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (!job.command.empty()) check_program("command", job.command.front(), diagnostics);
+  if (job.checkpoint.after_save)
+    check_program("checkpoint.after_save", job.checkpoint.after_save->command.front(), diagnostics);
   for (std::size_t i = 0; i < job.callbacks.size(); ++i) {
     const nlohmann::json& command = member(job.callbacks[i], "command");
     if (command.is_array() && !command.empty())

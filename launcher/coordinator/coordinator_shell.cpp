@@ -298,6 +298,16 @@ void CoordinatorShell::record(const core::CoordinatorCommand& command) {
   }
 }
 
+void CoordinatorShell::add_event(const RunId& run, const nlohmann::ordered_json& event) {
+  SGD_ASSERT(!store_);  // Else the records that a restart makes would not be those in the file.
+  if (const auto live = live_.find(run); live != live_.end()) live->second->records->event(event);
+}
+
+void CoordinatorShell::spare_checkpoints(const RunId& run, const std::vector<std::string>& paths) {
+  SGD_ASSERT(!store_);  // A restart would not know of them.
+  if (const auto live = live_.find(run); live != live_.end()) live->second->records->spare_checkpoints(paths);
+}
+
 void CoordinatorShell::put_outcome(storage::StoredRun& row, const core::RunOutcome& outcome) {
   row.state = outcome.state;
   row.exit_code = outcome.exit_code;

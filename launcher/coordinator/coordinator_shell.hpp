@@ -104,6 +104,10 @@ class CoordinatorShell {
   [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run,
                                                           core::Ranks ranks = core::Ranks::kShown) const;
   [[nodiscard]] std::vector<core::NodeSnapshot> nodes() const { return core_.nodes(); }
+  /// Without a store, whose restart would not make it again: a line of the run's events that is no decision.
+  void add_event(const RunId& run, const nlohmann::ordered_json& event);
+  /// Without a store. These checkpoints of the run are not removed, and no others are kept for this.
+  void spare_checkpoints(const RunId& run, const std::vector<std::string>& paths);
   /// What an operator wants of a node; why it would change nothing, else empty.
   [[nodiscard]] std::string order(const NodeId& node, const core::NodeOrder& order);
   /// Whether `node` may add to the run's files and have them: it has had a rank of it. The one place that says so; a

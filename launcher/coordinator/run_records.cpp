@@ -90,6 +90,10 @@ void RunRecords::keep_checkpoints(const std::vector<std::string>& paths) {
   if (observer_.on_keep) observer_.on_keep(paths);
 }
 
+void RunRecords::spare_checkpoints(const std::vector<std::string>& paths) {
+  if (directory_) directory_->spare_checkpoints(paths);
+}
+
 void RunRecords::warn(const std::string& message) {
   if (observer_.on_warning) observer_.on_warning(message);
 }

@@ -66,6 +66,7 @@ class RunRecords {
   /// Another file's lines, in their turn.
   void add(std::function<Status()> write, std::uint64_t after = 0);
   void keep_checkpoints(const std::vector<std::string>& paths);
+  void spare_checkpoints(const std::vector<std::string>& paths);
   void warn(const std::string& message);
 
   /// Something could not be written, and is to be tried again.

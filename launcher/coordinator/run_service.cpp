@@ -14,8 +14,6 @@
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
-#include "launcher/storage/resume_fit.hpp"
-#include "launcher/storage/run_succession.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -55,11 +53,6 @@ std::string request_of(const Requester& who, const nlohmann::json& request) {
 /// As is proved; where nothing is, as the client says.
 std::string owner_of(const Requester& who, const nlohmann::json& request) {
   return who.name.empty() ? request.value("owner", "") : who.name;
-}
-
-/// Where the files of a run that goes on begin to be its own.
-Json offsets_of(const storage::RunHistory& history) {
-  return {{"events.jsonl", history.events_end.whole_bytes}, {"metrics.jsonl", history.metrics_end.whole_bytes}};
 }
 
 /// What its nodes say to its owner, beside where it would go.
@@ -125,18 +118,6 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
 
-struct RunService::Submission {
-  Requester who;
-  const char* verb;
-  std::string request_id;
-  std::string owner;
-  job::JobSpec job;
-  std::optional<core::RunPast> past;
-  std::unique_ptr<storage::RunDirectory> directory;
-  ClientDesk::Reply reply;
-  Json offsets = Json::object();  ///< Where the files of a run that goes on begin to be its own.
-};
-
 using Directory = std::unique_ptr<storage::RunDirectory>;
 
 /// The same request once more, after a lost connection, is answered with the same run.
@@ -153,6 +134,8 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   const std::string owner = owner_of(who, request);
   if (const std::string full = refusal_of_one_more(who, "submit", owner, *loaded.job); !full.empty())
     return reply(refused("quota", full));
+  if (!loaded.job->resume_from.empty())
+    return submit_from({who, "submit", request_id, owner, std::move(*loaded.job), {}, nullptr, reply});
   const auto job = std::make_shared<job::JobSpec>(std::move(*loaded.job));
   const auto make = [job, runs_dir = runs_dir_]() -> Result<Directory> {
     auto place = storage::choose_run_place(job->name, "", runs_dir);
@@ -171,6 +154,32 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   folders_.ask_within(kDiskLimit, make, go_on, [this](Result<Directory> late) {
     if (late) take_away(late.value()->path());
   });
+}
+
+/// A run of its own that begins as a copy of the one that has ended, which stays as it is.
+void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+  const std::string request_id = request_of(who, request);
+  if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
+    return reply(Json{{"ok", true}, {"run", *before}});
+  const auto former = find(request.value("run", ""));
+  if (!former) return reply(refused("run", former.error().message));
+  if (!is_over(former.value()) || unsettled_.contains(former.value().id))
+    return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
+                                            former.value().id)));
+  job::LoadResult loaded = job::load_resolved(request.at("job"));
+  job::check_for_cluster(loaded);
+  const RunId from = former.value().id;
+  if (!loaded.job) {
+    audit_.add(who, "resume", {{"from", from}}, refusal_text(loaded.diagnostics));
+    return reply(refused_job(loaded.diagnostics));
+  }
+  const std::string owner = owner_of(who, request);
+  if (const std::string full = refusal_of_one_more(who, "resume", owner, *loaded.job); !full.empty())
+    return reply(refused("quota", full));
+  start_copy({who, "resume", request_id, owner, std::move(*loaded.job), {}, nullptr, reply}, from,
+             [folder = former.value().run_dir](job::JobSpec& job, const std::string& runs_dir) {
+               return copy_of(folder, job, runs_dir);
+             });
 }
 
 /// Before anything is made for it.
@@ -218,83 +227,6 @@ void RunService::take_away(const std::string& folder) {
         std::filesystem::remove_all(folder, ignored);
       },
       [] {});
-}
-
-struct RunService::Copy {
-  std::string folder;
-  std::string misfit;  ///< Why the job cannot go on from it.
-  storage::RunHistory history;
-  Directory directory;
-};
-
-/// All that touches files. Of what fails nothing stays.
-Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir) {
-  auto place = storage::choose_run_place(job.name, "", runs_dir);
-  if (!place) return place.error();
-  Copy copy;
-  copy.folder = place.value().directory;
-  const Status made = [&]() -> Status {
-    if (const Status copied = storage::copy_run(from, copy.folder); !copied) return copied;
-    auto history = storage::read_history(copy.folder);
-    if (!history) return history.error();
-    copy.history = std::move(history).value();
-    copy.misfit = storage::fit_to_job(job, copy.history);
-    if (!copy.misfit.empty()) return {};
-    auto directory = storage::RunDirectory::reopen(place.value(), job.resolved, copy.history);
-    if (!directory) return directory.error();
-    copy.directory = std::move(directory).value();
-    return storage::record_resumption(*copy.directory, copy.history);
-  }();
-  if (made) return Result<Copy>(std::move(copy));
-  std::error_code ignored;
-  std::filesystem::remove_all(copy.folder, ignored);
-  return made.error();
-}
-
-/// A run of its own that begins as a copy of the one that has ended, which stays as it is.
-void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
-  const std::string request_id = request_of(who, request);
-  if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
-    return reply(Json{{"ok", true}, {"run", *before}});
-  const auto former = find(request.value("run", ""));
-  if (!former) return reply(refused("run", former.error().message));
-  if (!is_over(former.value()) || unsettled_.contains(former.value().id))
-    return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
-                                            former.value().id)));
-  job::LoadResult loaded = job::load_resolved(request.at("job"));
-  job::check_for_cluster(loaded);
-  const RunId from = former.value().id;
-  if (!loaded.job) {
-    audit_.add(who, "resume", {{"from", from}}, refusal_text(loaded.diagnostics));
-    return reply(refused_job(loaded.diagnostics));
-  }
-  const std::string owner = owner_of(who, request);
-  if (const std::string full = refusal_of_one_more(who, "resume", owner, *loaded.job); !full.empty())
-    return reply(refused("quota", full));
-  const auto job = std::make_shared<job::JobSpec>(std::move(*loaded.job));
-  const auto go_on = [this, who, owner, request_id, job, from, reply](Result<Copy> copy) {
-    std::string refusal = copy ? "" : copy.error().message;
-    const char* kind = "state";
-    if (copy && !copy.value().misfit.empty()) {
-      refusal = copy.value().misfit;
-      kind = "job";
-    } else if (copy) {
-      refusal = refusal_of_one_more(who, "resume", owner, *job);
-      kind = "quota";
-    }
-    if (refusal.empty())
-      return start({who, "resume", request_id, owner, std::move(*job), std::move(copy.value().history.past),
-                    std::move(copy.value().directory), reply, offsets_of(copy.value().history)});
-    if (copy) take_away(copy.value().folder);
-    audit_.add(who, "resume", {{"from", from}}, refusal);
-    reply(refused(kind, refusal));
-  };
-  const auto copy = [job, runs_dir = runs_dir_, from = former.value().run_dir] {
-    return copy_of(from, *job, runs_dir);
-  };
-  files_.ask_within(kCopyLimit, copy, go_on, [this](Result<Copy> late) {
-    if (late) take_away(late.value().folder);
-  });
 }
 
 /// A run may be read by all members; by whom stands in the audit log.

@@ -68,9 +68,32 @@ class RunService {
   /// The resolved job of a run that has ended, for a client that wants to change it.
   void job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void note_read(const Requester& who, const char* action, const RunId& run, const std::string& owner);
-  struct Submission;
-  struct Copy;
+  struct Submission {
+    Requester who;
+    const char* verb;
+    std::string request_id;
+    std::string owner;
+    job::JobSpec job;
+    std::optional<core::RunPast> past;
+    std::unique_ptr<storage::RunDirectory> directory;
+    ClientDesk::Reply reply;
+    Json offsets = Json::object();  ///< Where the files of a run that goes on begin to be its own.
+  };
+  /// The folder of a run that begins with what another one has saved.
+  struct Copy {
+    std::string folder;
+    std::string misfit;  ///< Why the job cannot go on from it.
+    storage::RunHistory history;
+    std::unique_ptr<storage::RunDirectory> directory;
+  };
+  using CopyMaker = std::function<Result<Copy>(job::JobSpec& job, const std::string& runs_dir)>;
+  [[nodiscard]] static Result<Copy> made_in(const std::string& runs_dir, const std::string& name,
+                                            const std::function<Status(const storage::RunPlace&, Copy&)>& fill);
   [[nodiscard]] static Result<Copy> copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir);
+  [[nodiscard]] static Result<Copy> begun_from(const std::string& from, job::JobSpec& job, const std::string& runs_dir);
+  void start_copy(Submission submission, RunId from, CopyMaker make);
+  /// `job` of it names the run with whose state it begins.
+  void submit_from(Submission submission);
   void start(Submission submission);
   [[nodiscard]] CommonAnswer::Make list_runs(CoordinatorShell::Which which) const;
   [[nodiscard]] CommonAnswer::Make list_nodes() const;

@@ -11,6 +11,7 @@
 #include "common/json/nlohmann.hpp"
 #include "common/messages/cluster.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/kept_checkpoints.hpp"
 
 namespace sgd::core {
 
@@ -28,6 +29,7 @@ struct RunPast {
   /// Ranks by node of the generation that made the newest checkpoint; empty: not known.
   std::vector<std::vector<Rank>> shape;
   bool is_same_job = false;  ///< As that made the newest checkpoint, so far as steps depend on it.
+  Scores scores;             ///< By which the job's best checkpoints are known; empty: it keeps none as such.
 };
 
 /// One execution of a job, as submitted.
@@ -94,9 +96,10 @@ struct RunOutcome {
   int failures = 0;
   int world_size = 0;
   double wall_s = 0;
-  nlohmann::ordered_json metrics;  ///< {"train": last line, "validate": last line}.
-  std::string checkpoint;          ///< Newest, relative to the run directory.
-  nlohmann::json results;          ///< Per rank, null where a rank gave none.
+  nlohmann::ordered_json metrics;   ///< {"train": last line, "validate": last line}.
+  std::string checkpoint;           ///< Newest, relative to the run directory.
+  nlohmann::json best_checkpoints;  ///< [{"path", "metric", "value"}], the best first; null: none.
+  nlohmann::json results;           ///< Per rank, null where a rank gave none.
 };
 
 namespace coordinator_event {

@@ -63,7 +63,7 @@ Json to_json(const RunOutcome& outcome) {
           {"wall_s", outcome.wall_s},
           {"metrics", outcome.metrics.is_null() ? Json::object() : outcome.metrics},
           {"checkpoint", text_or_null(outcome.checkpoint)},
-          {"best_checkpoints", Json::array()},
+          {"best_checkpoints", outcome.best_checkpoints.is_array() ? Json(outcome.best_checkpoints) : Json::array()},
           {"results", outcome.results}};
 }
 
@@ -83,6 +83,7 @@ RunOutcome outcome_from_json(const Json& json) {
   read_if_fits(json, "wall_s", outcome.wall_s);
   outcome.metrics = json.value("metrics", Json::object());
   read_if_fits(json, "checkpoint", outcome.checkpoint);
+  outcome.best_checkpoints = json.value("best_checkpoints", Json());
   outcome.results = json.value("results", Json());
   return outcome;
 }

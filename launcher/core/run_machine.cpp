@@ -27,6 +27,8 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now) {
   generation_ = past.generation;
   first_generation_ = past.generation + 1;
   checkpoints_.assign(past.checkpoints.rbegin(), past.checkpoints.rend());
+  scores_ = past.scores;
+  note_best(kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint));
   reports_written_ = past.reports;
   outcome_.epochs = past.epochs;
   outcome_.steps = past.steps;

@@ -148,6 +148,9 @@ class RunMachine : private RunState {
   void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
+  void choose_checkpoints();
+  void note_best(const KeptCheckpoints& kept);
+  void judge_line(const link::ReportKey& key, const nlohmann::ordered_json& line, CoordinatorCommands& out);
   void on_checkpoint_failed(const link::CheckpointFailed& failed, CoordinatorCommands& out);
   void on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out);
   void note_step(std::int64_t step);

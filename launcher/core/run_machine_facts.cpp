@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "common/exit_codes.hpp"
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure_of.hpp"
@@ -138,20 +140,53 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
   outcome_.checkpoint = checkpoint.path;
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
-  const auto keep = static_cast<std::size_t>(std::max(definition_.job.checkpoint.keep, 1));
-  if (checkpoints_.size() > keep)
-    checkpoints_.erase(checkpoints_.begin(), checkpoints_.end() - static_cast<std::ptrdiff_t>(keep));
+  choose_checkpoints();
   note_step(checkpoint.step);
   Event event = {{"event", "checkpoint_saved"},   {"generation", generation_}, {"step", checkpoint.step},
                  {"epoch", checkpoint.epoch},     {"bytes", checkpoint.bytes}, {"stall_s", checkpoint.stall_s},
                  {"write_s", checkpoint.write_s}, {"path", checkpoint.path}};
   if (checkpoint.skipped > 0) event["skipped"] = checkpoint.skipped;
+  if (const auto score = scores_.find(checkpoint.step); score != scores_.end())
+    event["metric"] = {{definition_.job.checkpoint.best->metric, score->second}};
   record(std::move(event), out);
   out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
 }
 
+/// Of those that are there.
+void RunMachine::choose_checkpoints() {
+  KeptCheckpoints kept = kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint);
+  note_best(kept);
+  checkpoints_ = std::move(kept.paths);
+}
+
+void RunMachine::note_best(const KeptCheckpoints& kept) {
+  outcome_.best_checkpoints = nullptr;
+  const std::string own = definition_.run_dir + "/";
+  for (const ScoredCheckpoint& one : kept.best)
+    outcome_.best_checkpoints.push_back({{"path", one.path.starts_with(own) ? one.path.substr(own.size()) : one.path},
+                                         {"metric", definition_.job.checkpoint.best->metric},
+                                         {"value", *one.score}});
+}
+
+/// A line may come behind the checkpoint of its step, and change which ones are the best.
+void RunMachine::judge_line(const link::ReportKey& key, const Event& line, CoordinatorCommands& out) {
+  const auto& best = definition_.job.checkpoint.best;
+  if (!best) return;
+  if (note_score(line, *best, checkpoints_, scores_)) {
+    choose_checkpoints();
+    out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
+  }
+  // Once, at the end of the first epoch: who misspelt it would find no best checkpoint at the end of the run.
+  const int before = definition_.past ? definition_.past->epochs : 0;
+  const bool is_first_end = key.phase == "validate" && key.batch == 0 && outcome_.epochs == before;
+  if (is_first_end && scores_.empty())
+    record({{"event", "metric_missing"}, {"generation", generation_}, {"epoch", key.epoch}, {"metric", best->metric}},
+           out);
+}
+
 void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {
   std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
+  choose_checkpoints();
   record({{"event", "checkpoint_rejected"},
           {"generation", generation_},
           {"path", rejected.path},
@@ -202,6 +237,11 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   if (!all || phase_ != RunPhase::kStarting) return;
   phase_ = RunPhase::kRunning;
   looks_for_room_ = true;  // Slots may have come back while it started.
+  if (ready.ready.source == "fresh" && !definition_.job.resume_from.empty())
+    return add_failure(now, protocol_failure(ready.rank, rank->node,
+                                             fmt::format("no checkpoint could be read, and training must not begin "
+                                                         "anew: the run began from {}",
+                                                         definition_.job.resume_from)));
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
   record({{"event", "restored"},
           {"generation", generation_},
@@ -290,6 +330,7 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   last_report_at_ = now;
   outcome_.metrics[line.key.phase] = metrics;
   note_step(report.report.step);
+  judge_line(line.key, metrics, out);
   if (line.straggler) note_straggler(line.key.epoch, *line.straggler, out);
   for (const KeyMismatch& mismatch : line.mismatches) note_mismatch(line.key, mismatch, out);
   out.push_back(RecordMetrics{definition_.id, std::move(metrics)});

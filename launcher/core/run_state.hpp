@@ -13,6 +13,7 @@
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/exchange.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/kept_checkpoints.hpp"
 #include "launcher/core/placement.hpp"
 #include "launcher/core/recovery_record.hpp"
 #include "launcher/core/report_reducer.hpp"
@@ -114,6 +115,7 @@ struct RunState {
   std::optional<link::CheckpointFailed> unsaved_;
   std::map<NodeId, Generation> keepers_from_;  ///< As in cluster::DesiredRun.
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
+  Scores scores_;                         ///< With checkpoint.keep.best: of lines, by which the best are known.
 
   std::optional<StopRequest> stop_;
   RunOutcome outcome_;

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+
+#include "common/json/lenient.hpp"
+#include "launcher/storage/run_history.hpp"
 
 namespace sgd::storage {
 namespace {
@@ -46,6 +50,38 @@ OrderedJson describe_one(const checkpoint::Found& found, const std::string& run_
   return one;
 }
 
+/// What the run's job keeps. A job.json that cannot be read keeps nothing as the best.
+job::CheckpointPolicy policy_of(const std::string& run_dir) {
+  std::ifstream file(run_dir + "/job.json");
+  const nlohmann::json job = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json& best = member(member(member(job, "checkpoint"), "keep"), "best");
+  job::CheckpointPolicy policy;
+  if (best.is_object())
+    policy.best = {read_or(best, "metric", ""), read_or(best, "mode", "") == "max", read_or(best, "n", 1)};
+  return policy;
+}
+
+/// The same rule as the coordinator's (core/kept_checkpoints.hpp), on what is whole here.
+Status add_best(const std::string& run_dir, OrderedJson& checkpoints, OrderedJson& list) {
+  const job::CheckpointPolicy policy = policy_of(run_dir);
+  if (!policy.best) return {};
+  std::vector<std::string> whole;
+  for (const OrderedJson& one : checkpoints)
+    if (one["whole"] == true) whole.push_back(one["path"]);
+  std::reverse(whole.begin(), whole.end());  // Oldest first.
+  const auto scores = read_scores(run_dir, *policy.best, whole);
+  if (!scores) return scores.error();
+  const core::KeptCheckpoints kept = core::kept_checkpoints(core::scored(whole, scores.value()), policy);
+  for (OrderedJson& one : checkpoints) {
+    const auto value = scores.value().find(one["step"].get<std::int64_t>());
+    one["value"] = value == scores.value().end() ? OrderedJson() : OrderedJson(value->second);
+    one["is_best"] = std::any_of(kept.best.begin(), kept.best.end(),
+                                 [&](const core::ScoredCheckpoint& best) { return best.path == one["path"]; });
+  }
+  list["metric"] = policy.best->metric;
+  return {};
+}
+
 }  // namespace
 
 Result<OrderedJson> describe_checkpoints(const std::string& run_dir, checkpoint::Proof proof) {
@@ -56,10 +92,12 @@ Result<OrderedJson> describe_checkpoints(const std::string& run_dir, checkpoint:
   for (const checkpoint::Found& one : found.value())
     // A living run removes old ones: what went away while it was read is not damaged.
     if (one.damage.empty() || fs::exists(one.path, error)) checkpoints.push_back(describe_one(one, run_dir));
-  return OrderedJson{{"schema_version", 1},
-                     {"run_dir", run_dir},
-                     {"checked", proof == checkpoint::Proof::kSizes ? "sizes" : "checksums"},
-                     {"checkpoints", std::move(checkpoints)}};
+  OrderedJson list = {{"schema_version", 1},
+                      {"run_dir", run_dir},
+                      {"checked", proof == checkpoint::Proof::kSizes ? "sizes" : "checksums"}};
+  if (const Status added = add_best(run_dir, checkpoints, list); !added) return added.error();
+  list["checkpoints"] = std::move(checkpoints);
+  return list;
 }
 
 }  // namespace sgd::storage

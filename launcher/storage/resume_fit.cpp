@@ -30,10 +30,24 @@ std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
 
 std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
   std::string refusal = nothing_left(job, history);
+  if (refusal.empty() && !job.resume_from.empty() && history.past.checkpoints.empty())
+    return fmt::format(
+        "no whole checkpoint is left, and training must not begin anew: the run began from {}; start a "
+        "new run of its job",
+        job.resume_from);
   if (!refusal.empty() || !job.training || history.past.checkpoints.empty()) return refusal;
   const nlohmann::json after = {{"training", job.resolved.at("training")}, {"cpus", job.per_worker.cpus}};
   history.past.is_same_job = checkpoint::is_same_arithmetic(history.made_by, after);
   return checkpoint::order_conflict(history.place, history.made_by, after);
+}
+
+Status add_scores(const job::JobSpec& job, const std::string& directory, RunHistory& history) {
+  history.past.scores.clear();
+  if (!job.checkpoint.best) return {};
+  auto scores = read_scores(directory, *job.checkpoint.best, history.past.checkpoints);
+  if (!scores) return scores.error();
+  history.past.scores = std::move(scores).value();
+  return {};
 }
 
 }  // namespace sgd::storage

@@ -16,4 +16,7 @@ namespace sgd::storage {
 /// it. Empty: it can, and `history.past` knows whether bit for bit.
 [[nodiscard]] std::string fit_to_job(const job::JobSpec& job, RunHistory& history);
 
+/// Gives `history.past` the values by which `job` keeps its best checkpoints, of the lines in `directory`.
+[[nodiscard]] Status add_scores(const job::JobSpec& job, const std::string& directory, RunHistory& history);
+
 }  // namespace sgd::storage

@@ -22,7 +22,7 @@ using Kind = core::NodeOrder::Kind;
 template <class T>
 constexpr std::size_t kRunFields = boost::pfr::tuple_size_v<T>;
 static_assert(kRunFields<core::RunDefinition> == 10);
-static_assert(kRunFields<core::RunPast> == 11);
+static_assert(kRunFields<core::RunPast> == 12);
 static_assert(kRunFields<core::StopRequest> == 4);
 static_assert(kRunFields<core::NodeOrder> == 2);
 static_assert(kRunFields<core::KnownNode> == 5);
@@ -60,6 +60,17 @@ Status read_report_key(const Json& json, link::ReportKey& out) {
                       read_key(json, "batch", out.batch), read_key(json, "sequence", out.sequence)});
 }
 
+/// A list of [step, score]; a store of before has none.
+Status read_scores(const Json& json, core::Scores& out) {
+  if (json.is_null()) return {};
+  for (const Json& one : json) {
+    if (!one.is_array() || one.size() != 2 || !one[0].is_number_integer() || !one[1].is_number())
+      return Error{"\"scores\" must be a list of [step, number]"};
+    out[one[0].get<std::int64_t>()] = one[1].get<double>();
+  }
+  return {};
+}
+
 Json to_json(const core::RunPast& past) {
   Json json = {{"generation", past.generation},
                {"checkpoints", past.checkpoints},
@@ -70,6 +81,7 @@ Json to_json(const core::RunPast& past) {
                {"wall_s", past.wall_s},
                {"shape", past.shape},
                {"is_same_job", past.is_same_job}};
+  if (!past.scores.empty()) json["scores"] = std::vector(past.scores.begin(), past.scores.end());
   if (past.written) json["written"] = to_json(*past.written);
   // As text: an object in here would lose the order of its keys, and with it the lines that are made of it.
   json["metrics"] = past.metrics.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -90,6 +102,7 @@ Result<core::RunPast> run_past_of(const Json& json) {
   read_if_fits(json, "is_same_job", past.is_same_job);
   if (json.contains("shape"))
     if (const Status shape = read_key(json, "shape", past.shape); !shape) return shape.error();
+  if (const Status scores = read_scores(member(json, "scores"), past.scores); !scores) return scores.error();
   past.metrics = nlohmann::ordered_json::parse(metrics, nullptr, false);
   if (past.metrics.is_discarded()) return Error{"\"metrics\" is no JSON"};
   if (const auto written = json.find("written"); written != json.end()) {

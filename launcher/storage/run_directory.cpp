@@ -290,14 +290,31 @@ void RunDirectory::unlink_control_socket() {
   (void)::unlink((path_ + "/control.sock").c_str());
 }
 
-void RunDirectory::keep_checkpoints(const std::vector<std::string>& paths) {
+/// Of those that lie in the folder.
+std::vector<std::string> RunDirectory::names_of(const std::vector<std::string>& paths) const {
   const fs::path folder = fs::path(path_) / checkpoint::kDirectory;
   std::vector<std::string> names;
   for (const std::string& path : paths) {
     const fs::path whole = fs::path(path_) / path;  // What is absolute stays so.
     if (whole.parent_path() == folder) names.push_back(whole.filename().string());
   }
-  pruner_.keep(folder.string(), std::move(names));
+  return names;
+}
+
+void RunDirectory::keep_checkpoints(const std::vector<std::string>& paths) {
+  kept_ = names_of(paths);
+  prune();
+}
+
+void RunDirectory::spare_checkpoints(const std::vector<std::string>& paths) {
+  spared_ = names_of(paths);
+  if (!kept_.empty()) prune();
+}
+
+void RunDirectory::prune() {
+  std::vector<std::string> names = kept_;
+  names.insert(names.end(), spared_.begin(), spared_.end());
+  pruner_.keep((fs::path(path_) / checkpoint::kDirectory).string(), std::move(names));
 }
 
 }  // namespace sgd::storage

@@ -66,6 +66,8 @@ class RunDirectory {
   void unlink_control_socket();
   /// `paths` count, oldest first, relative to the folder or absolute; see CheckpointPruner.
   void keep_checkpoints(const std::vector<std::string>& paths);
+  /// These stay, too, as long as this is not called again: somebody reads them.
+  void spare_checkpoints(const std::vector<std::string>& paths);
 
   [[nodiscard]] LineCounts lines() const { return {events_->lines(), metrics_->lines()}; }
   /// Of the folder, whatever others have put in its place meanwhile (folder_anchor.hpp).
@@ -78,12 +80,16 @@ class RunDirectory {
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> make(const RunPlace& place);
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> lock(const RunPlace& place);
   [[nodiscard]] Status open_files(const std::optional<LineCounts>& kept = std::nullopt);
+  [[nodiscard]] std::vector<std::string> names_of(const std::vector<std::string>& paths) const;
+  void prune();
 
   RunPlace place_;
   std::string path_;
   int lock_fd_ = -1;
   std::optional<LineFile> events_;
   std::optional<LineFile> metrics_;
+  std::vector<std::string> kept_;    ///< Names of checkpoints that count.
+  std::vector<std::string> spared_;  ///< And of those that only stay.
   CheckpointPruner pruner_;
 };
 

@@ -60,6 +60,8 @@ void add_event(RunHistory& history, Legs& legs, const OrderedJson& event) {
         read_or(event, "node", "");
   if (name == "run_started" && history.id.empty()) history.id = read_or(event, "run", "");
   if (name == "run_resumed") history.succeeded = false;
+  // Epochs of the run before it have their lines there.
+  if (name == "run_begun_from") history.past.epochs = std::max(history.past.epochs, read_or(event, "epoch", 0));
   if (name == "run_finished") history.succeeded = read_or(event, "state", "") == "succeeded";
   if (name == "failure") ++history.past.failures;
   history.past.generation = std::max(history.past.generation, read_or(event, "generation", Generation{0}));
@@ -93,20 +95,6 @@ std::vector<std::vector<Rank>> shape_of(const std::map<Rank, NodeId>& ranks) {
     shape[place->second].push_back(rank);
   }
   return shape;
-}
-
-/// Of the newest checkpoint, which is whole: where it stands, and with which settings it was made. One of an older
-/// worker does not say: then it was those of the run's job.
-void read_place(RunHistory& history, const std::string& directory) {
-  using Json = nlohmann::json;
-  std::ifstream file(history.past.checkpoints.front() + "/state.json");
-  const Json state = Json::parse(file, nullptr, false);
-  history.place = checkpoint::place_of(state);
-  history.made_by = member(state, "made_by");
-  if (history.made_by.is_object()) return;
-  std::ifstream job_file(directory + "/job.json");
-  const Json job = Json::parse(job_file, nullptr, false);
-  history.made_by = {{"training", member(job, "training")}, {"cpus", member(member(job, "per_worker"), "cpus")}};
 }
 
 /// The highest N of the folders logs/gen-N.
@@ -159,6 +147,19 @@ Status add_checkpoints(RunHistory& history, const std::string& directory, checkp
 
 }  // namespace
 
+/// A checkpoint of an older worker does not say its settings: then they were those of the run's job.
+void read_place(RunHistory& history, const std::string& directory) {
+  using Json = nlohmann::json;
+  std::ifstream file(history.past.checkpoints.front() + "/state.json");
+  const Json state = Json::parse(file, nullptr, false);
+  history.place = checkpoint::place_of(state);
+  history.made_by = member(state, "made_by");
+  if (history.made_by.is_object()) return;
+  std::ifstream job_file(directory + "/job.json");
+  const Json job = Json::parse(job_file, nullptr, false);
+  history.made_by = {{"training", member(job, "training")}, {"cpus", member(member(job, "per_worker"), "cpus")}};
+}
+
 Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof proof) {
   RunHistory history;
   Legs legs;
@@ -178,6 +179,15 @@ Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof 
   read_place(history, directory);
   history.past.shape = shape_of(legs.started[history.newest.generation]);
   return history;
+}
+
+Result<core::Scores> read_scores(const std::string& directory, const job::KeepBest& best,
+                                 const std::vector<std::string>& checkpoints) {
+  core::Scores scores;
+  const auto read = read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) {
+    (void)core::note_score(line, best, checkpoints, scores);  // Whether it changes anything says nothing here.
+  });
+  return read ? Result<core::Scores>(std::move(scores)) : read.error();
 }
 
 }  // namespace sgd::storage

@@ -47,4 +47,12 @@ struct RunHistory {
 [[nodiscard]] Result<RunHistory> read_history(const std::string& directory,
                                               checkpoint::Proof proof = checkpoint::Proof::kChecksums);
 
+/// Of past.checkpoints.front(), which is whole and of the run in `directory`: where it stands, and with which settings
+/// it was made.
+void read_place(RunHistory& history, const std::string& directory);
+
+/// Of the lines of metrics.jsonl: those of the steps of `checkpoints`, and the newest others. A torn end is left out.
+[[nodiscard]] Result<core::Scores> read_scores(const std::string& directory, const job::KeepBest& best,
+                                               const std::vector<std::string>& checkpoints);
+
 }  // namespace sgd::storage

@@ -73,14 +73,14 @@ inline constexpr auto kMessage<core::Offer> = message("", required("nodes", &cor
                                                       required("fits_idle", &core::Offer::fits_idle),
                                                       required("growth", &core::Offer::growth));
 template <>
-inline constexpr auto kMessage<core::RunOutcome> =
-    message("", required("state", &core::RunOutcome::state), required("exit_code", &core::RunOutcome::exit_code),
-            required("error", &core::RunOutcome::error), required("cause", &core::RunOutcome::cause),
-            required("generation", &core::RunOutcome::generation), required("epochs", &core::RunOutcome::epochs),
-            required("steps", &core::RunOutcome::steps), required("failures", &core::RunOutcome::failures),
-            required("world_size", &core::RunOutcome::world_size), required("wall_s", &core::RunOutcome::wall_s),
-            required("metrics", &core::RunOutcome::metrics), required("checkpoint", &core::RunOutcome::checkpoint),
-            required("results", &core::RunOutcome::results));
+inline constexpr auto kMessage<core::RunOutcome> = message(
+    "", required("state", &core::RunOutcome::state), required("exit_code", &core::RunOutcome::exit_code),
+    required("error", &core::RunOutcome::error), required("cause", &core::RunOutcome::cause),
+    required("generation", &core::RunOutcome::generation), required("epochs", &core::RunOutcome::epochs),
+    required("steps", &core::RunOutcome::steps), required("failures", &core::RunOutcome::failures),
+    required("world_size", &core::RunOutcome::world_size), required("wall_s", &core::RunOutcome::wall_s),
+    required("metrics", &core::RunOutcome::metrics), required("checkpoint", &core::RunOutcome::checkpoint),
+    optional("best_checkpoints", &core::RunOutcome::best_checkpoints), required("results", &core::RunOutcome::results));
 template <>
 inline constexpr auto kMessage<core::ExchangeState> = message("",
                                                               required("world_size", &core::ExchangeState::world_size_),
@@ -156,8 +156,9 @@ inline constexpr auto kMessage<core::RunState> = message(
     optional("mismatches_told", &core::RunState::mismatches_told_),
     required("held_checkpoints", &core::RunState::held_checkpoints_), required("unsaved", &core::RunState::unsaved_),
     required("keepers_from", &core::RunState::keepers_from_), required("checkpoints", &core::RunState::checkpoints_),
-    required("stop", &core::RunState::stop_), required("outcome", &core::RunState::outcome_),
-    required("steps_told", &core::RunState::steps_told_), required("last_report_at", &core::RunState::last_report_at_),
+    optional("scores", &core::RunState::scores_), required("stop", &core::RunState::stop_),
+    required("outcome", &core::RunState::outcome_), required("steps_told", &core::RunState::steps_told_),
+    required("last_report_at", &core::RunState::last_report_at_),
     required("reports_written", &core::RunState::reports_written_));
 
 }  // namespace sgd::codec

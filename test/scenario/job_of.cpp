@@ -53,6 +53,9 @@ core::RunDefinition job_of(const Words& words) {
   job.placement.max_per_node = words.number("max_per_node", 0);
   job.elastic_start = words.value("start", "") == "elastic";
   job.fork_server = words.number("fork_server", 1) != 0;
+  job.checkpoint.keep = words.number("keep", job.checkpoint.keep);
+  if (const std::string mode = words.value("best", ""); !mode.empty())
+    job.checkpoint.best = {"val_loss", mode == "max", words.number("best_n", 1)};
   if (words.value("kind", "training") == "training") job.training.emplace();
   if (!job.training) job.command = {"prog", "arg"};
   job.resolved = resolved(job);

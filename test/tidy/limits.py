@@ -108,6 +108,8 @@ TESTS = {
     "launcher/core/exchange.hpp kValueBytesMax": _CORE + "exchange_test.cpp: kValueBytesMax",
     "launcher/core/exchange.hpp kBytesMax": _CORE + "exchange_test.cpp: have a limit together, whose breach names both sizes",
     "launcher/core/fact_text.hpp kFactTextBytesMax": "shape: what of a message a fact carries",
+    "launcher/callbacks/save_queue.hpp kWaitingMax": _UNIT + "after_save_test.cpp: kWaitingMax",
+    "launcher/core/kept_checkpoints.hpp kScoresMax": _CORE + "kept_checkpoints_test.cpp: scores have a limit",
     "launcher/core/node_run.hpp kForkServersMax": "untested: a third fork server that dies under ranks",
     "launcher/core/outbox.hpp kResendMax": "shape: how long is waited before a fact is sent again",
     "launcher/core/outbox.hpp kRunBytesMax": _CORE + "agent_window_test.cpp: a full run holds up no other run's facts",

@@ -31,7 +31,7 @@ TEST_CASE("job: all errors of a file appear at once") {
   "num_workrs": 2, "num_workers": 1.5,
   "max_retries": 3,
   "recovery": {"max_failures": -1, "backoff": {"first": "1 s"}},
-  "checkpoint": {"every": {"steps": 0}, "keep": {"latest": 2}},
+  "checkpoint": {"every": {"steps": 0}, "keep": {"latest": 0}},
   "heartbeat": {"interval": "5s", "timeout": "5s"},
   "placement": {"a": 1},
   "training": {
@@ -54,7 +54,7 @@ TEST_CASE("job: all errors of a file appear at once") {
           R"(job.json:5:32: error: "recovery.max_failures" must not be negative; use "unlimited" for no limit)",
           R"(job.json:5:57: error: "recovery.backoff.first" must be a duration such as "500ms", "10s" or "5m", got "1 s")",
           R"(job.json:6:37: error: "checkpoint.every.steps" must be at least 1, got 0)",
-          R"(job.json:6:41: error: "checkpoint.keep" as an object is not supported yet)",
+          R"(job.json:6:60: error: "checkpoint.keep.latest" must be at least 1, got 0)",
           R"(job.json:7:46: error: "heartbeat.timeout" must be longer than "heartbeat.interval" ("5s"), got "5s")",
           R"(job.json:8:17: error: unknown key "a" in "placement")",
           R"(job.json:10:5: error: unknown key "lr" in "training"; "lr" belongs in "training.optimizer")",
@@ -200,7 +200,7 @@ TEST_CASE("job: keys of other tools and of other places") {
 }
 
 TEST_CASE("job: keys that are not built yet are refused by name") {
-  for (const char* key : {"env", "workdir", "resume_from", "run_dir", "environment", "tune", "profiler"}) {
+  for (const char* key : {"env", "workdir", "run_dir", "environment", "tune", "profiler"}) {
     const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
@@ -262,6 +262,54 @@ TEST_CASE("job: placement, memory and priority") {
         Lines{R"(job.json:2:26: error: "per_worker.memory" must be at most 8 EiB, got "9000000000TiB")"});
 }
 
+TEST_CASE("job: where a run begins, and what is run after a save") {
+  const auto lines = [](const std::string& top) { return test::load_text(test::training_job("\n" + top)).lines; };
+  CHECK(lines(R"("resume_from": "runs/a")").empty());
+  CHECK(lines(R"("resume_from": "")") == Lines{R"(job.json:2:16: error: "resume_from" must not be empty)"});
+  CHECK(lines(R"("resume_from": {"run": 1})") ==
+        Lines{R"(job.json:2:16: error: "resume_from" must be a string, got an object)"});
+  CHECK(test::load_text("{\"command\": [\"true\"],\n\"resume_from\": \"a\"}").lines ==
+        Lines{R"(job.json:2:1: error: "resume_from" is for "training": a command reads its state by itself)"});
+  const auto after = [&](const std::string& rule) { return lines(R"("checkpoint": {"after_save": )" + rule + "}"); };
+  CHECK(after(R"(["a", "b"])").empty());
+  CHECK(after(R"({"command": ["a"], "timeout": "1m"})").empty());
+  CHECK(
+      after(R"("a b")") ==
+      Lines{
+          R"(job.json:2:30: error: "checkpoint.after_save" must be a list of strings, or an object with "command" and "timeout", got "a b")"});
+  CHECK(after("[]") == Lines{R"(job.json:2:30: error: "checkpoint.after_save" must have at least 1 items, got 0)"});
+  CHECK(after("[1]") == Lines{R"(job.json:2:31: error: "checkpoint.after_save[0]" must be a string, got 1)"});
+  CHECK(after(R"({"timeout": "1m"})") ==
+        Lines{R"(job.json:2:30: error: missing key "command" in "checkpoint.after_save")"});
+  CHECK(after(R"({"command": ["a"], "timeout": "0s"})") ==
+        Lines{R"(job.json:2:60: error: "checkpoint.after_save.timeout" must be above 0, got "0s")"});
+  CHECK(after(R"({"comand": ["a"]})") ==
+        Lines{R"(job.json:2:31: error: unknown key "comand" in "checkpoint.after_save"; did you mean "command"?)"});
+}
+
+TEST_CASE("job: the best checkpoints that are kept") {
+  const auto lines = [](const std::string& keep, const std::string& more = "") {
+    return test::load_text(test::training_job("\n\"checkpoint\": {\"keep\": " + keep + more + "}")).lines;
+  };
+  const std::string best = R"({"best": {"metric": "val_loss", "mode": "min"}})";
+  CHECK(lines(best).empty());
+  CHECK(lines(R"({"latest": 2})").empty());
+  CHECK(lines(R"({"best": {"metric": "val_loss"}})") ==
+        Lines{R"(job.json:2:33: error: missing key "mode" in "checkpoint.keep.best")"});
+  CHECK(lines(R"({"best": {"metric": "val_loss", "mode": "lowest", "n": 0}})") ==
+        Lines{R"(job.json:2:64: error: "checkpoint.keep.best.mode" must be "min" or "max", got "lowest")",
+              R"(job.json:2:79: error: "checkpoint.keep.best.n" must be at least 1, got 0)"});
+  CHECK(lines(R"({"best": {"metrik": "a", "metric": "", "mode": "max"}})") ==
+        Lines{R"(job.json:2:34: error: unknown key "metrik" in "checkpoint.keep.best"; did you mean "metric"?)",
+              R"(job.json:2:59: error: "checkpoint.keep.best.metric" must not be empty)"});
+  CHECK_THAT(lines(best, "},\n\"report\": {\"workers\": \"list\"").at(0),
+             Catch::StartsWith("job.json:2:33: error: \"checkpoint.keep.best\" needs values of all workers"));
+  CHECK_THAT(lines(best, R"(, "every": {"steps": 5})").at(0),
+             Catch::Contains("warning") && Catch::Contains("reports come at the end of an epoch"));
+  CHECK_THAT(test::load_text(test::training_job("\n\"checkpoint_score_attribute\": 1")).lines.at(0),
+             Catch::Contains("use \"checkpoint.keep.best.metric\""));
+}
+
 TEST_CASE("job: values of durations, checkpoints and failures") {
   const auto line = [](const std::string& top) {
     return test::load_text("{\"command\": [\"true\"],\n" + top + "}").lines;
@@ -279,6 +327,10 @@ TEST_CASE("job: values of durations, checkpoints and failures") {
         Lines{R"(job.json:2:38: error: unknown key "seconds" in "checkpoint.every")"});
   CHECK(line(R"("checkpoint": {"keep": 0})") ==
         Lines{R"(job.json:2:24: error: "checkpoint.keep" must be at least 1, got 0)"});
+  CHECK(
+      line(R"("checkpoint": {"keep": "all"})") ==
+      Lines{
+          R"(job.json:2:24: error: "checkpoint.keep" must be an integer from 1, or an object with "latest" and "best", got "all")"});
   CHECK(line(R"("recovery": {"max_failures": "unlimited"})").empty());
   CHECK(
       line(R"("recovery": {"max_failures": "none"})") ==

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/job/cluster_checks.hpp"
 #include "job_support.hpp"
 
 namespace sgd {
@@ -93,6 +94,66 @@ TEST_CASE("job: defaults by kind") {
   REQUIRE(unlimited.result.job.has_value());
   CHECK(unlimited.result.job->recovery.max_failures == job::kUnlimited);
   check_resolved(*unlimited.result.job);
+}
+
+TEST_CASE("job: what is kept of checkpoints, as a number and as an object") {
+  const auto policy = [](const std::string& keep) {
+    const test::Loaded loaded = test::load_text(test::training_job(R"("checkpoint": {"keep": )" + keep + "}"));
+    REQUIRE(loaded.result.job.has_value());
+    check_resolved(*loaded.result.job);
+    return loaded.result.job->checkpoint;
+  };
+  CHECK(policy("7").keep == 7);
+  CHECK_FALSE(policy("7").best.has_value());
+  CHECK(policy("{}").keep == 3);
+  const job::CheckpointPolicy best = policy(R"({"latest": 2, "best": {"metric": "accuracy", "mode": "max"}})");
+  CHECK(best.keep == 2);
+  REQUIRE(best.best.has_value());
+  CHECK(best.best->metric == "accuracy");
+  CHECK(best.best->is_highest);
+  CHECK(best.best->count == 1);
+  CHECK_FALSE(policy(R"({"best": {"metric": "a", "mode": "min", "n": 4}})").best->is_highest);
+}
+
+TEST_CASE("job: a place to begin is a path from the job's folder, or a word that may be a run's name") {
+  const auto place = [](const std::string& value) {
+    const test::Loaded loaded = test::load_text(test::training_job("\"resume_from\": \"" + value + "\""));
+    REQUIRE(loaded.result.job.has_value());
+    check_resolved(*loaded.result.job);
+    CHECK(loaded.result.job->resolved.at("resume_from") == loaded.result.job->resume_from);
+    const std::string& found = loaded.result.job->resume_from;
+    return found.starts_with(loaded.result.folder) ? "." + found.substr(loaded.result.folder.size()) : found;
+  };
+  CHECK(place("a-run") == "a-run");
+  CHECK(place("./a-run") == "./a-run");
+  CHECK(place("runs/../a/") == "./a");
+  CHECK(place("/x/y") == "/x/y");
+}
+
+TEST_CASE("job: a command after each save, with its time") {
+  const auto rule = [](const std::string& text) {
+    const test::Loaded loaded = test::load_text(test::training_job(R"("checkpoint": {"after_save": )" + text + "}"));
+    REQUIRE(loaded.result.job.has_value());
+    check_resolved(*loaded.result.job);
+    return *loaded.result.job->checkpoint.after_save;
+  };
+  CHECK(rule(R"(["a", "b"])").command == std::vector<std::string>{"a", "b"});
+  CHECK(rule(R"(["a", "b"])").timeout == Duration(10min));
+  CHECK(rule(R"({"command": ["a"], "timeout": "5s"})").timeout == Duration(5s));
+}
+
+TEST_CASE("job: what names folders and programs of this machine is not for a cluster") {
+  const auto said = [](const std::string& top) {
+    test::Loaded loaded = test::load_text(test::training_job("\n" + top));
+    REQUIRE(loaded.lines.empty());
+    job::check_for_cluster(loaded.result);
+    return loaded.result.diagnostics.items.empty() ? "" : loaded.result.diagnostics.items.front().text();
+  };
+  CHECK(said(R"("resume_from": "a-run")").empty());
+  CHECK_THAT(said(R"("resume_from": "./a")"),
+             Catch::Contains(":2:16: error: \"resume_from\" is a path, which is for a run on this machine"));
+  CHECK_THAT(said(R"("checkpoint": {"after_save": ["a"]})"),
+             Catch::Contains(":2:30: error: \"checkpoint.after_save\" is for a run on this machine"));
 }
 
 TEST_CASE("job: optimizers have their own defaults") {

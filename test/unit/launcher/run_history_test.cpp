@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/checkpoint/crc32c.hpp"
+#include "launcher/storage/checkpoint_list.hpp"
 #include "launcher/storage/resume_fit.hpp"
 #include "launcher/storage/run_directory.hpp"
 
@@ -150,6 +151,41 @@ TEST_CASE("history: a checkpoint of an epoch without a line is not gone on from,
   history = run.history();
   CHECK(history.ahead.empty());
   CHECK(history.newest.step == 96);
+}
+
+TEST_CASE("history: scores are those of the job that the run goes on with") {
+  const RunFolder run;
+  (void)run.checkpoint(32, 1, 1);
+  (void)run.checkpoint(64, 1, 2);
+  storage::RunHistory history = run.history();
+  job::JobSpec job;
+  REQUIRE(storage::add_scores(job, run.path(), history).ok());
+  CHECK(history.past.scores.empty());
+  job.checkpoint.best = {"train_loss", false, 1};
+  REQUIRE(storage::add_scores(job, run.path(), history).ok());
+  CHECK(history.past.scores == core::Scores{{32, 0.5}, {64, 0.4}});
+}
+
+TEST_CASE("checkpoints: the list has the value of each, and says which is kept as the best") {
+  const RunFolder run;
+  const std::string first = run.checkpoint(32, 1, 1);
+  (void)run.checkpoint(48, 1, 1);
+  (void)run.checkpoint(64, 1, 2);
+  const auto list = [&] { return storage::describe_checkpoints(run.path(), checkpoint::Proof::kChecksums).value(); };
+  CHECK_FALSE(list().contains("metric"));
+  run.write("job.json",
+            R"({"checkpoint": {"keep": {"latest": 1, "best": {"metric": "train_loss", "mode": "max", "n": 1}}}})");
+  CHECK(list().at("metric") == "train_loss");
+  const auto of = [&](const char* key) {
+    std::string text;
+    const auto listed = list();
+    for (const auto& one : listed.at("checkpoints")) text += one.at(key).dump() + " ";
+    return text;
+  };
+  CHECK(of("value") == "0.4 null 0.5 ");
+  CHECK(of("is_best") == "false false true ");
+  run.write(first + "/model.safetensors", "other");
+  CHECK(of("is_best") == "true false false ");
 }
 
 TEST_CASE("reopen: torn ends are cut off, every whole line stays") {

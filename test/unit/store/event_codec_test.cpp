@@ -43,6 +43,7 @@ core::RunDefinition definition() {
   past.wall_s = 12.5;
   past.shape = {{0, 1}, {2}};
   past.is_same_job = true;
+  past.scores = {{1200, 1.0 / 3}, {2400, 0.25}};
   past.metrics = {{"train", {{"zeta", 1.0 / 3}, {"alpha", 2}}}, {"validate", nullptr}};
   run.past = past;
   return run;
@@ -135,6 +136,7 @@ TEST_CASE("event codec: a run's definition is whole") {
   REQUIRE(run.past->written.has_value());
   CHECK(run.past->written->batch == 17);
   CHECK(run.past->steps == 1234567890123);
+  CHECK(run.past->scores == was.past->scores);
   CHECK(run.past->metrics.dump() == was.past->metrics.dump());  // With the order of its keys.
 }
 

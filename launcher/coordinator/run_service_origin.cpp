@@ -1,0 +1,119 @@
+// RunService: runs that begin with what another run has saved, as its copy (resume) or with its state alone
+// ("resume_from"). The other one stays as it is.
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/coordinator/run_service.hpp"
+#include "launcher/storage/resume_fit.hpp"
+#include "launcher/storage/run_origin.hpp"
+#include "launcher/storage/run_succession.hpp"
+
+namespace sgd::coordinator {
+namespace {
+
+/// Where the files of a run that goes on begin to be its own.
+nlohmann::ordered_json offsets_of(const storage::RunHistory& history) {
+  return {{"events.jsonl", history.events_end.whole_bytes}, {"metrics.jsonl", history.metrics_end.whole_bytes}};
+}
+
+}  // namespace
+
+/// All that touches files. Of what fails nothing stays.
+Result<RunService::Copy> RunService::made_in(const std::string& runs_dir, const std::string& name,
+                                             const std::function<Status(const storage::RunPlace&, Copy&)>& fill) {
+  auto place = storage::choose_run_place(name, "", runs_dir);
+  if (!place) return place.error();
+  Copy copy;
+  copy.folder = place.value().directory;
+  const Status made = fill(place.value(), copy);
+  if (made) return Result<Copy>(std::move(copy));
+  std::error_code ignored;
+  std::filesystem::remove_all(copy.folder, ignored);
+  return made.error();
+}
+
+Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir) {
+  return made_in(runs_dir, job.name, [&](const storage::RunPlace& place, Copy& copy) -> Status {
+    if (const Status copied = storage::copy_run(from, copy.folder); !copied) return copied;
+    auto history = storage::read_history(copy.folder);
+    if (!history) return history.error();
+    copy.history = std::move(history).value();
+    copy.misfit = storage::fit_to_job(job, copy.history);
+    if (!copy.misfit.empty()) return {};
+    if (const Status read = storage::add_scores(job, copy.folder, copy.history); !read) return read.error();
+    auto directory = storage::RunDirectory::reopen(place, job.resolved, copy.history);
+    if (!directory) return directory.error();
+    copy.directory = std::move(directory).value();
+    return storage::record_resumption(*copy.directory, copy.history);
+  });
+}
+
+/// Nothing is made where the job cannot begin from it.
+Result<RunService::Copy> RunService::begun_from(const std::string& from, job::JobSpec& job,
+                                                const std::string& runs_dir) {
+  return made_in(runs_dir, job.name, [&](const storage::RunPlace& place, Copy& copy) -> Status {
+    auto origin = storage::read_origin(from);
+    copy.misfit = origin ? storage::fit_to_job(job, origin.value().history) : origin.error().message;
+    if (!copy.misfit.empty()) {
+      copy.misfit.insert(0, "\"resume_from\": ");
+      return {};
+    }
+    auto directory = storage::RunDirectory::create(place, job.resolved);
+    if (!directory) return directory.error();
+    copy.directory = std::move(directory).value();
+    auto past = storage::begin_from(origin.value(), *copy.directory);
+    if (!past) return past.error();
+    copy.history.past = std::move(past).value();
+    return {};
+  });
+}
+
+/// Made on the thread of files, and started if nothing stands in its way by then.
+void RunService::start_copy(Submission submission, RunId from, CopyMaker make) {
+  const auto waiting = std::make_shared<Submission>(std::move(submission));
+  const auto go_on = [this, waiting, from](Result<Copy> copy) {
+    std::string refusal = copy ? "" : copy.error().message;
+    const char* kind = "state";
+    if (copy && !copy.value().misfit.empty()) {
+      refusal = copy.value().misfit;
+      kind = "job";
+    } else if (copy) {
+      // Others may have been taken while the folder was made.
+      refusal = refusal_of_one_more(waiting->who, waiting->verb, waiting->owner, waiting->job);
+      kind = "quota";
+    }
+    if (refusal.empty()) {
+      waiting->past = std::move(copy.value().history.past);
+      waiting->directory = std::move(copy.value().directory);
+      waiting->offsets = offsets_of(copy.value().history);
+      return start(std::move(*waiting));
+    }
+    if (copy) take_away(copy.value().folder);
+    audit_.add(waiting->who, waiting->verb, {{"from", from}}, refusal);
+    waiting->reply(refused(kind, refusal));
+  };
+  const auto work = [waiting, make = std::move(make), runs_dir = runs_dir_] { return make(waiting->job, runs_dir); };
+  files_.ask_within(kCopyLimit, work, go_on, [this](Result<Copy> late) {
+    if (late) take_away(late.value().folder);
+  });
+}
+
+/// A run of its own that begins as a copy of the one that has ended.
+void RunService::submit_from(Submission submission) {
+  const auto former = find(submission.job.resume_from);
+  if (!former) return submission.reply(refused("job", fmt::format("\"resume_from\": {}", former.error().message)));
+  const RunId from = former.value().id;
+  note_read(submission.who, "read_checkpoint", from, former.value().owner);
+  submission.job.resume_from = from;
+  submission.job.resolved["resume_from"] = from;
+  start_copy(std::move(submission), from,
+             [folder = former.value().run_dir](job::JobSpec& job, const std::string& runs_dir) {
+               return begun_from(folder, job, runs_dir);
+             });
+}
+
+}  // namespace sgd::coordinator
