@@ -32,6 +32,16 @@ std::string misfit_of_k(const std::string& path, const nlohmann::json& settings,
 
 }  // namespace
 
+std::string misfit_of_ignored(const std::string& path, const nlohmann::json& settings, const nlohmann::json& dataset) {
+  constexpr std::int64_t kNoClass = -100;  // As PyTorch's losses ignore it by default.
+  const std::int64_t ignored = read_or(settings, "ignore_index", kNoClass);
+  if (read_or(dataset, "type", "") != "image_masks" || ignored == kNoClass) return {};
+  return fmt::format(
+      "{} must be {} with the data set \"image_masks\", which gives that to pixels of \"training.dataset.ignore\": "
+      "remove it; got {}",
+      json::quote(path), kNoClass, ignored);
+}
+
 std::vector<Misfit> metric_misfits(const nlohmann::json& metrics, const nlohmann::json& dataset,
                                    const nlohmann::json& model) {
   std::vector<Misfit> found;
@@ -47,6 +57,7 @@ std::vector<Misfit> metric_misfits(const nlohmann::json& metrics, const nlohmann
                             first->second, json::quote(key));
     if (message.empty()) message = misfit_of_kind(path, read_or(one, "type", ""), dataset);
     if (message.empty()) message = misfit_of_k(path, one, model);
+    if (message.empty()) message = misfit_of_ignored(path + ".ignore_index", one, dataset);
     if (!message.empty()) found.push_back({path, std::move(message)});
   }
   return found;

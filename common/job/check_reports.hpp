@@ -2,6 +2,7 @@
 // Conditions between keys about what is measured and reported that a schema cannot say. Pure.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/job/model_size.hpp"
@@ -16,6 +17,11 @@ inline constexpr std::int64_t kListedWorkersMax = 256;
 /// outputs than there are. `dataset` and `model`: null where nothing can be said of them.
 [[nodiscard]] std::vector<Misfit> metric_misfits(const nlohmann::json& metrics, const nlohmann::json& dataset,
                                                  const nlohmann::json& model);
+
+/// What is wrong with the "ignore_index" of a loss or a metric, at `path`; empty: nothing. Targets of masks without a
+/// class have PyTorch's number for it, whatever the files have.
+[[nodiscard]] std::string misfit_of_ignored(const std::string& path, const nlohmann::json& settings,
+                                            const nlohmann::json& dataset);
 
 /// Of "report", with its defaults.
 [[nodiscard]] std::vector<Misfit> report_misfits(const nlohmann::json& report, std::int64_t num_workers);

@@ -198,6 +198,15 @@ void check_loss(const Sound& sound, const std::string& loss, Reporter& report) {
                                     json::shown(*dataset), numbers ? "numbers" : "classes", json::quote(loss)));
 }
 
+/// Targets that the loss leaves out are those that the data set has none for.
+void check_ignored(const Sound& sound, Reporter& report) {
+  const nlohmann::json* loss = sound.at("training.loss");
+  const nlohmann::json* dataset = sound.at("training.dataset");
+  if (loss == nullptr || dataset == nullptr || sound.at("training.loss.ignore_index") == nullptr) return;
+  if (std::string misfit = misfit_of_ignored("training.loss.ignore_index", *loss, *dataset); !misfit.empty())
+    report.error_at_value("training.loss.ignore_index", std::move(misfit));
+}
+
 /// Lists with a number for each output of the model.
 void check_loss_weights(const Sound& sound, Reporter& report) {
   const nlohmann::json* model = sound.at("training.model");
@@ -224,6 +233,7 @@ void check_training(const Sound& sound, Reporter& report) {
   if (loss != nullptr && !is_own) {
     check_loss(sound, loss->is_string() ? loss->get<std::string>() : read_or(*loss, "type", ""), report);
     check_loss_weights(sound, report);
+    check_ignored(sound, report);
   }
   const nlohmann::json* model = sound.at("training.model");
   const bool is_model_sound = model == nullptr ? is_own : sound.at("training.model.type") != nullptr;
@@ -339,8 +349,10 @@ void check_function(const nlohmann::json& job, Reporter& report) {
       report.error_at_key(fmt::format("training.{}", other),
                           fmt::format("\"function\" and \"{}\" exclude each other: remove one", other));
   }
+  // With its default a key says nothing, as in a job that is resolved.
+  const nlohmann::json defaults = {{"early_stop", nullptr}, {"validate_every", 1}, {"validate_only", false}};
   for (const char* of_operators : {"early_stop", "validate_every", "validate_only"}) {
-    if (training.contains(of_operators))
+    if (training.contains(of_operators) && training[of_operators] != defaults[of_operators])
       report.error_at_key(fmt::format("training.{}", of_operators),
                           fmt::format("\"{}\" has no meaning with \"function\", whose loop validates and ends by "
                                       "itself: remove it",

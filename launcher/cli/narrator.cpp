@@ -100,7 +100,9 @@ std::string EpochLines::add(const nlohmann::ordered_json& metrics) {
     train_ = metrics;
     return {};
   }
-  std::string line = fmt::format("epoch {}/{}", read_or(metrics, "epoch", 0), epochs_);
+  const int epoch = read_or(metrics, "epoch", 0);
+  // A loop of the user's own may report more often than the job has epochs.
+  std::string line = epoch > epochs_ ? fmt::format("report {}", epoch) : fmt::format("epoch {}/{}", epoch, epochs_);
   append(line, train_, "train_loss");
   append(line, metrics, "val_loss");
   append(line, metrics, "val_accuracy");
@@ -168,7 +170,7 @@ std::string success_line(const core::RunOutcome& outcome, const std::string& run
   if (!outcome.error.empty()) line += ", " + outcome.error;
   if (!outcome.checkpoint.empty()) line += fmt::format("; newest checkpoint {}/{}", run_dir, outcome.checkpoint);
   if (outcome.checkpoint.empty() && outcome.steps > 0)
-    line += outcome.state == "succeeded" ? "; nothing of the model was kept, since checkpoint.every is \"never\""
+    line += outcome.state == "succeeded" ? "; nothing of the model was kept: no checkpoint was saved"
                                          : "; no checkpoint was saved";
   return line;
 }

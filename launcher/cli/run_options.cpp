@@ -127,17 +127,21 @@ void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostic
 
 }  // namespace
 
+Option run_dir_option(RunOptions& options) {
+  return {{"--run-dir"},
+          "DIR",
+          "folder of the run (default: runs/<name>-<time>-<hex>)",
+          "",
+          [&options](const std::string& text) {
+            options.run_dir = text;
+            return text.empty() ? std::string("expected a folder") : std::string();
+          }};
+}
+
 std::vector<Option> run_option_table(RunOptions& options) {
   std::vector<Option> table;
   add_job_options(table, options);
-  table.push_back({{"--run-dir"},
-                   "DIR",
-                   "folder of the run (default: runs/<name>-<time>-<hex>)",
-                   "",
-                   [&options](const std::string& text) {
-                     options.run_dir = text;
-                     return text.empty() ? std::string("expected a folder") : std::string();
-                   }});
+  table.push_back(run_dir_option(options));
   add_run_options(table, options);
   table.push_back(address_option(options.address));
   table.push_back(flag({"--detach"}, "on a cluster: print the run's id and leave it to itself", options.detach));
@@ -199,6 +203,8 @@ std::string run_help() {
          "Usage:\n"
          "  sgd-launch [run] [options] (job.json | -- command...)\n"
          "  sgd-launch resume [options] [RUN]                          RUN: an id, a unique prefix, a folder\n"
+         "  sgd-launch validate [options] [RUN|CHECKPOINT]             what its saved weights are worth; trains "
+         "nothing\n"
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
          "  sgd-launch checkpoints get [--step N] [RUN] DIR            one of them, whole, into a folder here\n"

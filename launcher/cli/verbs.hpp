@@ -13,6 +13,7 @@ namespace sgd::cli {
 
 [[nodiscard]] int run_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int resume_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int validate_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int status_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int logs_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int stop_verb(const std::vector<std::string>& arguments);

@@ -16,7 +16,7 @@ int epochs_kept(const job::JobSpec& job, const RunHistory& history) {
 }  // namespace
 
 std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
-  if (!job.training) return {};
+  if (!job.training || job.training->validate_only) return {};
   const int kept = epochs_kept(job, history);
   const int wanted = job.training->epochs;
   if (kept < wanted) return {};
@@ -29,6 +29,7 @@ std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
 }
 
 std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
+  if (job.training && job.training->validate_only) return {};  // No order of samples goes on.
   std::string refusal = nothing_left(job, history);
   if (refusal.empty() && !job.resume_from.empty() && history.past.checkpoints.empty())
     return fmt::format(

@@ -42,6 +42,7 @@ Result<std::string> find_run(const std::string& name) {
     return Error{fmt::format("no run in {}: name one by its folder", runs.string())};
   }
   if (is_run(name)) return fs::canonical(name, error).string();
+  if (name == "latest" && is_run(runs / name)) return fs::canonical(runs / name, error).string();
   const std::vector<std::string> ids = run_ids(runs);
   std::vector<std::string> matches;
   for (const std::string& id : ids) {

@@ -241,8 +241,8 @@ class FailureTest(Case):
         self.assertEqual(self.state(launch)["shared"]["saved"], {"next": 5})
 
     def test_torch_linear_failure(self):
-        """From disk: weights, Adam and reports of a function with data of its own are those of a run without the kill."""
-        runs = [self.function("own_data", "--set", "checkpoint.memory=false", library="own_loop", run_dir=f"dies-{dies}", dies=dies) for dies in (False, True)]
+        """Weights, Adam and reports of a function with data of its own are those of a run without the kill."""
+        runs = [self.function("own_data", library="own_loop", run_dir=f"dies-{dies}", dies=dies, steps=2000) for dies in (False, True)]
         self.assertEqual(self.tensors(runs[0]), self.tensors(runs[1]))
         losses = [[line["loss"] for line in run.metrics()] for run in runs]
         self.assertEqual(losses[0], losses[1])

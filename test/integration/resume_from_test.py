@@ -202,5 +202,40 @@ class ResumeFromTest(LaunchTest):
             self.assertIn("nothing to train: all 2 epochs are trained", said)
 
 
+class ValidateTest(LaunchTest):
+    """`sgd-launch validate`: what saved weights are worth, in a run of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.trained = self.run_to_end(self.write("job.json", json.dumps(job_of(3))), run_dir="trained")
+
+    def validate(self, what, to, *arguments, expect=0):
+        launch = self.run_to_end("validate", what, "--run-dir", self.path(to), *arguments, run_dir=None, expect=expect)
+        launch.run_dir = self.path(to)
+        return launch
+
+    def test_of_a_run_and_of_each_checkpoint(self):
+        before = files_of(self.trained.run_dir)
+        folder = os.path.join(self.trained.run_dir, "checkpoints")
+        of_epoch = {line["epoch"]: line["val_loss"] for line in self.trained.metrics("validate")}
+        for number, what in enumerate([self.trained.run_dir] + [os.path.join(folder, name) for name in sorted(os.listdir(folder))]):
+            launch = self.validate(what, f"validated-{number}")
+            line, = launch.metrics()
+            self.assertEqual(line["val_loss"], of_epoch[line["epoch"]])
+            self.assertEqual(launch.summary()["state"], "succeeded")
+        self.assertEqual(files_of(self.trained.run_dir), before)
+
+    def test_with_other_data_and_metrics_and_another_number_of_workers(self):
+        launch = self.validate(self.trained.run_dir, "other", "--set", "training.dataset.validation_samples=50",
+                               "--set", 'training.metrics=["mae"]', "--num-workers", 1)
+        line, = launch.metrics()
+        self.assertEqual(line["num_samples"], 50)
+        self.assertIn("val_mae", line)
+
+    def test_what_is_no_run_is_said(self):
+        launch = self.run_to_end("validate", self.path("nowhere"), run_dir=None, expect=4)
+        self.assertIn("no run", launch.stderr())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -67,28 +67,33 @@ void iterations(sgd::Session& session) {
   }
 }
 
-/// Prepared, but with data of its own: steps count, and a save holds weights and optimizer.
+/// Prepared, but with data of its own: steps count, and a save holds weights and optimizer. It dies long after one.
 void own_data(sgd::Session& session) {
   auto net = session.prepare_model("net", torch::nn::Linear(2, 1));
   const auto optimizer = session.prepare_optimizer("adam", torch::optim::Adam(net->parameters(), 0.05));
   session.enable_reproducibility(7);
   std::int64_t first = 0;
   if (const auto saved = session.load_checkpoint()) first = saved->values.at("next");
-  for (std::int64_t i = first; i < 200; ++i) {
+  const std::int64_t steps = session.config().at("steps");
+  const bool dies = session.config().at("dies").get<bool>() && first == 0 && session.world_rank() == 1;
+  for (std::int64_t i = first; i < steps; ++i) {
     const at::Tensor input = at::ones({4, 2}) * static_cast<double>(i % 7 + session.world_rank());
     const at::Tensor loss = (net->forward(input) - input.sum(1, true)).square().mean();
     session.step().minimize(loss);
     session.step_done();
-    if (i % 50 != 49) continue;
+    if (dies && i == steps / 2 + steps / 8) raise(SIGKILL);
+    if ((i + 1) % (steps / 4) != 0) continue;
     session.report({{"loss", loss.item<double>()}});
-    if (session.config().at("dies").get<bool>() && i == 99 && first == 0 && session.world_rank() == 1) raise(SIGKILL);
     session.save_checkpoint({{"next", i + 1}});
   }
 }
 
 }  // namespace
 
-SGD_REGISTER_FUNCTION("own_data", own_data, R"({"dies": {"type": "boolean", "default": false}})");
+SGD_REGISTER_FUNCTION("own_data", own_data, R"({
+  "dies": {"type": "boolean", "default": false},
+  "steps": {"type": "integer", "minimum": 8, "default": 200}
+})");
 SGD_REGISTER_FUNCTION("epochs", epochs, R"({"report_inside": {"type": "boolean", "default": false}})");
 SGD_REGISTER_FUNCTION("iterations", iterations, R"({
   "count": {"type": "integer", "minimum": 1, "default": 5},

@@ -87,11 +87,12 @@ void Engine::finish(bool done) {
   setup_.link.progress().phase = Progress::Phase::kDone;
 }
 
-void Engine::save_now() {
+Engine::After Engine::save_now() {
   // Where nothing is trained, a step is what lies between two saves.
   if (stepper_->parts().empty()) stepper_->set_steps(stepper_->steps() + 1);
   saver_->save(Saver::kDisk | Saver::kMemory | Saver::kAlways);
-  (void)saver_->on_disk();
+  const bool is_on_disk = saver_->on_disk();
+  return is_on_disk && (leave_at_epoch_ || leave_at_checkpoint_) ? After::kStop : After::kGoOn;
 }
 
 Engine::After Engine::safe_point() {
@@ -107,7 +108,7 @@ void Engine::restore() {
     const std::string conflict = checkpoint::order_conflict(
         {state.position.epoch, state.position.phase, state.position.consumed, state.position.pass_consumed},
         state.made_by, made_by());
-    if (!conflict.empty()) throw ConfigurationError(conflict);
+    if (!conflict.empty() && !training_.validate_only) throw ConfigurationError(conflict);
     stepper_->load(state.optimizers, state.step);
     position_ = state.position;
     Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
@@ -379,7 +380,7 @@ bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
   if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
   if ((agreed & control::kStopAtCheckpoint) != 0) leave_at_checkpoint_ = true;
   const bool stop = (agreed & control::kStop) != 0;
-  if (training_.validate_only) return !stop;
+  if (training_.validate_only || !may_save_) return !stop;
   const bool is_asked = leave || (agreed & control::kCheckpoint) != 0;
   const bool checkpoint = is_asked || is_due;
   leave = leave || (leave_at_checkpoint_ && checkpoint);

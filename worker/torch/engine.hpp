@@ -88,7 +88,7 @@ class Engine final : public Step, private StateSource {
   /// The batches of the phase that the position is in, from there on.
   [[nodiscard]] PhaseStream& begin_training();
   [[nodiscard]] PhaseStream& begin_validation();
-  /// In place of training: to the beginning of the validation of the weights as they are, under the epoch that made them.
+  /// In place of training: to the validation of the weights as they are, under the epoch that made them.
   void go_to_validation();
   /// Counts a batch into the job's metrics of the phase in work.
   void measure(const at::Tensor& output, const at::Tensor& target);
@@ -110,8 +110,12 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] bool is_over() const;
   /// Collective: compares the weights, saves, and says whether training goes on.
   [[nodiscard]] After end_epoch();
+  /// Whether the state may be copied and saved wherever it is due. Not where the user's code keeps its place by itself:
+  /// what it has saved last and a newer state do not belong together. save_now() saves all the same.
+  void set_may_save(bool may_save) { may_save_ = may_save; }
   /// Collective: saves now, whether anything has changed or not, and waits for the disk. That it has no room is told.
-  void save_now();
+  /// Where the group is asked to leave at a checkpoint, training ends here.
+  [[nodiscard]] After save_now();
   /// Collective: a batch is done, of a phase or of a loop with data of its own.
   [[nodiscard]] After end_batch(std::int64_t num_samples);
   /// Collective: agrees on what was asked from outside, between batches.
@@ -200,6 +204,7 @@ class Engine final : public Step, private StateSource {
   std::int64_t accumulated_ = 0;      // Losses of minimize() since its last update.
   bool leave_at_epoch_ = false;       // kStopAtEpoch was agreed.
   bool leave_at_checkpoint_ = false;  // kStopAtCheckpoint was agreed.
+  bool may_save_ = true;
   bool first_step_sent_ = false;
 };
 

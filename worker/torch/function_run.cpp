@@ -20,7 +20,9 @@ FunctionRun::FunctionRun(const EngineSetup& setup, const TrainingFunction& funct
     : setup_(setup),
       function_(function),
       training_(setup.job.resolved.value("training", nlohmann::json::object())),
-      engine_(setup, *this) {}
+      engine_(setup, *this) {
+  engine_.set_may_save(false);
+}
 
 Outcome FunctionRun::run() {
   try {
@@ -75,6 +77,7 @@ int FunctionRun::begin_epochs() {
   begin();
   if (in_epochs_) throw std::logic_error("epochs() is called a second time: a run has one loop over its epochs");
   in_epochs_ = true;
+  engine_.set_may_save(true);
   const int epoch = engine_.position().epoch;
   return epoch > setup_.job.training->epochs ? 0 : epoch;
 }
@@ -83,6 +86,7 @@ int FunctionRun::next_epoch() {
   end_train_data();
   if (engine_.position().phase == "train") engine_.end_training();  // Without any batch of ours.
   engine_.end_validation();
+  engine_.set_may_save(true);
   stop_if(engine_.end_epoch());
   const int epoch = engine_.position().epoch;
   return epoch > setup_.job.training->epochs ? 0 : epoch;
@@ -114,6 +118,8 @@ void FunctionRun::step_done() {
   if (!has_batch_) {
     if (batches_ != nullptr) throw std::logic_error("step_done() is called twice for a batch of train_data()");
     begin();
+    engine_.set_may_save(
+        false);  // Until the epoch ends: where in it the function's own data is, only the function knows.
     return stop_if(engine_.end_batch(0));
   }
   has_batch_ = false;
@@ -174,7 +180,7 @@ void FunctionRun::save_checkpoint(const nlohmann::json& values, const NamedTenso
   for (const auto& [name, tensor] : tensors)
     if (tensor.defined()) saved.tensors[name] = tensor.data().cpu().clone();
   saved_ = std::move(saved);
-  engine_.save_now();
+  stop_if(engine_.save_now());
 }
 
 std::optional<SavedCheckpoint> FunctionRun::load_checkpoint() {

@@ -105,7 +105,7 @@ TEST_CASE("plugins: data sets and losses of one's own are checked, and nothing i
   CHECK(loaded.result.job->training->loss.at("gamma") == 2);
   for (const char* loss : {"\"mse\"", "\"cross_entropy\""}) CHECK(with(own_data, loss, registered).lines.empty());
   CHECK(with(own_data, own_loss, {}).lines.empty());
-  CHECK(with(R"({"type": "synthetic", "shape": [3], "classes": 3})", own_loss, registered).lines.empty());
+  CHECK(with(R"({"type": "synthetic", "shape": [784], "classes": 3})", own_loss, registered).lines.empty());
   CHECK(with(R"({"type": "words", "fil": 1})", R"({"type": "focal", "gamma": -1})", registered).lines ==
         Lines{R"(unknown key "fil" in "training.dataset" of type "words"; did you mean "file"?)",
               R"("training.loss.gamma" must be at least 0, got -1)"});
@@ -134,6 +134,9 @@ TEST_CASE("plugins: a function stands in place of model and operator, and needs 
   CHECK(with(own + R"(, "validate_every": 2)").size() == 1);
   CHECK(with(own + R"(, "validate_only": true)").size() == 1);
   CHECK(with(own + R"(, "steps_per_epoch": 2)").empty());
+  const auto resolved =
+      test::load_text(R"({"plugins": ["./libmine.so"], "training": {)" + own + "}}").result.job->resolved;
+  CHECK(job::load_resolved(resolved).job.has_value());
   const nlohmann::json none = {{"function", nlohmann::json::object()}};
   CHECK_THAT(load(own, none, R"("plugins": ["./libmine.so"], )").lines.at(0),
              Catch::Contains("\"training.function\": none is built in, and no plug-in of the job registers one"));

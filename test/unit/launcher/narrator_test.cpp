@@ -86,8 +86,7 @@ TEST_CASE("a success without a checkpoint says that nothing was kept") {
   core::RunOutcome outcome;
   outcome.state = "succeeded";
   outcome.steps = 10;
-  CHECK(cli::success_line(outcome, "runs/a")
-            .ends_with("nothing of the model was kept, since checkpoint.every is \"never\""));
+  CHECK(cli::success_line(outcome, "runs/a").ends_with("nothing of the model was kept: no checkpoint was saved"));
   outcome.state = "interrupted";
   CHECK(cli::success_line(outcome, "runs/a").ends_with("; no checkpoint was saved"));
   outcome.steps = 0;

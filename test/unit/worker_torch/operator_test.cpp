@@ -102,7 +102,7 @@ TEST_CASE("operator: a model without forward(tensor) needs batches of its own") 
   TrainingOperator plain;
   plain.attach(host);
   TwoBatches training(&host);
-  CHECK_THROWS_WITH(plain.train_epoch(training), Catch::Contains("\"silent\" has no forward(features)"));
+  CHECK_THROWS_WITH(plain.train_epoch(training), Catch::Contains("\"silent\" has no forward of one to three tensors"));
 }
 
 TEST_CASE("operator: LibTorch's holders are registered as modules are") {
@@ -110,7 +110,7 @@ TEST_CASE("operator: LibTorch's holders are registered as modules are") {
   const torch::nn::Linear layer = static_cast<Setup&>(host).model("layer", torch::nn::Linear(3, 2));
   REQUIRE(host.models().size() == 1);
   CHECK(host.models()[0].module == layer.ptr());
-  CHECK(host.models()[0].forward(at::zeros({1, 3})).sizes() == at::IntArrayRef({1, 2}));
+  CHECK(host.models()[0].forward({at::zeros({1, 3})}).sizes() == at::IntArrayRef({1, 2}));
 }
 
 }  // namespace sgd

@@ -32,7 +32,8 @@ class Epochs(RecoveryTest):
         with open(self.checkpoint(agent) + "/state.json", encoding="utf-8") as file:
             return json.load(file)["position"]
 
-    def test_num_steps_ends_an_epoch_and_the_next_goes_on_in_the_pass(self):
+    def test_num_steps(self):
+        """An epoch ends after so many steps, and the next goes on in the pass."""
         agent = self.train(short_epochs(), 2)
         self.assertEqual([self.metric(agent, epoch, "train", "batch_count") for epoch in (1, 2, 3, 4)], [200] * 4)
         # A pass has 469 batches, the last of 96 samples of both ranks: it is in epoch 3.

@@ -44,7 +44,7 @@ class ListTest(unittest.TestCase):
 
     def test_defaults_are_the_job_files(self):
         adamw = next(one for one in json.loads(self.ask("optimizers", "--json")) if one["name"] == "adamw")
-        self.assertEqual({key["name"]: key["default"] for key in adamw["keys"]}["weight_decay"], 0.01)
+        self.assertEqual({key["name"]: key.get("default") for key in adamw["keys"]}["weight_decay"], 0.01)
         cosine = next(one for one in json.loads(self.ask("schedulers", "--json")) if one["name"] == "cosine")
         self.assertTrue({key["name"]: key["required"] for key in cosine["keys"]}["t_max"])
 

@@ -102,7 +102,7 @@ def pairs_job(workers=2, epochs=3, wrong="", **changes):
 class OwnData(RecoveryTest):
     """A data set of a plug-in's with several inputs, its loss, and a model that takes two tensors."""
 
-    def test_test_multi_input_model(self):
+    def test_multi_input_model(self):
         agent = self.train(pairs_job(epochs=20), 2)
         self.assertEqual(self.metric(agent, 1, "train", "num_samples"), 500)
         first, last = [self.metric(agent, epoch, "validate", "val_loss") for epoch in (1, 20)]
@@ -327,10 +327,11 @@ class OwnLoop(RecoveryTest):
         self.assertEqual([self.metric(resumed, i + 1, "validate", "sum") for i in (5, 6)], [15, 21])
 
     def test_prepared_with_data_of_its_own(self):
+        # So many steps that copies in memory are due between saves: none may be made there.
         def job(**settings):
-            return {**bare_job(), "training": {"function": {"type": "own_data", **settings}}}
+            return {**bare_job(), "training": {"function": {"type": "own_data", "steps": 4000, "dies": False, **settings}}}
         clean = self.train(job(), 2)
-        self.assertEqual(clean.of_type("checkpoint")[-1]["step"], 200)
+        self.assertEqual(clean.of_type("checkpoint")[-1]["step"], 4000)
         agent = self.agent(job(dies=True), 2)
         agent.start()
         agent.run(until=lambda a: a.ranks[1].exit_code is not None)
@@ -338,6 +339,8 @@ class OwnLoop(RecoveryTest):
         self.assertEqual(sorted(agent.run()), [-9, 75])
         agent = self.next_generation(job(dies=True), agent)
         agent.start()
+        agent.run(until=lambda a: len(a.of_type("ready")) == 2)
+        self.assertEqual((agent.of_type("ready")[0]["source"], agent.of_type("ready")[0]["step"]), ("memory", 2000))
         self.assertEqual(agent.run(), [0, 0])
         self.assertEqual(self.weights(clean), self.weights(agent))
 
