@@ -46,22 +46,22 @@ def steady(lines):
     return statistics.median(rates)
 
 
-def ours(model, epochs, workers=RANKS, affinity=None, seed=1, **training):
+def ours(model, epochs, workers=RANKS, affinity=None, seed=1, training=None):
     """(samples/s, validation accuracy) of one run of sgd-launch."""
     with Folder() as folder:
         directory = os.path.join(folder, "run")
-        run([LAUNCHER, "--run-dir", directory, write_job(folder, model, epochs, workers, seed, training)], affinity=affinity)
+        run([LAUNCHER, "--run-dir", directory, write_job(folder, model, epochs, workers, seed, training or {})], affinity=affinity)
         metrics = read_lines(os.path.join(directory, "metrics.jsonl"))
     accuracy = [line["val_accuracy"] for line in metrics if line["phase"] == "validate"][-1]
     return steady([line for line in metrics if line["phase"] == "train"]), accuracy
 
 
 def ours_in_bf16(model, epochs):
-    return ours(model, epochs, precision="bf16")
+    return ours(model, epochs, training={"precision": "bf16"})
 
 
 def ours_with_plain_operations(model, epochs):
-    return ours(model, epochs, model={"type": f"plain_{model}"})
+    return ours(model, epochs, training={"model": {"type": f"plain_{model}"}})
 
 
 def ours_without_sync(model, epochs):

@@ -1,8 +1,8 @@
 #pragma once
-// y = relu?(x * W^T + b) with its gradient, on oneDNN. LibTorch sends fp32 products to MKL, which
-// uses half of a modern AMD core; oneDNN's matmul is twice as fast there, takes transposed views
-// as they are, and is as fast as MKL elsewhere. Small products, where a call to oneDNN costs more
-// than the work, and builds without oneDNN use LibTorch's own operators.
+// y = relu?(x * W^T + b) with its gradient. LibTorch sends fp32 products to MKL, which uses half of a
+// modern AMD core: there it is oneDNN's matmul, which is twice as fast and takes transposed views as
+// they are. Small products, where a call to oneDNN costs more than the work, Intel's CPUs, and builds
+// without oneDNN use LibTorch's own operators.
 
 #include <torch/torch.h>
 
