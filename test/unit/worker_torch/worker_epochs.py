@@ -56,7 +56,7 @@ class Epochs(RecoveryTest):
         clean = self.train(job, 2)
         agent = self.agent(job, 2)
         agent.start()
-        for at_step in (150, 330, 460, 640):
+        for at_step in (100, 250, 400, 550):
             self.assertEqual(sorted(kill_at_step(agent, at_step)), [-9, 75])
             agent = self.next_generation(job, agent)
             agent.start()
@@ -129,11 +129,11 @@ class EarlyStop(RecoveryTest):
         self.assertEqual(again.of_type("report"), [])
 
     def test_a_kill_changes_neither_when_nor_why(self):
-        job = short_epochs(epochs=30, steps=60, early_stop={"metric": "val_loss", "mode": "min", "patience": 2, "min_delta": 0.05})
+        job = short_epochs(epochs=30, steps=200, early_stop={"metric": "val_loss", "mode": "min", "patience": 2, "min_delta": 0.05})
         clean = self.train(job, 2)
         agent = self.agent(job, 2)
         agent.start()
-        kill_at_step(agent, 130)
+        kill_at_step(agent, 250)
         agent = self.next_generation(job, agent)
         agent.start()
         self.assertEqual(agent.run(), [0, 0])
@@ -202,7 +202,7 @@ class LowerPrecision(RecoveryTest):
 
     def test_kills_change_no_bit(self):
         job = image_job(epochs=2)
-        job["training"].update({"precision": "bf16", "steps_per_epoch": 150})
+        job["training"].update({"precision": "bf16", "steps_per_epoch": 300})
         clean = self.train(job, 2)
         exact = self.train({**job, "training": {**job["training"], "precision": "fp32"}}, 2)
         self.assertNotEqual(self.weights(clean), self.weights(exact))  # It is in force.

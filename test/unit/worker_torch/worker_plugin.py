@@ -110,7 +110,7 @@ class OwnData(RecoveryTest):
 
     def test_kills_change_no_bit_with_or_without_threads(self):
         for threads in (0, 2):
-            job = pairs_job(epochs=12, loader={"threads": threads, "prefetch": 3})
+            job = pairs_job(epochs=60, loader={"threads": threads, "prefetch": 3})
             clean = self.train(job, 2)
             agent = self.agent(job, 2)
             agent.start()
@@ -128,12 +128,12 @@ class OwnData(RecoveryTest):
             self.assertNotEqual(self.weights(one), self.weights(self.train(pairs_job(epochs=1, **changes), 2)), changes)
 
     def test_a_loop_of_ones_own_gets_it(self):
-        job = pairs_job(epochs=3, steps_per_epoch=70)
+        job = pairs_job(epochs=30, steps_per_epoch=70)
         for key in ("operator", "loss", "optimizer"):
             del job["training"][key]
         job["training"]["function"] = {"type": "pairs_loop", "letters": 3}
         clean = self.train(job, 2)
-        self.assertEqual([m["metrics"]["batches"] for m in clean.of_type("report", 0)], [70] * 3)
+        self.assertEqual([m["metrics"]["batches"] for m in clean.of_type("report", 0)], [70] * 30)
         self.assertEqual({m["rank"]: m["value"] for m in clean.of_type("result")},
                          {rank: {"rank": rank, "text": "xxx"} for rank in (0, 1)})
         agent = self.agent(job, 2)
