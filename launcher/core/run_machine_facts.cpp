@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/job/validated_epochs.hpp"
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure_of.hpp"
 #include "launcher/core/report_line.hpp"
@@ -176,9 +177,12 @@ void RunMachine::judge_line(const link::ReportKey& key, const Event& line, Coord
     choose_checkpoints();
     out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
   }
-  // Once, at the end of the first epoch: who misspelt it would find no best checkpoint at the end of the run.
+  // Once, at the end of the first epoch that is validated: who misspelt it would find no best checkpoint at the end of
+  // the run.
   const int before = definition_.past ? definition_.past->epochs : 0;
-  const bool is_first_end = key.phase == "validate" && key.batch == 0 && outcome_.epochs == before;
+  const auto& training = definition_.job.training;
+  const bool is_first = training ? key.epoch == job::next_validated(*training, before) : outcome_.epochs == before;
+  const bool is_first_end = is_first && key.phase == "validate" && key.batch == 0;
   if (is_first_end && scores_.empty())
     record({{"event", "metric_missing"}, {"generation", generation_}, {"epoch", key.epoch}, {"metric", best->metric}},
            out);

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/storage/folder_anchor.hpp"
 #include "launcher/storage/private_folder.hpp"
@@ -124,8 +125,9 @@ Status check_writable(const fs::path& directory) {
   return {};
 }
 
-/// Best effort: "latest" is a convenience.
-void point_latest(const fs::path& directory) {
+/// Best effort: "latest" is a convenience. Who has looked at a run's weights goes on with that run.
+void point_latest(const fs::path& directory, const nlohmann::json& resolved_job) {
+  if (read_or(member(resolved_job, "training"), "validate_only", false)) return;
   const fs::path runs = directory.parent_path();
   if (runs.filename() != "runs") return;
   const fs::path temporary = runs / fmt::format(".latest-{}", ::getpid());
@@ -192,6 +194,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place
   if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
+  point_latest(place.directory, resolved_job);
   return run;
 }
 
@@ -220,6 +223,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place
   if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
+  point_latest(place.directory, resolved_job);
   // It tells of the life before: should this one be killed, the run must not look as if it had ended that way.
   (void)::unlink((run->path_ + "/summary.json").c_str());
   return run;
@@ -240,7 +244,6 @@ Status RunDirectory::open_files(const std::optional<LineCounts>& kept) {
   auto metrics = LineFile::open(path_ + "/metrics.jsonl", count_of(&LineCounts::metrics));
   if (!metrics) return metrics.error();
   metrics_.emplace(std::move(metrics).value());
-  if (!kept) point_latest(place_.directory);
   return {};
 }
 

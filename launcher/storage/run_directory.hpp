@@ -38,7 +38,7 @@ struct RunPlace {
 class RunDirectory {
  public:
   /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in
-  /// runs/.
+  /// runs/ and trains.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> create(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job);
   /// Opens the folder of a run that has ended to go on in it: cuts off what a killed launcher left half written,

@@ -53,7 +53,7 @@ class PluginTest(LaunchTest):
 
     def test_what_a_function_returns_is_in_the_summary_by_rank(self):
         launch = self.run_to_end(self.function_job())
-        self.assertEqual(launch.summary()["results"], [{"rank": 0, "text": "xxx"}, {"rank": 1, "text": "xxx"}])
+        self.assertEqual(launch.summary()["results"], [{"rank": 0, "text": "aaa"}, {"rank": 1, "text": "aaa"}])
 
     def test_what_a_function_returns_may_not_be_endless(self):
         launch = self.run_to_end(self.function_job(letters=70000), expect=1)

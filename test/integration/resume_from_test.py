@@ -45,7 +45,7 @@ class ResumeFromTest(LaunchTest):
     def interrupted(self, run_dir, **parts):
         """A run that was stopped in the middle of its epoch, which it returns."""
         launch = self.start(self.job(3, **parts), run_dir=run_dir)
-        launch.wait_for_event("epoch_finished")
+        launch.wait_for_event("checkpoint_saved")  # Written behind training, which is in the next epoch.
         launch.process.send_signal(signal.SIGINT)
         self.assertEqual(launch.wait(), 130, launch.said())
         state = json.loads(read_file(os.path.join(newest(launch.run_dir), "state.json")))
@@ -231,6 +231,13 @@ class ValidateTest(LaunchTest):
         line, = launch.metrics()
         self.assertEqual(line["num_samples"], 50)
         self.assertIn("val_mae", line)
+
+    def test_the_latest_run_stays_the_one_that_was_trained(self):
+        self.run_to_end(self.path("job.json"), run_dir=None)
+        latest = os.readlink(self.path("runs", "latest"))
+        launch = self.run_to_end("validate", "latest", run_dir=None)
+        self.assertIn(f"runs/{latest}/checkpoints/", launch.stderr())
+        self.assertEqual(os.readlink(self.path("runs", "latest")), latest)
 
     def test_what_is_no_run_is_said(self):
         launch = self.run_to_end("validate", self.path("nowhere"), run_dir=None, expect=4)

@@ -4,14 +4,14 @@
 #include <string>
 #include <utility>
 
+#include "common/job/validated_epochs.hpp"
 #include "worker/torch/operator_save.hpp"
 
 namespace sgd::worker {
 
 OperatorRun::OperatorRun(const EngineSetup& setup, TrainingOperator& training_operator)
     : operator_(training_operator),
-      epochs_(setup.job.training->epochs),
-      validate_every_(setup.job.training->validate_every),
+      job_(*setup.job.training),
       validates_only_(setup.job.training->validate_only),
       config_(setup.job.training->training_operator),
       training_(setup.job.resolved.value("training", nlohmann::json::object())),
@@ -50,7 +50,7 @@ OperatorRun::After OperatorRun::train() {
 
 OperatorRun::After OperatorRun::validate() {
   const int epoch = engine_.position().epoch;
-  if (!validates_only_ && epoch % validate_every_ != 0 && epoch < epochs_) {
+  if (!validates_only_ && !job::is_validated(job_, epoch)) {
     // Readers of the run take this line for the epoch's end.
     engine_.report({epoch, "validate", 0, 0}, nlohmann::json::object());
     engine_.skip_validation();

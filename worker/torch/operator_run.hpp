@@ -34,8 +34,7 @@ class OperatorRun final : public OperatorHost, private UserState {
   void load(const TrainingState& state, int rank, int world_size) override;
 
   TrainingOperator& operator_;
-  int epochs_;
-  int validate_every_;
+  const job::Training& job_;
   bool validates_only_;
   nlohmann::json config_;
   nlohmann::json training_;

@@ -36,15 +36,21 @@ std::string kept_of(const std::vector<std::optional<double>>& scores, const job:
   return text;
 }
 
+job::JobSpec trained() {
+  job::JobSpec job;
+  job.training.emplace();
+  return job;
+}
+
 /// A run of one rank that keeps its best checkpoint and one more.
 struct KeepingBench : CoordinatorBench {
   KeepingBench() : KeepingBench(std::nullopt) {}
-  explicit KeepingBench(std::optional<RunPast> past) {
+  explicit KeepingBench(std::optional<RunPast> past, job::JobSpec job = trained()) {
     node("a", 1);
     RunDefinition run;
     run.id = "run";
     run.run_dir = "/run";
-    run.job.training.emplace();
+    run.job = std::move(job);
     run.job.checkpoint = keeping(1, 1);
     run.job.resolved = {{"training", nlohmann::json::object()}};
     generation = past ? past->generation + 1 : 1;
@@ -103,6 +109,19 @@ TEST_CASE("test_keep_checkpoints_by_score: none, NaN and infinity never win") {
     CHECK(kept_of({-kInfinity, kInfinity, kNan, 1, {}}, keeping(1, 5, is_highest)) == "34|3");
     CHECK(kept_of({kNan, {}, kNan}, keeping(1, 2, is_highest)) == "2|");
   }
+}
+
+TEST_CASE("test_keep_checkpoints_by_score: an epoch that is not validated misses no metric") {
+  job::JobSpec job;
+  job.training.emplace().epochs = 5;
+  job.training->validate_every = 2;
+  KeepingBench bench(std::nullopt, job);
+  bench.report(1, 10, nlohmann::json::object());
+  CHECK(bench.warnings == 0);
+  bench.report(2, 20, {{"val_los", 0.5}});
+  CHECK(bench.warnings == 1);
+  for (const int epoch : {3, 4, 5}) bench.report(epoch, 10 * epoch, nlohmann::json::object());
+  CHECK(bench.warnings == 1);
 }
 
 TEST_CASE("test_keep_latest_checkpoint: the newest stays, whatever its score") {

@@ -135,7 +135,7 @@ class OwnData(RecoveryTest):
         clean = self.train(job, 2)
         self.assertEqual([m["metrics"]["batches"] for m in clean.of_type("report", 0)], [70] * 30)
         self.assertEqual({m["rank"]: m["value"] for m in clean.of_type("result")},
-                         {rank: {"rank": rank, "text": "xxx"} for rank in (0, 1)})
+                         {rank: {"rank": rank, "text": "aaa"} for rank in (0, 1)})
         agent = self.agent(job, 2)
         agent.start()
         kill_at_step(agent, 100)
