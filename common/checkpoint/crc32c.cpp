@@ -89,16 +89,24 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t sta
 }
 #endif
 
-}  // namespace
-
-std::uint32_t crc32c_portable(std::uint32_t crc, std::span<const std::byte> bytes) {
-  using Computer = boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true>;
+template <class Computer>
+std::uint32_t go_on(std::uint32_t crc, std::span<const std::byte> bytes) {
   // The computer takes its initial state with the bits of each value in the other order.
   std::uint32_t state = 0;
   for (int bit = 0; bit < 32; ++bit) state |= ((~crc >> bit) & 1u) << (31 - bit);
   Computer computer(state);
   computer.process_bytes(bytes.data(), bytes.size());
   return computer.checksum();
+}
+
+}  // namespace
+
+std::uint32_t crc32c_portable(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return go_on<boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true>>(crc, bytes);
+}
+
+std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return go_on<boost::crc_optimal<32, 0x04C11DB7, 0xFFFFFFFF, 0xFFFFFFFF, true, true>>(crc, bytes);
 }
 
 std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes) {

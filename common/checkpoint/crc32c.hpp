@@ -14,4 +14,7 @@ namespace sgd::checkpoint {
 /// The same without the instruction.
 [[nodiscard]] std::uint32_t crc32c_portable(std::uint32_t crc, std::span<const std::byte> bytes);
 
+/// CRC-32, the one of zlib and of Python's standard library.
+[[nodiscard]] std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes);
+
 }  // namespace sgd::checkpoint

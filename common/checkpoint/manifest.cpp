@@ -18,7 +18,8 @@ constexpr int kDepthMax = 8;
 struct FileEntry {
   std::string name;
   std::uint64_t bytes = 0;
-  std::string crc32c;
+  std::string crc32c;  ///< Either this one, or the other.
+  std::string crc32;
 };
 struct Entries {
   std::int64_t step = 0;
@@ -36,7 +37,8 @@ namespace sgd::codec {
 template <>
 inline constexpr auto kMessage<checkpoint::FileEntry> = message("", required("name", &checkpoint::FileEntry::name),
                                                                 required("bytes", &checkpoint::FileEntry::bytes),
-                                                                required("crc32c", &checkpoint::FileEntry::crc32c));
+                                                                optional("crc32c", &checkpoint::FileEntry::crc32c),
+                                                                optional("crc32", &checkpoint::FileEntry::crc32));
 template <>
 inline constexpr auto kMessage<checkpoint::Entries> = message("", required("step", &checkpoint::Entries::step),
                                                               required("epoch", &checkpoint::Entries::epoch),
@@ -59,6 +61,10 @@ bool parse_digits(std::string_view text, Number& number) {
 }
 
 }  // namespace
+
+const char* name_of(Checksum checksum) {
+  return checksum == Checksum::kCrc32c ? "CRC-32C" : "CRC-32";
+}
 
 std::string directory_name(std::int64_t step, Generation generation, int number) {
   return fmt::format("step-{:012}-gen-{:04}{}", step, generation, number == 1 ? "" : fmt::format("-{}", number));
@@ -96,7 +102,7 @@ std::string encode(const Manifest& manifest) {
     nlohmann::ordered_json entry;
     entry["name"] = file.name;
     entry["bytes"] = file.bytes;
-    entry["crc32c"] = fmt::format("{:08x}", file.crc32c);
+    entry[file.checksum == Checksum::kCrc32c ? "crc32c" : "crc32"] = fmt::format("{:08x}", file.crc);
     out["files"].push_back(std::move(entry));
   }
   return out.dump(2) + "\n";
@@ -120,11 +126,13 @@ Result<Manifest> parse_manifest(std::string_view text) {
   Manifest manifest{entries.step, entries.epoch, entries.generation, entries.world_size, {}};
   std::set<std::string> names;
   for (const FileEntry& entry : entries.files) {
-    ManifestFile file{entry.name, entry.bytes, 0};
-    const std::string& crc = entry.crc32c;
-    const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), file.crc32c, 16);
+    ManifestFile file{entry.name, entry.bytes, 0, entry.crc32.empty() ? Checksum::kCrc32c : Checksum::kCrc32};
+    if (!entry.crc32.empty() && !entry.crc32c.empty()) return Error{file.name + " has two checksums"};
+    const std::string& crc = entry.crc32.empty() ? entry.crc32c : entry.crc32;
+    const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), file.crc, 16);
     if (parsed.ec != std::errc() || parsed.ptr != crc.data() + crc.size() || crc.size() != 8)
-      return Error{"crc32c of " + file.name + " is no number of 8 hexadecimal digits"};
+      return Error{fmt::format("{} of {} is no number of 8 hexadecimal digits",
+                               entry.crc32.empty() ? "crc32c" : "crc32", file.name)};
     // A name is opened below the checkpoint's directory: it may not lead out of it.
     if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.front() == '.')
       return Error{"\"" + file.name + "\" is no name of a checkpoint's file"};

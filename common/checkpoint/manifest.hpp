@@ -1,7 +1,7 @@
 #pragma once
 // What names and proves a checkpoint: its directory's name, and manifest.json with the size and
-// CRC-32C of every other file. The manifest is written last, so a directory without a good one is
-// no checkpoint. Text in, values out: files are read and written by others.
+// CRC-32C of every other file (or CRC-32, which writers in Python have at speed). The manifest is written last, so a
+// directory without a good one is no checkpoint. Text in, values out: files are read and written by others.
 
 #include <compare>
 #include <cstddef>
@@ -21,11 +21,16 @@ inline constexpr std::size_t kManifestBytesMax = 1 << 20;
 /// Under the run directory.
 inline constexpr const char* kDirectory = "checkpoints";
 
+enum class Checksum { kCrc32c, kCrc32 };
+
 struct ManifestFile {
   std::string name;  ///< Without a directory.
   std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;
+  std::uint32_t crc = 0;
+  Checksum checksum = Checksum::kCrc32c;
 };
+/// "CRC-32C" or "CRC-32".
+[[nodiscard]] const char* name_of(Checksum checksum);
 
 struct Manifest {
   std::int64_t step = 0;      ///< Optimizer steps since the run's start.

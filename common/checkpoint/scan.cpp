@@ -28,14 +28,15 @@ Result<std::string> manifest_text(const std::string& path) {
   return text;
 }
 
-Result<std::uint32_t> checksum_of(const std::string& path) {
+Result<std::uint32_t> checksum_of(const std::string& path, Checksum checksum) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return system_error("cannot open " + path);
   std::vector<char> buffer(1 << 20);
   std::uint32_t crc = 0;
   while (file) {
     file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    crc = crc32c(crc, std::as_bytes(std::span(buffer.data(), static_cast<std::size_t>(file.gcount()))));
+    const auto bytes = std::as_bytes(std::span(buffer.data(), static_cast<std::size_t>(file.gcount())));
+    crc = checksum == Checksum::kCrc32c ? crc32c(crc, bytes) : crc32(crc, bytes);
   }
   if (!file.eof()) return system_error("cannot read " + path);
   return crc;
@@ -50,11 +51,11 @@ Status verify_file(const std::string& dir, const ManifestFile& file, Proof proof
     return Error{fmt::format("{} has {} bytes, its manifest says {}", path, bytes, file.bytes)};
   }
   if (proof == Proof::kSizes) return {};
-  const Result<std::uint32_t> crc = checksum_of(path);
+  const Result<std::uint32_t> crc = checksum_of(path, file.checksum);
   if (!crc.ok()) return crc.error();
-  if (crc.value() != file.crc32c) {
-    return Error{
-        fmt::format("{} is damaged: its CRC-32C is {:08x}, its manifest says {:08x}", path, crc.value(), file.crc32c)};
+  if (crc.value() != file.crc) {
+    return Error{fmt::format("{} is damaged: its {} is {:08x}, its manifest says {:08x}", path, name_of(file.checksum),
+                             crc.value(), file.crc)};
   }
   return {};
 }

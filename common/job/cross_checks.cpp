@@ -12,6 +12,7 @@
 
 #include "common/base/bytes.hpp"
 #include "common/base/time.hpp"
+#include "common/job/check_command.hpp"
 #include "common/job/check_reports.hpp"
 #include "common/job/data_facts.hpp"
 #include "common/job/model_size.hpp"
@@ -98,6 +99,7 @@ void check_durations(const Sound& sound, Reporter& report) {
   check_duration(sound, "stop.grace", true, report);
   check_duration(sound, "checkpoint.after_save.timeout", false, report);
   check_duration(sound, "placement_timeout", false, report);
+  check_duration(sound, "process.shutdown_timeout", true, report);
   const nlohmann::json* interval = sound.at("heartbeat.interval");
   const nlohmann::json* timeout = sound.at("heartbeat.timeout");
   if (interval == nullptr || timeout == nullptr) return;
@@ -120,6 +122,15 @@ void check_memory(const Sound& sound, Reporter& report) {
   else if (*bytes == 0)
     report.error_at_value("per_worker.memory",
                           fmt::format("\"per_worker.memory\" must be above 0, got {}", json::shown(*text)));
+}
+
+void check_variables(const Sound& sound, Reporter& report) {
+  const nlohmann::json* env = sound.at("env");
+  if (env == nullptr) return;
+  for (const auto& [name, value] : env->items()) {
+    const std::string misfit = misfit_of_variable(name);
+    if (!misfit.empty()) report.error_at_value("env", misfit);
+  }
 }
 
 void check_counts(const Sound& sound, Reporter& report) {
@@ -445,6 +456,8 @@ void check_choices(const json::Document& document, const std::string& source, Di
   }
   if (!training && job.contains("resume_from"))
     report.error_at_key("resume_from", "\"resume_from\" is for \"training\": a command reads its state by itself");
+  for (const char* key : {"process", "workdir"})
+    if (training && job.contains(key)) report.error_at_key(key, fmt::format("\"{}\" is for \"command\"", key));
   if (!training || !job["training"].is_object()) return;
   if (job["training"].contains("function")) return check_function(job, report);
   if (!job["training"].contains("dataset"))
@@ -461,6 +474,7 @@ void check_relations(const nlohmann::json& job, const std::vector<std::string>& 
   check_counts(sound, report);
   check_durations(sound, report);
   check_memory(sound, report);
+  check_variables(sound, report);
   check_training(sound, report);
   check_reports(sound, report);
   check_after_save(sound, report);

@@ -14,6 +14,7 @@
 #include "common/job/cross_checks.hpp"
 #include "common/job/job_schema.hpp"
 #include "common/job/overrides.hpp"
+#include "common/job/python_command.hpp"
 #include "common/job/read_file.hpp"
 #include "common/job/to_spec.hpp"
 #include "common/json/lenient.hpp"
@@ -81,6 +82,7 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
   if (!recovery.contains("max_failures")) {
     recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
   }
+  if (job.contains("command") && !job.contains("process")) job["process"] = nlohmann::json::object();
   spell_out_metrics(job);
   spell_out_after_save(job);
   const auto absolute = [&](const std::string& path) {
@@ -189,12 +191,23 @@ LoadResult load_run_job(const std::string& path, const Overrides& overrides, con
   return load_file(path, folder, "job", overrides, registered);
 }
 
+namespace {
+
+/// What a command is about, for its run's name: the script or the module where the program is Python.
+std::string subject_of(const std::vector<std::string>& command) {
+  const auto python = python_command(command);
+  if (!python) return command.empty() ? "" : fs::path(command.front()).filename().string();
+  const std::string& first = python->script.front();
+  return first == "-m" ? python->script[1] : fs::path(first).stem().string();
+}
+
+}  // namespace
+
 LoadResult load_command_job(const std::vector<std::string>& command, const Overrides& overrides) {
   json::Document document;
   document.value = nlohmann::json{{"command", command}};
   std::error_code error;
-  const std::string program = command.empty() ? "" : fs::path(command.front()).filename().string();
-  return load({std::move(document), "command line", fs::current_path(error), program}, overrides, {}, {});
+  return load({std::move(document), "command line", fs::current_path(error), subject_of(command)}, overrides, {}, {});
 }
 
 LoadResult load_resolved(const nlohmann::json& resolved, const Registered& registered) {

@@ -43,7 +43,7 @@ struct Backoff {
 struct Recovery {
   std::int64_t max_failures = 0;  ///< Default 3 for training, 0 for a command; or kUnlimited.
   Backoff backoff;
-  std::string scale_up = "epoch";  ///< "epoch" or "checkpoint".
+  std::string scale_up = "epoch";  ///< "epoch", "checkpoint" or "at_once".
   Duration cooldown = std::chrono::seconds(10);
 };
 

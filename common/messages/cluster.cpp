@@ -6,6 +6,7 @@
 #include <array>
 
 #include "common/messages/link_fields.hpp"
+#include "common/messages/rank_error_fields.hpp"
 
 namespace sgd::codec {
 
@@ -33,6 +34,8 @@ inline constexpr auto kMessage<cluster::DesiredRun> = message(
     optional("restart_count", &cluster::DesiredRun::restart_count),
     optional("resume_from", &cluster::DesiredRun::resume_from),
     optional("stop_grace_s", &cluster::DesiredRun::stop_grace_s),
+    optional("stop_signal", &cluster::DesiredRun::stop_signal),
+    optional("clear_grace_s", &cluster::DesiredRun::clear_grace_s),
     optional("keeper_from", &cluster::DesiredRun::keeper_from), optional("run_dir", &cluster::DesiredRun::run_dir),
     optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner),
     optional("may_be_root", &cluster::DesiredRun::may_be_root));
@@ -81,7 +84,8 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
     optional("core_dumped", &cluster::WorkerExited::core_dumped),
     optional("caused_by_agent", &cluster::WorkerExited::caused_by_agent),
     optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail),
-    optional("step", &cluster::WorkerExited::step), optional("notice_s", &cluster::WorkerExited::notice_s));
+    optional("step", &cluster::WorkerExited::step), optional("notice_s", &cluster::WorkerExited::notice_s),
+    optional("error", &cluster::WorkerExited::error), optional("others", &cluster::WorkerExited::others));
 template <>
 inline constexpr auto kMessage<cluster::WorkerSilent> = message(
     "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),

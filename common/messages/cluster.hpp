@@ -14,6 +14,7 @@
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/messages/link.hpp"
+#include "common/messages/rank_error.hpp"
 
 namespace sgd::cluster {
 
@@ -51,6 +52,9 @@ struct DesiredRun {
   int restart_count = 0;                 ///< Generations before this one.
   std::vector<std::string> resume_from;  ///< Checkpoint directories to try, the newest first.
   double stop_grace_s = 0;               ///< With kStop.
+  int stop_signal = 0;                   ///< With kStop: what a command's ranks are sent; 0: SIGTERM.
+  /// With kClear and kGone: how long a command's ranks have from SIGTERM on; 0: they are killed at once.
+  double clear_grace_s = 0;
   /// A keeper that was started for an older generation ends first, and with it what it keeps in memory: reports that
   /// led to it may be lost.
   Generation keeper_from = 0;
@@ -110,11 +114,13 @@ struct WorkerExited {
   int exit_code = -1;
   int signal = 0;
   bool core_dumped = false;
-  bool caused_by_agent = false;   ///< Killed or stopped on order: never a cause.
-  std::string message;            ///< What the worker said of its failure, else empty.
-  std::vector<std::string> tail;  ///< Last lines of its output.
-  std::int64_t step = 0;          ///< Of its last heartbeat.
-  double notice_s = 0;            ///< From its end, as the keeper saw it, to this fact.
+  bool caused_by_agent = false;    ///< Killed or stopped on order: never a cause.
+  std::string message;             ///< What the worker said of its failure, else empty.
+  std::vector<std::string> tail;   ///< Last lines of its output.
+  std::int64_t step = 0;           ///< Of its last heartbeat.
+  double notice_s = 0;             ///< From its end, as the keeper saw it, to this fact.
+  RankError error;                 ///< What it said of its failure itself; may be empty.
+  std::vector<OtherError> others;  ///< With a failure: what ranks of its node that go on have said of theirs.
 };
 /// It runs, and either says nothing any more or does not get on.
 struct WorkerSilent {

@@ -12,11 +12,13 @@ template <>
 inline constexpr auto kMessage<fork_server::Fork> =
     message("fork", required("generation", &fork_server::Fork::generation), required("rank", &fork_server::Fork::rank),
             required("keeper_pid", &fork_server::Fork::keeper_pid), optional("env", &fork_server::Fork::env),
-            optional("cpus", &fork_server::Fork::cpus), optional("threads", &fork_server::Fork::threads));
+            optional("cpus", &fork_server::Fork::cpus), optional("threads", &fork_server::Fork::threads),
+            optional("argv", &fork_server::Fork::argv));
 
 template <>
 inline constexpr auto kMessage<fork_server::Prepared> = message("prepared",
-                                                                optional("threads", &fork_server::Prepared::threads));
+                                                                optional("threads", &fork_server::Prepared::threads),
+                                                                optional("reason", &fork_server::Prepared::reason));
 template <>
 inline constexpr auto kMessage<fork_server::PrepareFailed> =
     message("prepare_failed", optional("exit_code", &fork_server::PrepareFailed::exit_code),

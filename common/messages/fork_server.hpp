@@ -1,7 +1,7 @@
 #pragma once
 // Keeper <-> fork server: JSON datagrams over a SOCK_SEQPACKET pair (descriptor 3 of the fork
-// server), one message each. Fork carries one descriptor: the rank's output pipe; Forked
-// carries the rank's pidfd.
+// server), one message each. Fork carries two descriptors: pipes for the rank's stdout and
+// stderr; Forked carries the rank's pidfd.
 
 #include <map>
 #include <string>
@@ -25,13 +25,15 @@ struct Fork {
   std::map<std::string, std::string> env;  ///< Set in the child; SGD_LINK and SGD_TOKEN are in it.
   std::vector<int> cpus;                   ///< Affinity; empty: unchanged.
   int threads = 1;                         ///< Intra-op threads.
+  std::vector<std::string> argv = {};      ///< What a command's rank is; a training rank needs none.
 };
 using ToForkServer = std::variant<Prepare, Fork>;
 
 // fork server -> keeper
 struct Prepared {
-  int threads = 1;
-};  ///< Threads of the process; above 1 it must not fork.
+  int threads = 1;          ///< Of the process; above 1 it must not fork.
+  std::string reason = {};  ///< Why else it must not, in words; empty: it may.
+};
 struct PrepareFailed {
   int exit_code = 2;
   std::string message;

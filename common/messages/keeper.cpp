@@ -4,24 +4,41 @@
 
 #include "common/messages/codec.hpp"
 #include "common/messages/frame.hpp"
+#include "common/messages/rank_error_fields.hpp"
 
 namespace sgd::codec {
 
 template <>
+inline constexpr auto kMessage<keeper::Environment> = message("", optional("set", &keeper::Environment::set),
+                                                              optional("defaults", &keeper::Environment::defaults),
+                                                              optional("appended", &keeper::Environment::appended));
+template <>
 inline constexpr auto kMessage<keeper::StartForkServer> =
     message("start_fork_server", required("argv", &keeper::StartForkServer::argv),
-            optional("job", &keeper::StartForkServer::job), optional("log_path", &keeper::StartForkServer::log_path));
+            optional("job", &keeper::StartForkServer::job), optional("log_path", &keeper::StartForkServer::log_path),
+            optional("environment", &keeper::StartForkServer::environment),
+            optional("workdir", &keeper::StartForkServer::workdir));
+template <>
+inline constexpr auto kMessage<keeper::StreamRules> = message(
+    "", optional("is_shown", &keeper::StreamRules::is_shown), optional("path", &keeper::StreamRules::path),
+    optional("filters", &keeper::StreamRules::filters), optional("filtered_path", &keeper::StreamRules::filtered_path));
 template <>
 inline constexpr auto kMessage<keeper::Spawn> =
     message("spawn", required("generation", &keeper::Spawn::generation), required("rank", &keeper::Spawn::rank),
             optional("fork_server", &keeper::Spawn::fork_server), optional("argv", &keeper::Spawn::argv),
-            optional("env", &keeper::Spawn::env), optional("workdir", &keeper::Spawn::workdir),
+            optional("environment", &keeper::Spawn::environment), optional("workdir", &keeper::Spawn::workdir),
             optional("cpus", &keeper::Spawn::cpus), optional("threads", &keeper::Spawn::threads),
-            optional("log_path", &keeper::Spawn::log_path));
+            optional("log_path", &keeper::Spawn::log_path), optional("out", &keeper::Spawn::out),
+            optional("err", &keeper::Spawn::err), optional("has_input", &keeper::Spawn::has_input),
+            optional("has_terminal", &keeper::Spawn::has_terminal), optional("error_file", &keeper::Spawn::error_file));
 template <>
 inline constexpr auto kMessage<keeper::Signal> = message("signal", required("generation", &keeper::Signal::generation),
                                                          required("rank", &keeper::Signal::rank),
-                                                         required("signal", &keeper::Signal::signal));
+                                                         required("signal", &keeper::Signal::signal),
+                                                         optional("is_for_group", &keeper::Signal::is_for_group));
+template <>
+inline constexpr auto kMessage<keeper::SignalAll> = message("signal_all",
+                                                            required("signal", &keeper::SignalAll::signal));
 template <>
 inline constexpr auto kMessage<keeper::Clear> = message("clear", required("generation", &keeper::Clear::generation));
 template <>
@@ -43,7 +60,7 @@ template <>
 inline constexpr auto kMessage<keeper::ForkServerReady> = message(
     "fork_server_ready", optional("pid", &keeper::ForkServerReady::pid),
     optional("start_s", &keeper::ForkServerReady::start_s), optional("threads", &keeper::ForkServerReady::threads),
-    optional("can_fork", &keeper::ForkServerReady::can_fork));
+    optional("can_fork", &keeper::ForkServerReady::can_fork), optional("reason", &keeper::ForkServerReady::reason));
 template <>
 inline constexpr auto kMessage<keeper::ForkServerFailed> = message(
     "fork_server_failed", optional("exit_code", &keeper::ForkServerFailed::exit_code),
@@ -65,7 +82,8 @@ inline constexpr auto kMessage<keeper::Exited> =
             optional("pid", &keeper::Exited::pid), optional("exit_code", &keeper::Exited::exit_code),
             optional("signal", &keeper::Exited::signal), optional("core_dumped", &keeper::Exited::core_dumped),
             optional("sequence", &keeper::Exited::sequence), optional("detected_s", &keeper::Exited::detected_s),
-            optional("tail", &keeper::Exited::tail), optional("reason", &keeper::Exited::reason));
+            optional("tail", &keeper::Exited::tail), optional("reason", &keeper::Exited::reason),
+            optional("error", &keeper::Exited::error), optional("others", &keeper::Exited::others));
 template <>
 inline constexpr auto kMessage<keeper::Cleared> = message("cleared",
                                                           required("generation", &keeper::Cleared::generation),
@@ -80,6 +98,41 @@ inline constexpr auto kMessage<keeper::OutputDropped> = message("output_dropped"
 }  // namespace sgd::codec
 
 namespace sgd::keeper {
+namespace {
+
+constexpr unsigned kOpenBit = 0x80;
+
+}  // namespace
+
+std::string encode(const OutputHead& head) {
+  std::string bytes;
+  const auto put = [&bytes](std::uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(value >> shift & 0xff));
+  };
+  put(static_cast<std::uint32_t>(head.generation));
+  put(static_cast<std::uint32_t>(head.rank));
+  bytes.push_back(static_cast<char>(static_cast<unsigned>(head.stream) | (head.is_open ? kOpenBit : 0)));
+  return bytes;
+}
+
+Result<OutputHead> decode_output_head(std::string_view chunk) {
+  if (chunk.size() < kOutputHeaderBytes) return Error{"output without a header"};
+  const auto get = [&chunk](std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<unsigned char>(chunk[i]);
+    return value;
+  };
+  OutputHead head;
+  head.generation = get(0);
+  head.rank = static_cast<Rank>(get(4));
+  const unsigned last = static_cast<unsigned char>(chunk[kOutputHeaderBytes - 1]);
+  const unsigned stream = last & ~kOpenBit;
+  if (stream > static_cast<unsigned>(Stream::kErr))
+    return Error{"output of the unknown stream " + std::to_string(stream)};
+  head.stream = static_cast<Stream>(stream);
+  head.is_open = (last & kOpenBit) != 0;
+  return head;
+}
 
 std::string encode(const ToKeeper& message) {
   return encode_frame(FrameKind::kJson, codec::print(codec::write_variant(message)));

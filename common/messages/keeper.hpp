@@ -17,16 +17,36 @@
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
+#include "common/messages/rank_error.hpp"
 
 namespace sgd::keeper {
 
+/// Of a rank: the number of its descriptor less one.
+enum class Stream : std::uint8_t { kOut, kErr };
+
 // ---- agent -> keeper ----
 
-/// Starts the run's fork server: `argv` plus the resolved job, sent to it once it is up.
+/// What a process is given beside the keeper's own environment.
+struct Environment {
+  std::map<std::string, std::string> set;       ///< In place of what is there.
+  std::map<std::string, std::string> defaults;  ///< Unless it is there.
+  std::map<std::string, std::string> appended;  ///< Folders, behind those that are there, with a colon between.
+};
+
+/// Starts the run's fork server: `argv`, and what it prepares for, sent to it once it is up.
 struct StartForkServer {
   std::vector<std::string> argv;
   nlohmann::json job;
-  std::string log_path;  ///< Its stdout and stderr, for errors of plug-ins.
+  std::string log_path;          ///< Its stdout and stderr, for errors of plug-ins.
+  Environment environment = {};  ///< What its ranks have in common.
+  std::string workdir = {};      ///< Empty: the keeper's.
+};
+/// What becomes of one stream of a rank, beside the log file that has both.
+struct StreamRules {
+  bool is_shown = true;              ///< Goes to the console.
+  std::string path;                  ///< A file of this stream alone; empty: none.
+  std::vector<std::string> filters;  ///< Lines with one of these in them are copied to `filtered_path`.
+  std::string filtered_path;         ///< Of all ranks of the node.
 };
 /// Starts one rank. `log_path` is created with its folders and appended to.
 struct Spawn {
@@ -34,16 +54,26 @@ struct Spawn {
   Rank rank = 0;
   bool fork_server = false;  ///< From the fork server, else by exec of argv.
   std::vector<std::string> argv;
-  std::map<std::string, std::string> env;  ///< Added to the keeper's own environment.
-  std::string workdir;                     ///< Empty: the keeper's.
-  std::vector<int> cpus;                   ///< Affinity; empty: unchanged.
-  int threads = 1;                         ///< Intra-op threads (fork server).
+  Environment environment;  ///< With a fork server, `set` alone: the rest is the server's.
+  std::string workdir;      ///< Empty: the keeper's.
+  std::vector<int> cpus;    ///< Affinity; empty: unchanged.
+  int threads = 1;          ///< Intra-op threads (fork server).
   std::string log_path;
+  StreamRules out;
+  StreamRules err;
+  bool has_input = false;     ///< It reads the keeper's own standard input; else /dev/null.
+  bool has_terminal = false;  ///< Its output is a terminal of its own.
+  std::string error_file;     ///< Where it may leave a record of its failure; empty: nowhere.
 };
-/// Sends `signal` to one rank's process (not to its group); a rank that is gone is ignored.
+/// Sends `signal` to one rank's process; a rank that is gone is ignored.
 struct Signal {
   Generation generation = 0;
   Rank rank = 0;
+  int signal = 0;
+  bool is_for_group = false;  ///< To its process group, as a terminal does.
+};
+/// Sends `signal` to all ranks that run. SIGWINCH: those that have a terminal get the size of the keeper's.
+struct SignalAll {
   int signal = 0;
 };
 /// SIGKILL to every descendant but the fork server, reaped, pipes read empty; answered by Cleared.
@@ -67,7 +97,8 @@ struct Received {
 /// No agent will come back: everything ends, as when a link closes that cannot be made again.
 struct AgentEnds {};
 
-using ToKeeper = std::variant<StartForkServer, Spawn, Signal, Clear, Close, OutputAck, Attach, Received, AgentEnds>;
+using ToKeeper =
+    std::variant<StartForkServer, Spawn, Signal, SignalAll, Clear, Close, OutputAck, Attach, Received, AgentEnds>;
 
 // ---- keeper -> agent ----
 
@@ -81,6 +112,7 @@ struct ForkServerReady {
   double start_s = 0;
   int threads = 1;
   bool can_fork = true;
+  std::string reason = {};  ///< Why it cannot, where it has said so.
 };
 /// It could not prepare the job (exit code 2), or it died at any time.
 struct ForkServerFailed {
@@ -99,7 +131,7 @@ struct SpawnFailed {
   int error = 0;
   std::string message;
 };
-/// A rank's process is gone and its pipe has been read until it was empty.
+/// A rank's process is gone and its pipes have been read until they were empty.
 struct Exited {
   Generation generation = 0;
   Rank rank = 0;
@@ -107,10 +139,12 @@ struct Exited {
   int exit_code = -1;  ///< -1 when a signal ended it.
   int signal = 0;
   bool core_dumped = false;
-  std::int64_t sequence = 0;      ///< Order in which the keeper saw exits of the run.
-  double detected_s = 0;          ///< When it saw this one, on the node's monotonic clock.
-  std::vector<std::string> tail;  ///< Its last lines, at most 20 of at most 400 bytes.
-  std::string reason;             ///< What the keeper knows of its end, else empty: out of memory.
+  std::int64_t sequence = 0;       ///< Order in which the keeper saw exits of the run.
+  double detected_s = 0;           ///< When it saw this one, on the node's monotonic clock.
+  std::vector<std::string> tail;   ///< Its last lines, at most 20 of at most 400 bytes.
+  std::string reason;              ///< What the keeper knows of its end, else empty: out of memory.
+  RankError error;                 ///< What it said of its failure; may be empty.
+  std::vector<OtherError> others;  ///< With a failure: what ranks that go on have said of theirs by now.
 };
 struct Cleared {
   Generation generation = 0;
@@ -131,13 +165,24 @@ using FromKeeper = std::variant<Started, ForkServerReady, ForkServerFailed, Spaw
 [[nodiscard]] bool is_counted(const ToKeeper& message);
 [[nodiscard]] bool is_counted(const FromKeeper& message);
 
-/// Head of an output chunk: u32 generation, u32 rank, both in network order, then whole lines.
-inline constexpr std::size_t kOutputHeaderBytes = 8;
+/// Head of an output chunk: u32 generation, u32 rank, both in network order, u8 stream (with 0x80: is_open).
+struct OutputHead {
+  Generation generation = 0;
+  Rank rank = 0;
+  Stream stream = Stream::kOut;
+  bool is_open = false;  ///< The bytes are a line that is being written: it comes whole later, unless its rank ends.
+};
+inline constexpr std::size_t kOutputHeaderBytes = 9;
+[[nodiscard]] std::string encode(const OutputHead& head);
+/// Of a chunk of at least kOutputHeaderBytes bytes; the error names what is unknown.
+[[nodiscard]] Result<OutputHead> decode_output_head(std::string_view chunk);
 /// Output bytes on their way to the console without an OutputAck.
 inline constexpr std::int64_t kOutputWindowBytes = 4 << 20;
 /// A console line longer than this is split and marked.
 inline constexpr std::size_t kConsoleLineBytesMax = 64 << 10;
 inline constexpr std::size_t kTailLines = 20;
+/// Ranks whose errors are told with the exit of another one.
+inline constexpr std::size_t kOthersMax = 16;
 inline constexpr std::size_t kTailLineBytesMax = 400;
 
 [[nodiscard]] std::string encode(const ToKeeper& message);    ///< A whole frame.

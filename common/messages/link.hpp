@@ -62,6 +62,9 @@ struct Heartbeat {
   std::int64_t samples = 0;  ///< This process's so far: with step and phase it tells a thread that stands still.
   bool waiting = false;      ///< The training thread is inside a collective.
   std::int64_t fetched = 0;  ///< Bytes of a checkpoint that the group waits for and that have come.
+  /// Silence may be held against it. Not by a program whose thread that says this can be kept from it while all is
+  /// well.
+  bool watched = true;
 };
 struct Report {
   ReportKey key;
@@ -96,6 +99,8 @@ struct ExchangePut {
   std::string key;
   nlohmann::json value;
 };
+/// A command's rank asks whether to stop: it is told over the link, and not by a signal.
+struct Stoppable {};
 struct Failed {
   std::string message;
   std::string backtrace;
@@ -111,8 +116,9 @@ struct Unknown {
   std::string type;
 };
 
-using FromWorker = std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointFailed,
-                                CheckpointRejected, Fetch, ExchangePut, Failed, ResultMade, Received, Unknown>;
+using FromWorker =
+    std::variant<Hello, Ready, FirstStep, Heartbeat, Report, CheckpointSaved, CheckpointFailed, CheckpointRejected,
+                 Fetch, ExchangePut, Stoppable, Failed, ResultMade, Received, Unknown>;
 
 struct Assignment {
   RunId run;

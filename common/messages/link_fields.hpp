@@ -38,7 +38,10 @@ inline constexpr auto kMessage<link::Heartbeat> =
     message("heartbeat", optional("step", &link::Heartbeat::step), optional("epoch", &link::Heartbeat::epoch),
             optional("phase", &link::Heartbeat::phase), optional("loss", &link::Heartbeat::loss),
             optional("samples_per_s", &link::Heartbeat::samples_per_s), optional("samples", &link::Heartbeat::samples),
-            optional("waiting", &link::Heartbeat::waiting), optional("fetched", &link::Heartbeat::fetched));
+            optional("waiting", &link::Heartbeat::waiting), optional("fetched", &link::Heartbeat::fetched),
+            optional("watched", &link::Heartbeat::watched));
+template <>
+inline constexpr auto kMessage<link::Stoppable> = message("stoppable");
 template <>
 inline constexpr auto kMessage<link::Report> = message("report", required("key", &link::Report::key),
                                                        optional("step", &link::Report::step),

@@ -135,6 +135,7 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   continuity.header = JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now.node};
   continuity.facts = past.journal ? past.journal->start().machine.state.facts_ : now;
   continuity.token_key = process::random_seed();
+  continuity.passes_environment = options_.is_for_one_run;
   if (options_.journal_bytes) continuity.rewrite_bytes = static_cast<std::size_t>(*options_.journal_bytes);
   continuity.past = std::move(past.journal);
   return continuity;
@@ -242,7 +243,7 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.address = options_.address;
   facts.incarnation = process::random_seed().front();
   facts.allowed_cores = process::allowed_cores();
-  facts.is_shared = true;
+  facts.is_shared = !options_.is_for_one_run;
   facts.counts_cpus = !options_.slots;
   facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
   facts.orphan_timeout = options_.orphan_timeout;
@@ -251,7 +252,8 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.memory_bytes = options_.memory_bytes;
   facts.labels = options_.labels;
   facts.worker_program = options_.worker_program;
-  facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;
+  facts.numa_nodes = process::by_numa_node(facts.allowed_cores);
+  facts.python_folder = options_.python_folder;
   facts.beat_interval = kBeat;
   return facts;
 }
@@ -268,6 +270,11 @@ Status AgentDaemon::run() {
                        log("cannot renew the node's certificate: " + reason, process::LogLevel::kWarning);
                      }});
   wait_signal();
+  if (options_.ends_with_input)
+    input_.emplace(io_, [this] {
+      log("standard input has ended: what still runs here is killed");
+      io_.stop();
+    });
   if (const Status said = notify_.ready(fmt::format("node {}, {} slots", options_.name, slots_)); !said)
     log(said.error().message, process::LogLevel::kWarning);
   const process::HeapTrim trim(io_);

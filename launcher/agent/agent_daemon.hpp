@@ -27,6 +27,7 @@
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/enrolment.hpp"
 #include "launcher/process/daemon_log.hpp"
+#include "launcher/process/input_end.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/process/service_notify.hpp"
 #include "launcher/storage/state_lock.hpp"
@@ -47,10 +48,15 @@ struct AgentOptions {
   std::string state_dir;    ///< Absolute; created when missing. The node's identity is in its folder identity/.
   std::string own_program;  ///< This program's file, for keepers.
   std::string worker_program;
+  std::string python_folder;                  ///< Of our modules for Python; empty: there are none.
   std::optional<std::int64_t> journal_bytes;  ///< What is kept for the next agent is begun anew beyond it.
   AccountRule accounts = {};                  ///< In whose name runs are started; others than ours need root.
   bool jobs_share_account = false;            ///< Jobs may run under the account that owns the node's key.
   std::string log_format = "auto";            ///< As process::log_format() takes it.
+  /// One run has this node for itself, as on its launcher's own machine: with our environment, and our working
+  /// directory where the job names none.
+  bool is_for_one_run = false;
+  bool ends_with_input = false;  ///< The end of its standard input ends it, and all that runs here.
 
   /// The folder of the node's certificate and key.
   [[nodiscard]] std::string identity() const { return state_dir + "/identity"; }
@@ -92,6 +98,7 @@ class AgentDaemon {
   std::unique_ptr<net::Renewer> renewer_;
   std::unique_ptr<AgentShell> shell_;
   boost::asio::signal_set signals_;
+  std::optional<process::InputEnd> input_;
   boost::asio::steady_timer leave_timer_;
   boost::asio::steady_timer look_timer_;
   int slots_ = 0;

@@ -252,6 +252,7 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::ui
   place.socket = fmt::format("{}keeper-{}.sock", sockets_, number);
   place.mark = fmt::format("{}{}", continuity_->mark, number);
   place.wait = continuity_->wait;
+  place.inherits_environment = continuity_->passes_environment;
   place.cgroup = fmt::format("sgd-{}", place.mark.substr(place.mark.find('=') + 1));
   return std::make_unique<KeeperProcess>(io_, std::move(handlers), std::move(place));
 }
@@ -269,7 +270,7 @@ void AgentShell::start_keeper(const RunId& run) {
 void AgentShell::begin_keeper(const RunId& run, const Result<std::optional<process::Account>>& account) {
   const auto& keeper = keepers_.at(run);
   Status started = account ? prepare_for(run, account.value()) : Status(account.error());
-  if (started) started = keeper->start(program_, account.value());
+  if (started) started = keeper->start(program_, account.value(), input_.get());
   if (started) return;
   if (continuity_) bury(run, *keeper);
   keepers_.erase(run);
@@ -303,8 +304,9 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
   }
   if (const auto* ready = std::get_if<keeper::ForkServerReady>(&message)) {
     if (!ready->can_fork)
-      observer_.on_warning(
-          fmt::format("fork server has {} threads after loading: ranks are started by exec instead", ready->threads));
+      observer_.on_warning(fmt::format(
+          "ranks are started by exec, not by fork: {}",
+          ready->reason.empty() ? fmt::format("{} threads run after loading", ready->threads) : ready->reason));
   }
   on_event(core::agent_event::FromKeeper{run, std::move(message)});
 }
@@ -349,6 +351,11 @@ Status AgentShell::clear_strays_of(const RunId& run, const DeadKeeper& dead) {
       "sees all",
       run, killed ? killed.value() : 0));
   return cleared;
+}
+
+void AgentShell::pass_signal(const RunId& run, int signal) {
+  const auto keeper = keepers_.find(run);
+  if (keeper != keepers_.end()) keeper->second->send(keeper::SignalAll{signal});
 }
 
 void AgentShell::acknowledge_output(const RunId& run, std::size_t bytes) {

@@ -55,6 +55,7 @@ class AgentShell {
     core::agent_event::Resumed now;   ///< What is said after it.
     AccountRule accounts = {};        ///< In whose name runs are started.
     std::size_t rewrite_bytes = AgentJournal::kRewriteBytes;
+    bool passes_environment = false;  ///< To jobs: ours. Else that of a fixed list.
   };
 
   /// `program` is this program's own file, for keepers; `sockets` is the beginning of the paths of the
@@ -72,6 +73,10 @@ class AgentShell {
   /// The process is to end: ranks save and go, nothing new comes. is_idle() says when.
   void leave();
   void acknowledge_output(const RunId& run, std::size_t bytes);
+  /// What ranks may read that are given the launcher's standard input; not with a Continuity.
+  void give_input(process::UniqueFd input) { input_ = std::move(input); }
+  /// To all ranks of the run that are here.
+  void pass_signal(const RunId& run, int signal);
   void stop();
   /// The process ends now, whatever runs here: keepers end it, and nobody takes anything over.
   void end_everything();
@@ -138,6 +143,7 @@ class AgentShell {
   std::optional<Continuity> continuity_;
   std::optional<AgentJournal> journal_;
   core::JournalSieve sieve_;
+  process::UniqueFd input_;
   bool is_rewriting_ = false;     ///< The journal, in a moment.
   TimePoint journal_again_at_{};  ///< One that was given up is tried again.
   std::uint64_t keepers_made_ = 0;

@@ -1,11 +1,9 @@
 #include "launcher/agent/keeper_process.hpp"
 
-#include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -35,12 +33,14 @@ process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_
 KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place)
     : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io) {}
 
-Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account) {
+Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account, int input) {
   if (account) user_ = account->uid;
   if (place_) return start_listening(program, account);
   auto pair = process::socket_pair(SOCK_STREAM);
   if (!pair) return pair.error();
-  auto child = process::spawn(keeper_options({program, "keeper"}, pair.value().second.get(), account));
+  process::SpawnOptions options = keeper_options({program, "keeper"}, pair.value().second.get(), account);
+  options.input_fd = input;
+  auto child = process::spawn(options);
   if (!child) return child.error();
   pid_ = child.value().pid;
   pidfd_.assign(child.value().pidfd.release());
@@ -56,7 +56,7 @@ Status KeeperProcess::start_listening(const std::string& program, const std::opt
   if (!listener) return listener.error();
   process::SpawnOptions options =
       keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get(), account);
-  options.inherits_environment = false;  // Jobs are other people's: they have nothing of the daemon's.
+  options.inherits_environment = place_->inherits_environment;  // Other people's jobs have nothing of the daemon's.
   const std::size_t equals = place_->mark.find('=');
   options.env[place_->mark.substr(0, equals)] = place_->mark.substr(equals + 1);
   const auto leaf = process::CgroupLeaf::make(place_->cgroup);
@@ -139,14 +139,10 @@ void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::Unique
 
 void KeeperProcess::on_frame(Frame frame) {
   if (frame.kind == FrameKind::kChunk) {
-    if (frame.bytes.size() < keeper::kOutputHeaderBytes) return stream_->close("output without a header");
-    std::uint32_t generation = 0;
-    std::uint32_t rank = 0;
-    std::memcpy(&generation, frame.bytes.data(), sizeof generation);
-    std::memcpy(&rank, frame.bytes.data() + sizeof generation, sizeof rank);
+    const auto head = keeper::decode_output_head(frame.bytes);
+    if (!head) return stream_->close(head.error().message);
     Output output;
-    output.generation = ntohl(generation);
-    output.rank = static_cast<Rank>(ntohl(rank));
+    output.head = head.value();
     output.bytes = std::move(frame.bytes);
     output.bytes.erase(0, keeper::kOutputHeaderBytes);
     return handlers_.on_output(std::move(output));

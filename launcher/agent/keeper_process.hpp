@@ -36,11 +36,10 @@
 
 namespace sgd::agent {
 
-/// Console output of one rank: whole lines.
+/// Console output of one rank: whole lines, or with `head.is_open` the line that it is writing.
 struct Output {
   RunId run;
-  Generation generation = 0;
-  Rank rank = 0;
+  keeper::OutputHead head;
   std::string bytes;
 };
 
@@ -64,12 +63,15 @@ class KeeperProcess {
     std::string mark;         ///< NAME=value in the environment of all below it.
     Duration wait{};          ///< How long it does.
     std::string cgroup = {};  ///< Name of the control group of all below it, where one can be made.
+    bool inherits_environment = false;
     std::uint64_t number = 0;
   };
 
   KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
-  /// `program` is this program's own file. With an account, the keeper and all below it are that user's.
-  [[nodiscard]] Status start(const std::string& program, const std::optional<process::Account>& account = std::nullopt);
+  /// `program` is this program's own file. With an account, the keeper and all below it are that user's. `input`, above
+  /// 2, becomes the keeper's standard input, unless agents come back; -1: none.
+  [[nodiscard]] Status start(const std::string& program, const std::optional<process::Account>& account = std::nullopt,
+                             int input = -1);
   void send(const keeper::ToKeeper& message);
   /// The shared region and the memory checkpoint; empty before Started.
   [[nodiscard]] const std::vector<process::SharedFd>& descriptors() const { return descriptors_; }

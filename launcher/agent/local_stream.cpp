@@ -1,10 +1,12 @@
 #include "launcher/agent/local_stream.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 
@@ -16,6 +18,13 @@ namespace {
 constexpr std::size_t kReadBytes = 256 << 10;
 constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
 
+/// One for all streams of an event loop, whose owners take what is read before they return: hundreds of quiet links
+/// would hold a buffer each.
+std::span<char> read_buffer() {
+  thread_local std::vector<char> buffer(kReadBytes);
+  return buffer;
+}
+
 }  // namespace
 
 LocalStream::LocalStream(boost::asio::io_context& io, process::UniqueFd socket) : io_(io), socket_(io) {
@@ -26,7 +35,6 @@ LocalStream::LocalStream(boost::asio::io_context& io, process::UniqueFd socket) 
 void LocalStream::start(OnBytes on_bytes, OnClosed on_closed) {
   on_bytes_ = std::move(on_bytes);
   on_closed_ = std::move(on_closed);
-  buffer_.resize(kReadBytes);
   wait_readable();
 }
 
@@ -44,9 +52,15 @@ void LocalStream::resume() {
   if (on_bytes_) wait_readable();
 }
 
+bool LocalStream::has_peer_left() {
+  pollfd look{socket_.native_handle(), POLLRDHUP, 0};
+  return ::poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 void LocalStream::read() {
+  const std::span<char> buffer = read_buffer();
   for (int turn = 0; turn < kReadsPerTurn && !closed_ && !is_paused_; ++turn) {
-    auto received = process::receive_with_descriptors(socket_.native_handle(), std::span<char>(buffer_));
+    auto received = process::receive_with_descriptors(socket_.native_handle(), buffer);
     if (!received) {
       if (received.error().code == EAGAIN || received.error().code == EWOULDBLOCK) break;
       return close(received.error().message);
@@ -54,7 +68,7 @@ void LocalStream::read() {
     if (received.value().bytes == 0) return close("closed by the other end");
     if (received.value().truncated)
       return close("it sent descriptors for which there was no room: too many files are open here");
-    on_bytes_(std::string_view(buffer_.data(), received.value().bytes), std::move(received.value().descriptors));
+    on_bytes_(std::string_view(buffer.data(), received.value().bytes), std::move(received.value().descriptors));
   }
   wait_readable();
 }

@@ -35,6 +35,8 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
   /// Nothing is read from here on, so that the peer has to wait, and its end is not seen; until resume().
   void pause() { is_paused_ = true; }
   void resume();
+  /// The other end is closed, and nothing comes any more but what the kernel holds.
+  [[nodiscard]] bool has_peer_left();
   /// Ends the stream; on_closed follows with `reason`.
   void close(std::string reason);
 
@@ -56,7 +58,6 @@ class LocalStream : public std::enable_shared_from_this<LocalStream> {
   OnClosed on_closed_;
   std::deque<Outgoing> queue_;
   std::size_t queued_bytes_ = 0;
-  std::string buffer_;
   std::string close_reason_;
   bool is_paused_ = false;
   bool read_waiting_ = false;

@@ -25,7 +25,8 @@ Status WorkerServer::listen(const RunId& run, const std::string& path,
   handlers.on_trouble = [this, run](const std::string& reason) {
     handlers_.on_dropped(fmt::format("run {}: links of its ranks: {}", run, reason));
   };
-  doors_[run] = {path, std::make_unique<process::AcceptLoop>(io_, std::move(listener).value(), std::move(handlers))};
+  doors_[run] = {path, std::make_unique<process::AcceptLoop>(io_, std::move(listener).value(), std::move(handlers)),
+                 net::WorkMeter(work_share)};
   return {};
 }
 
@@ -59,26 +60,84 @@ void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
                              if (connections_.erase(*number) > 0)
                                handlers_.on_event(core::agent_event::LinkClosed{*number});
                            });
+  if (const Duration wait = charge(run, kLinkWork); wait > Duration::zero()) rest(connections_.at(id), wait);
 }
 
 void WorkerServer::on_bytes(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes) {
+  const TimePoint begin = std::chrono::steady_clock::now();
+  const bool has_time = take_lines(number, bytes, begin + kTurn);
+  const auto place = connections_.find(*number);
+  if (place == connections_.end()) return;
+  Connection& connection = place->second;
+  acknowledge(connection);
+  const Duration wait = charge(connection.run, std::chrono::steady_clock::now() - begin);
+  if (!has_time || wait > Duration::zero()) rest(connection, wait);
+}
+
+/// Who has its links made and its lines read faster than its share waits, and holds up itself alone.
+Duration WorkerServer::charge(const RunId& run, Duration work) {
+  const auto door = doors_.find(run);
+  if (door == doors_.end()) return Duration::zero();
+  const TimePoint now = std::chrono::steady_clock::now();
+  door->second.meter.charge(now, work);
+  const Duration wait = door->second.meter.wait(now);
+  if (wait == Duration::zero()) return wait;
+  const auto ranks = std::count_if(connections_.begin(), connections_.end(),
+                                   [&](const auto& one) { return one.second.greeted && one.second.run == run; });
+  return std::min(kRestMax, wait / std::max<std::ptrdiff_t>(ranks, 1));
+}
+
+/// What a rank has said last is waited for a short time only: once it has ended, all of it is taken.
+void WorkerServer::rest(Connection& connection, Duration duration) {
+  if (!connection.stream || connection.rest) return;
+  connection.stream->pause();
+  if (connection.stream->has_peer_left()) duration = Duration::zero();
+  connection.rest = std::make_unique<boost::asio::steady_timer>(io_, duration);
+  connection.rest->async_wait([this, number = connection.number](const boost::system::error_code& error) {
+    const auto resting = error ? connections_.end() : connections_.find(*number);
+    if (resting == connections_.end()) return;
+    resting->second.rest.reset();
+    go_on(number);
+  });
+}
+
+/// What has come already is taken first.
+void WorkerServer::go_on(const std::shared_ptr<core::ConnectionId>& number) {
+  const auto is_held = [this, &number] {
+    const auto place = connections_.find(*number);
+    return place == connections_.end() || !place->second.stream || place->second.is_paused || place->second.rest;
+  };
+  if (is_held()) return;
+  const auto stream = connections_.at(*number).stream;
+  const std::string untaken = std::exchange(connections_.at(*number).untaken, {});
+  on_bytes(number, untaken);
+  if (!is_held() && connections_.at(*number).stream == stream) stream->resume();
+}
+
+/// False when time is up: the rest is taken later.
+bool WorkerServer::take_lines(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes,
+                              TimePoint until) {
   while (!bytes.empty()) {
     const auto place = connections_.find(*number);
-    if (place == connections_.end()) return;
+    if (place == connections_.end() || place->second.is_dropped) return true;
     Connection& connection = place->second;
-    if (connection.is_paused) {
+    const bool has_time = std::chrono::steady_clock::now() < until;
+    if (connection.is_paused || !has_time) {
       connection.untaken.append(bytes);
-      break;
+      return has_time;
     }
     const std::size_t newline = bytes.find('\n');
     connection.partial.append(bytes.substr(0, newline));
-    if (connection.partial.size() > link::kLineBytesMax) return drop(*number, "line over 64 KiB");
-    if (newline == std::string_view::npos) break;
+    if (connection.partial.size() > link::kLineBytesMax) {
+      drop(*number, "line over 64 KiB");
+      return true;
+    }
+    if (newline == std::string_view::npos) return true;
     bytes.remove_prefix(newline + 1);
     const std::string line = std::exchange(connection.partial, {});
     on_line(*number, connection, line);
   }
-  if (const auto place = connections_.find(*number); place != connections_.end()) acknowledge(place->second);
+  return true;
 }
 
 void WorkerServer::on_line(core::ConnectionId id, Connection& connection, std::string_view line) {
@@ -135,15 +194,7 @@ void WorkerServer::resume(core::ConnectionId id) {
   if (place == connections_.end()) return;
   place->second.is_paused = false;
   if (!place->second.stream) return;
-  boost::asio::post(io_, [this, id] {
-    const auto paused = connections_.find(id);
-    if (paused == connections_.end() || !paused->second.stream || paused->second.is_paused) return;
-    const auto stream = paused->second.stream;
-    const std::string untaken = std::exchange(paused->second.untaken, {});
-    on_bytes(paused->second.number, untaken);
-    const auto still = connections_.find(id);
-    if (still != connections_.end() && still->second.stream == stream && !still->second.is_paused) stream->resume();
-  });
+  boost::asio::post(io_, [this, number = place->second.number] { go_on(number); });
 }
 
 void WorkerServer::drop(core::ConnectionId id, const std::string& reason) {
@@ -154,9 +205,11 @@ void WorkerServer::drop(core::ConnectionId id, const std::string& reason) {
     connection.returns = false;
     return;
   }
+  if (connection.is_dropped) return;
   handlers_.on_dropped(fmt::format("worker link of pid {} dropped: {}", connection.peer_pid, reason));
   if (connection.returns) connection.stream->send(link::encode(link::ToWorker(link::Dropped{reason})));
   connection.returns = false;
+  connection.is_dropped = true;
   connection.stream->close(reason);
 }
 

@@ -27,6 +27,7 @@
 #include "launcher/agent/agent_books.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/net/work_meter.hpp"
 #include "launcher/process/accept_loop.hpp"
 #include "launcher/process/unix_socket.hpp"
 
@@ -37,6 +38,13 @@ class WorkerServer {
   static constexpr std::size_t kStrangersMax = 256;  ///< Links to one run that have not said hello yet.
   static constexpr Duration kHelloDeadline = std::chrono::seconds(10);
   static constexpr std::size_t kKeptBytesMax = 8 << 20;  ///< Of one link, not acknowledged.
+  /// So long at a time the lines of one link are taken: thousands may have come in one read.
+  static constexpr Duration kTurn = std::chrono::milliseconds(5);
+  static constexpr Duration kLinkWork = std::chrono::microseconds(200);  ///< Of one link, beside its lines.
+  /// Of a link that has had its share: less than a rank's last words are waited for (core::NodeRun::kLinkDrain).
+  static constexpr Duration kRestMax = std::chrono::milliseconds(50);
+  /// Of the event loop's time, for one rank; a run has as much as its ranks here together.
+  net::WorkShare work_share;
 
   struct Handlers {
     std::function<void(core::AgentEvent)> on_event;
@@ -78,8 +86,10 @@ class WorkerServer {
     std::shared_ptr<LocalStream> stream;         ///< Null: it is waited for.
     std::shared_ptr<core::ConnectionId> number;  ///< What the stream's handlers know it by.
     std::string partial;                         ///< Bytes after the last newline.
+    bool is_dropped = false;                     ///< Its end is on its way, and nothing more of it is taken.
     bool is_paused = false;
-    std::string untaken;  ///< While it is: at most what one read takes.
+    std::unique_ptr<boost::asio::steady_timer> rest;  ///< While it is not read, for its turn or its share.
+    std::string untaken;                              ///< While it is paused or rests: at most what one read takes.
     int peer_pid = 0;
     bool greeted = false;  ///< Its hello has come.
     std::unique_ptr<boost::asio::steady_timer> hello_timer;
@@ -95,11 +105,17 @@ class WorkerServer {
   struct Door {
     std::string path;
     std::unique_ptr<process::AcceptLoop> accepts;
+    net::WorkMeter meter;
   };
 
   void add(const RunId& run, uid_t user, process::UniqueFd socket);
   void on_bytes(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes);
+  [[nodiscard]] bool take_lines(const std::shared_ptr<core::ConnectionId>& number, std::string_view bytes,
+                                TimePoint until);
   void on_line(core::ConnectionId id, Connection& connection, std::string_view line);
+  [[nodiscard]] Duration charge(const RunId& run, Duration work);
+  void rest(Connection& connection, Duration duration);
+  void go_on(const std::shared_ptr<core::ConnectionId>& number);
   [[nodiscard]] bool take_back(core::ConnectionId stranger, const link::Hello& hello);
   void acknowledge(Connection& connection);
   void watch_process(core::ConnectionId id, Connection& connection);

@@ -121,10 +121,14 @@ Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coor
 }
 
 Result<Json> ask_cluster(const net::Address& address, Json request) {
-  boost::asio::io_context io{1};
-  const auto tls = user_tls(address);
+  auto tls = user_tls(address);
   if (!tls) return tls.error();
-  net::ClientLink link(io, address, core::Random(process::random_seed()), tls.value());
+  return ask_cluster(address, std::move(tls).value(), std::move(request));
+}
+
+Result<Json> ask_cluster(const net::Address& address, std::shared_ptr<const net::TlsContext> tls, Json request) {
+  boost::asio::io_context io{1};
+  net::ClientLink link(io, address, core::Random(process::random_seed()), std::move(tls));
   std::optional<Result<Json>> answer;
   Json whole = {{"type", "request"}, {"id", 1}};
   whole.update(request);

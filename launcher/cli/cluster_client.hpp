@@ -35,5 +35,9 @@ namespace sgd::cli {
 
 /// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.
 [[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address, nlohmann::ordered_json request);
+/// The same by another identity than the user's.
+[[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address,
+                                                         std::shared_ptr<const net::TlsContext> tls,
+                                                         nlohmann::ordered_json request);
 
 }  // namespace sgd::cli

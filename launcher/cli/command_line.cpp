@@ -45,9 +45,9 @@ class Parser {
     }
   }
 
-  void read_environment() {
+  void read_environment(bool is_job_file) {
     for (const Option& option : options_) {
-      if (option.env.empty() || given_.contains(&option)) continue;
+      if (option.env.empty() || given_.contains(&option) || (is_job_file && option.env_is_of_commands)) continue;
       const char* value = std::getenv(option.env.c_str());
       if (value == nullptr || *value == '\0') continue;
       if (option.value.empty() && std::string(value) == "0") continue;
@@ -174,7 +174,7 @@ ParsedArguments parse_arguments(const std::vector<Option>& options, const std::v
   ParsedArguments parsed;
   Parser parser(options, diagnostics);
   parser.run(arguments, after, parsed);
-  parser.read_environment();
+  parser.read_environment(!parsed.positional.empty() && parsed.positional.front().ends_with(".json"));
   return parsed;
 }
 

@@ -21,6 +21,7 @@ struct Option {
   std::string env;                 ///< Read when the option is not given; empty: none.
   /// Takes the value ("" for a flag); the text that comes back is an error, empty when all is well.
   std::function<std::string(const std::string& value)> apply;
+  bool env_is_of_commands = false;  ///< The variable says nothing of a job file.
 };
 
 /// An option without a value that sets `target` to `value`.

@@ -1,11 +1,9 @@
 #include "launcher/cli/console.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -16,19 +14,14 @@
 namespace sgd::cli {
 namespace {
 
-/// A pipe that polls writable takes this much without blocking (pipe(7), PIPE_BUF).
-constexpr std::size_t kPipePieceBytes = 4096;
-constexpr std::size_t kFilePieceBytes = 1 << 20;
+constexpr std::size_t kStderrPieceBytes = 4096;
+constexpr std::size_t kWaitingBytesMax = 256 << 10;
+constexpr std::size_t kBarsMax = 16;
 
-bool has_room(int fd) {
-  pollfd poll_fd{fd, POLLOUT, 0};
-  return ::poll(&poll_fd, 1, 0) == 1;
-}
-
-std::size_t terminal_columns() {
+winsize terminal_size() {
   winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {24, 80, 0, 0};
+  return size;
 }
 
 }  // namespace
@@ -42,86 +35,45 @@ ConsoleStyle detect_style(bool no_color, bool quiet) {
   return style;
 }
 
-Console::Console(boost::asio::io_context& io, ConsoleStyle style) : io_(io), style_(style), stdout_(io) {
-  struct stat info {};
-  if (::fstat(STDOUT_FILENO, &info) != 0) {
-    stdout_closed_ = true;
-    return;
+std::string fitted(const std::string& line, std::size_t columns) {
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const bool is_begin = (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80;
+    if (is_begin && ++characters > columns) return line.substr(0, at);
   }
-  stdout_is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
-  stdout_is_pollable_ = !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode);
-  const int copy = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  boost::system::error_code error;
-  if (stdout_is_pollable_) stdout_.assign(copy, error);
-  if (error || !stdout_is_pollable_) {  // What epoll cannot watch (/dev/null too) never makes us wait.
-    stdout_is_pollable_ = false;
-    if (copy >= 0) ::close(copy);
-  }
+  return line;
 }
+
+Console::Console(boost::asio::io_context& io, ConsoleStyle style)
+    : io_(io),
+      style_(style),
+      out_(io, STDOUT_FILENO, [this] { on_turn(); }),
+      err_(io, STDERR_FILENO, [this] { on_turn(); }) {}
 
 void Console::result(const std::string& line) {
   output(line + "\n", nullptr);
 }
 
 void Console::output(std::string lines, std::function<void()> on_written) {
-  if (stdout_is_terminal_) lines = for_terminal(lines, Steering::kColors);
-  queue_.push_back({std::move(lines), 0, std::move(on_written)});
-  if (!waiting_) flush();
+  output(keeper::Stream::kOut, std::move(lines), std::move(on_written));
 }
 
-void Console::flush() {
-  if (!queue_.empty()) clear_status();
-  while (!queue_.empty()) {
-    if (!write_some(queue_.front())) return wait_writable();
-  }
-  draw_status();
-  if (when_drained_) boost::asio::post(io_, std::exchange(when_drained_, nullptr));
+void Console::output(keeper::Stream stream, std::string text, std::function<void()> on_written) {
+  OutputSink& to = sink(stream);
+  if (to.is_terminal()) text = for_terminal(text, Steering::kColors);
+  clear_live();
+  if (!text.empty() && (to.is_terminal() || stream == keeper::Stream::kErr)) has_open_line_ = text.back() != '\n';
+  to.write(std::move(text), std::move(on_written));
 }
 
-/// False when the reader has no room now.
-bool Console::write_some(Piece& piece) {
-  while (piece.written < piece.bytes.size() && !stdout_closed_) {
-    if (stdout_is_pollable_ && !has_room(STDOUT_FILENO)) return false;
-    const std::size_t most = stdout_is_pollable_ ? kPipePieceBytes : kFilePieceBytes;
-    const std::size_t size = std::min(most, piece.bytes.size() - piece.written);
-    const ssize_t count = ::write(STDOUT_FILENO, piece.bytes.data() + piece.written, size);
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) stdout_closed_ = true;  // The files of the run have everything.
-    if (count > 0) piece.written += static_cast<std::size_t>(count);
-  }
-  finish_piece();
-  return true;
-}
-
-void Console::finish_piece() {
-  const std::function<void()> on_written = std::move(queue_.front().on_written);
-  queue_.pop_front();
-  if (on_written) on_written();
-}
-
-void Console::wait_writable() {
-  if (!stdout_is_pollable_) {  // A file that says EAGAIN: try again in the next turn.
-    waiting_ = true;
-    boost::asio::post(io_, [this] {
-      waiting_ = false;
-      flush();
-    });
-    return;
-  }
-  waiting_ = true;
-  stdout_.async_wait(boost::asio::posix::stream_descriptor::wait_write, [this](const boost::system::error_code& error) {
-    waiting_ = false;
-    if (error) stdout_closed_ = true;
-    flush();
-  });
+void Console::on_turn() {
+  draw_live();
+  if (when_drained_ && drained()) boost::asio::post(io_, std::exchange(when_drained_, nullptr));
 }
 
 void Console::give_up() {
-  stdout_closed_ = true;
-  if (!waiting_) return flush();
-  boost::system::error_code ignored;
-  if (stdout_is_pollable_) stdout_.cancel(ignored);  // Whoever waits goes on, and finds it closed.
+  out_.give_up();
+  err_.give_up();
 }
 
 void Console::when_drained(std::function<void()> handler) {
@@ -141,36 +93,59 @@ void Console::complain(const std::string& label, const std::string& line) {
 }
 
 void Console::block(const std::string& text) {
-  clear_status();
-  write_stderr(text);
-  if (queue_.empty()) draw_status();
+  clear_live();
+  const std::string whole = std::exchange(has_open_line_, false) ? "\n" + text : text;
+  if (err_.drained()) {
+    write_stderr(whole);
+  } else if (waiting_bytes_ + whole.size() <= kWaitingBytesMax) {
+    waiting_bytes_ += whole.size();
+    err_.write(whole, [this, size = whole.size()] { waiting_bytes_ -= size; });
+  }
+  draw_live();
 }
 
 void Console::status(const std::string& line) {
   if (!style_.is_terminal || style_.quiet) return;
-  status_ = for_terminal(line, Steering::kNone).substr(0, terminal_columns() - 1);
-  if (!queue_.empty()) return;
-  clear_status();
-  draw_status();
+  status_ = for_terminal(line, Steering::kNone);
+  clear_live();
+  draw_live();
 }
 
-void Console::clear_status() {
-  if (!status_shown_) return;
-  write_stderr("\r\x1b[K");
-  status_shown_ = false;
+void Console::bars(const std::vector<std::string>& lines) {
+  if (!style_.is_terminal) return;
+  clear_live();
+  bars_.clear();
+  for (const std::string& line : lines) bars_.push_back(for_terminal(line, Steering::kNone));
+  draw_live();
 }
 
-void Console::draw_status() {
-  if (status_.empty() || status_shown_) return;
-  write_stderr(status_);
-  status_shown_ = true;
+void Console::clear_live() {
+  if (live_lines_ == 0) return;
+  std::string text = "\r\x1b[K";
+  for (std::size_t line = 1; line < live_lines_; ++line) text += "\x1b[A\r\x1b[K";
+  live_lines_ = 0;
+  write_stderr(text);
+}
+
+/// The cursor stays at the end of the last of them.
+void Console::draw_live() {
+  if (live_lines_ > 0 || has_open_line_ || !drained() || !style_.is_terminal) return;
+  const winsize size = terminal_size();
+  const std::size_t room = std::clamp<std::size_t>(size.ws_row / 2, 1, kBarsMax);
+  std::string text;
+  const auto add = [&](const std::string& line) {
+    text += (live_lines_++ == 0 ? "" : "\n") + fitted(line, size.ws_col - 1U);
+  };
+  for (std::size_t bar = 0; bar < std::min(room, bars_.size()); ++bar) add(bars_[bar]);
+  if (!status_.empty()) add(status_);
+  if (live_lines_ > 0) write_stderr(text);
 }
 
 /// A terminal that is stopped (Ctrl-S) loses narration instead of stopping the launcher.
 void Console::write_stderr(const std::string& text) {
   std::size_t done = 0;
   while (done < text.size() && has_room(STDERR_FILENO)) {
-    const ssize_t count = ::write(STDERR_FILENO, text.data() + done, std::min(text.size() - done, kPipePieceBytes));
+    const ssize_t count = ::write(STDERR_FILENO, text.data() + done, std::min(text.size() - done, kStderrPieceBytes));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
     done += static_cast<std::size_t>(count);

@@ -1,19 +1,19 @@
 #pragma once
-// Everything that a person or a pipe reads from us. Results and workers' lines go to stdout,
-// narration to stderr, and on a terminal one status line is kept below both.
+// Everything that a person or a pipe reads from us. Results and what ranks write to stdout go to stdout, narration and
+// what they write to stderr to stderr, and on a terminal a few live lines are kept below both: bars of ranks, and the
+// status line.
 //
-// Nothing here blocks the event loop: stdout is written in pieces that its reader has room for,
-// and what it has not taken waits in a queue that the output window of the keepers bounds
-// (bytes are acknowledged when they are written). A reader that has gone away ends writing,
-// never the run.
+// Nothing here blocks the event loop (output_sink.hpp). Where stderr's reader does not take the text of ranks, ours
+// waits behind it; a terminal that is stopped (Ctrl-S) loses narration beyond that instead of stopping the launcher.
 
-#include <deque>
 #include <functional>
-#include <memory>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include "common/messages/keeper.hpp"
+#include "launcher/cli/output_sink.hpp"
 
 namespace sgd::cli {
 
@@ -33,6 +33,8 @@ class Console {
   void result(const std::string& line);
   /// Whole lines of ranks for stdout; `on_written` is called when they are written or given up.
   void output(std::string lines, std::function<void()> on_written);
+  /// For one of our streams, as it is: lines, or the begin of one, behind which nothing is drawn.
+  void output(keeper::Stream stream, std::string text, std::function<void()> on_written);
   /// A line for stderr; not when quiet. Here and in complain() nothing of it steers a terminal.
   void narrate(const std::string& line);
   /// A line for stderr, always; `label` ("error", "warning") is coloured on a terminal.
@@ -41,41 +43,41 @@ class Console {
   void block(const std::string& text);
   /// Redraws the status line; nothing without a terminal. Empty: takes it away.
   void status(const std::string& line);
+  /// Lines above it, on a terminal: those that ranks are writing.
+  void bars(const std::vector<std::string>& lines);
 
-  /// True when everything given to stdout has been written or given up.
-  [[nodiscard]] bool drained() const { return queue_.empty(); }
-  /// Nothing more is written to stdout, whose reader does not take it: what waits is given up.
+  /// True when everything given to it has been written or given up.
+  [[nodiscard]] bool drained() const { return out_.drained() && err_.drained(); }
+  /// Nothing more is written to a stream whose reader does not take it: what waits is given up.
   void give_up();
   /// Called once when drained.
   void when_drained(std::function<void()> handler);
   [[nodiscard]] const ConsoleStyle& style() const { return style_; }
+  [[nodiscard]] bool is_terminal(keeper::Stream stream) const { return sink(stream).is_terminal(); }
 
  private:
-  struct Piece {
-    std::string bytes;
-    std::size_t written = 0;
-    std::function<void()> on_written;
-  };
-
-  void flush();
-  bool write_some(Piece& piece);
-  void finish_piece();
-  void wait_writable();
-  void clear_status();
-  void draw_status();
+  [[nodiscard]] OutputSink& sink(keeper::Stream stream) { return stream == keeper::Stream::kOut ? out_ : err_; }
+  [[nodiscard]] const OutputSink& sink(keeper::Stream stream) const {
+    return stream == keeper::Stream::kOut ? out_ : err_;
+  }
+  void on_turn();
+  void clear_live();
+  void draw_live();
   void write_stderr(const std::string& text);
 
   boost::asio::io_context& io_;
   ConsoleStyle style_;
-  boost::asio::posix::stream_descriptor stdout_;
-  bool stdout_is_terminal_ = false;  ///< Whose reader ranks do not steer.
-  bool stdout_is_pollable_ = false;  ///< Not a regular file.
-  bool stdout_closed_ = false;
-  bool waiting_ = false;
-  std::deque<Piece> queue_;
+  OutputSink out_;
+  OutputSink err_;
   std::string status_;
-  bool status_shown_ = false;
+  std::vector<std::string> bars_;
+  std::size_t live_lines_ = 0;     ///< That are drawn.
+  bool has_open_line_ = false;     ///< What was written last is the begin of a line.
+  std::size_t waiting_bytes_ = 0;  ///< Of our own text, behind ranks' that stderr does not take.
   std::function<void()> when_drained_;
 };
+
+/// The begin of `line`, as far as it fits `columns`: one for each character of it.
+[[nodiscard]] std::string fitted(const std::string& line, std::size_t columns);
 
 }  // namespace sgd::cli

@@ -71,6 +71,10 @@ int refuse_to_start(const Error& error) {
   return refuse(error.code == EADDRINUSE ? exit_code::kFailed : exit_code::kUsage, error.message);
 }
 
+Option input_option(bool& target) {
+  return flag({"--until-eof"}, "end when standard input ends, with whoever holds its other end", target);
+}
+
 Option time_option(std::vector<std::string> names, std::string help, Duration& target) {
   return {std::move(names), "TIME", std::move(help), "", [&target](const std::string& text) {
             const auto time = parse_duration(text);
@@ -132,12 +136,14 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
                    options.retention.bytes),
        whole_number_option({"--metrics-port"}, "/metrics, /healthz and /readyz on 127.0.0.1 (default: none)",
                            options.metrics_port),
-       log_format_option(options.log_format)},
+       text_option({"--runs-dir"}, "DIR", "folders of runs are made here, and none is ever removed", options.runs_dir),
+       input_option(options.ends_with_input), log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
+  if (!options.runs_dir.empty()) options.runs_dir = absolute(options.runs_dir);
   options.quota.bytes_max = bytes_max.value_or(0);
   if (kept_runs) options.retention.count = static_cast<std::size_t>(*kept_runs);
   if (live_max) options.quota.live_max = static_cast<std::size_t>(*live_max);
@@ -156,6 +162,7 @@ int agent_verb(const std::vector<std::string>& arguments) {
   options.state_dir = agent_state_dir();
   options.own_program = own_program();
   options.worker_program = worker_program();
+  options.python_folder = python_folder();
   bool allow_root = false;
   std::optional<net::Address> coordinator;
   options.gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
@@ -182,7 +189,9 @@ int agent_verb(const std::vector<std::string>& arguments) {
        size_option({"--journal-bytes"}, "what is kept for the next agent is written anew beyond it (default: 16MiB)",
                    options.journal_bytes),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
-       log_format_option(options.log_format)},
+       flag({"--for-one-run"}, "one run has this node for itself, with the agent's environment and working directory",
+            options.is_for_one_run),
+       input_option(options.ends_with_input), log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
   if (!options.accounts.name.empty())

@@ -11,12 +11,16 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "launcher/cli/log_lines.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/cli/error_record.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/cpu_share.hpp"
+#include "launcher/core/process_rules.hpp"
 #include "launcher/net/embedded_link.hpp"
+#include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/process/node_resources.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/storage/run_succession.hpp"
@@ -44,6 +48,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       origin_(std::move(origin)),
       shown_dir_(shorten(place_.directory)),
       console_(io_, detect_style(options.no_color, options.quiet)),
+      lines_(line_style(), [this](Rank rank) { return local_rank(rank); }),
       steps_planned_(planned_steps(job_)),
       epochs_(job_.training ? job_.training->epochs : 0, history_ ? history_->open_train : nlohmann::ordered_json()),
       callbacks_(io_, console_, job_),
@@ -51,8 +56,9 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       status_timer_(io_),
+      lines_timer_(io_),
       timeout_(io_) {
-  signals_.add(SIGQUIT);
+  for (const int signal : {SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) signals_.add(signal);
 }
 
 int LocalRun::run() {
@@ -181,7 +187,10 @@ Status LocalRun::start_node(int index) {
   facts.allowed_cores = core::cpu_share(cores, index, nodes, 1).cores;
   if (facts.allowed_cores.empty()) facts.allowed_cores = cores;
   facts.worker_program = worker_program();
-  facts.omp_threads_set = std::getenv("OMP_NUM_THREADS") != nullptr;
+  facts.python_folder = python_folder();
+  const nlohmann::json& command = member(job_.resolved, "process");
+  if (member(command, "cpu_bind") == "numa") facts.numa_nodes = process::by_numa_node(facts.allowed_cores);
+  if (member(command, "virtual_local_rank") == true) facts.gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
 
   net::EmbeddedLink link = net::make_embedded_link(io_);
   coordinator_.add_agent(facts.node, std::move(link.coordinator));
@@ -193,6 +202,7 @@ Status LocalRun::start_node(int index) {
   LocalNode node{facts.node, facts.slots, nullptr};
   node.agent = std::make_unique<agent::AgentShell>(io_, std::move(facts), runtime_->file(fmt::format("{}-", index)),
                                                    own_program(), std::move(link.agent), std::move(watcher));
+  if (auto input = input_for_ranks(); input) node.agent->give_input(std::move(input));
   nodes_.push_back(std::move(node));
   ++agents_with_run_;
   return nodes_.back().agent->start();
@@ -203,25 +213,17 @@ coordinator::RunObserver LocalRun::observer() {
   observer.on_event = [this](const nlohmann::ordered_json& event) {
     const std::string line = narrate_event(event, shown_dir_);
     if (!line.empty()) console_.narrate("sgd-launch: " + line);
+    if (read_or(event, "event", "") == "failure") failed_at_s_ = process::unix_seconds();
     callbacks_.on_event(event);
   };
   observer.on_metrics = [this](const nlohmann::ordered_json& metrics) {
-    const std::string line = epochs_.add(metrics);
+    const std::string line = options_.is_json ? metrics.dump() : epochs_.add(metrics);
     if (!line.empty()) console_.result(line);
     callbacks_.on_metrics(metrics);
   };
   observer.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
   observer.on_finished = [this](const core::RunOutcome& outcome) { on_finished(outcome); };
   return observer;
-}
-
-/// Puts "rank: " before each line; `output` holds whole lines.
-void LocalRun::on_output(std::size_t node, agent::Output output) {
-  const std::size_t size = output.bytes.size();
-  std::string lines =
-      options_.show_prefix ? prefixed(output.bytes, fmt::format("{}: ", output.rank)) : std::move(output.bytes);
-  console_.output(std::move(lines),
-                  [this, node, run = output.run, size] { nodes_[node].agent->acknowledge_output(run, size); });
 }
 
 void LocalRun::on_finished(const core::RunOutcome& outcome) {
@@ -232,6 +234,7 @@ void LocalRun::on_finished(const core::RunOutcome& outcome) {
 }
 
 void LocalRun::on_run_gone() {
+  flush_lines(true);
   --agents_with_run_;
   end_if_done();
 }
@@ -251,13 +254,17 @@ void LocalRun::end() {
       if (outcome_->state != "succeeded" && !outcome_->checkpoint.empty())
         console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch resume {}", shown_dir_));
     } else {
-      console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color));
+      console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color, failed_at_s_));
+      if (const char* file = std::getenv("TORCHELASTIC_ERROR_FILE"); file != nullptr && *file != '\0')
+        if (const Status told = write_error_record(file, *outcome_, failed_at_s_); !told)
+          console_.complain("warning", told.error().message);
     }
     for (LocalNode& node : nodes_) node.agent->stop();
     coordinator_.stop();
     control_.stop();
     signals_.cancel();
     status_timer_.cancel();
+    lines_timer_.cancel();
     timeout_.cancel();
     io_.stop();  // Idle control clients are all that could still wait here.
   });
@@ -272,8 +279,10 @@ void LocalRun::wait_signal() {
 }
 
 void LocalRun::on_signal(int signal) {
+  if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGWINCH) return pass_signal(signal);
   ++signals_seen_;
-  const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
+  const bool is_kill = signal == SIGQUIT && !core::passes_signal(job_.resolved, signal);
+  const bool at_once = signals_seen_ > 1 || is_kill;
   // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
   if (at_once || outcome_) console_.give_up();
   if (is_ending_) callbacks_.give_up();

@@ -1,11 +1,14 @@
 #include "launcher/cli/narrator.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <ctime>
 
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
 #include "launcher/cli/terminal_text.hpp"
+#include "launcher/core/peer_loss.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -75,6 +78,11 @@ std::string narrate_recovery(const nlohmann::ordered_json& event) {
     return fmt::format("failure: {} (node {}, generation {}): starting again", read_or(event, "message", ""),
                        read_or(event, "node", ""), read_or(event, "generation", 0));
   if (name == "recovered") return recovery_line(event);
+  if (name == "restarted")
+    return fmt::format("started again after {} ms, since {} has failed ({}): notice {}, clear {}, wait {}, start {}",
+                       milliseconds(event, "total_s"), read_or(event, "subject", ""), read_or(event, "from", ""),
+                       milliseconds(event, "notice_s"), milliseconds(event, "clear_s"), milliseconds(event, "wait_s"),
+                       milliseconds(event, "start_s"));
   if (name == "backoff")
     return fmt::format("waiting {:g} s, attempt {}: {}", read_or(event, "delay_s", 0.0), read_or(event, "attempt", 0),
                        read_or(event, "reason", ""));
@@ -84,6 +92,30 @@ std::string narrate_recovery(const nlohmann::ordered_json& event) {
   if (name == "node_lost")
     return fmt::format("node {} lost: {}", read_or(event, "node", ""), read_or(event, "reason", ""));
   return {};
+}
+
+/// "2026-11-23 14:03:07 +0100".
+std::string wall_time(double unix_s) {
+  const auto whole = static_cast<std::time_t>(unix_s);
+  std::tm parts{};
+  char text[64] = {};
+  if (::localtime_r(&whole, &parts) == nullptr) return {};
+  return {text, std::strftime(text, sizeof text, "%F %T %z", &parts)};
+}
+
+/// The frames that it died in, and its last lines unless these say the same.
+void append_said(std::string& text, const core::Failure& cause) {
+  const std::string error = core::words(cause.error);
+  if (!cause.error.frames.empty()) {
+    text += fmt::format("  raised in {}:\n", cause.subject);
+    for (const std::string& line : cause.error.frames) text += "    | " + line + "\n";
+    text += "    | " + error + "\n";
+  }
+  const auto has_error = [&](const std::string& line) { return line.find(error) != std::string::npos; };
+  const bool is_said = !cause.error.frames.empty() && std::any_of(cause.tail.begin(), cause.tail.end(), has_error);
+  if (cause.tail.empty() || is_said) return;
+  text += fmt::format("  last lines of {}:\n", cause.subject);
+  for (const std::string& line : cause.tail) text += "    | " + line + "\n";
 }
 
 }  // namespace
@@ -176,13 +208,18 @@ std::string success_line(const core::RunOutcome& outcome, const std::string& run
 }
 
 std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
-                          bool color) {
+                          bool color, double failed_at_s) {
   const std::string head = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
   std::string text = outcome.error + "\n";
-  const std::string after =
-      fmt::format("  after:   {} epochs, {} steps, {}{}", outcome.epochs, outcome.steps, duration_text(outcome.wall_s),
-                  outcome.checkpoint.empty() ? ", no checkpoint yet\n"
-                                             : fmt::format(", newest checkpoint {}/{}\n", run_dir, outcome.checkpoint));
+  std::string after = "  after:   ";
+  if (outcome.epochs > 0 || outcome.steps > 0)
+    after += fmt::format("{} epochs, {} steps, ", outcome.epochs, outcome.steps);
+  after += duration_text(outcome.wall_s);
+  if (!outcome.checkpoint.empty())
+    after += fmt::format(", newest checkpoint {}/{}", run_dir, outcome.checkpoint);
+  else if (outcome.steps > 0)
+    after += ", no checkpoint yet";
+  after += "\n";
   if (!outcome.cause && outcome.steps > 0)
     text += after + fmt::format("  next:    sgd-launch resume {}   goes on from there\n", run);
   if (!outcome.cause) return head + for_terminal(text, Steering::kNone);
@@ -190,10 +227,9 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
   text += fmt::format("  where:   {}, node {}", cause.subject, cause.node);
   if (cause.pid > 0) text += fmt::format(", pid {}", cause.pid);
   text += fmt::format(", generation {}\n", outcome.generation);
-  if (!cause.tail.empty()) {
-    text += fmt::format("  last lines of {}:\n", cause.subject);
-    for (const std::string& line : cause.tail) text += "    | " + line + "\n";
-  }
+  const double at_s = cause.error.at_s > 0 ? cause.error.at_s : failed_at_s;
+  if (at_s > 0) text += fmt::format("  when:    {}\n", wall_time(at_s));
+  append_said(text, cause);
   text += cause.is_final ? "  retried: no, this cause is final: it would fail again the same way\n" : "  retried: no\n";
   text += after;
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));

@@ -35,9 +35,10 @@ class EpochLines {
 /// Last line of a run that did not fail.
 [[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir);
 
-/// Root cause, who, last lines, what was retried, log, what to type next. `run` is how people would name it to a verb.
+/// Root cause, who, when, its traceback or last lines, what was retried, log, what to type next. `run` is how people
+/// would name it to a verb; `failed_at_s`: of the wall clock, where the cause itself does not tell; 0: not known.
 [[nodiscard]] std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir,
-                                        const std::string& run, bool color);
+                                        const std::string& run, bool color, double failed_at_s = 0);
 
 /// "9.8", "12.4k", "1.3M".
 [[nodiscard]] std::string short_number(double value);

@@ -16,4 +16,14 @@ std::string worker_program() {
   return (std::filesystem::path(own_program()).parent_path() / "sgd-worker").string();
 }
 
+std::string python_folder() {
+  const char* given = std::getenv("SGD_PYTHON_DIR");
+  const std::filesystem::path folder =
+      given != nullptr && *given != '\0'
+          ? std::filesystem::absolute(given)
+          : std::filesystem::path(own_program()).parent_path().parent_path() / "lib" / "sgd-launch" / "python";
+  std::error_code error;
+  return std::filesystem::is_regular_file(folder / "sgd_launch_server.py", error) ? folder.string() : "";
+}
+
 }  // namespace sgd::cli

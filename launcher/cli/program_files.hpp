@@ -9,5 +9,7 @@ namespace sgd::cli {
 [[nodiscard]] std::string own_program();
 /// sgd-worker: $SGD_WORKER, else beside this program.
 [[nodiscard]] std::string worker_program();
+/// Our modules for Python: beside this program, or SGD_PYTHON_DIR; empty: they are not there.
+[[nodiscard]] std::string python_folder();
 
 }  // namespace sgd::cli

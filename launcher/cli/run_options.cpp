@@ -1,10 +1,11 @@
 #include "launcher/cli/run_options.hpp"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "launcher/cli/cluster_client.hpp"
-#include "launcher/cli/verb_table.hpp"
-#include "launcher/process/cpu_set.hpp"
+#include "launcher/cli/torchrun_options.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -13,14 +14,15 @@ namespace {
 Option override_option(RunOptions& options, std::vector<std::string> names, std::string value, std::string help,
                        std::string path, std::string env = {}) {
   const std::string source = names.front();
-  return {std::move(names), std::move(value), std::move(help), std::move(env),
+  return {std::move(names),
+          std::move(value),
+          std::move(help),
+          std::move(env),
           [&options, path, source](const std::string& text) {
-            std::string given = text;
-            if (path == "num_workers" && (text == "auto" || text == "cpu" || text == "gpu"))
-              given = fmt::format("{}", process::allowed_cores().size());
-            options.overrides.sets.push_back({path, given, source});
+            options.overrides.sets.push_back({path, text, source});
             return std::string();
-          }};
+          },
+          true};
 }
 
 Option set_option(RunOptions& options) {
@@ -38,8 +40,9 @@ Option set_option(RunOptions& options) {
 }
 
 void add_job_options(std::vector<Option>& table, RunOptions& options) {
-  table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node"}, "N",
-                                  "how many workers; auto: one per core", "num_workers", "PET_NPROC_PER_NODE"));
+  table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node", "-ppn"}, "N",
+                                  "how many workers; auto: one per core, of a command one per GPU where there are",
+                                  "num_workers", "PET_NPROC_PER_NODE"));
   table.push_back(override_option(options, {"--min-workers"}, "N", "go on with as few as this", "min_workers"));
   table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
                                   "failures that are followed by a restart, or unlimited", "recovery.max_failures",
@@ -71,58 +74,42 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                                                                    : std::string();
                    }});
   table.push_back(flag({"--no-prefix"}, "workers' lines without \"rank: \" in front", options.show_prefix, false));
+  table.push_back(flag({"--no-fold"}, "equal lines of several workers each for itself", options.folds, false));
+  table.push_back(flag({"--timestamps"}, "workers' lines with the time in front", options.has_time));
+  table.push_back({{"--output"},
+                   "FORM",
+                   "workers' lines as text, or as json: an object with rank, stream, time and text a line",
+                   "",
+                   [&options](const std::string& text) {
+                     options.is_json = text == "json";
+                     return text == "json" || text == "text" ? std::string()
+                                                             : fmt::format("expected text or json, got \"{}\"", text);
+                   }});
   table.push_back(flag({"--quiet", "-q"}, "only workers' output, results and failures", options.quiet));
   table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
 }
 
-/// torchrun's options that need nothing here: accepted, so that s/torchrun/sgd-launch/ works.
-void add_torchrun(std::vector<Option>& table, RunOptions& options) {
-  const auto ignore = [](const std::string&) { return std::string(); };
-  table.push_back({{"--nnodes"}, "N", "", "PET_NNODES", [](const std::string& text) {
-                     if (text == "1" || text == "1:1") return std::string();
-                     return fmt::format("{} nodes need a coordinator and agents; here is one machine", text);
-                   }});
-  table.push_back(flag({"--module", "-m"}, "", options.is_module, true, "PET_MODULE"));
-  table.push_back(flag({"--no-python"}, "", options.no_python, true, "PET_NO_PYTHON"));
-  for (const char* name : {"--standalone", "--run-path", "--virtual-local-rank"})
-    table.push_back({{name}, "", "", "", ignore});
-  for (const char* name : {"--rdzv-backend",
-                           "--rdzv-endpoint",
-                           "--rdzv-id",
-                           "--rdzv-conf",
-                           "--monitor-interval",
-                           "--start-method",
-                           "--role",
-                           "--log-dir",
-                           "--redirects",
-                           "--tee",
-                           "--local-ranks-filter",
-                           "--node-rank",
-                           "--master-addr",
-                           "--master-port",
-                           "--local-addr",
-                           "--event-log-handler",
-                           "--signals-to-handle",
-                           "--shutdown-timeout",
-                           "--logs-specs",
-                           "--numa-binding",
-                           "--duplicate-stdout-filters",
-                           "--duplicate-stderr-filters"})
-    table.push_back({{name}, "X", "", "", ignore});
-  table.push_back({{"-r", "-t"}, "X", "", "", ignore});
+/// A word for the number of workers becomes that number: which, only the kind of job tells.
+void count_workers(RunOptions& options, Diagnostics& diagnostics) {
+  for (job::Overrides::Set& set : options.overrides.sets) {
+    const bool is_word = set.value == "auto" || set.value == "cpu" || set.value == "gpu" || set.value == "xpu";
+    if (set.path != "num_workers" || !is_word) continue;
+    const Result<int> workers = workers_per_node(set.value, options.job_file.empty());
+    if (workers)
+      set.value = fmt::format("{}", workers.value());
+    else
+      diagnostics.error(set.source, 0, 0, workers.error().message);
+  }
 }
 
-/// torchrun's spelling of a program: a script for Python, a module, or with --no-python any program.
-void name_command(RunOptions& options, const ParsedArguments& parsed, Diagnostics& diagnostics) {
-  const std::string& first = parsed.positional.front();
-  if (options.is_module) {
-    options.command = {"python3", "-u", "-m"};
-  } else if (!options.no_python && !first.ends_with(".py")) {
-    return diagnostics.error("sgd-launch", 0, 0, unknown_word(first));
-  } else if (!options.no_python) {
-    options.command = {"python3", "-u"};
+rendezvous::Environment environment() {
+  rendezvous::Environment found;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) found.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  options.command.insert(options.command.end(), parsed.positional.begin(), parsed.positional.end());
+  return found;
 }
 
 }  // namespace
@@ -146,7 +133,7 @@ std::vector<Option> run_option_table(RunOptions& options) {
   table.push_back(address_option(options.address));
   table.push_back(flag({"--detach"}, "on a cluster: print the run's id and leave it to itself", options.detach));
   table.push_back(flag({"--help", "-h"}, "this text", options.help));
-  add_torchrun(table, options);
+  add_torchrun_options(table, options);
   return table;
 }
 
@@ -185,8 +172,11 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
       diagnostics.error("sgd-launch", 0, 0,
                         fmt::format("one job file at a time: \"{}\" is too many", parsed.positional[index]));
   } else {
-    name_command(options, parsed, diagnostics);
+    name_program(parsed, options, diagnostics);
   }
+  count_workers(options, diagnostics);
+  options.several_nodes = rendezvous::plan_nodes(options.nodes, environment(), diagnostics);
+  for (const auto& [name, text] : options.notes) diagnostics.warn(name, 0, 0, text);
   return options;
 }
 

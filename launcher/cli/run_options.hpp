@@ -3,11 +3,13 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/time.hpp"
 #include "common/job/load.hpp"
 #include "launcher/cli/command_line.hpp"
+#include "launcher/rendezvous/nodes_plan.hpp"
 
 namespace sgd::cli {
 
@@ -25,12 +27,19 @@ struct RunOptions {
   bool no_color = false;
   bool force_color = false;
   bool show_prefix = true;
+  bool folds = true;      ///< Equal lines of several ranks are shown once.
+  bool has_time = false;  ///< In front of lines of ranks.
+  bool is_json = false;   ///< Lines of ranks as JSON objects.
   bool help = false;
 
   // torchrun's way to name a program:
   bool is_module = false;
   bool no_python = false;
-  std::string tee;
+  bool is_run_path = false;
+  std::string rendezvous_backend;
+  rendezvous::NodesWords nodes;
+  std::optional<rendezvous::NodesPlan> several_nodes;      ///< What follows from `nodes` and the environment.
+  std::vector<std::pair<std::string, std::string>> notes;  ///< Option, and what happens in its place.
 };
 
 /// The table that parses into `options`, which must outlive it.

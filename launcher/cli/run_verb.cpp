@@ -8,11 +8,11 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/find_origin.hpp"
 #include "launcher/cli/local_run.hpp"
+#include "launcher/cli/several_nodes.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
-
 void print(const Diagnostics& diagnostics) {
   for (const Diagnostic& item : diagnostics.items) fmt::print(stderr, "{}\n", item.text());
 }
@@ -28,6 +28,7 @@ int run_verb(const std::vector<std::string>& arguments) {
   if (options.detach && !coordinator)
     diagnostics.error("--detach", 0, 0, "needs a coordinator: a run on this machine ends with its launcher");
   if (coordinator) return run_on_cluster(options, coordinator, std::move(diagnostics));
+  if (options.several_nodes) return run_on_several_nodes(options, std::move(diagnostics));
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   auto origin = find_origin(loaded);

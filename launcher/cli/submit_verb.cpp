@@ -20,6 +20,10 @@ void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
   if (!options.run_dir.empty()) only_here("--run-dir");
   if (options.slots) only_here("--slots");
   if (options.local_nodes != 1) only_here("--local-nodes");
+  if (!options.nodes.nodes.empty() && options.nodes.nodes != "1" && !options.address.empty())
+    diagnostics.error(
+        "--nnodes", 0, 0,
+        "is for machines without a coordinator: the one that this run goes to places --num-workers itself");
 }
 
 int run_on_cluster(const RunOptions& options, const std::optional<net::Address>& coordinator, Diagnostics found) {

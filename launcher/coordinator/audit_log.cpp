@@ -61,7 +61,12 @@ void AuditLog::add(const Requester& who, const std::string& action, const Json& 
     if (!written) on_trouble_("the audit log: " + written.error().message);
   };
   if (!files_) return note(write());
-  files_->ask(write, note);
+  // Whoever asks faster than the disk takes lines must not fill the memory with them.
+  const bool is_full = files_->waiting() >= lines_max;
+  if (is_full && !is_full_)
+    on_trouble_(fmt::format("the audit log: {} lines wait for the disk, more are left out", lines_max));
+  is_full_ = is_full;
+  if (!is_full) files_->ask(write, note);
 }
 
 }  // namespace sgd::coordinator

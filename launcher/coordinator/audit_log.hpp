@@ -29,7 +29,10 @@ class AuditLog {
   static constexpr std::int64_t kFileBytesMax = 16 << 20;  ///< Then a new file is begun.
   static constexpr int kFilesMax = 16;                     ///< With the one that is written.
 
+  static constexpr std::size_t kLinesMax = 8192;  ///< That wait for the disk.
+
   std::int64_t file_bytes_max = kFileBytesMax;
+  std::size_t lines_max = kLinesMax;
 
   /// `on_trouble` is told when a line cannot be written: the action has happened all the same.
   explicit AuditLog(std::function<void(const std::string& message)> on_trouble) : on_trouble_(std::move(on_trouble)) {}
@@ -53,6 +56,7 @@ class AuditLog {
   std::string path_;
   std::shared_ptr<storage::LineFile> file_;
   std::unique_ptr<storage::FileThread> files_;
+  bool is_full_ = false;           ///< Too many lines wait; said already.
   std::uint64_t file_number_ = 0;  ///< Of file_, on its disk: verbs of this machine may have begun another one.
 };
 

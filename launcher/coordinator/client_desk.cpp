@@ -1,5 +1,6 @@
 #include "launcher/coordinator/client_desk.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -62,10 +63,14 @@ ClientDesk::~ClientDesk() {
 }
 
 void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
-  if (clients_.size() >= clients_max) return turn_away(std::move(visitor));
+  if (clients_.size() >= clients_max)
+    return turn_away(std::move(visitor), fmt::format("{} clients are connected", clients_.size()));
+  Requester who = requester_of(*visitor);
+  if (clients_of(who.name) >= clients_of_one_max)
+    return turn_away(std::move(visitor), fmt::format("{} clients of {} are connected", clients_of_one_max, who.name));
   const std::uint64_t id = next_++;
   net::Visitor& client = *visitor;
-  clients_[id].who = requester_of(client);
+  clients_[id].who = std::move(who);
   clients_[id].visitor = std::move(visitor);
   const Json welcome = {{"type", "welcome"}, {"version", SGD_VERSION}};
   (void)client.send(FrameKind::kJson, dump(welcome));  // Ignoring: a connection that has ended says so itself.
@@ -73,14 +78,41 @@ void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
                 [this, id](const std::string&) { clients_.erase(id); }});
 }
 
+/// Nobody, where no name is proved.
+std::size_t ClientDesk::clients_of(const std::string& name) const {
+  if (name.empty()) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.second.who.name == name; }));
+}
+
+bool ClientDesk::may_ask(const Client& client) const {
+  if (client.unanswered >= kUnansweredMax) return false;
+  if (client.who.name.empty()) return true;
+  std::size_t unanswered = 0;
+  for (const auto& [id, one] : clients_)
+    if (one.who.name == client.who.name) unanswered += one.unanswered;
+  return unanswered < kUnansweredOfOneMax;
+}
+
+/// What one connection does not take has a limit of its own; with hundreds of them that is no limit.
+void ClientDesk::check_untaken(Client& client) {
+  constexpr std::size_t kLittle = 1 << 20;
+  if (client.who.name.empty() || client.visitor->unsent() < kLittle) return;
+  std::size_t untaken = 0;
+  for (const auto& [id, one] : clients_)
+    if (one.who.name == client.who.name) untaken += one.visitor->unsent();
+  if (untaken > untaken_max)
+    client.visitor->close(fmt::format("clients of {} do not read: {} bytes wait for them", client.who.name, untaken),
+                          net::RefusalKind::kSlow);
+}
+
 /// It goes when it has read why, or when others need its place.
-void ClientDesk::turn_away(std::unique_ptr<net::Visitor> visitor) {
+void ClientDesk::turn_away(std::unique_ptr<net::Visitor> visitor, const std::string& reason) {
   if (turned_away_.size() >= kTurnedAwayMax) turned_away_.erase(turned_away_.begin());
   const std::uint64_t id = next_++;
   net::Visitor& client = *visitor;
   turned_away_[id] = std::move(visitor);
-  const Json why = {{"type", "refused"},
-                    {"error", fmt::format("{} clients are connected: try again later", clients_.size())}};
+  const Json why = {{"type", "refused"}, {"error", reason + ": try again later"}};
   (void)client.send(FrameKind::kJson, dump(why));  // Ignoring: a connection that has ended says so itself.
   client.start({[](const Frame&) {}, [this, id](const std::string&) { turned_away_.erase(id); }});
 }
@@ -115,13 +147,17 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
 
 void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
   Client& client = *find(id);
-  if (client.unanswered >= kUnansweredMax) {
+  if (!may_ask(client)) {
     client.visitor->rest(kRest);
     return answer(
         id, number,
-        refused("busy", fmt::format("{} requests of this client have no answer yet: wait for one", client.unanswered)));
+        refused("busy", fmt::format("{} requests of {} have no answer yet: wait for one",
+                                    client.unanswered >= kUnansweredMax ? kUnansweredMax : kUnansweredOfOneMax,
+                                    client.who.name.empty() ? "this client" : client.who.name)));
   }
   ++client.unanswered;
+  const auto what = message.find("request");
+  client.visitor->charge(what != message.end() && *what == "status" ? kStatusWork : kRequestWork);
   // Whatever becomes of the reply: its place is free when nobody holds it any more.
   const std::shared_ptr<void> place(nullptr, [this, id, is_here = is_here_](void*) {
     Client* asks = *is_here ? find(id) : nullptr;
@@ -133,7 +169,10 @@ void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohman
 }
 
 void ClientDesk::answer(std::uint64_t id, std::int64_t number, const Answer& answer) {
-  if (Client* client = find(id)) send(*client->visitor, "answer", number, answer.text);
+  Client* client = find(id);
+  if (client == nullptr) return;
+  send(*client->visitor, "answer", number, answer.text);
+  check_untaken(*client);
 }
 
 void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
@@ -150,6 +189,7 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
     const Json part = {{"file", file}, {"offset", offset}};
     send(*to->visitor, "part", number, dump(part));
     (void)to->visitor->send(FrameKind::kChunk, bytes);
+    check_untaken(*to);
   };
   if (selection.logs && service_.on_read) service_.on_read(client->who, run.value());
   Follow& follow = client->follows[number];

@@ -37,10 +37,19 @@ class ClientDesk {
   static constexpr std::size_t kClientsMax = 4096;
   /// Clients that were told that there are too many, and have not gone yet; a newer one takes the oldest one's place.
   static constexpr std::size_t kTurnedAwayMax = 64;
+  /// Connections of one name, and bytes that all of them together have not taken: with more, one of them ends.
+  static constexpr std::size_t kClientsOfOneMax = 512;
+  static constexpr std::size_t kUntakenMax = 64 << 20;
   static constexpr std::size_t kFollowersMax = 16;   ///< Of one client.
   static constexpr std::size_t kUnansweredMax = 64;  ///< Requests of one client: others wait behind them.
+  /// Of all clients of one name: answers of all names are made in one queue, which nobody may fill alone.
+  static constexpr std::size_t kUnansweredOfOneMax = 64;
   /// Who has more than that is not read for so long.
   static constexpr Duration kRest = std::chrono::milliseconds(2);
+  /// What threads beside the event loop have to do for a request, about; counts as the client's work (net::WorkShare).
+  static constexpr Duration kRequestWork = std::chrono::milliseconds(2);
+  static constexpr Duration kStatusWork =
+      std::chrono::microseconds(100);  ///< Whoever waits for a run asks twice a second.
   /// Who asks for what there is until now is told after so long that the disk does not answer.
   static constexpr Duration kDiskLimit = std::chrono::seconds(10);
 
@@ -71,6 +80,8 @@ class ClientDesk {
   };
 
   std::size_t clients_max = kClientsMax;
+  std::size_t clients_of_one_max = kClientsOfOneMax;
+  std::size_t untaken_max = kUntakenMax;
 
   /// `io` must outlive it.
   ClientDesk(boost::asio::io_context& io, Service service);
@@ -98,7 +109,10 @@ class ClientDesk {
     std::size_t unanswered = 0;
   };
 
-  void turn_away(std::unique_ptr<net::Visitor> visitor);
+  void check_untaken(Client& client);
+  [[nodiscard]] bool may_ask(const Client& client) const;
+  void turn_away(std::unique_ptr<net::Visitor> visitor, const std::string& reason);
+  [[nodiscard]] std::size_t clients_of(const std::string& name) const;
   void on_frame(std::uint64_t id, const Frame& frame);
   void on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message);

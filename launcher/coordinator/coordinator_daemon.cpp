@@ -28,7 +28,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
       probes_(io_, shell_, [this](const std::string& line) { log(line); }),
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
-      service_(io_, shell_, options_.state_dir + "/runs", audit_, [this](const std::string& line) { log(line); }),
+      service_(io_, shell_, options_.runs(), audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers(), storage::Quota{.keeps_disk_free = true}),
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
                       [this](const RunId& run, bool is_whole) {
@@ -40,7 +40,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       renewal_(io_) {
   audit_.write_beside(io_);
   service_.quota = options_.quota;
-  service_.retention().retention = options_.retention;
+  service_.retention().retention = options_.runs_dir.empty() ? options_.retention : storage::Retention{};
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
                   [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
                   [this](const RunId& run) { settling_.on_over(run); }});
@@ -64,10 +64,11 @@ Status CoordinatorDaemon::open() {
 /// What is in it is nobody else's to read: runs, keys, the audit log. Whatever the umask was.
 Status CoordinatorDaemon::open_state_dir() const {
   ::umask(0077);
-  for (const std::string& folder : {options_.state_dir, options_.state_dir + "/runs"}) {
+  for (const std::string& folder : {options_.state_dir, options_.runs()}) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) return Error{fmt::format("cannot create {}: {}", folder, error.message())};
+    if (folder == options_.runs_dir) continue;
     struct stat facts {};
     if (::lstat(folder.c_str(), &facts) != 0) return system_error("cannot look at " + folder);
     if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid())
@@ -129,7 +130,8 @@ void CoordinatorDaemon::run() {
   serve();
   wait_signal();
   probes_.on_ready();
-  service_.retention().start();
+  if (options_.runs_dir.empty()) service_.retention().start();
+  if (options_.ends_with_input) input_.emplace(io_, [this] { end("standard input has ended"); });
   const process::HeapTrim trim(io_);
   io_.run();
 }
@@ -211,13 +213,17 @@ void CoordinatorDaemon::wait_signal() {
       log("reloaded");
       return wait_signal();
     }
-    log(fmt::format("signal {}: the coordinator ends, runs go on", signal));
-    probes_.on_stop();
-    shell_.stop();
-    files_.stop();
-    service_.retention().stop();
-    io_.stop();
+    end(fmt::format("signal {}", signal));
   });
+}
+
+void CoordinatorDaemon::end(const std::string& why) {
+  log(why + ": the coordinator ends, runs go on");
+  probes_.on_stop();
+  shell_.stop();
+  files_.stop();
+  service_.retention().stop();
+  io_.stop();
 }
 
 void CoordinatorDaemon::log(const std::string& line, process::LogLevel level) {

@@ -23,6 +23,7 @@
 #include "launcher/net/door.hpp"
 #include "launcher/net/join_desk.hpp"
 #include "launcher/process/daemon_log.hpp"
+#include "launcher/process/input_end.hpp"
 
 namespace sgd::coordinator {
 
@@ -36,6 +37,11 @@ struct CoordinatorOptions {
   storage::Retention retention{2000, {}, {}};
   std::optional<int> metrics_port;  ///< On 127.0.0.1; 0 takes a free one.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
+  /// Somebody else's folder, in place of the state folder's own: runs get folders in it, and nothing there is removed.
+  std::string runs_dir;
+  bool ends_with_input = false;  ///< The end of its standard input is a signal to end.
+
+  [[nodiscard]] std::string runs() const { return runs_dir.empty() ? state_dir + "/runs" : runs_dir; }
 };
 
 class CoordinatorDaemon {
@@ -59,6 +65,7 @@ class CoordinatorDaemon {
   [[nodiscard]] Status open_state_dir() const;
   void renew_identity();
   void wait_signal();
+  void end(const std::string& why);
   void log(const std::string& line, process::LogLevel level = process::LogLevel::kInfo);
 
   CoordinatorOptions options_;
@@ -73,6 +80,7 @@ class CoordinatorDaemon {
   std::unique_ptr<net::JoinDesk> join_desk_;  ///< With an identity.
   std::unique_ptr<net::Door> door_;
   boost::asio::signal_set signals_;
+  std::optional<process::InputEnd> input_;
   boost::asio::steady_timer renewal_;
 };
 

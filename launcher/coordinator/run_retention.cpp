@@ -35,8 +35,14 @@ void RunRetention::look_later(Duration delay) {
   });
 }
 
+void RunRetention::note_ended() {
+  if (++ended_ >= kEndedMax && !is_looking_) look_later(Duration::zero());
+}
+
 /// An ended run's folder does not grow: its size is asked for once.
 void RunRetention::look() {
+  is_looking_ = true;
+  ended_ = 0;
   std::vector<storage::EndedRun> runs;
   for (const CoordinatorShell::RunFolder& folder : shell_.folders()) {
     storage::EndedRun run{folder.id, folder.run_dir, is_over_(folder.id) ? folder.finished_s : 0, -1, false};
@@ -70,7 +76,8 @@ void RunRetention::on_looked(const Look& look) {
     if (!shell_.directory_of(run.id)) note(run, strays_);
   for (const storage::EndedRun& run : storage::beyond(std::move(ended), retention, process::unix_seconds()))
     remove_folder(run, [](const std::string&) {});
-  look_later(kLook);
+  is_looking_ = false;
+  look_later(ended_ >= kEndedMax ? Duration::zero() : kLook);
 }
 
 std::optional<std::string> RunRetention::folder_of(const RunId& run) const {

@@ -23,6 +23,7 @@ class RunRetention {
  public:
   static constexpr Duration kLook = std::chrono::minutes(10);
   static constexpr Duration kFirstLook = std::chrono::seconds(1);
+  static constexpr std::size_t kEndedMax = 100;  ///< Runs that have ended since a look; then the next one comes.
   static constexpr Duration kDiskLimit = std::chrono::seconds(10);  ///< Of what somebody waits for.
 
   using Log = std::function<void(const std::string& line)>;
@@ -38,6 +39,8 @@ class RunRetention {
 
   void start();
   void stop() { timer_.cancel(); }
+  /// One more is over. Whoever ends runs by the thousand makes looks come sooner.
+  void note_ended();
   /// Of a run that is over, or a stray.
   void remove(const RunId& run, Done done);
   void pin(const RunId& run, bool pinned, Done done);
@@ -65,6 +68,8 @@ class RunRetention {
   std::map<RunId, storage::EndedRun> known_;
   std::map<RunId, storage::EndedRun> strays_;
   std::set<RunId> going_;  ///< Their folders are being removed.
+  std::size_t ended_ = 0;  ///< Since the last look began.
+  bool is_looking_ = false;
 };
 
 }  // namespace sgd::coordinator

@@ -289,6 +289,7 @@ void RunService::settle(const RunId& run, const std::string& not_kept) {
     }
   }
   desk_.on_settled(run, outcome.mapped());
+  retention_.note_ended();
 }
 
 bool RunService::is_settled(const RunId& run) const {

@@ -34,7 +34,7 @@ class RunService {
   static constexpr Duration kDiskLimit = std::chrono::seconds(10);
   static constexpr Duration kCopyLimit = std::chrono::minutes(2);
   /// Answers that wait to be made text of, each with a copy of what it shows.
-  static constexpr std::size_t kTextsMax = 64;
+  static constexpr std::size_t kTextsMax = 256;
   static constexpr Duration kTextLimit = std::chrono::seconds(30);
 
   /// Runs get folders below `runs_dir`, which exists.

@@ -94,8 +94,10 @@ void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& 
   const RunRow& row = run.value();
   if (is_over(row)) {
     const Json summary = Json::parse(row.summary, nullptr, false);
-    return reply(
-        Json{{"ok", true}, {"run_dir", row.run_dir}, {"summary", summary.is_object() ? summary : Json::object()}});
+    return reply(Json{{"ok", true},
+                      {"run_dir", row.run_dir},
+                      {"is_settled", is_settled(row.id)},
+                      {"summary", summary.is_object() ? summary : Json::object()}});
   }
   const auto shot = shell_.snapshot(row.id);
   if (!shot) return reply(refused("state", "the run has not begun"));

@@ -24,10 +24,11 @@ struct AgentFacts {
   NodeId node;
   std::string address;  ///< Where other nodes reach this one.
   Incarnation incarnation = 0;
-  int slots = 0;                   ///< Room for workers.
-  std::vector<int> allowed_cores;  ///< Of this process's affinity.
-  std::string worker_program;      ///< Path of sgd-worker.
-  bool omp_threads_set = false;    ///< The user's environment has OMP_NUM_THREADS.
+  int slots = 0;                                  ///< Room for workers.
+  std::vector<int> allowed_cores;                 ///< Of this process's affinity.
+  std::vector<std::vector<int>> numa_nodes = {};  ///< Allowed cores by NUMA node; empty: not known, or one.
+  std::string worker_program;                     ///< Path of sgd-worker.
+  std::string python_folder;                      ///< Of our modules for Python; empty: they are not here.
   /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
   std::optional<Duration> beat_interval;
   /// A coordinator that cannot be reached for so long has given this node up: its ranks are ended. Nothing: never.

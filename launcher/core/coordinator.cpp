@@ -83,8 +83,17 @@ void Coordinator::note_touched(const CoordinatorEvent& event) {
   note_all_touched();
 }
 
+/// Most of them have nothing new: that costs no look-up by name.
 void Coordinator::note_all_touched() {
-  for (const auto& [id, run] : live_) note_touched(id);
+  auto wakeup = wakeup_of_.begin();
+  for (const auto& [id, run] : live_) {
+    while (wakeup != wakeup_of_.end() && wakeup->first < id) ++wakeup;
+    const bool has_wakeup = wakeup != wakeup_of_.end() && wakeup->first == id;
+    const auto before = has_wakeup ? std::optional(wakeup->second) : std::nullopt;
+    if (before == run->next_wakeup() && wanting_.empty() && !run->wants_capacity()) continue;
+    if (has_wakeup) ++wakeup;  // Its place may go.
+    note_touched(id);
+  }
 }
 
 void Coordinator::note_touched(const RunId& id) {
@@ -190,6 +199,8 @@ void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
     if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index])) {
       SGD_ASSERT(runs_.at(finished->run).finished());  // Else nobody would tell it of anything any more.
       live_.erase(finished->run);
+      Ticket& ticket = tickets_.at(finished->run);
+      ticket = {ticket.submission, {}, {}};
       note_touched(finished->run);
       finished_.push_back(finished->run);
     }

@@ -131,7 +131,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;
   [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const;
-  [[nodiscard]] std::vector<RunId> least_important_first() const;
+  [[nodiscard]] std::vector<RunMachine*> least_important_first() const;
 };
 static_assert(sizeof(Coordinator) == sizeof(CoordinatorState) + sizeof(CoordinatorIndex),
               "a field of the machine belongs into CoordinatorState or CoordinatorIndex");

@@ -11,18 +11,18 @@ namespace sgd::core {
 /// Runs on nodes that end, and on nodes with fewer slots than are held: the least important give theirs up
 /// first.
 void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
-  const std::vector<RunId> order = least_important_first();
   for (const NodeId& id : changed_nodes_) {
     const auto node = nodes_.find(id);
     if (node == nodes_.end()) continue;
     const bool is_leaving = node->second.state.is_leaving;
     int over = -slots_of(node->second, standing(id));
-    for (const RunId& run : order) over += runs_.at(run).slots_used(id);
-    for (auto run = order.begin(); run != order.end() && (over > 0 || is_leaving); ++run) {
-      RunMachine& machine = runs_.at(*run);
-      const int held = machine.slots_used(id);
+    for (const auto& [run, machine] : live_) over += machine->slots_used(id);
+    if (over <= 0 && !is_leaving) continue;
+    for (RunMachine* run : least_important_first()) {
+      if (over <= 0 && !is_leaving) break;
+      const int held = run->slots_used(id);
       if (held == 0) continue;
-      machine.on_slots_lost(now, id, is_leaving ? id + " is leaving" : "slots lost on " + id, out);
+      run->on_slots_lost(now, id, is_leaving ? id + " is leaving" : "slots lost on " + id, out);
       over -= held;
     }
   }
@@ -136,14 +136,13 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, boo
   return capacities;
 }
 
-std::vector<RunId> Coordinator::least_important_first() const {
-  std::vector<RunId> order;
+std::vector<RunMachine*> Coordinator::least_important_first() const {
+  std::vector<std::tuple<int, std::int64_t, RunMachine*>> ranked;
   for (const auto& [id, run] : live_)
-    if (!run->finished()) order.push_back(id);
-  const auto rank = [this](const RunId& id) {
-    return std::tuple(runs_.at(id).definition().priority, -tickets_.at(id).submission);
-  };
-  std::sort(order.begin(), order.end(), [&rank](const RunId& a, const RunId& b) { return rank(a) < rank(b); });
+    if (!run->finished()) ranked.emplace_back(run->definition().priority, -tickets_.at(id).submission, run);
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<RunMachine*> order;
+  for (const auto& [priority, submission, run] : ranked) order.push_back(run);
   return order;
 }
 

@@ -7,6 +7,14 @@
 
 namespace sgd::core {
 
+void bind_cores(std::string_view how, const std::vector<std::vector<int>>& numa_nodes, std::vector<RankShare>& shares) {
+  if (how != "none" && how != "numa") return;
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const bool is_known = how == "numa" && !numa_nodes.empty();
+    shares[rank].cores = is_known ? numa_nodes[rank * numa_nodes.size() / shares.size()] : std::vector<int>();
+  }
+}
+
 std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need, int slots) {
   held_.erase(run);
   std::vector<RankShare> shares(static_cast<std::size_t>(ranks));

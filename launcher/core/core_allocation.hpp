@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct RankNeed {
   int cpus = 1;
   std::optional<int> gpus;  ///< Of its own; nothing: it uses what others leave.
 };
+
+/// The cores of a run's ranks as the job's `process.cpu_bind` has them: "none" unbound, "numa" all cores of one node
+/// for each, in equal parts by local rank (unbound where nodes are not known), else as they are.
+void bind_cores(std::string_view how, const std::vector<std::vector<int>>& numa_nodes, std::vector<RankShare>& shares);
 
 struct AllocationState {
   bool is_shared_ = false;

@@ -24,4 +24,12 @@ inline constexpr std::size_t kFactTextBytesMax = 16 << 10;
   return lines;
 }
 
+[[nodiscard]] inline RankError clipped(RankError error) {
+  error.type = clipped(std::move(error.type), kErrorLineBytesMax);
+  error.message = clipped(std::move(error.message), kErrorTextBytesMax);
+  if (error.frames.size() > kErrorFramesMax) error.frames.resize(kErrorFramesMax);
+  for (std::string& line : error.frames) line = clipped(std::move(line), kErrorLineBytesMax);
+  return error;
+}
+
 }  // namespace sgd::core

@@ -1,10 +1,22 @@
 #include "launcher/core/failure.hpp"
 
+#include <csignal>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "launcher/core/peer_loss.hpp"
+
 namespace sgd::core {
+
+namespace {
+
+/// By which a process ends itself, or is ended with those that it belongs to.
+bool is_own_end(int signal) {
+  return signal == SIGABRT || signal == SIGTERM || signal == SIGPIPE || signal == SIGINT;
+}
+
+}  // namespace
 
 const char* name(FailureKind kind) {
   switch (kind) {
@@ -20,6 +32,8 @@ const char* name(FailureKind kind) {
       return "stalled";
     case FailureKind::kPeerLost:
       return "peer_lost";
+    case FailureKind::kRaised:
+      return "raised";
   }
   return "unknown";
 }
@@ -44,15 +58,23 @@ std::string what(const Failure& failure) {
       return "stalled";
     case FailureKind::kPeerLost:
       return "peer lost";
+    case FailureKind::kRaised:
+      return "had not ended";
   }
   return "unknown";
 }
 
 std::string words(const Failure& failure) {
+  const bool is_told = failure.kind == FailureKind::kExitCode || failure.kind == FailureKind::kRaised;
+  if (is_told && !failure.error.empty()) {
+    const std::string more = failure.message.empty() ? "" : "; " + failure.message;
+    return fmt::format("{}: {} ({}){}", failure.subject, words(failure.error), what(failure), more);
+  }
   const bool unborn = failure.kind == FailureKind::kExitCode && failure.exit_code < 0;
   std::string text = fmt::format("{}{} {}", what(failure), unborn ? "" : ",", failure.subject);
   if (failure.core_dumped) text += ", core dumped";
-  if (!failure.message.empty()) text += ": " + failure.message;
+  if (!failure.error.empty()) text += ": " + words(failure.error);
+  if (!failure.message.empty()) text += (failure.error.empty() ? ": " : "; ") + failure.message;
   return text;
 }
 
@@ -61,10 +83,17 @@ void CauseFinder::add(const Failure& failure) {
     cause_ = failure;
     return;
   }
-  const bool replaces_secondary = cause_->is_secondary() && !failure.is_secondary();
-  const bool outranks = cause_->kind == FailureKind::kExitCode && failure.kind == FailureKind::kSignal &&
-                        failure.at - cause_->at <= kSignalOutranks && !cause_->is_final;
-  if (replaces_secondary || outranks) cause_ = failure;
+  if (is_outranked_by(failure)) cause_ = failure;
+}
+
+bool CauseFinder::is_outranked_by(const Failure& failure) const {
+  if (failure.is_secondary()) return false;
+  if (cause_->is_secondary()) return true;
+  const bool is_near = failure.at - cause_->at <= kSignalOutranks;
+  if (cause_->is_final || cause_->kind != FailureKind::kExitCode || !is_near) return false;
+  if (failure.kind == FailureKind::kSignal) return cause_->error.empty() || !is_own_end(failure.signal);
+  const bool are_told = !cause_->error.empty() && !failure.error.empty();
+  return failure.kind == FailureKind::kExitCode && are_told && failure.error.at_s < cause_->error.at_s;
 }
 
 bool CauseFinder::decided(TimePoint now) const {

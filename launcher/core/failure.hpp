@@ -2,8 +2,10 @@
 // What went wrong, in one value, and which of several failures is the cause.
 //
 // A worker whose collective fails exits with 75: secondary, a consequence of somebody else's
-// failure and never the cause. The cause is the first primary failure to arrive; within
-// kSignalOutranks a signal outranks an exit code, because a killed rank makes its peers throw.
+// failure and never the cause. A command's rank is secondary by the words of its error (peer_loss.hpp); then what
+// ranks that have not ended yet have said counts, too. The cause is the first primary failure to arrive; within
+// kSignalOutranks a signal outranks an exit code, because a killed rank makes its peers throw (but a process that ends
+// itself by one does not outrank an error that another one has told), and of two told errors the earlier one counts.
 // Exits that the agent caused itself are not failures at all and never come here.
 
 #include <optional>
@@ -14,6 +16,7 @@
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "common/messages/rank_error.hpp"
 #include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
@@ -25,6 +28,7 @@ enum class FailureKind {
   kNodeLost,       ///< A node's link was silent for too long, or closed and missed by its peers.
   kStalled,        ///< Steps stopped although heartbeats go on.
   kPeerLost,       ///< A collective failed under a rank: a consequence.
+  kRaised,         ///< A rank has said why it fails, and has not ended yet.
 };
 
 /// "exit_code", "signal", ...: the words of events.jsonl.
@@ -42,14 +46,16 @@ struct Failure {
   bool is_final = false;          ///< Never retried: an error of the user's model, data or configuration.
   std::string message;            ///< What the process said, or why it could not start; may be empty.
   std::vector<std::string> tail;  ///< Its last lines of output.
+  RankError error;                ///< What it said itself; may be empty.
   bool may_follow = false;        ///< An exit code that may be a consequence of a signal that is not known yet.
+  bool follows_peer = false;      ///< Of a command: by its words it has lost another rank.
   bool was_waiting = false;       ///< With kStalled: it waited for another rank.
   double notice_s = 0;            ///< From its end, or its last sign of life, until it was noticed.
   TimePoint at;
 
   /// A consequence of another failure that is not known yet.
   [[nodiscard]] bool is_secondary() const {
-    return kind == FailureKind::kPeerLost || (kind == FailureKind::kStalled && was_waiting);
+    return kind == FailureKind::kPeerLost || (kind == FailureKind::kStalled && was_waiting) || follows_peer;
   }
 };
 
@@ -88,6 +94,7 @@ class CauseFinder : private CauseState {
 
  private:
   [[nodiscard]] Duration patience() const;
+  [[nodiscard]] bool is_outranked_by(const Failure& failure) const;
 };
 static_assert(has_only_state<CauseFinder>());
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/core/peer_loss.hpp"
 
 namespace sgd::core {
 namespace {
@@ -49,7 +50,23 @@ Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool
       is_training && (exited.exit_code == worker_exit::kUserError || exited.exit_code == worker_exit::kConfiguration);
   failure.message = exited.message;
   failure.tail = exited.tail;
+  failure.error = exited.error;
+  if (!is_training) {
+    const bool is_own = exited.signal == 0 || exited.signal == SIGABRT;
+    failure.follows_peer =
+        is_own && (failure.error.empty() ? tells_peer_loss(failure.tail) : is_peer_loss(failure.error));
+    failure.is_final = exited.signal == 0 && is_beyond_restart(failure.error);
+  }
   failure.notice_s = exited.notice_s;
+  return failure;
+}
+
+Failure failure_of(const NodeId& node, const OtherError& other) {
+  Failure failure = of_rank(other.rank, node);
+  failure.kind = FailureKind::kRaised;
+  failure.error = other.error;
+  failure.follows_peer = is_peer_loss(failure.error);
+  failure.is_final = is_beyond_restart(failure.error);
   return failure;
 }
 

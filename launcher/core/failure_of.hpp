@@ -12,6 +12,8 @@ namespace sgd::core {
 /// An exit that is a failure. In training the code says whose fault it was (common/exit_codes.hpp); in a command every
 /// code but 0 is alike.
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool is_training);
+/// What a rank has said that has not ended.
+[[nodiscard]] Failure failure_of(const NodeId& node, const OtherError& other);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::PortRefused& refused);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed);

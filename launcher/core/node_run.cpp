@@ -6,7 +6,10 @@
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
+#include "common/job/python_command.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/core/fact_text.hpp"
+#include "launcher/core/process_rules.hpp"
 #include "launcher/core/rank_environment.hpp"
 
 namespace sgd::core {
@@ -50,6 +53,7 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
   const bool group_is_wanted = wants_group && is_of_desired();
   if (keeper_ == Keeper::kLost) return;   // Only strays are left; on_strays_cleared() goes on.
   if (keeper_ == Keeper::kEnded) return;  // Only words are left; end_clearing() goes on.
+  if (group_ == Group::kAlive && !group_is_wanted && !have_had_their_time(now, out)) return;
   if (group_ == Group::kAlive && !group_is_wanted && desired_.want != cluster::Want::kGone) return clear_group(out);
   if (desired_.want == cluster::Want::kGone) {
     if (keeper_ == Keeper::kUp) close_keeper(out);
@@ -74,7 +78,28 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
   }
 }
 
+/// Of a command whose ranks are to end: handlers and buffered files are theirs until then. A wish for their end that
+/// allows less time counts from now on.
+bool NodeRun::have_had_their_time(TimePoint now, AgentCommands& out) {
+  if (is_training() || keeper_ != Keeper::kUp) return true;
+  const TimePoint by = now + from_seconds(desired_.clear_grace_s);
+  const bool is_first = !ending_deadline_.has_value();
+  if (is_first || by < *ending_deadline_) ending_deadline_ = by;
+  if (*ending_deadline_ <= now) return true;
+  for (auto& [rank, record] : ranks_) {
+    if (is_first && !record.exit && record.pid != 0) ask_to_end(rank, record, out);
+  }
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& rank) { return rank.second.exit || rank.second.pid == 0; });
+}
+
+void NodeRun::ask_to_end(Rank rank, RankRecord& record, AgentCommands& out) {
+  record.asked_to_stop = true;
+  tell_keeper(keeper::Signal{spawned_, rank, SIGTERM, false}, out);
+}
+
 void NodeRun::close_keeper(AgentCommands& out) {
+  ending_deadline_.reset();
   was_cleared_by_order_ = true;
   keeper_ = Keeper::kClosing;
   tell_keeper(keeper::Close{}, out);
@@ -90,9 +115,8 @@ void NodeRun::start_keeper_if_needed(AgentCommands& out) {
 
 /// True when ranks can be spawned: the fork server is ready, or is not used.
 bool NodeRun::fork_server_settled(AgentCommands& out) {
-  if (!is_training()) return true;
   if (fork_server_ == ForkServer::kNone) {
-    if (!desired_.job.value("fork_server", true)) {
+    if (!desired_.job.value("fork_server", true) || (!is_training() && !preloads())) {
       fork_server_ = ForkServer::kUnusable;
     } else {
       start_fork_server(out);
@@ -101,17 +125,36 @@ bool NodeRun::fork_server_settled(AgentCommands& out) {
   return fork_server_ == ForkServer::kReady || fork_server_ == ForkServer::kUnusable;
 }
 
+/// True where the ranks of a command are forked off a Python that has imported what they need.
+bool NodeRun::preloads() const {
+  const nlohmann::json& process = member(desired_.job, "process");
+  // A terminal of its own takes a session, which only exec gives.
+  return !facts_.python_folder.empty() && member(process, "preload") != "none" &&
+         member(process, "terminal") != "all" &&
+         job::python_command(desired_.job.at("command").get<std::vector<std::string>>());
+}
+
 void NodeRun::start_fork_server(AgentCommands& out) {
   fork_server_ = ForkServer::kStarting;
   keeper::StartForkServer start;
-  start.argv = {facts_.worker_program, "--fork-server"};
-  start.job = desired_.job;
+  if (is_training()) {
+    start.argv = {facts_.worker_program, "--fork-server"};
+    start.job = desired_.job;
+  } else {
+    const nlohmann::json& process = member(desired_.job, "process");
+    const std::vector<std::string> command = command_of_rank(desired_.job, 0);
+    start.argv = job::by_way_of(facts_.python_folder + "/sgd_launch_server.py", *job::python_command(command));
+    start.job = {
+        {"command", command}, {"preload", member(process, "preload")}, {"backend", member(process, "backend")}};
+    start.environment = common_environment(desired_, static_cast<int>(desired_.ranks.size()), facts_.python_folder);
+    start.workdir = workdir_of(desired_, facts_.is_shared);
+  }
   start.log_path = desired_.run_dir + "/logs/fork-server.log";
   tell_keeper(std::move(start), out);
 }
 
 /// Ranks do not need it: while they go on, another one is started for the next generation.
-void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, AgentCommands& out) {
+void NodeRun::on_fork_server_failed(TimePoint now, const keeper::ForkServerFailed& failed, AgentCommands& out) {
   if (fork_server_ != ForkServer::kReady && fork_server_ != ForkServer::kStarting) return;
   const bool was_ready = fork_server_ == ForkServer::kReady;
   fork_server_ = ForkServer::kNone;
@@ -124,6 +167,11 @@ void NodeRun::on_fork_server_failed(const keeper::ForkServerFailed& failed, Agen
         agent_command::Warn{failed.message + (may_exec ? "; ranks will be started by exec" : "; started anew")});
     if (!may_exec) start_fork_server(out);
     return;
+  }
+  if (!is_training()) {  // Nobody needs it: a command can always be started by exec.
+    if (fork_server_ == ForkServer::kNone && !was_ready) fork_server_ = ForkServer::kUnusable;
+    out.push_back(agent_command::Warn{"ranks are started by exec, not by fork: " + clipped(failed.message)});
+    return reconcile(now, out);
   }
   // Said of the ranks that wait for it; where none do, the next that are wanted start another one.
   if (group_ == Group::kEmpty && wants_ranks())
@@ -143,6 +191,7 @@ void NodeRun::spawn_all(AgentCommands& out) {
   group_ = Group::kAlive;
   was_cleared_by_order_ = false;
   stop_deadline_.reset();
+  ending_deadline_.reset();
   ranks_.clear();
   connections_.clear();
   arriving_.clear();
@@ -155,6 +204,7 @@ void NodeRun::spawn_all(AgentCommands& out) {
                       gpus == per_worker.end() ? std::nullopt : std::optional(gpus->get<int>())};
   std::vector<RankShare> shares =
       allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need, facts_.slots);
+  bind_cores(read_or(member(desired_.job, "process"), "cpu_bind", "auto"), facts_.numa_nodes, shares);
   for (std::size_t index = 0; index < shares.size(); ++index) {
     const cluster::RankPlace& place = desired_.ranks[index];
     RankRecord& record = ranks_[place.rank];
@@ -169,12 +219,11 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   keeper::Spawn spawn;
   spawn.generation = spawned_;
   spawn.rank = rank;
-  spawn.fork_server = is_training() && fork_server_ == ForkServer::kReady;
-  if (is_training()) {
-    spawn.argv = {facts_.worker_program};
-  } else {
-    spawn.argv = desired_.job.at("command").get<std::vector<std::string>>();
-  }
+  spawn.fork_server = fork_server_ == ForkServer::kReady;
+  spawn.argv = is_training() ? std::vector{facts_.worker_program} : command_of_rank(desired_.job, record.local_rank);
+  if (!is_training() && !spawn.fork_server && member(member(desired_.job, "process"), "backend") == "sgd")
+    if (const auto python = job::python_command(spawn.argv); python && !facts_.python_folder.empty())
+      spawn.argv = job::by_way_of(facts_.python_folder + "/sgd_launch_rank.py", *python, {"--backend", "sgd", "--"});
   RankIdentity identity;
   identity.rank = rank;
   identity.local_rank = record.local_rank;
@@ -182,19 +231,21 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   identity.token = record.token;
   identity.link_path = link_path_;
   identity.agent_wait = facts_.returns_within;
-  identity.error_file = fmt::format("{}/errors/gen-{:04d}-rank-{:04d}.json", desired_.run_dir, spawned_, rank);
-  spawn.env = rank_environment(desired_, identity);
-  const int cpus = desired_.job.at("per_worker").at("cpus").get<int>();
-  if (!is_training() && !facts_.omp_threads_set) spawn.env["OMP_NUM_THREADS"] = fmt::format("{}", cpus);
+  spawn.error_file = fmt::format("{}/errors/gen-{:04d}-rank-{:04d}.json", desired_.run_dir, spawned_, rank);
+  apply_process_rules(desired_, record.local_rank, spawn);
+  identity.error_file = spawn.error_file;
+  identity.gpus = record.share.gpus;
+  spawn.environment = rank_environment(desired_, identity, facts_.python_folder);
+  spawn.workdir = is_training() ? std::string() : workdir_of(desired_, facts_.is_shared);
   spawn.cpus = record.share.cores;
-  if (record.share.gpus) spawn.env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*record.share.gpus, ","));
-  spawn.threads = cpus;
+  spawn.threads = desired_.job.at("per_worker").at("cpus").get<int>();
   spawn.log_path = fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", desired_.run_dir, spawned_, rank);
   return spawn;
 }
 
 void NodeRun::clear_group(AgentCommands& out) {
   group_ = Group::kClearing;
+  ending_deadline_.reset();
   was_cleared_by_order_ = true;
   stop_deadline_.reset();
   watchdog_.reset({}, {});
@@ -213,14 +264,21 @@ void NodeRun::ask_to_leave(AgentCommands& out) {
   }
 }
 
-/// Training ranks are asked over the link and agree on the step; commands get SIGTERM. The deadline kills both.
+/// Ranks that can agree on a step are asked over the link: those of training, and of a command where all have said so:
+/// one alone would wait for the others. Else they get a signal: what a terminal sends goes to their group, as there.
+/// The deadline kills all.
 void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
   if (!stop_deadline_) stop_deadline_ = now + from_seconds(desired_.stop_grace_s);
+  const bool can_agree = is_training() || std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+                           return entry.second.exit || (entry.second.is_stoppable && entry.second.assigned);
+                         });
   for (auto& [rank, record] : ranks_) {
     if (record.asked_to_stop || record.exit) continue;
-    if (!is_training()) {
+    if (!can_agree) {
       if (record.pid == 0) continue;
-      tell_keeper(keeper::Signal{spawned_, rank, SIGTERM}, out);
+      const int signal = desired_.stop_signal == 0 ? SIGTERM : desired_.stop_signal;
+      const bool is_of_terminal = signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
+      tell_keeper(keeper::Signal{spawned_, rank, signal, is_of_terminal}, out);
     } else {
       if (!record.assigned) continue;
       out.push_back(TellWorker{*record.connection, id_, link::Stop{to_seconds(*stop_deadline_ - now), true}});

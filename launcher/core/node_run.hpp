@@ -5,8 +5,9 @@
 //   keeper:  none --first desire--> starting --Started--> up --Close sent--> closing --link closed--> ended --> none
 //                                                          └--link closed unasked--> lost (KeeperLost, strays cleared)
 //   group:   empty --want run, ready to spawn--> alive --Clear sent--> clearing --Cleared, links closed--> empty
+//            a command's, unwanted: alive --SIGTERM, all ended or clear_grace_s over--> Clear sent
 //   port:    none --want prepare--> asked for --answer--> reserved --next generation, want gone--> none
-//   fork server: none --training--> starting --ready--> ready | --several threads--> unusable (plain spawns, said)
+//   fork server: none --training, Python--> starting --ready--> ready | --it must not fork--> unusable (exec, said)
 //                 ^--- died under ranks that go on without it: started anew, at most kForkServersMax times
 //
 // A group counts as cleared, and an ended keeper as none, when its links have closed, too: what its ranks said last
@@ -97,12 +98,15 @@ class NodeRun : private NodeRunState, private NodeRunHome {
  private:
   void reconcile(TimePoint now, AgentCommands& out);
   void settle_port(AgentCommands& out);
+  [[nodiscard]] bool have_had_their_time(TimePoint now, AgentCommands& out);
+  void ask_to_end(Rank rank, RankRecord& record, AgentCommands& out);
   void close_keeper(AgentCommands& out);
   void start_keeper_if_needed(AgentCommands& out);
   bool fork_server_settled(AgentCommands& out);
   void spawn_all(AgentCommands& out);
   keeper::Spawn spawn_of(Rank rank, RankRecord& record) const;
-  void on_fork_server_failed(const keeper::ForkServerFailed& failed, AgentCommands& out);
+  void on_fork_server_failed(TimePoint now, const keeper::ForkServerFailed& failed, AgentCommands& out);
+  [[nodiscard]] bool preloads() const;
   void start_fork_server(AgentCommands& out);
   void clear_group(AgentCommands& out);
   void ask_to_leave(AgentCommands& out);

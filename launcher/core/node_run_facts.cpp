@@ -51,7 +51,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     return reconcile(now, out);
   }
   if (const auto* failed = std::get_if<keeper::ForkServerFailed>(&message)) {
-    return on_fork_server_failed(*failed, out);
+    return on_fork_server_failed(now, *failed, out);
   }
   if (const auto* spawned = std::get_if<keeper::Spawned>(&message)) return on_spawned(now, *spawned, out);
   if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
@@ -67,6 +67,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     record->exit_deadline = now + kLinkDrain;
     watchdog_.forget(exited->rank);
     if (!record->connection) tell_exit(now, exited->rank, *record);
+    if (ending_deadline_) reconcile(now, out);
     return;
   }
   if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
@@ -95,6 +96,7 @@ void NodeRun::on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCom
   if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned.rank);
   say(cluster::WorkerStarted{spawned.rank, spawned.pid});
   if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
+  if (ending_deadline_) ask_to_end(spawned.rank, *record, out);
 }
 
 /// A worker of ours speaks for itself; of a command, any process of the run's may.
@@ -146,6 +148,7 @@ void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
   ranks_.clear();
   connections_.clear();
   stop_deadline_.reset();
+  ending_deadline_.reset();
   group_cleared(0);
   watchdog_.reset({}, {});
   silent_.clear();
@@ -219,8 +222,8 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     }
     void operator()(const link::FirstStep& step) const { self.say(cluster::WorkerFirstStep{rank, step.step}); }
     void operator()(const link::Heartbeat& heartbeat) const {
-      // A command is under watch from its first heartbeat on, since it need not send any.
-      const bool begins = !self.is_training() && self.group_ == Group::kAlive && !record.exit;
+      // A command is under watch from its first heartbeat on that may be watched, since it need not send any.
+      const bool begins = !self.is_training() && heartbeat.watched && self.group_ == Group::kAlive && !record.exit;
       const bool is_first = begins && !self.watchdog_.watches(rank);
       if (is_first) self.watchdog_.on_hello(now, rank);
       matters = is_first || self.watchdog_.suspects(rank);
@@ -250,6 +253,7 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       record.failure_message = refusal;
       out.push_back(agent_command::DropLink{*record.connection, refusal});
     }
+    void operator()(const link::Stoppable&) const { record.is_stoppable = true; }
     void operator()(const link::Failed& failed) const { record.failure_message = failed.message; }
     void operator()(const link::ResultMade& result) const { self.say(cluster::ResultMade{rank, result.value}); }
     void operator()(const link::Received&) const { matters = false; }
@@ -301,6 +305,10 @@ bool NodeRun::on_tick(TimePoint now, AgentCommands& out) {
     clear_group(out);
     was_due = true;
   }
+  if (ending_deadline_ && group_ == Group::kAlive && keeper_ == Keeper::kUp && now >= *ending_deadline_) {
+    reconcile(now, out);
+    was_due = true;
+  }
   return was_due;
 }
 
@@ -341,6 +349,7 @@ std::optional<TimePoint> NodeRun::next_wakeup() const {
   for (const auto& [rank, record] : ranks_)
     if (record.exit && !record.exit_told && !record.is_unheard()) consider(record.exit_deadline);
   if (stop_deadline_ && group_ == Group::kAlive) consider(*stop_deadline_);
+  if (ending_deadline_ && group_ == Group::kAlive && keeper_ == Keeper::kUp) consider(*ending_deadline_);
   if (cleared_ && !is_unheard()) consider(links_deadline_);
   if (!silent_.empty()) consider(silence_deadline_);
   if (const auto look = watchdog_.next_look()) consider(*look);
@@ -390,6 +399,11 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.caused_by_agent = is_our_kill || record.asked_to_stop;
   told.message = clipped(exit.reason.empty() ? record.failure_message : exit.reason);
   told.tail = clipped(exit.tail);
+  told.error = clipped(exit.error);
+  for (const OtherError& other : exit.others) {
+    if (told.others.size() == keeper::kOthersMax || find(other.rank) == nullptr) continue;
+    told.others.push_back({other.rank, clipped(other.error)});
+  }
   told.step = record.step;
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);

@@ -29,8 +29,9 @@ struct NodeRunState {
     std::optional<ConnectionId> connection;
     int link_pid = 0;  ///< Who has the connection.
     bool assigned = false;
-    std::int64_t step = 0;  ///< Of its last heartbeat.
-    bool is_ready = false;  ///< Its state is restored; it can be asked for its stack.
+    std::int64_t step = 0;      ///< Of its last heartbeat.
+    bool is_ready = false;      ///< Its state is restored; it can be asked for its stack.
+    bool is_stoppable = false;  ///< It asks whether to stop, and needs no signal.
     bool asked_to_stop = false;
     bool asked_to_leave = false;
     bool exit_told = false;
@@ -63,7 +64,8 @@ struct NodeRunState {
   bool gone_ = false;
   bool has_closed_ = false;  ///< The keeper has said that nothing below it is left.
   std::optional<TimePoint> stop_deadline_;
-  std::optional<keeper::Cleared> cleared_;  ///< The keeper is done; links are still open.
+  std::optional<TimePoint> ending_deadline_;  ///< Ranks of a command that is not wanted any more have got SIGTERM.
+  std::optional<keeper::Cleared> cleared_;    ///< The keeper is done; links are still open.
   TimePoint links_deadline_;
   int fork_servers_lost_ = 0;
   Watchdog watchdog_;

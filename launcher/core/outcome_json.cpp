@@ -23,13 +23,19 @@ Json to_json(const Failure& cause) {
   json["message"] = text_or_null(cause.message);
   json["is_final"] = cause.is_final;
   json["tail"] = cause.tail;
+  if (!cause.error.empty())
+    json["error"] = {{"type", text_or_null(cause.error.type)},
+                     {"message", cause.error.message},
+                     {"frames", cause.error.frames},
+                     {"at_s", cause.error.at_s}};
   return json;
 }
 
 Failure cause_from(const Json& json) {
   Failure cause;
   constexpr std::array kKinds = {FailureKind::kExitCode, FailureKind::kSignal,  FailureKind::kHeartbeatLost,
-                                 FailureKind::kNodeLost, FailureKind::kStalled, FailureKind::kPeerLost};
+                                 FailureKind::kNodeLost, FailureKind::kStalled, FailureKind::kPeerLost,
+                                 FailureKind::kRaised};
   std::string kind;
   read_if_fits(json, "kind", kind);
   for (const FailureKind one : kKinds)
@@ -45,6 +51,14 @@ Failure cause_from(const Json& json) {
   if (const auto tail = json.find("tail"); tail != json.end() && tail->is_array())
     for (const Json& line : *tail)
       if (line.is_string()) cause.tail.push_back(line.get<std::string>());
+  if (const auto error = json.find("error"); error != json.end() && error->is_object()) {
+    read_if_fits(*error, "type", cause.error.type);
+    read_if_fits(*error, "message", cause.error.message);
+    read_if_fits(*error, "at_s", cause.error.at_s);
+    if (const auto frames = error->find("frames"); frames != error->end() && frames->is_array())
+      for (const Json& line : *frames)
+        if (line.is_string()) cause.error.frames.push_back(line.get<std::string>());
+  }
   return cause;
 }
 

@@ -38,6 +38,18 @@ void RecoveryRecord::ready(TimePoint now, const link::Ready& ready) {
   ready_.redone = redone;
 }
 
+nlohmann::ordered_json RecoveryRecord::started_again(TimePoint now, Generation generation, int world_size) const {
+  nlohmann::ordered_json event = {{"event", "restarted"}, {"generation", generation}, {"from", what(*cause_)}};
+  event["subject"] = cause_->subject;
+  event["total_s"] = cause_->notice_s + to_seconds(clear_ + wait_ + start_ + (now - mark_));
+  event["notice_s"] = cause_->notice_s;
+  event["clear_s"] = to_seconds(clear_);
+  event["wait_s"] = to_seconds(wait_);
+  event["start_s"] = to_seconds(start_ + (now - mark_));
+  event["world_size"] = world_size;
+  return event;
+}
+
 nlohmann::ordered_json RecoveryRecord::finish(TimePoint now, Generation generation, int world_size, bool bit_exact) {
   const Failure cause = *cause_;
   cause_.reset();

@@ -46,6 +46,8 @@ class RecoveryRecord : private RecoveryState {
   void ready(TimePoint now, const link::Ready& ready);
 
   [[nodiscard]] bool pending() const { return cause_.has_value(); }
+  /// Of a command, whose ranks may tell of no step: {"event":"restarted", ...}; the record goes on.
+  [[nodiscard]] nlohmann::ordered_json started_again(TimePoint now, Generation generation, int world_size) const;
   /// Ends the record: {"event":"recovered", ...}, times in seconds.
   [[nodiscard]] nlohmann::ordered_json finish(TimePoint now, Generation generation, int world_size, bool bit_exact);
   void drop() { cause_.reset(); }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/core/peer_loss.hpp"
 
 namespace sgd::core {
 namespace {
@@ -21,6 +22,11 @@ bool is_crash(const Failure& cause) {
   if (cause.kind != FailureKind::kSignal) return false;
   return cause.signal == SIGSEGV || cause.signal == SIGABRT || cause.signal == SIGFPE || cause.signal == SIGILL ||
          cause.signal == SIGBUS;
+}
+
+/// For people: milliseconds are enough.
+Duration rounded(Duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time);
 }
 
 }  // namespace
@@ -46,7 +52,13 @@ RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration
   if (crashes_in_place(cause, ended.step))
     return end(exit_code::kExhausted, fmt::format("rank {} has failed {} times without getting beyond step {}",
                                                   cause.rank, crashes_, crashed_step_));
-  return {true, Duration{0}, "", 0};
+  if (repeats_itself(cause, ended))
+    return end(
+        exit_code::kExhausted,
+        fmt::format("the same error has come {} times in a row, each time {}: a restart does not mend it", errors_,
+                    error_step_ > 0 ? fmt::format("at step {}", error_step_)
+                                    : "after " + format_duration(rounded(error_lived_))));
+  return {true, delay_of_crash(cause, ended), "", 0};
 }
 
 RetryVerdict RetryBudget::on_failed_start(const Failure& cause, const EndedGeneration& ended) {
@@ -72,6 +84,28 @@ void RetryBudget::on_first_step() {
 
 void RetryBudget::on_epoch_finished() {
   if (is_training_) failures_ = 0;
+}
+
+/// What comes of the data or of the program comes at the same place, and what comes of the world seldom does.
+bool RetryBudget::repeats_itself(const Failure& cause, const EndedGeneration& ended) {
+  if (is_training_) return false;
+  const std::string error = cause.is_secondary() ? "" : words(cause.error);
+  const Duration apart = ended.lived > error_lived_ ? ended.lived - error_lived_ : error_lived_ - ended.lived;
+  const bool is_same_time = apart <= std::max(kSameTime, error_lived_ / 10);
+  const bool is_same =
+      !error.empty() && error == error_ && ended.step == error_step_ && (ended.step > 0 || is_same_time);
+  errors_ = is_same ? errors_ + 1 : 1;
+  error_ = error;
+  error_step_ = ended.step;
+  error_lived_ = ended.lived;
+  return !error.empty() && errors_ >= kCrashesInPlace;
+}
+
+Duration RetryBudget::delay_of_crash(const Failure& cause, const EndedGeneration& ended) {
+  if (is_training_) return Duration{0};
+  const bool is_quick = (is_crash(cause) || cause.kind == FailureKind::kRaised) && ended.lived < kQuick;
+  quick_crashes_ = is_quick ? quick_crashes_ + 1 : 0;
+  return quick_crashes_ < 2 ? Duration{0} : delay(quick_crashes_ - 2);
 }
 
 bool RetryBudget::crashes_in_place(const Failure& cause, std::int64_t step) {

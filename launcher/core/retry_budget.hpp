@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/time.hpp"
 #include "common/job/spec.hpp"
@@ -20,6 +21,7 @@ struct EndedGeneration {
   bool was_started = false;  ///< All ranks had made their first step (a command: were executed).
   bool is_first = false;     ///< The run's first one.
   std::int64_t step = 0;     ///< Highest step known.
+  Duration lived{0};         ///< Of a command: since its ranks were executed.
 };
 
 struct RetryVerdict {
@@ -40,6 +42,11 @@ struct RetryState {
   Rank crashed_rank_ = -1;
   int crashes_ = 0;  ///< Of that rank, without a step beyond this one:
   std::int64_t crashed_step_ = -1;
+  int quick_crashes_ = 0;  ///< Of a command: in a row, each within kQuick of its start.
+  std::string error_;      ///< Of a command: what the last failure said of itself; empty: nothing, or other words.
+  int errors_ = 0;         ///< So often in a row, at this step and after about this time:
+  std::int64_t error_step_ = 0;
+  Duration error_lived_{0};
 };
 
 class RetryBudget : private RetryState {
@@ -49,10 +56,14 @@ class RetryBudget : private RetryState {
   static constexpr Duration kDelayMax = std::chrono::hours(1);
   /// So many crashes of one rank at one step are an error of the program, whatever max_failures says.
   static constexpr int kCrashesInPlace = 3;
+  /// A command that crashes so soon after its start is not started again at once a second time.
+  static constexpr Duration kQuick = std::chrono::seconds(10);
+  /// Two lives are equally long when they differ by no more than this, or by a tenth.
+  static constexpr Duration kSameTime = std::chrono::seconds(1);
 
   RetryBudget() = default;
   explicit RetryBudget(const job::JobSpec& job);
-  explicit RetryBudget(State state) : State(state) {}
+  explicit RetryBudget(State state) : State(std::move(state)) {}
   [[nodiscard]] const State& state() const { return *this; }
 
   [[nodiscard]] RetryVerdict on_failure(const Failure& cause, const EndedGeneration& ended);
@@ -67,6 +78,8 @@ class RetryBudget : private RetryState {
  private:
   [[nodiscard]] RetryVerdict on_failed_start(const Failure& cause, const EndedGeneration& ended);
   [[nodiscard]] bool crashes_in_place(const Failure& cause, std::int64_t step);
+  [[nodiscard]] bool repeats_itself(const Failure& cause, const EndedGeneration& ended);
+  [[nodiscard]] Duration delay_of_crash(const Failure& cause, const EndedGeneration& ended);
   [[nodiscard]] Duration delay(int doublings) const;
 };
 static_assert(has_only_state<RetryBudget>());

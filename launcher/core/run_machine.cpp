@@ -8,6 +8,7 @@
 #include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/core/failure_of.hpp"
+#include "launcher/core/process_rules.hpp"
 #include "launcher/core/stop_request.hpp"
 
 namespace sgd::core {
@@ -86,7 +87,8 @@ Demand RunMachine::demand() const {
 }
 
 bool RunMachine::may_grow() const {
-  return phase_ == RunPhase::kRunning && is_training() && !stop_ && leave_ == Leave::kNo &&
+  const bool has_moment = is_training() || grows_at_once();
+  return phase_ == RunPhase::kRunning && has_moment && !stop_ && leave_ == Leave::kNo &&
          placement_.world_size < definition_.job.num_workers;
 }
 
@@ -103,6 +105,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   const bool has_left = std::exchange(leave_, Leave::kNo) == Leave::kAtBoundary;
   looks_for_room_ = false;
   was_started_ = has_cleared_ = false;
+  started_at_.reset();
   held_checkpoints_.clear();
   unsaved_.reset();
   straggler_.reset();
@@ -196,6 +199,10 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   desired.resume_from = checkpoints_to_try();
   const bool has_grace = stop_ && stop_->grace;
   desired.stop_grace_s = to_seconds(has_grace ? *stop_->grace : definition_.job.stop.grace);
+  const bool is_signal = stop_ && stop_->why == StopRequest::Why::kSignal;
+  if (is_signal && passes_signal(definition_.job.resolved, stop_->signal)) desired.stop_signal = stop_->signal;
+  if (!is_training() && !(stop_ && stop_->at_once))
+    desired.clear_grace_s = to_seconds(shutdown_timeout(definition_.job.resolved));
   const auto keeper_from = keepers_from_.find(node);
   if (keeper_from != keepers_from_.end()) desired.keeper_from = keeper_from->second;
   desired.run_dir = definition_.run_dir;
@@ -229,7 +236,7 @@ void RunMachine::on_node_back(TimePoint now, const NodeId& node, const cluster::
     gone.uid = held.generation > desired_generation_ ? 0 : desired_uid_;
     gone.want = cluster::Want::kGone;
     gone.run_dir = definition_.run_dir;
-    gone.job = definition_.job.resolved;
+    gone.job = finished() ? nlohmann::json::object() : definition_.job.resolved;
     out.push_back(SendToAgent{node, std::move(gone)});
     return;
   }
@@ -264,7 +271,11 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
   if (finished()) return;
   const bool is_first = !stop_.has_value();
   if (is_first) stop_ = request;
-  if (phase_ == RunPhase::kClearing) return;
+  if (request.at_once) stop_->at_once = true;
+  if (phase_ == RunPhase::kClearing) {
+    if (request.at_once) send_desired(cluster::Want::kGone, out);  // Who has time to end has none any more.
+    return;
+  }
   if (is_first) {
     outcome_.state = state_of(request);
     outcome_.exit_code = exit_code_of(request);
@@ -306,62 +317,11 @@ void RunMachine::on_all_exited(TimePoint now, CoordinatorCommands& out) {
   if (first([](const auto& rank) { return rank.second.left; }) != ranks_.end()) return begin_recovery(now, out);
   const auto undone = first([](const auto& rank) { return !rank.second.done; });
   if (undone == ranks_.end()) {
-    complete_recovery(now, out);
+    if (is_training()) complete_recovery(now, out);
     return end_run(now, "succeeded", exit_code::kSucceeded, "", out);
   }
   add_failure(now, unwanted_end(undone->first, undone->second.node, undone->second.pid));
   judge(now, out);
-}
-
-void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out) {
-  outcome_.state = state;
-  outcome_.exit_code = exit_code;
-  outcome_.error = std::move(error);
-  if (nodes_.empty()) return finish(now, out);
-  begin_clearing(now, out);
-}
-
-void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
-  phase_ = RunPhase::kClearing;
-  if (newest_held_ > desired_generation_) want_generation(now, newest_held_);
-  clear_none_but_lost();
-  send_desired(cluster::Want::kGone, out);
-  if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.
-}
-
-/// Who asked for a model and has none, or an older one, is told that: it is no success, and no plain stop.
-void RunMachine::judge_saving() {
-  const bool had_time =
-      outcome_.state == "succeeded" || (stop_ && !stop_->at_once && outcome_.state == state_of(*stop_));
-  if (!unsaved_ || !had_time) return;
-  const std::string until = stop_ ? outcome_.error : std::string("trained to the end");
-  outcome_.error =
-      fmt::format("{}, but the state of step {} could not be saved: {}", until, unsaved_->step, unsaved_->reason);
-  outcome_.state = "failed";
-  outcome_.exit_code = exit_code::kFailed;
-}
-
-void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
-  SGD_ASSERT(!finished());  // Else its outcome would be told twice, and maybe differently.
-  // A model that is there in part must never look like one that is whole.
-  SGD_ASSERT(outcome_.state != "succeeded" ||
-             (!ranks_.empty() &&
-              std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.done; })));
-  phase_ = RunPhase::kFinished;
-  // It is kept for a while: what ranks have put aside for lines and exchanges that never come would be kept with it.
-  reducer_.reset(0);
-  exchange_.reset(0);
-  held_checkpoints_.clear();
-  judge_saving();
-  outcome_.generation = generation_;
-  outcome_.wall_s = (definition_.past ? definition_.past->wall_s : 0) + to_seconds(now - submitted_at_);
-  record({{"event", "run_finished"},
-          {"generation", generation_},
-          {"state", outcome_.state},
-          {"exit_code", outcome_.exit_code},
-          {"failures", outcome_.failures}},
-         out);
-  out.push_back(FinishRun{definition_.id, outcome_});
 }
 
 void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {

@@ -47,6 +47,8 @@ class RunMachine : private RunState {
   static constexpr std::size_t kMismatchesMax = 64;
   /// After one rank has ended with 0, the others' time to end too.
   static constexpr Duration kEarlyExitGrace = std::chrono::seconds(30);
+  /// Of its last lines, and of its ranks' results: longer ones are told, and not kept when it has finished.
+  static constexpr std::size_t kOutcomeBytesMax = 4 << 10;
 
   RunMachine(RunDefinition definition, TimePoint now);
   explicit RunMachine(State state) : State(std::move(state)) {}
@@ -83,6 +85,7 @@ class RunMachine : private RunState {
   [[nodiscard]] bool is_admitted() const { return generation_ >= first_generation_; }
   /// At work below its size.
   [[nodiscard]] bool may_grow() const;
+  [[nodiscard]] bool grows_at_once() const { return definition_.job.recovery.scale_up == "at_once"; }
   [[nodiscard]] const RunDefinition& definition() const { return definition_; }
   [[nodiscard]] Demand demand() const;
   /// Of its newest generation, alive or not.
@@ -112,13 +115,17 @@ class RunMachine : private RunState {
   void send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
   void on_all_exited(TimePoint now, CoordinatorCommands& out);
+
+  // run_machine_end.cpp
   void begin_clearing(TimePoint now, CoordinatorCommands& out);
   void end_run(TimePoint now, const char* state, int exit_code, std::string error, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
+  void keep_little();
   void judge_saving();
 
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] std::string who_left(const Failure& cause) const;
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
   void clear_generation(TimePoint now, CoordinatorCommands& out);
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);
@@ -127,6 +134,7 @@ class RunMachine : private RunState {
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
   void consider_leaving(CoordinatorCommands& out);
   void consider_growth(TimePoint now, CoordinatorCommands& out);
+  void leave_at_once(std::string reason, CoordinatorCommands& out);
   void leave_at_boundary(std::string reason, CoordinatorCommands& out);
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);

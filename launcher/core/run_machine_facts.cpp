@@ -108,9 +108,10 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
   // A command that never says hello counts as started at exec.
   phase_ = RunPhase::kRunning;
   was_started_ = true;
+  started_at_ = now;
   budget_.on_first_step();
   recovery_.ready(now, {});
-  complete_recovery(now, out);
+  if (!has_state_ && recovery_.pending()) record(recovery_.started_again(now, generation_, placement_.world_size), out);
 }
 
 void RunMachine::on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
@@ -229,7 +230,8 @@ void RunMachine::on_result(const cluster::ResultMade& result) {
 
 void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, CoordinatorCommands& out) {
   RankRecord* rank = find(ready.rank);
-  if (rank == nullptr || rank->exited || rank->phase == RankPhase::kReady) return;
+  if (rank == nullptr || rank->exited || rank->phase == RankPhase::kReady || rank->phase == RankPhase::kStepping)
+    return;
   rank->phase = RankPhase::kReady;
   rank->heartbeat.step = ready.ready.step;
   record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.ready.step}},
@@ -238,9 +240,13 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& other) {
     return other.second.phase == RankPhase::kReady || other.second.phase == RankPhase::kStepping;
   });
-  if (!all || phase_ != RunPhase::kStarting) return;
-  phase_ = RunPhase::kRunning;
-  looks_for_room_ = true;  // Slots may have come back while it started.
+  has_state_ |= !is_training();
+  // A command runs from its exec on.
+  if (!all || (is_training() ? phase_ != RunPhase::kStarting : !is_live())) return;
+  if (is_training()) {
+    phase_ = RunPhase::kRunning;
+    looks_for_room_ = true;  // Slots may have come back while it started.
+  }
   if (ready.ready.source == "fresh" && !definition_.job.resume_from.empty())
     return add_failure(now, protocol_failure(ready.rank, rank->node,
                                              fmt::format("no checkpoint could be read, and training must not begin "
@@ -301,7 +307,12 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   Failure failure = failure_of(node, exited, is_training());
   rank->missed_peer = failure.kind == FailureKind::kPeerLost;
   failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
+  const bool follows_peer = failure.follows_peer;
   add_failure(now, std::move(failure));
+  // A living rank's words count where this one says that it has lost another: elsewhere they may be old.
+  for (const OtherError& other : exited.others)
+    if (follows_peer && find(other.rank) != nullptr && is_on(node, other.rank))
+      add_failure(now, failure_of(node, other));
 }
 
 void RunMachine::add_failure(TimePoint now, Failure failure) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
@@ -22,7 +23,9 @@ constexpr int kUnknownSize = -1;
 
 /// The cause is known: is there to be another generation?
 void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
-  const Failure cause = *causes_.cause();
+  Failure cause = *causes_.cause();
+  if (const std::string left = who_left(cause); !left.empty())
+    cause.message += (cause.message.empty() ? "" : "; ") + left;
   ++outcome_.failures;
   outcome_.cause = cause;
   outcome_.generation = generation_;
@@ -34,6 +37,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   ended.was_started = was_started_;
   ended.is_first = generation_ == first_generation_;
   ended.step = steps_told_;
+  if (was_started_ && started_at_) ended.lived = now - *started_at_;
   const RetryVerdict verdict = budget_.on_failure(cause, ended);
   event["restart"] = verdict.restart;
   record(std::move(event), out);
@@ -49,12 +53,24 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
             {"attempt", budget_.attempts()},
             {"delay_s", to_seconds(verdict.delay)},
             {"kind", "failed_start"},
-            {"reason", "start failed"}},
+            {"reason", was_started_ ? "it fails soon after each start" : "start failed"}},
            out);
   }
   resize_reason_ = "failure: " + words(cause);
   recovery_.begin(now, cause);
   begin_recovery(now, out);
+}
+
+/// Of a failure that follows a peer's, where none has failed: a rank that ended as if all were done is missed by the
+/// others.
+std::string RunMachine::who_left(const Failure& cause) const {
+  if (is_training() || !cause.is_secondary()) return {};
+  std::set<Rank> left;
+  for (const auto& [number, rank] : ranks_)
+    if (rank.done) left.insert(number);
+  if (left.empty()) return {};
+  return fmt::format("rank{} {} had ended with exit code 0 by then, and others waited for {}",
+                     left.size() == 1 ? "" : "s", fmt::join(left, ", "), left.size() == 1 ? "it" : "them");
 }
 
 void RunMachine::begin_recovery(TimePoint now, CoordinatorCommands& out) {
@@ -140,10 +156,11 @@ void RunMachine::consider_leaving(CoordinatorCommands& out) {
   }
 }
 
-/// Below num_workers and with room for more: the ranks are asked to leave at the next boundary.
+/// Below num_workers and with room for more: the ranks are asked to leave, at the next boundary or now.
 void RunMachine::consider_growth(TimePoint now, CoordinatorCommands& out) {
   if (!may_grow() || offered_.growth < 1) return;
   if (grow_at_ && now < *grow_at_) return;
+  if (grows_at_once()) return leave_at_once("capacity is back", out);
   leave_at_boundary("capacity is back", out);
 }
 
@@ -153,13 +170,19 @@ void RunMachine::leave_at_boundary(std::string reason, CoordinatorCommands& out)
   send_desired(cluster::Want::kLeave, out);
 }
 
-void RunMachine::on_slots_lost(TimePoint now, const NodeId& node, const std::string& reason, CoordinatorCommands& out) {
-  if (!nodes_.contains(node) || stop_ || (phase_ != RunPhase::kStarting && phase_ != RunPhase::kRunning)) return;
-  resize_reason_ = reason;
+void RunMachine::leave_at_once(std::string reason, CoordinatorCommands& out) {
   leave_ = Leave::kNow;
-  if (phase_ == RunPhase::kStarting) return begin_recovery(now, out);
+  resize_reason_ = std::move(reason);
   phase_ = RunPhase::kLeaving;
   send_desired(cluster::Want::kStop, out);
+}
+
+void RunMachine::on_slots_lost(TimePoint now, const NodeId& node, const std::string& reason, CoordinatorCommands& out) {
+  if (!nodes_.contains(node) || stop_ || (phase_ != RunPhase::kStarting && phase_ != RunPhase::kRunning)) return;
+  if (phase_ == RunPhase::kRunning) return leave_at_once(reason, out);
+  resize_reason_ = reason;
+  leave_ = Leave::kNow;
+  begin_recovery(now, out);
 }
 
 void RunMachine::on_node_lost(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,

@@ -73,6 +73,10 @@ RunSnapshot RunMachine::snapshot(TimePoint now, Ranks ranks) const {
     shot.ranks.push_back(std::move(row));
   }
   if (with_loss > 0) shot.loss /= with_loss;
+  if (finished()) {  // Its ranks are not kept.
+    shot.step = outcome_.steps;
+    shot.epoch = outcome_.epochs;
+  }
   return shot;
 }
 

@@ -99,6 +99,8 @@ struct RunState {
   RetryBudget budget_;
   RecoveryRecord recovery_;
   bool was_started_ = false;  ///< All ranks of this generation have made their first step.
+  bool has_state_ = false;    ///< A command whose ranks say when they have restored their state, and their first step.
+  std::optional<TimePoint> started_at_;  ///< Of a command: all its ranks were executed.
   Leave leave_ = Leave::kNo;
   std::string resize_reason_;      ///< Why the next generation may have another size.
   bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.

@@ -21,13 +21,11 @@ void put_u32(std::string& out, std::uint32_t value) {
 }
 
 /// Frame header and output header for `bytes` console bytes (the layouts of frame.hpp and keeper.hpp).
-std::string output_head(Generation generation, Rank rank, std::size_t bytes) {
+std::string frame_head(const OutputHead& output, std::size_t bytes) {
   std::string head;
   put_u32(head, static_cast<std::uint32_t>(kOutputHeaderBytes + bytes));
   head.push_back(static_cast<char>(FrameKind::kChunk));
-  put_u32(head, static_cast<std::uint32_t>(generation));
-  put_u32(head, static_cast<std::uint32_t>(rank));
-  return head;
+  return head + encode(output);
 }
 
 /// Bytes written, 0 when the socket is full, -1 when it is broken.
@@ -94,8 +92,7 @@ void AgentLink::send(const FromKeeper& message) {
   write_parts(std::span(&part, 1));
 }
 
-std::int64_t AgentLink::send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces,
-                                    bool finish_line) {
+std::int64_t AgentLink::send_output(const OutputHead& output, std::span<const ConsolePiece> pieces, bool finish_line) {
   if (keeps_ && !is_resumed_) return 0;
   std::string_view parts[kPartsMax];
   std::size_t count = 1;
@@ -111,7 +108,7 @@ std::int64_t AgentLink::send_output(Generation generation, Rank rank, std::span<
   }
   if (finish_line) add("\n");
   if (bytes == 0) return 0;
-  const std::string head = output_head(generation, rank, bytes);
+  const std::string head = frame_head(output, bytes);
   parts[0] = head;
   write_parts(std::span(parts, count));
   window_.sent(static_cast<std::int64_t>(bytes));

@@ -62,9 +62,9 @@ class AgentLink {
   /// The first message, with its descriptors; makes the socket non-blocking.
   [[nodiscard]] Status send_started(const Started& started, std::span<const int> descriptors);
   void send(const FromKeeper& message);
-  /// Sends the pieces of one rank as one chunk. Adds a newline when `finish_line`. Returns the console bytes
-  /// sent.
-  std::int64_t send_output(Generation generation, Rank rank, std::span<const ConsolePiece> pieces, bool finish_line);
+  /// Sends the pieces of one stream of a rank as one chunk. Adds a newline when `finish_line`. Returns the console
+  /// bytes sent.
+  std::int64_t send_output(const OutputHead& head, std::span<const ConsolePiece> pieces, bool finish_line);
   /// Writes what the socket takes.
   void flush();
   /// Messages that have arrived; an error when the agent is gone or sends what it must not.

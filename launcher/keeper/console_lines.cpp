@@ -15,6 +15,23 @@ std::size_t character_end(std::string_view text, std::size_t bytes_max) {
   return (static_cast<unsigned char>(text[end]) & 0xC0) != 0x80 ? end : bytes_max;
 }
 
+void newest_frames(std::string_view bytes, std::string& out) {
+  out.clear();
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    const bool is_whole = newline != std::string_view::npos;
+    std::string_view line = bytes.substr(0, newline);
+    bytes.remove_prefix(is_whole ? newline + 1 : bytes.size());
+    const bool goes_back = line.ends_with('\r');
+    while (line.ends_with('\r')) line.remove_suffix(1);
+    const std::size_t begin = line.rfind('\r') + 1;  // 0 without one.
+    if (!is_whole && (begin > 0 || goes_back)) out += '\r';
+    out += line.substr(begin);
+    if (!is_whole && goes_back) out += '\r';
+    if (is_whole) out += '\n';
+  }
+}
+
 void cut_lines(std::string_view bytes, std::size_t line_bytes_max, ConsoleCut& out) {
   SGD_ASSERT(line_bytes_max >= 4);
   out.pieces.clear();

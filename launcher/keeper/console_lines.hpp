@@ -5,6 +5,7 @@
 // Invariant: the pieces in order, without marks, followed by the rest, are exactly the input.
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct ConsoleCut {
 
 /// `bytes` starts at the begin of a line. The views point into `bytes`.
 void cut_lines(std::string_view bytes, std::size_t line_bytes_max, ConsoleCut& out);
+
+/// `out` becomes what is seen of lines over which their writer goes back with \r: of each the newest frame. An
+/// unfinished line of this kind begins with \r, so that it is known as one when it goes on.
+void newest_frames(std::string_view bytes, std::string& out);
 
 /// Where to end at most `bytes_max` bytes of `text` without cutting a UTF-8 character.
 [[nodiscard]] std::size_t character_end(std::string_view text, std::size_t bytes_max);

@@ -17,6 +17,12 @@
 
 namespace sgd::keeper {
 
+void set_environment(const Environment& environment, process::SpawnOptions& options) {
+  options.env = environment.set;
+  options.env_defaults = environment.defaults;
+  options.env_appended = environment.appended;
+}
+
 Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& request, TimePoint now) {
   ForkServerProcess server;
   server.started_at_ = now;
@@ -32,6 +38,8 @@ Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& reques
   if (!ends) return ends.error();
   process::SpawnOptions options;
   options.argv = request.argv;
+  options.workdir = request.workdir;
+  set_environment(request.environment, options);
   options.output_fd = log.get();
   options.control_fd = ends.value().second.get();
   auto child = process::spawn(options);
@@ -49,16 +57,16 @@ Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& reques
   return server;
 }
 
-Status ForkServerProcess::enqueue(std::string message, process::UniqueFd pipe) {
+Status ForkServerProcess::enqueue(std::string message, std::vector<process::UniqueFd> pipes) {
   if (message.size() > kForkMessageBytesMax) return Error{"the message to the fork server is too long", EMSGSIZE};
   if (queue_.size() >= kForkRequestsMax) return Error{"too many requests wait for the fork server", EAGAIN};
-  queue_.push_back({std::move(message), std::move(pipe)});
+  queue_.push_back({std::move(message), std::move(pipes)});
   return {};
 }
 
-Status ForkServerProcess::request_fork(const fork_server::Fork& fork, process::UniqueFd pipe) {
+Status ForkServerProcess::request_fork(const fork_server::Fork& fork, std::vector<process::UniqueFd> pipes) {
   if (!socket_) return Error{"the fork server has closed its link", EPIPE};
-  const Status queued = enqueue(encode(fork_server::ToForkServer(fork)), std::move(pipe));
+  const Status queued = enqueue(encode(fork_server::ToForkServer(fork)), std::move(pipes));
   if (queued) flush();
   return queued;
 }
@@ -66,8 +74,8 @@ Status ForkServerProcess::request_fork(const fork_server::Fork& fork, process::U
 void ForkServerProcess::flush() {
   while (wants_write()) {
     const Request& request = queue_.front();
-    const int pipe = request.pipe.get();
-    const std::span<const int> descriptors(&pipe, request.pipe ? 1 : 0);
+    std::vector<int> descriptors;
+    for (const process::UniqueFd& pipe : request.pipes) descriptors.push_back(pipe.get());
     auto sent = process::send_with_descriptors(socket_.get(), request.message, descriptors);
     if (!sent && sent.error().code == EAGAIN) return;
     if (!sent)

@@ -11,9 +11,12 @@
 #include "common/messages/fork_server.hpp"
 #include "common/messages/keeper.hpp"
 #include "launcher/process/signal_names.hpp"
+#include "launcher/process/spawn.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::keeper {
+
+void set_environment(const Environment& environment, process::SpawnOptions& options);
 
 /// Requests that wait for the fork server's socket.
 inline constexpr std::size_t kForkRequestsMax = 4096;
@@ -37,8 +40,8 @@ class ForkServerProcess {
   [[nodiscard]] bool wants_write() const { return socket_ && !queue_.empty(); }
   [[nodiscard]] TimePoint started_at() const { return started_at_; }
 
-  /// `pipe` is the rank's write end; it is closed here once sent.
-  [[nodiscard]] Status request_fork(const fork_server::Fork& fork, process::UniqueFd pipe);
+  /// `pipes` are the rank's write ends, of stdout and of stderr; they are closed here once sent.
+  [[nodiscard]] Status request_fork(const fork_server::Fork& fork, std::vector<process::UniqueFd> pipes);
   void flush();
   /// Answers that have arrived; an error when it sends what it must not.
   [[nodiscard]] Status receive(std::vector<Reply>& out);
@@ -49,10 +52,10 @@ class ForkServerProcess {
  private:
   struct Request {
     std::string message;
-    process::UniqueFd pipe;
+    std::vector<process::UniqueFd> pipes;
   };
 
-  [[nodiscard]] Status enqueue(std::string message, process::UniqueFd pipe);
+  [[nodiscard]] Status enqueue(std::string message, std::vector<process::UniqueFd> pipes);
 
   int pid_ = -1;
   process::UniqueFd pidfd_;

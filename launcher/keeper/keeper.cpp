@@ -39,6 +39,8 @@ int Keeper::run() {
     if (agent_.window().state() != ConsoleWindow::State::kStalled) {
       for (auto& [slot, rank] : ranks_) rank.output.report_console_drops(agent_);
     }
+    show_open_lines(now);
+    pass_input();
     check_fork_deadlines(now);
     advance_clearing(now);
     agent_.acknowledge();
@@ -47,9 +49,9 @@ int Keeper::run() {
   return *exit_code_;
 }
 
-void Keeper::watch(int fd, short events, Source source, Slot slot) {
+void Keeper::watch(int fd, short events, Source source, Slot slot, Stream stream) {
   polled_.push_back({fd, events, 0});
-  watched_.push_back({source, slot});
+  watched_.push_back({source, slot, stream});
 }
 
 void Keeper::watch_all() {
@@ -67,13 +69,16 @@ void Keeper::watch_all() {
     }
     watch(fork_server_->pidfd(), POLLIN, Source::kForkExit);
   }
+  if (!input_ended_ && input_.empty() && find_reader() != ranks_.end()) watch(STDIN_FILENO, POLLIN, Source::kInput);
   const bool holding = agent_.window().state() == ConsoleWindow::State::kHolding;
   for (const auto& [slot, rank] : ranks_) {
     if (rank.state == RankProcess::State::kRunning) watch(rank.pidfd.get(), POLLIN, Source::kRankExit, slot);
   }
   for (const auto& [slot, rank] : ranks_) {
     const bool live = rank.state != RankProcess::State::kEnded;
-    if (live && !holding && rank.output.pipe_fd() >= 0) watch(rank.output.pipe_fd(), POLLIN, Source::kPipe, slot);
+    if (!live || holding) continue;
+    for (const Stream stream : kStreams)
+      if (rank.output.pipe_fd(stream) >= 0) watch(rank.output.pipe_fd(stream), POLLIN, Source::kPipe, slot, stream);
   }
 }
 
@@ -82,6 +87,7 @@ int Keeper::timeout_ms(TimePoint now) const {
   // The window's own deadline changes what watch_all() asks for.
   if (const auto stall = agent_.window().deadline()) deadline = std::min(deadline, *stall);
   if (clearing_) deadline = std::min(deadline, clearing_->next_pass);
+  if (!input_.empty()) deadline = std::min(deadline, now + kInputPause);
   if (door_rests_until_) deadline = std::min(deadline, *door_rests_until_);
   if (alone_since_) deadline = std::min(deadline, *alone_since_ + door_->wait);
   if (last_words_since_) deadline = std::min(deadline, *last_words_since_ + kLastWordsLimit);
@@ -89,6 +95,8 @@ int Keeper::timeout_ms(TimePoint now) const {
   if (fork_server_ && fork_link_closed_at_) deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
   for (const auto& [slot, rank] : ranks_) {
     if (rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
+    const auto open_line = rank.output.next_open_line();
+    if (open_line && agent_.window().state() == ConsoleWindow::State::kOpen) deadline = std::min(deadline, *open_line);
   }
   return process::poll_timeout_ms(now, deadline);
 }
@@ -120,8 +128,11 @@ void Keeper::dispatch(const Watch& watch, TimePoint now) {
     case Source::kRankExit:
       if (const auto found = ranks_.find(watch.slot); found != ranks_.end()) collect_exit(found->second);
       return;
+    case Source::kInput:
+      read_input();
+      return;
     case Source::kPipe:
-      read_pipe(watch.slot);
+      read_pipe(watch.slot, watch.stream, now);
       return;
   }
 }
@@ -139,8 +150,21 @@ void Keeper::read_agent(TimePoint now) {
 void Keeper::handle(const Signal& message, TimePoint) {
   const auto found = find(message.generation, message.rank);
   if (found == ranks_.end() || found->second.state != RankProcess::State::kRunning) return;
-  // Ignoring: it may be ending right now.
-  (void)process::pidfd_send_signal(found->second.pidfd.get(), message.signal);
+  // Ignoring, here and below: it may be ending right now. Its number is its own until it is reaped here.
+  if (message.is_for_group && ::getpgid(found->second.pid) == found->second.pid)
+    (void)::kill(-found->second.pid, message.signal);
+  else
+    (void)process::pidfd_send_signal(found->second.pidfd.get(), message.signal);
+}
+
+void Keeper::handle(const SignalAll& message, TimePoint) {
+  for (auto& [slot, rank] : ranks_) {
+    if (rank.state != RankProcess::State::kRunning) continue;
+    if (message.signal == SIGWINCH)
+      rank.output.resize_terminal();
+    else
+      (void)process::pidfd_send_signal(rank.pidfd.get(), message.signal);
+  }
 }
 
 void Keeper::handle(const Clear& message, TimePoint now) {
@@ -158,11 +182,13 @@ void Keeper::handle(const OutputAck& message, TimePoint now) {
 int Keeper::leave_without_agent() {
   const auto killed = process::kill_descendants({}, kOrphanKillLimit);
   for (auto& [slot, rank] : ranks_) {
-    std::size_t left = rank.output.waiting();
-    while (left > 0) {
-      const std::size_t count = rank.output.read_once(buffer_, nullptr, left);
-      if (count == 0) break;
-      left -= count;
+    for (const Stream stream : kStreams) {
+      std::size_t left = rank.output.waiting(stream);
+      while (left > 0) {
+        const std::size_t count = rank.output.read_once(stream, process::monotonic_now(), buffer_, nullptr, left);
+        if (count == 0) break;
+        left -= count;
+      }
     }
     rank.output.finish(nullptr);
   }

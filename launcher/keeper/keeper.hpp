@@ -5,12 +5,13 @@
 // agents come back (Door), when none has for a while; until then it goes on, and keeps what it has to tell.
 //
 // A rank:  Spawn -> forking (fork server) -> running -> ended -> Exited, forgotten
-//                     '-> SpawnFailed         pidfd^   '- its pipe is read empty first
+//                     '-> SpawnFailed         pidfd^   '- its pipes are read empty first
 // Invariant: an exit status is collected by collect_exit() only. While a fork is unanswered no
 // unknown child is reaped, because it may be the rank whose pid is still on its way.
 
 #include <poll.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,6 +26,9 @@
 #include "launcher/process/signal_names.hpp"
 
 namespace sgd::keeper {
+
+/// Ends the input of who reads from a terminal; twice, since the first one ends a line that has no newline.
+inline constexpr const char* kEndOfInput = "\x04\x04";
 
 class Keeper {
  public:
@@ -50,7 +54,7 @@ class Keeper {
     enum class State {
       kForking,  ///< Asked of the fork server.
       kRunning,  ///< Watched by its pidfd.
-      kEnded,    ///< Reaped; its pipe is being read empty.
+      kEnded,    ///< Reaped; its pipes are being read empty.
     };
     Generation generation = 0;
     Rank rank = 0;
@@ -58,11 +62,14 @@ class Keeper {
     RankOutput output;
     int pid = -1;
     process::UniqueFd pidfd;
-    TimePoint fork_deadline{};     ///< While forking.
-    process::ExitStatus status;    ///< Once ended.
-    std::int64_t sequence = 0;     ///< Once ended.
-    TimePoint ended_at;            ///< When that was seen.
-    std::size_t left_in_pipe = 0;  ///< Once ended: what it had written and is not read yet.
+    TimePoint fork_deadline{};   ///< While forking.
+    process::ExitStatus status;  ///< Once ended.
+    std::int64_t sequence = 0;   ///< Once ended.
+    TimePoint ended_at;          ///< When that was seen.
+    /// Once ended: what it had written to each stream and is not read yet.
+    std::array<std::size_t, kStreams.size()> left_in_pipes{};
+    bool has_typed_input = false;  ///< Its terminal is given what comes from our standard input.
+    std::string error_file;        ///< Where it may have left a record of its failure.
   };
   using Ranks = std::map<Slot, RankProcess>;
 
@@ -75,21 +82,23 @@ class Keeper {
     bool forced = false;  ///< The fork server held it up and has been killed.
   };
 
-  enum class Source { kAgent, kDoor, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe };
+  enum class Source { kAgent, kDoor, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe, kInput };
   struct Watch {
     Source source;
     Slot slot;
+    Stream stream;
   };
 
   // The loop (keeper.cpp).
   void watch_all();
-  void watch(int fd, short events, Source source, Slot slot = 0);
+  void watch(int fd, short events, Source source, Slot slot = 0, Stream stream = Stream::kOut);
   [[nodiscard]] int timeout_ms(TimePoint now) const;
   void dispatch(const Watch& watch, TimePoint now);
   void read_agent(TimePoint now);
   void handle(const StartForkServer& message, TimePoint now);
   void handle(const Spawn& message, TimePoint now);
   void handle(const Signal& message, TimePoint now);
+  void handle(const SignalAll& message, TimePoint now);
   void handle(const Clear& message, TimePoint now);
   void handle(const Close& message, TimePoint now);
   void handle(const OutputAck& message, TimePoint now);
@@ -110,10 +119,19 @@ class Keeper {
   [[nodiscard]] Ranks::iterator find(Generation generation, Rank rank);
   void collect_exit(RankProcess& rank);
   void reap();
-  void read_pipe(Slot slot);
+  void read_pipe(Slot slot, Stream stream, TimePoint now);
   void empty_pipes_of_ended();
+  [[nodiscard]] bool empty_pipes(RankProcess& rank);
+  void show_open_lines(TimePoint now);
+  [[nodiscard]] static RankError error_of(const RankProcess& rank);
+  void hear_others(Generation generation);
   void report_exit(const RankProcess& rank);
   [[nodiscard]] bool fork_pending() const;
+
+  // What is typed for the rank that has a terminal and the keeper's input (keeper_input.cpp).
+  [[nodiscard]] Ranks::iterator find_reader();
+  void read_input();
+  void pass_input();
 
   // The fork server (keeper_fork_server.cpp).
   void read_fork_server(TimePoint now);
@@ -144,12 +162,15 @@ class Keeper {
   Slot next_slot_ = 1;
   std::int64_t exits_seen_ = 0;
   process::OutOfMemoryKills out_of_memory_;
+  Generation heard_ = 0;  ///< The newest one of which a rank has failed.
   std::optional<ForkServerProcess> fork_server_;
   bool fork_server_ready_ = false;
   bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.
   std::string fork_server_killed_for_;            ///< Why we killed it; empty if we did not.
   std::optional<TimePoint> fork_link_closed_at_;  ///< It has closed its link; its end should follow.
   std::optional<Clearing> clearing_;
+  std::string input_;             ///< Read, and not taken by the rank's terminal yet.
+  bool input_ended_ = false;      ///< There is no more.
   std::optional<int> exit_code_;  ///< Set when the loop is to end.
   std::string lost_agent_;        ///< Why the agent counts as gone; empty while it is there.
   std::vector<pollfd> polled_;    ///< Rebuilt for every wait, in step with watched_.

@@ -46,7 +46,8 @@ void Keeper::take(const fork_server::Prepared& message, process::UniqueFd, TimeP
   ready.pid = fork_server_->pid();
   ready.start_s = to_seconds(now - fork_server_->started_at());
   ready.threads = message.threads;
-  ready.can_fork = message.threads == 1;
+  ready.can_fork = message.threads == 1 && message.reason.empty();
+  ready.reason = message.reason;
   agent_.send(ready);
 }
 

@@ -1,5 +1,6 @@
 // Ranks of a keeper: how they start, how their ends are seen, and their pipes.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/keeper/error_file.hpp"
 #include "launcher/keeper/keeper.hpp"
 #include "launcher/keeper/limits.hpp"
 #include "launcher/process/clock.hpp"
@@ -25,7 +27,7 @@ void Keeper::handle(const Spawn& message, TimePoint now) {
     fail_spawn(generation, message.rank, Error{"this rank runs already", EEXIST});
     return;
   }
-  auto output = RankOutput::open(generation, message.rank, message.log_path);
+  auto output = RankOutput::open(message);
   if (!output) {
     fail_spawn(generation, message.rank, output.error());
     return;
@@ -34,6 +36,8 @@ void Keeper::handle(const Spawn& message, TimePoint now) {
   rank.generation = generation;
   rank.rank = message.rank;
   rank.output = std::move(output).value();
+  rank.error_file = message.error_file;
+  rank.has_typed_input = message.has_input && message.has_terminal;
   if (message.fork_server) {
     spawn_by_fork(message, std::move(rank), now);
   } else {
@@ -42,13 +46,20 @@ void Keeper::handle(const Spawn& message, TimePoint now) {
 }
 
 void Keeper::spawn_by_exec(const Spawn& message, RankProcess rank) {
-  const process::UniqueFd write_end = rank.output.take_write_end();
+  const std::vector<process::UniqueFd> write_ends = rank.output.take_write_ends();
+  process::UniqueFd input;
+  // Closed: then it has none either. In front of a terminal of its own stands what is typed there.
+  const int from = message.has_terminal ? write_ends.front().get() : STDIN_FILENO;
+  if (message.has_input) input.reset(::fcntl(from, F_DUPFD_CLOEXEC, 3));
   process::SpawnOptions options;
   options.argv = message.argv;
-  options.env = message.env;
+  set_environment(message.environment, options);
   options.workdir = message.workdir;
   options.cpus = message.cpus;
-  options.output_fd = write_end.get();
+  options.input_fd = input.get();
+  options.output_fd = write_ends.front().get();
+  options.error_fd = write_ends.back().get();
+  options.has_terminal = message.has_terminal;
   auto child = process::spawn(options);
   if (!child) {
     fail_spawn(message.generation, message.rank, child.error());
@@ -58,6 +69,7 @@ void Keeper::spawn_by_exec(const Spawn& message, RankProcess rank) {
   rank.pidfd = std::move(child.value().pidfd);
   agent_.send(Spawned{message.generation, message.rank, rank.pid});
   process::be_killed_first(rank.pid);
+  if (rank.has_typed_input && input_ended_) input_ = kEndOfInput;
   ranks_.emplace(next_slot_++, std::move(rank));
 }
 
@@ -70,10 +82,16 @@ void Keeper::spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now
   fork.generation = message.generation;
   fork.rank = message.rank;
   fork.keeper_pid = ::getpid();
-  fork.env = message.env;
+  fork.env = message.environment.set;
   fork.cpus = message.cpus;
   fork.threads = message.threads;
-  const Status requested = fork_server_->request_fork(fork, rank.output.take_write_end());
+  fork.argv = message.argv;
+  std::vector<process::UniqueFd> streams = rank.output.take_write_ends();
+  if (message.has_input) {
+    process::UniqueFd input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));  // Closed: then it has none either.
+    if (input) streams.push_back(std::move(input));
+  }
+  const Status requested = fork_server_->request_fork(fork, std::move(streams));
   if (!requested) {
     fail_spawn(message.generation, message.rank, requested.error());
     return;
@@ -110,7 +128,8 @@ void Keeper::collect_exit(RankProcess& rank) {
   rank.pidfd.reset();
   // What it wrote is in the pipe by now. A grandchild may go on writing, so neither EOF nor an empty pipe is
   // awaited.
-  rank.left_in_pipe = rank.output.waiting();
+  for (const Stream stream : kStreams)
+    rank.left_in_pipes[static_cast<std::size_t>(stream)] = rank.output.waiting(stream);
 }
 
 void Keeper::reap() {
@@ -133,7 +152,7 @@ void Keeper::reap() {
   }
 }
 
-void Keeper::read_pipe(Slot slot) {
+void Keeper::read_pipe(Slot slot, Stream stream, TimePoint now) {
   const auto found = ranks_.find(slot);
   if (found == ranks_.end() || found->second.state == RankProcess::State::kEnded) return;
   // An earlier pipe of this round may have filled the window.
@@ -141,8 +160,35 @@ void Keeper::read_pipe(Slot slot) {
       agent_.window().unacknowledged() + static_cast<std::int64_t>(kConsoleRoom) > kOutputWindowBytes) {
     return;
   }
-  (void)found->second.output.read_once(buffer_, &agent_,
+  (void)found->second.output.read_once(stream, now, buffer_, &agent_,
                                        kReadBytes);  // Ignoring: poll says when there is more.
+}
+
+/// False: the console has no room for what is left.
+bool Keeper::empty_pipes(RankProcess& rank) {
+  for (const Stream stream : kStreams) {
+    std::size_t& left = rank.left_in_pipes[static_cast<std::size_t>(stream)];
+    while (left > 0 && agent_.window().may_overdraw()) {
+      const std::size_t count = rank.output.read_once(stream, process::monotonic_now(), buffer_, &agent_, left);
+      left = count == 0 ? 0 : left - count;
+    }
+    if (left > 0) return false;
+  }
+  return true;
+}
+
+void Keeper::show_open_lines(TimePoint now) {
+  if (agent_.window().state() != ConsoleWindow::State::kOpen) return;
+  for (auto& [slot, rank] : ranks_) rank.output.show_open_lines(now, agent_);
+}
+
+/// The record that it has left, else what it has printed.
+RankError Keeper::error_of(const RankProcess& rank) {
+  RankError printed = rank.output.traceback();
+  RankError recorded = read_error_file(rank.error_file);
+  if (recorded.empty()) return printed;
+  if (recorded.frames.empty() && printed.type == recorded.type) recorded.frames = std::move(printed.frames);
+  return recorded;
 }
 
 void Keeper::empty_pipes_of_ended() {
@@ -152,15 +198,21 @@ void Keeper::empty_pipes_of_ended() {
   }
   for (const auto& [sequence, slot] : ended) {
     RankProcess& rank = ranks_.at(slot);
-    while (rank.left_in_pipe > 0 && agent_.window().may_overdraw()) {
-      const std::size_t count = rank.output.read_once(buffer_, &agent_, rank.left_in_pipe);
-      rank.left_in_pipe = count == 0 ? 0 : rank.left_in_pipe - count;
-    }
-    if (rank.left_in_pipe > 0) return;
+    if (!empty_pipes(rank)) return;
     rank.output.finish(&agent_);
     report_exit(rank);
     ranks_.erase(slot);
   }
+}
+
+/// What ranks that go on had written when the first one of their generation failed may be in pipes that nobody has come
+/// to yet, and may be its cause.
+void Keeper::hear_others(Generation generation) {
+  if (generation <= heard_) return;
+  heard_ = generation;
+  for (const auto& [slot, other] : ranks_)
+    if (other.generation == generation)
+      for (const Stream stream : kStreams) read_pipe(slot, stream, process::monotonic_now());
 }
 
 void Keeper::report_exit(const RankProcess& rank) {
@@ -175,6 +227,16 @@ void Keeper::report_exit(const RankProcess& rank) {
   exited.detected_s = to_seconds(rank.ended_at.time_since_epoch());
   exited.tail = rank.output.tail();
   if (rank.status.signal == SIGKILL && out_of_memory_.take_one()) exited.reason = out_of_memory_.words();
+  const bool has_failed = rank.status.exit_code != 0;
+  if (has_failed) {
+    exited.error = error_of(rank);
+    hear_others(rank.generation);
+  }
+  for (const auto& [slot, other] : ranks_) {
+    const bool goes_on = other.generation == rank.generation && other.state == RankProcess::State::kRunning;
+    if (!has_failed || !goes_on || exited.others.size() == kOthersMax) continue;
+    if (RankError error = error_of(other); !error.empty()) exited.others.push_back({other.rank, std::move(error)});
+  }
   agent_.send(exited);
 }
 

@@ -24,6 +24,9 @@ inline constexpr Duration kOrphanKillLimit = std::chrono::seconds(10);
 /// Close: how long the agent may take to read the last messages.
 inline constexpr Duration kLastWordsLimit = std::chrono::seconds(5);
 
+/// What is typed for a rank whose terminal is full: until it is tried again.
+inline constexpr Duration kInputPause = std::chrono::milliseconds(20);
+
 /// An agent that connects while no descriptor is free: until it is looked for again.
 inline constexpr Duration kDoorPause = std::chrono::milliseconds(100);
 

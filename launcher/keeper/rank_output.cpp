@@ -7,100 +7,149 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
+
+#include "launcher/keeper/rank_terminal.hpp"
+#include "launcher/process/clock.hpp"
 
 namespace sgd::keeper {
 namespace {
 
 /// Large, so that a writer seldom waits for us; smaller where the user's pipe quota is used up.
 constexpr int kPipeBytes = 1 << 20;
+/// Of a line that is being written, on the console.
+constexpr std::size_t kOpenLineBytesMax = 4 << 10;
 
-std::int64_t count_lines(std::string_view bytes) {
-  return std::count(bytes.begin(), bytes.end(), '\n');
+bool has_filtered(std::string_view line, const std::vector<std::string>& filters) {
+  return std::any_of(filters.begin(), filters.end(),
+                     [&](const std::string& filter) { return line.find(filter) != std::string_view::npos; });
 }
 
 }  // namespace
 
-Result<RankOutput> RankOutput::open(Generation generation, Rank rank, const std::string& log_path) {
+Result<RankOutput> RankOutput::open(const Spawn& spawn) {
   RankOutput output;
-  output.generation_ = generation;
-  output.rank_ = rank;
-  output.log_path_ = log_path;
-  if (!log_path.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(std::filesystem::path(log_path).parent_path(), error);
-    output.file_.reset(::open(log_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-    if (!output.file_) return system_error("cannot open log file " + log_path);
+  output.generation_ = spawn.generation;
+  output.rank_ = spawn.rank;
+  output.has_terminal_ = spawn.has_terminal;
+  output.console_dropped_ = {spawn.rank, 0, 0, "the console does not take lines; the log file has them"};
+  const auto open_file = [](LogFile& file, const std::string& path) -> Status {
+    auto opened = LogFile::open(path);
+    if (!opened) return opened.error();
+    file = std::move(opened).value();
+    return {};
+  };
+  if (Status opened = open_file(output.log_, spawn.log_path); !opened) return opened.error();
+  for (const Stream stream : kStreams) {
+    const StreamRules& rules = stream == Stream::kOut ? spawn.out : spawn.err;
+    StreamOutput& one = output.of(stream);
+    one.is_shown = rules.is_shown;
+    one.filters = rules.filters;
+    if (Status opened = open_file(one.file, rules.path); !opened) return opened.error();
+    if (Status opened = open_file(one.filtered, rules.filtered_path); !opened) return opened.error();
+    if (spawn.has_terminal) continue;
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      return system_error("cannot make the output pipes of rank " + std::to_string(spawn.rank));
+    one.read_end.reset(ends[0]);
+    one.write_end.reset(ends[1]);
+    if (!process::set_nonblocking(ends[0])) return system_error("cannot set up the output pipe");
+    (void)::fcntl(ends[0], F_SETPIPE_SZ,
+                  kPipeBytes);  // Ignoring: the default size only makes the writer wait more.
   }
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make the output pipe of rank " + std::to_string(rank));
-  output.read_end_.reset(ends[0]);
-  output.write_end_.reset(ends[1]);
-  if (!process::set_nonblocking(ends[0])) return system_error("cannot set up the output pipe");
-  (void)::fcntl(ends[0], F_SETPIPE_SZ,
-                kPipeBytes);  // Ignoring: the default size only makes the writer wait more.
+  if (!spawn.has_terminal) return output;
+  auto terminal = open_terminal();
+  if (!terminal) return terminal.error();
+  output.of(Stream::kOut).read_end = std::move(terminal.value().master);
+  output.of(Stream::kErr).write_end.reset(::fcntl(terminal.value().slave.get(), F_DUPFD_CLOEXEC, 3));
+  output.of(Stream::kOut).write_end = std::move(terminal.value().slave);
   return output;
 }
 
-std::size_t RankOutput::waiting() const {
+std::vector<process::UniqueFd> RankOutput::take_write_ends() {
+  std::vector<process::UniqueFd> ends;
+  for (StreamOutput& one : streams_) ends.push_back(std::move(one.write_end));
+  return ends;
+}
+
+std::size_t RankOutput::write_input(std::string_view bytes) {
+  const ssize_t count = has_terminal_ ? ::write(pipe_fd(Stream::kOut), bytes.data(), bytes.size()) : 0;
+  return count < 0 ? 0 : static_cast<std::size_t>(count);
+}
+
+void RankOutput::resize_terminal() {
+  if (has_terminal_ && pipe_fd(Stream::kOut) >= 0) take_size(pipe_fd(Stream::kOut));
+}
+
+std::size_t RankOutput::waiting(Stream stream) const {
   int bytes = 0;
-  if (!read_end_ || ::ioctl(read_end_.get(), FIONREAD, &bytes) != 0) return 0;
+  const process::UniqueFd& pipe = of(stream).read_end;
+  if (pipe && has_terminal_) return kReadBytes;  // It does not say; a read that finds nothing ends it.
+  if (!pipe || ::ioctl(pipe.get(), FIONREAD, &bytes) != 0) return 0;
   return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
-std::size_t RankOutput::read_once(ReadBuffer& buffer, AgentLink* agent, std::size_t bytes_max) {
-  if (!read_end_) return 0;
+std::size_t RankOutput::read_once(Stream stream, TimePoint now, ReadBuffer& buffer, AgentLink* agent,
+                                  std::size_t bytes_max) {
+  StreamOutput& output = of(stream);
+  if (!output.read_end) return 0;
   char* begin = buffer.read_begin();
   ssize_t count = -1;
   do {
-    count = ::read(read_end_.get(), begin, std::min(bytes_max, kReadBytes));
+    count = ::read(output.read_end.get(), begin, std::min(bytes_max, kReadBytes));
   } while (count < 0 && errno == EINTR);
-  if (count == 0 || (count < 0 && errno != EAGAIN)) read_end_.reset();
+  if (count == 0 || (count < 0 && errno != EAGAIN)) output.read_end.reset();
   if (count <= 0) return 0;
   const auto size = static_cast<std::size_t>(count);
-  write_file(std::string_view(begin, size), agent);
+  write_files(output, std::string_view(begin, size), agent);
   // The unfinished line stands right before the new bytes, so that lines are contiguous.
-  begin -= rest_.size();
-  std::memcpy(begin, rest_.data(), rest_.size());
-  write_console(std::string_view(begin, rest_.size() + size), agent);
+  begin -= output.rest.size();
+  std::memcpy(begin, output.rest.data(), output.rest.size());
+  take_lines(stream, std::string_view(begin, output.rest.size() + size), agent);
+  output.open_line.changed(now, output.rest);
   return size;
 }
 
-void RankOutput::write_file(std::string_view bytes, AgentLink* agent) {
-  if (!file_) return;
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+void RankOutput::write_files(StreamOutput& output, std::string_view bytes, AgentLink* agent) {
+  for (LogFile* file : {&log_, &output.file}) {
+    file->write(bytes);
+    const auto news = file->take_news(rank_);
+    if (news && agent != nullptr) agent->send(*news);
   }
-  if (bytes.empty()) {
-    if (file_error_.empty()) return;
-    if (agent != nullptr) report(file_dropped_, file_error_, *agent);
-    file_error_.clear();
-    return;
-  }
-  const bool first = file_error_.empty();
-  if (first) file_error_ = "log file " + log_path_ + ": " + std::strerror(errno);
-  file_dropped_.lines += count_lines(bytes);
-  file_dropped_.bytes += static_cast<std::int64_t>(bytes.size());
-  // Said when it begins, and with the rest of the count when it ends.
-  if (first && agent != nullptr) report(file_dropped_, file_error_, *agent);
 }
 
-void RankOutput::write_console(std::string_view bytes, AgentLink* agent) {
+/// A bar on stderr is shown as it stands: a console that is no terminal would get all its frames in one line. What a
+/// rank writes to stdout may be data, and is not touched.
+void RankOutput::take_lines(Stream stream, std::string_view bytes, AgentLink* agent) {
+  if ((stream == Stream::kErr || has_terminal_) && bytes.find('\r') != std::string_view::npos) {
+    newest_frames(bytes, frames_);
+    bytes = frames_;
+  }
   cut_lines(bytes, kConsoleLineBytesMax, cut_);
-  for (const ConsolePiece& piece : cut_.pieces) tail_.add(piece.bytes);
-  console(cut_.pieces, false, agent);
-  rest_.assign(cut_.rest);
+  for (const ConsolePiece& piece : cut_.pieces) note(stream, piece.bytes);
+  console(stream, cut_.pieces, false, agent);
+  of(stream).rest.assign(cut_.rest);
 }
 
-void RankOutput::console(std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent) {
-  if (agent == nullptr || pieces.empty()) return;
+void RankOutput::note(Stream stream, std::string_view lines) {
+  tail_.add(lines);
+  if (stream == Stream::kErr || has_terminal_) traceback_.add(lines, process::unix_seconds());
+  StreamOutput& output = of(stream);
+  if (output.filters.empty()) return;
+  std::string found;
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    const std::string_view line = lines.substr(0, end);
+    if (has_filtered(line, output.filters)) found += line;
+    lines.remove_prefix(end);
+  }
+  output.filtered.write(found);
+}
+
+void RankOutput::console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent) {
+  if (agent == nullptr || pieces.empty() || !of(stream).is_shown) return;
   if (agent->window().state() != ConsoleWindow::State::kStalled) {
-    agent->send_output(generation_, rank_, pieces, finish_line);
+    agent->send_output(head(stream), pieces, finish_line);
     return;
   }
   for (const ConsolePiece& piece : pieces) {
@@ -109,29 +158,61 @@ void RankOutput::console(std::span<const ConsolePiece> pieces, bool finish_line,
   }
 }
 
-void RankOutput::finish(AgentLink* agent) {
-  if (!rest_.empty()) {
-    tail_.add(rest_);
-    const ConsolePiece piece{rest_, false};
-    console(std::span(&piece, 1), true, agent);
-    rest_.clear();
+void RankOutput::show_open_lines(TimePoint now, AgentLink& agent) {
+  for (const Stream stream : kStreams) {
+    StreamOutput& output = of(stream);
+    const auto due = output.open_line.deadline();
+    if (!due || now < *due) continue;
+    output.open_line.shown(now);
+    if (!output.is_shown || agent.window().state() != ConsoleWindow::State::kOpen) continue;
+    newest_frames(output.rest, frames_);
+    OutputHead open = head(stream);
+    open.is_open = true;
+    const ConsolePiece piece{std::string_view(frames_).substr(0, character_end(frames_, kOpenLineBytesMax)), false};
+    agent.send_output(open, std::span(&piece, 1), false);
   }
-  read_end_.reset();
-  write_end_.reset();
-  file_.reset();
+}
+
+std::optional<TimePoint> RankOutput::next_open_line() const {
+  std::optional<TimePoint> next;
+  for (const StreamOutput& output : streams_)
+    if (const auto due = output.open_line.deadline()) next = next ? std::min(*next, *due) : due;
+  return next;
+}
+
+void RankOutput::finish(AgentLink* agent) {
+  for (const Stream stream : kStreams) {
+    StreamOutput& output = of(stream);
+    if (!output.rest.empty()) {
+      newest_frames(output.rest + "\n", frames_);
+      const bool is_bar = stream == Stream::kErr || has_terminal_;
+      const std::string_view line = is_bar ? std::string_view(frames_) : output.rest;
+      note(stream, line);
+      const ConsolePiece piece{line, false};
+      console(stream, std::span(&piece, 1), line.back() != '\n', agent);
+      output.rest.clear();
+    }
+    output.read_end.reset();
+    output.write_end.reset();
+  }
+  std::vector<std::optional<OutputDropped>> dropped = {log_.take_dropped(rank_)};
+  log_ = {};
+  for (StreamOutput& output : streams_) {
+    for (LogFile* file : {&output.file, &output.filtered}) {
+      dropped.push_back(file->take_dropped(rank_));
+      *file = {};
+    }
+  }
   if (agent == nullptr) return;
   report_console_drops(*agent);
-  report(file_dropped_, file_error_, *agent);
+  for (const auto& one : dropped)
+    if (one) agent->send(*one);
 }
 
 void RankOutput::report_console_drops(AgentLink& agent) {
-  report(console_dropped_, "the console does not take lines; the log file has them", agent);
-}
-
-void RankOutput::report(Dropped& dropped, const std::string& reason, AgentLink& agent) const {
-  if (dropped.bytes == 0) return;
-  agent.send(OutputDropped{rank_, dropped.lines, dropped.bytes, reason});
-  dropped = {};
+  if (console_dropped_.bytes == 0) return;
+  agent.send(console_dropped_);
+  console_dropped_.lines = console_dropped_.bytes = 0;
 }
 
 }  // namespace sgd::keeper

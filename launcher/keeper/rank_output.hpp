@@ -1,11 +1,16 @@
 #pragma once
-// One rank's output, from its pipe to its log file and to the console.
-//   pipe --read--> log file: every byte, in order; a slow disk holds the writer back
-//            '---> console: whole lines, or dropped with a count when the console is stalled
-//            '---> the last lines, for the message about a failure
-// Holds no more than one unfinished line. Only a disk that refuses bytes loses any, counted.
+// One rank's output, from its two pipes to files and to the console.
+//   pipe --read--> log file: every byte of both streams as it comes; a slow disk holds the writer back
+//            '---> files of the stream alone, if there are any
+//            '---> console: whole lines, or dropped with a count when the console is stalled;
+//            |              lines that are being written, once in a while (open_line.hpp)
+//            '---> the last lines, and the last traceback, for the message about a failure
+// A terminal in place of the pipes is one stream: stdout.
+// Holds no more than one unfinished line of each stream. Only a disk that refuses bytes loses any, counted.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +18,15 @@
 #include "common/base/result.hpp"
 #include "launcher/keeper/agent_link.hpp"
 #include "launcher/keeper/console_lines.hpp"
+#include "launcher/keeper/log_file.hpp"
+#include "launcher/keeper/open_line.hpp"
 #include "launcher/keeper/tail.hpp"
+#include "launcher/keeper/traceback.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::keeper {
+
+inline constexpr std::array kStreams = {Stream::kOut, Stream::kErr};
 
 /// Room to read into, shared by all ranks: one unfinished line and one read.
 class ReadBuffer {
@@ -30,46 +40,62 @@ class ReadBuffer {
 
 class RankOutput {
  public:
-  /// Makes the pipe and opens `log_path` for appending, with its folders. Empty `log_path`: no file.
-  [[nodiscard]] static Result<RankOutput> open(Generation generation, Rank rank, const std::string& log_path);
+  /// Makes the pipes and opens the files.
+  [[nodiscard]] static Result<RankOutput> open(const Spawn& spawn);
 
   /// -1 once every writer is gone.
-  [[nodiscard]] int pipe_fd() const { return read_end_.get(); }
-  [[nodiscard]] process::UniqueFd take_write_end() { return std::move(write_end_); }
-  /// Bytes in the pipe now.
-  [[nodiscard]] std::size_t waiting() const;
+  [[nodiscard]] int pipe_fd(Stream stream) const { return of(stream).read_end.get(); }
+  /// For the rank's stdout and stderr.
+  [[nodiscard]] std::vector<process::UniqueFd> take_write_ends();
+  /// What its terminal takes of what is typed for it; 0: it has none, or is full.
+  std::size_t write_input(std::string_view bytes);
+  void resize_terminal();
+  /// Bytes in the pipe now; of a terminal, at most so many.
+  [[nodiscard]] std::size_t waiting(Stream stream) const;
   /// One read of at most `bytes_max`; returns how many bytes came, 0 when the pipe is empty or has no writer
-  /// any more. Without `agent` only the file is written.
-  std::size_t read_once(ReadBuffer& buffer, AgentLink* agent, std::size_t bytes_max);
-  /// Gives out the unfinished line and closes the pipe and the file.
+  /// any more. Without `agent` only files are written.
+  std::size_t read_once(Stream stream, TimePoint now, ReadBuffer& buffer, AgentLink* agent, std::size_t bytes_max);
+  /// Shows the console lines that are being written, where that is due.
+  void show_open_lines(TimePoint now, AgentLink& agent);
+  [[nodiscard]] std::optional<TimePoint> next_open_line() const;
+  /// Gives out the unfinished lines and closes pipes and files.
   void finish(AgentLink* agent);
   /// Tells the agent what the stalled console has missed, if anything.
   void report_console_drops(AgentLink& agent);
   [[nodiscard]] std::vector<std::string> tail() const { return tail_.lines(); }
+  /// What its output says of its failure, as far as that is among its last lines.
+  [[nodiscard]] RankError traceback() const { return traceback_.error(); }
 
  private:
-  struct Dropped {
-    std::int64_t lines = 0;
-    std::int64_t bytes = 0;
+  struct StreamOutput {
+    process::UniqueFd read_end;
+    process::UniqueFd write_end;
+    bool is_shown = true;
+    LogFile file;  ///< Of this stream alone.
+    std::vector<std::string> filters;
+    LogFile filtered;
+    std::string rest;  ///< The unfinished line, at most kConsoleLineBytesMax bytes.
+    OpenLine open_line;
   };
 
-  void write_file(std::string_view bytes, AgentLink* agent);
-  void write_console(std::string_view bytes, AgentLink* agent);
-  void console(std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent);
-  void report(Dropped& dropped, const std::string& reason, AgentLink& agent) const;
+  [[nodiscard]] StreamOutput& of(Stream stream) { return streams_[static_cast<std::size_t>(stream)]; }
+  [[nodiscard]] const StreamOutput& of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)]; }
+  [[nodiscard]] OutputHead head(Stream stream) const { return {generation_, rank_, stream, false}; }
+  void write_files(StreamOutput& output, std::string_view bytes, AgentLink* agent);
+  void take_lines(Stream stream, std::string_view bytes, AgentLink* agent);
+  void note(Stream stream, std::string_view lines);
+  void console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent);
 
   Generation generation_ = 0;
   Rank rank_ = 0;
-  std::string log_path_;
-  process::UniqueFd read_end_;
-  process::UniqueFd write_end_;
-  process::UniqueFd file_;
-  std::string rest_;  ///< The unfinished line, at most kConsoleLineBytesMax bytes.
-  ConsoleCut cut_;    ///< Reused by every read.
+  bool has_terminal_ = false;
+  LogFile log_;
+  std::array<StreamOutput, kStreams.size()> streams_;
+  std::string frames_;  ///< Reused by every read.
+  ConsoleCut cut_;      ///< Reused by every read.
   Tail tail_;
-  Dropped console_dropped_;
-  Dropped file_dropped_;
-  std::string file_error_;  ///< Not empty while the file refuses bytes.
+  TracebackWatch traceback_;
+  OutputDropped console_dropped_;
 };
 
 }  // namespace sgd::keeper

@@ -25,7 +25,8 @@ void Tail::add(std::string_view lines) {
   while (lines_.size() + count > kTailLines) lines_.pop_front();
   while (count > 0) {
     std::string_view line = found[--count];
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    while (line.ends_with('\r')) line.remove_suffix(1);
+    line.remove_prefix(line.rfind('\r') + 1);
     lines_.emplace_back(line.substr(0, character_end(line, kTailLineBytesMax)));
   }
 }

@@ -4,9 +4,12 @@
 
 #include <array>
 #include <ctime>
+#include <span>
 
 #include <fmt/format.h>
+#include <openssl/core_names.h>
 #include <openssl/ec.h>
+#include <openssl/param_build.h>
 #include <openssl/pem.h>
 
 #include "launcher/net/certificate.hpp"
@@ -94,6 +97,50 @@ Result<KeyPtr> key_of_request(std::string_view pem) {
   return key;
 }
 
+KeyPtr key_of(const BIGNUM* private_part, std::span<const unsigned char> public_part) {
+  const std::unique_ptr<OSSL_PARAM_BLD, Freed<OSSL_PARAM_BLD_free>> builder(OSSL_PARAM_BLD_new());
+  const bool is_built =
+      OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) == 1 &&
+      OSSL_PARAM_BLD_push_BN(builder.get(), OSSL_PKEY_PARAM_PRIV_KEY, private_part) == 1 &&
+      OSSL_PARAM_BLD_push_octet_string(builder.get(), OSSL_PKEY_PARAM_PUB_KEY, public_part.data(),
+                                       public_part.size()) == 1;
+  SGD_ASSERT(is_built);
+  const std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>> parameters(OSSL_PARAM_BLD_to_param(builder.get()));
+  const std::unique_ptr<EVP_PKEY_CTX, Freed<EVP_PKEY_CTX_free>> context(
+      EVP_PKEY_CTX_new_from_name(nullptr, "EC", nullptr));
+  EVP_PKEY* key = nullptr;
+  const bool is_made = EVP_PKEY_fromdata_init(context.get()) == 1 &&
+                       EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_KEYPAIR, parameters.get()) == 1;
+  SGD_ASSERT(is_made);
+  return KeyPtr(key);
+}
+
+/// FIPS 186-5, A.2.1: with 64 bits more than the group's order has, the remainder favours no number.
+KeyPtr derive_key(std::string_view secret, std::string_view label) {
+  std::array<unsigned char, 40> bytes{};
+  constexpr std::uint64_t kCost = 1 << 14;
+  constexpr std::uint64_t kMemoryMax = 64 << 20;
+  const bool is_stretched =
+      EVP_PBE_scrypt(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(label.data()), label.size(),
+                     kCost, 8, 1, kMemoryMax, bytes.data(), bytes.size()) == 1;
+  SGD_ASSERT(is_stretched);
+  const std::unique_ptr<EC_GROUP, Freed<EC_GROUP_free>> group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
+  const std::unique_ptr<BN_CTX, Freed<BN_CTX_free>> scratch(BN_CTX_secure_new());
+  const std::unique_ptr<BIGNUM, Freed<BN_clear_free>> number(
+      BN_bin2bn(bytes.data(), static_cast<int>(bytes.size()), nullptr));
+  const std::unique_ptr<BIGNUM, Freed<BN_clear_free>> most(BN_dup(EC_GROUP_get0_order(group.get())));
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+  SGD_ASSERT(BN_sub_word(most.get(), 1) == 1 && BN_nnmod(number.get(), number.get(), most.get(), scratch.get()) == 1 &&
+             BN_add_word(number.get(), 1) == 1);
+  const std::unique_ptr<EC_POINT, Freed<EC_POINT_free>> point(EC_POINT_new(group.get()));
+  SGD_ASSERT(EC_POINT_mul(group.get(), point.get(), number.get(), nullptr, nullptr, scratch.get()) == 1);
+  std::array<unsigned char, 65> open{};
+  const std::size_t size = EC_POINT_point2oct(group.get(), point.get(), POINT_CONVERSION_UNCOMPRESSED, open.data(),
+                                              open.size(), scratch.get());
+  SGD_ASSERT(size == open.size());
+  return key_of(number.get(), open);
+}
+
 }  // namespace
 
 struct CertificateAuthority::Keys {
@@ -121,19 +168,15 @@ CertificateAuthority::~CertificateAuthority() = default;
 CertificateAuthority::CertificateAuthority(CertificateAuthority&&) noexcept = default;
 CertificateAuthority& CertificateAuthority::operator=(CertificateAuthority&&) noexcept = default;
 
-CertificateAuthority CertificateAuthority::create(std::int64_t now_s) {
-  auto keys = std::make_unique<Keys>();
-  keys->key = KeyPtr(EVP_EC_gen("P-256"));
+CertificateAuthority CertificateAuthority::make(std::unique_ptr<Keys> keys, const std::string& mark,
+                                                std::int64_t now_s) {
   keys->certificate = CertificatePtr(X509_new());
   X509* certificate = keys->certificate.get();
   SGD_ASSERT(keys->key != nullptr && certificate != nullptr);
-  std::array<std::uint8_t, 4> mark{};  // Two clusters' authorities differ by name, so that a mix-up is told as one.
-  fill_random(mark);
   X509_NAME* name = X509_get_subject_name(certificate);
   const bool made = X509_set_version(certificate, kVersion3) == 1 && set_serial(certificate) &&
                     set_validity(certificate, now_s - kBackdated_s, now_s + kCaValid_s) &&
-                    set_common_name(name, "sgd-launch CA " + to_hex(mark)) &&
-                    X509_set_issuer_name(certificate, name) == 1 &&
+                    set_common_name(name, "sgd-launch CA " + mark) && X509_set_issuer_name(certificate, name) == 1 &&
                     X509_set_pubkey(certificate, keys->key.get()) == 1 &&
                     add_extension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
                     add_extension(certificate, certificate, NID_key_usage, "critical,keyCertSign,cRLSign") &&
@@ -141,6 +184,23 @@ CertificateAuthority CertificateAuthority::create(std::int64_t now_s) {
                     X509_sign(certificate, keys->key.get(), EVP_sha256()) > 0;
   SGD_ASSERT(made);
   return {pem_of(certificate), std::move(keys)};
+}
+
+CertificateAuthority CertificateAuthority::create(std::int64_t now_s) {
+  auto keys = std::make_unique<Keys>();
+  keys->key = KeyPtr(EVP_EC_gen("P-256"));
+  std::array<std::uint8_t, 4> mark{};  // Two clusters' authorities differ by name, so that a mix-up is told as one.
+  fill_random(mark);
+  return make(std::move(keys), to_hex(mark), now_s);
+}
+
+CertificateAuthority CertificateAuthority::derive(std::string_view secret, std::string_view label, std::int64_t now_s) {
+  auto keys = std::make_unique<Keys>();
+  keys->key = derive_key(secret, label);
+  // Made of the secret, too: those who differ in it are told apart by name.
+  const std::string text = pem_of(keys->key.get());
+  const Digest mark = sha256({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  return make(std::move(keys), to_hex(std::span(mark).first(4)), now_s);
 }
 
 Result<CertificateAuthority> CertificateAuthority::load(const std::string& folder) {

@@ -28,6 +28,10 @@ class CertificateAuthority {
  public:
   /// `now_s`: Unix time, as everywhere here.
   [[nodiscard]] static CertificateAuthority create(std::int64_t now_s);
+  /// The one that all who know `secret` make alike, for the same `label`: its key and name follow from both, so that
+  /// they accept each other and need to exchange nothing. The key comes from scrypt (RFC 7914): to try one guess of the
+  /// secret takes some 50 ms and 16 MiB.
+  [[nodiscard]] static CertificateAuthority derive(std::string_view secret, std::string_view label, std::int64_t now_s);
   /// Of a folder that save() has filled. Errors: absent (code ENOENT), damaged, readable by others.
   [[nodiscard]] static Result<CertificateAuthority> load(const std::string& folder);
   [[nodiscard]] Status save(const std::string& folder) const;
@@ -47,6 +51,9 @@ class CertificateAuthority {
  private:
   struct Keys;
   CertificateAuthority(std::string certificate, std::unique_ptr<Keys> keys);
+  /// Signs itself; `keys` has the key.
+  [[nodiscard]] static CertificateAuthority make(std::unique_ptr<Keys> keys, const std::string& mark,
+                                                 std::int64_t now_s);
 
   std::string certificate_;
   std::unique_ptr<Keys> keys_;

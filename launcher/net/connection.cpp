@@ -20,7 +20,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr int kReadsPerTurn = 8;  // Then the others have their turn.
+constexpr int kReadsPerTurn = 8;                          // Then the others have their turn,
+constexpr Duration kTurn = std::chrono::milliseconds(5);  // and when what was read has made so much work.
 constexpr std::size_t kPartsPerWrite = 64;
 /// Then the others have their turn: hundreds of connections may have something large to send at once. At least what
 /// TLS may have to send again.
@@ -103,7 +104,9 @@ void Connection::close_if_revoked() {
 
 void Connection::read() {
   close_if_revoked();
-  for (int turn = 0; turn < kReadsPerTurn && may_read(); ++turn) {
+  const auto until = std::chrono::steady_clock::now() + kTurn;
+  bool has_taken_all = take_frames(until);  // Of the turn before.
+  for (int turn = 0; turn < kReadsPerTurn && may_read() && has_taken_all; ++turn) {
     IoOutcome outcome = stream_->read(buffer_);
     switch (outcome.state) {
       case IoState::kWouldBlockRead:
@@ -118,11 +121,11 @@ void Connection::read() {
         break;
     }
     reader_.append({buffer_.data(), outcome.bytes});
-    take_frames();
+    has_taken_all = take_frames(until);
   }
   is_halted_ = !may_read();
   if (is_halted_) return;
-  if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
+  if (has_taken_all && !stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
 }
 
@@ -148,26 +151,27 @@ void Connection::go_on() {
   if (rest_) rest_->cancel();
 }
 
-/// What has come already is taken first.
 void Connection::read_on() {
-  if (!may_read() || !std::exchange(is_halted_, false)) return;
-  take_frames();
-  read();
+  if (may_read() && std::exchange(is_halted_, false)) read();
 }
 
-void Connection::take_frames() {
+/// False when time is up: thousands of small frames may have come in one read.
+bool Connection::take_frames(std::chrono::steady_clock::time_point until) {
   while (may_read()) {
     Result<std::optional<Frame>> next = reader_.next();
-    if (!next)
-      return close(next.error().message,
-                   next.error().code == EMSGSIZE ? RefusalKind::kOversize : RefusalKind::kBadFrame);
-    if (!next.value()) return;
+    if (!next) {
+      close(next.error().message, next.error().code == EMSGSIZE ? RefusalKind::kOversize : RefusalKind::kBadFrame);
+      return true;
+    }
+    if (!next.value()) return true;
     if (protocol_ == 0) {
       take_hello(*next.value());
     } else {
       handlers_.on_frame(std::move(*next.value()));
     }
+    if (std::chrono::steady_clock::now() >= until) return false;
   }
+  return true;
 }
 
 void Connection::take_hello(const Frame& frame) {

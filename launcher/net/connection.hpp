@@ -96,6 +96,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] bool is_secure() const { return stream_->is_secure(); }
   /// What the peer has done wrong, when it is closed.
   [[nodiscard]] RefusalKind refusal() const { return refusal_; }
+  /// Bytes that were sent and that the kernel has not taken.
+  [[nodiscard]] std::size_t unsent() const { return queued_bytes_; }
   [[nodiscard]] bool is_open() const { return protocol_ != 0 && !is_closed_; }
 
  private:
@@ -105,7 +107,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void rest_until(std::chrono::steady_clock::time_point end);
   void read_on();
   [[nodiscard]] bool may_read() const { return !is_closed_ && !rest_; }
-  void take_frames();
+  [[nodiscard]] bool take_frames(std::chrono::steady_clock::time_point until);
   void take_hello(const Frame& frame);
   void queue(std::shared_ptr<const std::string> frames);
   void flush_soon();

@@ -18,6 +18,10 @@ namespace sgd::net {
 
 namespace asio = boost::asio;
 
+/// A node of sixty ranks that report ten times a second takes less; a few that do nothing else must leave the machine
+/// to those who work.
+constexpr WorkShare kMemberShare{std::chrono::seconds(1), 0.05};
+
 /// One of those that an address has; free again when this goes.
 class DoorPlace {
  public:
@@ -63,6 +67,24 @@ struct Visitor::Visit {
     if (is_started) return handlers.on_closed(reason);
     closed_for = reason;
   }
+  /// Who comes anew waits as it would have waited over its connection before.
+  void begin() {
+    const Duration wait = meter ? meter->wait(std::chrono::steady_clock::now()) : Duration::zero();
+    const auto go_on = [open = connection] {
+      if (const auto still = open.lock()) still->go_on();
+    };
+    if (wait == Duration::zero()) return go_on();
+    deadline.expires_after(wait);
+    deadline.async_wait([go_on](const boost::system::error_code&) { go_on(); });
+  }
+  void charge(Duration work) const {
+    if (!meter) return;
+    const TimePoint now = std::chrono::steady_clock::now();
+    meter->charge(now, work);
+    const Duration wait = meter->wait(now);
+    if (wait > Duration::zero() && is_started)
+      if (const auto open = connection.lock()) open->rest(wait);
+  }
 
   asio::io_context& io;
   Door& door;                ///< Of no use when the visitor is gone.
@@ -73,7 +95,8 @@ struct Visitor::Visit {
   std::string peer;
   PeerIdentity identity;  ///< From the first message on.
   bool is_secure = false;
-  asio::steady_timer deadline;  ///< For the first message.
+  std::shared_ptr<WorkMeter> meter;  ///< With a certificate, from the first message on.
+  asio::steady_timer deadline;       ///< For the first message; then for the rest with which a visitor begins.
   Handlers handlers;
   std::string closed_for;  ///< Closed before the visitor is started.
   bool is_started = false;
@@ -94,7 +117,7 @@ void Visitor::start(Handlers handlers) {
   asio::post(visit_->io, [visit = visit_] {
     visit->is_started = true;
     if (visit->is_dropped) return;
-    if (const auto open = visit->connection.lock()) open->go_on();
+    visit->begin();
     if (!visit->closed_for.empty()) visit->handlers.on_closed(visit->closed_for);
   });
 }
@@ -117,6 +140,15 @@ void Visitor::rest(Duration duration) {
   if (const auto open = visit_->connection.lock()) open->rest(duration);
 }
 
+std::size_t Visitor::unsent() const {
+  const auto open = visit_->connection.lock();
+  return open && open->is_open() ? open->unsent() : 0;
+}
+
+void Visitor::charge(Duration work) {
+  visit_->charge(work);
+}
+
 const std::string& Visitor::peer() const {
   return visit_->peer;
 }
@@ -136,7 +168,9 @@ Door::Door(asio::io_context& io, std::unique_ptr<Listener> listener)
       listener_(std::move(listener)),
       places_(std::make_shared<DoorPlace::Taken>()),
       line_timer_(io),
-      revoked_timer_(io) {}
+      revoked_timer_(io) {
+  work_share = kMemberShare;
+}
 
 Door::~Door() {
   for (const std::shared_ptr<Visitor::Visit>& visit : strangers_) {
@@ -210,6 +244,9 @@ void Door::look_after_line() {
 /// Who says nothing and acknowledges nothing would be fed on for as long as the kernel takes to give it up.
 void Door::look_for_revoked() {
   std::erase_if(admitted_, [](const std::weak_ptr<Connection>& one) { return one.expired(); });
+  std::erase_if(meters_, [now = std::chrono::steady_clock::now()](const auto& one) {
+    return one.second.use_count() == 1 && one.second->is_even(now);
+  });
   const TlsContext& tls = *listener_->security().tls;
   tls.refresh_soon();
   if (std::exchange(looked_version_, tls.version()) != tls.version())
@@ -237,10 +274,7 @@ void Door::enter(Arrival arrival) {
       if (!error) visit->close(fmt::format("no message within {}", format_duration(kFirstMessage)), RefusalKind::kSlow);
     });
   };
-  handlers.on_frame = [visit](Frame frame) {
-    if (visit->is_stranger) return visit->door.on_first(visit, frame);
-    visit->on_frame(std::move(frame));
-  };
+  handlers.on_frame = [visit](Frame frame) { visit->door.on_frame(visit, std::move(frame)); };
   handlers.on_closed = [visit](const std::string& reason) { visit->door.on_closed(visit, reason); };
   connection->start(std::move(handlers));
 }
@@ -281,6 +315,24 @@ void Door::on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::st
   visit->on_closed(reason);
 }
 
+void Door::on_frame(const std::shared_ptr<Visitor::Visit>& visit, Frame frame) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (visit->is_stranger) {
+    on_first(visit, frame);
+  } else {
+    visit->on_frame(std::move(frame));
+  }
+  visit->charge(std::chrono::steady_clock::now() - begin);
+}
+
+void Door::meter(Visitor::Visit& visit) {
+  std::shared_ptr<WorkMeter>& meter =
+      meters_[fmt::format("{} {}", role_name(visit.identity.role), visit.identity.name)];
+  if (!meter) meter = std::make_shared<WorkMeter>(work_share);
+  meter->charge(std::chrono::steady_clock::now(), kVisitWork);
+  visit.meter = meter;
+}
+
 /// A stranger's first message.
 void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame) {
   Result<nlohmann::json> parsed = Error{"no JSON"};
@@ -303,6 +355,7 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
     if (visit->identity.role != Role::kNone) {
       visit->place.reset();
       admitted_.push_back(visit->connection);
+      meter(*visit);
     }
   }
   visit->deadline.cancel();

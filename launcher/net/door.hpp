@@ -19,6 +19,7 @@
 #include "launcher/net/connection.hpp"
 #include "launcher/net/listener.hpp"
 #include "launcher/net/waiting_line.hpp"
+#include "launcher/net/work_meter.hpp"
 
 namespace sgd::net {
 
@@ -48,6 +49,10 @@ class Visitor {
   void close(std::string reason, RefusalKind kind = RefusalKind::kNone);
   /// As Connection::rest().
   void rest(Duration duration);
+  /// As Connection::unsent().
+  [[nodiscard]] std::size_t unsent() const;
+  /// What it has asked for is work that is done elsewhere: it counts as if its message had taken so long.
+  void charge(Duration work);
   /// As net::peer_name() says it.
   [[nodiscard]] const std::string& peer() const;
   /// Who it has proved to be; kNone without TLS, with its account over a Unix socket.
@@ -77,6 +82,11 @@ class Door {
   static constexpr std::size_t kFilesSpared = 8;
   /// From the hello to the first message.
   static constexpr Duration kFirstMessage = std::chrono::seconds(5);
+  /// What one connection costs beside its messages: its handshake, its beginning and its end.
+  static constexpr Duration kVisitWork = std::chrono::milliseconds(2);
+  /// Of the event loop's time, for all connections of one name together, whose handlers take it. Without TLS nobody has
+  /// a name that means anything, and whoever gets in is one's own account.
+  WorkShare work_share;
 
   /// `first` is the visitor's first message.
   using OnVisitor = std::function<void(std::unique_ptr<Visitor> visitor, nlohmann::json first)>;
@@ -112,6 +122,8 @@ class Door {
   void look_for_revoked();
   [[nodiscard]] bool make_room(const std::string& address);
   void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
+  void on_frame(const std::shared_ptr<Visitor::Visit>& visit, Frame frame);
+  void meter(Visitor::Visit& visit);
 
   boost::asio::io_context& io_;
   ReadBuffer buffer_;
@@ -124,7 +136,9 @@ class Door {
   WaitingLine<Arrival> line_;
   boost::asio::steady_timer line_timer_;
   std::vector<std::weak_ptr<Connection>> admitted_;  ///< By certificate.
-  std::uint64_t looked_version_ = 0;                 ///< Of the TLS context, when they were looked at.
+  /// By role and name of those who are here, and of those who have not made up for their work yet.
+  std::map<std::string, std::shared_ptr<WorkMeter>> meters_;
+  std::uint64_t looked_version_ = 0;  ///< Of the TLS context, when they were looked at.
   boost::asio::steady_timer revoked_timer_;
   std::shared_ptr<const char> alive_ = std::make_shared<char>();
 };

@@ -1,7 +1,12 @@
 #include "launcher/process/cpu_set.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <climits>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "common/base/assert.hpp"
 
@@ -40,6 +45,23 @@ std::vector<int> allowed_cores() {
   }
   if (cores.empty()) cores.push_back(0);
   return cores;
+}
+
+std::vector<std::vector<int>> by_numa_node(const std::vector<int>& cores, const std::string& nodes) {
+  std::map<int, std::vector<int>> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(nodes, error)) {
+    int node = -1;
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("node") ||
+        std::from_chars(name.data() + 4, name.data() + name.size(), node).ptr != name.data() + name.size())
+      continue;
+    for (const int core : cores)
+      if (std::filesystem::exists(entry.path() / ("cpu" + std::to_string(core)), error)) found[node].push_back(core);
+  }
+  std::vector<std::vector<int>> by_node;
+  for (auto& [node, of_node] : found) by_node.push_back(std::move(of_node));
+  return by_node;
 }
 
 }  // namespace sgd::process

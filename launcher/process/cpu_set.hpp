@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace sgd::process {
@@ -25,5 +26,10 @@ class CpuMask {
 
 /// In ascending order; never empty.
 [[nodiscard]] std::vector<int> allowed_cores();
+
+/// Those of `cores` by NUMA node, nodes without one left out; empty where the kernel tells of none. `nodes` is where it
+/// does.
+[[nodiscard]] std::vector<std::vector<int>> by_numa_node(const std::vector<int>& cores,
+                                                         const std::string& nodes = "/sys/devices/system/node");
 
 }  // namespace sgd::process

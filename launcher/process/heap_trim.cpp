@@ -48,7 +48,10 @@ struct HeapTrim::Ticking : std::enable_shared_from_this<Ticking> {
   bool is_over = false;
 };
 
+/// Each of a daemon's threads, which mostly wait for a disk, would have a heap of its own, and keep what it once
+/// needed.
 HeapTrim::HeapTrim(boost::asio::io_context& io, Duration interval) : ticking_(std::make_shared<Ticking>(io, interval)) {
+  (void)::mallopt(M_ARENA_MAX, 2);
   ticking_->wait();
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,6 +37,8 @@ struct ChildPlan {
   CpuMask cpus;                      ///< Empty: unchanged.
   int input_fd = -1;
   int output_fd = -1;
+  int error_fd = -1;
+  bool has_terminal = false;
   int control_fd = -1;
   int cgroup_fd = -1;  ///< The cgroup.procs of its group; -1: unchanged.
   ChildGroup group = ChildGroup::kOwnGroup;
@@ -96,7 +99,9 @@ bool prepare_child(const ChildPlan& plan) {
   // Boost's own closing of descriptors has an off-by-one and closes none: they go at exec.
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return false;
   if (plan.output_fd >= 0 && (::dup2(plan.output_fd, 1) < 0 || ::dup2(plan.output_fd, 2) < 0)) return false;
+  if (plan.error_fd >= 0 && ::dup2(plan.error_fd, 2) < 0) return false;
   if (::dup2(plan.input_fd, 0) < 0) return false;
+  if (plan.has_terminal && ::ioctl(1, TIOCSCTTY, 0) != 0) return false;
   if (plan.control_fd == kControlFd && ::fcntl(kControlFd, F_SETFD, 0) != 0) return false;
   if (plan.control_fd >= 0 && plan.control_fd != kControlFd && ::dup2(plan.control_fd, kControlFd) < 0) return false;
   return default_signals();
@@ -138,12 +143,21 @@ void merge_environment(const SpawnOptions& options, ChildPlan& plan) {
   } else {
     for (char** entry = environ; *entry != nullptr; ++entry) base.emplace_back(*entry);
   }
-  for (std::string& entry : base) {
-    const std::size_t equals = entry.find('=');
-    if (equals != std::string::npos && options.env.contains(entry.substr(0, equals))) continue;
-    plan.strings.push_back(std::move(entry));
+  std::map<std::string, std::string> added = options.env_defaults;
+  const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
+  for (const std::string& entry : base) added.erase(name_of(entry));
+  for (const auto& [name, value] : options.env) added[name] = value;
+  for (const auto& [name, folder] : options.env_appended) {
+    if (!added.contains(name)) {
+      const auto there = std::find_if(base.begin(), base.end(), [&](const auto& one) { return name_of(one) == name; });
+      added[name] = there == base.end() ? "" : there->substr(name.size() + 1);
+    }
+    std::string& path = added[name];
+    path += (path.empty() ? "" : ":") + folder;
   }
-  for (const auto& [name, value] : options.env) plan.strings.push_back(name + "=" + value);
+  for (std::string& entry : base)
+    if (!added.contains(name_of(entry))) plan.strings.push_back(std::move(entry));
+  for (const auto& [name, value] : added) plan.strings.push_back(name + "=" + value);
   for (const std::string& text : plan.strings) plan.env.push_back(text.c_str());
   plan.env.push_back(nullptr);
 }
@@ -197,6 +211,7 @@ Result<Child> spawn(const SpawnOptions& options) {
   if (options.argv.empty()) return Error{"no program to start", ENOENT};
   SGD_ASSERT(options.input_fd == -1 || options.input_fd > 2);
   SGD_ASSERT(options.output_fd == -1 || options.output_fd > 2);
+  SGD_ASSERT(options.error_fd == -1 || options.error_fd > 2);
   SGD_ASSERT(options.control_fd == -1 || options.control_fd > 2);
   auto path = find_program(options.argv.front(), variable_of(options.env, "PATH"));
   if (!path) return path.error();
@@ -219,9 +234,11 @@ Result<Child> spawn(const SpawnOptions& options) {
   plan.workdir = options.workdir.empty() ? nullptr : options.workdir.c_str();
   plan.cpus = CpuMask(options.cpus);
   plan.output_fd = options.output_fd;
+  plan.error_fd = options.error_fd;
+  plan.has_terminal = options.has_terminal;
   plan.control_fd = options.control_fd;
   plan.input_fd = options.input_fd >= 0 ? options.input_fd : null_fd.get();
-  plan.group = options.group;
+  plan.group = options.has_terminal ? ChildGroup::kOwnSession : options.group;
   plan.parent = ::getpid();
   plan.dies_with_us = options.dies_with_us && !options.account;
   plan.account = options.account ? &*options.account : nullptr;

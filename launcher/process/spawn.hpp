@@ -32,14 +32,18 @@ inline constexpr int kControlFd = 3;
 struct SpawnOptions {
   std::vector<std::string> argv;           ///< The program, by path or looked up in PATH, and its arguments.
   std::map<std::string, std::string> env;  ///< Added to what it begins with.
+  std::map<std::string, std::string> env_defaults = {};  ///< Added unless it is there.
+  std::map<std::string, std::string> env_appended = {};  ///< Folders behind those that are there, as in PATH.
   /// It begins with our environment; else with that of a fixed list (basic_environment()).
   bool inherits_environment = true;
-  std::string workdir;      ///< Empty: ours.
-  std::vector<int> cpus;    ///< Affinity; empty: ours.
-  std::string cgroup = {};  ///< Folder of a control group that it begins in; empty: ours.
-  int input_fd = -1;        ///< Becomes stdin; -1: /dev/null.
-  int output_fd = -1;       ///< Becomes stdout and stderr; -1: ours.
-  int control_fd = -1;      ///< Becomes descriptor 3; -1: none.
+  std::string workdir;        ///< Empty: ours.
+  std::vector<int> cpus;      ///< Affinity; empty: ours.
+  std::string cgroup = {};    ///< Folder of a control group that it begins in; empty: ours.
+  int input_fd = -1;          ///< Becomes stdin; -1: /dev/null.
+  int output_fd = -1;         ///< Becomes stdout and stderr; -1: ours.
+  int error_fd = -1;          ///< Becomes stderr in its place; -1: none.
+  bool has_terminal = false;  ///< `output_fd` is a terminal, and becomes the controlling one of its own session.
+  int control_fd = -1;        ///< Becomes descriptor 3; -1: none.
   ChildGroup group = ChildGroup::kOwnGroup;
   bool dies_with_us = true;  ///< SIGKILL when the calling thread ends; not with an account.
   /// Who the child is; needs CAP_SETUID and CAP_SETGID. It cannot get more rights than that (no_new_privs), begins with

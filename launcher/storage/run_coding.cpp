@@ -112,6 +112,38 @@ Result<core::RunPast> run_past_of(const Json& json) {
   return past;
 }
 
+/// Of a job of which little is kept (RunMachine::keep_little).
+Json little_of(const job::JobSpec& job) {
+  Json json = {{"name", job.name},
+               {"num_workers", job.num_workers},
+               {"cpus", job.per_worker.cpus},
+               {"gpus", job.per_worker.gpus},
+               {"memory_bytes", job.per_worker.memory_bytes}};
+  if (job.training) json["epochs"] = job.training->epochs;
+  return json;
+}
+
+Status read_little(const Json& json, job::JobSpec& out) {
+  if (!json.is_object()) return Error{"\"little\" must be an object"};
+  if (json.contains("epochs"))
+    if (const Status read = read_key(json, "epochs", out.training.emplace().epochs); !read) return read;
+  return first_error({read_key(json, "name", out.name), read_key(json, "num_workers", out.num_workers),
+                      read_key(json, "cpus", out.per_worker.cpus), read_key(json, "gpus", out.per_worker.gpus),
+                      read_key(json, "memory_bytes", out.per_worker.memory_bytes)});
+}
+
+Status read_job(const Json& json, const RunId& run, job::JobSpec& out) {
+  job::LoadResult loaded = job::load_resolved(json);
+  if (loaded.job) {
+    out = std::move(*loaded.job);
+    return {};
+  }
+  std::string why;
+  for (const Diagnostic& item : loaded.diagnostics.items)
+    if (!item.warning && why.empty()) why = item.message;
+  return Error{fmt::format("the job of run {} is refused: {}", run, why)};
+}
+
 Status read_ns(const Json& json, const char* key, Duration& out) {
   std::int64_t ns = 0;
   const Status status = read_key(json, key, ns);
@@ -143,6 +175,7 @@ Json to_json(const core::RunDefinition& run) {
                {"owner", run.owner},
                {"may_be_root", run.may_be_root},
                {"request_id", run.request_id}};
+  if (run.job.resolved.is_null()) json["little"] = little_of(run.job);
   if (run.parent) json["parent"] = *run.parent;
   if (run.past) json["past"] = to_json(*run.past);
   return json;
@@ -159,14 +192,9 @@ Result<core::RunDefinition> run_definition_of(const Json& json) {
   if (!status) return status.error();
   if (json.contains("may_be_root"))  // A store of before has none: nobody of then may.
     if (const Status read = read_key(json, "may_be_root", run.may_be_root); !read) return read.error();
-  job::LoadResult loaded = job::load_resolved(job);
-  if (!loaded.job) {
-    std::string why;
-    for (const Diagnostic& item : loaded.diagnostics.items)
-      if (!item.warning && why.empty()) why = item.message;
-    return Error{fmt::format("the job of run {} is refused: {}", run.id, why)};
-  }
-  run.job = std::move(*loaded.job);
+  const bool is_little = job.is_null() && json.contains("little");
+  const Status its = is_little ? read_little(json.at("little"), run.job) : read_job(job, run.id, run.job);
+  if (!its) return its.error();
   if (json.contains("parent"))
     if (const Status read = read_key(json, "parent", run.parent.emplace()); !read) return read.error();
   if (const auto past = json.find("past"); past != json.end()) {

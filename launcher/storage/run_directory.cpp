@@ -203,7 +203,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place,
   Result<std::unique_ptr<RunDirectory>> made = make(place);
   if (!made) return made.error();
   std::unique_ptr<RunDirectory> run = std::move(made).value();
-  const Status job = keep_job(run->path_ + "/job.json", resolved_job);
+  const Status job = resolved_job.is_null() ? Status{} : keep_job(run->path_ + "/job.json", resolved_job);
   if (!job) return job.error();
   const Status opened = run->open_files(kept);
   if (!opened) return opened.error();

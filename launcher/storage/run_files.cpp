@@ -35,12 +35,13 @@ std::optional<checkpoint::DirectoryName> half_received(const std::string& name) 
   return checkpoint::parse_directory_name(std::string_view(name).substr(1, name.size() - 1 - kEnd.size()));
 }
 
-Result<std::uint32_t> checksum_of(const OpenFile& file) {
+Result<std::uint32_t> checksum_of(const OpenFile& file, checkpoint::Checksum checksum) {
   std::uint32_t crc = 0;
   for (std::uint64_t offset = 0;; offset += kReadBytes) {
     const Result<std::string> bytes = file.read_at(offset, kReadBytes);
     if (!bytes) return bytes.error();
-    crc = checkpoint::crc32c(crc, std::as_bytes(std::span(bytes.value())));
+    const auto piece = std::as_bytes(std::span(bytes.value()));
+    crc = checksum == checkpoint::Checksum::kCrc32c ? checkpoint::crc32c(crc, piece) : checkpoint::crc32(crc, piece);
     if (bytes.value().size() < kReadBytes) return crc;
   }
 }
@@ -184,11 +185,11 @@ Status RunFiles::prove(const std::string& part, const std::string& name) const {
     if (!size || size.value() != listed.bytes)
       return Error{
           fmt::format("{} has {} bytes, its manifest says {}", listed.name, size ? size.value() : 0, listed.bytes)};
-    const Result<std::uint32_t> crc = checksum_of(open.value());
+    const Result<std::uint32_t> crc = checksum_of(open.value(), listed.checksum);
     if (!crc) return crc.error();
-    if (crc.value() != listed.crc32c)
-      return Error{fmt::format("{} is damaged: its CRC-32C is {:08x}, its manifest says {:08x}", listed.name,
-                               crc.value(), listed.crc32c)};
+    if (crc.value() != listed.crc)
+      return Error{fmt::format("{} is damaged: its {} is {:08x}, its manifest says {:08x}", listed.name,
+                               name_of(listed.checksum), crc.value(), listed.crc)};
     if (const Status synced = open.value().sync(); !synced) return synced;
   }
   return folder_.sync_folder(part);

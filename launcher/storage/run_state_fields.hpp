@@ -3,6 +3,7 @@
 // not compile (codec::covers).
 
 #include "common/messages/link_fields.hpp"
+#include "common/messages/rank_error_fields.hpp"
 #include "common/messages/state_codec.hpp"
 #include "launcher/core/run_state.hpp"
 #include "launcher/storage/run_coding.hpp"
@@ -14,7 +15,7 @@ struct Coding<core::RunPhase> : NamedCoding<core::RunPhase, core::RunPhase::kFin
 template <>
 struct Coding<core::RankPhase> : NamedCoding<core::RankPhase, core::RankPhase::kExited> {};
 template <>
-struct Coding<core::FailureKind> : NamedCoding<core::FailureKind, core::FailureKind::kPeerLost> {};
+struct Coding<core::FailureKind> : NamedCoding<core::FailureKind, core::FailureKind::kRaised> {};
 template <>
 inline constexpr auto kEnumNames<core::RunState::Leave> =
     std::array<std::pair<core::RunState::Leave, const char*>, 3>{{{core::RunState::Leave::kNo, "no"},
@@ -52,6 +53,7 @@ inline constexpr auto kMessage<core::Failure> =
             required("is_final", &core::Failure::is_final), required("message", &core::Failure::message),
             required("tail", &core::Failure::tail), required("may_follow", &core::Failure::may_follow),
             required("was_waiting", &core::Failure::was_waiting), required("notice_s", &core::Failure::notice_s),
+            required("error", &core::Failure::error), required("follows_peer", &core::Failure::follows_peer),
             required("at", &core::Failure::at));
 template <>
 inline constexpr auto kMessage<core::NodePlace> = message("", required("node", &core::NodePlace::node),
@@ -102,7 +104,10 @@ inline constexpr auto kMessage<core::RetryState> = message(
     required("attempts", &core::RetryState::attempts_), required("waits", &core::RetryState::waits_),
     required("failed_starts", &core::RetryState::failed_starts_),
     required("crashed_rank", &core::RetryState::crashed_rank_), required("crashes", &core::RetryState::crashes_),
-    required("crashed_step", &core::RetryState::crashed_step_));
+    required("crashed_step", &core::RetryState::crashed_step_), required("error", &core::RetryState::error_),
+    required("errors", &core::RetryState::errors_), required("error_step", &core::RetryState::error_step_),
+    required("error_lived", &core::RetryState::error_lived_),
+    required("quick_crashes", &core::RetryState::quick_crashes_));
 template <>
 inline constexpr auto kMessage<core::RecoveryState> =
     message("", required("cause", &core::RecoveryState::cause_), required("clear", &core::RecoveryState::clear_),
@@ -147,6 +152,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("reducer", &core::RunState::reducer_), required("causes", &core::RunState::causes_),
     required("budget", &core::RunState::budget_), required("recovery", &core::RunState::recovery_),
     optional("has_cleared", &core::RunState::has_cleared_), required("was_started", &core::RunState::was_started_),
+    optional("has_state", &core::RunState::has_state_), optional("started_at", &core::RunState::started_at_),
     required("leave", &core::RunState::leave_), required("resize_reason", &core::RunState::resize_reason_),
     required("start_at_capacity", &core::RunState::start_at_capacity_),
     required("wait_until", &core::RunState::wait_until_), required("is_queued", &core::RunState::is_queued_),

@@ -1,8 +1,9 @@
 """Hostile ranks, clients, nodes and strangers against one coordinator and one agent, while an honest job trains: its rate beside
 that of an undisturbed quarter of the time, its restarts, and the daemons' memory.
 
-The honest rank has a core of its own, and so has the hostile rank; everything else of the attack shares the hostile one's core, so
-that what is measured is what the daemons let through, not who gets the processor.
+The honest rank has a core of its own, and so has the hostile rank; everything else of the attack shares the hostile one's core and
+gives way to the daemons, as if it were on other machines: what is measured is what the daemons let through, not who gets the
+processor. What the attackers have used themselves is said. `--pause 0`: they do nothing but send, as fast as they can.
 """
 
 import json
@@ -30,6 +31,7 @@ SETTLED = 0.25   # Of the attacked time: memory is compared from there to the en
 WINDOW = 0.1     # as the median of so much of it: answers that are under way come and go.
 LOOK_S = 2.0
 LIMIT_S = 60
+NICE = 19
 
 
 class Bench(Attacked):
@@ -66,12 +68,13 @@ class Bench(Attacked):
 class Attackers:
     """Processes that attack until they are ended; each prints how often it has."""
 
-    def __init__(self, bench, seconds):
-        self.bench, self.ends, self.ranks = bench, time.monotonic() + seconds, 0
+    def __init__(self, bench, seconds, pause):
+        self.bench, self.ends, self.ranks, self.used = bench, time.monotonic() + seconds, 0, 0.0
         self.submit_rank()
         core = max(os.sched_getaffinity(0))
         self.processes = {kind: subprocess.Popen(
-            ["taskset", "-c", str(core), sys.executable, os.path.abspath(hostile_peers.__file__), kind, bench.address, bench.path(""), bench.run_id],
+            ["nice", "-n", str(NICE), "taskset", "-c", str(core), sys.executable, os.path.abspath(hostile_peers.__file__), kind, bench.address,
+             bench.path(""), bench.run_id, str(pause)],
             stdout=open(bench.path(f"{kind}.count"), "wb"), stderr=open(bench.path(f"{kind}.err"), "wb")) for kind in hostile_peers.KINDS}
 
     def submit_rank(self):
@@ -87,6 +90,7 @@ class Attackers:
             self.submit_rank()
 
     def end(self):
+        self.used = sum(cpu_seconds(process.pid) for process in self.processes.values() if process.poll() is None)
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -134,6 +138,7 @@ def refusals(bench):
 
 def main():
     options = arguments(__doc__.splitlines()[0], minutes={"default": 30.0, "type": float, "help": "of attack"},
+                        pause={"default": 0.02, "type": float, "help": "seconds between two attacks of one peer"},
                         seed={"default": 1, "type": int, "help": "of nothing but the order of attacks"})
     seconds = 20.0 if options.quick else options.minutes * 60
     random.seed(options.seed)
@@ -147,7 +152,8 @@ def main():
             for (_, seen), process in zip(memory.items(), bench.daemons):
                 seen.append(resident_bytes(process.pid))
             attackers.look()
-        attackers = Attackers(bench, seconds)
+        attackers = Attackers(bench, seconds, options.pause)
+        bench.addClassCleanup(attackers.end)
         used = [cpu_seconds(process.pid) for process in bench.daemons[:2]]
         after = bench.rate(seconds, look)
         used = [cpu_seconds(process.pid) - then for process, then in zip(bench.daemons, used)]
@@ -158,6 +164,7 @@ def main():
             first, last = settled(seen)
             rows.append([f"{name}, of a core", f"{cpu / seconds:.0%}"])
             rows.append([f"{name}, resident", f"{first >> 20} -> {last >> 20} MiB (most {max(seen) >> 20})"])
+        rows += [["attackers but the rank, of a core", f"{attackers.used / seconds:.0%}"]]
         rows += [[f"attacks of {kind}", str(count)] for kind, count in attackers.counts().items()]
         table(f"{seconds / 60:.1f} minutes of attack", ["what", "value"], rows)
         print("refused and counted:", ", ".join(f"{kind} {count}" for kind, count in sorted(refusals(bench).items())))

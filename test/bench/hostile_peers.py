@@ -1,6 +1,7 @@
-"""One kind of hostile peer of a coordinator, until it is ended: `hostile_peers.py KIND ADDRESS FOLDER RUN`. Prints how many attacks it has made.
+"""One kind of hostile peer of a coordinator, until it is ended: `hostile_peers.py KIND ADDRESS FOLDER RUN PAUSE`. Prints how many attacks it has made.
 
-FOLDER holds eva/identity (a client) and n2/identity (a node whose agent never comes).
+FOLDER holds eva/identity (a client) and n2/identity (a node whose agent never comes). PAUSE: seconds between two attacks of one peer;
+with 0 each of its connections sends until it is ended, too.
 """
 
 import itertools
@@ -16,17 +17,21 @@ CLIENT = (HELLO, {"type": "client", "version": "x"})
 STATE = {"type": "node_state", "node": "n2", "incarnation": 7, "slots": 0, "is_new_link": True}
 FILES = {"type": "files", "node": "n2", "incarnation": 7}
 BATCH = 200
-PAUSE_S = 0.02  # Between two attacks of one peer: they share a core with the daemons' other work.
+LONG_S = 5.0  # Without a pause one connection sends for so long.
 
 
 def identity(folder, name):
     return os.path.join(folder, name, "identity", "identity.pem")
 
 
-def push(wire, *parts, seconds=1.0):
+def push(wire, begin, flood, seconds=1.0):
     """Sends until all is sent, the other side has ended, or takes nothing for so long."""
     wire.socket.settimeout(seconds)
-    wire.send(*parts)
+    wire.send(*begin, *flood)
+    until = time.monotonic() + LONG_S
+    batch = b"".join(part if isinstance(part, bytes) else frame(part) for part in flood)
+    while is_restless and flood and time.monotonic() < until:
+        wire.socket.sendall(batch)
 
 
 def request(**more):
@@ -39,7 +44,7 @@ def client(address, folder, run):
               request(request="checkpoints", run=run), request(request="x" * 4000), {"type": "follow", "id": 1, "run": run, "logs": True, "events": True},
               request(request="submit", job={"command": ["true"]}), request(request="stop", run=run), frame(b"[" * 5000), frame(b"x", CHUNK)]
     with Wire(address, identity(folder, "eva")) as wire:
-        push(wire, *CLIENT, *([random.choice(floods)] * BATCH))
+        push(wire, CLIENT, [random.choice(floods)] * BATCH)
 
 
 def submitter(address, folder, _):
@@ -63,7 +68,7 @@ def node(address, folder, run):
               {"type": "exchange_put", "run": run, "generation": 1, "rank": 0, "key": "k", "value": "x" * 30_000},
               {"type": "progress", "run": run, "generation": 1, "rank": 0, "heartbeat": {"step": 10**9}}]
     with Wire(address, identity(folder, "n2")) as wire:
-        push(wire, HELLO, STATE, *([random.choice(floods)] * BATCH))
+        push(wire, [HELLO, STATE], [random.choice(floods)] * BATCH)
 
 
 def files(address, folder, run):
@@ -72,7 +77,7 @@ def files(address, folder, run):
     floods = [put, put | {"run": "nobody"}, put | {"file": "../x"}, {"type": "get", "run": run, "path": "checkpoints/step-000000000001-gen-0001"},
               {"type": "all_sent", "run": run}, {"type": "checkpoint_done", "run": run, "path": "checkpoints/step-000000000001-gen-0001"}]
     with Wire(address, identity(folder, "n2")) as wire:
-        push(wire, HELLO, FILES, *([random.choice(floods)] * BATCH * 10))
+        push(wire, [HELLO, FILES], [random.choice(floods)] * BATCH * 10)
 
 
 def stranger(address, _, __):
@@ -80,13 +85,13 @@ def stranger(address, _, __):
     kind = random.randrange(4)
     if kind == 0:
         with Wire(address, tls=False) as wire:
-            push(wire, os.urandom(4096))
+            push(wire, [os.urandom(4096)], [])
     elif kind == 1:
         with Wire(address) as wire:
-            push(wire, HELLO, {"type": "join", "token": "sgd-join-" + "A" * 104, "csr": ""})
+            push(wire, [HELLO, {"type": "join", "token": "sgd-join-" + "A" * 104, "csr": ""}], [])
     elif kind == 2:
         with Wire(address) as wire:
-            push(wire, frame(b"", length=0xFFFFFFFF))
+            push(wire, [frame(b"", length=0xFFFFFFFF)], [])
     else:
         wires = [Wire(address, tls=False) for _ in range(50)]
         time.sleep(0.2)
@@ -97,8 +102,13 @@ def stranger(address, _, __):
 KINDS = {"client": client, "submitter": submitter, "node": node, "files": files, "stranger": stranger}
 
 
+is_restless = False
+
+
 def main():
-    attack = KINDS[sys.argv[1]]
+    global is_restless
+    attack, pause = KINDS[sys.argv[1]], float(sys.argv[5])
+    is_restless = pause == 0
     for count in itertools.count(1):
         try:
             attack(*sys.argv[2:5])
@@ -106,7 +116,7 @@ def main():
             pass
         if count % 10 == 0:
             print(count, flush=True)
-        time.sleep(PAUSE_S)
+        time.sleep(pause)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Output of ranks: 2 x 200,000 lines of 80 bytes through sgd-launch, with no launcher at all, and through torchrun
---tee 3. Time from start to exit, and whether a line was lost.
+"""Output of ranks: 2 x 200,000 lines of 80 bytes through sgd-launch (also with --tee 3), with no launcher at all, and
+through torchrun --tee 3. Time from start to exit, and whether a line was lost.
 """
 
 import glob
@@ -41,6 +41,15 @@ def ours(folder, command):
     return seconds, [count_lines(path) for path in glob.glob(os.path.join(folder, "run", "logs", "gen-0001", "rank-*.log"))]
 
 
+def teed(folder, command):
+    """torchrun's option, by us: files of each stream and the console."""
+    logs = os.path.join(folder, "logs")
+    with open(os.path.join(folder, "console"), "wb") as console:
+        seconds, _ = run([LAUNCHER, "--run-dir", os.path.join(folder, "run"), "-n", str(RANKS), "--tee", "3", "--log-dir", logs, "--", *command],
+                         stdout=console)
+    return seconds, [count_lines(path) for path in glob.glob(os.path.join(logs, "**", "stdout.log"), recursive=True)]
+
+
 def theirs(folder, command):
     with open(os.path.join(folder, "console"), "wb") as console:
         seconds, _ = run([*TORCHRUN, "--standalone", "--nproc-per-node", str(RANKS), "--tee", "3", "--log-dir",
@@ -50,7 +59,7 @@ def theirs(folder, command):
 
 def main():
     options = arguments(__doc__.splitlines()[0])
-    results = {side: ([], set()) for side in (plain, ours, theirs)}
+    results = {side: ([], set()) for side in (plain, ours, teed, theirs)}
     for _ in range(options.n):
         for side, (seconds, lines) in results.items():
             with Folder() as folder:
@@ -62,7 +71,8 @@ def main():
             lines.add(sum(counts))
     base = results[plain][0]
     rows = [[name, figure(results[side][0], 2), ratio(results[side][0], base), str(RANKS * LINES - min(results[side][1]))]
-            for name, side in (("no launcher", plain), ("sgd-launch, log files and console", ours), ("torchrun --tee 3", theirs))]
+            for name, side in (("no launcher", plain), ("sgd-launch, log files and console", ours), ("sgd-launch --tee 3", teed),
+                               ("torchrun --tee 3", theirs))]
     table(f"Logs, {RANKS} x {LINES:,} lines of 80 bytes, s", ["what", "seconds", "times plain", "lines lost"], rows,
           f"n = {options.n}, alternating; torch {torch_version()}.")
 

@@ -16,6 +16,15 @@ from installed_units import ordinary_account
 
 OPENED = (HELLO, {"type": "client", "version": "x"})
 GROWN_MAX = 64 << 20
+HEAP_BYTES = 64 << 20  # Of addresses, for each heap of the C library but the first.
+HEAPS_MAX = 2
+
+
+def heaps_of_threads(pid):
+    maps = [line.split() for line in read_file(f"/proc/{pid}/maps").decode().splitlines()]
+    spans = [(*(int(number, 16) for number in one[0].split("-")), one[1]) for one in maps]
+    return sum(begin % HEAP_BYTES == 0 and use == "rw-p" and rest == "---p" and last == begin + HEAP_BYTES
+               for (begin, _, use), (_, last, rest) in zip(spans, spans[1:]))
 
 
 class ClientAttacksTest(Attacked):
@@ -187,6 +196,7 @@ class ClientAttacksTest(Attacked):
                 self.verb("ps", "--address", self.address)
                 type(self).attacks += 1
         wait_for(lambda: resident_bytes(coordinator) < before + GROWN_MAX, LIMIT_S, "the memory of what was asked for to come back")
+        self.assertLessEqual(heaps_of_threads(coordinator), HEAPS_MAX)  # Each would keep what its thread once needed.
 
     def test_nothing_of_it_is_started(self):
         """What the tests above have tried has left no event at the job, and no word that a terminal would obey."""

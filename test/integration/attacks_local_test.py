@@ -121,7 +121,7 @@ class OwnMachineTest(LaunchTest):
 
     def test_what_ranks_write_does_not_speak_to_the_terminal(self):
         """In blocks of our own and on a terminal; a file and a pipe get every byte."""
-        evil = "\\033]0;owned\\007\\033[2J\\r\\233evil"
+        evil = "\\r\\033]0;owned\\007\\033[2J\\233evil"
         launch = self.run_to_end("-n", 1, "--", "sh", "-c", f"printf '{evil}\\n'; exit 3", expect=1)
         self.assertIn(b"\x1b]0;owned\x07", launch.log(0))
         self.assertIn(b"\x1b]0;owned\x07", launch.stdout())  # A pipe's or a file's.

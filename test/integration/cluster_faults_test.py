@@ -3,6 +3,7 @@ lacks, folders that were copied. Names in brackets are rows of the list of failu
 
 import contextlib
 import os
+import re
 import resource
 import select
 import shutil
@@ -72,6 +73,15 @@ class SlowLink(threading.Thread):
             carrier.join()
         for each in [self.listener, *self.sockets]:
             each.close()
+
+
+def trusts_all_it_told(journal):
+    """Whether the agent of this journal has had an acknowledgement of its newest fact."""
+    with open(journal, "rb") as file:
+        text = file.read()
+    told = max(map(int, re.findall(rb'"told":(\d+)', text)), default=0)
+    acknowledged = max(map(int, re.findall(rb'"sequence":(\d+),"type":"fact_ack"', text)), default=0)
+    return 0 < told == acknowledged
 
 
 class ClusterFaultsTest(unittest.TestCase):
@@ -163,6 +173,8 @@ class ClusterFaultsTest(unittest.TestCase):
                              f"while [ ! -e {cluster.folder}/go ]; do sleep 0.1; done; echo done")
         run = client.run_id()
         cluster.wait_for_event(run, "worker_started")
+        wait_for(lambda: trusts_all_it_told(os.path.join(cluster.folder, "agent-n1", "agent.journal")), LIMIT_S,
+                 "the agent to hear that all it has told is kept")
         cluster.kill("coordinator")
         wal = next(name for name in os.listdir(os.path.join(cluster.folder, "coordinator")) if name.endswith("-wal"))
         path = os.path.join(cluster.folder, "coordinator", wal)

@@ -1,13 +1,19 @@
 """Any command under supervision: exit codes, the torchrun environment, and output that is never lost or torn."""
 
+import fcntl
 import json
 import os
+import pty
+import signal
+import subprocess
 import sys
+import termios
 import time
 import unittest
+import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LaunchTest, command_of, parent_of, read_file, resident_bytes, wait_for
+from harness import LAUNCHER, MARK, LaunchTest, command_of, parent_of, read_file, resident_bytes, wait_for
 
 MIB = 1 << 20
 
@@ -39,6 +45,49 @@ while left:
     part = memoryview(block)[:left]
     left -= os.write(1, part)
 """
+
+
+class Terminal:
+    """sgd-launch in a session with a terminal of its own, in the foreground or in the background."""
+
+    def __init__(self, test, *arguments, background=False):
+        self.master, slave = pty.openpty()
+        mark = uuid.uuid4().hex
+
+        def enter():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            if background:
+                signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+                child = os.fork()
+                if child != 0:  # The leader stays in front, as a shell does.
+                    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+                os.setpgid(0, 0)
+
+        environment = {**os.environ, MARK: mark, "COLUMNS": "80"}
+        self.process = subprocess.Popen([LAUNCHER, "--run-dir", test.path("terminal"), *map(str, arguments)], stdin=slave,
+                                        stdout=slave, stderr=slave, env=environment, start_new_session=True, preexec_fn=enter)
+        os.close(slave)
+        os.set_blocking(self.master, False)
+        self.seen = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(20)
+        os.close(self.master)
+
+    def wait_for(self, text):
+        def arrived():
+            try:
+                self.seen += os.read(self.master, 1 << 16)
+            except (BlockingIOError, OSError):
+                pass
+            return text in self.seen
+
+        wait_for(arrived, 20, f"{text} on the terminal, which shows {self.seen}")
 
 
 class CommandTest(LaunchTest):
@@ -109,6 +158,105 @@ class CommandTest(LaunchTest):
         lines = launch.log(first).splitlines()
         self.assertEqual(len(lines), count)
         self.assertEqual(lines[-1], f"{first} {count - 1:07} ".ljust(79, "x").encode())
+
+    def test_streams_are_kept_apart(self):
+        text = "import sys\nprint('for stdout', flush=True)\nprint('for stderr', file=sys.stderr)\n"
+        launch = self.run_to_end("-n", 1, "--", *self.script("both.py", text))
+        self.assertEqual(launch.stdout(), b"0: for stdout\n")
+        self.assertIn("\n0: for stderr\n", launch.stderr())
+        self.assertEqual(sorted(launch.log(0).splitlines()), [b"for stderr", b"for stdout"])
+
+    def test_rank_0_reads_our_standard_input_and_nobody_else(self):
+        text = "import os, sys\nprint(os.environ['RANK'], repr(sys.stdin.read()))\n"
+        with open(self.write("input", "one\ntwo\n"), "rb") as given:
+            launch = self.run_to_end("-n", 2, "--", *self.script("read.py", text), stdin=given)
+        self.assertEqual(launch.log(0), b"0 'one\\ntwo\\n'\n")
+        self.assertEqual(launch.log(1), b"1 ''\n")
+        with open(self.path("input"), "rb") as given:
+            launch = self.run_to_end("-n", 1, "--set", "process.terminal=none", "--", *self.script("read.py", text), stdin=given,
+                                     run_dir="deaf")
+        self.assertEqual(launch.log(0), b"0 ''\n")
+
+    def test_equal_lines_are_folded_and_files_keep_each(self):
+        text = "import os, sys, time\nopen(sys.argv[1] + os.environ['RANK'], 'w').close()\n" \
+               "while not all(os.path.exists(sys.argv[1] + str(r)) for r in range(4)):\n    time.sleep(0.001)\n" \
+               "print('the same', flush=True)\nprint('rank', os.environ['RANK'], flush=True)\n"
+        alone = self.run_to_end("-n", 4, "--no-fold", "--", *self.script("same.py", text), self.path("a"), run_dir="alone")
+        self.assertEqual(alone.stdout().count(b"the same"), 4)
+        launch = self.run_to_end("-n", 4, "--", *self.script("same.py", text), self.path("b"))
+        folded = [line for line in launch.stdout().decode().splitlines() if "the same" in line]
+        self.assertLess(len(folded), 4, launch.stdout())
+        self.assertIn("×", folded[0])
+        for rank in range(4):
+            self.assertEqual(launch.log(rank), f"the same\nrank {rank}\n".encode())
+            self.assertIn(f"{rank}: rank {rank}\n".encode(), launch.stdout())
+
+    def test_a_bar_is_one_line_here_and_whole_in_the_file(self):
+        text = "import sys\nfor part in range(0, 101, 10):\n    sys.stderr.write(f'\\r{part:3}%')\n    sys.stderr.flush()\n" \
+               "sys.stderr.write('\\n')\nsys.stdout.write('data\\rkept\\n')\n"
+        launch = self.run_to_end("-n", 1, "--", *self.script("bar.py", text))
+        self.assertIn("0: 100%\n", launch.stderr())
+        self.assertNotIn("50%\r", launch.stderr())
+        self.assertEqual(launch.stdout(), b"0: data\rkept\n")
+        self.assertEqual(launch.log(0).count(b"\r"), 12)
+
+    def test_bars_and_questions_are_live_on_a_terminal(self):
+        """The line has no end until the test has seen it."""
+        text = "import os, sys, time\nsys.stderr.write('\\r 30% of it')\nsys.stderr.flush()\n" \
+               "while not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\nsys.stderr.write('\\r100%\\n')\n" \
+               "print('hello', input('Name? '))\n"
+        with Terminal(self, "-n", 1, "--", *self.script("live.py", text), self.path("go")) as terminal:
+            terminal.wait_for(b"0:  30% of it")
+            open(self.path("go"), "w").close()
+            terminal.wait_for(b"0: 100%")
+            terminal.wait_for(b"0: Name? ")
+            os.write(terminal.master, b"Ada\n")
+            terminal.wait_for(b"hello Ada")
+            self.assertEqual(terminal.process.wait(20), 0)
+
+    def test_who_stands_in_the_background_does_not_read_the_terminal(self):
+        text = "import sys\nprint(repr(sys.stdin.read()), flush=True)\n"
+        with Terminal(self, "-n", 1, "--", *self.script("read.py", text), background=True) as terminal:
+            terminal.wait_for(b"0: ''")
+            self.assertEqual(terminal.process.wait(20), 0)
+
+    def test_every_rank_has_a_terminal_where_that_is_asked_for(self):
+        text = "import os, sys\nprint(os.isatty(1), os.isatty(2), flush=True)\nprint(os.environ['RANK'], repr(sys.stdin.read()))\n"
+        with open(self.write("input", "typed\nand more"), "rb") as given:
+            launch = self.run_to_end("-n", 2, "--set", "process.terminal=all", "--", *self.script("show.py", text), stdin=given)
+        self.assertEqual(launch.log(0), b"True True\n0 'typed\\nand more'\n")
+        self.assertEqual(launch.log(1), b"True True\n1 ''\n")
+        with Terminal(self, "-n", 1, "--set", "process.terminal=all", "--", *self.script("show.py", text)) as terminal:
+            terminal.wait_for(b"0: True True")
+            os.write(terminal.master, b"Ada\n\x04")
+            terminal.wait_for(b"0: 0 'Ada\\n'")
+            self.assertEqual(terminal.process.wait(20), 0)
+
+    def test_lines_as_json_and_with_the_time(self):
+        text = "import sys\nprint('a')\nprint('b', file=sys.stderr)\n"
+        launch = self.run_to_end("-n", 1, "--output", "json", "--", *self.script("two.py", text))
+        lines = sorted((json.loads(line) for line in launch.stdout().splitlines()), key=lambda line: line["text"])
+        self.assertEqual([(line["rank"], line["stream"], line["text"]) for line in lines], [(0, "stdout", "a"), (0, "stderr", "b")])
+        self.assertLess(abs(lines[0]["time"] - time.time()), 60)
+        launch = self.run_to_end("-n", 1, "--timestamps", "--set", "process.prefix=<${local_rank}|${stream}> ", "--",
+                                 *self.script("two.py", text), run_dir="stamped")
+        self.assertRegex(launch.stdout(), rb"^\d\d:\d\d:\d\d\.\d{3} <0\|stdout> a\n$")
+
+    def test_files_and_what_is_shown_as_torchrun_has_it(self):
+        text = "import os, sys\nprint('loss', os.environ['RANK'])\nprint('Error', os.environ['RANK'], file=sys.stderr)\n"
+        rules = {"redirects": "3", "tee": "1:1", "log_dir": self.path("logs"), "rendezvous_id": "job", "stdout_filters": ["loss 0"]}
+        options = [part for key, value in rules.items() for part in ("--set", f"process.{key}={json.dumps(value)}")]
+        launch = self.run_to_end("-n", 2, "--no-fold", *options, "--", *self.script("two.py", text))
+        self.assertEqual(launch.stdout(), b"1: loss 1\n")
+        self.assertNotIn("Error", launch.stderr())
+        (folder,) = [os.path.join(self.path("logs"), name) for name in os.listdir(self.path("logs"))]
+        self.assertTrue(os.path.basename(folder).startswith("job_"))
+        for rank in (0, 1):
+            place = os.path.join(folder, "attempt_0", str(rank))
+            self.assertEqual(read_file(os.path.join(place, "stdout.log")), f"loss {rank}\n".encode())
+            self.assertEqual(read_file(os.path.join(place, "stderr.log")), f"Error {rank}\n".encode())
+            self.assertEqual(sorted(launch.log(rank).splitlines()), [f"Error {rank}".encode(), f"loss {rank}".encode()])
+        self.assertEqual(read_file(os.path.join(folder, "attempt_0", "filtered_stdout.log")), b"loss 0\n")
 
     def test_a_flood_without_newline_costs_no_memory(self):
         size = 256 * MIB

@@ -134,7 +134,7 @@ class CommandRecoveryTest(LaunchTest):
     def test_command_is_started_again(self):
         launch = self.run_to_end("-n", 2, "--max-failures", 2, "--", *self.script("count.py", COUNT_STARTS))
         self.assertEqual([event["kind"] for event in launch.events("failure")], ["signal", "exit_code"])
-        self.assertEqual(len(launch.events("recovered")), 2)
+        self.assertEqual(len(launch.events("restarted")), 2)
         self.assertEqual(launch.log(0, generation=3), b"start 2 rank 0\n")
 
     def test_restarts_of_a_command_used_up(self):

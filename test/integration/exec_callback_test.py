@@ -77,7 +77,7 @@ class ExecTest(LaunchTest):
 
     def test_over_restarts_of_ranks_kills_of_the_launcher_and_resume(self):
         keeper = self.callback("keeper.py", KEEPER, self.path("given.jsonl"))
-        training = linear_job(2, epochs=6, dataset={"type": "linear", "samples": 400000, "validation_samples": 1000})
+        training = linear_job(2, epochs=6, dataset={"type": "linear", "samples": 200000, "validation_samples": 1000})
         launch = self.start(write_job(self.path("job.json"), {**training, "callbacks": [keeper]}), "--max-failures", "unlimited")
         launch.wait_for_event("first_step")
         os.kill(launch.events("worker_started")[-1]["pid"], signal.SIGKILL)
@@ -89,7 +89,7 @@ class ExecTest(LaunchTest):
             run_dir = launch.run_dir
             launch = self.start("resume", run_dir, run_dir=None)
             launch.run_dir = run_dir
-        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertEqual(launch.wait(3 * LIMIT_S), 0, launch.said())
         launch.wait_until_gone()
         self.assertEqual(len(self.check_given(launch)), 3)
         self.assertEqual(len(launch.metrics()), 12)

@@ -130,7 +130,7 @@ class LimitsTest(LaunchTest):
     def test_used_up_descriptors_fail_the_rank_alone(self):
         """[12]"""
         launch = self.run_to_end("-n", 1, "--", *self.script("open.py", DESCRIPTORS), expect=1)
-        self.assertIn("exit code 1, rank 0", launch.stderr())
+        self.assertIn("(exit code 1)", launch.stderr())
         self.assertIn("Too many open files", launch.stderr())
 
 

@@ -141,6 +141,7 @@ class PortTest(unittest.TestCase):
         up = [os.path.join(self.folder, f"up{rank}") for rank in (0, 1)]
         wait_for(lambda: all(os.path.exists(one) and os.path.getsize(one) > 0 for one in up), LIMIT_S, "both ranks to run")
         run = client.run_id()
+        wait_for(lambda: len(self.cluster.events(run, "worker_started")) == 2, LIMIT_S, "both starts to be told")
         node = next(event["node"] for event in self.cluster.events(run, "worker_started") if event["rank"] == 0)
         self.cluster.kill(node)
         self.cluster.start_agent(node)

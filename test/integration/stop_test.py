@@ -123,7 +123,7 @@ class TrainingStopTest(LaunchTest):
 class CommandStopTest(LaunchTest):
     def stubborn(self, grace="1s"):
         launch = self.start("-n", 2, "--set", f"stop.grace={grace}", "--", *self.script("stubborn.py", STUBBORN))
-        wait_for(lambda: launch.stdout().count(b"ignoring") == 2, 20, "both ranks")
+        wait_for(lambda: all(b"ignoring" in launch.log(rank) for rank in (0, 1)), 20, "both ranks")
         wait_for(lambda: any("1001" in command_of(pid) for pid in launch.pids()), 20, "the grandchild")
         return launch
 
@@ -161,10 +161,68 @@ class CommandStopTest(LaunchTest):
         text = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n" \
                "print('up', flush=True)\nwhile True:\n    time.sleep(0.1)\n"  # A signal just before it sleeps is seen when it wakes.
         launch = self.start("-n", 2, "--", *self.script("willing.py", text))
-        wait_for(lambda: launch.stdout().count(b"up") == 2, 20, "both ranks")
+        wait_for(lambda: all(b"up" in launch.log(rank) for rank in (0, 1)), 20, "both ranks")
         os.kill(launch.process.pid, signal.SIGTERM)
         self.assertEqual(launch.wait(10), 143, launch.said())
         self.assertEqual(launch.log(0), b"up\nsaved\n")
+        launch.wait_until_gone()
+
+    def test_interrupt_reaches_a_command_as_one(self):
+        """As from a terminal: `except KeyboardInterrupt` and `finally` run, in its children, too."""
+        text = "import os, time\ndef say(what):\n    os.write(1, f'{name} {what}\\n'.encode())\nif os.fork() == 0:\n    name = 'child'\nelse:\n    name = 'rank'\ntry:\n" \
+               "    say('up')\n    while True:\n        time.sleep(0.1)\n" \
+               "except KeyboardInterrupt:\n    say('interrupted')\nfinally:\n    say('closed')\n" \
+               "if name == 'rank':\n    os.wait()\n"
+        launch = self.start("-n", 2, "--", *self.script("interrupted.py", text))
+        wait_for(lambda: all(launch.log(rank).count(b"up") == 2 for rank in (0, 1)), 20, "both ranks and their children")
+        os.kill(launch.process.pid, signal.SIGINT)
+        self.assertEqual(launch.wait(20), 130, launch.said())
+        for rank in (0, 1):
+            self.assertEqual(sorted(launch.log(rank).splitlines()[2:]),
+                             [b"child closed", b"child interrupted", b"rank closed", b"rank interrupted"])
+
+    def test_hang_up_and_terminate_reach_a_command_as_they_are(self):
+        text = "import signal, sys, time\ndef end(number, frame):\n    print(signal.Signals(number).name, flush=True)\n    sys.exit(0)\n" \
+               "for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):\n    signal.signal(number, end)\n" \
+               "print('up', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
+        for number, options, said in ((signal.SIGHUP, (), b"SIGHUP"), (signal.SIGTERM, (), b"SIGTERM"),
+                                      (signal.SIGINT, ("--set", 'process.signals=["SIGHUP"]'), b"SIGTERM")):
+            launch = self.start("-n", 1, *options, "--", *self.script("told.py", text), run_dir=f"run-{number}")
+            wait_for(lambda: b"up\n" in launch.log(0), 20, "the rank")
+            os.kill(launch.process.pid, number)
+            self.assertEqual(launch.wait(20), 128 + number, launch.said())
+            self.assertEqual(launch.log(0), b"up\n" + said + b"\n")
+
+    def test_user_signals_are_passed_on_and_end_nothing(self):
+        text = "import signal, time\nseen = []\nfor number in (signal.SIGUSR1, signal.SIGUSR2):\n    signal.signal(number, lambda n, f: seen.append(n))\n" \
+               "print('up', flush=True)\nwhile len(seen) < 2:\n    time.sleep(0.01)\nprint(sorted(signal.Signals(n).name for n in seen))\n"
+        launch = self.start("-n", 2, "--", *self.script("user.py", text))
+        wait_for(lambda: all(b"up" in launch.log(rank) for rank in (0, 1)), 20, "both ranks")
+        os.kill(launch.process.pid, signal.SIGUSR1)
+        os.kill(launch.process.pid, signal.SIGUSR2)
+        self.assertEqual(launch.wait(20), 0, launch.said())
+        self.assertEqual(launch.log(1), b"up\n['SIGUSR1', 'SIGUSR2']\n")
+        launch = self.start("-n", 1, "--set", "process.signals=[]", "--", "sleep", 1000, run_dir="deaf")
+        launch.wait_for_event("worker_started")
+        os.kill(launch.process.pid, signal.SIGUSR1)
+        wait_for(lambda: "SIGUSR1) is not passed on" in launch.stderr(), 20, "what becomes of it")
+        os.kill(launch.process.pid, signal.SIGTERM)
+        self.assertEqual(launch.wait(20), 143, launch.said())
+
+    def test_siblings_of_a_failed_rank_have_their_time(self):
+        """Their handlers run and their buffers are written; one that ignores it costs the time-out and no more."""
+        text = "import os, signal, sys, time\nrank = int(os.environ['RANK'])\n" \
+               "if rank == 1:\n    while not os.path.exists(sys.argv[1]):\n        time.sleep(0.01)\n    sys.exit(3)\n" \
+               "if rank == 2:\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    open(sys.argv[1], 'w').close()\n" \
+               "if rank == 0:\n    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n    sys.stdout = os.fdopen(1, 'w', 1 << 16)\n" \
+               "    print('in a buffer')\n" \
+               "while True:\n    time.sleep(0.1)\n"
+        launch = self.start("-n", 3, "--set", "process.shutdown_timeout=1s", "--", *self.script("sibling.py", text), self.path("go"))
+        self.assertEqual(launch.wait(30), 1, launch.said())
+        self.assertIn("exit code 3, rank 1", launch.stderr())
+        self.assertIn(b"in a buffer", launch.log(0))
+        ends = {event["rank"]: event.get("signal") for event in launch.events("worker_exited")}
+        self.assertEqual(ends[2], signal.SIGKILL)
         launch.wait_until_gone()
 
     def test_timeout_option(self):

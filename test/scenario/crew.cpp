@@ -58,7 +58,7 @@ void Crew::on_told(const NodeId& node, const keeper::ToKeeper& message) {
   if (const auto* spawn = std::get_if<keeper::Spawn>(&message)) {
     tasks_.push_back({node, "spawned", spawn->generation, spawn->rank});
     processes_[{spawn->generation, spawn->rank}] =
-        Process{node, spawn->generation, spawn->rank, spawn->env.at("SGD_TOKEN"), false, false, false, {}};
+        Process{node, spawn->generation, spawn->rank, spawn->environment.set.at("SGD_TOKEN"), false, false, false, {}};
   }
   if (const auto* clear = std::get_if<keeper::Clear>(&message)) tasks_.push_back({node, "cleared", clear->generation});
   if (std::holds_alternative<keeper::Close>(message)) {
@@ -139,6 +139,25 @@ void Crew::keeper(const Words& words) {
   }
 }
 
+void Crew::note_errors(const Words& words) {
+  const auto parts = [](const std::string& text) {
+    const std::size_t colon = text.find(':');
+    SGD_ASSERT(colon != std::string::npos);  // Else the transcript is misspelt.
+    return std::pair(text.substr(0, colon), text.substr(colon + 1));
+  };
+  error_ = {};
+  others_.clear();
+  if (const std::string said = words.value("error", ""); !said.empty()) {
+    const auto [type, message] = parts(said);
+    error_ = {type, message, {}, 1};
+  }
+  if (const std::string said = words.value("living", ""); !said.empty()) {
+    const auto [rank, rest] = parts(said);
+    const auto [type, message] = parts(rest);
+    others_.push_back({std::stoi(rank), {type, message, {}, 0.5}});
+  }
+}
+
 void Crew::say_exit(const NodeId& node, Generation generation, Rank rank, int exit_code, int signal) {
   processes_.erase({generation, rank});
   keeper::Exited exited;
@@ -148,6 +167,8 @@ void Crew::say_exit(const NodeId& node, Generation generation, Rank rank, int ex
   exited.signal = signal;
   exited.exit_code = signal != 0 ? -1 : exit_code;
   exited.tail = {"last line"};
+  exited.error = std::exchange(error_, {});
+  exited.others = std::exchange(others_, {});
   from_keeper(node, exited);
 }
 

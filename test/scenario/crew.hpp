@@ -45,6 +45,9 @@ class Crew final : public Processes {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const override;
   void on_time(TimePoint now) override;
 
+  /// What the next end comes with: "error=ValueError:text", and "living=1:ValueError:text" of a rank that goes on.
+  void note_errors(const Words& words);
+
  private:
   struct Process {
     NodeId node;
@@ -80,6 +83,8 @@ class Crew final : public Processes {
   std::deque<Task> tasks_;
   std::map<std::pair<Generation, Rank>, Process> processes_;
   TimePoint beat_at_{kHeartbeat};
+  RankError error_;
+  std::vector<OtherError> others_;
 };
 
 }  // namespace sgd::test

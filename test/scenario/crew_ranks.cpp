@@ -62,6 +62,7 @@ void Crew::rank(const NodeId& node, Rank rank, const std::string& what, const Wo
   if (what == "ready") say(ready_of(words));
   if (what == "first-step") say(link::FirstStep{words.number("step", 1)});
   if (what == "exchange") say(link::ExchangePut{words.at(4), words.at(5)});
+  if (what == "stoppable") say(link::Stoppable{});
   if (what == "failed") say(link::Failed{words.at(4), ""});
   if (what == "report") say(report_of(words));
   if (what == "checkpoint") say(checkpoint_of(words, generation));

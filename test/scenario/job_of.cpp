@@ -59,6 +59,8 @@ core::RunDefinition job_of(const Words& words) {
   if (words.value("kind", "training") == "training") job.training.emplace();
   if (!job.training) job.command = {"prog", "arg"};
   job.resolved = resolved(job);
+  if (const std::string time = words.value("shutdown", ""); !time.empty())
+    job.resolved["process"] = {{"shutdown_timeout", time}, {"signals", {"SIGINT", "SIGTERM"}}};
   return run;
 }
 

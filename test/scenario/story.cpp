@@ -96,6 +96,7 @@ bool Story::play_ranks(const std::string& verb, const Words& words) {
   } else if (verb == "exit" && words.at(1) == "all") {
     crew_.end_all(number(2));
   } else if (verb == "exit") {
+    crew_.note_errors(words);
     crew_.end(number(1), number(2), 0);
   } else if (verb == "heartbeat") {
     crew_.pulse(number(1), words.at(2));

@@ -99,16 +99,16 @@ void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* rea
 }
 
 void Keeper::start_worker(const keeper::Spawn& message) {
-  const auto token = message.env.find("SGD_TOKEN");
+  const auto token = message.environment.set.find("SGD_TOKEN");
   Worker::Identity identity{world_.next_pid++,
                             message.generation,
                             message.rank,
-                            token == message.env.end() ? "" : token->second,
+                            token == message.environment.set.end() ? "" : token->second,
                             message.fork_server,
                             message.cpus,
                             {}};
-  if (const auto port = message.env.find("MASTER_PORT"); port != message.env.end())
-    identity.master = message.env.at("MASTER_ADDR") + ":" + port->second;
+  if (const auto port = message.environment.set.find("MASTER_PORT"); port != message.environment.set.end())
+    identity.master = message.environment.set.at("MASTER_ADDR") + ":" + port->second;
   Worker& worker = node_.cluster().add_worker(run_, *this, std::move(identity));
   workers_.push_back(&worker);
   world_.say("{}: {} rank {} of generation {} starts, pid {}", node_.id(), run_.plan.definition.id, message.rank,

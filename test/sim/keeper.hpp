@@ -56,6 +56,7 @@ class Keeper {
   void handle(const keeper::StartForkServer& message);
   void handle(const keeper::Spawn& message);
   void handle(const keeper::Signal& message);
+  void handle(const keeper::SignalAll&) {}
   void handle(const keeper::Clear& message);
   void handle(const keeper::Close& message);
   void handle(const keeper::OutputAck&) {}

@@ -109,7 +109,7 @@ def marked(mark, variable=MARK, whole=True):
 class Launch:
     """One running sgd-launch: its output in files, its processes by mark, its run directory."""
 
-    def __init__(self, arguments, folder, run_dir=None, env=None, cwd=None, group=None):
+    def __init__(self, arguments, folder, run_dir=None, env=None, cwd=None, group=None, stdin=subprocess.DEVNULL):
         self.mark = uuid.uuid4().hex
         self.run_dir = run_dir
         self._stdout = os.path.join(folder, f"stdout-{self.mark[:8]}")
@@ -118,7 +118,7 @@ class Launch:
         environment.update({MARK: self.mark, **(env or {})})
         self.started = time.monotonic()
         with open(self._stdout, "wb") as out, open(self._stderr, "wb") as err:
-            self.process = subprocess.Popen([LAUNCHER, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            self.process = subprocess.Popen([LAUNCHER, *arguments], stdin=stdin, stdout=out, stderr=err,
                                             cwd=cwd or folder, env=environment, start_new_session=True,
                                             preexec_fn=group.enter if group else None)
 
@@ -220,10 +220,11 @@ class LaunchTest(unittest.TestCase):
         """A Python program of the test, as the command to run it."""
         return ["/usr/bin/python3", "-S", self.write(name, text)]
 
-    def start(self, *arguments, run_dir="run", env=None, cwd=None, group=None):
+    def start(self, *arguments, run_dir="run", env=None, cwd=None, group=None, stdin=subprocess.DEVNULL):
         """sgd-launch with --run-dir in the test's folder; None leaves the option away. `group`: see cgroup.py."""
         options = [] if run_dir is None else ["--run-dir", self.path(run_dir)]
-        launch = Launch([*options, *map(str, arguments)], self.folder, run_dir and self.path(run_dir), env, cwd, group)
+        launch = Launch([*options, *map(str, arguments)], self.folder, run_dir and self.path(run_dir), env, cwd, group,
+                        stdin)
         self.addCleanup(self.refuse_library_text, launch)
         self.addCleanup(launch.kill_all)
         return launch

@@ -20,6 +20,8 @@ import time
 
 LIMIT_DEFAULT_S = 600.0
 ROOM_PER_CORE = 1.4  # Programs seldom want all that they take on average in the same moment.
+CAUSES = 5  # Of one program, in the list at the end; its whole output is further up.
+CAUSE_CHARACTERS = 300
 
 
 def count_catch2(output):
@@ -55,6 +57,19 @@ def count(output, exit_status):
     if exit_status != 0 and failed == 0:
         failed = 1
     return passed, failed
+
+
+def causes(output):
+    """One line for each failed test, in the words of Catch2 or of unittest: its name and what it says first."""
+    found = []
+    for name, said in re.findall(r"^(?:FAIL|ERROR): (\S+).*\n-{70}\n((?:.*\n)*?)(?=={70}|-{70})", output, re.M):
+        ends = [line for line in said.splitlines() if line and not line.startswith((" ", "Traceback"))]
+        found.append(f"{name}: {ends[0] if ends else ''}")
+    for name, said in re.findall(r"^-{79}\n((?:.+\n)+?)-{79}\n((?:.*\n)*?)(?=-{79}|={79})", output, re.M):
+        failed = re.search(r"(\S+:\d+): FAILED:?\n((?:(?: .*|with expansion:)\n)*)", said)
+        if failed:
+            found.append(f"{' '.join(name.split())}: {failed.group(1)}: {' '.join(failed.group(2).split())}")
+    return [line[:CAUSE_CHARACTERS] for line in found[:CAUSES]]
 
 
 @dataclasses.dataclass
@@ -104,7 +119,8 @@ def run_and_tell(program):
     good, bad = count(output, status)
     shown = output.rstrip() + "\n" if bad else ""
     print(f"{shown}{program.label}: {good} passed, {bad} failed, {time.monotonic() - started:.1f} s\n", end="", flush=True)
-    return good, [program.label] * bad
+    labels = [f"{program.label}: {cause}" for cause in causes(output)] if bad else []
+    return good, (labels + [program.label] * bad)[:bad]
 
 
 def measure(programs):

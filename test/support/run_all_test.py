@@ -23,6 +23,58 @@ ENDS = [
 ]
 
 
+CATCH2_OUTPUT = """
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+unit_store is a Catch v2.13.10 host application.
+Run with -? for options
+
+-------------------------------------------------------------------------------
+event store: the
+first
+-------------------------------------------------------------------------------
+../a_test.cpp:12
+...............................................................................
+
+../a_test.cpp:15: FAILED:
+  CHECK( lives > 5 )
+with expansion:
+  4 > 5
+  due to nothing
+
+===============================================================================
+test cases: 9 | 8 passed | 1 failed
+"""
+UNITTEST_OUTPUT = """F
+======================================================================
+FAIL: test_it (__main__.Thing)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "a_test.py", line 3, in test_it
+    self.assertEqual(1, 2)
+AssertionError: 1 != 2 : while it ran
+
+----------------------------------------------------------------------
+Ran 1 test in 0.0s
+
+FAILED (failures=1)
+"""
+
+
+class CauseTest(unittest.TestCase):
+    def test_who_failed_and_why_is_one_line(self):
+        self.assertEqual(run_all.causes(CATCH2_OUTPUT), ["event store: the first: ../a_test.cpp:15: CHECK( lives > 5 ) with expansion: 4 > 5 due to nothing"])
+        self.assertEqual(run_all.causes(UNITTEST_OUTPUT), ["test_it: AssertionError: 1 != 2 : while it ran"])
+        self.assertEqual(run_all.causes("half a li"), [])
+
+    def test_each_failed_test_counts_once_in_the_list(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, output, expected in [("c", CATCH2_OUTPUT, ["c: event store: the first: ../a_test.cpp:15: CHECK( lives > 5 ) with expansion: 4 > 5 due to nothing"]),
+                                           ("u", UNITTEST_OUTPUT, ["u: test_it: AssertionError: 1 != 2 : while it ran"])]:
+                script = f"cat <<'END'\n{output}END\nexit 1"
+                program = run_all.Program(name, ["/bin/sh", "-c", script], {}, folder, 20.0, 0.0, 1.0)
+                self.assertEqual(run_all.run_and_tell(program)[1], expected)
+
+
 class CountTest(unittest.TestCase):
     def test_every_end(self):
         for name, output, status, expected in ENDS:

@@ -16,6 +16,7 @@ MAIN_LINES_MAX = 80
 
 _SHELLS = ("launcher/net", "launcher/process", "launcher/storage", "launcher/http")
 _CALLBACKS = "launcher/callbacks"
+_RENDEZVOUS = "launcher/rendezvous"
 _DAEMONS = ("launcher/keeper", "launcher/coordinator", "launcher/agent")
 _TOP = ("launcher/cli", "launcher/main.cpp")
 
@@ -25,6 +26,7 @@ ARROWS = {
     "launcher/core": ("common", "launcher/core"),
     **{shell: ("common", "launcher/core", shell) for shell in _SHELLS},
     _CALLBACKS: ("common", "launcher/core", "launcher/process", "launcher/storage", _CALLBACKS),
+    _RENDEZVOUS: ("common", "launcher/core", "launcher/net", "launcher/process", _RENDEZVOUS),
     **{daemon: ("common", "launcher/core", *_SHELLS, _CALLBACKS, daemon) for daemon in _DAEMONS},
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),

@@ -1,16 +1,11 @@
 #include "worker/collective/shm_barrier.hpp"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <climits>
-#include <ctime>
 
 #include <fmt/format.h>
 
 #include "worker/collective/collective.hpp"
+#include "worker/collective/futex_word.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -23,33 +18,6 @@ constexpr std::uint32_t kOneBarrier = 4;
 constexpr int kArrivalBits = 64 - kFingerprintBits;
 constexpr std::uint64_t kArrivals = (std::uint64_t{1} << kArrivalBits) - 1;
 static_assert(kLocalRanksMax <= static_cast<int>(kArrivals));
-constexpr int kPausesPerLook = 64;  // Polls between two looks at the clock.
-// Some wake-ups' time: more than a step's imbalance. A rank that is waited for longer has lost its core to other
-// programs.
-constexpr Duration kSpinOwnCore = std::chrono::microseconds(200);
-constexpr Duration kSpinSharedCore = std::chrono::microseconds(5);
-
-TimePoint clock_now() {
-  return std::chrono::steady_clock::now();
-}
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-// Shared between processes, so without FUTEX_PRIVATE_FLAG. Returns for any reason; the caller looks again.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, Duration longest) {
-  struct timespec timeout {};
-  timeout.tv_sec = static_cast<time_t>(longest.count() / 1'000'000'000);
-  timeout.tv_nsec = static_cast<long>(longest.count() % 1'000'000'000);
-  (void)::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
-}
-
-void futex_wake_all(std::atomic<std::uint32_t>& word) {
-  (void)::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
 
 }  // namespace
 

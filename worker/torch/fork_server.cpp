@@ -82,23 +82,27 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-void set_descriptors(int output_fd) {
+/// For the rank's stdout and stderr; -1: as they are.
+struct OutputFds {
+  int out = -1;
+  int err = -1;
+};
+
+void set_descriptors(OutputFds output) {
   const int null_fd = ::open("/dev/null", O_RDONLY);
   ::dup2(null_fd, STDIN_FILENO);
-  if (output_fd >= 0) {
-    ::dup2(output_fd, STDOUT_FILENO);
-    ::dup2(output_fd, STDERR_FILENO);
-  }
+  if (output.out >= 0) ::dup2(output.out, STDOUT_FILENO);
+  if (output.err >= 0) ::dup2(output.err, STDERR_FILENO);
   ::close_range(STDERR_FILENO + 1, ~0U, 0);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // A killed rank has lost no whole line.
 }
 
-[[noreturn]] void be_rank(const fork_server::Fork& settings, int output_fd, pid_t middle_pid,
+[[noreturn]] void be_rank(const fork_server::Fork& settings, OutputFds output, pid_t middle_pid,
                           const Preloaded& preloaded) {
   adopt_keeper(middle_pid, settings.keeper_pid);
   ::setpgid(0, 0);
   reset_signals();
-  set_descriptors(output_fd);
+  set_descriptors(output);
   for (const auto& [name, value] : settings.env) ::setenv(name.c_str(), value.c_str(), 1);
   if (!settings.cpus.empty()) {
     cpu_set_t allowed;
@@ -114,11 +118,11 @@ void set_descriptors(int output_fd) {
 // In the server -------------------------------------------------------------------------------
 
 /// The middle process: forks the rank, tells its pid, and lives until the server has its pidfd.
-[[noreturn]] void be_middle(const fork_server::Fork& settings, int output_fd, int to_server,
+[[noreturn]] void be_middle(const fork_server::Fork& settings, OutputFds output, int to_server,
                             const Preloaded& preloaded) {
   const pid_t middle_pid = ::getpid();
   const pid_t rank_pid = ::fork();
-  if (rank_pid == 0) be_rank(settings, output_fd, middle_pid, preloaded);
+  if (rank_pid == 0) be_rank(settings, output, middle_pid, preloaded);
   const int told = rank_pid > 0 ? static_cast<int>(rank_pid) : -errno;
   (void)!::write(to_server, &told, sizeof told);
   int released = 0;
@@ -131,7 +135,7 @@ struct Born {
   UniqueFd pidfd;
 };
 
-Result<Born> fork_rank(const fork_server::Fork& settings, int output_fd, const Preloaded& preloaded) {
+Result<Born> fork_rank(const fork_server::Fork& settings, OutputFds output, const Preloaded& preloaded) {
   if (const int threads = thread_count(); threads != 1)
     return Error{"the fork server has " + std::to_string(threads) + " threads, so it cannot fork", EAGAIN};
   int ends[2] = {-1, -1};
@@ -142,7 +146,7 @@ Result<Born> fork_rank(const fork_server::Fork& settings, int output_fd, const P
   if (middle_pid < 0) return system_error("cannot fork");
   if (middle_pid == 0) {
     ::close(ends[0]);
-    be_middle(settings, output_fd, ends[1], preloaded);
+    be_middle(settings, output, ends[1], preloaded);
   }
   middles.reset();
   Result<int> told = read_int(mine.get(), "the middle process");
@@ -178,8 +182,8 @@ Status handle_prepare(int control_fd, const fork_server::Prepare& prepare, Prelo
   return reply(control_fd, prepared);
 }
 
-Status handle_fork(int control_fd, const fork_server::Fork& settings, int output_fd, const Preloaded& preloaded) {
-  Result<Born> born = fork_rank(settings, output_fd, preloaded);
+Status handle_fork(int control_fd, const fork_server::Fork& settings, OutputFds output, const Preloaded& preloaded) {
+  Result<Born> born = fork_rank(settings, output, preloaded);
   if (born) {
     fork_server::Forked forked;
     forked.generation = settings.generation;
@@ -212,8 +216,10 @@ int run_fork_server(int control_fd) {
     if (const auto* prepare = std::get_if<fork_server::Prepare>(&message.value())) {
       answered = handle_prepare(control_fd, *prepare, preloaded);
     } else if (const auto* settings = std::get_if<fork_server::Fork>(&message.value())) {
-      const int output_fd = received.descriptors.empty() ? -1 : received.descriptors.front().get();
-      answered = handle_fork(control_fd, *settings, output_fd, preloaded);
+      OutputFds output;
+      if (!received.descriptors.empty())
+        output = {received.descriptors[0].get(), received.descriptors[received.descriptors.size() > 1 ? 1 : 0].get()};
+      answered = handle_fork(control_fd, *settings, output, preloaded);
     }
     if (!answered) return worker_exit::kDone;  // The keeper is gone; so is the need for ranks.
   }

@@ -100,7 +100,7 @@ void SimulatedAgent::play(const RunId& run, const keeper::ToKeeper& order) {
 void SimulatedAgent::exchange(const RunId& run, const keeper::Spawn& spawn) {
   const auto connection = static_cast<core::ConnectionId>(last_pid_);
   link::Hello hello;
-  hello.token = spawn.env.at("SGD_TOKEN");
+  hello.token = spawn.environment.set.at("SGD_TOKEN");
   hello.pid = last_pid_;
   later(core::agent_event::FromWorker{connection, last_pid_, std::move(hello), run});
   link::ExchangePut put{"addresses", fmt::format("{:0>{}}", spawn.rank, value_bytes_)};

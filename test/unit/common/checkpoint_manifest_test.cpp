@@ -38,8 +38,23 @@ TEST_CASE("a manifest reads back") {
   REQUIRE(parsed.value().files.size() == 2);
   CHECK(parsed.value().files[0].name == "model.safetensors");
   CHECK(parsed.value().files[0].bytes == 123);
-  CHECK(parsed.value().files[0].crc32c == 0xe3069283);
-  CHECK(parsed.value().files[1].crc32c == 7);
+  CHECK(parsed.value().files[0].crc == 0xe3069283);
+  CHECK(parsed.value().files[1].crc == 7);
+}
+
+TEST_CASE("a manifest may have CRC-32 instead, and not both") {
+  Manifest manifest;
+  manifest.files = {{"a", 1, 2, Checksum::kCrc32}};
+  const std::string text = encode(manifest);
+  CHECK(text.find("\"crc32\": \"00000002\"") != std::string::npos);
+  const auto parsed = parse_manifest(text);
+  REQUIRE(parsed.ok());
+  CHECK(parsed.value().files[0].checksum == Checksum::kCrc32);
+  CHECK(parsed.value().files[0].crc == 2);
+  const std::string start = R"({"format":1,"step":1,"epoch":1,"generation":1,"files":[{"name":"a","bytes":1)";
+  CHECK_FALSE(parse_manifest(start + R"(,"crc32":"00000002","crc32c":"00000002"}]})").ok());
+  CHECK_FALSE(parse_manifest(start + R"(,"crc32":"2"}]})").ok());
+  CHECK_FALSE(parse_manifest(start + "}]}").ok());
 }
 
 TEST_CASE("a manifest that is torn, foreign or dangerous is refused") {

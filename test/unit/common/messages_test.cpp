@@ -61,9 +61,9 @@ TEST_CASE("link: worker to agent") {
       {Ready{12, 3, "memory", "", 0.5, 4},
        R"({"type":"ready","step":12,"epoch":3,"source":"memory","path":"","restore_s":0.5,"redone":4})"},
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
-      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7},
+      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7, false},
        R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5,
-           "samples":64,"waiting":true,"fetched":7})"},
+           "samples":64,"waiting":true,"fetched":7,"watched":false})"},
       {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},
        R"({"type":"report","key":{"epoch":2,"phase":"validate","batch":4,"sequence":6},"step":9,
            "metrics":{"val_loss":0.25}})"},
@@ -74,6 +74,7 @@ TEST_CASE("link: worker to agent") {
       {CheckpointRejected{"/c", "damaged"}, R"({"type":"checkpoint_rejected","path":"/c","reason":"damaged"})"},
       {Fetch{"/c"}, R"({"type":"fetch","path":"/c"})"},
       {ExchangePut{"gloo", {1, 2}}, R"({"type":"exchange","key":"gloo","value":[1,2]})"},
+      {Stoppable{}, R"({"type":"stoppable"})"},
       {Failed{"bad label", "#0"}, R"({"type":"failed","message":"bad label","backtrace":"#0"})"},
       {ResultMade{"r"}, R"({"type":"result","value":"r"})"},
       {Received{4}, R"({"type":"received","count":4})"},
@@ -111,12 +112,31 @@ TEST_CASE("link: agent to worker") {
 TEST_CASE("keeper") {
   using namespace keeper;
   const std::vector<Case<ToKeeper>> down{
-      {StartForkServer{{"w", "--x"}, {{"a", 1}}, "/l"},
-       R"({"type":"start_fork_server","argv":["w","--x"],"job":{"a":1},"log_path":"/l"})"},
-      {Spawn{2, 1, true, {"true"}, {{"A", "b"}}, "/w", {0, 3}, 4, "/l"},
-       R"({"type":"spawn","generation":2,"rank":1,"fork_server":true,"argv":["true"],"env":{"A":"b"},
-           "workdir":"/w","cpus":[0,3],"threads":4,"log_path":"/l"})"},
-      {Signal{2, 1, 15}, R"({"type":"signal","generation":2,"rank":1,"signal":15})"},
+      {StartForkServer{{"w", "--x"}, {{"a", 1}}, "/l", {{{"A", "b"}}, {}, {}}, "/w"},
+       R"({"type":"start_fork_server","argv":["w","--x"],"job":{"a":1},"log_path":"/l",
+           "environment":{"set":{"A":"b"},"defaults":{},"appended":{}},"workdir":"/w"})"},
+      {Spawn{2,
+             1,
+             true,
+             {"true"},
+             {{{"A", "b"}}, {{"C", "d"}}, {{"P", "/p"}}},
+             "/w",
+             {0, 3},
+             4,
+             "/l",
+             {true, "/o", {"x"}, "/f"},
+             {false, "", {}, ""},
+             true,
+             true,
+             "/e"},
+       R"({"type":"spawn","generation":2,"rank":1,"fork_server":true,"argv":["true"],
+           "environment":{"set":{"A":"b"},"defaults":{"C":"d"},"appended":{"P":"/p"}},
+           "workdir":"/w","cpus":[0,3],"threads":4,"log_path":"/l",
+           "out":{"is_shown":true,"path":"/o","filters":["x"],"filtered_path":"/f"},
+           "err":{"is_shown":false,"path":"","filters":[],"filtered_path":""},
+           "has_input":true,"has_terminal":true,"error_file":"/e"})"},
+      {Signal{2, 1, 15, true}, R"({"type":"signal","generation":2,"rank":1,"signal":15,"is_for_group":true})"},
+      {SignalAll{10}, R"({"type":"signal_all","signal":10})"},
       {Clear{2}, R"({"type":"clear","generation":2})"},
       {Close{}, R"({"type":"close"})"},
       {OutputAck{4096}, R"({"type":"output_ack","bytes":4096})"},
@@ -130,14 +150,17 @@ TEST_CASE("keeper") {
   const std::vector<Case<FromKeeper>> up{
       {Started{5, 2}, R"({"type":"started","pid":5,"received":2})"},
       {Received{4}, R"({"type":"received","count":4})"},
-      {ForkServerReady{5, 0.5, 2, false},
-       R"({"type":"fork_server_ready","pid":5,"start_s":0.5,"threads":2,"can_fork":false})"},
+      {ForkServerReady{5, 0.5, 2, false, "r"},
+       R"({"type":"fork_server_ready","pid":5,"start_s":0.5,"threads":2,"can_fork":false,"reason":"r"})"},
       {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
       {Spawned{1, 2, 3}, R"({"type":"spawned","generation":1,"rank":2,"pid":3})"},
       {SpawnFailed{1, 2, 13, "m"}, R"({"type":"spawn_failed","generation":1,"rank":2,"error":13,"message":"m"})"},
-      {Exited{1, 2, 3, 4, 5, true, 6, 1.5, {"last"}, "m"},
+      {Exited{
+           1, 2, 3, 4, 5, true, 6, 1.5, {"last"}, "m", {"ValueError", "bad", {"f"}, 2.5}, {{3, {"E", "o", {}, 1.5}}}},
        R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
-           "sequence":6,"detected_s":1.5,"tail":["last"],"reason":"m"})"},
+           "sequence":6,"detected_s":1.5,"tail":["last"],"reason":"m",
+           "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
+           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
       {OutputDropped{1, 2, 3, "slow"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
   };
@@ -146,18 +169,35 @@ TEST_CASE("keeper") {
       [](const std::string& text) { return decode_from_keeper(text); });
 }
 
+TEST_CASE("keeper: the head of an output chunk") {
+  using namespace keeper;
+  for (const OutputHead& head : {OutputHead{1, 2, Stream::kOut, false}, OutputHead{70000, 300, Stream::kErr, true}}) {
+    const std::string bytes = encode(head);
+    CHECK(bytes.size() == kOutputHeaderBytes);
+    const auto read = decode_output_head(bytes + "text");
+    REQUIRE(read);
+    CHECK(read.value().generation == head.generation);
+    CHECK(read.value().rank == head.rank);
+    CHECK(read.value().stream == head.stream);
+    CHECK(read.value().is_open == head.is_open);
+  }
+  CHECK(decode_output_head("12345678").error().message == "output without a header");
+  CHECK(decode_output_head(std::string(8, '\0') + "\x02").error().message == "output of the unknown stream 2");
+}
+
 TEST_CASE("fork server") {
   using namespace fork_server;
   const std::vector<Case<ToForkServer>> down{
       {Prepare{{{"name", "x"}}}, R"({"type":"prepare","job":{"name":"x"}})"},
-      {Fork{1, 2, 3, {{"SGD_TOKEN", "t"}}, {4}, 5},
-       R"({"type":"fork","generation":1,"rank":2,"keeper_pid":3,"env":{"SGD_TOKEN":"t"},"cpus":[4],"threads":5})"},
+      {Fork{1, 2, 3, {{"SGD_TOKEN", "t"}}, {4}, 5, {"p"}},
+       R"({"type":"fork","generation":1,"rank":2,"keeper_pid":3,"env":{"SGD_TOKEN":"t"},"cpus":[4],"threads":5,
+           "argv":["p"]})"},
   };
   check_cases(
       down, [](const ToForkServer& message) { return encode(message); },
       [](const std::string& text) { return decode_to_fork_server(text); });
   const std::vector<Case<FromForkServer>> up{
-      {Prepared{2}, R"({"type":"prepared","threads":2})"},
+      {Prepared{2, "r"}, R"({"type":"prepared","threads":2,"reason":"r"})"},
       {PrepareFailed{3, "m"}, R"({"type":"prepare_failed","exit_code":3,"message":"m"})"},
       {Forked{1, 2, 3}, R"({"type":"forked","generation":1,"rank":2,"pid":3})"},
       {ForkFailed{1, 2, 11, "m"}, R"({"type":"fork_failed","generation":1,"rank":2,"error":11,"message":"m"})"},
@@ -169,13 +209,13 @@ TEST_CASE("fork server") {
 
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
-  DesiredRun desired{"r",    2,    77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,   2, "host", 29500, 1,
-                     {"/c"}, 30.5, 2,  "/d",        {{"a", 1}},       "eva", true};
+  DesiredRun desired{"r", 2,   77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,   2, "host", 29500, 1, {"/c"}, 30.5,
+                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"uid":77,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
-           "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,
+           "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,"stop_signal":10,"clear_grace_s":1.5,
            "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva","may_be_root":true})"},
       {ExchangeDone{"r", 2, "k", 3, 5, {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","first":3,"count":5,"values":[1,"two"]})"},
@@ -210,7 +250,8 @@ TEST_CASE("cluster: agent to coordinator") {
       {ExchangeAsk{"r", 1, "k", 81}, R"({"type":"exchange_ask","run":"r","generation":1,"key":"k","uid":81})"},
       {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
-           "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0}})"},
+           "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0,
+           "watched":true}})"},
       {AccountAnswer{3, "m"}, R"({"type":"account_answer","number":3,"why_not":"m"})"},
   };
   check_cases(
@@ -246,9 +287,12 @@ TEST_CASE("cluster: bodies of facts") {
       {CheckpointRejected{{"/c", "damaged"}},
        R"({"type":"checkpoint_rejected","checkpoint":{"type":"checkpoint_rejected","path":"/c","reason":"damaged"}})"},
       {WorkerFirstStep{1, 2}, R"({"type":"worker_first_step","rank":1,"step":2})"},
-      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}, 7, 0.5},
+      {WorkerExited{
+           1, 2, 3, 4, true, true, "m", {"t"}, 7, 0.5, {"ValueError", "bad", {"f"}, 2.5}, {{3, {"E", "o", {}, 1.5}}}},
        R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
-           "caused_by_agent":true,"message":"m","tail":["t"],"step":7,"notice_s":0.5})"},
+           "caused_by_agent":true,"message":"m","tail":["t"],"step":7,"notice_s":0.5,
+           "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
+           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
       {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},
       {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
       {KeeperLost{9, "m"}, R"({"type":"keeper_lost","signal":9,"message":"m"})"},
@@ -318,8 +362,9 @@ TEST_CASE("messages: errors in words") {
   CHECK(keeper::decode_to_keeper(R"({"type":"novelty"})").error().message == "message: unknown type \"novelty\"");
   CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"cpus":[0,"x"]})").error().message ==
         "message: spawn: \"cpus[1]\" must be an integer, got a string");
-  CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"env":{"A":1}})").error().message ==
-        "message: spawn: \"env.A\" must be a string, got an integer");
+  CHECK(keeper::decode_to_keeper(R"({"type":"spawn","generation":1,"rank":0,"environment":{"set":{"A":1}}})")
+            .error()
+            .message == "message: spawn: environment: \"set.A\" must be a string, got an integer");
   CHECK(cluster::decode_to_agent(R"({"type":"desired_run","run":"r","generation":1,"want":"fly"})").error().message ==
         "message: desired_run: \"want\" has the unknown value \"fly\"");
 }

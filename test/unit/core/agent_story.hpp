@@ -109,7 +109,7 @@ class Story {
     for (const AgentCommand& command : commands) {
       const auto* told = std::get_if<agent_command::TellKeeper>(&command);
       const auto* spawn = told == nullptr ? nullptr : std::get_if<keeper::Spawn>(&told->message);
-      if (spawn != nullptr) tokens_.push_back(spawn->env.at("SGD_TOKEN"));
+      if (spawn != nullptr) tokens_.push_back(spawn->environment.set.at("SGD_TOKEN"));
     }
   }
 

@@ -40,7 +40,7 @@ class Node {
       if (fact != nullptr) sent.push_back(*fact);
       const auto* told = std::get_if<agent_command::TellKeeper>(&command);
       const auto* spawn = told == nullptr ? nullptr : std::get_if<keeper::Spawn>(&told->message);
-      if (spawn != nullptr) token = spawn->env.at("SGD_TOKEN");
+      if (spawn != nullptr) token = spawn->environment.set.at("SGD_TOKEN");
     }
     return out;
   }

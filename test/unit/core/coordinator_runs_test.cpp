@@ -65,3 +65,49 @@ TEST_CASE("a run that has finished keeps nothing of what its ranks have put asid
   CHECK_FALSE(state().reducer_.has_pending());
   CHECK(state().exchange_.waiting() == "");
 }
+
+TEST_CASE("of a run that has finished little is kept, and all of it was told") {
+  Bench bench;
+  bench.node("n", 2);
+  bench.submit("waiting", 50);
+  bench.submit("a", 2);
+  const auto state = [&](const RunId& run) -> const core::RunState& {
+    return bench.coordinator().state().runs_.at(run).state();
+  };
+  REQUIRE(bench.coordinator().state().tickets_.at("waiting").passed_by.contains("a"));
+  for (const Rank rank : {0, 1}) {
+    bench.fact("n", "a", 2 * rank + 1, cluster::Report{rank, {{1, "train", 0, 0}, 1, {{"x", std::string(9000, 'x')}}}});
+    bench.fact("n", "a", 2 * rank + 2, cluster::ResultMade{rank, std::string(9000, 'r')});
+  }
+  bench.on(core::coordinator_event::StopRequested{"a", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  bench.fact("n", "a", 5, cluster::Cleared{});
+  REQUIRE(bench.outcome());
+  CHECK(bench.outcome()->results.at(1).get<std::string>().size() == 9000);
+  CHECK(bench.outcome()->metrics.at("train").size() > 1);
+  const core::RunState& kept = state("a");
+  CHECK(kept.definition_.job.resolved.is_null());
+  CHECK(kept.nodes_.empty());
+  CHECK(kept.ranks_.empty());
+  CHECK(kept.outcome_.results.is_null());
+  CHECK(kept.outcome_.metrics.is_null());
+  CHECK(kept.outcome_.state == "cancelled");
+  CHECK(bench.has_had_rank("a", "n"));
+  bench.on(core::coordinator_event::StopRequested{"waiting", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  CHECK(bench.coordinator().state().tickets_.at("waiting").passed_by.empty());
+  // What is late is answered.
+  cluster::WorkerExited late;
+  late.pid = 7;
+  late.exit_code = 0;
+  bench.fact("n", "a", 6, late);
+  CHECK(bench.acknowledged() == 6);
+  cluster::NodeState back;
+  back.node = "n";
+  back.incarnation = 1;
+  back.slots = 2;
+  back.is_new_link = true;
+  back.acknowledged = 6;
+  back.runs.push_back({"a", 1, 2});
+  bench.from("n", back);
+  REQUIRE(bench.wanted("n", "a"));
+  CHECK(bench.wanted("n", "a")->want == cluster::Want::kGone);
+}

@@ -107,7 +107,7 @@ class Cluster {
   }
   void spawned(Host& host, const keeper::Spawn& spawn) {
     host.rank = spawn.rank;
-    const std::string& token = spawn.env.at("SGD_TOKEN");
+    const std::string& token = spawn.environment.set.at("SGD_TOKEN");
     later_.emplace_back(host.number,
                         agent_event::FromKeeper{"run", keeper::Spawned{spawn.generation, spawn.rank, 100}});
     later_.emplace_back(host.number,

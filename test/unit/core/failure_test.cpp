@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "launcher/core/peer_loss.hpp"
+
 using namespace sgd;
 using namespace std::chrono_literals;
 using core::CauseFinder;
@@ -109,4 +111,91 @@ TEST_CASE("no failure, no cause; a reset forgets") {
   finder.add(failure(FailureKind::kSignal, 1, 0ms));
   finder.reset();
   CHECK_FALSE(finder.cause().has_value());
+}
+
+namespace {
+
+Failure raised(Rank rank, Duration at, const char* type, const char* message, double at_s) {
+  Failure made = failure(FailureKind::kExitCode, rank, at);
+  made.exit_code = 1;
+  made.error = {type, message, {}, at_s};
+  made.follows_peer = core::is_peer_loss(made.error);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("which of two failures of a command is the cause") {
+  const Failure lost = raised(0, 0ms, "RuntimeError", "Connection closed by peer [127.0.0.1]:1", 1);
+  const Failure nan = raised(1, 100ms, "ValueError", "loss is NaN", 2);
+  const auto at = [](Failure failure, Duration when) {
+    failure.at = TimePoint(when);
+    return failure;
+  };
+  Failure living = at(nan, 0ms);
+  living.kind = FailureKind::kRaised;
+  Failure aborted = failure(FailureKind::kSignal, 2, 100ms);
+  aborted.signal = 6;
+  const Failure killed = failure(FailureKind::kSignal, 2, 100ms);
+  const Failure plain = failure(FailureKind::kExitCode, 2, 0ms);
+  struct Row {
+    const char* what;
+    Failure first;
+    Failure second;
+    Rank cause;
+  };
+  const Row rows[] = {
+      {"a peer's loss, then its cause", lost, at(nan, 900ms), 1},
+      {"a peer's loss, and what one said that goes on", lost, living, 1},
+      {"of two told errors the earlier one", at(nan, 0ms), raised(2, 50ms, "KeyError", "'a'", 1.5), 2},
+      {"though it came later", at(nan, 0ms), raised(2, 50ms, "KeyError", "'a'", 2.5), 1},
+      {"much later it may be anything", at(nan, 0ms), raised(2, 500ms, "KeyError", "'a'", 1.5), 1},
+      {"a told error, and one that ends itself", at(nan, 0ms), aborted, 1},
+      {"a told error, and one that was killed", at(nan, 0ms), killed, 2},
+      {"an exit code, and a signal", plain, at(aborted, 100ms), 2},
+      {"a killed one, then a peer's loss", at(killed, 0ms), at(lost, 10ms), 2},
+      {"two losses", lost, raised(2, 10ms, "BrokenPipeError", "[Errno 32]", 0.5), 0},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    CauseFinder finder;
+    finder.add(row.first);
+    finder.add(row.second);
+    CHECK(finder.cause()->rank == row.cause);
+  }
+}
+
+TEST_CASE("errors in words, and which are a peer's loss or beyond a restart") {
+  Failure nan = raised(1, 0ms, "ValueError", "loss is NaN", 2);
+  CHECK(core::words(nan) == "rank 1: ValueError: loss is NaN (exit code 1)");
+  nan.message = "rank 0 had ended";
+  CHECK(core::words(nan) == "rank 1: ValueError: loss is NaN (exit code 1); rank 0 had ended");
+  nan.kind = FailureKind::kRaised;
+  CHECK(core::words(nan) == "rank 1: ValueError: loss is NaN (had not ended); rank 0 had ended");
+  Failure fault = failure(FailureKind::kSignal, 1, 0ms);
+  fault.error = {"Fatal Python error", "Segmentation fault", {}, 0};
+  CHECK(core::words(fault) == "signal 9 (SIGKILL), rank 1: Fatal Python error: Segmentation fault");
+  struct Row {
+    RankError error;
+    bool peer_loss;
+    bool beyond_restart;
+  };
+  const Row rows[] = {
+      {{"RuntimeError", "[..] Connection closed by peer [::1]:5", {}, 0}, true, false},
+      {{"torch.distributed.DistBackendError", "NCCL error: ncclRemoteError: A call failed", {}, 0}, true, false},
+      {{"RuntimeError", "[..] Timed out waiting 1800000ms for recv operation to complete", {}, 0}, true, false},
+      {{"BrokenPipeError", "[Errno 32] x", {}, 0}, true, false},
+      {{"ValueError", "loss is NaN", {}, 0}, false, false},
+      {{"SyntaxError", "invalid syntax", {}, 0}, false, true},
+      {{"ModuleNotFoundError", "No module named 'x'", {}, 0}, false, true},
+      {{"FileNotFoundError", "can't open file 'x.py': [Errno 2]", {}, 0}, false, true},
+      {{"FileNotFoundError", "[Errno 2] No such file or directory: 'data'", {}, 0}, false, false},
+  };
+  for (const Row& row : rows) {
+    INFO(core::words(row.error));
+    CHECK(core::is_peer_loss(row.error) == row.peer_loss);
+    CHECK(core::is_beyond_restart(row.error) == row.beyond_restart);
+  }
+  CHECK(core::tells_peer_loss({"1", "what(): Connection reset by peer", "3"}));
+  CHECK_FALSE(core::tells_peer_loss({"Connection reset by peer", "1", "2", "3", "4", "5"}));
 }

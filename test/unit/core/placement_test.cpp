@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/core/cpu_share.hpp"
-#include "launcher/core/rank_environment.hpp"
 
 using namespace sgd;
 
@@ -131,44 +130,4 @@ TEST_CASE("each local rank has its own share of the cores, or nobody is bound") 
   CHECK_FALSE(core::cpu_share({0, 1}, 0, 3, 1).exclusive);
   CHECK(core::cpu_share({0, 1}, 2, 3, 1).cores.empty());
   CHECK(core::cpu_share({0, 1}, 0, 2, 2).cores.empty());
-}
-
-TEST_CASE("a command gets torchrun's variables, a training rank only the link and who it is") {
-  cluster::DesiredRun run;
-  run.run = "id";
-  run.run_dir = "/r";
-  run.world_size = 4;
-  run.node_rank = 1;
-  run.node_count = 2;
-  run.master_address = "10.0.0.1";
-  run.master_port = 4321;
-  run.job = {{"command", {"x"}}, {"recovery", {{"max_failures", 3}}}};
-  core::RankIdentity identity{3, 1, 2, "secret", "/s/link.sock", "/r/errors/e.json"};
-  const auto env = core::rank_environment(run, identity);
-  const std::map<std::string, std::string> expected = {{"RANK", "3"},
-                                                       {"LOCAL_RANK", "1"},
-                                                       {"WORLD_SIZE", "4"},
-                                                       {"LOCAL_WORLD_SIZE", "2"},
-                                                       {"GROUP_RANK", "1"},
-                                                       {"GROUP_WORLD_SIZE", "2"},
-                                                       {"ROLE_RANK", "3"},
-                                                       {"ROLE_NAME", "default"},
-                                                       {"ROLE_WORLD_SIZE", "4"},
-                                                       {"MASTER_ADDR", "10.0.0.1"},
-                                                       {"MASTER_PORT", "4321"},
-                                                       {"TORCHELASTIC_RESTART_COUNT", "0"},
-                                                       {"TORCHELASTIC_MAX_RESTARTS", "3"},
-                                                       {"TORCHELASTIC_RUN_ID", "id"},
-                                                       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-                                                       {"TORCHELASTIC_ERROR_FILE", "/r/errors/e.json"},
-                                                       {"SGD_TOKEN", "secret"},
-                                                       {"SGD_LINK", "/s/link.sock"}};
-  for (const auto& [name, value] : expected) {
-    INFO(name);
-    REQUIRE(env.contains(name));
-    CHECK(env.at(name) == value);
-  }
-  run.job = {{"training", nlohmann::json::object()}};
-  CHECK_FALSE(core::rank_environment(run, identity).contains("RANK"));
-  CHECK(core::rank_environment(run, identity).contains("SGD_TOKEN"));
 }

@@ -178,3 +178,47 @@ TEST_CASE("three crashes of one rank at one step are an error of the program") {
   RetryBudget command(job_with(job::kUnlimited, false));
   for (int count = 0; count < 5; ++count) CHECK(command.on_failure(failure(kSignal, 11), ended(kTrained)).restart);
 }
+
+TEST_CASE("a command that fails with the same error at the same place three times is not started again") {
+  Failure same = failure(FailureKind::kExitCode, 1);
+  same.error = {"ValueError", "bad sample", {}, 0};
+  struct Row {
+    const char* what;
+    std::int64_t step[3];
+    Duration lived[3];
+    bool ends;
+  };
+  const Row rows[] = {
+      {"at the same step", {5, 5, 5}, {1min, 2min, 3min}, true},
+      {"further on", {5, 6, 7}, {1min, 1min, 1min}, false},
+      {"after the same time", {0, 0, 0}, {60s, 61s, 62s}, true},
+      {"at other times", {0, 0, 0}, {1min, 2min, 4min}, false},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    RetryBudget budget(job_with(job::kUnlimited, false));
+    bool goes_on = true;
+    for (int life = 0; life < 3; ++life) {
+      EndedGeneration end = ended(kTrained, life == 0, row.step[life]);
+      end.lived = row.lived[life];
+      goes_on = budget.on_failure(same, end).restart;
+      if (life < 2) CHECK(goes_on);
+    }
+    CHECK(goes_on != row.ends);
+  }
+}
+
+TEST_CASE("a command that crashes soon after each start is started more and more slowly") {
+  RetryBudget budget(job_with(job::kUnlimited, false));
+  const auto delay = [&budget](Duration lived, FailureKind kind) {
+    EndedGeneration end = ended(kTrained);
+    end.lived = lived;
+    return budget.on_failure(failure(kind, 9), end).delay;
+  };
+  CHECK(delay(1s, FailureKind::kExitCode) == 0s);
+  CHECK(delay(2s, FailureKind::kExitCode) == 1s);
+  CHECK(delay(3s, FailureKind::kExitCode) == 2s);
+  CHECK(delay(1min, FailureKind::kExitCode) == 0s);
+  CHECK(delay(1s, FailureKind::kExitCode) == 0s);
+  CHECK(delay(1s, FailureKind::kSignal) == 0s);  // Killed by others: that says nothing of the program.
+}

@@ -6,6 +6,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/write.hpp>
 #include <catch2/catch.hpp>
 
@@ -21,8 +22,7 @@ namespace {
 /// A client's end, as a socket.
 class Guest {
  public:
-  Guest(boost::asio::io_context& io, int port) : io_(io), socket_(io) {
-    socket_.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(port)});
+  Guest(boost::asio::io_context& io, const net::Address& to) : io_(io), socket_(connected(io, to)) {
     socket_.non_blocking(true);
     reader_.take_long_messages();
     send(hello::encode({}));
@@ -50,8 +50,18 @@ class Guest {
   }
 
  private:
+  static net::Socket connected(boost::asio::io_context& io, const net::Address& to) {
+    if (to.is_local_socket()) {
+      boost::asio::local::stream_protocol::socket local(io);
+      local.connect(to.path);
+      return net::Socket(std::move(local));
+    }
+    tcp::socket remote(io);
+    remote.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(to.port)});
+    return net::Socket(std::move(remote));
+  }
   boost::asio::io_context& io_;
-  tcp::socket socket_;
+  net::Socket socket_;
   FrameReader reader_;
 };
 
@@ -73,10 +83,13 @@ struct Desk {
        [this](const std::string& run) -> Result<coordinator::ClientDesk::FollowedRun> {
          return coordinator::ClientDesk::FollowedRun{run, folder.file(""), std::nullopt};
        }}};
-  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}).value()};
+  net::Address address;
+  net::Door door{io, net::Listener::open(io, address).value()};
   std::unique_ptr<Guest> guest;
 
-  Desk() {
+  /// Over a Unix socket clients have a name.
+  explicit Desk(bool is_local = false)
+      : address(is_local ? net::Address{{}, 0, folder.file("door.sock")} : net::Address{"127.0.0.1", 0}) {
     net::Door::Handlers handlers;
     handlers.kinds["client"] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
       desk.take(std::move(visitor));
@@ -87,7 +100,9 @@ struct Desk {
     CHECK(next().at("type") == "hello");
     CHECK(next().at("type") == "welcome");
   }
-  std::unique_ptr<Guest> come() { return std::make_unique<Guest>(io, door.port()); }
+  std::unique_ptr<Guest> come() {
+    return std::make_unique<Guest>(io, address.is_local_socket() ? address : net::Address{"127.0.0.1", door.port()});
+  }
   void send(const std::string& text) { guest->send(text); }
   nlohmann::json next() { return guest->next(); }
 };
@@ -194,5 +209,56 @@ TEST_CASE("client desk: who comes when all places are taken is told, keeps nothi
   CHECK(late.front()->next().is_null());  // Its place was needed.
   CHECK(at.desk.clients() == 1);
   at.send(R"({"type":"request","id":1,"request":"echo","job":"mine"})");
+  CHECK(at.next().at("echo") == "mine");
+}
+
+TEST_CASE("client desk: of one name so many clients are taken and no more; limit kClientsOfOneMax", "[client]") {
+  Desk at(true);
+  at.desk.clients_of_one_max = 2;
+  const auto second = at.come();
+  CHECK(second->next().at("type") == "hello");
+  CHECK(second->next().at("type") == "welcome");
+  const auto third = at.come();
+  CHECK(third->next().at("type") == "hello");
+  const auto said = third->next();
+  CHECK(said.at("type") == "refused");
+  CHECK_THAT(said.at("error").get<std::string>(), Catch::StartsWith("2 clients of "));
+  CHECK(at.desk.clients() == 2);
+}
+
+TEST_CASE("client desk: what all clients of one name do not take has a limit; limit kUntakenMax", "[client]") {
+  Desk at(true);
+  at.desk.untaken_max = 12 << 20;  // Less than what one connection may have waiting.
+  const auto second = at.come();
+  CHECK(second->next().at("type") == "hello");
+  CHECK(second->next().at("type") == "welcome");
+  for (const char* text : {R"({"type":"request","id":1,"bytes":8000000})", R"({"type":"request","id":2,"bytes":10})"})
+    second->send(text);
+  CHECK(at.desk.clients() == 2);
+  for (int turn = 0; turn < 10; ++turn) at.io.run_one_for(std::chrono::milliseconds(5));
+  at.send(R"({"type":"request","id":1,"bytes":8000000})");
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (at.desk.clients() == 2 && std::chrono::steady_clock::now() < deadline) at.io.run_one_for(5ms);
+  CHECK(at.desk.clients() == 1);
+}
+
+TEST_CASE("client desk: of all requests of one name so many may wait and no more; limit kUnansweredOfOneMax",
+          "[client]") {
+  constexpr std::size_t kMost = coordinator::ClientDesk::kUnansweredOfOneMax;
+  Desk at(true);
+  const auto second = at.come();
+  CHECK(second->next().at("type") == "hello");
+  CHECK(second->next().at("type") == "welcome");
+  for (std::size_t id = 0; id < kMost; ++id)
+    (id % 2 == 0 ? *at.guest : *second).send(nlohmann::json{{"type", "request"}, {"id", id}, {"waits", true}}.dump());
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (at.held.size() < kMost && std::chrono::steady_clock::now() < deadline) at.io.run_one_for(5ms);
+  REQUIRE(at.held.size() == kMost);
+  at.send(R"({"type":"request","id":100,"request":"echo","job":"mine"})");
+  const nlohmann::json refused = at.next();
+  CHECK(refused.at("id") == 100);
+  CHECK(refused.at("kind") == "busy");
+  at.held.clear();
+  at.send(R"({"type":"request","id":101,"request":"echo","job":"mine"})");
   CHECK(at.next().at("echo") == "mine");
 }

@@ -46,15 +46,6 @@ TEST_CASE("what follows -- belongs to the command, options too") {
   CHECK(parsed.options.command == std::vector<std::string>{"python3", "t.py", "--lr", "0.1", "--", "-n"});
 }
 
-TEST_CASE("a torchrun line works as it is") {
-  CHECK(parse({"--nproc_per_node=2", "--nnodes", "1", "--standalone", "--max-restarts", "3", "--tee", "3", "train.py",
-               "--lr", "1"})
-            .options.command == std::vector<std::string>{"python3", "-u", "train.py", "--lr", "1"});
-  CHECK(parse({"--nproc-per-node", "2", "-m", "pkg.train", "-x"}).options.command ==
-        std::vector<std::string>{"python3", "-u", "-m", "pkg.train", "-x"});
-  CHECK(parse({"--no-python", "./prog", "-x"}).options.command == std::vector<std::string>{"./prog", "-x"});
-}
-
 TEST_CASE("errors name the option and the fix, all of them") {
   struct Row {
     std::vector<std::string> words;
@@ -82,13 +73,6 @@ TEST_CASE("errors name the option and the fix, all of them") {
       {{}, {"sgd-launch: error: nothing to run: give a job file, or a command after --; see sgd-launch --help"}},
   };
   for (const Row& row : rows) CHECK(parse(row.words).errors == row.errors);
-}
-
-TEST_CASE("torchrun's environment is read, and the command line wins") {
-  ::setenv("PET_NPROC_PER_NODE", "3", 1);
-  CHECK(sets_of(parse({"a.json"})) == std::vector<std::string>{"num_workers=3"});
-  CHECK(sets_of(parse({"-n", "2", "a.json"})) == std::vector<std::string>{"num_workers=2"});
-  ::unsetenv("PET_NPROC_PER_NODE");
 }
 
 TEST_CASE("resume takes what can change, and no variable of the environment") {

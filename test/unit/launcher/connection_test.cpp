@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <functional>
+#include <map>
 
 #include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
@@ -184,6 +185,69 @@ TEST_CASE(
   held.clear();
   const test::RawPeer member = at.knock(own_hello() + state());
   CHECK(at.run_until([&] { return at.links.size() == 1; }));
+}
+
+TEST_CASE("door: a name that has had its share of the loop waits, and comes no sooner over another connection",
+          "[net]") {
+  boost::asio::io_context io;
+  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, Tls::coordinator()).value()};
+  door.work_share = {20ms, 0.001};
+  std::vector<std::unique_ptr<net::Visitor>> visitors;
+  std::map<std::string, int> heard;
+  const auto welcome = [&](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
+    const std::string who = visitor->peer_identity().name;
+    visitors.push_back(std::move(visitor));
+    visitors.back()->start({[&heard, who](const Frame&) {
+                              ++heard[who];
+                              const auto until = std::chrono::steady_clock::now() + (who == "node1" ? 3ms : 0ms);
+                              while (std::chrono::steady_clock::now() < until) continue;
+                            },
+                            [](const std::string&) {}});
+  };
+  door.start({{{net::kAgentKind, welcome}}, [](const std::string&, const net::Refusal&) {}});
+  const auto run_until = [&](const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
+    return done();
+  };
+  const auto knock = [&](const char* name, int beats) {
+    test::RawPeer peer(io, door.port(), test::shared_cluster().context(net::Role::kAgent, name), [&io] { io.poll(); });
+    CHECK(peer.shake_hands().empty());
+    std::string text = own_hello() + state();
+    for (int beat = 0; beat < beats; ++beat) text += json_frame(cluster::encode(cluster::Beat{}));
+    peer.write(text);
+    return peer;
+  };
+  {
+    const test::RawPeer greedy = knock("node1", 100);
+    REQUIRE(run_until([&] { return heard["node1"] >= 6; }));
+    test::RawPeer other = knock("node2", 50);
+    CHECK(run_until([&] { return heard["node2"] == 50; }));
+    CHECK(heard["node1"] < 100);
+  }
+  visitors.clear();
+  const int before = heard["node1"];
+  const test::RawPeer greedy = knock("node1", 1);
+  const test::RawPeer other = knock("node2", 1);
+  CHECK(run_until([&] { return heard["node2"] == 51; }));
+  CHECK(heard["node1"] == before);
+  CHECK(run_until([&] { return heard["node1"] == before + 1; }));  // It is heard in the end.
+  visitors.clear();
+}
+
+TEST_CASE("work meter: a burst, then a share of the time, and all is made up for in the end", "[net]") {
+  const TimePoint now{1000s};
+  net::WorkMeter meter({100ms, 0.1});
+  CHECK(meter.is_even(now));
+  meter.charge(now, 100ms);
+  CHECK(meter.wait(now) == 0ms);
+  meter.charge(now, 10ms);
+  CHECK(to_seconds(meter.wait(now)) == Approx(0.1));
+  CHECK(meter.wait(now + 101ms) == 0ms);
+  CHECK_FALSE(meter.is_even(now + 1s));
+  CHECK(meter.is_even(now + 2s));
+  meter.charge(now + 2s, 1h);
+  CHECK(meter.wait(now + 2s) == net::WorkMeter::kRestMax);
 }
 
 TEMPLATE_TEST_CASE("connection: one byte at a time is as good as all at once", "[net]", Plain, Tls) {

@@ -227,7 +227,7 @@ TEST_CASE("keeper: an agent that reads nothing is lost when its queue is full; l
   keeper::cut_lines(flood, keeper::kConsoleLineBytesMax, cut);
   std::size_t bytes = 0;
   while (!agent.lost() && bytes < 2 * keeper::kAgentQueueBytesMax)
-    bytes += static_cast<std::size_t>(agent.send_output(1, 0, cut.pieces, true));
+    bytes += static_cast<std::size_t>(agent.send_output({1, 0, keeper::Stream::kOut, false}, cut.pieces, true));
   CHECK(agent.lost());
   CHECK(bytes >= keeper::kAgentQueueBytesMax);
 }

@@ -75,7 +75,7 @@ void fork_shell(TestKeeper& keeper, Rank rank, const std::string& script, const 
   spawn.generation = 1;
   spawn.rank = rank;
   spawn.fork_server = true;
-  spawn.env = {{"SCRIPT", script}};
+  spawn.environment.set = {{"SCRIPT", script}};
   spawn.log_path = log_path;
   keeper.send(spawn);
 }

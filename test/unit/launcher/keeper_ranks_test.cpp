@@ -79,7 +79,7 @@ TEST_CASE("a rank inherits only its own three descriptors and default signals", 
   spawn.argv = {"/bin/sh", "-c",
                 "ls -l /proc/$$/fd; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; echo $SGD_TEST_WORD; pwd; "
                 "cut -d' ' -f5 /proc/$$/stat; echo $$"};
-  spawn.env = {{"SGD_TEST_WORD", "from the agent"}};
+  spawn.environment.set = {{"SGD_TEST_WORD", "from the agent"}};
   spawn.workdir = "/usr";
   spawn.log_path = dir.file("log");
   keeper.send(spawn);

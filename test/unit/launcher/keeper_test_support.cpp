@@ -150,11 +150,18 @@ void TestKeeper::take_frame(const Frame& frame) {
     return;
   }
   REQUIRE(frame.bytes.size() > keeper::kOutputHeaderBytes);
-  REQUIRE(frame.bytes.back() == '\n');  // Whole lines only.
-  const auto* head = reinterpret_cast<const unsigned char*>(frame.bytes.data());
-  REQUIRE((head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3]) == 1);
-  const Rank rank = head[4] << 24 | head[5] << 16 | head[6] << 8 | head[7];
-  output[rank].append(frame.bytes, keeper::kOutputHeaderBytes);
+  const auto head = keeper::decode_output_head(frame.bytes);
+  REQUIRE(head);
+  REQUIRE(head.value().generation == 1);
+  const Rank rank = head.value().rank;
+  const std::string_view bytes = std::string_view(frame.bytes).substr(keeper::kOutputHeaderBytes);
+  if (head.value().is_open) {
+    open_lines[rank].emplace_back(bytes);
+  } else {
+    REQUIRE(bytes.back() == '\n');  // Whole lines only.
+    output[rank].append(bytes);
+    if (head.value().stream == keeper::Stream::kErr) errors[rank].append(bytes);
+  }
   unacknowledged += static_cast<std::int64_t>(frame.bytes.size() - keeper::kOutputHeaderBytes);
   REQUIRE(unacknowledged <= 2 * keeper::kOutputWindowBytes);
   if (!acknowledge) return;

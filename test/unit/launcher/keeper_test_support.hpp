@@ -75,9 +75,11 @@ class TestKeeper {
   [[nodiscard]] int pid() const { return pid_; }
   [[nodiscard]] int socket() const { return socket_.get(); }
 
-  bool acknowledge = true;                   ///< Answer every chunk with OutputAck.
-  std::vector<keeper::FromKeeper> messages;  ///< Not waited for yet.
-  std::map<Rank, std::string> output;        ///< Console bytes by rank.
+  bool acknowledge = true;                              ///< Answer every chunk with OutputAck.
+  std::vector<keeper::FromKeeper> messages;             ///< Not waited for yet.
+  std::map<Rank, std::string> output;                   ///< Console lines by rank.
+  std::map<Rank, std::string> errors;                   ///< Of them those of stderr.
+  std::map<Rank, std::vector<std::string>> open_lines;  ///< Lines as they were written, one after the other.
   std::int64_t unacknowledged = 0;
   std::vector<process::UniqueFd> descriptors;  ///< That came with Started.
   bool closed = false;                         ///< The keeper has closed its end.

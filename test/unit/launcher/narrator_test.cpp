@@ -54,6 +54,8 @@ TEST_CASE("a failed run is one block, the cause first") {
         "  after:   0 epochs, 40 steps, 1.50 s, no checkpoint yet\n"
         "  log:     runs/x/logs/gen-0001/rank-0001.log\n"
         "  next:    sgd-launch logs --rank 1 runs/x\n");
+  outcome.steps = 0;
+  CHECK(cli::failure_block(outcome, "runs/x", "runs/x", false).find("  after:   1.50 s\n") != std::string::npos);
 }
 
 TEST_CASE("a key that some ranks do not report is told with the ranks, not with thousands of them") {

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
+#include "launcher/process/heap_trim.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -35,11 +36,11 @@ struct RanksSocket {
     server.stop();
     io.poll();
   }
-  process::UniqueFd connect() {
+  process::UniqueFd connect(const char* path = "link.sock") {
     process::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, folder.file("link.sock").c_str(), sizeof(address.sun_path) - 1);
+    std::strncpy(address.sun_path, folder.file(path).c_str(), sizeof(address.sun_path) - 1);
     REQUIRE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
     return socket;
   }
@@ -48,10 +49,11 @@ struct RanksSocket {
     while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(5ms);
     REQUIRE(done());
   }
-  std::vector<std::int64_t> steps() const {
+  std::vector<std::int64_t> steps(core::ConnectionId of = 0) const {
     std::vector<std::int64_t> steps;
     for (const core::AgentEvent& event : events) {
       const auto* said = std::get_if<core::agent_event::FromWorker>(&event);
+      if (said != nullptr && of != 0 && said->connection != of) said = nullptr;
       const auto* step = said == nullptr ? nullptr : std::get_if<link::FirstStep>(&said->message);
       if (step != nullptr) steps.push_back(step->step);
     }
@@ -69,6 +71,24 @@ std::string greeting(bool returns) {
 
 std::string step(std::int64_t number) {
   return link::encode(link::FromWorker(link::FirstStep{number}));
+}
+
+constexpr std::int64_t kMany = 300;
+
+std::string many_steps() {
+  std::string text;
+  for (std::int64_t number = 1; number <= kMany; ++number) text += step(number);
+  return text;
+}
+
+/// Each line of link 1 takes a millisecond.
+void make_costly(RanksSocket& at) {
+  at.on_event = [](const core::AgentEvent& event) {
+    const auto* said = std::get_if<core::agent_event::FromWorker>(&event);
+    if (said == nullptr || said->connection != 1) return;
+    const auto until = std::chrono::steady_clock::now() + 1ms;
+    while (std::chrono::steady_clock::now() < until) continue;
+  };
 }
 
 }  // namespace
@@ -121,4 +141,71 @@ TEST_CASE("ranks' socket: links that have not said hello have a limit for each u
   }
   at.run_until([&] { return !at.dropped.empty(); });
   CHECK(at.dropped == std::vector<std::string>{"worker link refused: 256 links have not said hello"});
+}
+
+TEST_CASE("ranks' socket: hundreds of quiet links hold no buffers", "[worker_server]") {
+  RanksSocket at;
+  const process::UniqueFd first = at.connect();
+  write_to(first, greeting(true));
+  at.run_until([&] { return at.events.size() == 1; });
+  const std::size_t before = process::resident_bytes();
+  REQUIRE(before > 0);
+  std::vector<process::UniqueFd> quiet;
+  while (quiet.size() < agent::WorkerServer::kStrangersMax) {
+    quiet.push_back(at.connect());
+    at.io.poll();
+  }
+  CHECK(process::resident_bytes() < before + (16 << 20));  // With 64 KiB each it would be as much.
+}
+
+TEST_CASE("ranks' socket: a link whose lines take long has its turns, and others have theirs between",
+          "[worker_server]") {
+  RanksSocket at;
+  make_costly(at);
+  const process::UniqueFd greedy = at.connect();
+  at.io.poll();
+  const process::UniqueFd other = at.connect();
+  at.io.poll();
+  write_to(greedy, greeting(true) + many_steps());
+  write_to(other, greeting(true) + step(7));
+  at.run_until([&] { return at.steps(2).size() == 1; });
+  CHECK(at.steps(1).size() < kMany);
+  at.run_until([&] { return at.steps(1).size() == kMany; });
+}
+
+TEST_CASE("ranks' socket: a run that has had its share waits, and is heard to its end when its rank has ended",
+          "[worker_server]") {
+  RanksSocket at;
+  make_costly(at);
+  at.server.work_share = {20ms, 0.001};
+  REQUIRE(at.server.listen("greedy", at.folder.file("greedy.sock")).ok());
+  process::UniqueFd greedy = at.connect("greedy.sock");
+  at.io.poll();
+  write_to(greedy, greeting(true) + many_steps());
+  at.run_until([&] { return at.steps(1).size() >= 20; });
+  const process::UniqueFd other = at.connect();
+  write_to(other, greeting(true));
+  for (std::int64_t number = 1; number <= 50; ++number) {
+    write_to(other, step(number));
+    at.run_until([&] { return at.steps(2).size() == static_cast<std::size_t>(number); });
+  }
+  CHECK(at.steps(1).size() < kMany);
+  const process::UniqueFd second = at.connect("greedy.sock");  // Who comes anew has no other share.
+  write_to(second, greeting(true) + step(1));
+  write_to(other, step(51));
+  at.run_until([&] { return at.steps(2).size() == 51; });
+  CHECK(at.steps(3).empty());
+  greedy.reset();
+  at.run_until([&] { return at.steps(1).size() == kMany; });
+  CHECK(at.steps(1).back() == kMany);
+}
+
+TEST_CASE("ranks' socket: nothing is taken behind what ends a link", "[worker_server]") {
+  RanksSocket at;
+  const process::UniqueFd rank = at.connect();
+  write_to(rank, greeting(true) + step(1) + "no line\n" + step(2) + "no line\n");
+  at.run_until(
+      [&] { return !at.events.empty() && std::holds_alternative<core::agent_event::LinkClosed>(at.events.back()); });
+  CHECK(at.steps() == std::vector<std::int64_t>{1});
+  CHECK(at.dropped.size() == 1);
 }

@@ -57,3 +57,23 @@ TEST_CASE("audit log: a client that asks for ever has a bounded number of files,
   CHECK(all.back() == kLines - 1);
   for (std::size_t at = 1; at < all.size(); ++at) CHECK(all[at] == all[at - 1] + 1);
 }
+
+TEST_CASE(
+    "audit log: while the disk hangs a bounded number of lines waits, and that others are left out is said once") {
+  const test::StateFolder folder;
+  std::filesystem::create_directory(folder.state());
+  std::vector<std::string> troubles;
+  boost::asio::io_context io;
+  {
+    AuditLog log([&](const std::string& message) { troubles.push_back(message); });
+    REQUIRE(log.open(folder.state()).ok());
+    log.lines_max = 0;  // In place of kLinesMax: the disk has not taken one yet.
+    log.write_beside(io);
+    for (int number = 0; number < 3; ++number) log.add({"eva", "", "", false, {}}, "stop", {{"run", number}});
+    CHECK(troubles == std::vector<std::string>{"the audit log: 0 lines wait for the disk, more are left out"});
+    log.lines_max = AuditLog::kLinesMax;
+    log.add({"eva", "", "", false, {}}, "stop", {{"run", 7}});
+  }
+  CHECK(troubles.size() == 1);
+  CHECK(runs_in(folder.file("audit.jsonl")) == std::vector<int>{7});
+}

@@ -1,8 +1,10 @@
 // A coordinator with a store over several lives, with nodes that live on: nothing is acknowledged or written before it
 // is committed, and no line is lost or doubled.
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,6 +17,7 @@
 #include "full_disk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/coordinator/run_access.hpp"
+#include "launcher/coordinator/run_retention.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "scripted_agent.hpp"
 #include "state_folder.hpp"
@@ -124,10 +127,14 @@ class World {
   void run_until_idle() {
     run_until([this] { return shell_->is_idle(); });
   }
+  /// That are whole: the coordinator may be writing one more.
   [[nodiscard]] std::size_t lines(const RunId& id, const char* file) const {
-    return lines_of(folder.run(id) + "/" + file).size();
+    std::ifstream text(folder.run(id) + "/" + file);
+    return static_cast<std::size_t>(
+        std::count(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>(), '\n'));
   }
   [[nodiscard]] CoordinatorShell& shell() { return *shell_; }
+  [[nodiscard]] boost::asio::io_context& io() { return io_; }
   [[nodiscard]] std::uint64_t stored_events() {
     shell_.reset();
     auto store = storage::EventStore::open(folder.state());
@@ -193,6 +200,7 @@ void check_whole(const World& world, const RunId& id, std::size_t generations = 
 TEST_CASE("coordinator with a store: a run over many lives is the run of one life") {
   World world;
   world.script.epochs = 3;
+  world.script.window = 2;
   world.restart();
   SECTION("without a failure") {
     world.submit("run");
@@ -353,8 +361,12 @@ TEST_CASE("coordinator with a store: the log is cut under live runs, in every li
   std::uint64_t most = 0;
   int lives = 1;
   for (int target = 20; !world.shell().is_idle(); target += 20, ++lives) {
-    world.run_until(
-        [&] { return (world.acknowledged() >= target && world.shell().log_length() < 40) || world.shell().is_idle(); });
+    // The nodes wait for a cut that takes long, so that their runs do not end before it.
+    world.run_until([&] {
+      const bool is_short = world.shell().log_length() < 40;
+      world.script.window = is_short ? 8 : 0;
+      return (world.acknowledged() >= target && is_short) || world.shell().is_idle();
+    });
     if (world.shell().is_idle()) break;
     most = std::max(most, world.stored_events());
     world.restart();
@@ -461,4 +473,23 @@ TEST_CASE("a run's record of nodes: a torn end harms no other line, and what is 
   CHECK_THAT(flush(third), Catch::StartsWith("cannot create"));
   CHECK(third.may_touch("gone", folder.run("gone"), "n1"));
   CHECK_FALSE(third.may_touch("another", folder.run("another"), "n1"));
+}
+
+TEST_CASE("retention: when many runs have ended the next look does not wait for its time") {
+  World world;
+  world.restart();
+  for (const char* id : {"one", "two", "three"}) world.submit(id);
+  world.run_until_idle();
+  storage::FileThread files(world.io());
+  const auto is_over = [&](const RunId& run) { return world.shell().is_over(run); };
+  coordinator::RunRetention retention(world.io(), world.shell(), files, world.folder.file("runs"), is_over,
+                                      [](const std::string&) {});
+  retention.retention = {1, {}, {}};
+  for (std::size_t ended = 1; ended < coordinator::RunRetention::kEndedMax; ++ended) retention.note_ended();
+  world.deliver();
+  CHECK(retention.known().empty());
+  retention.note_ended();
+  world.run_until([&] { return world.shell().runs().size() == 1; });
+  CHECK(world.shell().runs().front().id == "three");
+  retention.stop();
 }

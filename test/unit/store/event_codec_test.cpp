@@ -7,6 +7,8 @@
 
 #include "common/job/load.hpp"
 #include "common/messages/codec.hpp"
+#include "launcher/core/coordinator.hpp"
+#include "launcher/storage/state_codec.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -62,8 +64,10 @@ std::vector<CoordinatorEvent> samples() {
       Submitted{bare},
       FromAgent{"a", cluster::NodeState{"a", 18446744073709551615ULL, "10.0.0.1", 4, 8, true, {{"run", 3}}}},
       FromAgent{"a", cluster::Fact{7, 5, "run", 2, cluster::Report{1, report}}},
-      FromAgent{"a", cluster::Fact{7, 6, "run", 2,
-                                   cluster::WorkerExited{1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25}}},
+      FromAgent{"a",
+                cluster::Fact{7, 6, "run", 2,
+                              cluster::WorkerExited{
+                                  1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25, {"E", "bad", {"f"}, 1.5}, {}}}},
       FromAgent{"a", cluster::Fact{7, 8, "run", 2, cluster::ExchangePut{1, "key", {{"a", 1}}}}},
       FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
       FromAgent{"a", cluster::Beat{}},
@@ -138,6 +142,31 @@ TEST_CASE("event codec: a run's definition is whole") {
   CHECK(run.past->steps == 1234567890123);
   CHECK(run.past->scores == was.past->scores);
   CHECK(run.past->metrics.dump() == was.past->metrics.dump());  // With the order of its keys.
+}
+
+TEST_CASE("state codec: of a run that has finished comes back the little that is kept") {
+  core::Coordinator machine;
+  core::CoordinatorCommands commands;
+  core::RunDefinition run = definition();
+  run.past.reset();
+  machine.on(TimePoint{}, core::coordinator_event::Submitted{run}, commands);
+  machine.on(TimePoint{}, core::coordinator_event::StopRequested{run.id, {}}, commands);
+  const auto state = [&](const core::CoordinatorState& of) -> const core::RunState& {
+    return of.runs_.at(run.id).state();
+  };
+  REQUIRE(state(machine.state()).phase_ == core::RunPhase::kFinished);
+  const auto rows = storage::encode_state(machine.state());
+  const auto back = storage::decode_state(rows);
+  REQUIRE(back.ok());
+  const core::RunDefinition& kept = state(back.value()).definition_;
+  CHECK(kept.owner == run.owner);
+  CHECK(kept.job.name == run.job.name);
+  CHECK(kept.job.num_workers == 3);
+  CHECK(kept.job.training->epochs == run.job.training->epochs);
+  CHECK(kept.job.resolved.is_null());
+  const auto again = storage::encode_state(back.value());
+  REQUIRE(again.size() == rows.size());
+  for (std::size_t row = 0; row < rows.size(); ++row) CHECK(again[row].text == rows[row].text);
 }
 
 TEST_CASE("event codec: numbers that JSON has no word for, and the fields of others") {

@@ -49,16 +49,21 @@ void ScriptedAgent::start() {
   tick();
 }
 
-void ScriptedAgent::tell_all() {
+cluster::NodeState ScriptedAgent::state() const {
   cluster::NodeState state;
   state.node = node_;
   state.incarnation = incarnation_;
   state.address = "127.0.0.1";
   state.slots = slots_;
   state.cpus = slots_;
-  state.is_new_link = true;
   for (const auto& [id, run] : runs_) state.runs.push_back({id, run.newest});
-  link_->send(state);
+  return state;
+}
+
+void ScriptedAgent::tell_all() {
+  cluster::NodeState first = state();
+  first.is_new_link = true;
+  link_->send(first);
   for (const cluster::Fact& fact : outbox_) link_->send(fact);
 }
 
@@ -128,14 +133,16 @@ void ScriptedAgent::add_fact(const RunId& run, Generation generation, Generation
 void ScriptedAgent::tick() {
   Duration pace = std::chrono::milliseconds(1);
   for (auto& [id, run] : runs_) {
-    if (run.script.empty()) continue;
+    if (run.script.empty() || outbox_.size() >= script_of_(id).window) continue;
     cluster::FactBody body = std::move(run.script.front());
     run.script.pop_front();
     add_fact(id, run.started, run.started_uid, std::move(body));
     pace = script_of_(id).pace;
   }
-  if (++ticks_ % kTicksPerResend == 0)
+  if (++ticks_ % kTicksPerResend == 0) {
+    link_->send(state());  // It is alive, even when it waits.
     for (const cluster::Fact& fact : outbox_) link_->send(fact);
+  }
   timer_.expires_after(pace);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick();

@@ -25,6 +25,7 @@ struct Script {
   int batches = 3;        ///< Reports in the middle of an epoch; one more ends its training, and one its validation.
   int killed_after = -1;  ///< Facts of the first generation's rank 0 before it dies of signal 9; -1: it does not.
   Duration pace = std::chrono::milliseconds(1);  ///< Between two facts of a node.
+  std::size_t window = 8;  ///< Facts of a node that may wait for their acknowledgement: a slow disk slows it down.
 
   [[nodiscard]] int lines() const { return epochs * (batches + 2); }  ///< Of metrics.jsonl in the end.
 };
@@ -48,6 +49,7 @@ class ScriptedAgent {
     GenerationUid started_uid = 0;
     std::deque<cluster::FactBody> script;
   };
+  [[nodiscard]] cluster::NodeState state() const;
   void tell_all();
   void on_message(const cluster::ToAgent& message);
   void on_desired(const cluster::DesiredRun& desired);

@@ -98,10 +98,10 @@ class WorkerTest(unittest.TestCase):
         self.addCleanup(agent.close)
         return agent
 
-    def train(self, job, ranks, **options):
+    def train(self, job, ranks, timeout=60, **options):
         agent = self.agent(job, ranks, **options)
         agent.start()
-        self.assertEqual(agent.run(), [0] * ranks, agent.of_type("failed"))
+        self.assertEqual(agent.run(timeout=timeout), [0] * ranks, agent.of_type("failed"))
         return agent
 
     def checkpoint(self, agent):
@@ -184,7 +184,7 @@ class Repeatability(WorkerTest):
         job = image_job()
         spawned = self.train(job, 2, forks=None)
         forks = ForkServer(WORKER)
-        self.assertEqual(forks.prepare(job), {"type": "prepared", "threads": 1})
+        self.assertEqual(forks.prepare(job), {"type": "prepared", "threads": 1, "reason": ""})
         forked = self.train(job, 2, forks=forks)
         self.assertEqual(self.weights(spawned), self.weights(forked))
         # The server is ready for the next generation, and ends with its keeper.

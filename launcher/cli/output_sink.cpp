@@ -1,0 +1,103 @@
+#include "launcher/cli/output_sink.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <boost/asio/post.hpp>
+
+namespace sgd::cli {
+namespace {
+
+/// A pipe that polls writable takes this much without blocking (pipe(7), PIPE_BUF).
+constexpr std::size_t kPipePieceBytes = 4096;
+constexpr std::size_t kFilePieceBytes = 1 << 20;
+
+}  // namespace
+
+bool has_room(int fd) {
+  pollfd poll_fd{fd, POLLOUT, 0};
+  return ::poll(&poll_fd, 1, 0) == 1;
+}
+
+OutputSink::OutputSink(boost::asio::io_context& io, int fd, std::function<void()> on_turn)
+    : io_(io), fd_(fd), on_turn_(std::move(on_turn)), watched_(io) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) {
+    is_closed_ = true;
+    return;
+  }
+  is_terminal_ = ::isatty(fd) == 1;
+  is_pollable_ = !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode);
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  boost::system::error_code error;
+  if (is_pollable_) watched_.assign(copy, error);
+  if (error || !is_pollable_) {  // What epoll cannot watch (/dev/null too) never makes us wait.
+    is_pollable_ = false;
+    if (copy >= 0) ::close(copy);
+  }
+}
+
+void OutputSink::write(std::string bytes, std::function<void()> on_written) {
+  queue_.push_back({std::move(bytes), 0, std::move(on_written)});
+  if (!is_waiting_) flush();
+}
+
+void OutputSink::flush() {
+  while (!queue_.empty()) {
+    if (!write_some(queue_.front())) return wait_writable();
+  }
+  on_turn_();
+}
+
+/// False when the reader has no room now.
+bool OutputSink::write_some(Piece& piece) {
+  while (piece.written < piece.bytes.size() && !is_closed_) {
+    if (is_pollable_ && !has_room(fd_)) return false;
+    const std::size_t most = is_pollable_ ? kPipePieceBytes : kFilePieceBytes;
+    const std::size_t size = std::min(most, piece.bytes.size() - piece.written);
+    const ssize_t count = ::write(fd_, piece.bytes.data() + piece.written, size);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) is_closed_ = true;  // The files of the run have everything.
+    if (count > 0) piece.written += static_cast<std::size_t>(count);
+  }
+  finish_piece();
+  return true;
+}
+
+void OutputSink::finish_piece() {
+  const std::function<void()> on_written = std::move(queue_.front().on_written);
+  queue_.pop_front();
+  if (on_written) on_written();
+}
+
+void OutputSink::wait_writable() {
+  is_waiting_ = true;
+  if (!is_pollable_) {  // A file that says EAGAIN: try again in the next turn.
+    boost::asio::post(io_, [this] {
+      is_waiting_ = false;
+      flush();
+    });
+    return;
+  }
+  watched_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                      [this](const boost::system::error_code& error) {
+                        is_waiting_ = false;
+                        if (error) is_closed_ = true;
+                        flush();
+                      });
+}
+
+void OutputSink::give_up() {
+  is_closed_ = true;
+  if (!is_waiting_) return flush();
+  boost::system::error_code ignored;
+  if (is_pollable_) watched_.cancel(ignored);  // Whoever waits goes on, and finds it closed.
+}
+
+}  // namespace sgd::cli

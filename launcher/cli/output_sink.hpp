@@ -1,0 +1,54 @@
+#pragma once
+// One of our own streams, written without blocking the event loop: in pieces that its reader has room for. What it has
+// not taken waits in a queue that the output window of the keepers bounds (bytes are acknowledged when they are
+// written). A reader that has gone away ends writing, never the run.
+
+#include <deque>
+#include <functional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+namespace sgd::cli {
+
+/// A descriptor that takes something now.
+[[nodiscard]] bool has_room(int fd);
+
+class OutputSink {
+ public:
+  /// `on_turn` is called after each turn in which something was taken, or given up.
+  OutputSink(boost::asio::io_context& io, int fd, std::function<void()> on_turn);
+
+  [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  /// `on_written` is called when the bytes are written or given up; may be empty.
+  void write(std::string bytes, std::function<void()> on_written);
+  /// Everything given to it has been written or given up.
+  [[nodiscard]] bool drained() const { return queue_.empty(); }
+  /// Nothing more is written: what waits is given up.
+  void give_up();
+
+ private:
+  struct Piece {
+    std::string bytes;
+    std::size_t written = 0;
+    std::function<void()> on_written;
+  };
+
+  void flush();
+  bool write_some(Piece& piece);
+  void finish_piece();
+  void wait_writable();
+
+  boost::asio::io_context& io_;
+  int fd_;
+  std::function<void()> on_turn_;
+  boost::asio::posix::stream_descriptor watched_;
+  bool is_terminal_ = false;
+  bool is_pollable_ = false;  ///< Not a regular file.
+  bool is_closed_ = false;
+  bool is_waiting_ = false;
+  std::deque<Piece> queue_;
+};
+
+}  // namespace sgd::cli

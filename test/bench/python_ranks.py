@@ -1,0 +1,99 @@
+"""A Python script with DistributedDataParallel, 2 ranks: command to the first step of both, and SIGKILL of a rank to the first step of
+both after it; under sgd-launch (fork server, state in memory) and under torchrun (a checkpoint file every 50 steps).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from measure import HERE, LAUNCHER, PEERS_PYTHON, TORCHRUN, Folder, arguments, figure, ratio, run, table, torch_version
+
+RANKS = 2
+LIMIT_S = 180
+KILLS = 2  # Of each launch, after its start.
+SETTLE_S = 2  # Of training between a first step and a kill: both sides have something to lose.
+
+
+def first_steps(path):
+    """What ranks have said, in the order of its coming."""
+    said = []
+    with open(path, "rb") as file:
+        for line in file:
+            begin = line.find(b'{"pid"')
+            if begin >= 0 and line.endswith(b"}\n"):
+                said.append(json.loads(line[begin:]))
+    return said
+
+
+def wait_for_all(process, path, count):
+    """The time of the last of `count` first steps; nothing where the launcher ends or the limit passes."""
+    deadline = time.monotonic() + LIMIT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        said = first_steps(path)
+        if len(said) >= count:
+            return max(line["first_step"] for line in said[count - RANKS:count])
+        time.sleep(0.02)
+    return None
+
+
+def launch(command, folder, figures):
+    output = os.path.join(folder, "console")
+    with open(output, "wb") as console:
+        begin = time.time()
+        process = subprocess.Popen([*command, os.path.join(HERE, "python_rank.py"), os.path.join(folder, "state.pt")], cwd=folder,
+                                   stdout=console, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": PEERS_PYTHON})
+    try:
+        done = wait_for_all(process, output, RANKS)
+        if done is None:
+            sys.exit(f"{command[0]} did not come to a first step:\n" + open(output, errors="replace").read()[-3000:])
+        figures["start"].append(done - begin)
+        for number in range(KILLS):
+            time.sleep(SETTLE_S)
+            said = first_steps(output)
+            killed_at = time.time()
+            os.kill(next(line["pid"] for line in reversed(said) if line["rank"] == 1), signal.SIGKILL)
+            done = wait_for_all(process, output, RANKS * (number + 2))
+            figures["kills"].append(done is not None)
+            if done is None:
+                return
+            figures["recovery"].append(done - killed_at)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def import_seconds():
+    """One interpreter that imports what the script does."""
+    return run([PEERS_PYTHON, "-c", "import torch, torch.distributed, torch.nn.parallel"], env={"OMP_NUM_THREADS": "1"})[0]
+
+
+def main():
+    options = arguments(__doc__.splitlines()[0])
+    ours = [LAUNCHER, "--no-fold", "--max-restarts", "100", "--nproc-per-node", str(RANKS)]
+    theirs = [*TORCHRUN, "--standalone", "--max-restarts", "100", "--monitor-interval", "0.1", "--nproc-per-node", str(RANKS)]
+    sides = [(ours, {key: [] for key in ("start", "recovery", "kills")}), (theirs, {key: [] for key in ("start", "recovery", "kills")})]
+    imports = [import_seconds() for _ in range(2)][1:]
+    for number in range(options.n):
+        for command, figures in sides:
+            with Folder() as folder:
+                launch(command, folder, figures)
+        imports.append(import_seconds())
+        print(f"{number + 1}/{options.n} done", file=sys.stderr)
+    (_, mine), (_, peer) = sides
+    rows = [["command to first step of both ranks, s", figure(mine["start"], 2), figure(peer["start"], 2), ratio(peer["start"], mine["start"])],
+            ["SIGKILL of rank 1 to first step of both, s", figure(mine["recovery"], 3), figure(peer["recovery"], 3) if peer["recovery"] else "none",
+             ratio(peer["recovery"], mine["recovery"]) if peer["recovery"] else ""],
+            ["kills survived", f"{sum(mine['kills'])} of {len(mine['kills'])}", f"{sum(peer['kills'])} of {len(peer['kills'])}", ""],
+            ["one interpreter that imports the same, s", figure(imports, 2), "", ""]]
+    table("Python ranks, DDP over Gloo", ["what", "sgd-launch", "torchrun", "times"], rows,
+          f"n = {options.n} launches of {KILLS} kills, alternating; torch {torch_version()}.")
+
+
+if __name__ == "__main__":
+    main()

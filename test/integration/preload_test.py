@@ -1,0 +1,208 @@
+"""Workers of a Python script that are forked off an interpreter which has imported what they need: they are what `python3 script.py`
+would be, and whatever cannot be forked is started by exec, with a reason."""
+
+import json
+import os
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from harness import TESTS_PYTHON, LaunchTest, read_file, wait_for
+
+# Whether a module is there before the script imports it tells how its process was started.
+SHOW = """
+import sys
+forked = "decimal" in sys.modules
+import decimal
+import json, os
+import helper
+import sgd_launch
+print(json.dumps({"forked": forked, "argv": sys.argv, "name": __name__, "file": __file__, "path0": sys.path[0], "spec": __spec__ is None,
+                  "cmdline": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"), "helper": helper.VALUE, "rank": os.environ["RANK"],
+                  "ours": [name for name in ("RANK", "SGD_TOKEN", "OPENBLAS_NUM_THREADS") if name in os.environ],
+                  "fds": sorted(map(int, os.listdir("/proc/self/fd")))[:4], "main": sys.modules["__main__"].__file__,
+                  "path": sys.path}))
+"""
+
+ENDS = """
+import atexit, os, sys
+import decimal
+
+class Late:
+    def __del__(self):
+        os.write(1, b"del\\n")
+
+late = Late()
+cycle = [late]
+cycle.append(cycle)
+left_open = open(sys.argv[1] + os.environ["RANK"], "w")
+left_open.write("kept")
+atexit.register(os.write, 1, b"atexit\\n")
+print("unflushed", end="")
+"""
+
+FAILS = """
+import decimal
+
+def inner():
+    raise ValueError("loss is NaN")
+
+inner()
+"""
+
+
+class PreloadTest(LaunchTest):
+    def command(self, name, text, *arguments):
+        return ["/usr/bin/python3", "-u", self.write(name, text), *arguments]
+
+    def environment(self, **more):
+        return {"XDG_CACHE_HOME": self.path("cache"), **more}
+
+    def shown(self, launch, rank=0, generation=1):
+        return json.loads(launch.log(rank, generation))
+
+    def test_a_forked_rank_is_what_the_interpreter_would_make_of_the_script(self):
+        self.write("helper.py", "VALUE = 1\n")
+        command = self.command("show.py", SHOW, "--lr", "0.1 x")
+        forked = self.run_to_end("-n", 2, "--", *command, env=self.environment(), run_dir="forked")
+        by_exec = self.run_to_end("-n", 2, "--preload", "none", "--", *command, env=self.environment(), run_dir="exec")
+        for rank in (0, 1):
+            one, other = self.shown(forked, rank), self.shown(by_exec, rank)
+            self.assertTrue(one.pop("forked"))
+            self.assertFalse(other.pop("forked"))
+            one["cmdline"] = one["cmdline"][:len(command)]  # The room of the server's own words is left behind them.
+            self.assertEqual(one, other)
+        self.assertFalse(os.path.exists(os.path.join(by_exec.run_dir, "logs", "fork-server.log")))
+
+    def test_a_module_is_run_as_by_the_interpreter(self):
+        self.write("show.py", SHOW)
+        self.write("helper.py", "VALUE = 1\n")
+        launch = self.run_to_end("-n", 2, "--", "/usr/bin/python3", "-m", "show", "x", env=self.environment(), cwd=self.folder)
+        said = self.shown(launch)
+        self.assertEqual((said["forked"], said["argv"], said["path0"], said["spec"]), (True, [self.path("show.py"), "x"], self.folder, False))
+
+    def test_exit_statuses(self):
+        for number, (text, status, said) in enumerate([
+                ("import decimal, sys; sys.exit(3)", 3, b""), ("import decimal, sys; sys.exit('no data')", 1, b"no data\n"),
+                ("import decimal; raise SystemExit", 0, b""), ("import decimal, os; os._exit(4)", 4, b""),
+                ("import decimal\nx = (", 1, b"SyntaxError"), ("import decimal, nothing_like_it", 1, b"ModuleNotFoundError")]):
+            with self.subTest(text):
+                launch = self.start("-n", 1, "--", *self.command(f"end{number}.py", text), env=self.environment(), run_dir=f"run{number}")
+                self.assertEqual(launch.wait(), 1 if status else 0, launch.said())
+                self.assertEqual([event["exit_code"] for event in launch.events("worker_exited")], [status])
+                self.assertIn(said, launch.log(0))
+
+    def test_an_interrupt_ends_it_by_the_signal(self):
+        text = "import decimal, os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+        launch = self.start("-n", 1, "--", *self.command("interrupted.py", text), env=self.environment())
+        launch.wait()
+        self.assertEqual([event.get("signal") for event in launch.events("worker_exited")], [signal.SIGINT])
+        self.assertIn(b"KeyboardInterrupt", launch.log(0))
+
+    def test_a_traceback_has_no_frame_of_ours(self):
+        command = self.command("fails.py", FAILS)
+        forked = self.run_to_end("-n", 1, "--", *command, env=self.environment(), run_dir="forked", expect=1)
+        by_exec = self.run_to_end("-n", 1, "--preload", "none", "--", *command, env=self.environment(), run_dir="exec", expect=1)
+        self.assertIn(b"ValueError: loss is NaN", forked.log(0))
+        self.assertEqual(forked.log(0), by_exec.log(0))
+
+    def test_what_it_holds_is_let_go_at_its_end(self):
+        launch = self.run_to_end("-n", 2, "--", *self.command("ends.py", ENDS, self.path("open")), env=self.environment())
+        for rank in (0, 1):
+            self.assertEqual(sorted(launch.log(rank).split(b"\n")), sorted([b"unflushedatexit", b"del", b""]))
+            self.assertEqual(read_file(self.path(f"open{rank}")), b"kept")
+
+    def test_restarts_come_from_the_same_server_and_read_changed_files(self):
+        self.write("helper.py", "VALUE = 1\n")
+        text = SHOW + f"""
+open({self.path("helper.py")!r}, "w").write("VALUE = 22\\n")
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    os.kill(os.getpid(), 9)
+"""
+        launch = self.run_to_end("-n", 1, "--max-failures", 1, "--", *self.command("show.py", text), env=self.environment())
+        first, second = self.shown(launch), self.shown(launch, generation=2)
+        self.assertEqual((first["helper"], second["helper"]), (1, 22))
+        self.assertEqual((first["forked"], second["forked"]), (True, True))
+        self.assertEqual(read_file(os.path.join(launch.run_dir, "logs", "fork-server.log")).count(b"modules loaded"), 1)
+
+    def test_a_server_that_dies_is_replaced(self):
+        self.write("helper.py", "VALUE = 1\n")
+        text = SHOW + """
+import time
+while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    time.sleep(0.05)
+"""
+        launch = self.start("-n", 1, "--max-failures", 1, "--", *self.command("show.py", text), env=self.environment())
+        wait_for(lambda: launch.log(0).endswith(b"\n"), 20, "the first generation")
+        server = next(pid for pid in launch.pids() if read_file(f"/proc/{pid}/cmdline").startswith(b"sgd-launch\0fork server of"))
+        os.kill(server, signal.SIGKILL)
+        wait_for(lambda: read_file(os.path.join(launch.run_dir, "logs", "fork-server.log")).count(b"modules loaded") == 2, 20, "another one")
+        os.kill(launch.rank_pids()[0], signal.SIGKILL)
+        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertTrue(self.shown(launch, generation=2)["forked"])
+
+    def test_an_installed_module_with_a_thread_is_left_out_from_the_next_run_on(self):
+        self.install("starts_thread.py", "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n")
+        text = "import sys\nprint('decimal' in sys.modules, 'starts_thread' in sys.modules)\nimport decimal\nimport starts_thread\n"
+        said = []
+        for number in (1, 2):
+            launch = self.run_to_end("-n", 1, "--", *self.command("threads.py", text), env=self.site(), run_dir=f"run{number}")
+            said.append((launch.log(0), "importing starts_thread starts a thread" in launch.stderr()))
+        self.assertEqual(said, [(b"False False\n", True), (b"True False\n", False)])
+
+    def test_a_variable_that_the_script_sets_first_is_there_when_modules_are_imported(self):
+        self.install("reads_variable.py", "import os\nVALUE = os.environ.get('LEVEL')\n")
+        text = "import os, sys\nforked = 'reads_variable' in sys.modules, os.environ.get('LEVEL')\nos.environ['LEVEL'] = 'high'\n" \
+               "import reads_variable\nprint(forked, reads_variable.VALUE)\n"
+        launch = self.run_to_end("-n", 1, "--", *self.command("sets.py", text), env=self.site())
+        self.assertEqual(launch.log(0), b"(True, None) high\n")
+        computed = text.replace("'high'", "str(len(sys.argv))")
+        launch = self.run_to_end("-n", 1, "--", *self.command("computes.py", computed), env=self.site(), run_dir="computed")
+        self.assertEqual(launch.log(0), b"(False, None) 1\n")
+        self.assertIn("line 3 sets LEVEL", launch.stderr())
+
+    def test_a_module_beside_the_script_is_never_hidden(self):
+        self.write("numbers.py", "WHAT = 'own'\n")
+        text = "import decimal\nimport numbers\nprint(getattr(numbers, 'WHAT', 'installed'))\n"  # decimal imports numbers, too.
+        launch = self.start("-n", 1, "--", *self.command("hides.py", text), env=self.environment())
+        launch.wait()
+        self.assertIn("numbers beside the script hides a module", launch.stderr())
+
+    def test_a_module_that_is_named_and_missing_is_told(self):
+        launch = self.run_to_end("-n", 1, "--preload", "decimal,nothing_like_it", "--", *self.command("runs.py", "print('ran')\n"),
+                                 env=self.environment())
+        self.assertEqual(launch.log(0), b"ran\n")
+        self.assertIn("nothing_like_it, which is named to be preloaded: ModuleNotFoundError", launch.stderr())
+
+    def test_a_script_has_its_own_modules_learned(self):
+        text = "import sys\nprint('fractions' in sys.modules)\nname = 'fractions'\n__import__(name)\n"  # Reading it does not tell.
+        said = [self.run_to_end("-n", 2, "--", *self.command("learns.py", text), env=self.environment(), run_dir=f"run{number}").log(0)
+                for number in (1, 2)]
+        self.assertEqual(said, [b"False\n", b"True\n"])
+
+    @unittest.skipUnless(os.access(TESTS_PYTHON, os.X_OK), "the tests' Python is not there")
+    def test_generators_of_numpy_differ_between_ranks(self):
+        script = self.write("draws.py", "import random, numpy\nprint(numpy.random.rand(), random.random())\n")
+        launch = self.run_to_end("-n", 2, "--", TESTS_PYTHON, script, env=self.environment())
+        first, second = launch.log(0).split(), launch.log(1).split()
+        self.assertNotEqual(first[0], second[0])
+        self.assertNotEqual(first[1], second[1])
+
+    def install(self, name, text):
+        version = "python3.%d" % self.minor()
+        folder = self.path("user", "lib", version, "site-packages")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+
+    def site(self):
+        return self.environment(PYTHONUSERBASE=self.path("user"))
+
+    def minor(self):
+        import subprocess
+        return int(subprocess.run(["/usr/bin/python3", "-c", "import sys; print(sys.version_info[1])"], capture_output=True, check=True).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

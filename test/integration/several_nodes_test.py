@@ -1,0 +1,207 @@
+"""One launcher on each of several machines, as with torchrun: they find each other, and whoever dies, nothing is lost and nothing left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from harness import LAUNCHER, LIMIT_S, wait_for
+from machines import PORT, Machine, network_of
+
+# Says who it is, meets the others at MASTER_ADDR, and waits for the file "go" of its own machine.
+SCRIPT = """
+import os, socket, sys, time
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+say = lambda *words: os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    with socket.create_server(("", where[1])) as server:
+        peers = [server.accept()[0] for _ in range(world - 1)]
+else:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            peers = [socket.create_connection(where, 5)]
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+say("up", rank, "of", world, "group", os.environ["GROUP_RANK"], "local", os.environ["LOCAL_RANK"], "on", os.environ["MACHINE"], "in", os.getcwd(),
+    "at", where[0], "restart", os.environ["TORCHELASTIC_RESTART_COUNT"], "pid", os.getpid())
+while len(sys.argv) > 1 and not os.path.exists("go"):
+    time.sleep(0.02)
+say("done", rank)
+"""
+
+
+class SeveralNodesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sgd-nodes-test-")
+        self.addCleanup(folder.cleanup)
+        names = ["a", "b", "c"]
+        self.network = network_of(names)
+        if self.network:
+            self.addCleanup(self.network.down)
+        self.a, self.b, self.c = (Machine(folder.name, name, self.network) for name in names)
+        for machine in (self.a, self.b, self.c):
+            with open(os.path.join(machine.home, "train.py"), "w", encoding="utf-8") as script:
+                script.write(SCRIPT)
+        self.head = self.network.addresses["a"] if self.network else "127.0.0.1"
+
+    def launch(self, machine, *options, rank=None, nodes="2", env=None):
+        place = ["--node-rank", rank, "--master-addr", self.head, "--master-port", PORT] if rank is not None else \
+            ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{self.head}:{PORT}"]
+        launch = machine.launch("--nnodes", nodes, *place, "--rdzv-secret-file", machine.secret, "--max-restarts", 5, *options, env=env)
+        self.addCleanup(launch.end)
+        return launch
+
+    def go(self, *machines):
+        for machine in machines:
+            open(os.path.join(machine.home, "go"), "w").close()
+
+    def check_clean(self, *launches):
+        for launch in launches:
+            launch.wait_until_gone()
+        for machine in (self.a, self.b, self.c):
+            self.assertEqual([name for name in machine.temporary() if name.startswith("sgd-metrics")], [])
+
+    def lines(self, head, word):
+        """What ranks have said on the console that begins so, without the rank in front."""
+        return sorted(re.findall(rf"^\d+: ({word} .*)$", head.said(), re.M))
+
+    def wait_for_ranks(self, head, count):
+        try:
+            wait_for(lambda: len(self.lines(head, "up")) >= count, LIMIT_S, f"{count} ranks")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {head.said()}") from None
+
+    def test_ranks_of_two_machines_in_their_order(self):
+        member = self.launch(self.b, "--nproc-per-node", 2, "train.py", rank=1, env={"MINE": "b"})
+        head = self.launch(self.a, "--nproc-per-node", 2, "train.py", rank=0)
+        self.assertEqual(head.wait(), 0, head.said())
+        self.assertEqual(member.wait(), 0, member.said())
+        ups = [line.split() for line in self.lines(head, "up")]
+        self.assertEqual([(up[1], up[5], up[7], up[9]) for up in ups], [("0", "0", "0", "a"), ("1", "0", "1", "a"), ("2", "1", "0", "b"), ("3", "1", "1", "b")])
+        self.assertEqual({up[13] for up in ups}, {self.head}, "where they meet")
+        for up, machine in zip(ups, (self.a, self.a, self.b, self.b)):
+            self.assertEqual(up[11], machine.home, "each in its own launcher's folder")
+        self.assertEqual(self.lines(head, "done"), [f"done {rank}" for rank in range(4)])
+        self.assertEqual(len(os.listdir(os.path.join(self.a.home, "runs"))), 2, "the run, and latest")
+        self.assertIn("output and results at node 0", member.said())
+        self.check_clean(head, member)
+
+    def test_a_rank_dies_on_either_machine(self):
+        launches = [self.launch(self.b, "train.py", "wait", rank=1), self.launch(self.a, "train.py", "wait", rank=0)]
+        head = launches[1]
+        for number, machine in ((1, "b"), (2, "a")):
+            self.wait_for_ranks(head, 2 * number)
+            pid = int([line for line in self.lines(head, "up") if f"on {machine} in" in line and f"restart {number - 1} " in line][0].split()[-1])
+            os.kill(pid, signal.SIGKILL)
+            self.wait_for_ranks(head, 2 * number + 2)
+        self.go(self.a, self.b)
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], head.said())
+        self.assertEqual(self.lines(head, "done"), ["done 0", "done 1"], "the last words of all machines")
+        self.check_clean(*launches)
+
+    def test_daemons_that_are_killed_cost_nothing(self):
+        member = self.launch(self.b, "train.py", "wait", rank=1)
+        head = self.launch(self.a, "train.py", "wait", rank=0)
+        self.wait_for_ranks(head, 2)
+        for launch, name in ((head, "coordinator"), (member, "agent"), (head, "agent")):
+            before = launch.daemon(name)
+            os.kill(before, signal.SIGKILL)
+            wait_for(lambda launch=launch, name=name, before=before: launch.daemon(name) not in (0, before), LIMIT_S, f"a new {name}")
+        self.go(self.a, self.b)
+        self.assertEqual((head.wait(), member.wait()), (0, 0), head.said() + member.said())
+        self.assertEqual(len(self.lines(head, "up")), 2, "no rank was started again")
+        self.assertEqual(self.lines(head, "done"), ["done 0", "done 1"])
+        self.check_clean(head, member)
+
+    def test_a_machine_that_comes_back_and_one_whose_first_is_gone(self):
+        member = self.launch(self.b, "train.py", "wait", rank=1)
+        head = self.launch(self.a, "train.py", "wait", rank=0)
+        self.wait_for_ranks(head, 2)
+        member.process.kill()
+        member.wait_until_gone()
+        again = self.launch(self.b, "train.py", "wait", rank=1)
+        self.wait_for_ranks(head, 4)
+        head.process.kill()
+        self.assertEqual(again.wait(), 1)
+        self.assertIn("is gone", again.said())
+        head.wait_until_gone()
+        again.wait_until_gone()
+
+    def test_more_machines_come_and_go(self):
+        options = ["--rdzv-conf", "last_call_timeout=0", "train.py", "wait"]
+        head = self.launch(self.a, *options, rank=0, nodes="1:3")
+        self.wait_for_ranks(head, 1)
+        others = [self.launch(machine, *options, rank=rank, nodes="1:3") for rank, machine in ((1, self.b), (2, self.c))]
+        head.wait_for_words(" of 3 group", 3)
+        others[0].process.send_signal(signal.SIGTERM)
+        self.assertEqual(others[0].wait(), 143, others[0].said())
+        wait_for(lambda: len([line for line in self.lines(head, "up") if " of 2 group" in line and "on c in" in line]) >= 1, LIMIT_S, head.said())
+        self.go(self.a, self.c)
+        self.assertEqual((head.wait(), others[1].wait()), (0, 0), head.said())
+        self.check_clean(head, *others)
+
+    def test_a_signal_at_either_machine_stops_all(self):
+        for rank in (0, 1):
+            launches = [self.launch(machine, "train.py", "wait", rank=number) for number, machine in enumerate((self.a, self.b))]
+            self.wait_for_ranks(launches[0], 2)
+            launches[1].wait_for_words("output and results")
+            launches[rank].process.send_signal(signal.SIGTERM)
+            self.assertEqual([launch.wait() for launch in launches], [143, 143], launches[0].said() + launches[1].said())
+            self.check_clean(*launches)
+
+    def test_another_secret_does_not_come_in(self):
+        self.b.write_secret("another secret of more than sixteen bytes")
+        options = ["--rdzv-conf", "join_timeout=4", "train.py"]
+        launches = [self.launch(machine, *options, rank=number) for number, machine in enumerate((self.a, self.b))]
+        self.assertEqual([launch.wait() for launch in launches], [5, 5])
+        self.assertIn("1 of 2 nodes came", launches[0].said())
+        self.assertIn(": node 1", launches[0].said())
+        self.assertIn("it has another secret, or another --rdzv-id", launches[1].said())
+        self.check_clean(*launches)
+
+    def test_who_has_the_port_is_first_where_nobody_says_so(self):
+        """As `torchrun --rdzv-endpoint localhost:PORT` twice on one machine."""
+        launches = [self.launch(machine, "--rdzv-id", 7, "train.py") for machine in (self.a, self.a)]
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
+        heads = [launch for launch in launches if self.lines(launch, "up")]
+        self.assertEqual(len(heads), 1)
+        self.assertEqual(self.lines(heads[0], "done"), ["done 0", "done 1"])
+        self.check_clean(*launches)
+
+    def test_what_is_wrong_is_said_before_anything_is_started(self):
+        def refused(*options, code=2):
+            launch = self.a.launch(*options)
+            self.addCleanup(launch.end)
+            self.assertEqual(launch.wait(), code, launch.said())
+            self.assertFalse(os.path.exists(os.path.join(self.a.home, "runs")))
+            return launch.said()
+        said = refused("--nnodes", 2, "--node-rank", 2, "--master-addr", self.head, "--nproc-per-node", "many", "train.py")
+        self.assertIn("expected 0 to 1", said)
+        self.assertIn("\"num_workers\" must be an integer", said)
+        self.assertIn("have to know where they meet", refused("--nnodes", 2, "train.py"))
+        self.assertIn("the same on all of them", refused("--nnodes", 2, "--node-rank", 0, "--master-addr", "192.0.2.1", "train.py"))
+        self.assertIn("No such file", refused("--nnodes", 2, "--node-rank", 0, "--master-addr", "h", "--rdzv-secret-file", "none", "train.py"))
+        self.assertIn("there is no script", refused("--nnodes", 2, "--node-rank", 0, "--master-addr", "h", "--rdzv-insecure", "none.py"))
+        self.assertIn("--nnodes: error: is for machines without a coordinator",
+                      refused("--address", "h:1", "--nnodes", 2, "--master-addr", "h", "train.py"))
+        front = self.network.inside("a") if self.network else []
+        with subprocess.Popen([*front, sys.executable, "-c", f"import socket, sys; s = socket.create_server(('', {PORT})); print(1, flush=True); "
+                               "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as taker:
+            taker.stdout.readline()
+            launch = self.launch(self.a, "train.py", rank=0)
+            self.assertEqual(launch.wait(), 1)
+            self.assertIn(f"{PORT}: Address already in use", launch.said())
+            taker.stdin.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,144 @@
+// What a rank is told by its environment, and which commands are a Python script.
+
+#include <catch2/catch.hpp>
+
+#include "common/job/python_command.hpp"
+#include "launcher/core/core_allocation.hpp"
+#include "launcher/core/rank_environment.hpp"
+
+namespace sgd::core {
+namespace {
+
+using Words = std::vector<std::string>;
+
+cluster::DesiredRun run_of(nlohmann::json process, nlohmann::json more = nlohmann::json::object()) {
+  cluster::DesiredRun run;
+  run.run = RunId("r-1");
+  run.generation = 3;
+  run.world_size = 4;
+  run.master_address = "10.0.0.1";
+  run.master_port = 4242;
+  run.restart_count = 2;
+  run.run_dir = "/runs/r-1";
+  run.job = {{"command", {"true"}},
+             {"process", std::move(process)},
+             {"per_worker", {{"cpus", 1}}},
+             {"recovery", {{"max_failures", 5}}}};
+  run.job.update(more);
+  return run;
+}
+
+RankIdentity identity_of(Rank rank, int local_rank) {
+  RankIdentity identity;
+  identity.rank = rank;
+  identity.local_rank = local_rank;
+  identity.local_world_size = 2;
+  identity.error_file = "/e.json";
+  return identity;
+}
+
+TEST_CASE("rank environment: torchrun's variables") {
+  const keeper::Environment env = rank_environment(run_of(nlohmann::json::object()), identity_of(3, 1), "/lib/python");
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"RANK", "3"},
+                                          {"LOCAL_RANK", "1"},
+                                          {"WORLD_SIZE", "4"},
+                                          {"LOCAL_WORLD_SIZE", "2"},
+                                          {"ROLE_NAME", "default"},
+                                          {"MASTER_ADDR", "10.0.0.1"},
+                                          {"MASTER_PORT", "4242"},
+                                          {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                          {"TORCHELASTIC_MAX_RESTARTS", "5"},
+                                          {"TORCHELASTIC_RUN_ID", "r-1"},
+                                          {"TORCHELASTIC_ERROR_FILE", "/e.json"},
+                                          {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}}) {
+    INFO(name);
+    CHECK(env.set.at(name) == value);
+  }
+  CHECK(env.appended.at("PYTHONPATH") == "/lib/python");
+}
+
+TEST_CASE("rank environment: a training rank is told the link and who it is, and nothing of torchrun") {
+  cluster::DesiredRun run = run_of({});
+  run.job = {{"training", nlohmann::json::object()}, {"env", {{"LEVEL", "high"}}}};
+  const keeper::Environment env = rank_environment(run, identity_of(3, 1), "/lib/python");
+  CHECK(env.set.contains("SGD_TOKEN"));
+  CHECK(env.set.at("LEVEL") == "high");
+  CHECK_FALSE(env.set.contains("RANK"));
+  CHECK(env.defaults.empty());
+  CHECK(env.appended.empty());
+}
+
+TEST_CASE("rank environment: what the user has set stays, and one worker has all threads") {
+  const auto defaults = [](int local_world_size, nlohmann::json more) {
+    return common_environment(run_of({}, std::move(more)), local_world_size, "").defaults;
+  };
+  CHECK(defaults(2, {{"env", {}}}).at("OMP_NUM_THREADS") == "1");
+  CHECK_FALSE(defaults(1, {{"env", {}}}).contains("OMP_NUM_THREADS"));
+  CHECK(defaults(1, {{"per_worker", {{"cpus", 3}}}}).at("OMP_NUM_THREADS") == "3");
+  CHECK_FALSE(defaults(2, {{"env", {{"OMP_NUM_THREADS", "7"}}}}).contains("OMP_NUM_THREADS"));
+  CHECK(defaults(2, {{"env", {}}}).at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
+}
+
+TEST_CASE("rank environment: what the job asks for") {
+  const auto env = [](nlohmann::json process) {
+    return rank_environment(run_of(std::move(process), {{"env", {{"LEVEL", "high"}}}}), identity_of(3, 1), "").set;
+  };
+  const auto set = env({{"role", "trainer"},
+                        {"rendezvous_id", "exp"},
+                        {"master_addr", "h"},
+                        {"master_port", 29500},
+                        {"signals", {"SIGTERM"}},
+                        {"virtual_local_rank", true}});
+  CHECK(set.at("ROLE_NAME") == "trainer");
+  CHECK(set.at("TORCHELASTIC_RUN_ID") == "exp");
+  CHECK(set.at("MASTER_ADDR") == "h");
+  CHECK(set.at("MASTER_PORT") == "29500");
+  CHECK(set.at("TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM");
+  CHECK(set.at("LOCAL_RANK") == "0");
+  CHECK(set.at("CUDA_VISIBLE_DEVICES") == "1");
+  CHECK(set.at("LEVEL") == "high");
+}
+
+TEST_CASE("command of a rank: its local rank in the words, and where it runs") {
+  const nlohmann::json job = {{"command", {"p", "--n=${local_rank}", "${local_rank}-${local_rank}", "${rank}"}}};
+  CHECK(command_of_rank(job, 7) == Words{"p", "--n=7", "7-7", "${rank}"});
+  CHECK(workdir_of(run_of({}), false).empty());
+  CHECK(workdir_of(run_of({}), true) == "/runs/r-1");
+  CHECK(workdir_of(run_of({}, {{"workdir", "/w"}}), true) == "/w");
+}
+
+TEST_CASE("python command: scripts and modules, and what is neither") {
+  const auto parts = [](const Words& command) {
+    const auto python = job::python_command(command);
+    return python ? std::pair(python->interpreter, python->script) : std::pair<Words, Words>();
+  };
+  CHECK(parts({"python3", "-u", "a.py", "-x"}) == std::pair(Words{"python3", "-u"}, Words{"a.py", "-x"}));
+  CHECK(parts({"/v/bin/python3.12", "-X", "dev", "-Wd", "-m", "m", "1"}) ==
+        std::pair(Words{"/v/bin/python3.12", "-X", "dev", "-Wd"}, Words{"-m", "m", "1"}));
+  for (const Words& other :
+       {Words{"bash", "a.py"}, Words{"python3", "-c", "1"}, Words{"python3"}, Words{"python3", "-m"},
+        Words{"python3", "-X"}, Words{"python3", "-"}, Words{"python3-config", "a.py"}, Words{}})
+    CHECK_FALSE(job::python_command(other));
+  CHECK(job::by_way_of("/s.py", *job::python_command({"python3", "-u", "a.py"}), {"--x"}) ==
+        Words{"python3", "-u", "/s.py", "--x", "a.py"});
+}
+
+TEST_CASE("core allocation: bound to nothing, to cores, to a NUMA node") {
+  const std::vector<std::vector<int>> nodes = {{0, 1}, {2, 3}};
+  const auto bound = [&](const char* how, const std::vector<std::vector<int>>& known) {
+    std::vector<RankShare> shares = {{{0}, {}}, {{1}, {}}, {{2}, {}}, {{3}, {}}};
+    bind_cores(how, known, shares);
+    std::vector<std::vector<int>> cores;
+    for (const RankShare& share : shares) cores.push_back(share.cores);
+    return cores;
+  };
+  using Cores = std::vector<std::vector<int>>;
+  CHECK(bound("auto", nodes) == Cores{{0}, {1}, {2}, {3}});
+  CHECK(bound("none", nodes) == Cores{{}, {}, {}, {}});
+  CHECK(bound("numa", nodes) == Cores{{0, 1}, {0, 1}, {2, 3}, {2, 3}});
+  CHECK(bound("numa", {}) == Cores{{}, {}, {}, {}});
+}
+
+}  // namespace
+}  // namespace sgd::core

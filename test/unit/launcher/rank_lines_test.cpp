@@ -1,0 +1,141 @@
+// What ranks write, on its way to our own streams: prefixes, folded lines, bars, questions, JSON.
+
+#include "launcher/cli/rank_lines.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/cli/console.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+using cli::LineStyle;
+using cli::RankLines;
+using cli::RankText;
+using keeper::OutputHead;
+using keeper::Stream;
+
+namespace {
+
+struct Shown {
+  explicit Shown(LineStyle style) : lines(std::move(style), [](Rank rank) { return rank % 2; }) {}
+
+  void add(Duration at, Rank rank, std::string_view text, Stream stream = Stream::kOut) {
+    lines.add(TimePoint(at), 0.25, {1, rank, stream, false}, text, out);
+  }
+  void open(Duration at, Rank rank, std::string_view text, Stream stream = Stream::kErr) {
+    lines.add_open(TimePoint(at), 0.25, {1, rank, stream, true}, text, out);
+  }
+  std::string take(Stream stream) {
+    std::string text;
+    for (const RankText& piece : out)
+      if (piece.stream == stream) text += piece.text;
+    std::erase_if(out, [&](const RankText& piece) { return piece.stream == stream; });
+    return text;
+  }
+
+  RankLines lines;
+  std::vector<RankText> out;
+};
+
+LineStyle terminal() {
+  LineStyle style;
+  style.out_is_terminal = style.err_is_terminal = true;
+  return style;
+}
+
+}  // namespace
+
+TEST_CASE("rank lines: each stream goes to its own, with the prefix that is asked for") {
+  Shown plain({});
+  plain.add(0s, 1, "a\nb\n");
+  plain.add(0s, 1, "e\n", Stream::kErr);
+  CHECK(plain.take(Stream::kOut) == "1: a\n1: b\n");
+  CHECK(plain.take(Stream::kErr) == "1: e\n");
+  LineStyle style;
+  style.prefix = "[${role_name}${local_rank}|${rank}|${stream}|${hostname}] ";
+  style.role = "trainer";
+  style.hostname = "h";
+  Shown named(style);
+  named.add(0s, 3, "a\n", Stream::kErr);
+  CHECK(named.take(Stream::kErr) == "[trainer1|3|stderr|h] a\n");
+  style.prefix = "";
+  Shown bare(style);
+  bare.add(0s, 3, "a\rb\n");
+  CHECK(bare.take(Stream::kOut) == "a\rb\n");
+}
+
+TEST_CASE("rank lines: equal ones of several ranks are one, and no rank's lines change their order") {
+  LineStyle style;
+  style.ranks = 3;
+  Shown shown(style);
+  shown.add(0ms, 0, "same\n");
+  CHECK(shown.take(Stream::kOut).empty());
+  CHECK(shown.lines.next_flush() == TimePoint(50ms));
+  shown.add(10ms, 1, "same\nmine\n");
+  shown.add(20ms, 2, "mine\nsame\n");  // Behind its "mine", so not the first one.
+  shown.lines.flush(TimePoint(49ms), false, shown.out);
+  CHECK(shown.take(Stream::kOut).empty());
+  shown.lines.flush(TimePoint(50ms), false, shown.out);
+  CHECK(shown.take(Stream::kOut) == "0-1 ×2: same\n");
+  shown.lines.flush(TimePoint(70ms), false, shown.out);
+  CHECK(shown.take(Stream::kOut) == "1-2 ×2: mine\n2: same\n");
+  CHECK_FALSE(shown.lines.next_flush().has_value());
+  for (const Rank rank : {0, 1, 2}) shown.add(80ms, rank, "all\n");
+  CHECK(shown.take(Stream::kOut) == "0-2 ×3: all\n");  // Nobody is left to wait for.
+  shown.add(90ms, 0, std::string(RankLines::kFoldBytesMax + 1, 'x') + "\n");
+  CHECK(shown.take(Stream::kOut).size() == RankLines::kFoldBytesMax + 5);
+  style.ranks = 1;
+  Shown single(style);
+  single.add(0ms, 0, "at once\n");
+  CHECK(single.take(Stream::kOut) == "0: at once\n");
+}
+
+TEST_CASE("rank lines: JSON goes to stdout, whole and valid") {
+  LineStyle style;
+  style.is_json = true;
+  Shown shown(style);
+  shown.add(0s, 1, "a \"b\"\n\xff\n", Stream::kErr);
+  CHECK(shown.take(Stream::kOut) ==
+        "{\"rank\":1,\"stream\":\"stderr\",\"time\":0.25,\"text\":\"a \\\"b\\\"\"}\n"
+        "{\"rank\":1,\"stream\":\"stderr\",\"time\":0.25,\"text\":\"\xEF\xBF\xBD\"}\n");
+}
+
+TEST_CASE("rank lines: a bar is live on a terminal, and comes once in a while elsewhere") {
+  Shown shown(terminal());
+  shown.open(0s, 0, "\r 10%");
+  shown.open(0s, 1, "\r 20%\r");
+  CHECK(shown.take(Stream::kErr).empty());
+  CHECK(shown.lines.bars() == std::vector<std::string>{"0:  10%", "1:  20%"});
+  shown.add(1s, 0, "100%\n", Stream::kErr);
+  CHECK(shown.take(Stream::kErr) == "0: 100%\n");
+  CHECK(shown.lines.bars() == std::vector<std::string>{"1:  20%"});
+  Shown piped({});
+  piped.open(0s, 0, "\r 10%");
+  piped.open(9s, 0, "\r 20%");
+  piped.open(10s, 0, "\r 30%");
+  piped.open(20s, 0, "\r 40%", Stream::kOut);
+  CHECK(piped.take(Stream::kErr) == "0:  10%\n0:  30%\n");
+  CHECK(piped.take(Stream::kOut).empty());
+}
+
+TEST_CASE("rank lines: a question is written as it stands, and its line goes on behind it") {
+  Shown shown(terminal());
+  shown.open(0s, 0, "Name", Stream::kOut);
+  CHECK(shown.take(Stream::kOut) == "0: Name");
+  CHECK(shown.lines.is_asking());
+  shown.open(0s, 0, "Name? ", Stream::kOut);
+  CHECK(shown.take(Stream::kOut) == "? ");
+  shown.add(1s, 0, "Name? Ada\nHello\n");
+  CHECK(shown.take(Stream::kOut) == "Ada\n0: Hello\n");
+  CHECK_FALSE(shown.lines.is_asking());
+  shown.open(2s, 0, "More? ", Stream::kOut);
+  shown.add(3s, 1, "news\n");
+  CHECK(shown.take(Stream::kOut) == "0: More? \n1: news\n");
+  shown.add(4s, 0, "More? no\n");
+  CHECK(shown.take(Stream::kOut) == "0: More? no\n");
+}
+
+TEST_CASE("rank lines: ranks in few words") {
+  CHECK(cli::rank_list({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8");
+  CHECK(cli::fitted("ab█cd", 3) == "ab█");
+}

@@ -1,0 +1,168 @@
+// torchrun's options and variables: each sets something, or is refused, or says what happens instead.
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "keeper_test_support.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/cli/torchrun_options.hpp"
+#include "launcher/cli/verb_table.hpp"
+
+using namespace sgd;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Parsed {
+  cli::RunOptions options;
+  Words sets;
+  Words said;  ///< Errors and warnings.
+};
+
+/// In a folder with the scripts train.py and train.
+Parsed parse(const Words& words) {
+  const keeper_test::TemporaryDir dir;
+  const auto before = std::filesystem::current_path();
+  for (const char* name : {"train.py", "train"}) std::ofstream(dir.file(name)) << "\n";
+  std::filesystem::current_path(dir.file(""));
+  Diagnostics diagnostics;
+  Parsed parsed;
+  parsed.options = cli::parse_run_options(words, diagnostics);
+  std::filesystem::current_path(before);
+  for (const auto& set : parsed.options.overrides.sets) parsed.sets.push_back(set.path + "=" + set.value);
+  for (const Diagnostic& item : diagnostics.items) parsed.said.push_back(item.text());
+  return parsed;
+}
+
+/// A variable of the environment while this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+}  // namespace
+
+TEST_CASE("torchrun: a line works as it is") {
+  ::unsetenv("VIRTUAL_ENV");
+  CHECK(parse({"--nproc_per_node=2", "--nnodes", "1", "--standalone", "--max-restarts", "3", "--tee", "3", "train.py",
+               "--lr", "1"})
+            .options.command == Words{"python3", "-u", "train.py", "--lr", "1"});
+  CHECK(parse({"--nproc-per-node", "2", "-m", "pkg.train", "-x"}).options.command ==
+        Words{"python3", "-u", "-m", "pkg.train", "-x"});
+  CHECK(parse({"--no-python", "./prog", "-x"}).options.command == Words{"./prog", "-x"});
+  CHECK(parse({"--run-path", "--no-python", "train.py"}).options.command == Words{"python3", "-u", "train.py"});
+  CHECK(parse({"-ppn", "2", "train", "--nnodes", "7"}).options.command ==
+        Words{"python3", "-u", "train", "--nnodes", "7"});
+  const Variable python("PYTHON_EXEC", "/opt/python");
+  CHECK(parse({"train.py"}).options.command == Words{"/opt/python", "-u", "train.py"});
+}
+
+TEST_CASE("torchrun: what each option sets") {
+  struct Row {
+    Words options;
+    Words sets;
+  };
+  const Row rows[] = {
+      {{"--nproc-per-node", "3"}, {"num_workers=3"}},
+      {{"--max_restarts", "2"}, {"recovery.max_failures=2"}},
+      {{"--role", "trainer"}, {R"(process.role="trainer")"}},
+      {{"--rdzv-id", "7"}, {R"(process.rendezvous_id="7")"}},
+      {{"--log-dir", "l"}, {R"(process.log_dir="l")"}},
+      {{"-r", "3"}, {R"(process.redirects="3")"}},
+      {{"--tee=0:3,1:2"}, {R"(process.tee="0:3,1:2")"}},
+      {{"--local-ranks-filter", "0,2"}, {"process.local_ranks_shown=[0,2]"}},
+      {{"--duplicate-stdout-filters", "a,b,,c"}, {R"(process.stdout_filters=["a","b,c"])"}},
+      {{"--duplicate-stderr-filters", "e"}, {R"(process.stderr_filters=["e"])"}},
+      {{"--log-line-prefix-template", "[${rank}]"}, {R"(process.prefix="[${rank}]")"}},
+      {{"--signals-to-handle", "SIGTERM,SIGUSR1"}, {R"(process.signals=["SIGTERM","SIGUSR1"])"}},
+      {{"--shutdown-timeout", "30"}, {"process.shutdown_timeout=30s"}},
+      {{"--virtual-local-rank"}, {"process.virtual_local_rank=true"}},
+      {{"--numa-binding", "node"}, {"process.cpu_bind=numa"}},
+      {{"--numa-binding", "exclusive"}, {"process.cpu_bind=cores"}},
+      {{"--master-addr", "::1", "--master-port", "29500"},
+       {R"(process.master_addr="::1")", "process.master_port=29500"}},
+      {{"--master-port", "0"}, {}},
+      {{"--rdzv-endpoint", "h:29400"}, {R"(process.master_addr="h")", "process.master_port=29400"}},
+      {{"--rdzv-endpoint", "[::1]"}, {R"(process.master_addr="[::1]")"}},
+      {{"--rdzv-endpoint", "h:29400", "--rdzv-backend", "c10d"}, {}},
+      {{"--rdzv-endpoint", "h:29400", "--standalone"}, {}},
+      {{"--preload", "torch,numpy"}, {R"(process.preload=["torch","numpy"])"}},
+      {{"--backend", "sgd"}, {"process.backend=sgd"}},
+      {{"--start-method", "fork", "--node-rank", "0", "--use-env", "--event-log-handler", "null"}, {}},
+  };
+  for (const Row& row : rows) {
+    INFO(row.options.front());
+    Words words = row.options;
+    words.emplace_back("train.py");
+    const Parsed parsed = parse(words);
+    CHECK(parsed.sets == row.sets);
+    CHECK(parsed.said == Words());
+  }
+}
+
+TEST_CASE("torchrun: what is said, and what is refused") {
+  struct Row {
+    Words words;
+    const char* said;
+  };
+  const Row rows[] = {
+      {{"--rdzv-backend", "etcd", "train.py"}, "--rdzv-backend: warning: etcd is not used"},
+      {{"--rdzv-conf", "timeout=1", "train.py"}, "--rdzv-conf: warning: not used"},
+      {{"--monitor-interval", "1", "train.py"}, "--monitor-interval: warning: not used"},
+      {{"--event-log-handler", "console", "train.py"}, "--event-log-handler: warning: not used"},
+      {{"--local-addr", "10.0.0.1", "train.py"}, "--local-addr: warning: not used"},
+      {{"--nnodes", "1:4", "train.py"}, "--nnodes: warning: no other node can join"},
+      {{"--nnodes", "2", "train.py"}, "--nnodes: error: 2 nodes have to know where they meet"},
+      {{"--nnodes", "3:2", "train.py"}, "--nnodes: error: expected a number of nodes"},
+      {{"--node-rank", "1", "train.py"}, "--node-rank: error: node 1 of one node"},
+      {{"--logs-specs", "x", "train.py"}, "--logs-specs: error: names a Python class"},
+      {{"--start-method", "thread", "train.py"}, "--start-method: error: expected spawn"},
+      {{"--numa-binding", "socket", "train.py"}, "--numa-binding: error: \"socket\" is not supported"},
+      {{"--no-python", "-m", "x"}, "--no-python: error: and --module exclude each other"},
+      {{"--nproc-per-node", "xpu", "train.py"}, "--num-workers: error: there is no way to count XPUs"},
+      {{"--rdzv-endpoint", "h:port", "train.py"}, "--rdzv-endpoint: error: expected HOST:PORT"},
+      {{"nowhere.py"}, "sgd-launch: error: there is no script \"nowhere.py\" here"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.said);
+    const Parsed parsed = parse(row.words);
+    REQUIRE(parsed.said.size() == 1);
+    CHECK_THAT(parsed.said.front(), Catch::StartsWith(row.said));
+  }
+}
+
+TEST_CASE("torchrun: its variables are read for scripts, and the command line wins") {
+  const Variable workers("PET_NPROC_PER_NODE", "3");
+  const Variable role("PET_ROLE", "r");
+  const Variable standalone("PET_STANDALONE", "1");
+  const Variable module("PET_MODULE", "0");
+  CHECK(parse({"train.py"}).sets == Words{"num_workers=3", R"(process.role="r")"});
+  CHECK(parse({"train.py"}).options.nodes.is_standalone);
+  CHECK_FALSE(parse({"train.py"}).options.is_module);
+  CHECK(parse({"-n", "2", "--role", "s", "train.py"}).sets == Words{"num_workers=2", R"(process.role="s")"});
+  CHECK(parse({"a.json"}).sets.empty());
+}
+
+TEST_CASE("torchrun: words for a number of workers") {
+  const Variable none("CUDA_VISIBLE_DEVICES", "");
+  const int cores = cli::workers_per_node("cpu", true).value();
+  CHECK(cores >= 1);
+  CHECK(cli::workers_per_node("auto", true).value() == cores);
+  CHECK_FALSE(cli::workers_per_node("gpu", true).ok());
+  const Variable two("CUDA_VISIBLE_DEVICES", "4,6");
+  CHECK(cli::workers_per_node("auto", true).value() == 2);
+  CHECK(cli::workers_per_node("gpu", true).value() == 2);
+  CHECK(cli::workers_per_node("auto", false).value() == cores);
+}

@@ -1,0 +1,101 @@
+"""Slots of Python ranks in the memory file: what a kill in the middle of a commit leaves, and which commit all ranks hold."""
+import array
+import os
+import random
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../worker/python"))
+from sgd_launch_memory import Memory
+from sgd_launch_values import Packed
+
+KILLS = 40
+
+
+def commit(memory, call, numbers, generation=1, rank=0, world=1):
+    info = {"call": call, "step": call, "epoch": 0, "world": world, "rank": rank}
+    memory.write(memory.free_slot(), Packed({"numbers": array.array("q", [call] * numbers), "step": call}, info), generation, 1)
+
+
+class Slots(unittest.TestCase):
+    def setUp(self):
+        self.fd = os.memfd_create("memory")
+        self.addCleanup(os.close, self.fd)
+
+    def test_killed_at_any_moment(self):
+        """Every life of a writer goes on from the newest commit; none is torn, and none is older than what a life began with."""
+        draw, newest, torn = random.Random(1), 0, 0
+        for _ in range(KILLS):
+            pid = os.fork()
+            if pid == 0:
+                memory = Memory(self.fd, 0, 1)
+                for call in range(newest + 1, 1 << 30):
+                    commit(memory, call, 20000 + call % 7 * 3000)  # Sizes differ, and grow.
+            time.sleep(draw.random() * 0.02)  # Where in a commit it is killed is chance.
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            memory = Memory(self.fd, 0, 1)
+            held = memory.headers(0)
+            torn += len(held) < 2
+            self.assertTrue(held or newest == 0)
+            for key, (_, header) in held.items():
+                record = memory.read(0, key)
+                value = record.unpack(record.values["numbers"])
+                self.assertEqual(set(value), {header.call})
+                self.assertEqual(record.unpack(record.values["step"]), header.call)
+            if held:
+                self.assertGreaterEqual(max(held)[1], newest)
+                newest = max(held)[1]
+        self.assertGreater(newest, 0)
+        self.assertGreater(torn, 0)  # Else no kill came inside a commit, and nothing was tried.
+
+    def test_the_newest_commit_of_all_stays(self):
+        """However far one rank is ahead of another, there is a commit that both hold."""
+        ranks, draw, calls = [Memory(self.fd, local, 2) for local in (0, 1)], random.Random(2), [0, 0]
+        for local in (0, 1):
+            commit(ranks[local], 1, 10, rank=local, world=2)
+            calls[local] = 1
+        newest = (1, 1)
+        for _ in range(300):
+            local = draw.choice((0, 1))
+            calls[local] += 1
+            commit(ranks[local], calls[local], 10, rank=local, world=2)
+            common = ranks[0].common()
+            self.assertIsNotNone(common)
+            self.assertGreaterEqual(common, newest)
+            newest = common
+
+    def test_what_was_restored_stays_until_all_have_a_newer_one(self):
+        first = Memory(self.fd, 0, 1)
+        commit(first, 100, 10)
+        grown = [Memory(self.fd, local, 2) for local in (0, 1)]
+        grown[0].restored = (1, 100)
+        for call in (110, 120, 130):
+            commit(grown[0], call, 10, generation=2, world=2)
+            self.assertIn((1, 100), grown[0].headers(0))
+        commit(grown[1], 130, 10, generation=2, rank=1, world=2)
+        commit(grown[0], 140, 10, generation=2, world=2)
+        self.assertEqual(set(grown[0].headers(0)), {(2, 130), (2, 140)})
+
+    def test_no_memory_is_an_error_and_leaves_the_commit_before(self):
+        import resource
+        memory = Memory(self.fd, 0, 1)
+        commit(memory, 1, 10)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (memory.area(0, 2) + 8192, before[1]))
+        try:
+            with self.assertRaises(OSError):
+                commit(memory, 2, 100000)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            signal.signal(signal.SIGXFSZ, old)
+        self.assertEqual(list(memory.headers(0)), [(1, 1)])
+        commit(memory, 3, 100000)
+        self.assertEqual(max(memory.headers(0)), (1, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()

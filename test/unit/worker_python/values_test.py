@@ -1,0 +1,99 @@
+"""What Python ranks keep comes back exactly, from memory and from files. Without torch; standard library only."""
+import array
+import collections
+import math
+import os
+import struct
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../worker/python"))
+from sgd_launch_memory import Memory
+from sgd_launch_values import Packed, read_file, write_file
+
+INFO = {"call": 7, "step": 5, "epoch": 1, "world": 1, "rank": 0}
+VALUES = {
+    "none": None, "yes": True, "small": -3, "big": 1 << 80, "text": "ä\ud800\"{\n", "empty": "", "raw": b"\0\xff" * 100, "no_bytes": b"",
+    "row": array.array("d", [0.1, math.inf, -0.0]), "room": bytearray(b"abc"), "pair": (1, (2.5, "x"), ()), "list": [[], {}, [None]],
+    "floats": [0.1, -0.0, 5e-324, 1.7976931348623157e308], "by_number": {0: "a", 1: {"x": 1}, (1, 2): "t", None: 3, "1": 4},
+    "ordered": collections.OrderedDict([("b", 1), ("a", {"x": 2, "d": 3})]), "tags": {"x": 0, "t": [1], "i": {}, "f": "00"},
+}
+
+
+def same(one, other):
+    """Equal in type, value, order and bits."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return struct.pack("d", one) == struct.pack("d", other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other and getattr(one, "typecode", 0) == getattr(other, "typecode", 0)
+
+
+class Values(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def unpacked(self, record):
+        return {name: record.unpack(value) for name, value in record.values.items()}
+
+    def test_memory(self):
+        memory = Memory(os.memfd_create("memory"), 0, 1)
+        memory.write(memory.free_slot(), Packed(VALUES, INFO), 1, 1)
+        self.assertTrue(same(self.unpacked(memory.read(0, (1, 7))), VALUES))
+
+    def test_file(self):
+        path = os.path.join(self.folder.name, "f.safetensors")
+        write_file(path, Packed(VALUES, INFO))
+        self.assertTrue(same(self.unpacked(read_file(path)), VALUES))
+        self.assertEqual(os.listdir(self.folder.name), ["f.safetensors"])
+
+    def test_not_a_number_keeps_its_bits(self):
+        odd = struct.unpack("d", b"\x01\0\0\0\0\0\xf8\xff")[0]
+        memory = Memory(os.memfd_create("memory"), 0, 1)
+        memory.write(0, Packed({"a": [odd]}, INFO), 1, 1)
+        record = memory.read(0, (1, 7))
+        self.assertEqual(struct.pack("d", record.unpack(record.values["a"])[0]), b"\x01\0\0\0\0\0\xf8\xff")
+
+    def test_what_cannot_be_kept_is_named_by_its_path(self):
+        for value, kind in ((object(), "object"), ({1, 2}, "set"), (lambda: 0, "function"), (1j, "complex")):
+            with self.assertRaisesRegex(TypeError, rf"a\.deep\.1 is a .*{kind}"):
+                Packed({"a": {"deep": [0, value]}}, INFO)
+
+    def test_some_values_of_a_file(self):
+        path = os.path.join(self.folder.name, "f.safetensors")
+        write_file(path, Packed(VALUES, INFO), {"raw", "pair"})
+        self.assertTrue(same(self.unpacked(read_file(path)), {name: VALUES[name] for name in ("raw", "pair")}))
+
+    def test_a_file_that_is_cut_off_is_refused(self):
+        path = os.path.join(self.folder.name, "f.safetensors")
+        write_file(path, Packed({"raw": b"x" * 5000}, INFO))
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) - 100)
+        record = read_file(path)
+        with self.assertRaisesRegex(ValueError, "raw lies outside"):
+            self.unpacked(record)
+
+    def test_a_file_is_read_by_safetensors(self):
+        try:
+            import numpy
+            from safetensors.numpy import load_file
+        except ImportError:
+            self.skipTest("safetensors and numpy are not installed")
+        path = os.path.join(self.folder.name, "f.safetensors")
+        values = {**VALUES, "n": {"w": numpy.arange(6, dtype=numpy.float32).reshape(2, 3), "none": numpy.zeros((0, 3))}}
+        write_file(path, Packed(values, INFO))
+        read = load_file(path)
+        self.assertEqual(bytes(read["raw"]), VALUES["raw"])
+        self.assertEqual(bytes(read["n.w"]), values["n"]["w"].tobytes())
+        again = self.unpacked(read_file(path))["n"]
+        self.assertTrue(numpy.array_equal(again["w"], values["n"]["w"]) and again["none"].shape == (0, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,163 @@
+"""Runs a Python script in this process as `python3 script.py` would: the right __main__, sys.argv and sys.path, tracebacks
+without a frame of ours, the same exit status. Standard library only; Python 3.8 and newer.
+
+By itself, `python3 sgd_launch_rank.py [--backend NAME] -- script.py ...` does that for a script which is started by exec.
+"""
+
+import atexit
+import ctypes
+import gc
+import os
+import signal
+import sys
+import threading
+import types
+
+OWN_FILE = __file__
+
+
+class Start:
+    """What is run: options of the interpreter, then a script or a module, and its arguments."""
+
+    def __init__(self, command):
+        self.options, self.script, self.module, self.arguments = [], "", "", []
+        words = list(command[1:])
+        while words and words[0].startswith("-") and words[0] != "-m":
+            self.options.append(words.pop(0))
+            if self.options[-1] in ("-X", "-W") and words:
+                self.options.append(words.pop(0))
+        if words and words[0] == "-m":
+            self.module, self.arguments = words[1], words[2:]
+        elif words:
+            self.script, self.arguments = words[0], words[1:]
+        self.command = list(command)
+
+
+def set_up_main(start):
+    """A fresh __main__, with sys.argv and sys.path as the interpreter makes them."""
+    main = types.ModuleType("__main__")
+    main.__builtins__ = sys.modules["builtins"]
+    main.__annotations__ = {}
+    sys.modules["__main__"] = main
+    sys.argv = [start.script or "-m"] + start.arguments
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = list(start.command)
+    safe_path = getattr(sys.flags, "safe_path", False) or sys.flags.isolated
+    if not safe_path:
+        sys.path.insert(0, os.path.dirname(os.path.realpath(start.script)) if start.script else os.getcwd())
+    return main
+
+
+def run_script(start):
+    main = set_up_main(start)
+    if start.module:
+        import runpy
+        runpy._run_module_as_main(start.module)  # As -m does, frames of runpy in tracebacks included.
+        return
+    from importlib.machinery import SourceFileLoader
+    main.__file__ = start.script
+    main.__cached__ = None
+    main.__spec__ = None
+    main.__loader__ = SourceFileLoader("__main__", start.script)
+    try:
+        with open(start.script, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (sys.executable, os.path.abspath(start.script), error.errno, error.strerror))
+        raise SystemExit(2) from None
+    code = compile(source, start.script, "exec", dont_inherit=True)
+    variables = main.__dict__
+    del main, source
+    exec(code, variables)
+
+
+def without_our_frames(traceback):
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == OWN_FILE:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def status_of(stop):
+    """Of a SystemExit, as the interpreter has it."""
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xff
+    sys.stderr.write("%s\n" % (stop.code,))
+    return 1
+
+
+def run(start):
+    """Runs it. Returns its exit status; -SIGINT where Ctrl-C has ended it."""
+    try:
+        run_script(start)
+        return 0
+    except SystemExit as stop:
+        return status_of(stop)
+    except BaseException as error:
+        error.__traceback__ = without_our_frames(error.__traceback__)
+        kind, value, traceback = type(error), error, error.__traceback__
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        pass
+    sys.last_type, sys.last_value, sys.last_traceback = kind, value, traceback
+    sys.excepthook(kind, value, traceback)
+    sys.last_value = sys.last_traceback = None  # Else they keep what the script's functions held.
+    return -signal.SIGINT if issubclass(kind, KeyboardInterrupt) else 1
+
+
+def finish(status, is_own):
+    """Ends this process as processes of multiprocessing end: threads are waited for, exit handlers run, what the script and its own
+    modules hold is let go, streams are flushed. Only modules that `is_own(name)` are taken apart: all of them take a second and more."""
+    for step in (threading._shutdown, atexit._run_exitfuncs, lambda: let_go(is_own), sys.stdout.flush, sys.stderr.flush,
+                 lambda: ctypes.CDLL(None).fflush(None)):
+        try:
+            step()
+        except Exception as error:
+            sys.stderr.write("sgd-launch: while the process ends: %s: %s\n" % (type(error).__name__, error))
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+def let_go(is_own):
+    """__main__ first, then the script's other modules: objects go before the functions and modules that their __del__ may use."""
+    kinds = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
+    names = ["__main__"] + [name for name in reversed(list(sys.modules)) if name != "__main__" and is_own(name)]
+    for name in names:
+        variables = vars(sys.modules[name]) if isinstance(sys.modules.get(name), types.ModuleType) else {}
+        for keep in (kinds, ()):
+            for key, value in list(variables.items()):
+                if not key.startswith("__") and not isinstance(value, keep):
+                    variables[key] = None
+            value = None
+            gc.collect()
+
+
+def use_backend(name):
+    """torch.distributed sums in shared memory where the script names gloo."""
+    if name == "sgd":
+        import sgd_launch_ddp
+        sgd_launch_ddp.install(replace="gloo")
+
+
+def main():
+    words = sys.argv[1:]
+    backend = ""
+    if words[:1] == ["--backend"]:
+        backend, words = words[1], words[2:]
+    own_folder = os.path.dirname(os.path.abspath(OWN_FILE))
+    start = Start(getattr(sys, "orig_argv", [sys.executable])[:1] + words[1:])
+    use_backend(backend)
+    if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(own_folder):
+        del sys.path[0]
+    status = run(start)
+    if status < 0:
+        finish(status, lambda name: False)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,335 @@
+"""The fork server of Python scripts: imports once what the ranks of a run need, and forks them.
+
+Started by the keeper of a run as `python3 [options] sgd_launch_server.py command...`, with a SOCK_SEQPACKET socket as
+descriptor 3. It speaks the protocol of common/messages/fork_server.hpp: JSON datagrams, a rank's pipe with `fork`, its pidfd with
+`forked`. One thread; where another runs after the imports it says so, and ranks are started by exec. Standard library only;
+Python 3.8 and newer.
+"""
+
+import array
+import atexit
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+if sys.path[:1] != [OWN_FOLDER]:  # -P and -I leave a script's folder out.
+    sys.path.insert(0, OWN_FOLDER)
+import sgd_launch_preload as preload  # noqa: E402
+import sgd_launch_rank as rank  # noqa: E402
+
+del sys.path[0]  # Its place is the script's; in PYTHONPATH the folder stays.
+
+CONTROL_FD = 3
+MESSAGE_BYTES_MAX = 128 << 10
+FORK_DEADLINE_S = 5.0
+REPARENT_DEADLINE_S = 5.0
+EXIT_ENVIRONMENT = 70
+PR_SET_PDEATHSIG = 1
+
+# While modules are imported, unless the user has set them. OpenBLAS keeps threads from the start, which each rank gets back. GPUs
+# are counted through NVML: the driver itself, once it is initialised, does not survive a fork.
+FORK_SAFE = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+# Loaded before any script's own module could hide them.
+AT_START = set(sys.modules)
+
+
+def thread_count():
+    return len(os.listdir("/proc/self/task"))
+
+
+def holds_gpu():
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink("/proc/self/fd/" + entry).startswith("/dev/nvidia"):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def set_title(words):
+    """Overwrites this process's arguments, as `ps` and `pkill -f` read them. Cut to the room that there is."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        begin, end = int(fields[45]), int(fields[46])
+        text = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)
+        if 0 < begin < end:
+            room = end - begin
+            ctypes.memmove(begin, text[:room - 1].ljust(room, b"\0"), room)
+    except (OSError, ValueError, IndexError):
+        pass  # A name for people.
+
+
+class Server:
+    def __init__(self):
+        self.socket = socket.socket(fileno=CONTROL_FD)
+        self.socket.set_inheritable(False)
+        self.start = None
+        self.plan = None
+        self.learned = None
+        self.backend = ""
+
+    def receive(self):
+        """One message and its descriptors; (None, []) when the keeper is gone."""
+        room = socket.CMSG_SPACE(8 * array.array("i").itemsize)
+        data, ancillary, _, _ = self.socket.recvmsg(MESSAGE_BYTES_MAX, room, socket.MSG_CMSG_CLOEXEC)
+        descriptors = array.array("i")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(payload[:len(payload) - len(payload) % descriptors.itemsize])
+        return (json.loads(data) if data else None), list(descriptors)
+
+    def reply(self, message, descriptor=-1):
+        data = json.dumps(message).encode()
+        ancillary = [] if descriptor < 0 else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+        self.socket.sendmsg([data], ancillary)
+
+    def serve(self):
+        """Until the keeper is gone: None. In a rank: what it is to run."""
+        while True:
+            try:
+                message, descriptors = self.receive()
+                if message is None:
+                    return None
+                if message["type"] == "prepare":
+                    self.reply(self.prepare(message["job"]))
+                elif message["type"] == "fork":
+                    born = self.fork(message, descriptors)
+                    if born is not None:
+                        return born
+            except OSError:
+                return None  # The keeper is gone; so is the need for ranks.
+
+    # Preparation ---------------------------------------------------------------------------------
+
+    def prepare(self, job):
+        self.start = rank.Start(job["command"])
+        self.backend = job.get("backend", "")
+        self.learned = preload.Learned(self.start)
+        began = time.monotonic()
+        self.plan = preload.make_plan(self.start, job.get("preload", "auto"))
+        reason = self.plan.refusal or self.load()
+        gc.collect()
+        gc.freeze()
+        sys.stderr.write("sgd-launch: %d modules loaded in %.2f s%s\n" % (len(sys.modules), time.monotonic() - began, reason and ": " + reason))
+        sys.stderr.flush()
+        return {"type": "prepared", "threads": thread_count(), "reason": reason}
+
+    def load(self):
+        """Imports what is planned. Returns why ranks cannot be forked off, or ""."""
+        variables = {name: value for name, value in FORK_SAFE.items() if name not in os.environ}
+        variables.update(self.plan.variables)
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            failed, threaded = preload.import_all(self.plan.modules, thread_count)
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+        for name, error in failed:
+            sys.stderr.write("sgd-launch: not preloaded: %s: %s\n" % (name, error))
+        if failed and self.plan.is_named:
+            return "%s, which is named to be preloaded: %s" % failed[0]
+        if threaded:
+            self.learned.threaded = sorted(set(self.learned.threaded) | {threaded})
+            self.learned.save()
+            return "importing %s starts a thread (it is left out from the next run on)" % threaded
+        if holds_gpu():
+            return "a module has opened a GPU when it was imported"
+        hidden = sorted(name for name in self.plan.own_names if name in sys.modules and name not in AT_START)
+        if hidden:
+            return "%s beside the script hides a module of that name that is preloaded" % ", ".join(hidden)
+        return ""
+
+    # Forking -------------------------------------------------------------------------------------
+
+    def fork(self, settings, descriptors):
+        """Replies to the keeper. Returns what to run in the rank, None in the server."""
+        failure = {"type": "fork_failed", "generation": settings["generation"], "rank": settings["rank"]}
+        pidfd = -1
+        try:
+            if thread_count() != 1:
+                raise OSError(11, "the fork server has %d threads, so it cannot fork" % thread_count())
+            pid, pidfd = self.fork_twice(settings, descriptors)
+            if pid == 0:
+                return Born(self, settings)
+            self.reply({"type": "forked", "generation": settings["generation"], "rank": settings["rank"], "pid": pid}, pidfd)
+        except OSError as error:
+            failure.update(error=error.errno or 5, message="cannot fork: %s" % (error.strerror or error))
+            self.reply(failure)
+        finally:
+            if pidfd >= 0:
+                os.close(pidfd)
+            for descriptor in descriptors:
+                if descriptor > 2:
+                    try:
+                        os.close(descriptor)
+                    except OSError:
+                        pass  # The rank has moved it.
+        return None
+
+    def fork_twice(self, settings, descriptors):
+        """Returns (pid, pidfd) of the rank, or (0, -1) in it. The middle process lives until its pidfd is here, so that its number
+        is not reused before."""
+        mine, theirs = socket.socketpair()
+        middle = os.fork()
+        if middle == 0:
+            self.be_middle(settings, descriptors, mine, theirs)
+            return 0, -1
+        with mine:
+            theirs.close()
+            mine.settimeout(FORK_DEADLINE_S)
+            pid, pidfd = 0, -1
+            try:
+                answer = mine.recv(16)
+                pid = int(answer) if answer else 0
+                if pid > 0 and hasattr(os, "pidfd_open"):
+                    pidfd = os.pidfd_open(pid)
+            except (OSError, ValueError):
+                os.kill(middle, signal.SIGKILL)
+        os.waitpid(middle, 0)
+        if pid <= 0:
+            raise OSError(-pid or 110, "no answer from the middle process" if pid == 0 else os.strerror(-pid))
+        return pid, pidfd
+
+    def be_middle(self, settings, descriptors, mine, theirs):
+        """Returns in the rank only."""
+        mine.close()
+        middle = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            theirs.sendall(b"%d" % -error.errno)
+            os._exit(0)
+        if pid > 0:
+            try:
+                theirs.sendall(b"%d" % pid)
+                theirs.recv(1)  # Ends with the server's end of the pair.
+            finally:
+                os._exit(0)
+        theirs.close()
+        try:
+            become_rank(settings, descriptors, middle)
+        except BaseException as error:
+            os.write(2, ("sgd-launch: cannot start rank %s: %s\n" % (settings["rank"], error)).encode())
+            os._exit(EXIT_ENVIRONMENT)
+        self.socket.close()
+
+
+def become_rank(settings, descriptors, middle):
+    """Parent, group, signals, descriptors, environment and cores, as an exec by the keeper would give them."""
+    end = time.monotonic() + REPARENT_DEADLINE_S
+    while os.getppid() == middle:
+        if time.monotonic() > end:
+            raise OSError(110, "the keeper has not taken the rank")
+        os.sched_yield()
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != settings["keeper_pid"]:
+        os._exit(EXIT_ENVIRONMENT)  # It died before its death could be announced.
+    os.setpgid(0, 0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    if descriptors:
+        os.dup2(descriptors[0], 1)
+        os.dup2(descriptors[1] if len(descriptors) > 1 else descriptors[0], 2)
+        if len(descriptors) > 2:
+            os.dup2(descriptors[2], 0)
+    for descriptor in descriptors:
+        if descriptor > 2:
+            os.close(descriptor)
+    os.environ.update(settings["env"])
+    if settings.get("cpus"):
+        os.sched_setaffinity(0, settings["cpus"])
+
+
+def give_openblas_its_threads():
+    """As many as it would have started by itself."""
+    if "OPENBLAS_NUM_THREADS" in os.environ:
+        return
+    try:
+        with open("/proc/self/maps") as file:
+            paths = {line.split()[-1] for line in file if "openblas" in line and ".so" in line}
+        cores = len(os.sched_getaffinity(0))
+        wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+        threads = min(cores, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else cores
+        for path in paths if threads > 1 else ():
+            library = ctypes.CDLL(path)
+            for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads64_",
+                         "openblas_set_num_threads"):
+                if hasattr(library, name):
+                    getattr(library, name)(threads)
+                    break
+    except OSError:
+        pass  # It works with one thread, too.
+
+
+class Born:
+    """A rank, with all that the server knew at its birth."""
+
+    def __init__(self, server, settings):
+        command = settings.get("argv") or server.start.command
+        self.start = rank.Start(command)
+        self.plan, self.learned, self.backend = server.plan, server.learned, server.backend
+        self.is_first = settings["env"].get("LOCAL_RANK") == "0"
+
+    def run(self):
+        set_title(self.start.command)
+        for stream in (sys.stdout, sys.stderr):
+            if stream.isatty():
+                stream.reconfigure(line_buffering=True)
+        give_openblas_its_threads()
+        # As a process that has just been started: numpy's generator would be the same on all ranks. Those of Python see to it
+        # themselves, and torch's begins with a constant.
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed()
+        if self.is_first:
+            self.learn_later()
+        rank.use_backend(self.backend)
+        folders = preload.installed_folders()
+        rank.finish(rank.run(self.start), lambda name: preload.is_own_module(sys.modules.get(name), folders))
+
+    def learn_later(self):
+        """What the script has loaded is kept at its first optimizer step, since it may be killed later, and at its end."""
+        own_pid = os.getpid()
+        known = set(self.learned.modules) | AT_START
+
+        def learn(*_):
+            if os.getpid() != own_pid:
+                return
+            new = [name for name in preload.loaded_installed(preload.installed_folders()) if name not in known]
+            if new:
+                known.update(new)
+                self.learned.modules += new
+                self.learned.save()
+
+        atexit.register(learn)
+        optimizer = sys.modules.get("torch.optim.optimizer")
+        if not self.learned.exists and hasattr(optimizer, "register_optimizer_step_post_hook"):
+            steps = iter((True,))
+            optimizer.register_optimizer_step_post_hook(lambda *_: learn() if next(steps, False) else None)
+
+
+def main():
+    set_title(["sgd-launch", "fork server of"] + sys.argv[1:])
+    born = Server().serve()
+    if born is None:
+        os._exit(0)  # Taking all those modules apart would be for nothing.
+    born.run()
+
+
+if __name__ == "__main__":
+    main()
