@@ -33,7 +33,7 @@ int export_metrics(const NamedRun& run, const std::string& shape, const std::str
   std::optional<PassingFolder> here;
   std::string source = run.directory;
   if (run.cluster) {
-    here.emplace();
+    here.emplace("sgd-metrics");
     source = here->path();
     if (source.empty()) return refuse(exit_code::kFailed, system_error("cannot make a folder for the metrics").message);
     const auto fetched = fetch_files(run, {{"metrics", true}}, source);

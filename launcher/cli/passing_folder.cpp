@@ -6,11 +6,11 @@
 
 namespace sgd::cli {
 
-PassingFolder::PassingFolder() {
+PassingFolder::PassingFolder(const std::string& name) {
   std::error_code error;
   const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-  std::string name = (error ? std::filesystem::path("/tmp") : base) / "sgd-metrics-XXXXXX";
-  if (::mkdtemp(name.data()) != nullptr) path_ = name;
+  std::string path = (error ? std::filesystem::path("/tmp") : base) / (name + "-XXXXXX");
+  if (::mkdtemp(path.data()) != nullptr) path_ = path;
 }
 
 PassingFolder::~PassingFolder() {

@@ -1,5 +1,5 @@
 #pragma once
-// A folder for files of a run on a cluster, as long as they are looked at here.
+// A folder for temporary files, 0700, as long as this lives.
 
 #include <string>
 
@@ -7,7 +7,8 @@ namespace sgd::cli {
 
 class PassingFolder {
  public:
-  PassingFolder();
+  /// `name`: how the folder's begins.
+  explicit PassingFolder(const std::string& name);
   ~PassingFolder();
   PassingFolder(const PassingFolder&) = delete;
   PassingFolder& operator=(const PassingFolder&) = delete;

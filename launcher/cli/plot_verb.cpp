@@ -97,7 +97,7 @@ int plot_verb(const std::vector<std::string>& arguments) {
   if (!run.is_named) return run.exit_code;
   std::optional<PassingFolder> here;
   if (run.cluster) {
-    here.emplace();
+    here.emplace("sgd-metrics");
     if (here->path().empty()) return refuse(exit_code::kFailed, system_error("cannot make a folder in /tmp").message);
     const auto fetched = fetch_files(run, {{"metrics", true}}, here->path());
     if (!fetched) return refuse(fetched.error().code, fetched.error().message);

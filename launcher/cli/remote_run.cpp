@@ -163,6 +163,7 @@ void RemoteRun::on_followed(const Json& answer) {
   }
   run_ = read_or(answer, "run", run_);
   shown_dir_ = read_or(answer, "run_dir", "");
+  if (on_run_dir) on_run_dir(shown_dir_);
 }
 
 // ---- what it prints ----
@@ -305,7 +306,7 @@ void RemoteRun::end(int exit_code) {
 }
 
 int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix) {
-  auto tls = user_tls(*run.cluster);
+  auto tls = tls_of(run);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   RunOptions options;
   options.show_prefix = show_prefix;

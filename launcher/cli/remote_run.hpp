@@ -6,6 +6,7 @@
 //   first signal: asks for a stop with a checkpoint · second: kills the ranks · with the coordinator gone: leaves
 // The exit code is the run's.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ class RemoteRun {
   /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_desk.hpp. The lines of
   /// events and metrics are printed as they are.
   [[nodiscard]] int read(nlohmann::ordered_json follow);
+
+  /// The run's folder is known, as the coordinator names it.
+  std::function<void(const std::string& run_dir)> on_run_dir;
 
  private:
   using Json = nlohmann::ordered_json;

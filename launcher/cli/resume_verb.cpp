@@ -34,7 +34,7 @@ int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
-  auto tls = user_tls(*run.cluster);
+  auto tls = tls_of(run);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   return RemoteRun(options, *run.cluster, std::move(tls).value())
       .submit({{"request", "resume"}, {"run", member(*answer.value(), "run")}, {"job", loaded.job->resolved}},

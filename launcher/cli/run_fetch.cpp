@@ -184,7 +184,7 @@ Status copy_here(const std::string& from, const std::string& to) {
 
 Result<std::uint64_t> fetch_files(const NamedRun& run, Json follow, const std::string& folder,
                                   const std::string& front) {
-  auto tls = user_tls(*run.cluster);
+  auto tls = tls_of(run);
   if (!tls) return Error{tls.error().message, exit_code::kUsage};
   return Fetch(run, std::move(follow), folder, front, std::move(tls).value()).get();
 }

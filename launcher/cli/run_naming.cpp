@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/net/certificate.hpp"
+#include "launcher/net/private_files.hpp"
+#include "launcher/storage/retention.hpp"
 #include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
@@ -15,6 +19,19 @@ NamedRun ended(int exit_code) {
   NamedRun none;
   none.exit_code = exit_code;
   return none;
+}
+
+constexpr const char* kCoordinatorNote = "/coordinator.json";
+
+/// Of a run whose launcher has a coordinator of its own, as long as it lives: then that is asked.
+void find_coordinator(NamedRun& named) {
+  const auto note = net::read_file(named.directory + kCoordinatorNote, net::kPemBytesMax, net::Readers::kOwner);
+  if (!note || !storage::is_run_live(named.directory)) return;
+  const auto json = nlohmann::ordered_json::parse(note.value(), nullptr, false);
+  named.cluster = parse_address(read_or(json, "address", ""));
+  if (!named.cluster) return;
+  named.identity = read_or(json, "identity", "");
+  named.run = named.directory.substr(named.directory.rfind('/') + 1);
 }
 
 }  // namespace
@@ -45,7 +62,17 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   auto directory = storage::find_run(named.run);
   if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
   named.directory = std::move(directory).value();
+  find_coordinator(named);
   return named;
+}
+
+Status note_coordinator(const std::string& run_dir, const net::Address& coordinator, const std::string& identity) {
+  const nlohmann::json note = {{"address", to_text(coordinator)}, {"identity", identity}};
+  return net::write_file(run_dir + kCoordinatorNote, note.dump() + "\n", net::Readers::kOwner);
+}
+
+Result<std::shared_ptr<const net::TlsContext>> tls_of(const NamedRun& run) {
+  return run.identity.empty() ? user_tls(*run.cluster) : net::TlsContext::load(run.identity);
 }
 
 Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlohmann::ordered_json& request) {
@@ -53,7 +80,9 @@ Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlo
   if (!run.cluster) return ask_run(run.directory, request);
   nlohmann::ordered_json whole = request;
   whole["run"] = run.run;
-  auto answer = ask_cluster(*run.cluster, std::move(whole));
+  auto tls = tls_of(run);
+  if (!tls) return tls.error();
+  auto answer = ask_cluster(*run.cluster, std::move(tls).value(), std::move(whole));
   if (!answer) return answer.error();
   return Answer{std::move(answer).value()};
 }

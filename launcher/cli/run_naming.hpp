@@ -3,6 +3,7 @@
 // run's folder. What stands in the way is said on stderr, all of it at once.
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/json/nlohmann.hpp"
 #include "launcher/cli/command_line.hpp"
 #include "launcher/net/dialer.hpp"
+#include "launcher/net/tls_context.hpp"
 
 namespace sgd::cli {
 
@@ -29,12 +31,20 @@ struct NamedRun {
   std::string directory;  ///< Absolute; of a run on this machine.
   std::optional<net::Address> cluster;
   std::string run;  ///< On the cluster: an id, a unique prefix, or empty for the latest.
+  /// To speak to `cluster` with; empty: the user's. Of a run on this and other machines whose coordinator ends with it.
+  std::string identity = {};
 };
 
 /// The run's launcher, or the coordinator, is asked. Nothing: the run's launcher is gone. The request is "status",
 /// "stop", "nodes", ... with its keys; see coordinator/control_server.hpp and coordinator/client_desk.hpp.
 [[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run,
                                                                 const nlohmann::ordered_json& request);
+
+/// The identity to speak to the run's coordinator with.
+[[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> tls_of(const NamedRun& run);
+/// Notes in the folder of a living run how its coordinator is reached: name_run() looks there.
+[[nodiscard]] Status note_coordinator(const std::string& run_dir, const net::Address& coordinator,
+                                      const std::string& identity);
 
 [[nodiscard]] NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments);
 

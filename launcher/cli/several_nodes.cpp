@@ -55,7 +55,12 @@ class Member {
     const std::optional<int> ended = gather();
     if (ended) return *ended;
     if (!is_head_) return take_part();
-    const int code = RemoteRun(options_, plan_.head, tls_).submit({{"job", job_.resolved}}, false);
+    RemoteRun run(options_, plan_.head, tls_);
+    run.on_run_dir = [this](const std::string& run_dir) {
+      if (const Status noted = note_coordinator(run_dir, plan_.head, folders_.client); !noted)
+        say("other terminals cannot reach this run: " + noted.error().message);
+    };
+    const int code = run.submit({{"job", job_.resolved}}, false);
     linger();
     return code;
   }
@@ -88,7 +93,7 @@ class Member {
   int workers_here_;
   bool is_head_ = false;
   std::string node_;
-  PassingFolder folder_;
+  PassingFolder folder_{"sgd-nodes"};
   rendezvous::Folders folders_;
   std::shared_ptr<const net::TlsContext> tls_;
   std::optional<rendezvous::DaemonChildren> children_;
@@ -100,6 +105,7 @@ class Member {
   bool was_there_ = false;
   TimePoint lost_at_{};  ///< Of the others: since when the first machine does not answer; none: it does.
   int signals_ = 0;
+  bool is_serving_ = false;  ///< Of the first machine: its coordinator has the port.
 };
 
 Status Member::begin() {
@@ -209,7 +215,9 @@ std::optional<int> Member::gather() {
       if (const Status begun = begin(); !begun) return refuse(exit_code::kUsage, begun.error().message);
       return std::nullopt;
     }
-    const auto ended = look_for_nodes(line);
+    // Until ours listens, it may be another launcher's coordinator that answers.
+    is_serving_ = is_serving_ || children_->has_said("coordinator", "listening on");
+    const auto ended = is_serving_ ? look_for_nodes(line) : std::nullopt;
     if (ended) return *ended == exit_code::kSucceeded ? std::nullopt : ended;
     line.wait(kLook);
   }

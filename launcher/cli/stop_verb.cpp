@@ -12,6 +12,7 @@
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/storage/retention.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -24,6 +25,7 @@ bool wait_gone(const NamedRun& run, TimePoint deadline) {
   while (process::monotonic_now() < deadline) {
     const auto answer = ask(run, {{"request", "status"}});
     if (answer && (!answer.value() || answer.value()->contains("summary"))) return true;
+    if (!answer && !run.identity.empty() && !storage::is_run_live(run.directory)) return true;  // It ends with its run.
     (void)::poll(nullptr, 0, kPollMs);
   }
   return false;

@@ -22,6 +22,7 @@ namespace {
 
 constexpr Duration kLookMax = std::chrono::milliseconds(500);
 constexpr std::streamoff kLastWordsBytes = 4096;
+constexpr std::size_t kFirstWordsBytes = 4096;
 
 /// Without the time in front of it.
 std::string text_of(const std::string& line) {
@@ -96,6 +97,16 @@ const DaemonChildren::Child* DaemonChildren::find(const std::string& name) const
   for (const Child& child : children_)
     if (child.daemon.name == name) return &child;
   return nullptr;
+}
+
+bool DaemonChildren::has_said(const std::string& name, const std::string& words) const {
+  const std::lock_guard lock(mutex_);
+  const Child* child = find(name);
+  if (child == nullptr) return false;
+  std::ifstream file(child->daemon.log, std::ios::binary);
+  std::string text(kFirstWordsBytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text.find(words) != std::string::npos;
 }
 
 std::string DaemonChildren::last_words(const std::string& name) const {

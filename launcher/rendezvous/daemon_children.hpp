@@ -41,6 +41,8 @@ class DaemonChildren {
   [[nodiscard]] std::optional<std::string> refusal();
   /// It was of use: it is started again from now on, however it ends.
   void settled();
+  /// Whether `words` are in the beginning of its log.
+  [[nodiscard]] bool has_said(const std::string& name, const std::string& words) const;
   /// The newest line of its log.
   [[nodiscard]] std::string last_words(const std::string& name) const;
   /// For its pid; 0: it does not live at the moment.

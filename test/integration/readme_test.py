@@ -36,6 +36,8 @@ TOUR = (
     ("sgd-launch --num-workers 4 ", "trains"),
     ("sgd-launch -n 4 -- python3 train.py", "succeeds"),
     ("sgd-launch --nproc-per-node 4 train.py", "succeeds"),
+    ("sgd-launch --nnodes 2 --node-rank 0 ", "meets_another"),
+    ("srun --ntasks-per-node=1 sgd-launch", "succeeds_without_slurm"),
     ("sgd-launch job.json --max-failures unlimited", "goes_on"),
     ("sgd-launch nodes set-slots 1", "shrinks"),
     ("sgd-launch resume", "is_gone_on_with"),
@@ -159,6 +161,18 @@ exec {self.path("built/bin/sgd-launch")} "$@"
 
     def succeeds(self, line):
         self.carry_out(line)
+
+    def meets_another(self, line):
+        with open(self.path("home", "key"), "w", encoding="utf-8") as key:
+            key.write("known to both of them\n")
+        os.chmod(self.path("home", "key"), 0o644)
+        line = line.replace("node1 ", f"127.0.0.1 --master-port {free_port()} ", 1)
+        other, number = self.begin(line.replace("--node-rank 0", "--node-rank 1"))
+        self.assertIn("8 workers", self.carry_out(line)[1])
+        self.assertEqual(other.wait(LIMIT_S), 0, self.said(number))
+
+    def succeeds_without_slurm(self, line):
+        self.carry_out(line.removeprefix("srun --ntasks-per-node=1 "))  # With it: slurm_test.py.
 
     def trains(self, line):
         said = "".join(self.carry_out(line, *self.small, *([] if "training.model" in line else MLP)))

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LAUNCHER, LIMIT_S, wait_for
+from harness import CONFIGS, LIMIT_S, wait_for
 from machines import PORT, Machine, network_of
 
 # Says who it is, meets the others at MASTER_ADDR, and waits for the file "go" of its own machine.
@@ -68,7 +68,7 @@ class SeveralNodesTest(unittest.TestCase):
         for launch in launches:
             launch.wait_until_gone()
         for machine in (self.a, self.b, self.c):
-            self.assertEqual([name for name in machine.temporary() if name.startswith("sgd-metrics")], [])
+            self.assertEqual([name for name in machine.temporary() if name.startswith("sgd-nodes")], [])
 
     def lines(self, head, word):
         """What ranks have said on the console that begins so, without the rank in front."""
@@ -149,6 +149,26 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertEqual((head.wait(), others[1].wait()), (0, 0), head.said())
         self.check_clean(head, *others)
 
+    def test_verbs_in_another_terminal(self):
+        launches = [self.launch(machine, "train.py", "wait", rank=number) for number, machine in enumerate((self.a, self.b))]
+        self.wait_for_ranks(launches[0], 2)
+
+        def verb(*words):
+            asking = self.a.launch(*words)
+            self.addCleanup(asking.end)
+            self.assertEqual(asking.wait(), 0, asking.said())
+            return asking.said()
+        status = verb("status")
+        self.assertIn("running", status)
+        self.assertRegex(status, r"1 node0001 ")
+        self.assertIn("up 1 of 2", verb("logs", "--rank", 1))
+        self.assertRegex(verb("nodes"), r"node0001 .* connected")
+        self.assertIn("stopped", verb("stop"))
+        self.assertEqual([launch.wait() for launch in launches], [6, 6], launches[0].said())
+        self.assertIn("cancelled", verb("status"))
+        self.assertIn("not running", verb("stop"))
+        self.check_clean(*launches)
+
     def test_a_signal_at_either_machine_stops_all(self):
         for rank in (0, 1):
             launches = [self.launch(machine, "train.py", "wait", rank=number) for number, machine in enumerate((self.a, self.b))]
@@ -175,6 +195,23 @@ class SeveralNodesTest(unittest.TestCase):
         heads = [launch for launch in launches if self.lines(launch, "up")]
         self.assertEqual(len(heads), 1)
         self.assertEqual(self.lines(heads[0], "done"), ["done 0", "done 1"])
+        self.check_clean(*launches)
+
+    def test_pods_of_a_job_with_the_words_of_our_manifests(self):
+        for manifest in ("indexed_job.yaml", "jobset.yaml"):
+            with open(os.path.join(CONFIGS, "kubernetes", manifest), encoding="utf-8") as file:
+                words = dict(re.findall(r'name: ([A-Z_]+), value: "?([^"}]+)"?}', file.read()))
+            self.assertEqual(set(words), {"PET_NNODES", "PET_MASTER_ADDR", "SGD_RDZV_SECRET_FILE"})
+            launches = []
+            for rank, machine in enumerate((self.a, self.b)):
+                os.chmod(machine.secret, 0o644)  # As it is mounted.
+                link = os.path.join(machine.home, manifest)
+                os.symlink(machine.secret, link)
+                launches.append(machine.launch("train.py", env={**words, "PET_MASTER_ADDR": self.head, "PET_MASTER_PORT": str(PORT), "SGD_RDZV_SECRET_FILE": link,
+                                                                "JOB_COMPLETION_INDEX": str(rank)}))
+                self.addCleanup(launches[-1].end)
+            self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
+            self.assertEqual(self.lines(launches[0], "done"), ["done 0", "done 1"])
         self.check_clean(*launches)
 
     def test_what_is_wrong_is_said_before_anything_is_started(self):
