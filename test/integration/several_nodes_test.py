@@ -180,7 +180,7 @@ class SeveralNodesTest(unittest.TestCase):
 
     def test_another_secret_does_not_come_in(self):
         self.b.write_secret("another secret of more than sixteen bytes")
-        options = ["--rdzv-conf", "join_timeout=4", "train.py"]
+        options = ["--rdzv-conf", "join_timeout=10", "train.py"]
         launches = [self.launch(machine, *options, rank=number) for number, machine in enumerate((self.a, self.b))]
         self.assertEqual([launch.wait() for launch in launches], [5, 5])
         self.assertIn("1 of 2 nodes came", launches[0].said())
