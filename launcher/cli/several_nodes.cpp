@@ -68,6 +68,7 @@ class Member {
  private:
   [[nodiscard]] Status begin();
   [[nodiscard]] Status start_daemons();
+  [[nodiscard]] std::string refused_twin() const;
   [[nodiscard]] bool gives_way(const std::string& why) const;
   [[nodiscard]] std::optional<int> gather();
   [[nodiscard]] std::optional<int> look_for_nodes(ClusterLine& line);
@@ -199,6 +200,13 @@ std::string Member::missing(const std::set<std::string>& there) const {
 
 // ---- the first machine ----
 
+/// What the coordinator says of a machine that has another one's rank; empty: there is none.
+std::string Member::refused_twin() const {
+  const std::string words = children_->last_words("coordinator");
+  const bool is_twin = words.find(": refused: an agent with the name") != std::string::npos;
+  return is_twin ? fmt::format("; two launchers have one --node-rank: {}", words) : std::string();
+}
+
 /// Where nobody has said who is first, it is the launcher that has the port; this one is another, then.
 bool Member::gives_way(const std::string& why) const {
   return !plan_.rank && why.find(std::strerror(EADDRINUSE)) != std::string::npos;
@@ -249,7 +257,7 @@ std::optional<int> Member::look_for_nodes(ClusterLine& line) {
                               format_duration(plan_.join_limit), missing(there)));
   say_waiting(fmt::format("{} of {} nodes are at {}, waiting for {} more{}", count, plan_.least, to_text(plan_.head),
                           plan_.least - count, missing(there)),
-              so_far);
+              so_far + refused_twin());
   return std::nullopt;
 }
 

@@ -188,6 +188,13 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertIn("it has another secret, or another --rdzv-id", launches[1].said())
         self.check_clean(*launches)
 
+    def test_two_machines_with_one_rank_are_told_of(self):
+        options = ["--rdzv-conf", "join_timeout=30", "train.py"]
+        launches = [self.launch(machine, *options, rank=rank, nodes="3") for machine, rank in ((self.a, 0), (self.b, 1), (self.c, 1))]
+        launches[0].wait_for_words("two launchers have one --node-rank: ")
+        launches[0].process.send_signal(signal.SIGINT)
+        self.assertEqual(launches[0].wait(), 130)
+
     def test_who_has_the_port_is_first_where_nobody_says_so(self):
         """As `torchrun --rdzv-endpoint localhost:PORT` twice on one machine."""
         launches = [self.launch(machine, "--rdzv-id", 7, "train.py") for machine in (self.a, self.a)]

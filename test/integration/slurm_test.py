@@ -40,7 +40,7 @@ class SlurmTest(unittest.TestCase):
     def srun(self, *arguments, **env):
         home = os.path.join(self.folder, "home")  # Seen by all nodes, as on most clusters.
         os.makedirs(home, exist_ok=True)
-        return self.slurm.srun(*arguments, cwd=self.work, env={"HOME": home, "XDG_RUNTIME_DIR": home, **env})
+        return self.slurm.srun(*arguments, cwd=self.work, env={"HOME": home, "XDG_RUNTIME_DIR": home, "TMPDIR": home, **env})
 
     def said(self, step):
         try:
