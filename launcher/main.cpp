@@ -14,6 +14,7 @@
 #include "launcher/cli/last_words.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verb_table.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/keeper/keeper_main.hpp"
 
 int main(int argc, char** argv) {
@@ -24,7 +25,9 @@ int main(int argc, char** argv) {
     if (verb == "keeper" && words.size() <= 2)  // Started by ourselves only.
       return sgd::keeper::keeper_main(words.size() == 1 ? sgd::Duration{}
                                                         : sgd::parse_duration(words[1]).value_or(sgd::Duration{}));
-    if (verb == "callback" && (words.size() == 4 || words.size() == 7))  // The same.
+    if (verb == "spare-keeper" && words.size() == 1) return sgd::keeper::spare_keeper_main();  // The same.
+    if (verb == "warm-server" && words.size() == 2) return warm_server_main(words[1]);         // The same.
+    if (verb == "callback" && (words.size() == 4 || words.size() == 7))                        // The same.
       return sgd::callbacks::exec_guard_main({words.begin() + 1, words.end()});
     (void)::unsetenv("SGD_AGENT_WAIT");  // Said of another agent, where we are ourselves part of a run.
     if (words.empty()) {

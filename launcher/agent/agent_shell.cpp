@@ -170,7 +170,7 @@ void AgentShell::carry_out(core::AgentCommand command) {
   } else if (const auto* resume = std::get_if<ResumeWorker>(&command)) {
     workers_.resume(resume->connection);
   } else if (auto* start = std::get_if<StartKeeper>(&command)) {
-    start_keeper(start->run);
+    start_keeper(*start);
   } else if (auto* fetch = std::get_if<FetchCheckpoint>(&command)) {
     fetch_checkpoint(*fetch);
   } else if (auto* stacks = std::get_if<KeepStacks>(&command)) {
@@ -240,7 +240,7 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::ui
   };
   handlers.on_closed = [this, run](int signal, const std::string& reason) {
     boost::asio::post(io_, [this, run, signal, reason] {
-      if (const auto keeper = keepers_.find(run); continuity_ && keeper != keepers_.end()) bury(run, *keeper->second);
+      if (const auto keeper = keepers_.find(run); keeper != keepers_.end()) bury(run, *keeper->second);
       keepers_.erase(run);
       on_event(core::agent_event::KeeperClosed{run, signal, reason});
     });
@@ -258,23 +258,46 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::ui
 }
 
 /// After a replay, one that was to be started and was not is made already.
-void AgentShell::start_keeper(const RunId& run) {
-  auto& keeper = keepers_[run];
-  if (!keeper) keeper = make_keeper(run);
-  accounts_.find(run, [this, run, asked = keeper.get()](const Result<std::optional<process::Account>>& account) {
-    const auto waiting = keepers_.find(run);
-    if (waiting != keepers_.end() && waiting->second.get() == asked) begin_keeper(run, account);
-  });
+void AgentShell::start_keeper(const core::agent_command::StartKeeper& start) {
+  auto& keeper = keepers_[start.run];
+  if (!keeper) keeper = make_keeper(start.run);
+  accounts_.find(start.run,
+                 [this, start, asked = keeper.get()](const Result<std::optional<process::Account>>& account) {
+                   const auto waiting = keepers_.find(start.run);
+                   if (waiting != keepers_.end() && waiting->second.get() == asked) begin_keeper(start, account);
+                 });
 }
 
-void AgentShell::begin_keeper(const RunId& run, const Result<std::optional<process::Account>>& account) {
-  const auto& keeper = keepers_.at(run);
-  Status started = account ? prepare_for(run, account.value()) : Status(account.error());
-  if (started) started = keeper->start(program_, account.value(), input_.get());
-  if (started) return;
-  if (continuity_) bury(run, *keeper);
+void AgentShell::begin_keeper(const core::agent_command::StartKeeper& start,
+                              const Result<std::optional<process::Account>>& account) {
+  const Status prepared = account ? prepare_for(start.run, account.value()) : Status(account.error());
+  if (!prepared) return fail_keeper(start.run, prepared.error());
+  if (!spares_.empty() && start.first && !continuity_ && !account.value()) return ask_for_spare(start);
+  start_own_keeper(start.run, account.value());
+}
+
+/// Of a run that would start a Python and import for seconds: one that has done so before is somewhere, perhaps.
+void AgentShell::ask_for_spare(const core::agent_command::StartKeeper& start) {
+  const auto on_answer = [this, run = start.run, asked = keepers_.at(start.run).get()](std::optional<SpareKeeper> spare,
+                                                                                       const std::string& refusal) {
+    const auto waiting = keepers_.find(run);
+    if (waiting == keepers_.end() || waiting->second.get() != asked) return;
+    if (!refusal.empty()) observer_.on_warning("the interpreter that is held ready is not used: " + refusal);
+    if (spare && waiting->second->adopt(std::move(*spare))) return;
+    start_own_keeper(run, std::nullopt);
+  };
+  std::make_shared<SpareRequest>(io_)->ask(spares_, *start.first, input_.get(), on_answer);
+}
+
+void AgentShell::start_own_keeper(const RunId& run, const std::optional<process::Account>& account) {
+  const Status started = keepers_.at(run)->start(program_, account, input_.get());
+  if (!started) fail_keeper(run, started.error());
+}
+
+void AgentShell::fail_keeper(const RunId& run, const Error& error) {
+  if (continuity_) bury(run, *keepers_.at(run));
   keepers_.erase(run);
-  const std::string reason = "keeper could not be started: " + started.error().message;
+  const std::string reason = "keeper could not be started: " + error.message;
   boost::asio::post(io_, [this, run, reason] { on_event(core::agent_event::KeeperClosed{run, 0, reason}); });
 }
 
@@ -312,6 +335,12 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
 }
 
 void AgentShell::bury(const RunId& run, const KeeperProcess& keeper) {
+  if (!continuity_) {
+    KeeperProcess::Place place;
+    place.mark = keeper.mark();
+    if (!place.mark.empty()) dead_keepers_[run] = {place, false, keeper.pid(), {}};
+    return;
+  }
   auto leaf = process::CgroupLeaf::find(keeper.place().cgroup);
   if (leaf) leaf->remove();  // Unless somebody is in it still.
   dead_keepers_[run] = {keeper.place(), keeper.is_our_child(), keeper.pid(), std::move(leaf)};
@@ -341,7 +370,7 @@ Status AgentShell::clear_strays_of(const RunId& run, const DeadKeeper& dead) {
   if (dead.place.mark.empty()) return cleared;
   const auto killed = process::kill_strays({dead.place.mark, false, dead.pid}, kStraysLimit);
   if (!killed) cleared = killed.error();
-  (void)::unlink(dead.place.socket.c_str());
+  if (!dead.place.socket.empty()) (void)::unlink(dead.place.socket.c_str());
   if (dead.leaf || dead.was_our_child) return cleared;
   unknown_strays_.insert(run);
   observer_.on_warning(fmt::format(

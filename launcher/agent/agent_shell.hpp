@@ -75,6 +75,8 @@ class AgentShell {
   void acknowledge_output(const RunId& run, std::size_t bytes);
   /// What ranks may read that are given the launcher's standard input; not with a Continuity.
   void give_input(process::UniqueFd input) { input_ = std::move(input); }
+  /// Where a warm server of this user listens: keepers that it holds ready are used; not with a Continuity.
+  void use_spares(std::string socket) { spares_ = std::move(socket); }
   /// To all ranks of the run that are here.
   void pass_signal(const RunId& run, int signal);
   void stop();
@@ -96,8 +98,12 @@ class AgentShell {
   void link_to_coordinator();
   void answer(const cluster::AccountAsk& ask);
   void carry_out(core::AgentCommand command);
-  void start_keeper(const RunId& run);
-  void begin_keeper(const RunId& run, const Result<std::optional<process::Account>>& account);
+  void start_keeper(const core::agent_command::StartKeeper& start);
+  void begin_keeper(const core::agent_command::StartKeeper& start,
+                    const Result<std::optional<process::Account>>& account);
+  void ask_for_spare(const core::agent_command::StartKeeper& start);
+  void start_own_keeper(const RunId& run, const std::optional<process::Account>& account);
+  void fail_keeper(const RunId& run, const Error& error);
   [[nodiscard]] Status prepare_for(const RunId& run, const std::optional<process::Account>& account);
   [[nodiscard]] Status listen(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void clear_strays(const RunId& run);
@@ -144,6 +150,7 @@ class AgentShell {
   std::optional<AgentJournal> journal_;
   core::JournalSieve sieve_;
   process::UniqueFd input_;
+  std::string spares_;            ///< The warm server's socket; empty: there is none.
   bool is_rewriting_ = false;     ///< The journal, in a moment.
   TimePoint journal_again_at_{};  ///< One that was given up is tried again.
   std::uint64_t keepers_made_ = 0;

@@ -48,6 +48,20 @@ Status KeeperProcess::start(const std::string& program, const std::optional<proc
   return {};
 }
 
+Status KeeperProcess::adopt(SpareKeeper spare) {
+  auto pidfd = process::pidfd_open(spare.pid);
+  if (!pidfd) return pidfd.error();
+  // It will be killed by this number some time, so it has to be one of our own user's.
+  const auto user = process::user_of_process(spare.pid);
+  if (!user) return user.error();
+  if (user.value() != ::geteuid()) return Error{fmt::format("pid {} is another user's", spare.pid)};
+  pid_ = spare.pid;
+  mark_ = std::move(spare.mark);
+  pidfd_.assign(pidfd.value().release());
+  connect(std::move(spare.link));
+  return {};
+}
+
 /// The socket listens before there is a keeper, and only the keeper has it: whoever can connect to it, connects to
 /// one that is there or about to be, and whoever cannot may start one.
 Status KeeperProcess::start_listening(const std::string& program, const std::optional<process::Account>& account) {

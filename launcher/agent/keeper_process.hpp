@@ -30,6 +30,7 @@
 #include "common/messages/resend_queue.hpp"
 #include "launcher/agent/agent_books.hpp"
 #include "launcher/agent/local_stream.hpp"
+#include "launcher/agent/spare_request.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/process/unique_fd.hpp"
 #include "launcher/storage/files_as.hpp"
@@ -72,6 +73,8 @@ class KeeperProcess {
   /// 2, becomes the keeper's standard input, unless agents come back; -1: none.
   [[nodiscard]] Status start(const std::string& program, const std::optional<process::Account>& account = std::nullopt,
                              int input = -1);
+  /// In place of start(), without a Place: one that was held ready, and is ours from now on.
+  [[nodiscard]] Status adopt(SpareKeeper spare);
   void send(const keeper::ToKeeper& message);
   /// The shared region and the memory checkpoint; empty before Started.
   [[nodiscard]] const std::vector<process::SharedFd>& descriptors() const { return descriptors_; }
@@ -80,6 +83,8 @@ class KeeperProcess {
   [[nodiscard]] const Place& place() const { return *place_; }
   /// This process has started it: what it leaves behind comes to us.
   [[nodiscard]] bool is_our_child() const { return is_our_child_; }
+  /// NAME=value in the environment of all below one that somebody else has started; else empty.
+  [[nodiscard]] const std::string& mark() const { return mark_; }
 
   // With a Place, in a replay:
   void note_started() { was_started_ = true; }
@@ -112,6 +117,7 @@ class KeeperProcess {
   std::vector<process::SharedFd> descriptors_;
   std::string close_reason_;
   int pid_ = 0;
+  std::string mark_;
   std::optional<uid_t> user_;
   ResendQueue sent_;
   std::int64_t received_ = 0;  ///< Counted messages, of all lives of this agent.

@@ -24,6 +24,7 @@
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/storage/run_succession.hpp"
+#include "launcher/warm/warm_server.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -125,6 +126,8 @@ Status LocalRun::prepare() {
   auto runtime = process::RuntimeDir::create(base.value());
   if (!runtime) return runtime.error();
   runtime_.emplace(std::move(runtime).value());
+  if (std::error_code error; std::filesystem::exists(warm::socket_in(base.value()), error))
+    spares_ = warm::socket_in(base.value());
   const Status control = control_.listen(runtime_->file("control.sock"));
   if (!control) return control;
   const Status opened = open_directory();
@@ -203,6 +206,7 @@ Status LocalRun::start_node(int index) {
   node.agent = std::make_unique<agent::AgentShell>(io_, std::move(facts), runtime_->file(fmt::format("{}-", index)),
                                                    own_program(), std::move(link.agent), std::move(watcher));
   if (auto input = input_for_ranks(); input) node.agent->give_input(std::move(input));
+  if (!spares_.empty()) node.agent->use_spares(spares_);
   nodes_.push_back(std::move(node));
   ++agents_with_run_;
   return nodes_.back().agent->start();

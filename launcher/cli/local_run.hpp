@@ -94,6 +94,7 @@ class LocalRun {
   std::int64_t steps_planned_;
   EpochLines epochs_;
   std::optional<process::RuntimeDir> runtime_;
+  std::string spares_;  ///< Where this user's warm server listens; empty: there is none.
   std::unique_ptr<storage::RunDirectory> directory_;
   LocalCallbacks callbacks_;
   coordinator::CoordinatorShell coordinator_;

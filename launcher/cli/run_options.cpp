@@ -198,6 +198,8 @@ std::string run_help() {
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
          "  sgd-launch checkpoints get [--step N] [RUN] DIR            one of them, whole, into a folder here\n"
+         "  sgd-launch warm [--stop] [train.py...]                     keep a Python ready that has imported what it "
+         "needs\n"
          "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
          "  sgd-launch config show [--origin] [job.json]               what holds, and where each value comes from\n"
          "  sgd-launch (submit [--detach] ... | ps | plan ... | events) of a cluster: --address, or SGD_ADDRESS\n"

@@ -46,7 +46,8 @@ const std::map<std::string, Verb>& verbs() {
                                                      {"config", config_verb},   {"coordinator", coordinator_verb},
                                                      {"agent", agent_verb},     {"init", init_verb},
                                                      {"token", token_verb},     {"revoke", revoke_verb},
-                                                     {"join", join_verb},       {"validate", validate_verb}};
+                                                     {"join", join_verb},       {"validate", validate_verb},
+                                                     {"warm", warm_verb}};
   return kVerbs;
 }
 

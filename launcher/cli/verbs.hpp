@@ -33,6 +33,9 @@ namespace sgd::cli {
 [[nodiscard]] int token_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int revoke_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int join_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int warm_verb(const std::vector<std::string>& arguments);
+/// The program that `warm` starts behind itself; `base`: the folder for its socket.
+[[nodiscard]] int warm_server_main(const std::string& base);
 
 /// Submits what `options` name, and follows it unless they say --detach. The run's exit code; after errors, those in
 /// `found` and the job's, kUsage. Without errors in `found` there is a coordinator.

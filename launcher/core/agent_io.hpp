@@ -120,6 +120,7 @@ namespace agent_command {
 struct StartKeeper {
   RunId run;
   std::string run_dir;
+  std::optional<keeper::StartForkServer> first = {};  ///< What it will be told first; not of training.
 };
 struct TellKeeper {
   RunId run;

@@ -9,6 +9,7 @@
 #include "common/job/python_command.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/core/fact_text.hpp"
+#include "launcher/core/fork_server_request.hpp"
 #include "launcher/core/process_rules.hpp"
 #include "launcher/core/rank_environment.hpp"
 
@@ -110,47 +111,29 @@ void NodeRun::start_keeper_if_needed(AgentCommands& out) {
   keeper_ = Keeper::kStarting;
   keeper_generation_ = desired_.generation;
   has_closed_ = false;
-  out.push_back(agent_command::StartKeeper{id_, desired_.run_dir});
+  agent_command::StartKeeper start{id_, desired_.run_dir};
+  if (!is_training() && uses_fork_server()) start.first = fork_server_of(desired_, facts_);
+  out.push_back(std::move(start));
 }
 
 /// True when ranks can be spawned: the fork server is ready, or is not used.
 bool NodeRun::fork_server_settled(AgentCommands& out) {
   if (fork_server_ == ForkServer::kNone) {
-    if (!desired_.job.value("fork_server", true) || (!is_training() && !preloads())) {
-      fork_server_ = ForkServer::kUnusable;
-    } else {
+    if (uses_fork_server())
       start_fork_server(out);
-    }
+    else
+      fork_server_ = ForkServer::kUnusable;
   }
   return fork_server_ == ForkServer::kReady || fork_server_ == ForkServer::kUnusable;
 }
 
-/// True where the ranks of a command are forked off a Python that has imported what they need.
-bool NodeRun::preloads() const {
-  const nlohmann::json& process = member(desired_.job, "process");
-  // A terminal of its own takes a session, which only exec gives.
-  return !facts_.python_folder.empty() && member(process, "preload") != "none" &&
-         member(process, "terminal") != "all" &&
-         job::python_command(desired_.job.at("command").get<std::vector<std::string>>());
+bool NodeRun::uses_fork_server() const {
+  return desired_.job.value("fork_server", true) && (is_training() || preloads(desired_.job, facts_.python_folder));
 }
 
 void NodeRun::start_fork_server(AgentCommands& out) {
   fork_server_ = ForkServer::kStarting;
-  keeper::StartForkServer start;
-  if (is_training()) {
-    start.argv = {facts_.worker_program, "--fork-server"};
-    start.job = desired_.job;
-  } else {
-    const nlohmann::json& process = member(desired_.job, "process");
-    const std::vector<std::string> command = command_of_rank(desired_.job, 0);
-    start.argv = job::by_way_of(facts_.python_folder + "/sgd_launch_server.py", *job::python_command(command));
-    start.job = {
-        {"command", command}, {"preload", member(process, "preload")}, {"backend", member(process, "backend")}};
-    start.environment = common_environment(desired_, static_cast<int>(desired_.ranks.size()), facts_.python_folder);
-    start.workdir = workdir_of(desired_, facts_.is_shared);
-  }
-  start.log_path = desired_.run_dir + "/logs/fork-server.log";
-  tell_keeper(std::move(start), out);
+  tell_keeper(fork_server_of(desired_, facts_), out);
 }
 
 /// Ranks do not need it: while they go on, another one is started for the next generation.

@@ -106,7 +106,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void spawn_all(AgentCommands& out);
   keeper::Spawn spawn_of(Rank rank, RankRecord& record) const;
   void on_fork_server_failed(TimePoint now, const keeper::ForkServerFailed& failed, AgentCommands& out);
-  [[nodiscard]] bool preloads() const;
+  [[nodiscard]] bool uses_fork_server() const;
   void start_fork_server(AgentCommands& out);
   void clear_group(AgentCommands& out);
   void ask_to_leave(AgentCommands& out);

@@ -23,24 +23,30 @@ void set_environment(const Environment& environment, process::SpawnOptions& opti
   options.env_appended = environment.appended;
 }
 
-Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& request, TimePoint now) {
-  ForkServerProcess server;
-  server.started_at_ = now;
-  server.log_path_ = request.log_path;
-  const std::string log_path = request.log_path.empty() ? "/dev/null" : request.log_path;
+Result<process::UniqueFd> ForkServerProcess::open_log(const std::string& path) {
+  log_path_ = path;
+  const std::string log_path = path.empty() ? "/dev/null" : path;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(log_path).parent_path(), error);
   process::UniqueFd log(::open(log_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (!log) return system_error("cannot open log file " + log_path);
   struct stat info {};
-  if (::fstat(log.get(), &info) == 0) server.log_begin_ = static_cast<std::size_t>(info.st_size);
+  if (::fstat(log.get(), &info) == 0) log_begin_ = static_cast<std::size_t>(info.st_size);
+  return log;
+}
+
+Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& request, TimePoint now) {
+  ForkServerProcess server;
+  server.started_at_ = now;
+  const auto log = server.open_log(request.log_path);
+  if (!log) return log.error();
   auto ends = process::socket_pair(SOCK_SEQPACKET);
   if (!ends) return ends.error();
   process::SpawnOptions options;
   options.argv = request.argv;
   options.workdir = request.workdir;
   set_environment(request.environment, options);
-  options.output_fd = log.get();
+  options.output_fd = log.value().get();
   options.control_fd = ends.value().second.get();
   auto child = process::spawn(options);
   if (!child) return child.error();
@@ -55,6 +61,16 @@ Result<ForkServerProcess> ForkServerProcess::start(const StartForkServer& reques
   }
   server.flush();
   return server;
+}
+
+Status ForkServerProcess::prepare_again(const std::string& log_path, const nlohmann::json& job) {
+  auto log = open_log(log_path);
+  if (!log) return log.error();
+  std::vector<process::UniqueFd> descriptors;
+  descriptors.push_back(std::move(log).value());
+  const Status queued = enqueue(encode(fork_server::ToForkServer(fork_server::Prepare{job})), std::move(descriptors));
+  if (queued) flush();
+  return queued;
 }
 
 Status ForkServerProcess::enqueue(std::string message, std::vector<process::UniqueFd> pipes) {

@@ -33,6 +33,9 @@ class ForkServerProcess {
   /// Starts it and queues the job for it.
   [[nodiscard]] static Result<ForkServerProcess> start(const StartForkServer& request, TimePoint now);
 
+  /// One that has been held ready is told of its run, whose log it writes from now on; answered as the first time.
+  [[nodiscard]] Status prepare_again(const std::string& log_path, const nlohmann::json& job);
+
   [[nodiscard]] int pid() const { return pid_; }
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
   /// -1 once it has closed its end.
@@ -55,6 +58,7 @@ class ForkServerProcess {
     std::vector<process::UniqueFd> pipes;
   };
 
+  [[nodiscard]] Result<process::UniqueFd> open_log(const std::string& path);
   [[nodiscard]] Status enqueue(std::string message, std::vector<process::UniqueFd> pipes);
 
   int pid_ = -1;

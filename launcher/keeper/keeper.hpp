@@ -21,6 +21,7 @@
 #include "launcher/keeper/agent_link.hpp"
 #include "launcher/keeper/fork_server_process.hpp"
 #include "launcher/keeper/rank_output.hpp"
+#include "launcher/keeper/spare.hpp"
 #include "launcher/process/out_of_memory.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/signal_names.hpp"
@@ -43,6 +44,13 @@ class Keeper {
   /// connected.
   Keeper(AgentLink agent, process::UniqueFd child_signals, std::optional<Door> door = std::nullopt)
       : agent_(std::move(agent)), child_signals_(std::move(child_signals)), door_(std::move(door)) {}
+  /// Of one that was a spare: it begins with a fork server.
+  Keeper(AgentLink agent, process::UniqueFd child_signals, PreparedForkServer prepared)
+      : agent_(std::move(agent)),
+        child_signals_(std::move(child_signals)),
+        fork_server_(std::move(prepared.process)),
+        prepared_for_(std::move(prepared.request)),
+        fork_server_ready_(true) {}
 
   /// Works until closed (0), or until the agent is gone and everything below is dead (1).
   [[nodiscard]] int run();
@@ -134,6 +142,7 @@ class Keeper {
   void pass_input();
 
   // The fork server (keeper_fork_server.cpp).
+  [[nodiscard]] bool is_prepared_for(const StartForkServer& message);
   void read_fork_server(TimePoint now);
   void take(const fork_server::Prepared& message, process::UniqueFd pidfd, TimePoint now);
   void take(const fork_server::PrepareFailed& message, process::UniqueFd pidfd, TimePoint now);
@@ -164,6 +173,7 @@ class Keeper {
   process::OutOfMemoryKills out_of_memory_;
   Generation heard_ = 0;  ///< The newest one of which a rank has failed.
   std::optional<ForkServerProcess> fork_server_;
+  std::optional<StartForkServer> prepared_for_;  ///< What a fork server that nobody has asked for yet is ready for.
   bool fork_server_ready_ = false;
   bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.
   std::string fork_server_killed_for_;            ///< Why we killed it; empty if we did not.

@@ -11,7 +11,22 @@
 
 namespace sgd::keeper {
 
+/// One that was held ready serves the run for which it has looked, and no other.
+bool Keeper::is_prepared_for(const StartForkServer& message) {
+  const auto prepared = std::exchange(prepared_for_, std::nullopt);
+  if (!prepared || !fork_server_ || clearing_) return false;
+  if (encode(ToKeeper(*prepared)) == encode(ToKeeper(message))) return true;
+  fork_server_->kill();
+  fork_server_.reset();  // Its end is that of a child which nobody knows.
+  return false;
+}
+
 void Keeper::handle(const StartForkServer& message, TimePoint now) {
+  if (is_prepared_for(message)) {
+    ForkServerReady ready;
+    ready.pid = fork_server_->pid();
+    return agent_.send(ready);
+  }
   if (fork_server_ || clearing_) {
     agent_.send(ForkServerFailed{-1, 0, fork_server_ ? "a fork server runs already" : "the run is being cleared"});
     return;

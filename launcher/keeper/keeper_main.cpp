@@ -11,9 +11,12 @@
 
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "launcher/keeper/keeper.hpp"
+#include "launcher/keeper/spare.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 
@@ -51,38 +54,69 @@ bool is_listening(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
 }
 
-}  // namespace
+/// Of a run: held here, so that it outlives every rank and keeps its pages between generations.
+class Memory {
+ public:
+  explicit operator bool() const { return region_ && checkpoint_; }
+  [[nodiscard]] std::vector<int> descriptors() const { return {region_.get(), checkpoint_.get()}; }
 
-int keeper_main(Duration agent_wait) {
+ private:
+  process::UniqueFd region_{::memfd_create("sgd-shared-region", MFD_CLOEXEC)};
+  process::UniqueFd checkpoint_{::memfd_create("sgd-memory-checkpoint", MFD_CLOEXEC)};
+};
+
+/// Nothing: descriptor 3 is no socket, or what every keeper needs cannot be had.
+std::optional<process::UniqueFd> begin(process::UniqueFd& child_signals) {
   int type = 0;
   socklen_t size = sizeof type;
-  if (::getsockopt(process::kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) {
-    return fail(2, "descriptor 3 is not the agent's socket; this verb is started by sgd-launch itself");
-  }
-  if (::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
-    return fail(1, "cannot protect descriptors");
-  }
+  if (::getsockopt(process::kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM)
+    return std::nullopt;
+  if (::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return std::nullopt;
   leave_terminal();
   // Big buffers go back to the system at once: the threshold would grow by itself otherwise.
   (void)::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   process::UniqueFd control(process::kControlFd);
-  process::UniqueFd child_signals = watch_child_signals();
-  if (!child_signals || !process::become_subreaper()) return fail(1, "cannot watch child processes");
-  // Held here, so that they outlive every rank and keep their pages between generations.
-  const process::UniqueFd shared_region(::memfd_create("sgd-shared-region", MFD_CLOEXEC));
-  const process::UniqueFd memory_checkpoint(::memfd_create("sgd-memory-checkpoint", MFD_CLOEXEC));
-  if (!shared_region || !memory_checkpoint) return fail(1, "cannot create shared memory");
-  const std::vector<int> descriptors = {shared_region.get(), memory_checkpoint.get()};
+  child_signals = watch_child_signals();
+  if (!child_signals || !process::become_subreaper()) return std::nullopt;
+  return control;
+}
+
+constexpr const char* kNoBeginning =
+    "descriptor 3 is no socket, or children cannot be watched; this verb is started by sgd-launch itself";
+
+}  // namespace
+
+int keeper_main(Duration agent_wait) {
+  process::UniqueFd child_signals;
+  auto begun = begin(child_signals);
+  if (!begun) return fail(2, kNoBeginning);
+  process::UniqueFd control = std::move(*begun);
+  const Memory memory;
+  if (!memory) return fail(1, "cannot create shared memory");
   if (is_listening(control.get())) {
     if (!process::set_nonblocking(control.get())) return fail(1, "cannot set up the agents' socket");
-    return Keeper(AgentLink(), std::move(child_signals), Keeper::Door{std::move(control), agent_wait, descriptors})
+    return Keeper(AgentLink(), std::move(child_signals),
+                  Keeper::Door{std::move(control), agent_wait, memory.descriptors()})
         .run();
   }
   AgentLink agent{std::move(control)};
-  if (const Status sent = agent.send_started(Started{::getpid()}, descriptors); !sent) {
+  if (const Status sent = agent.send_started(Started{::getpid()}, memory.descriptors()); !sent)
     return fail(1, sent.error().message.c_str());
-  }
   return Keeper(std::move(agent), std::move(child_signals)).run();
+}
+
+int spare_keeper_main() {
+  process::UniqueFd child_signals;
+  auto holder = begin(child_signals);
+  if (!holder) return fail(2, kNoBeginning);
+  const Memory memory;
+  if (!memory) return fail(1, "cannot create shared memory");
+  auto adopted = Spare(std::move(*holder)).wait();
+  if (!adopted) return 1;
+  AgentLink agent{std::move(adopted->agent)};
+  if (const Status sent = agent.send_started(Started{::getpid()}, memory.descriptors()); !sent)
+    return fail(1, sent.error().message.c_str());
+  return Keeper(std::move(agent), std::move(child_signals), std::move(adopted->server)).run();
 }
 
 }  // namespace sgd::keeper

@@ -11,4 +11,7 @@ namespace sgd::keeper {
 /// Returns the exit status: 0 closed, 1 the agent is gone or could not be served, 2 not started by an agent.
 [[nodiscard]] int keeper_main(Duration agent_wait = {});
 
+/// One that waits for its run (spare.hpp): descriptor 3 is the socket of who holds it. Returns as keeper_main().
+[[nodiscard]] int spare_keeper_main();
+
 }  // namespace sgd::keeper

@@ -8,6 +8,8 @@ namespace sgd::keeper {
 
 /// The fork server: from exec to Prepared (a first start may unpack a data set).
 inline constexpr Duration kPrepareLimit = std::chrono::minutes(10);
+/// A fork server that was held ready: until it has looked whether it still fits.
+inline constexpr Duration kAdoptLimit = std::chrono::seconds(5);
 /// The fork server: from Fork to its answer.
 inline constexpr Duration kForkLimit = std::chrono::seconds(10);
 /// The fork server: from closing its link to its end.

@@ -135,29 +135,7 @@ std::string variable_of(const std::map<std::string, std::string>& env, const cha
 }
 
 void merge_environment(const SpawnOptions& options, ChildPlan& plan) {
-  std::vector<std::string> base;
-  if (options.account) {
-    base = environment_of(*options.account, environ);
-  } else if (!options.inherits_environment) {
-    base = basic_environment(environ);
-  } else {
-    for (char** entry = environ; *entry != nullptr; ++entry) base.emplace_back(*entry);
-  }
-  std::map<std::string, std::string> added = options.env_defaults;
-  const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
-  for (const std::string& entry : base) added.erase(name_of(entry));
-  for (const auto& [name, value] : options.env) added[name] = value;
-  for (const auto& [name, folder] : options.env_appended) {
-    if (!added.contains(name)) {
-      const auto there = std::find_if(base.begin(), base.end(), [&](const auto& one) { return name_of(one) == name; });
-      added[name] = there == base.end() ? "" : there->substr(name.size() + 1);
-    }
-    std::string& path = added[name];
-    path += (path.empty() ? "" : ":") + folder;
-  }
-  for (std::string& entry : base)
-    if (!added.contains(name_of(entry))) plan.strings.push_back(std::move(entry));
-  for (const auto& [name, value] : added) plan.strings.push_back(name + "=" + value);
+  plan.strings = environment_of_child(options);
   for (const std::string& text : plan.strings) plan.env.push_back(text.c_str());
   plan.env.push_back(nullptr);
 }
@@ -206,6 +184,34 @@ Result<pid_t> launch(const std::string& path, const std::vector<std::string>& ar
 }
 
 }  // namespace
+
+std::vector<std::string> environment_of_child(const SpawnOptions& options) {
+  std::vector<std::string> base;
+  if (options.account) {
+    base = environment_of(*options.account, environ);
+  } else if (!options.inherits_environment) {
+    base = basic_environment(environ);
+  } else {
+    for (char** entry = environ; *entry != nullptr; ++entry) base.emplace_back(*entry);
+  }
+  std::map<std::string, std::string> added = options.env_defaults;
+  const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
+  for (const std::string& entry : base) added.erase(name_of(entry));
+  for (const auto& [name, value] : options.env) added[name] = value;
+  for (const auto& [name, folder] : options.env_appended) {
+    if (!added.contains(name)) {
+      const auto there = std::find_if(base.begin(), base.end(), [&](const auto& one) { return name_of(one) == name; });
+      added[name] = there == base.end() ? "" : there->substr(name.size() + 1);
+    }
+    std::string& path = added[name];
+    path += (path.empty() ? "" : ":") + folder;
+  }
+  std::vector<std::string> entries;
+  for (std::string& entry : base)
+    if (!added.contains(name_of(entry))) entries.push_back(std::move(entry));
+  for (const auto& [name, value] : added) entries.push_back(name + "=" + value);
+  return entries;
+}
 
 Result<Child> spawn(const SpawnOptions& options) {
   if (options.argv.empty()) return Error{"no program to start", ENOENT};

@@ -56,6 +56,9 @@ struct Child {
   UniqueFd pidfd;
 };
 
+/// "NAME=value" of all that the child's environment will have.
+[[nodiscard]] std::vector<std::string> environment_of_child(const SpawnOptions& options);
+
 /// Error codes are errno of the step that failed: ENOENT missing, EACCES not executable, ENOEXEC wrong
 /// architecture.
 [[nodiscard]] Result<Child> spawn(const SpawnOptions& options);

@@ -18,6 +18,7 @@ _SHELLS = ("launcher/net", "launcher/process", "launcher/storage", "launcher/htt
 _CALLBACKS = "launcher/callbacks"
 _RENDEZVOUS = "launcher/rendezvous"
 _DAEMONS = ("launcher/keeper", "launcher/coordinator", "launcher/agent")
+_WARM = "launcher/warm"
 _TOP = ("launcher/cli", "launcher/main.cpp")
 
 # What the files of a folder may include, by the front of the header's path.
@@ -28,6 +29,7 @@ ARROWS = {
     _CALLBACKS: ("common", "launcher/core", "launcher/process", "launcher/storage", _CALLBACKS),
     _RENDEZVOUS: ("common", "launcher/core", "launcher/net", "launcher/process", _RENDEZVOUS),
     **{daemon: ("common", "launcher/core", *_SHELLS, _CALLBACKS, daemon) for daemon in _DAEMONS},
+    _WARM: ("common", "launcher/core", "launcher/process", "launcher/agent", _WARM),
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),
     "worker/data": ("common", "worker/core", "worker/data"),
@@ -49,7 +51,7 @@ OUTSIDE = (
                              "test"),
      "LibTorch belongs to worker/torch, worker/builtin and the public headers: it costs 12 s a file and 125 MB a process"),
     (r"^gloo/", ("worker/collective", "test"), "Gloo belongs to its module in worker/collective"),
-    (r"^boost/asio", (*_SHELLS, _CALLBACKS, *_DAEMONS, *_TOP, "test", "third_party"), "Asio belongs to shells; take time and facts as arguments"),
+    (r"^boost/asio", (*_SHELLS, _CALLBACKS, *_DAEMONS, _WARM, *_TOP, "test", "third_party"), "Asio belongs to shells; take time and facts as arguments"),
     (r"^openssl/", ("launcher/net", "test"), "OpenSSL belongs to launcher/net: take its values (digest.hpp, tls_context.hpp)"),
     (r"^nlohmann/", ("common/json/nlohmann.hpp", "worker/include"), "include common/json/nlohmann.hpp: its types are compiled once"),
     (r"^boost/process", ("launcher/process", *_DAEMONS, "test"), "processes belong to launcher/process and the keeper"),

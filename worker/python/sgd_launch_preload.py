@@ -298,6 +298,30 @@ def loaded_installed(folders):
     return names
 
 
+def stamp_of(path):
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def file_stamps():
+    """Files that are loaded, modules and libraries, and how to see that they have changed."""
+    paths = {getattr(getattr(module, "__spec__", None), "origin", None) for module in list(sys.modules.values())}
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            paths.update(os.fsdecode(line.split(None, 5)[5].rstrip(b"\n")) for line in file if line.count(b"/") and b" r-x" in line)
+    except (OSError, IndexError):
+        pass
+    return {path: stamp_of(path) for path in paths if isinstance(path, str) and os.path.isabs(path)}
+
+
+def first_changed(stamps):
+    """A file that is another one than when it was loaded, or None."""
+    return next((path for path, stamp in stamps.items() if stamp_of(path) != stamp), None)
+
+
 def import_all(names, thread_count):
     """Imports what can be imported. Returns (module, its error) of those that cannot, and the first that started a thread."""
     failed = []

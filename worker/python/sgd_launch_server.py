@@ -10,6 +10,7 @@ import array
 import atexit
 import ctypes
 import gc
+import importlib
 import json
 import os
 import signal
@@ -76,6 +77,7 @@ class Server:
         self.plan = None
         self.learned = None
         self.backend = ""
+        self.stamps = {}
 
     def receive(self):
         """One message and its descriptors; (None, []) when the keeper is gone."""
@@ -100,7 +102,7 @@ class Server:
                 if message is None:
                     return None
                 if message["type"] == "prepare":
-                    self.reply(self.prepare(message["job"]))
+                    self.reply(self.prepare(message["job"], descriptors))
                 elif message["type"] == "fork":
                     born = self.fork(message, descriptors)
                     if born is not None:
@@ -110,7 +112,37 @@ class Server:
 
     # Preparation ---------------------------------------------------------------------------------
 
-    def prepare(self, job):
+    def prepare(self, job, descriptors=()):
+        """Also of a server that was held ready before there was a run: it takes over the run's environment, folder and log, and looks
+        whether what it has imported still fits."""
+        if "environment" in job:
+            return self.prepare_again(job, descriptors)
+        reason = self.import_for(job)
+        self.stamps = preload.file_stamps()
+        return {"type": "prepared", "threads": thread_count(), "reason": reason}
+
+    def prepare_again(self, job, descriptors):
+        for descriptor in descriptors:
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+            os.close(descriptor)
+        # Set by the interpreter itself at its start, where the locale is C.
+        coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
+        os.environ.clear()
+        os.environ.update({**coerced, **job["environment"]})
+        os.chdir(job["workdir"])
+        changed = preload.first_changed(self.stamps)
+        if changed:
+            return {"type": "prepared", "threads": thread_count(), "reason": "%s has changed since it was imported" % changed}
+        variables = self.plan.variables
+        reason = self.import_for(job)
+        if not reason and self.plan.variables != variables:
+            reason = "the script sets other variables before its imports"
+        return {"type": "prepared", "threads": thread_count(), "reason": reason}
+
+    def import_for(self, job):
+        """Returns why ranks cannot be forked off for this job, or ""."""
+        importlib.invalidate_caches()
         self.start = rank.Start(job["command"])
         self.backend = job.get("backend", "")
         self.learned = preload.Learned(self.start)
@@ -121,7 +153,7 @@ class Server:
         gc.freeze()
         sys.stderr.write("sgd-launch: %d modules loaded in %.2f s%s\n" % (len(sys.modules), time.monotonic() - began, reason and ": " + reason))
         sys.stderr.flush()
-        return {"type": "prepared", "threads": thread_count(), "reason": reason}
+        return reason
 
     def load(self):
         """Imports what is planned. Returns why ranks cannot be forked off, or ""."""

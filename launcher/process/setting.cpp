@@ -1,0 +1,82 @@
+#include "launcher/process/setting.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "launcher/process/process_tree.hpp"
+
+namespace sgd::process {
+namespace {
+
+/// Of /proc/PID/status, and what people call them.
+const std::map<std::string, std::string> kStatusLines = {{"Umask", "the umask"},
+                                                         {"Uid", "the user"},
+                                                         {"Gid", "the group"},
+                                                         {"Groups", "the groups"},
+                                                         {"CapInh", "capabilities"},
+                                                         {"CapPrm", "capabilities"},
+                                                         {"CapEff", "capabilities"},
+                                                         {"CapBnd", "capabilities"},
+                                                         {"CapAmb", "capabilities"},
+                                                         {"NoNewPrivs", "no_new_privs"},
+                                                         {"Seccomp", "seccomp"},
+                                                         {"Seccomp_filters", "seccomp"},
+                                                         {"Cpus_allowed", "the allowed cores"},
+                                                         {"Mems_allowed", "the allowed memory nodes"}};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void add_status(const std::string& folder, std::map<std::string, std::string>& found) {
+  std::ifstream file(folder + "/status");
+  for (std::string line; std::getline(file, line);) {
+    const auto known = kStatusLines.find(line.substr(0, line.find(':')));
+    if (known != kStatusLines.end()) found[known->second] += line + "\n";
+  }
+}
+
+}  // namespace
+
+warm::Setting own_setting() {
+  warm::Setting setting;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos && equals > 0)
+      setting.environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::error_code error;
+  setting.workdir = std::filesystem::current_path(error).string();
+  return setting;
+}
+
+Result<std::map<std::string, std::string>> inherited_from(pid_t pid) {
+  const std::string folder = fmt::format("/proc/{}", pid);
+  std::map<std::string, std::string> found;
+  add_status(folder, found);
+  found["a limit (ulimit)"] = text_of(folder + "/limits");
+  found["the control group"] = text_of(folder + "/cgroup");
+  found["oom_score_adj"] = text_of(folder + "/oom_score_adj");
+  errno = 0;
+  found["the priority (nice)"] = fmt::format("{}", ::getpriority(PRIO_PROCESS, static_cast<id_t>(pid)));
+  std::error_code error;
+  for (const char* space : {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"})
+    found["the namespace " + std::string(space)] =
+        std::filesystem::read_symlink(folder + "/ns/" + space, error).string();
+  found["the root folder"] = std::filesystem::read_symlink(folder + "/" + "root", error).string();
+  if (error || !read_process(pid)) return Error{fmt::format("process {} cannot be looked at", pid)};
+  return found;
+}
+
+}  // namespace sgd::process
