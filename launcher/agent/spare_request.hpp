@@ -10,6 +10,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "common/base/time.hpp"
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
 #include "launcher/agent/local_stream.hpp"
