@@ -1,5 +1,6 @@
 """A Python script with DistributedDataParallel, 2 ranks: command to the first step of both, and SIGKILL of a rank to the first step of
-both after it; under sgd-launch (fork server, state in memory) and under torchrun (a checkpoint file every 50 steps).
+both after it; under sgd-launch (fork server, state in memory; also with an interpreter that is kept warm) and under torchrun (a
+checkpoint file every 50 steps).
 """
 
 import json
@@ -40,13 +41,19 @@ def wait_for_all(process, path, count):
     return None
 
 
-def launch(command, folder, figures):
+def environment(folder):
+    """Of a launch: no other one's warm interpreter is in its reach."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": PEERS_PYTHON, "XDG_RUNTIME_DIR": folder}
+
+
+def launch(command, folder, figures, is_warm=False):
     output = os.path.join(folder, "console")
+    words = [*command, os.path.join(HERE, "python_rank.py"), os.path.join(folder, "state.pt")]
+    if is_warm:
+        subprocess.run([words[0], "warm", *words[1:]], cwd=folder, env=environment(folder), check=True, stdout=subprocess.DEVNULL)
     with open(output, "wb") as console:
         begin = time.time()
-        process = subprocess.Popen([*command, os.path.join(HERE, "python_rank.py"), os.path.join(folder, "state.pt")], cwd=folder,
-                                   stdout=console, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                   env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": PEERS_PYTHON})
+        process = subprocess.Popen(words, cwd=folder, stdout=console, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(folder))
     try:
         done = wait_for_all(process, output, RANKS)
         if done is None:
@@ -66,6 +73,8 @@ def launch(command, folder, figures):
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(60)
+        if is_warm:
+            subprocess.run([words[0], "warm", "--stop"], env=environment(folder), check=True, stdout=subprocess.DEVNULL)
 
 
 def import_seconds():
@@ -77,19 +86,21 @@ def main():
     options = arguments(__doc__.splitlines()[0])
     ours = [LAUNCHER, "--no-fold", "--max-restarts", "100", "--nproc-per-node", str(RANKS)]
     theirs = [*TORCHRUN, "--standalone", "--max-restarts", "100", "--monitor-interval", "0.1", "--nproc-per-node", str(RANKS)]
-    sides = [(ours, {key: [] for key in ("start", "recovery", "kills")}), (theirs, {key: [] for key in ("start", "recovery", "kills")})]
+    sides = [(command, is_warm, {key: [] for key in ("start", "recovery", "kills")}) for command, is_warm in
+             ((ours, False), (ours, True), (theirs, False))]
     imports = [import_seconds() for _ in range(2)][1:]
     for number in range(options.n):
-        for command, figures in sides:
+        for command, is_warm, figures in sides:
             with Folder() as folder:
-                launch(command, folder, figures)
+                launch(command, folder, figures, is_warm)
         imports.append(import_seconds())
         print(f"{number + 1}/{options.n} done", file=sys.stderr)
-    (_, mine), (_, peer) = sides
+    mine, warm, peer = (figures for _, _, figures in sides)
     rows = [["command to first step of both ranks, s", figure(mine["start"], 2), figure(peer["start"], 2), ratio(peer["start"], mine["start"])],
+            ["the same, the interpreter kept warm, s", figure(warm["start"], 2), "", ratio(peer["start"], warm["start"])],
             ["SIGKILL of rank 1 to first step of both, s", figure(mine["recovery"], 3), figure(peer["recovery"], 3) if peer["recovery"] else "none",
              ratio(peer["recovery"], mine["recovery"]) if peer["recovery"] else ""],
-            ["kills survived", f"{sum(mine['kills'])} of {len(mine['kills'])}", f"{sum(peer['kills'])} of {len(peer['kills'])}", ""],
+            ["kills survived", f"{sum(mine['kills'] + warm['kills'])} of {len(mine['kills'] + warm['kills'])}", f"{sum(peer['kills'])} of {len(peer['kills'])}", ""],
             ["one interpreter that imports the same, s", figure(imports, 2), "", ""]]
     table("Python ranks, DDP over Gloo", ["what", "sgd-launch", "torchrun", "times"], rows,
           f"n = {options.n} launches of {KILLS} kills, alternating; torch {torch_version()}.")
