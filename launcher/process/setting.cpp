@@ -1,6 +1,7 @@
 #include "launcher/process/setting.hpp"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -70,6 +71,9 @@ Result<std::map<std::string, std::string>> inherited_from(pid_t pid) {
   found["oom_score_adj"] = text_of(folder + "/oom_score_adj");
   errno = 0;
   found["the priority (nice)"] = fmt::format("{}", ::getpriority(PRIO_PROCESS, static_cast<id_t>(pid)));
+  struct stat program {};
+  if (::stat((folder + "/exe").c_str(), &program) == 0)
+    found["the build of sgd-launch"] = fmt::format("{} {} {}", program.st_dev, program.st_ino, program.st_mtim.tv_sec);
   std::error_code error;
   for (const char* space : {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"})
     found["the namespace " + std::string(space)] =

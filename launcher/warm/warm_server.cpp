@@ -103,9 +103,9 @@ void WarmServer::answer(ClientId id, const FromServer& message) {
   if (client != clients_.end()) client->second.stream->send(encode(message));
 }
 
-std::string WarmServer::difference_from(ClientId id) const {
-  const auto theirs = process::inherited_from(clients_.at(id).pid);
-  const auto ours = process::inherited_from(::getpid());
+std::string WarmServer::difference(ClientId peer, pid_t pid) const {
+  const auto theirs = process::inherited_from(clients_.at(peer).pid);
+  const auto ours = process::inherited_from(pid);
   if (!theirs || !ours) return "what it hands down cannot be looked at";
   for (const auto& [name, value] : ours.value())
     if (theirs.value().at(name) != value) return name + " differs from where it was started";
@@ -124,8 +124,8 @@ void WarmServer::handle(ClientId id, const Take& take) {
     }
     const std::string state = state_of(*slot);
     if (state == "ready") {
-      if (const std::string difference = difference_from(id); !difference.empty())
-        return answer(id, Refused{difference, true});
+      if (const std::string differs = difference(id, slot->keeper->pid()); !differs.empty())
+        return answer(id, Refused{differs, true});
       slot->taker = id;
       return slot->keeper->adopt(take.setting, std::exchange(client.descriptors, {}));
     }
@@ -140,9 +140,8 @@ void WarmServer::handle(ClientId id, const Take& take) {
 void WarmServer::handle(ClientId id, const Keep& keep) {
   if (keep.idle_s > 0) idle_time_ = from_seconds(keep.idle_s);
   rest_idle();
-  const std::string difference = difference_from(id);
-  if (!difference.empty())
-    return answer(id, Refused{difference + "; end the server there (sgd-launch warm --stop)", true});
+  const std::string differs = difference(id, ::getpid());
+  if (!differs.empty()) return answer(id, Refused{differs + "; end the server there (sgd-launch warm --stop)", true});
   const auto same = std::find_if(slots_.begin(), slots_.end(), [&](const auto& slot) {
     return slot->name == keep.name && !mismatch(slot->setting, keep.setting);
   });

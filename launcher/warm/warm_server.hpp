@@ -68,8 +68,8 @@ class WarmServer {
   void handle(ClientId id, const Look& look);
   void handle(ClientId id, const End& end);
   void answer(ClientId id, const FromServer& message);
-  /// What the peer would hand down and this process would not; empty: nothing.
-  [[nodiscard]] std::string difference_from(ClientId id) const;
+  /// What the peer would hand down and process `pid` would not; empty: nothing.
+  [[nodiscard]] std::string difference(ClientId peer, pid_t pid) const;
 
   void start(Slot& slot);
   void start_later(Slot& slot);
