@@ -4,12 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -69,7 +66,6 @@ Result<std::map<std::string, std::string>> inherited_from(pid_t pid) {
   found["a limit (ulimit)"] = text_of(folder + "/limits");
   found["the control group"] = text_of(folder + "/cgroup");
   found["oom_score_adj"] = text_of(folder + "/oom_score_adj");
-  errno = 0;
   found["the priority (nice)"] = fmt::format("{}", ::getpriority(PRIO_PROCESS, static_cast<id_t>(pid)));
   struct stat program {};
   if (::stat((folder + "/exe").c_str(), &program) == 0)

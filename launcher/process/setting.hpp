@@ -15,7 +15,8 @@ namespace sgd::process {
 /// This process's environment and folder, without a server.
 [[nodiscard]] warm::Setting own_setting();
 
-/// Of a process: by the name for people, what its children begin with, and which program it is. Error: it is gone, or not ours to look at.
+/// Of a process: by the name for people, what its children begin with, and which program it is. Error: it is gone, or
+/// not ours to look at.
 [[nodiscard]] Result<std::map<std::string, std::string>> inherited_from(pid_t pid);
 
 }  // namespace sgd::process

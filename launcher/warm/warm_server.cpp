@@ -107,8 +107,10 @@ std::string WarmServer::difference(ClientId peer, pid_t pid) const {
   const auto theirs = process::inherited_from(clients_.at(peer).pid);
   const auto ours = process::inherited_from(pid);
   if (!theirs || !ours) return "what it hands down cannot be looked at";
-  for (const auto& [name, value] : ours.value())
-    if (theirs.value().at(name) != value) return name + " differs from where it was started";
+  for (const auto& [name, value] : ours.value()) {
+    const auto found = theirs.value().find(name);
+    if (found == theirs.value().end() || found->second != value) return name + " differs from where it was started";
+  }
   return "";
 }
 
