@@ -116,7 +116,8 @@ void AgentShell::take_over() {
     boost::asio::post(io_, [this, run = run] {
       const auto gone = keepers_.find(run);
       if (gone == keepers_.end()) return;
-      if (!gone->second->was_started()) return start_keeper(run);  // There was no time for it.
+      if (!gone->second->was_started())
+        return start_keeper(core::agent_command::StartKeeper{run, {}, {}});  // There was no time for it.
       bury(run, *gone->second);
       keepers_.erase(gone);
       on_event(core::agent_event::KeeperClosed{run, 0, "it has ended while no agent was there"});
