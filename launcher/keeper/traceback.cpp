@@ -36,6 +36,12 @@ bool is_indented(std::string_view line) {
   return line.empty() || line.front() == ' ' || line.front() == '\t';
 }
 
+/// Of the fork server of Python scripts, below which a forked rank's script runs.
+bool is_ours(std::string_view frame) {
+  return frame.find("/sgd_launch_server.py\", line ") != std::string_view::npos ||
+         frame.find("/sgd_launch_rank.py\", line ") != std::string_view::npos;
+}
+
 }  // namespace
 
 RankError split_exception(std::string_view line) {
@@ -77,7 +83,7 @@ void TracebackWatch::add_line(std::string_view line, double now_s) {
     case Place::kInFatal:
       lines_since_ = 0;
       if (line.starts_with("Extension modules")) place_ = Place::kOutside;
-      if (line.starts_with("  File ") && found_.frames.size() < kErrorFramesMax)
+      if (line.starts_with("  File ") && !is_ours(line) && found_.frames.size() < kErrorFramesMax)
         found_.frames.push_back(clip(line, kErrorLineBytesMax));
       return;
     case Place::kInTerminate:

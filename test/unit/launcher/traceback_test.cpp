@@ -54,6 +54,12 @@ TEST_CASE("traceback: what is found in an output", "[keeper]") {
        "7 in "
        "read\n  File \"a.py\", line 9 in <module>\n",
        "Fatal Python error", "Segmentation fault", 2},
+      {"the fault handler in a rank that was forked off",
+       "Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n  File \"a.py\", line 7 in "
+       "<module>\n"
+       "  File \"/lib/sgd_launch_rank.py\", line 71 in run_script\n  File \"/lib/sgd_launch_server.py\", line 9 in "
+       "main\n",
+       "Fatal Python error", "Aborted", 1},
       {"an exception of C++",
        "terminate called after throwing an instance of 'gloo::IoException'\n  what():  Connection closed by peer\n",
        "gloo::IoException", "Connection closed by peer", 0},
