@@ -124,7 +124,9 @@ int show(const WarmOptions& options, const std::string& socket) {
   if (options.is_json)
     print_json(found);
   else if (options.stop)
-    fmt::print("{}\n", held != nullptr ? fmt::format("{} let go", found.spares.size()) : "nothing is held ready");
+    fmt::print("{}\n", held != nullptr ? fmt::format("{} interpreter{} let go", found.spares.size(),
+                                                     found.spares.size() == 1 ? "" : "s")
+                                       : "nothing is held ready");
   else
     print_held(found);
   return exit_code::kSucceeded;
