@@ -65,6 +65,8 @@ Result<std::map<std::string, std::string>> inherited_from(pid_t pid) {
   add_status(folder, found);
   found["a limit (ulimit)"] = text_of(folder + "/limits");
   found["the control group"] = text_of(folder + "/cgroup");
+  found["the security label"] = text_of(folder + "/attr/current");
+  found["the personality"] = text_of(folder + "/personality");
   found["oom_score_adj"] = text_of(folder + "/oom_score_adj");
   found["the priority (nice)"] = fmt::format("{}", ::getpriority(PRIO_PROCESS, static_cast<id_t>(pid)));
   struct stat program {};

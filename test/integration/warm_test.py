@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 import uuid
 
@@ -109,6 +110,15 @@ class WarmTest(LaunchTest):
         self.assertEqual(self.wait_ready()["runs"], 1)
         third = self.run_warm("-n", 1, "--", *command, run_dir="third")
         self.assertNotIn(NOT_USED, third.stderr())
+
+    def test_times_count_from_a_rank_s_own_start(self):
+        text = "import logging, time\nlogging.basicConfig(format='%(relativeCreated)d')\nlogging.warning('')\n"
+        command = self.command("logs.py", text)
+        self.warm("-n", 1, "--", *command)
+        wait_for(lambda: time.time() - os.stat(self.path("sockets", "sgd-launch", "warm.log")).st_mtime > 1, LIMIT_S, "a second to pass")
+        begin = time.monotonic()
+        launch = self.run_warm("-n", 1, "--", *command)
+        self.assertLess(int(launch.log(0)), (time.monotonic() - begin) * 1e3)
 
     def test_input_output_and_exit_codes_pass(self):
         command = self.command("echo.py", ECHO, "3")

@@ -324,6 +324,9 @@ class Born:
             if stream.isatty():
                 stream.reconfigure(line_buffering=True)
         give_openblas_its_threads()
+        if "logging" in sys.modules:  # The time from which its records count, which is the process's own.
+            logging = sys.modules["logging"]
+            logging._startTime = time.time_ns() if isinstance(getattr(logging, "_startTime", 0.0), int) else time.time()
         # As a process that has just been started: numpy's generator would be the same on all ranks. Those of Python see to it
         # themselves, and torch's begins with a constant.
         if "numpy.random" in sys.modules:
