@@ -213,6 +213,27 @@ void take_endpoint(RunOptions& options, Diagnostics& diagnostics) {
   if (colon != 0) set("process.master_addr", nlohmann::json(text.substr(0, has_port ? colon : text.size())).dump());
 }
 
+/// What torchrun reads of the environment beside PET_*. An option wins, since it comes later.
+void take_variables(RunOptions& options) {
+  const auto given = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  const auto set = [&options, &given](const char* key, const char* name, const auto& convert) {
+    const std::string text = given(name);
+    if (!text.empty())
+      options.overrides.sets.insert(options.overrides.sets.begin(),
+                                    {std::string("process.") + key, convert(text), name});
+  };
+  set("prefix", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", kQuoted);
+  set("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", kSeconds);
+  if (given("TORCHELASTIC_ENABLE_FILE_TIMER") == "1")
+    options.notes.push_back({"TORCHELASTIC_ENABLE_FILE_TIMER",
+                             "not used: sgd_launch.watch() has a rank that stands still found and ended"});
+  if (!given("TORCHELASTIC_HEALTH_CHECK_PORT").empty())
+    options.notes.push_back({"TORCHELASTIC_HEALTH_CHECK_PORT", "not used: `sgd-launch status` asks the launcher"});
+}
+
 }  // namespace
 
 void add_torchrun_options(std::vector<Option>& table, RunOptions& options) {
@@ -229,6 +250,7 @@ void name_program(const ParsedArguments& parsed, RunOptions& options, Diagnostic
   const std::string& first = parsed.positional.front();
   std::error_code error;
   take_endpoint(options, diagnostics);
+  take_variables(options);
   if (options.no_python && options.is_module)
     return diagnostics.error("--no-python", 0, 0, "and --module exclude each other: a module is run by Python");
   const bool is_script = !options.is_module && (!options.no_python || options.is_run_path);

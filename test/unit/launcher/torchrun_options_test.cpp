@@ -155,6 +155,20 @@ TEST_CASE("torchrun: its variables are read for scripts, and the command line wi
   CHECK(parse({"a.json"}).sets.empty());
 }
 
+TEST_CASE("torchrun: the variables without PET_") {
+  const Variable prefix("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[${rank}] ");
+  const Variable time("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7");
+  CHECK(parse({"train.py"}).sets == Words{"process.shutdown_timeout=7s", R"(process.prefix="[${rank}] ")"});
+  CHECK(parse({"--shutdown-timeout", "1", "train.py"}).sets.back() == "process.shutdown_timeout=1s");
+  CHECK(parse({"train.py"}).said.empty());
+  const Variable timer("TORCHELASTIC_ENABLE_FILE_TIMER", "1");
+  const Variable port("TORCHELASTIC_HEALTH_CHECK_PORT", "5000");
+  const Words said = parse({"train.py"}).said;
+  REQUIRE(said.size() == 2);
+  CHECK_THAT(said[0], Catch::StartsWith("TORCHELASTIC_ENABLE_FILE_TIMER: warning: not used"));
+  CHECK_THAT(said[1], Catch::StartsWith("TORCHELASTIC_HEALTH_CHECK_PORT: warning: not used"));
+}
+
 TEST_CASE("torchrun: words for a number of workers") {
   const Variable none("CUDA_VISIBLE_DEVICES", "");
   const int cores = cli::workers_per_node("cpu", true).value();
