@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/result.hpp"
 #include "launcher/cli/run_options.hpp"
 
 namespace sgd::cli {
