@@ -56,13 +56,13 @@ void WarmServer::run() {
   slots_.clear();
 }
 
-/// A run that works counts as somebody who wants something.
+/// A run that works counts as somebody who wants something, and so does an interpreter that is on its way.
 void WarmServer::rest_idle() {
   idle_.expires_after(idle_time_);
   idle_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     const bool is_at_work = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
-      return slot->keeper && slot->keeper->state() == HeldKeeper::State::kTaken;
+      return slot->keeper && slot->keeper->state() != HeldKeeper::State::kReady;
     });
     if (!is_at_work) return io_.stop();
     rest_idle();
@@ -171,7 +171,10 @@ void WarmServer::start(Slot& slot) {
   slot.rest.reset();
   slot.failure.clear();
   HeldKeeper::Handlers handlers;
-  handlers.on_ready = [&slot] { slot.start_s = slot.keeper->start_s(); };
+  handlers.on_ready = [this, &slot] {
+    slot.start_s = slot.keeper->start_s();
+    rest_idle();
+  };
   handlers.on_answer = [this, &slot](const std::string& reason) { on_answer(slot, reason); };
   handlers.on_ended = [this, &slot](const std::string& reason) { on_ended(slot, reason); };
   slot.keeper = std::make_unique<HeldKeeper>(io_, std::move(handlers));

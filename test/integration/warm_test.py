@@ -181,7 +181,8 @@ class WarmTest(LaunchTest):
                 keeper = self.wait_ready()["pid"]
                 launch = self.start("-n", 2, "--", *command, env=self.environment(), run_dir=name)
                 wait_for(lambda: all(os.path.exists(self.path(f"up{rank}")) for rank in (0, 1)), LIMIT_S, "the ranks to run")
-                ranks = [event["pid"] for event in launch.events("worker_started")]
+                started = wait_for(lambda: len(launch.events("worker_started")) == 2 and launch.events("worker_started"), LIMIT_S, "both to be told of")
+                ranks = [event["pid"] for event in started]
                 self.assertEqual([parent_of(rank) for rank in ranks], [keeper, keeper])
                 os.kill(launch.process.pid if name == "launcher" else keeper, signal.SIGKILL)
                 wait_for(lambda: all(process_state(pid) in ("", "Z") for pid in [*ranks, keeper]), LIMIT_S, "the run's processes to end")
