@@ -12,6 +12,7 @@
 #include "worker/plugin/list_command.hpp"
 #include "worker/plugin/load_plugins.hpp"
 #include "worker/plugin/registered.hpp"
+#include "worker/standalone/config_command.hpp"
 #include "worker/torch/fork_server.hpp"
 #include "worker/torch/rank_process.hpp"
 
@@ -27,6 +28,8 @@ int usage(int code) {
       "  sgd-worker --schema [PLUG-IN...]  what the plug-ins register, as JSON\n"
       "  sgd-worker --list KIND [--plugin FILE]... [--json]  what a job file may name, with keys and defaults:\n"
       "    models, datasets, optimizers, schedulers, losses, metrics, operators or functions\n"
+      "  sgd-worker --config job.json [--set PATH=VALUE]... [--run-dir DIR] [--resume-from CHECKPOINT]\n"
+      "    one rank without a launcher, for a debugger or a first try; reports are JSON lines on stdout\n"
       "  sgd-worker --version\n",
       code == 0 ? stdout : stderr);
   return code;
@@ -47,6 +50,10 @@ int run(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "--schema") return print_schema({argv + 2, argv + argc});
   if (mode == "--list") return worker::run_list_command({argv + 2, argv + argc});
+  if (mode == "--config") {
+    worker::prepare_process();
+    return worker::run_config_command({argv + 2, argv + argc}, [] { return worker::run_rank({}); });
+  }
   if (argc > 2) return usage(worker_exit::kConfiguration);
   if (mode == "--version") {
     std::puts("sgd-worker " SGD_VERSION);

@@ -38,6 +38,7 @@ ARROWS = {
     "worker/measure": ("common", "worker/core", "worker/collective", "worker/include", "worker/measure"),
     "worker/torch": ("common", "worker"),
     "worker/plugin": ("common", "worker/include", "worker/plugin"),
+    "worker/standalone": ("common", "worker/link", "worker/plugin", "worker/standalone"),
     "worker/builtin": ("worker/include", "worker/builtin"),
     "worker/examples": ("worker/include",),
     "worker/include": ("worker/include",),
