@@ -14,6 +14,7 @@ import sys
 import zlib
 
 PIECE_BYTES = 64 << 20
+PAIRS = {"i": dict, "o": collections.OrderedDict, "c": collections.Counter}  # A Counter: milestones of torch's MultiStepLR.
 TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
           "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
@@ -72,9 +73,9 @@ class Packed(_Tree):
             return {"t": [self.pack(one, f"{path}.{at}") for at, one in enumerate(value)]}
         if kind is dict and all(type(key) is str for key in value):
             return {"d": {key: self.pack(one, f"{path}.{key}") for key, one in value.items()}}
-        if kind in (dict, collections.OrderedDict):
-            return {"i" if kind is dict else "o": [[self.pack(key, f"a key of {path}"), self.pack(one, f"{path}.{key}")]
-                                                   for key, one in value.items()]}
+        if kind in PAIRS.values():
+            letter = next(letter for letter, one in PAIRS.items() if one is kind)
+            return {letter: [[self.pack(key, f"a key of {path}"), self.pack(one, f"{path}.{key}")] for key, one in value.items()]}
         if kind in (bytes, bytearray):
             return self.add(path, kind.__name__, "uint8", [len(value)], None, len(value), value)
         if kind is array.array:
@@ -136,9 +137,8 @@ class Record(_Tree):
             return tuple(self.unpack(one) for one in inside)
         if kind == "d":
             return {key: self.unpack(one) for key, one in inside.items()}
-        if kind in ("i", "o"):
-            pairs = ((self.unpack(key), self.unpack(one)) for key, one in inside)
-            return dict(pairs) if kind == "i" else collections.OrderedDict(pairs)
+        if kind in PAIRS:
+            return PAIRS[kind]({self.unpack(key): self.unpack(one) for key, one in inside})
         return self.leaf(*self.leaves[inside])
 
     def leaf(self, name, kind, dtype, shape, stride, begin, size):

@@ -17,7 +17,7 @@ VALUES = {
     "none": None, "yes": True, "small": -3, "big": 1 << 80, "text": "ä\ud800\"{\n", "empty": "", "raw": b"\0\xff" * 100, "no_bytes": b"",
     "row": array.array("d", [0.1, math.inf, -0.0]), "room": bytearray(b"abc"), "pair": (1, (2.5, "x"), ()), "list": [[], {}, [None]],
     "floats": [0.1, -0.0, 5e-324, 1.7976931348623157e308], "by_number": {0: "a", 1: {"x": 1}, (1, 2): "t", None: 3, "1": 4},
-    "ordered": collections.OrderedDict([("b", 1), ("a", {"x": 2, "d": 3})]), "tags": {"x": 0, "t": [1], "i": {}, "f": "00"},
+    "counted": collections.Counter([3, 5, 5]), "ordered": collections.OrderedDict([("b", 1), ("a", {"x": 2, "d": 3})]), "tags": {"x": 0, "t": [1], "i": {}, "f": "00"},
 }
 
 
