@@ -34,7 +34,7 @@ PYTHON = python_with_torch()
 LIBRARY = os.path.join(os.environ["SGD_BIN_DIR"], "..", "lib", "sgd-launch", "libsgd-collective.so")
 
 
-def run_ranks(size, backend, case):
+def run_ranks(size, backend, case, more=()):
     """(exit codes, JSON lines by rank, stderr of all); the code of a rank that was not done in time is -9."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -45,7 +45,7 @@ def run_ranks(size, backend, case):
             environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size),
                                LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                                OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo",
-                               PYTHONPATH=os.path.join(ROOT, "worker", "python"), SGD_COLLECTIVE_LIBRARY=LIBRARY)
+                               PYTHONPATH=os.path.join(ROOT, "worker", "python"), SGD_COLLECTIVE_LIBRARY=LIBRARY, **dict(more))
             streams.append([files.enter_context(open(os.path.join(folder, f"{name}.{rank}"), "w+", encoding="utf-8"))
                             for name in ("out", "err")])
             ranks.append(subprocess.Popen([PYTHON, RANK, backend, case, folder], env=environment, stdout=streams[-1][0],
@@ -92,10 +92,39 @@ class DdpBackendTest(unittest.TestCase):
             self.assertIn("rank 1 (process ", lines[rank]["error"])
             self.assertIn("has ended", lines[rank]["error"])
 
-    def test_ranks_of_several_hosts_use_gloo_and_say_so_once(self):
+    def test_every_type_and_reduction(self):
+        for size, backend in ((3, "sgd"), (4, "hosts"), (3, "hosts")):
+            lines, _ = self.run_well(size, backend, "reductions")
+            self.assertTrue(all(line["done"] > 90 for line in lines), lines)
+
+    def test_operations_between_hosts(self):
+        for size in (3, 4):
+            lines, errors = self.run_well(size, "hosts", "operations")
+            self.assertEqual([line["backend"] for line in lines], ["HostsBackend"] * size)
+            self.assertEqual(errors.count("uses Gloo: each rank is on a host"), 1, errors)  # One of the first and the last rank.
+
+    def test_training_between_hosts_has_the_same_bits_on_all_ranks(self):
+        lines, _ = self.run_well(4, "hosts", "features")
+        for what in ("join", "no_sync", "fsdp2"):  # Others have the running means of a rank's own batches.
+            self.assertEqual({line["results"][what] for line in lines}, {lines[0]["results"][what]}, what)
+
+    def test_a_killed_rank_raises_on_all_hosts(self):
+        for dies in (1, 2):  # The last rank of a host, and the first of one.
+            codes, lines, errors = run_ranks(4, "hosts", "death", {"SGD_TEST_DIES": str(dies)})
+            self.assertEqual(codes, [-9 if rank == dies else 0 for rank in range(4)], errors)
+            for line in lines[:dies] + lines[dies + 1:]:
+                self.assertRegex(line["error"], rf"rank {dies} \(process \d+\) has ended")
+
+    def test_a_killed_host_raises_on_the_others(self):
+        codes, lines, errors = run_ranks(3, "hosts", "death", {"SGD_TEST_DIES": "2"})
+        self.assertEqual(codes, [0, 0, -9], errors)
+        for line in lines[:2]:
+            self.assertIn("rank 0 has lost another host", line["error"])
+
+    def test_ranks_of_hosts_of_their_own_use_gloo_and_say_so_once(self):
         lines, errors = self.run_well(2, "sgd", "elsewhere")
         self.assertEqual([line["sum"] for line in lines], [[2, 2, 2]] * 2)
-        self.assertEqual(errors.count("uses Gloo: rank 1 is on another host"), 1, errors)
+        self.assertEqual(errors.count("uses Gloo: each rank is on a host"), 1, errors)
 
 
 if __name__ == "__main__":

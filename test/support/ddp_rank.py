@@ -1,9 +1,10 @@
 """One rank of the tests of the backend "sgd": ddp_rank.py BACKEND CASE FOLDER. Prints a line of JSON; PyTorch is needed.
 
-BACKEND: gloo; sgd; instead (sgd_launch_ddp.install(), and then a script that says nothing). The ranks meet by files in
+BACKEND: gloo; sgd; hosts (sgd; each two ranks say that they are on a host of their own); instead (sgd_launch_ddp.install(), and then a script that says nothing). The ranks meet by files in
 FOLDER, or by the environment where the script says nothing.
 """
 import atexit
+import functools
 import hashlib
 import json
 import os
@@ -188,18 +189,67 @@ def operations(begin):
     say({"rank": rank, "backend": name})
 
 
+def reductions(begin):
+    """Every type and operation, by values whose result is exact, whoever is added first."""
+    begin()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    whole = {dist.ReduceOp.SUM: torch.add, dist.ReduceOp.PRODUCT: torch.mul, dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.MAX: torch.maximum}
+    bits = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or, dist.ReduceOp.BXOR: torch.bitwise_xor}
+    integers = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+    floats = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+    done = 0
+    for dtype in [*integers, *floats, torch.bool, torch.complex64, torch.complex128]:
+        ways = {dist.ReduceOp.SUM: torch.add} if dtype.is_complex else {**whole, **bits} if dtype in integers else dict(whole)
+        if dtype.is_floating_point or dtype.is_complex:
+            ways[dist.ReduceOp.AVG] = torch.add
+        for op, combine in ways.items():
+            for shape in ((), (5,), (0,), (3, 700_001)) if op == dist.ReduceOp.SUM else ((7, 5),):
+                count = int(torch.tensor(shape).prod()) if shape else 1
+                values = [((torch.arange(count) * (one + 2) + one) % 4).to(dtype).reshape(shape) for one in range(size)]
+                expected = functools.reduce(combine, values)
+                if op == dist.ReduceOp.AVG:
+                    expected = torch.view_as_complex(torch.view_as_real(expected) / size) if dtype.is_complex else expected / size
+                mine = values[rank].clone().t().contiguous().t() if len(shape) == 2 else values[rank].clone()
+                dist.all_reduce(mine, op)
+                assert torch.equal(mine, expected.to(dtype)), (dtype, op, shape)
+                done += 1
+        values = [torch.arange(6 * size).mul(one + 1).remainder(5).to(dtype) for one in range(size)]
+        part = torch.empty(6, dtype=dtype)
+        dist.reduce_scatter_single(part, values[rank]) if hasattr(dist, "reduce_scatter_single") else dist.reduce_scatter_tensor(part, values[rank])
+        assert torch.equal(part, functools.reduce(torch.add, values).view(size, -1)[rank]), dtype
+        gathered = [torch.empty(6 * size, dtype=dtype) for _ in range(size)]
+        dist.all_gather(gathered, values[rank])
+        assert all(map(torch.equal, gathered, values)), dtype
+        for root in range(size):
+            sent = values[rank].clone()
+            dist.broadcast(sent, root)
+            assert torch.equal(sent, values[root]), (dtype, root)
+    for dtype in (torch.float32, torch.bfloat16):
+        rounded = torch.randn(100_003, generator=torch.Generator().manual_seed(rank)).to(dtype)
+        dist.all_reduce(rounded)
+        gathered = [torch.empty_like(rounded) for _ in range(size)]
+        dist.all_gather(gathered, rounded)
+        assert all(torch.equal(one, rounded) for one in gathered), dtype  # To the bit.
+    for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX):
+        odd = torch.tensor([float("nan") if rank == size - 1 else 1.0, float(rank)])
+        dist.all_reduce(odd, op)
+        assert odd[0].isnan() and odd[1] == (0 if op == dist.ReduceOp.MIN else size - 1), odd
+    dist.destroy_process_group()
+    say({"rank": rank, "done": done})
+
+
 def death(begin):
     begin()
     rank = dist.get_rank()
     model = DistributedDataParallel(nn.Linear(512, 512))
     for step in range(1000):
-        if rank == 1 and step == 3:
+        if rank == int(os.environ.get("SGD_TEST_DIES", 1)) and step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         start = time.monotonic()
         try:
             model(torch.ones(2, 512)).sum().backward()
         except RuntimeError as error:
-            say({"rank": rank, "error": str(error), "seconds": time.monotonic() - start})
+            say({"rank": rank, "error": str(error), "at": time.time(), "seconds": time.monotonic() - start})
             dist.destroy_process_group()
             return
 
@@ -231,6 +281,12 @@ def main():
     torch.set_num_threads(1)
     if name != "gloo":
         import sgd_launch_ddp
+    if name == "hosts":
+        import sgd_launch_collective
+
+        record = sgd_launch_collective._host_record()
+        sgd_launch_collective._host_record = lambda: {**record, "host": ["host", int(os.environ["RANK"]) // 2]}
+        name = "sgd"
     if name == "instead":
         sgd_launch_ddp.install(replace="gloo")
     globals()[case](beginning(name, folder))

@@ -179,15 +179,24 @@ def _host_record():
             "cores": sorted(os.sched_getaffinity(0)), "version": VERSION}
 
 
+class Spread(list):
+    """In place of a Group: the ranks of each host, where they are on several and some host has several; and a word that no
+    other group has used in the store."""
+
+    word = ""
+
+
 def _plan(records):
     """What rank 0 decides, and the descriptor that it holds until all have opened it, or None."""
-    first = records[0]
+    first, hosts = records[0], {}
     for rank, record in enumerate(records):
-        if record["host"] != first["host"]:
-            return {"refused": f"rank {rank} is on another host, in another container or under another account than "
-                               "rank 0"}, None
+        hosts.setdefault(json.dumps(record["host"]), []).append(rank)
         if record["version"] != first["version"]:
             return {"refused": f"rank {rank} has another version of sgd-launch than rank 0"}, None
+    if len(hosts) == len(records) > 1:
+        return {"refused": "each rank is on a host, in a container or under an account of its own"}, None
+    if len(hosts) > 1:
+        return {"hosts": list(hosts.values()), "word": secrets.token_hex(8)}, None
     token = secrets.randbits(64)
     try:
         fd = create(len(records), token)
@@ -221,7 +230,7 @@ def _get(store, key, rank, deadline):
 
 
 def form(store, rank, size, timeout_s):
-    """A Group of all ranks, or a text that says why they cannot share memory; all get the same.
+    """A Group of all ranks, a Spread, or a text that says why they cannot share memory; all get the same.
 
     `store` has set(key, text), get(key) -> bytes, check([key]) and add(key, number) -> sum. A store may serve one group
     after the other, and outlive an attempt of torchrun. Raises CollectiveError, which names the rank that has not come.
@@ -239,6 +248,10 @@ def form(store, rank, size, timeout_s):
         plan = json.loads(_get(store, prefix + "plan", 0, deadline))
     if "refused" in plan:
         return plan["refused"]
+    if "hosts" in plan:
+        spread = Spread(plan["hosts"])
+        spread.word = plan["word"]
+        return spread
     group, problem = None, ""
     try:
         group = _open(plan, rank, own_fd)

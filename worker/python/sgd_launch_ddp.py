@@ -91,6 +91,7 @@ class _Task:
     """One operation: its request, the tensors that it points to, and what follows it."""
 
     __slots__ = ("request", "tensors", "after", "timeout_ms", "work", "is_started")
+    blocks = False  # Whether start() waits for others, whatever it is told.
 
     def __init__(self, request, tensors, after, timeout_ms, work):
         self.request, self.tensors, self.after, self.timeout_ms, self.work = request, tensors, after, timeout_ms, work
@@ -123,7 +124,8 @@ class _Engine:
         with self._lock:
             if self._is_closed:
                 raise dist.DistBackendError("the process group has been destroyed")
-            if self._pending == 0 and self.group is not None and self._run_here(task, is_async):
+            is_here = self._pending == 0 and self.group is not None and not (is_async and task.blocks)
+            if is_here and self._run_here(task, is_async):
                 return
             task.work.hand_over()
             self._pending += 1
@@ -450,11 +452,14 @@ def _create(options, backend_options, name):
         return c10d._create_gloo_process_group(options, None)
 
     group = collective.form(store, rank, size, options.timeout.total_seconds())
+    if isinstance(group, collective.Spread):
+        from sgd_launch_hosts import compose
+        group = compose(options, group, options.timeout, name)
     if isinstance(group, str):
         if rank == 0:
             _say_once(f"a group of {size} ranks uses Gloo: {group}")
         return make_gloo()
-    backend = SgdBackend(group, store, make_gloo, options.timeout, name)
+    backend = group if isinstance(group, SgdBackend) else SgdBackend(group, store, make_gloo, options.timeout, name)
     _backends.add(backend)
     return backend
 
