@@ -6,6 +6,10 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <boost/program_options/cmdline.hpp>
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
 
 #include "common/base/bytes.hpp"
 #include "common/json/suggest.hpp"
@@ -13,17 +17,37 @@
 namespace sgd::cli {
 namespace {
 
+namespace po = boost::program_options;
+
 constexpr std::size_t kHelpColumn = 34;
 
-/// "--nproc_per_node" is "--nproc-per-node".
-std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
+/// Names are looked up as a whole, and letters are not put together. The table says which ones there are.
+constexpr int kStyle = po::command_line_style::unix_style &
+                       ~(po::command_line_style::allow_guessing | po::command_line_style::allow_sticky);
+
+bool is_long(const std::string& name) {
+  return name.starts_with("--");
+}
+
+/// The table as the library knows it; what it finds has the option's first name. To the library no option needs its
+/// value: it would end with the first that is missing, and take for an option a value that looks like one.
+void describe_to_library(const std::vector<Option>& options, po::options_description& known) {
+  for (const Option& option : options) {
+    std::string names;
+    std::string letter;
+    for (const std::string& name : option.names) {
+      if (is_long(name)) names += (names.empty() ? "" : ",") + name.substr(2);
+      if (name.size() == 2) letter = "," + name.substr(1);
+    }
+    known.add_options()((names + letter).c_str(), po::value<std::string>()->implicit_value(""));
+  }
 }
 
 class Parser {
  public:
-  Parser(const std::vector<Option>& options, Diagnostics& diagnostics) : options_(options), diagnostics_(diagnostics) {}
+  Parser(const std::vector<Option>& options, Diagnostics& diagnostics) : options_(options), diagnostics_(diagnostics) {
+    describe_to_library(options, known_);
+  }
 
   void run(const std::vector<std::string>& arguments, AfterPositional after, ParsedArguments& out) {
     for (std::size_t index = 0; index < arguments.size(); ++index) {
@@ -57,50 +81,73 @@ class Parser {
   }
 
  private:
+  /// What one word says.
+  struct Word {
+    const Option* option = nullptr;  ///< None: the word is no option of the table.
+    std::string name;                ///< As it was typed, but with dashes.
+    std::optional<std::string> value;
+  };
+
   const Option* find(const std::string& name) const {
     for (const Option& option : options_)
       if (std::find(option.names.begin(), option.names.end(), name) != option.names.end()) return &option;
     return nullptr;
   }
 
+  Word read(const std::string& word) const {
+    const std::size_t name_end = is_long(word) ? std::min(word.find('='), word.size()) : word.size();
+    Word read{nullptr, word.substr(0, name_end), {}};
+    if (is_long(word)) std::replace(read.name.begin(), read.name.end(), '_', '-');
+    if (read.name.starts_with("---")) return read;  // The library takes "---n" for "-n".
+    std::string text = read.name + word.substr(name_end);
+    const bool has_empty_value = name_end + 1 == word.size();
+    if (has_empty_value) text.pop_back();                            // The library would refuse it.
+    const auto several_letters = [this](const std::string& given) {  // "-ppn", which it would take for -p.
+      const Option* option = is_long(given) || given.size() == 2 ? nullptr : find(given);
+      return std::pair(option == nullptr ? "" : option->names.front().substr(2), std::string());
+    };
+    const std::vector<po::option> found = po::command_line_parser(std::vector<std::string>{text})
+                                              .options(known_)
+                                              .style(kStyle)
+                                              .extra_parser(several_letters)
+                                              .allow_unregistered()
+                                              .run()
+                                              .options;
+    if (found.empty() || found.front().string_key.empty() || found.front().unregistered) return read;
+    const Option* option = find("--" + found.front().string_key);
+    const std::vector<std::string>& values = found.front().value;
+    if (!is_long(word) && !values.empty()) {  // "-n4"
+      if (option->value.empty()) return read;
+      read.name = word.substr(0, 2);
+    }
+    read.option = option;
+    if (has_empty_value || !values.empty()) read.value = values.empty() ? "" : values.front();
+    return read;
+  }
+
   /// Returns the index of the last argument used.
   std::size_t take_option(const std::vector<std::string>& arguments, std::size_t index) {
-    const std::string& word = arguments[index];
-    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
-    std::string name = word.starts_with("--") ? with_dashes(word.substr(0, equals)) : word;
-    std::string attached = equals == std::string::npos ? "" : word.substr(equals + 1);
-    bool has_value = equals != std::string::npos;
-    const Option* option = find(name);
-    if (option == nullptr && !word.starts_with("--") && word.size() > 2) {  // "-n4"
-      option = find(word.substr(0, 2));
-      if (option != nullptr && !option->value.empty()) {
-        name = word.substr(0, 2);
-        attached = word.substr(2);
-        has_value = true;
-      } else {
-        option = nullptr;
-      }
-    }
-    if (option == nullptr) {
-      unknown(name);
+    Word word = read(arguments[index]);
+    if (word.option == nullptr) {
+      unknown(word.name);
       return index;
     }
-    given_.insert(option);
-    if (option->value.empty()) {
-      if (has_value)
-        diagnostics_.error(name, 0, 0, fmt::format("takes no value, got \"{}\"", attached));
+    given_.insert(word.option);
+    if (word.option->value.empty()) {
+      if (word.value)
+        diagnostics_.error(word.name, 0, 0, fmt::format("takes no value, got \"{}\"", *word.value));
       else
-        apply(*option, name, "");
+        apply(*word.option, word.name, "");
       return index;
     }
-    if (!has_value) {
+    if (!word.value) {
       if (index + 1 >= arguments.size() || arguments[index + 1] == "--") {
-        diagnostics_.error(name, 0, 0, fmt::format("a value is missing: {} {}", name, option->value));
+        diagnostics_.error(word.name, 0, 0, fmt::format("a value is missing: {} {}", word.name, word.option->value));
         return index;
       }
-      attached = arguments[++index];
+      word.value = arguments[++index];
     }
-    apply(*option, name, attached);
+    apply(*word.option, word.name, *word.value);
     return index;
   }
 
@@ -127,6 +174,7 @@ class Parser {
   }
 
   const std::vector<Option>& options_;
+  po::options_description known_;
   Diagnostics& diagnostics_;
   std::set<const Option*> given_;
 };

@@ -2,6 +2,9 @@
 // Options from one table: names, values, help, environment variable. No abbreviations; dash and
 // underscore are the same; a misspelt option is answered with the nearest one. All errors of a
 // command line are reported together.
+//
+// What a word is (a name, a value that is attached to it) is Boost.Program_options' to say, one word at a time: of a
+// whole line it tells the first error only, and none of its texts is for people.
 
 #include <cstdint>
 #include <functional>

@@ -55,6 +55,7 @@ OUTSIDE = (
     (r"^boost/asio", (*_SHELLS, _CALLBACKS, *_DAEMONS, _WARM, *_TOP, "test", "third_party"), "Asio belongs to shells; take time and facts as arguments"),
     (r"^openssl/", ("launcher/net", "test"), "OpenSSL belongs to launcher/net: take its values (digest.hpp, tls_context.hpp)"),
     (r"^nlohmann/", ("common/json/nlohmann.hpp", "worker/include"), "include common/json/nlohmann.hpp: its types are compiled once"),
+    (r"^boost/program_options", ("launcher/cli/command_line.cpp",), "options are a table: launcher/cli/command_line.hpp reads them"),
     (r"^boost/process", ("launcher/process", *_DAEMONS, "test"), "processes belong to launcher/process and the keeper"),
 )
 IMPURE = (r"^(thread|mutex|condition_variable|future|filesystem|iostream|fstream|unistd\.h|fcntl\.h|"
