@@ -38,7 +38,9 @@ inline constexpr auto kMessage<cluster::DesiredRun> = message(
     optional("clear_grace_s", &cluster::DesiredRun::clear_grace_s),
     optional("keeper_from", &cluster::DesiredRun::keeper_from), optional("run_dir", &cluster::DesiredRun::run_dir),
     optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner),
-    optional("may_be_root", &cluster::DesiredRun::may_be_root));
+    optional("may_be_root", &cluster::DesiredRun::may_be_root),
+    optional("endpoints", &cluster::DesiredRun::endpoints),
+    optional("ranks_by_node", &cluster::DesiredRun::ranks_by_node));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
     message("exchange_done", required("run", &cluster::ExchangeDone::run),
@@ -51,8 +53,9 @@ inline constexpr auto kMessage<cluster::FactAck> = message("fact_ack",
                                                            required("sequence", &cluster::FactAck::sequence));
 
 template <>
-inline constexpr auto kMessage<cluster::PortReserved> = message("port_reserved",
-                                                                required("port", &cluster::PortReserved::port));
+inline constexpr auto kMessage<cluster::PortReserved> =
+    message("port_reserved", required("port", &cluster::PortReserved::port),
+            optional("worker_ports", &cluster::PortReserved::worker_ports));
 template <>
 inline constexpr auto kMessage<cluster::PortRefused> = message("port_refused",
                                                                optional("message", &cluster::PortRefused::message));

@@ -21,9 +21,8 @@ namespace sgd::cluster {
 // ---- coordinator -> agent ----
 
 enum class Want {
-  /// The ranks of `generation` will run here, rank 0 among them: all is made ready for them, none is started, and a
-  /// port
-  /// is reserved, which PortReserved or PortRefused answers each time.
+  /// The ranks of `generation` will run here: all is made ready for them, none is started, and a port is reserved
+  /// (with the backend tensorflow one more for each rank), which PortReserved or PortRefused answers each time.
   kPrepare,
   kRun,    ///< The ranks of `generation` run here.
   kLeave,  ///< They run, and end by themselves at the next epoch's end (or checkpoint), to be started at another size.
@@ -62,6 +61,8 @@ struct DesiredRun {
   nlohmann::json job;        ///< The resolved job.
   std::string owner = {};    ///< Who submitted it, by certificate where there is one.
   bool may_be_root = false;  ///< That is root itself, at the coordinator's socket, or an admin by certificate.
+  std::vector<std::string> endpoints = {};  ///< With the backend tensorflow: "host:port" of each rank, for TF_CONFIG.
+  std::vector<int> ranks_by_node = {};      ///< With the backend horovod: how many each node has, by node_rank.
 };
 /// A part of a finished exchange of one generation: the values of the ranks from `first` on. Parts come in order.
 struct ExchangeDone {
@@ -88,9 +89,10 @@ using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck, AccountAsk>;
 
 // ---- agent -> coordinator ----
 
-/// This port of rank 0's node is kept for rank 0 of this generation, on all its addresses, until the generation ends.
+/// These ports of a node are kept for its ranks of this generation, on all its addresses, until the generation ends.
 struct PortReserved {
-  int port = 0;
+  int port = 0;                   ///< MASTER_PORT, where rank 0 is on this node.
+  std::vector<int> worker_ports = {};  ///< With the backend tensorflow: one for each of its ranks, in their order.
 };
 /// There is none.
 struct PortRefused {

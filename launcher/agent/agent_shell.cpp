@@ -182,7 +182,9 @@ void AgentShell::carry_out(core::AgentCommand command) {
   } else if (const auto* wanted = std::get_if<ReservePort>(&command)) {
     reserve_port(*wanted);
   } else if (const auto* known = std::get_if<HoldPort>(&command)) {
-    (void)ports_.hold(known->run, known->port);  // Ignoring: then rank 0 has it, for which it was kept.
+    std::vector<int> ports = known->worker_ports;
+    ports.insert(ports.begin(), known->port);
+    (void)ports_.hold(known->run, ports);  // Ignoring: then its rank has it, for which it was kept.
   } else if (const auto* released = std::get_if<ReleasePort>(&command)) {
     ports_.release(released->run);
   } else if (auto* forget = std::get_if<ForgetRun>(&command)) {
@@ -191,10 +193,14 @@ void AgentShell::carry_out(core::AgentCommand command) {
 }
 
 void AgentShell::reserve_port(const core::agent_command::ReservePort& wanted) {
-  const Result<int> port = ports_.reserve(wanted.run);
-  core::agent_event::PortReserved answer{wanted.run, wanted.generation, 0, {}};
-  if (port) answer.port = port.value();
-  if (!port) answer.error = port.error().message;
+  const Result<std::vector<int>> ports = ports_.reserve(wanted.run, 1 + wanted.workers);
+  core::agent_event::PortReserved answer{wanted.run, wanted.generation};
+  if (ports) {
+    answer.port = ports.value().front();
+    answer.worker_ports.assign(ports.value().begin() + 1, ports.value().end());
+  } else {
+    answer.error = ports.error().message;
+  }
   boost::asio::post(io_, [this, answer] { on_event(answer); });
 }
 

@@ -46,7 +46,8 @@ struct Writer {
                  {"run", reserved.run},
                  {"generation", reserved.generation},
                  {"port", reserved.port},
-                 {"error", reserved.error}});
+                 {"error", reserved.error},
+                 {"worker_ports", reserved.worker_ports}});
   }
   void operator()(const event::FromWorker& from) {
     head.update({{"event", "from_worker"}, {"connection", from.connection}, {"pid", from.peer_pid}, {"run", from.run}});
@@ -106,7 +107,8 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
     return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
   if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
   if (name == "port_reserved")
-    return core::AgentEvent{event::PortReserved{run(), head.at("generation"), head.at("port"), head.at("error")}};
+    return core::AgentEvent{
+        event::PortReserved{run(), head.at("generation"), head.at("port"), head.at("error"), head.at("worker_ports")}};
   if (name == "link_closed") return core::AgentEvent{event::LinkClosed{head.at("connection")}};
   if (name == "fetch_advanced") return core::AgentEvent{event::FetchAdvanced{run(), head.at("path"), head.at("bytes")}};
   if (name == "checkpoint_fetched")

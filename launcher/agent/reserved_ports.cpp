@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include <fmt/format.h>
+
 namespace sgd::agent {
 namespace {
 
@@ -45,20 +47,33 @@ int port_of(int fd) {
 
 }  // namespace
 
-Result<int> ReservedPorts::reserve(const RunId& run) {
+Result<std::vector<int>> ReservedPorts::reserve(const RunId& run, int count) {
   sockets_.erase(run);
-  process::UniqueFd fd = bound_anywhere(0);
-  const int port = fd ? port_of(fd.get()) : 0;
-  if (port == 0) return system_error("no port of this node can be reserved for MASTER_PORT");
-  sockets_[run] = std::move(fd);
-  return port;
+  std::vector<int> ports;
+  std::vector<process::UniqueFd> sockets;
+  while (static_cast<int>(ports.size()) < count) {
+    sockets.push_back(bound_anywhere(0));
+    ports.push_back(sockets.back() ? port_of(sockets.back().get()) : 0);
+    if (ports.back() == 0)
+      return system_error(fmt::format("no port of this node can be reserved for MASTER_PORT{}",
+                                      count == 1 ? "" : fmt::format(" and {} ranks", count - 1)));
+  }
+  sockets_[run] = std::move(sockets);
+  return ports;
 }
 
-Status ReservedPorts::hold(const RunId& run, int port) {
-  process::UniqueFd fd = bound_anywhere(port);
-  if (!fd) return system_error("port " + std::to_string(port) + " cannot be held");
-  sockets_[run] = std::move(fd);
-  return {};
+Status ReservedPorts::hold(const RunId& run, const std::vector<int>& ports) {
+  std::vector<process::UniqueFd>& sockets = sockets_[run];
+  sockets.clear();
+  Status status;
+  for (const int port : ports) {
+    process::UniqueFd fd = bound_anywhere(port);
+    if (fd)
+      sockets.push_back(std::move(fd));
+    else
+      status = system_error(fmt::format("port {} cannot be held", port));
+  }
+  return status;
 }
 
 }  // namespace sgd::agent

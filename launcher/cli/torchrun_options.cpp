@@ -172,7 +172,9 @@ void add_processes(Table& table, RunOptions& options) {
     options.overrides.sets.push_back({"process.cpu_bind", is_node ? "numa" : "cores", "--numa-binding"});
     return std::string();
   });
-  table.add_key({"--backend"}, "NAME", "sgd: torch.distributed sums in shared memory where a script names gloo",
+  table.add_key({"--backend"}, "NAME",
+                "sgd: torch.distributed sums in shared memory where a script names gloo; tensorflow: workers are told "
+                "TF_CONFIG; horovod: HOROVOD_RANK and the like",
                 "backend", kAsIs);
   table.add_key({"--preload"}, "HOW", "auto, none or MODULE,...: what one Python imports before it forks the workers",
                 "preload", [](const std::string& text) {

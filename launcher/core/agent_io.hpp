@@ -72,6 +72,7 @@ struct PortReserved {
   Generation generation = 0;
   int port = 0;            ///< 0: there is none.
   std::string error = {};  ///< Why, in words.
+  std::vector<int> worker_ports = {};
 };
 struct FromWorker {
   ConnectionId connection = 0;
@@ -166,16 +167,18 @@ struct Warn {
 struct ClearStrays {
   RunId run;
 };
-/// A port that is free on all addresses of this node, answered by PortReserved. It is kept from everybody but programs
-/// that set SO_REUSEADDR, as those do that wait at MASTER_PORT, until ReleasePort.
+/// A port that is free on all addresses of this node, and `workers` more, answered by PortReserved. They are kept from
+/// everybody but programs that set SO_REUSEADDR, as those do that wait at MASTER_PORT, until ReleasePort.
 struct ReservePort {
   RunId run;
   Generation generation = 0;
+  int workers = 0;
 };
-/// After a replay: this one is to be kept again, unless somebody has it, who is rank 0. Nothing is answered.
+/// After a replay: these are to be kept again, unless somebody has one, who is its rank. Nothing is answered.
 struct HoldPort {
   RunId run;
   int port = 0;
+  std::vector<int> worker_ports = {};
 };
 struct ReleasePort {
   RunId run;

@@ -1,6 +1,8 @@
 #include "launcher/core/claims.hpp"
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -35,9 +37,11 @@ std::string why_not(const cluster::Fact& fact) {
     return why_not(saved->checkpoint, fact.generation);
   if (const auto* rejected = std::get_if<cluster::CheckpointRejected>(&fact.body)) return why_not(rejected->checkpoint);
   const auto* reserved = std::get_if<cluster::PortReserved>(&fact.body);
-  if (reserved != nullptr && (reserved->port < 1 || reserved->port > 65535))
-    return fmt::format("{} is no port", reserved->port);
-  return {};
+  if (reserved == nullptr) return {};
+  std::vector<int> ports = reserved->worker_ports;
+  ports.push_back(reserved->port);
+  const auto bad = std::find_if(ports.begin(), ports.end(), [](int port) { return port < 1 || port > 65535; });
+  return bad == ports.end() ? std::string() : fmt::format("{} is no port", *bad);
 }
 
 }  // namespace sgd::core

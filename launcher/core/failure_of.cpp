@@ -77,8 +77,8 @@ Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused) {
   return failure;
 }
 
-Failure failure_of(const NodeId& node, const cluster::PortRefused& refused) {
-  Failure failure = of_rank(0, node);
+Failure failure_of(Rank rank, const NodeId& node, const cluster::PortRefused& refused) {
+  Failure failure = of_rank(rank, node);
   failure.message = refused.message;
   return failure;
 }

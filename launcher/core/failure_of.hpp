@@ -15,7 +15,7 @@ namespace sgd::core {
 /// What a rank has said that has not ended.
 [[nodiscard]] Failure failure_of(const NodeId& node, const OtherError& other);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused);
-[[nodiscard]] Failure failure_of(const NodeId& node, const cluster::PortRefused& refused);
+[[nodiscard]] Failure failure_of(Rank rank, const NodeId& node, const cluster::PortRefused& refused);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerSilent& silent);

@@ -39,13 +39,19 @@ void NodeRun::settle_port(AgentCommands& out) {
   if (port_generation_ != 0 && is_over) {
     port_generation_ = 0;
     port_ = 0;
+    worker_ports_.clear();
     out.push_back(agent_command::ReleasePort{id_});
   }
   if (desired_.want != cluster::Want::kPrepare) return;
-  if (port_ != 0) return say_of_wanted(cluster::PortReserved{port_});
+  if (port_ != 0) return say_of_wanted(cluster::PortReserved{port_, worker_ports_});
   if (port_generation_ != 0) return;
   port_generation_ = desired_.generation;
-  out.push_back(agent_command::ReservePort{id_, port_generation_});
+  out.push_back(wanted_port());
+}
+
+agent_command::ReservePort NodeRun::wanted_port() const {
+  const bool has_each = has_port_of_each(desired_.job);
+  return {id_, port_generation_, has_each ? static_cast<int>(desired_.ranks.size()) : 0};
 }
 
 /// The one place that compares wanted with actual and decides the next move.
@@ -211,6 +217,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   identity.rank = rank;
   identity.local_rank = record.local_rank;
   identity.local_world_size = static_cast<int>(desired_.ranks.size());
+  identity.node = facts_.node;
   identity.token = record.token;
   identity.link_path = link_path_;
   identity.agent_wait = facts_.returns_within;

@@ -98,6 +98,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
  private:
   void reconcile(TimePoint now, AgentCommands& out);
   void settle_port(AgentCommands& out);
+  [[nodiscard]] agent_command::ReservePort wanted_port() const;
   [[nodiscard]] bool have_had_their_time(TimePoint now, AgentCommands& out);
   void ask_to_end(Rank rank, RankRecord& record, AgentCommands& out);
   void close_keeper(AgentCommands& out);

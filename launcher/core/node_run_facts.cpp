@@ -160,7 +160,8 @@ void NodeRun::on_strays_cleared(TimePoint now, AgentCommands& out) {
 void NodeRun::on_port(const agent_event::PortReserved& reserved) {
   if (reserved.generation != port_generation_ || port_ != 0) return;
   port_ = reserved.port;
-  if (port_ != 0) return say_of_wanted(cluster::PortReserved{port_});
+  worker_ports_ = reserved.worker_ports;
+  if (port_ != 0) return say_of_wanted(cluster::PortReserved{port_, worker_ports_});
   port_generation_ = 0;
   say_of_wanted(cluster::PortRefused{clipped(reserved.error)});
 }
@@ -339,8 +340,8 @@ bool NodeRun::is_unheard() const {
 void NodeRun::on_resumed(TimePoint now, AgentCommands& out) {
   watchdog_.renew(now);
   silent_.clear();
-  if (port_ != 0) out.push_back(agent_command::HoldPort{id_, port_});
-  if (port_ == 0 && port_generation_ != 0) out.push_back(agent_command::ReservePort{id_, port_generation_});
+  if (port_ != 0) out.push_back(agent_command::HoldPort{id_, port_, worker_ports_});
+  if (port_ == 0 && port_generation_ != 0) out.push_back(wanted_port());
 }
 
 std::optional<TimePoint> NodeRun::next_wakeup() const {

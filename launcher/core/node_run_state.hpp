@@ -60,6 +60,7 @@ struct NodeRunState {
   Generation cleared_told_ = 0;        ///< Newest generation for which Cleared was told.
   Generation port_generation_ = 0;     ///< For which a port was asked for; 0: for none.
   int port_ = 0;                       ///< That one has; 0: it is not known yet.
+  std::vector<int> worker_ports_;      ///< Reserved with it, one for each rank here.
   bool was_cleared_by_order_ = false;  ///< SIGKILL exits from now on are ours.
   bool gone_ = false;
   bool has_closed_ = false;  ///< The keeper has said that nothing below it is left.

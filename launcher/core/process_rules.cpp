@@ -70,6 +70,10 @@ bool passes_signal(const nlohmann::json& job, int signal) {
   return std::find(names.begin(), names.end(), fmt::format("SIG{}", abbreviation)) != names.end();
 }
 
+bool has_port_of_each(const nlohmann::json& job) {
+  return member(member(job, "process"), "backend") == "tensorflow";
+}
+
 Duration shutdown_timeout(const nlohmann::json& job) {
   return parse_duration(read_or(member(job, "process"), "shutdown_timeout", "0s")).value_or(Duration::zero());
 }

@@ -19,6 +19,9 @@ namespace sgd::core {
 /// there.
 void apply_process_rules(const cluster::DesiredRun& run, int local_rank, keeper::Spawn& spawn);
 
+/// Its ranks meet at a port of each of them (TF_CONFIG), not only of rank 0.
+[[nodiscard]] bool has_port_of_each(const nlohmann::json& job);
+
 /// How long its ranks have from SIGTERM to SIGKILL when another one has failed.
 [[nodiscard]] Duration shutdown_timeout(const nlohmann::json& job);
 

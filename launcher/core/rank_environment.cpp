@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "common/json/lenient.hpp"
+#include "launcher/core/backend_environment.hpp"
 
 namespace sgd::core {
 namespace {
@@ -90,7 +91,9 @@ keeper::Environment rank_environment(const cluster::DesiredRun& run, const RankI
   env["SGD_RESUME_FROM"] = run.resume_from.empty() ? "" : run.resume_from.front();
   if (identity.agent_wait) env["SGD_AGENT_WAIT"] = fmt::format("{}", to_seconds(*identity.agent_wait));
   if (identity.gpus) env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*identity.gpus, ","));
-  if (is_command(run)) add_torchrun(run, identity, env);
+  if (!is_command(run)) return environment;
+  add_torchrun(run, identity, env);
+  add_backend(run, identity, env);
   return environment;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The environment of one rank. Every rank gets the link (SGD_LINK, SGD_TOKEN) and who it is;
-// a command also gets torchrun's variables, so that a script written for torchrun runs unchanged.
+// a command also gets torchrun's variables, so that a script written for torchrun runs unchanged, and those of the
+// framework that `process.backend` names.
 
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@ struct RankIdentity {
   Rank rank = 0;
   int local_rank = 0;
   int local_world_size = 1;
+  NodeId node = {};
   std::string token;
   std::string link_path;
   std::string error_file;                     ///< Where the rank may leave torchrun's error record.

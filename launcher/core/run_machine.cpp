@@ -111,6 +111,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   straggler_.reset();
   mismatches_told_.clear();
   master_port_ = 0;
+  worker_ports_.clear();
   causes_.reset();
   exchange_.reset(placement_.world_size);
   reducer_.reset(placement_.world_size);
@@ -138,12 +139,6 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
     record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
   note_resize(now, before_, has_left, out);
   for (const auto& [node, record] : nodes_) send_start(node, record, out);
-}
-
-/// Ranks of a command meet at a port of rank 0's node: until it is known, that node alone is told something.
-void RunMachine::send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out) {
-  if (is_training() || master_port_ != 0) return send_desired(node, record, cluster::Want::kRun, out);
-  if (node == ranks_.at(0).node) send_desired(node, record, cluster::Want::kPrepare, out);
 }
 
 /// Who has left for another size and got the same one has paid for it, too: it does not ask again at once.
@@ -209,6 +204,7 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   desired.job = definition_.job.resolved;
   desired.owner = definition_.owner;
   desired.may_be_root = definition_.may_be_root;
+  if (want == cluster::Want::kRun || want == cluster::Want::kLeave) add_backend(desired);
   out.push_back(SendToAgent{node, std::move(desired)});
 }
 

@@ -112,7 +112,6 @@ class RunMachine : private RunState {
   void note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
-  void send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
   void on_all_exited(TimePoint now, CoordinatorCommands& out);
 
@@ -148,9 +147,16 @@ class RunMachine : private RunState {
   [[nodiscard]] bool is_same_shape() const;
   [[nodiscard]] bool is_bit_exact() const;
 
+  // run_machine_ports.cpp
+  void send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out);
+  void on_port(TimePoint now, const NodeId& node, const cluster::PortReserved& reserved, CoordinatorCommands& out);
+  [[nodiscard]] bool reserves_ports(const NodeId& node) const;
+  [[nodiscard]] bool has_ports() const;
+  [[nodiscard]] std::vector<std::string> endpoints() const;
+  void add_backend(cluster::DesiredRun& desired) const;
+
   // run_machine_facts.cpp
   void on_body(TimePoint now, const NodeId& node, const cluster::FactBody& body, CoordinatorCommands& out);
-  void on_port(const cluster::PortReserved& reserved, CoordinatorCommands& out);
   void on_exited(TimePoint now, const NodeId& node, const cluster::WorkerExited& exited, CoordinatorCommands& out);
   void on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started, CoordinatorCommands& out);
   void on_checkpoint(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);

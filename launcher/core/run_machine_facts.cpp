@@ -19,15 +19,13 @@ using Event = nlohmann::ordered_json;
 
 namespace {
 
-/// The rank that a fact is about: rank 0 for checkpoints, which it saves, and for its port; nothing for what is about a
-/// node.
+/// The rank that a fact is about: rank 0 for checkpoints, which it saves; nothing for what is about a node.
 std::optional<Rank> speaker_of(const cluster::FactBody& body) {
   return std::visit(
       []<class Body>(const Body& one) -> std::optional<Rank> {
         if constexpr (requires { one.rank; }) return one.rank;
         if constexpr (std::is_same_v<Body, cluster::CheckpointSaved> ||
-                      std::is_same_v<Body, cluster::CheckpointFailed> || std::is_same_v<Body, cluster::PortReserved> ||
-                      std::is_same_v<Body, cluster::PortRefused>)
+                      std::is_same_v<Body, cluster::CheckpointFailed>)
           return Rank{0};
         return std::nullopt;
       },
@@ -45,6 +43,9 @@ FactVerdict RunMachine::on_fact(TimePoint now, const NodeId& node, const cluster
   if (!is_its) return FactVerdict::kOtherGeneration;
   if (const std::optional<Rank> rank = speaker_of(fact.body); rank && !is_on(node, *rank))
     return FactVerdict::kOtherNode;
+  const bool is_of_port = std::holds_alternative<cluster::PortReserved>(fact.body) ||
+                          std::holds_alternative<cluster::PortRefused>(fact.body);
+  if (is_of_port && !reserves_ports(node)) return FactVerdict::kOtherNode;
   if (!why_not(fact).empty()) return FactVerdict::kImplausible;
   on_body(now, node, fact.body, out);
   decide(now, out);
@@ -63,8 +64,10 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     TimePoint now;
     const NodeId& node;
     CoordinatorCommands& out;
-    void operator()(const cluster::PortReserved& fact) const { self.on_port(fact, out); }
-    void operator()(const cluster::PortRefused& fact) const { self.add_failure(now, failure_of(node, fact)); }
+    void operator()(const cluster::PortReserved& fact) const { self.on_port(now, node, fact, out); }
+    void operator()(const cluster::PortRefused& fact) const {
+      self.add_failure(now, failure_of(self.nodes_.at(node).ranks.front(), node, fact));
+    }
     void operator()(const cluster::WorkerStarted& fact) const { self.on_started(now, node, fact, out); }
     void operator()(const cluster::WorkerReady& fact) const { self.on_ready(now, fact, out); }
     void operator()(const cluster::WorkerFirstStep& fact) const { self.on_first_step(now, fact, out); }
@@ -82,13 +85,6 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::Cleared&) const { self.on_cleared(node); }
   };
   std::visit(Visitor{*this, now, node, out}, body);
-}
-
-/// Said again when its node was asked again; the first one counts.
-void RunMachine::on_port(const cluster::PortReserved& reserved, CoordinatorCommands& out) {
-  if (phase_ != RunPhase::kStarting || is_training() || master_port_ != 0) return;
-  master_port_ = reserved.port;
-  send_desired(cluster::Want::kRun, out);
 }
 
 void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::WorkerStarted& started,

@@ -80,6 +80,7 @@ struct RunState {
   Placement before_;   ///< Of the generation before.
   Placement trained_;  ///< Of the last generation that made a step, else of the first one.
   int master_port_ = 0;
+  std::map<NodeId, std::vector<int>> worker_ports_;  ///< Of a command whose ranks have one each: by node.
   TimePoint start_by_;  ///< All ranks of the generation have been started by then, or the start has failed.
   Offer offered_;       ///< The newest.
   std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.

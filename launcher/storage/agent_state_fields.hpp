@@ -132,6 +132,7 @@ inline constexpr auto kMessage<core::NodeRunState> = message(
     required("keeper_generation", &core::NodeRunState::keeper_generation_),
     required("cleared_told", &core::NodeRunState::cleared_told_),
     required("port_generation", &core::NodeRunState::port_generation_), required("port", &core::NodeRunState::port_),
+    optional("worker_ports", &core::NodeRunState::worker_ports_),
     required("was_cleared_by_order", &core::NodeRunState::was_cleared_by_order_),
     required("gone", &core::NodeRunState::gone_), required("has_closed", &core::NodeRunState::has_closed_),
     required("stop_deadline", &core::NodeRunState::stop_deadline_),

@@ -106,9 +106,11 @@ std::string describe(const core::CoordinatorCommand& command) {
                [](const SendToAgent& send) {
                  const auto* desired = std::get_if<cluster::DesiredRun>(&send.message);
                  if (desired == nullptr) return std::string();
-                 return fmt::format("coordinator -> {}: {}want {} generation {}, {} of {} ranks", send.node,
+                 const std::string places =
+                     desired->endpoints.empty() ? "" : fmt::format(" at {}", fmt::join(desired->endpoints, " "));
+                 return fmt::format("coordinator -> {}: {}want {} generation {}, {} of {} ranks{}", send.node,
                                     other(desired->run), words(desired->want), desired->generation,
-                                    desired->ranks.size(), desired->world_size);
+                                    desired->ranks.size(), desired->world_size, places);
                },
                [](const SendToAgents&) { return std::string(); },
                [](const RecordEvent& event) { return other(event.run) + "event " + event.event.dump(); },
@@ -145,7 +147,9 @@ std::string describe(const NodeId& node, const core::AgentCommand& command) {
           [&](const StartKeeper& start) { return node + ": " + other(start.run) + "start keeper"; },
           [&](const ClearStrays&) { return node + ": clear strays"; },
           [&](const ReservePort& port) {
-            return fmt::format("{}: {}reserve a port for generation {}", node, other(port.run), port.generation);
+            const std::string more = port.workers == 0 ? "" : fmt::format(" and {} for its ranks", port.workers);
+            return fmt::format("{}: {}reserve a port{} for generation {}", node, other(port.run), more,
+                               port.generation);
           },
           [&](const HoldPort& port) { return fmt::format("{}: {}hold port {}", node, other(port.run), port.port); },
           [&](const ReleasePort& port) { return node + ": " + other(port.run) + "release the port"; },

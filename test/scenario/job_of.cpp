@@ -61,6 +61,8 @@ core::RunDefinition job_of(const Words& words) {
   job.resolved = resolved(job);
   if (const std::string time = words.value("shutdown", ""); !time.empty())
     job.resolved["process"] = {{"shutdown_timeout", time}, {"signals", {"SIGINT", "SIGTERM"}}};
+  if (const std::string backend = words.value("backend", ""); !backend.empty())
+    job.resolved["process"]["backend"] = backend;
   return run;
 }
 

@@ -176,7 +176,11 @@ void World::carry_out(const NodeId& node, const core::AgentCommand& command) {
   }
   print(describe(node, command));
   const auto* wanted = std::get_if<core::agent_command::ReservePort>(&command);
-  if (wanted != nullptr && answers_ports_) ports_.push_back({node, {wanted->run, wanted->generation, 29500, ""}});
+  if (wanted != nullptr && answers_ports_) {
+    core::agent_event::PortReserved answer{wanted->run, wanted->generation, 29500, ""};
+    for (int worker = 0; worker < wanted->workers; ++worker) answer.worker_ports.push_back(29501 + worker);
+    ports_.emplace_back(node, std::move(answer));
+  }
   processes_.on_command(node, command);
 }
 

@@ -109,6 +109,8 @@ void Keeper::start_worker(const keeper::Spawn& message) {
                             {}};
   if (const auto port = message.environment.set.find("MASTER_PORT"); port != message.environment.set.end())
     identity.master = message.environment.set.at("MASTER_ADDR") + ":" + port->second;
+  if (const auto config = message.environment.set.find("TF_CONFIG"); config != message.environment.set.end())
+    identity.tf_config = config->second;
   Worker& worker = node_.cluster().add_worker(run_, *this, std::move(identity));
   workers_.push_back(&worker);
   world_.say("{}: {} rank {} of generation {} starts, pid {}", node_.id(), run_.plan.definition.id, message.rank,

@@ -224,7 +224,8 @@ void Node::carry_out(core::AgentCommand&& command) {
   } else if (const auto* wanted = std::get_if<ReservePort>(&command)) {
     reserve_port(*wanted);
   } else if (const auto* held = std::get_if<HoldPort>(&command)) {
-    ports_[held->run] = held->port;
+    std::vector<int>& ports = ports_[held->run] = held->worker_ports;
+    ports.insert(ports.begin(), held->port);
   } else if (const auto* released = std::get_if<ReleasePort>(&command)) {
     if (ports_.erase(released->run) == 0) violated("{} releases a port of {}, which has none", id_, released->run);
   } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
@@ -243,23 +244,27 @@ void Node::carry_out(core::AgentCommand&& command) {
 void Node::reserve_port(const core::agent_command::ReservePort& wanted) {
   core::agent_event::PortReserved answer{wanted.run, wanted.generation, 0, "no port is free"};
   const bool is_full = world_.plan.trouble != Duration{0} && !world_.calm && world_.chance.with(0.01);
+  // 0: none, which the machine does not know yet, so that it may still release it.
+  std::vector<int>& kept = ports_[wanted.run] = {0};
   if (is_full) {
     cluster_.runs().at(wanted.run).check.on_spawn_failed(wanted.generation, 0);
   } else {
-    answer = {wanted.run, wanted.generation, cluster_.ports().reserve(id_, wanted.run, wanted.generation), ""};
+    kept.clear();
+    while (static_cast<int>(kept.size()) <= wanted.workers)
+      kept.push_back(cluster_.ports().reserve(id_, wanted.run, wanted.generation));
+    answer = {wanted.run, wanted.generation, kept.front(), "", {kept.begin() + 1, kept.end()}};
   }
-  ports_[wanted.run] = answer.port;  // 0: none, which the machine does not know yet, so that it may still release it.
   world_.queue.after(world_.chance.spread_between(std::chrono::microseconds(10), milliseconds(500)),
                      [this, answer, process = processes_] {
                        if (process != processes_ || !is_up()) return;
-                       if (port(answer.run) == 0) ports_.erase(answer.run);
+                       if (ports(answer.run) == std::vector<int>{0}) ports_.erase(answer.run);
                        tell(answer);
                      });
 }
 
-int Node::port(const RunId& run) const {
+std::vector<int> Node::ports(const RunId& run) const {
   const auto place = ports_.find(run);
-  return place == ports_.end() ? 0 : place->second;
+  return place == ports_.end() ? std::vector<int>() : place->second;
 }
 
 void Node::start_keeper(const RunId& run) {

@@ -58,8 +58,8 @@ class Node {
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   [[nodiscard]] int slots() const { return slots_; }
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
-  /// That is kept for a run; 0: none.
-  [[nodiscard]] int port(const RunId& run) const;
+  /// That are kept for a run: MASTER_PORT first; none: empty, or 0 alone while it is not known that there is none.
+  [[nodiscard]] std::vector<int> ports(const RunId& run) const;
   [[nodiscard]] const std::map<RunId, Keeper*>& keepers() const { return keepers_; }
   /// Newest generation of a run that this incarnation of the agent was told.
   [[nodiscard]] Generation told(const RunId& run) const;
@@ -91,8 +91,8 @@ class Node {
   std::map<core::ConnectionId, Worker*> workers_;
   std::map<core::ConnectionId, Worker*> paused_;  ///< Not read; ended or not.
   std::map<RunId, Generation> told_;
-  std::map<RunId, int> ports_;  ///< Kept by the agent's process.
-  int processes_ = 0;           ///< Of the agent, that there have been.
+  std::map<RunId, std::vector<int>> ports_;  ///< Kept by the agent's process.
+  int processes_ = 0;                        ///< Of the agent, that there have been.
   core::ConnectionId next_connection_ = 1;
   /// Where the machine began, and what it was told since, as its journal has it.
   struct Journal {

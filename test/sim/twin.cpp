@@ -77,10 +77,10 @@ struct AgentWords {
     return fmt::format("stacks {} {} {} {}", one.run, one.generation, one.run_dir, one.pids.size());
   }
   std::string operator()(const core::agent_command::ReservePort& one) const {
-    return fmt::format("reserve {} {}", one.run, one.generation);
+    return fmt::format("reserve {} {} {}", one.run, one.generation, one.workers);
   }
   std::string operator()(const core::agent_command::HoldPort& one) const {
-    return fmt::format("hold {} {}", one.run, one.port);
+    return fmt::format("hold {} {} {}", one.run, one.port, fmt::join(one.worker_ports, " "));
   }
   std::string operator()(const core::agent_command::ReleasePort& one) const { return "release " + one.run; }
   std::string operator()(const core::agent_command::Warn& one) const { return "warn " + one.message; }

@@ -32,6 +32,7 @@ class Worker {
     bool by_fork_server = false;
     std::vector<int> cores = {};  ///< That it is bound to; empty: to none.
     std::string master = {};      ///< Of a command: address and port of its rank 0.
+    std::string tf_config = {};   ///< Of a command with the backend tensorflow: all ranks' addresses and ports.
   };
   Worker(World& world, RunState& run, Keeper& keeper, Identity identity);
 

@@ -19,7 +19,7 @@ LEARNED_MAX = 8000  # Names that are kept of a run.
 SOURCE_BYTES_MAX = 4 << 20
 
 # They start threads or a driver on import, or keep what a fork takes apart.
-NEVER = {"sgl_kernel", "vllm", "jax", "jaxlib", "tensorflow", "grpc", "mpi4py", "ray", "pynvml", "cupy", "numba.cuda", "antigravity", "this"}
+NEVER = {"sgl_kernel", "vllm", "jax", "jaxlib", "tensorflow", "horovod", "grpc", "mpi4py", "ray", "pynvml", "cupy", "numba.cuda", "antigravity", "this"}
 
 # What DDP, FSDP and an optimizer's first step import lazily.
 LAZY_OF_TORCH = ["torch.distributed", "torch.nn.parallel", "torch.optim", "torch.utils.data", "torch._dynamo", "torch.distributed.tensor",

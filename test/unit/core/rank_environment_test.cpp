@@ -100,6 +100,53 @@ TEST_CASE("rank environment: what the job asks for") {
   CHECK(set.at("LEVEL") == "high");
 }
 
+TEST_CASE("rank environment: TF_CONFIG where there is more than one worker") {
+  const auto told = [](int world_size, std::vector<std::string> endpoints) {
+    cluster::DesiredRun run = run_of({{"backend", "tensorflow"}});
+    run.world_size = world_size;
+    run.endpoints = std::move(endpoints);
+    return rank_environment(run, identity_of(1, 1), "").set;
+  };
+  CHECK(told(2, {"10.0.0.1:7", "[::1]:8"}).at("TF_CONFIG") ==
+        R"({"cluster":{"worker":["10.0.0.1:7","[::1]:8"]},"task":{"index":1,"type":"worker"}})");
+  CHECK_FALSE(told(1, {"10.0.0.1:7"}).contains("TF_CONFIG"));
+}
+
+TEST_CASE("rank environment: Horovod's names, with nodes of several sizes") {
+  const auto told = [](int node_rank, int local_rank) {
+    cluster::DesiredRun run = run_of({{"backend", "horovod"}});
+    run.node_rank = node_rank;
+    run.ranks_by_node = {2, 1, 3};
+    RankIdentity identity = identity_of(3, local_rank);
+    identity.node = "n";
+    return rank_environment(run, identity, "").set;
+  };
+  struct Row {
+    int node;
+    int local_rank;
+    std::string cross_rank;
+    std::string cross_size;
+  };
+  for (const Row& row :
+       std::vector<Row>{{0, 0, "0", "3"}, {0, 1, "0", "2"}, {1, 0, "1", "3"}, {2, 1, "1", "2"}, {2, 2, "0", "1"}}) {
+    const auto env = told(row.node, row.local_rank);
+    CHECK(env.at("HOROVOD_CROSS_RANK") == row.cross_rank);
+    CHECK(env.at("HOROVOD_CROSS_SIZE") == row.cross_size);
+  }
+  const auto env = told(2, 0);
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"HOROVOD_HOSTNAME", "n"},
+                                                                      {"HOROVOD_RANK", "3"},
+                                                                      {"HOROVOD_SIZE", "4"},
+                                                                      {"HOROVOD_LOCAL_SIZE", "2"},
+                                                                      {"HOROVOD_CONTROLLER", "gloo"},
+                                                                      {"HOROVOD_CPU_OPERATIONS", "gloo"},
+                                                                      {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.1"},
+                                                                      {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4242"}}) {
+    INFO(name);
+    CHECK(env.at(name) == value);
+  }
+}
+
 TEST_CASE("command of a rank: its local rank in the words, and where it runs") {
   const nlohmann::json job = {{"command", {"p", "--n=${local_rank}", "${local_rank}-${local_rank}", "${rank}"}}};
   CHECK(command_of_rank(job, 7) == Words{"p", "--n=7", "7-7", "${rank}"});

@@ -1,4 +1,4 @@
-// Ports that an agent keeps for rank 0 of a command.
+// Ports that an agent keeps for ranks of a command.
 
 #include "launcher/agent/reserved_ports.hpp"
 
@@ -32,15 +32,16 @@ process::UniqueFd listening(int port, bool reuses, std::uint32_t address = INADD
 
 TEST_CASE("reserved ports: rank 0 gets it, and nobody else") {
   ReservedPorts ports;
-  const auto port = ports.reserve("run");
-  REQUIRE(port.ok());
-  CHECK_FALSE(listening(port.value(), false));
-  CHECK_FALSE(listening(port.value(), false, INADDR_LOOPBACK));
-  const process::UniqueFd rank = listening(port.value(), true);
+  const auto reserved = ports.reserve("run", 1);
+  REQUIRE(reserved.ok());
+  const int port = reserved.value().front();
+  CHECK_FALSE(listening(port, false));
+  CHECK_FALSE(listening(port, false, INADDR_LOOPBACK));
+  const process::UniqueFd rank = listening(port, true);
   CHECK(rank);
-  CHECK_FALSE(listening(port.value(), true));  // It is rank 0's now.
+  CHECK_FALSE(listening(port, true));  // It is rank 0's now.
   ports.release("run");
-  CHECK_FALSE(listening(port.value(), true));
+  CHECK_FALSE(listening(port, true));
 }
 
 TEST_CASE("reserved ports: two runs never have the same") {
@@ -48,8 +49,8 @@ TEST_CASE("reserved ports: two runs never have the same") {
   ReservedPorts other;
   std::set<int> seen;
   for (int run = 0; run < 50; ++run) {
-    seen.insert(one.reserve("a" + std::to_string(run)).value());
-    seen.insert(other.reserve("b" + std::to_string(run)).value());
+    seen.insert(one.reserve("a" + std::to_string(run), 1).value().front());
+    seen.insert(other.reserve("b" + std::to_string(run), 1).value().front());
   }
   CHECK(seen.size() == 100);
 }
@@ -58,22 +59,41 @@ TEST_CASE("reserved ports: a port is held again unless somebody listens there") 
   int port = 0;
   {
     ReservedPorts life;
-    port = life.reserve("run").value();
+    port = life.reserve("run", 1).value().front();
   }
   ReservedPorts next;
-  CHECK(next.hold("run", port).ok());
+  CHECK(next.hold("run", {port}).ok());
   CHECK_FALSE(listening(port, false));
   next.release("run");
   const process::UniqueFd rank = listening(port, true);
   REQUIRE(rank);
-  const Status held = next.hold("run", port);
+  const Status held = next.hold("run", {port});
   REQUIRE_FALSE(held.ok());
   CHECK(held.error().message.find("Address already in use") != std::string::npos);
 }
 
 TEST_CASE("reserved ports: what is released is anybody's") {
   ReservedPorts ports;
-  const int port = ports.reserve("run").value();
+  const int port = ports.reserve("run", 1).value().front();
   ports.release("run");
   CHECK(listening(port, false));
+}
+
+TEST_CASE("reserved ports: several of a run, all different, and those that are free are held again") {
+  std::vector<int> kept;
+  {
+    ReservedPorts life;
+    kept = life.reserve("run", 3).value();
+    REQUIRE(kept.size() == 3);
+    CHECK(std::set<int>(kept.begin(), kept.end()).size() == 3);
+    for (const int port : kept) CHECK_FALSE(listening(port, false));
+  }
+  const process::UniqueFd rank = listening(kept[1], true);
+  REQUIRE(rank);
+  ReservedPorts next;
+  const Status held = next.hold("run", kept);
+  REQUIRE_FALSE(held.ok());
+  CHECK(held.error().message.find(std::to_string(kept[1])) != std::string::npos);
+  CHECK_FALSE(listening(kept[0], false));
+  CHECK_FALSE(listening(kept[2], false));
 }
