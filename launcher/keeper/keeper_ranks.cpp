@@ -32,6 +32,7 @@ void Keeper::handle(const Spawn& message, TimePoint now) {
     fail_spawn(generation, message.rank, output.error());
     return;
   }
+  if (ranks_.empty()) out_of_memory_.forget();
   RankProcess rank;
   rank.generation = generation;
   rank.rank = message.rank;

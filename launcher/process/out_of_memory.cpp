@@ -41,8 +41,11 @@ std::int64_t OutOfMemoryKills::count() const {
 }
 
 std::string OutOfMemoryKills::words() const {
-  const auto limit = group_ ? group_->limit_bytes() : std::nullopt;
-  if (!limit) return "out of memory: the kernel killed it, since the machine had none left";
+  if (!group_)
+    return fmt::format("probably out of memory: the kernel has killed a process of this machine for want of it ({})",
+                       counter_);
+  const auto limit = group_->limit_bytes();
+  if (!limit) return fmt::format("out of memory: the kernel killed it ({})", counter_);
   return fmt::format("out of memory: the kernel killed it at the limit of {} MiB ({})", *limit / kMiB, group_->limit);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Tells the kernel's kills for want of memory from other SIGKILLs: by the counter of the memory cgroup that this
-// process and its children are in (version 2 or 1), or that of the whole machine where there is none.
+// process and its children are in (version 2 or 1), or that of the whole machine where there is none. The machine's
+// counts processes of everybody: what it says of one of them is only likely, and is said so.
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +21,9 @@ class OutOfMemoryKills {
 
   /// True once for each kill since the last call that was told of it: ask when a process was ended by SIGKILL.
   [[nodiscard]] bool take_one();
-  /// "out of memory: the kernel killed it at the limit of 512 MiB (/sys/fs/cgroup/...)".
+  /// No process is there that earlier kills could have been of.
+  void forget() { taken_ = count(); }
+  /// "out of memory: the kernel killed it at the limit of 512 MiB (/sys/fs/cgroup/...)", "probably out of memory: ...".
   [[nodiscard]] std::string words() const;
 
  private:

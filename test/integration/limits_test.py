@@ -78,6 +78,12 @@ class LimitsTest(LaunchTest):
                       failure["message"])
         self.assertEqual(len(launch.events("worker_started")), 4)
 
+    def test_out_of_memory_is_the_first_line_of_a_run_that_failed(self):
+        group = self.group("memory", 300 * MIB)
+        command = [*self.script("leak.py", LEAK), self.path("mark")]
+        launch = self.run_to_end("-n", 2, "--", *command, group=group, limit_s=60, expect=1)
+        self.assertIn("run failed: signal 9 (SIGKILL), rank 1: out of memory: the kernel killed it at the limit of 300 MiB", launch.stderr())
+
     def test_a_killed_rank_is_not_said_to_lack_memory(self):
         """[3]"""
         group = self.group("memory", 300 * MIB)

@@ -43,7 +43,8 @@ TEST_CASE("out of memory: version 1 of cgroups, below the path that a container 
   OutOfMemoryKills kills(folder.path("proc"), folder.path("cgroup"));
   folder.write("cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
   CHECK(kills.take_one());
-  CHECK(kills.words() == "out of memory: the kernel killed it, since the machine had none left");
+  CHECK(kills.words() ==
+        "out of memory: the kernel killed it (" + folder.path("cgroup/memory/memory.oom_control") + ")");
 }
 
 TEST_CASE("out of memory: without cgroups the machine's counter") {
@@ -53,4 +54,17 @@ TEST_CASE("out of memory: without cgroups the machine's counter") {
   CHECK_FALSE(kills.take_one());
   folder.write("proc/vmstat", "pgfault 13\noom_kill 4\n");
   CHECK(kills.take_one());
+  CHECK_THAT(kills.words(), Catch::StartsWith("probably out of memory: ") && Catch::Contains("proc/vmstat"));
+}
+
+TEST_CASE("out of memory: kills before there was a process to be meant are nobody's") {
+  const test::TemporaryFolder folder;
+  folder.write("proc/vmstat", "oom_kill 3\n");
+  OutOfMemoryKills kills(folder.path("proc"), folder.path("none"));
+  folder.write("proc/vmstat", "oom_kill 5\n");
+  kills.forget();
+  CHECK_FALSE(kills.take_one());
+  folder.write("proc/vmstat", "oom_kill 6\n");
+  CHECK(kills.take_one());
+  CHECK_FALSE(kills.take_one());
 }
