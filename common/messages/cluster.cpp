@@ -69,6 +69,19 @@ inline constexpr auto kMessage<cluster::AccountAnswer> = message("account_answer
                                                                  optional("why_not", &cluster::AccountAnswer::why_not));
 
 template <>
+inline constexpr auto kMessage<cluster::PassSignal> =
+    message("pass_signal", required("run", &cluster::PassSignal::run),
+            required("generation", &cluster::PassSignal::generation), optional("uid", &cluster::PassSignal::uid),
+            required("signal", &cluster::PassSignal::signal));
+template <>
+inline constexpr auto kMessage<cluster::ErrorsAsk> =
+    message("errors_ask", required("run", &cluster::ErrorsAsk::run),
+            required("generation", &cluster::ErrorsAsk::generation), optional("uid", &cluster::ErrorsAsk::uid));
+template <>
+inline constexpr auto kMessage<cluster::RanksRaised> = message("ranks_raised",
+                                                               required("others", &cluster::RanksRaised::others));
+
+template <>
 inline constexpr auto kMessage<cluster::WorkerStarted> = message("worker_started",
                                                                  required("rank", &cluster::WorkerStarted::rank),
                                                                  optional("pid", &cluster::WorkerStarted::pid));

@@ -85,7 +85,23 @@ struct AccountAsk {
   bool may_be_root = false;
 };
 
-using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck, AccountAsk>;
+/// For the ranks of a command of this generation, such as SIGUSR1. Nothing else comes of it: lost with its link, it is
+/// not sent again.
+struct PassSignal {
+  RunId run;
+  Generation generation = 0;
+  GenerationUid uid = 0;
+  int signal = 0;
+};
+/// What have ranks of this generation that go on said of their failure? Answered by RanksRaised where there is such a
+/// rank; who has asked does not wait for it for ever.
+struct ErrorsAsk {
+  RunId run;
+  Generation generation = 0;
+  GenerationUid uid = 0;
+};
+
+using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck, AccountAsk, PassSignal, ErrorsAsk>;
 
 // ---- agent -> coordinator ----
 
@@ -123,6 +139,10 @@ struct WorkerExited {
   double notice_s = 0;             ///< From its end, as the keeper saw it, to this fact.
   RankError error;                 ///< What it said of its failure itself; may be empty.
   std::vector<OtherError> others;  ///< With a failure: what ranks of its node that go on have said of theirs.
+};
+/// Answers an ErrorsAsk: ranks of its node that go on, and what they have said of their failure.
+struct RanksRaised {
+  std::vector<OtherError> others;
 };
 /// It runs, and either says nothing any more or does not get on.
 struct WorkerSilent {
@@ -179,7 +199,7 @@ struct Cleared {
 
 using FactBody = std::variant<PortReserved, PortRefused, WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited,
                               WorkerSilent, SpawnFailed, ForkServerFailed, KeeperLost, Report, CheckpointSaved,
-                              CheckpointFailed, CheckpointRejected, ResultMade, ExchangePut, Cleared>;
+                              CheckpointFailed, CheckpointRejected, ResultMade, ExchangePut, Cleared, RanksRaised>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {

@@ -52,6 +52,9 @@ template <>
 inline constexpr auto kMessage<keeper::Received> = message("received", required("count", &keeper::Received::count));
 template <>
 inline constexpr auto kMessage<keeper::AgentEnds> = message("agent_ends");
+template <>
+inline constexpr auto kMessage<keeper::AskErrors> = message("ask_errors",
+                                                            required("generation", &keeper::AskErrors::generation));
 
 template <>
 inline constexpr auto kMessage<keeper::Started> = message("started", optional("pid", &keeper::Started::pid),
@@ -88,6 +91,10 @@ template <>
 inline constexpr auto kMessage<keeper::Cleared> = message("cleared",
                                                           required("generation", &keeper::Cleared::generation),
                                                           optional("killed", &keeper::Cleared::killed));
+template <>
+inline constexpr auto kMessage<keeper::ErrorsSaid> = message("errors_said",
+                                                             required("generation", &keeper::ErrorsSaid::generation),
+                                                             optional("others", &keeper::ErrorsSaid::others));
 template <>
 inline constexpr auto kMessage<keeper::OutputDropped> = message("output_dropped",
                                                                 required("rank", &keeper::OutputDropped::rank),

@@ -82,6 +82,10 @@ struct Clear {
 };
 /// As Clear, the fork server too; answered by Cleared, then the keeper exits with 0.
 struct Close {};
+/// What have ranks of this generation that go on said of their failure? Answered by ErrorsSaid.
+struct AskErrors {
+  Generation generation = 0;
+};
 /// The console has taken this many bytes of output.
 struct OutputAck {
   std::int64_t bytes = 0;
@@ -97,8 +101,8 @@ struct Received {
 /// No agent will come back: everything ends, as when a link closes that cannot be made again.
 struct AgentEnds {};
 
-using ToKeeper =
-    std::variant<StartForkServer, Spawn, Signal, SignalAll, Clear, Close, OutputAck, Attach, Received, AgentEnds>;
+using ToKeeper = std::variant<StartForkServer, Spawn, Signal, SignalAll, Clear, Close, OutputAck, Attach, Received,
+                              AgentEnds, AskErrors>;
 
 // ---- keeper -> agent ----
 
@@ -150,6 +154,11 @@ struct Cleared {
   Generation generation = 0;
   int killed = 0;
 };
+/// Answers AskErrors; at most kOthersMax, and none when no rank has said anything.
+struct ErrorsSaid {
+  Generation generation = 0;
+  std::vector<OtherError> others;
+};
 /// Console lines (or, on a full disk, file bytes) that were dropped for `rank`.
 struct OutputDropped {
   Rank rank = 0;
@@ -159,7 +168,7 @@ struct OutputDropped {
 };
 
 using FromKeeper = std::variant<Started, ForkServerReady, ForkServerFailed, Spawned, SpawnFailed, Exited, Cleared,
-                                OutputDropped, Received>;
+                                OutputDropped, Received, ErrorsSaid>;
 
 /// Every message but those about the connection and about console output, which ends with a connection.
 [[nodiscard]] bool is_counted(const ToKeeper& message);

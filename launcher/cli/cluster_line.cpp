@@ -15,6 +15,8 @@ ClusterLine::ClusterLine(net::Address coordinator, std::shared_ptr<const net::Tl
     : coordinator_(std::move(coordinator)),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       link_(io_, coordinator_, core::Random(process::random_seed()), std::move(tls)) {
+  signals_.add(SIGUSR1);
+  signals_.add(SIGUSR2);
   hear_signals();
   link_.start({[this] { is_open_ = true; },
                [this](const Json& message) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
 constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
-constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4;
+constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5;
 
 bool is_log(const std::string& file) {
   return file.starts_with("logs/");
@@ -41,6 +41,8 @@ RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::s
 
 int RemoteRun::submit(Json request, bool detach) {
   detach_ = detach;
+  signals_.add(SIGUSR1);
+  signals_.add(SIGUSR2);
   follow_ = {{"events", true}, {"metrics", true}, {"logs", true}};
   const Json job = member(request, "job");
   is_training_ = job.contains("training");
@@ -107,6 +109,7 @@ void RemoteRun::on_message(const Json& message) {
   if (type == "answer" && id == kSubmit) return on_submitted(message);
   if (type == "answer" && id == kFollow) return on_followed(message);
   if (type == "answer" && id == kStatus) return on_status(message);
+  if (type == "answer" && id == kSignal) return on_signal_passed(message);
   if (type == "part") {
     part_file_ = read_or(message, "file", "");
     part_offset_ = read_or(message, "offset", std::uint64_t{0});
@@ -263,6 +266,7 @@ void RemoteRun::wait_signal() {
 }
 
 void RemoteRun::on_signal(int signal) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) return pass_signal(signal);
   ++signals_seen_;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
   // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
@@ -279,6 +283,20 @@ void RemoteRun::on_signal(int signal) {
     console_.narrate(fmt::format("sgd-launch: signal {}: stopping the run{}; once more to kill",
                                  core::signal_words(signal), is_training_ ? " with a checkpoint" : ""));
   ask_to_stop({{"why", "signal"}, {"signal", signal}, {"at_once", at_once}});
+}
+
+/// One that cannot be passed on now is not kept: what it asks for is wanted at its time.
+void RemoteRun::pass_signal(int signal) {
+  if (is_over_ || exit_code_) return;
+  if (!is_open_ || run_.empty())
+    return console_.complain("warning", fmt::format("signal {} is not passed on: {}", core::signal_words(signal),
+                                                    run_.empty() ? "the run has not begun" : "no coordinator"));
+  link_.send({{"type", "request"}, {"id", kSignal}, {"request", "signal"}, {"run", run_}, {"signal", signal}});
+}
+
+void RemoteRun::on_signal_passed(const Json& answer) {
+  if (!read_or(answer, "ok", false))
+    console_.complain("warning", "the signal is not passed on: " + read_or(answer, "error", ""));
 }
 
 void RemoteRun::ask_to_stop(const Json& how) {

@@ -4,6 +4,7 @@
 //
 //   connect ─► submit (again with the same id until answered) ─► follow from the offsets that were printed ─► end
 //   first signal: asks for a stop with a checkpoint · second: kills the ranks · with the coordinator gone: leaves
+//   SIGUSR1, SIGUSR2: passed on to the ranks of a command, on all nodes
 // The exit code is the run's.
 
 #include <functional>
@@ -60,6 +61,8 @@ class RemoteRun {
   void acknowledge(const std::string& file);
   void wait_signal();
   void on_signal(int signal);
+  void pass_signal(int signal);
+  void on_signal_passed(const Json& answer);
   void ask_to_stop(const Json& how);
   void tick_status();
   void end(int exit_code);

@@ -153,6 +153,14 @@ void CoordinatorShell::request_stop(const RunId& run, const core::StopRequest& r
   on_event(core::coordinator_event::StopRequested{run, request});
 }
 
+Status CoordinatorShell::pass_signal(const RunId& run, int signal) {
+  const auto orders = core_.signal_orders(run, signal);
+  if (!orders) return orders.error();
+  for (const core::coordinator_command::SendToAgent& order : orders.value())
+    if (const auto agent = agents_.find(order.node); agent != agents_.end()) agent->second.link->send(order.message);
+  return {};
+}
+
 std::optional<core::RunSnapshot> CoordinatorShell::snapshot(const RunId& run, core::Ranks ranks) const {
   auto shot = core_.snapshot(clock_.now(), run, ranks);
   const auto live = live_.find(run);

@@ -100,6 +100,8 @@ class CoordinatorShell {
   /// Committed or on its way.
   [[nodiscard]] std::optional<RunId> run_of_request(const std::string& request_id) const;
   void request_stop(const RunId& run, const core::StopRequest& request);
+  /// To the ranks of a command, on all nodes. Error: they are not told, and why.
+  [[nodiscard]] Status pass_signal(const RunId& run, int signal);
   /// `reason` says so where the disk does not answer.
   [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run,
                                                           core::Ranks ranks = core::Ranks::kShown) const;

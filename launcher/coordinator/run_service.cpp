@@ -1,6 +1,7 @@
 #include "launcher/coordinator/run_service.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -110,6 +111,7 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "status") return status(request, reply);
   if (what == "checkpoints") return checkpoints(request, reply);
   if (what == "stop") return reply(stop(who, request));
+  if (what == "signal") return reply(signal(who, request));
   if (what == "runs") return runs(reply);
   if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
   if (what == "nodes") return nodes_.ask(reply);
@@ -328,6 +330,22 @@ Json RunService::stop(const Requester& who, const nlohmann::json& request) {
     shell_.request_stop(run.value().id, stop_of(request));
   }
   return {{"ok", true}, {"run", run.value().id}, {"is_over", was_over}};
+}
+
+/// One that ends nothing: what ends a run is a stop.
+Json RunService::signal(const Requester& who, const nlohmann::json& request) {
+  const auto run = find(request.value("run", ""));
+  if (!run) return refused("run", run.error().message);
+  const int number = request.value("signal", 0);
+  if (number != SIGUSR1 && number != SIGUSR2)
+    return refused("value", fmt::format("signal {} is not passed on, only SIGUSR1 and SIGUSR2 are", number));
+  const std::string forbidden = refusal_of_change(who, run.value().id, run.value().owner);
+  audit_.add(who, "signal", {{"run", run.value().id}, {"signal", number}}, forbidden);
+  if (!forbidden.empty()) return refused("forbidden", forbidden);
+  const Status passed = shell_.pass_signal(run.value().id, number);
+  if (!passed) return refused("state", passed.error().message);
+  log_(fmt::format("run {}: its ranks are sent signal {}", run.value().id, number));
+  return {{"ok", true}, {"run", run.value().id}};
 }
 
 void RunService::plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {

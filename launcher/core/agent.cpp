@@ -144,6 +144,10 @@ void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, Agent
     on_exchange_done(*done, out);
   } else if (const auto* ack = std::get_if<cluster::FactAck>(&message)) {
     if (ack->incarnation == facts_.incarnation) outbox_.acknowledge(now, ack->sequence);
+  } else if (const auto* signal = std::get_if<cluster::PassSignal>(&message)) {
+    if (const NodeRun* run = find(signal->run)) run->on_signal(*signal, out);
+  } else if (const auto* asked = std::get_if<cluster::ErrorsAsk>(&message)) {
+    if (const NodeRun* run = find(asked->run)) run->on_errors_ask(*asked, out);
   }
 }
 

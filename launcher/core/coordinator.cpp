@@ -225,6 +225,12 @@ bool Coordinator::has_had_rank(const RunId& run, const NodeId& node) const {
   return known != runs_.end() && known->second.has_touched(node);
 }
 
+Result<std::vector<coordinator_command::SendToAgent>> Coordinator::signal_orders(const RunId& run, int signal) const {
+  const auto known = runs_.find(run);
+  if (known == runs_.end()) return Error{"the run is over"};
+  return known->second.signal_orders(signal);
+}
+
 std::optional<TimePoint> Coordinator::next_wakeup() const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };

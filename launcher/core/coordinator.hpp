@@ -68,6 +68,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   /// It is known and not lost: connected, or it may come back.
   [[nodiscard]] bool is_expected(const NodeId& node) const { return nodes_.contains(node); }
   [[nodiscard]] OwnerLoad load_of(const std::string& owner) const;
+  /// How the ranks of a command are told of a signal that its launcher has got. Error: they are not, and why.
+  [[nodiscard]] Result<std::vector<coordinator_command::SendToAgent>> signal_orders(const RunId& run, int signal) const;
   /// What would become of `run`, were it submitted now.
   [[nodiscard]] Explanation explain(TimePoint now, const RunDefinition& run) const;
   /// Whether `run` is known and `node` has had a rank of it.

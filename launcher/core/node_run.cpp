@@ -277,6 +277,14 @@ void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
   }
 }
 
+void NodeRun::on_signal(const cluster::PassSignal& signal, AgentCommands& out) const {
+  if (is_at_work(signal.generation, signal.uid)) tell_keeper(keeper::SignalAll{signal.signal}, out);
+}
+
+void NodeRun::on_errors_ask(const cluster::ErrorsAsk& ask, AgentCommands& out) const {
+  if (is_at_work(ask.generation, ask.uid)) tell_keeper(keeper::AskErrors{ask.generation}, out);
+}
+
 void NodeRun::say(cluster::FactBody body) {
   say(spawned_, spawned_uid_, std::move(body));
 }
@@ -303,7 +311,7 @@ cluster::HeldRun NodeRun::held() const {
   return held;
 }
 
-void NodeRun::tell_keeper(keeper::ToKeeper message, AgentCommands& out) {
+void NodeRun::tell_keeper(keeper::ToKeeper message, AgentCommands& out) const {
   out.push_back(TellKeeper{id_, std::move(message)});
 }
 

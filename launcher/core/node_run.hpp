@@ -61,6 +61,8 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void on_strays_cleared(TimePoint now, AgentCommands& out);
   void on_port(const agent_event::PortReserved& reserved);
   void on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out);
+  void on_signal(const cluster::PassSignal& signal, AgentCommands& out) const;
+  void on_errors_ask(const cluster::ErrorsAsk& ask, AgentCommands& out) const;
   /// Error: it is not a live rank of this run, by its token and its process.
   [[nodiscard]] Status on_hello(TimePoint now, ConnectionId connection, int peer_pid, const link::Hello& hello,
                                 AgentCommands& out);
@@ -137,7 +139,13 @@ class NodeRun : private NodeRunState, private NodeRunHome {
     return desired_.want == cluster::Want::kPrepare || desired_.want == cluster::Want::kRun ||
            desired_.want == cluster::Want::kLeave;
   }
-  void tell_keeper(keeper::ToKeeper message, AgentCommands& out);
+  void tell_keeper(keeper::ToKeeper message, AgentCommands& out) const;
+  /// The errors of ranks of this group, within the bounds of a fact.
+  [[nodiscard]] std::vector<OtherError> own(const std::vector<OtherError>& others);
+  /// Its ranks are those that are spoken of, and their keeper can be told something.
+  [[nodiscard]] bool is_at_work(Generation generation, GenerationUid uid) const {
+    return keeper_ == Keeper::kUp && group_ == Group::kAlive && generation == spawned_ && uid == spawned_uid_;
+  }
   [[nodiscard]] Duration heartbeat_setting(const char* key, Duration otherwise) const;
   [[nodiscard]] bool is_training() const { return desired_.job.contains("training"); }
   [[nodiscard]] RankRecord* find(Rank rank);

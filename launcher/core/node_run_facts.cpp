@@ -70,6 +70,11 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     if (ending_deadline_) reconcile(now, out);
     return;
   }
+  if (const auto* said = std::get_if<keeper::ErrorsSaid>(&message)) {
+    std::vector<OtherError> others = said->generation == spawned_ ? own(said->others) : std::vector<OtherError>();
+    if (!others.empty()) say(cluster::RanksRaised{std::move(others)});
+    return;
+  }
   if (const auto* cleared = std::get_if<keeper::Cleared>(&message)) {
     if (group_ != Group::kClearing && keeper_ != Keeper::kClosing) return;  // Nobody has asked.
     // A clearing that crossed the order to close: the keeper and its fork server are still there.
@@ -401,15 +406,21 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.message = clipped(exit.reason.empty() ? record.failure_message : exit.reason);
   told.tail = clipped(exit.tail);
   told.error = clipped(exit.error);
-  for (const OtherError& other : exit.others) {
-    if (told.others.size() == keeper::kOthersMax || find(other.rank) == nullptr) continue;
-    told.others.push_back({other.rank, clipped(other.error)});
-  }
+  told.others = own(exit.others);
   told.step = record.step;
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);
   record.exit_told = true;
   say(std::move(told));
+}
+
+std::vector<OtherError> NodeRun::own(const std::vector<OtherError>& others) {
+  std::vector<OtherError> taken;
+  for (const OtherError& other : others) {
+    if (taken.size() == keeper::kOthersMax || find(other.rank) == nullptr) continue;
+    taken.push_back({other.rank, clipped(other.error)});
+  }
+  return taken;
 }
 
 /// What was cleared so that ranks can be started concerns nobody: said then, it would be taken for the answer to a

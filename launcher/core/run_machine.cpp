@@ -285,6 +285,18 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
   decide(now, out);
 }
 
+Result<std::vector<SendToAgent>> RunMachine::signal_orders(int signal) const {
+  if (is_training()) return Error{"the workers of a training run are told nothing by it"};
+  if (!passes_signal(definition_.job.resolved, signal)) return Error{"it is none of the job's \"process.signals\""};
+  std::vector<SendToAgent> orders;
+  const bool is_at_work = is_live() && phase_ != RunPhase::kStarting;
+  for (const auto& [node, record] : nodes_)
+    if (is_at_work && !record.lost && !record.cleared)
+      orders.push_back({node, cluster::PassSignal{definition_.id, generation_, generation_uid_, signal}});
+  if (orders.empty()) return Error{"no worker of the run is at work now"};
+  return orders;
+}
+
 /// After every fact and tick: is something decided, and is everything gone?
 void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
   if (is_live()) {

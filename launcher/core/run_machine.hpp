@@ -103,6 +103,8 @@ class RunMachine : private RunState {
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now, Ranks ranks = Ranks::kShown) const;
+  /// How its ranks are told of a signal that its launcher has got. Error: they are not, and why.
+  [[nodiscard]] Result<std::vector<coordinator_command::SendToAgent>> signal_orders(int signal) const;
 
  private:
   [[nodiscard]] bool is_on(const NodeId& node, Rank rank) const;
@@ -179,6 +181,9 @@ class RunMachine : private RunState {
   void note_mismatch(const link::ReportKey& key, const KeyMismatch& mismatch, CoordinatorCommands& out);
   [[nodiscard]] std::map<Rank, WorkerPlace> worker_places() const;
   void add_failure(TimePoint now, Failure failure);
+  void add_living(TimePoint now, const NodeId& node, const std::vector<OtherError>& others);
+  void ask_for_errors(const NodeId& asked_already, CoordinatorCommands& out) const;
+  void on_raised(TimePoint now, const NodeId& node, const cluster::RanksRaised& raised);
 
   [[nodiscard]] bool decided(TimePoint now) const;
   [[nodiscard]] std::string reason() const;

@@ -24,8 +24,7 @@ std::optional<Rank> speaker_of(const cluster::FactBody& body) {
   return std::visit(
       []<class Body>(const Body& one) -> std::optional<Rank> {
         if constexpr (requires { one.rank; }) return one.rank;
-        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved> ||
-                      std::is_same_v<Body, cluster::CheckpointFailed>)
+        if constexpr (std::is_same_v<Body, cluster::CheckpointSaved> || std::is_same_v<Body, cluster::CheckpointFailed>)
           return Rank{0};
         return std::nullopt;
       },
@@ -83,6 +82,7 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::ResultMade& fact) const { self.on_result(fact); }
     void operator()(const cluster::ExchangePut& fact) const { self.on_exchange(now, node, fact, out); }
     void operator()(const cluster::Cleared&) const { self.on_cleared(node); }
+    void operator()(const cluster::RanksRaised& fact) const { self.on_raised(now, node, fact); }
   };
   std::visit(Visitor{*this, now, node, out}, body);
 }
@@ -303,12 +303,30 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   Failure failure = failure_of(node, exited, is_training());
   rank->missed_peer = failure.kind == FailureKind::kPeerLost;
   failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
-  const bool follows_peer = failure.follows_peer;
-  add_failure(now, std::move(failure));
   // A living rank's words count where this one says that it has lost another: elsewhere they may be old.
-  for (const OtherError& other : exited.others)
-    if (follows_peer && find(other.rank) != nullptr && is_on(node, other.rank))
-      add_failure(now, failure_of(node, other));
+  if (!failure.follows_peer) return add_failure(now, std::move(failure));
+  const bool is_first = !causes_.cause() || (causes_.cause()->is_secondary() && !causes_.cause()->follows_peer);
+  add_failure(now, std::move(failure));
+  add_living(now, node, exited.others);
+  if (is_first && causes_.cause() && causes_.cause()->is_secondary()) ask_for_errors(node, out);
+}
+
+void RunMachine::add_living(TimePoint now, const NodeId& node, const std::vector<OtherError>& others) {
+  for (const OtherError& other : others) {
+    const RankRecord* rank = find(other.rank);
+    if (rank != nullptr && !rank->exited && rank->node == node) add_failure(now, failure_of(node, other));
+  }
+}
+
+/// Of ranks that go on elsewhere: their nodes have not told any exit that they could be told with.
+void RunMachine::ask_for_errors(const NodeId& asked_already, CoordinatorCommands& out) const {
+  for (const auto& [node, record] : nodes_)
+    if (node != asked_already && !record.lost && !record.cleared)
+      out.push_back(SendToAgent{node, cluster::ErrorsAsk{definition_.id, generation_, generation_uid_}});
+}
+
+void RunMachine::on_raised(TimePoint now, const NodeId& node, const cluster::RanksRaised& raised) {
+  if (causes_.cause() && causes_.cause()->follows_peer) add_living(now, node, raised.others);
 }
 
 void RunMachine::add_failure(TimePoint now, Failure failure) {

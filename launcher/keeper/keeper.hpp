@@ -113,6 +113,7 @@ class Keeper {
   void handle(const Attach& message, TimePoint now);
   void handle(const Received&, TimePoint) {}  ///< The link's own.
   void handle(const AgentEnds& message, TimePoint now);
+  void handle(const AskErrors& message, TimePoint now);
   [[nodiscard]] int leave_without_agent();
 
   // Agents that come and go (keeper_agents.cpp).
@@ -133,6 +134,7 @@ class Keeper {
   void show_open_lines(TimePoint now);
   [[nodiscard]] static RankError error_of(const RankProcess& rank);
   void hear_others(Generation generation);
+  [[nodiscard]] std::vector<OtherError> errors_of_living(Generation generation) const;
   void report_exit(const RankProcess& rank);
   [[nodiscard]] bool fork_pending() const;
 

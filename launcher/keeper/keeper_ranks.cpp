@@ -232,13 +232,25 @@ void Keeper::report_exit(const RankProcess& rank) {
   if (has_failed) {
     exited.error = error_of(rank);
     hear_others(rank.generation);
-  }
-  for (const auto& [slot, other] : ranks_) {
-    const bool goes_on = other.generation == rank.generation && other.state == RankProcess::State::kRunning;
-    if (!has_failed || !goes_on || exited.others.size() == kOthersMax) continue;
-    if (RankError error = error_of(other); !error.empty()) exited.others.push_back({other.rank, std::move(error)});
+    exited.others = errors_of_living(rank.generation);
   }
   agent_.send(exited);
+}
+
+std::vector<OtherError> Keeper::errors_of_living(Generation generation) const {
+  std::vector<OtherError> errors;
+  for (const auto& [slot, rank] : ranks_) {
+    const bool goes_on = rank.generation == generation && rank.state == RankProcess::State::kRunning;
+    if (!goes_on || errors.size() == kOthersMax) continue;
+    if (RankError error = error_of(rank); !error.empty()) errors.push_back({rank.rank, std::move(error)});
+  }
+  return errors;
+}
+
+/// A rank of another node has failed.
+void Keeper::handle(const AskErrors& message, TimePoint) {
+  hear_others(message.generation);
+  agent_.send(ErrorsSaid{message.generation, errors_of_living(message.generation)});
 }
 
 }  // namespace sgd::keeper

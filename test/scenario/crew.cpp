@@ -60,6 +60,8 @@ void Crew::on_told(const NodeId& node, const keeper::ToKeeper& message) {
     processes_[{spawn->generation, spawn->rank}] =
         Process{node, spawn->generation, spawn->rank, spawn->environment.set.at("SGD_TOKEN"), false, false, false, {}};
   }
+  if (const auto* asked = std::get_if<keeper::AskErrors>(&message))
+    tasks_.push_back({node, "errors-said", asked->generation});
   if (const auto* clear = std::get_if<keeper::Clear>(&message)) tasks_.push_back({node, "cleared", clear->generation});
   if (std::holds_alternative<keeper::Close>(message)) {
     tasks_.push_back({node, "cleared"});
@@ -90,6 +92,7 @@ void Crew::perform(const Task& task) {
     std::erase_if(tasks_, [&](const Task& other) { return other.node == task.node; });  // Nobody reads them any more.
     world_.agent_event(task.node, core::agent_event::KeeperClosed{"run", 0, "gone"});
   }
+  if (task.what == "errors-said") from_keeper(task.node, keeper::ErrorsSaid{task.generation, said_[task.node]});
   if (task.what == "spawned" && processes_.contains({task.generation, task.rank}))
     from_keeper(task.node, keeper::Spawned{task.generation, task.rank, pid_of(task.generation, task.rank)});
   if (task.what != "cleared") return;
@@ -139,23 +142,35 @@ void Crew::keeper(const Words& words) {
   }
 }
 
+namespace {
+
+std::pair<std::string, std::string> parts(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  SGD_ASSERT(colon != std::string::npos);  // Else the transcript is misspelt.
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+/// "1:ValueError:text".
+OtherError other_error(const std::string& text) {
+  const auto [rank, rest] = parts(text);
+  const auto [type, message] = parts(rest);
+  return {std::stoi(rank), {type, message, {}, 0.5}};
+}
+
+}  // namespace
+
+void Crew::note_said(const NodeId& node, const std::string& said) {
+  said_[node].push_back(other_error(said));
+}
+
 void Crew::note_errors(const Words& words) {
-  const auto parts = [](const std::string& text) {
-    const std::size_t colon = text.find(':');
-    SGD_ASSERT(colon != std::string::npos);  // Else the transcript is misspelt.
-    return std::pair(text.substr(0, colon), text.substr(colon + 1));
-  };
   error_ = {};
   others_.clear();
   if (const std::string said = words.value("error", ""); !said.empty()) {
     const auto [type, message] = parts(said);
     error_ = {type, message, {}, 1};
   }
-  if (const std::string said = words.value("living", ""); !said.empty()) {
-    const auto [rank, rest] = parts(said);
-    const auto [type, message] = parts(rest);
-    others_.push_back({std::stoi(rank), {type, message, {}, 0.5}});
-  }
+  if (const std::string said = words.value("living", ""); !said.empty()) others_.push_back(other_error(said));
 }
 
 void Crew::say_exit(const NodeId& node, Generation generation, Rank rank, int exit_code, int signal) {

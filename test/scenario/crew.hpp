@@ -47,6 +47,8 @@ class Crew final : public Processes {
 
   /// What the next end comes with: "error=ValueError:text", and "living=1:ValueError:text" of a rank that goes on.
   void note_errors(const Words& words);
+  /// A rank of the node that goes on has said of its failure: "1:ValueError:text".
+  void note_said(const NodeId& node, const std::string& said);
 
  private:
   struct Process {
@@ -85,6 +87,7 @@ class Crew final : public Processes {
   TimePoint beat_at_{kHeartbeat};
   RankError error_;
   std::vector<OtherError> others_;
+  std::map<NodeId, std::vector<OtherError>> said_;
 };
 
 }  // namespace sgd::test

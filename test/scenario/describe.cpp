@@ -14,23 +14,25 @@ Overload(Cases...) -> Overload<Cases...>;
 
 std::string words(const keeper::ToKeeper& message) {
   return std::visit(
-      Overload{[](const keeper::Spawn& spawn) {
-                 return fmt::format("spawn generation {} rank {}{} cpus [{}] {}", spawn.generation, spawn.rank,
-                                    spawn.fork_server ? " by fork server" : "", fmt::join(spawn.cpus, ","),
-                                    spawn.argv.front());
-               },
-               [](const keeper::Signal& signal) {
-                 return fmt::format("signal {} to {}rank {}", signal.signal, signal.is_for_group ? "the group of " : "",
-                                    signal.rank);
-               },
-               [](const keeper::SignalAll& signal) { return fmt::format("signal {} to all ranks", signal.signal); },
-               [](const keeper::Clear& clear) { return fmt::format("clear generation {}", clear.generation); },
-               [](const keeper::Close&) { return std::string("close"); },
-               [](const keeper::StartForkServer&) { return std::string("start fork server"); },
-               [](const keeper::OutputAck&) { return std::string("output ack"); },
-               [](const keeper::Attach&) { return std::string("attach"); },
-               [](const keeper::Received&) { return std::string("received"); },
-               [](const keeper::AgentEnds&) { return std::string("agent ends"); }},
+      Overload{
+          [](const keeper::Spawn& spawn) {
+            return fmt::format("spawn generation {} rank {}{} cpus [{}] {}", spawn.generation, spawn.rank,
+                               spawn.fork_server ? " by fork server" : "", fmt::join(spawn.cpus, ","),
+                               spawn.argv.front());
+          },
+          [](const keeper::Signal& signal) {
+            return fmt::format("signal {} to {}rank {}", signal.signal, signal.is_for_group ? "the group of " : "",
+                               signal.rank);
+          },
+          [](const keeper::SignalAll& signal) { return fmt::format("signal {} to all ranks", signal.signal); },
+          [](const keeper::Clear& clear) { return fmt::format("clear generation {}", clear.generation); },
+          [](const keeper::Close&) { return std::string("close"); },
+          [](const keeper::StartForkServer&) { return std::string("start fork server"); },
+          [](const keeper::OutputAck&) { return std::string("output ack"); },
+          [](const keeper::Attach&) { return std::string("attach"); },
+          [](const keeper::Received&) { return std::string("received"); },
+          [](const keeper::AgentEnds&) { return std::string("agent ends"); },
+          [](const keeper::AskErrors&) { return std::string("what have ranks that go on said of their failure?"); }},
       message);
 }
 

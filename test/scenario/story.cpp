@@ -24,6 +24,8 @@ std::string Story::play(const std::string& line) {
     return nodes();
   } else if (verb == "stop") {
     stop(words);
+  } else if (verb == "pass-signal") {
+    world.pass_signal(std::stoi(words.at(1)));
   } else if (verb == "wait") {
     world.advance(duration_of(words.at(1)));
   } else if (verb == "stand-still") {
@@ -65,7 +67,8 @@ bool Story::play_nodes(const std::string& verb, const Words& words) {
   } else if (verb == "ports") {
     world.hold_ports_back();
   } else if (verb == "port") {
-    world.answer_port(node, static_cast<Generation>(words.number("generation", 1)), words.number("port", 0));
+    world.answer_port(node, static_cast<Generation>(words.number("generation", 1)), words.number("port", 0),
+                      words.number("workers", 0));
   } else if (verb == "twin") {
     world.twin(node);
   } else if (verb == "restart-agent") {
@@ -98,6 +101,8 @@ bool Story::play_ranks(const std::string& verb, const Words& words) {
   } else if (verb == "exit") {
     crew_.note_errors(words);
     crew_.end(number(1), number(2), 0);
+  } else if (verb == "said") {
+    crew_.note_said(words.at(1), words.at(2));
   } else if (verb == "heartbeat") {
     crew_.pulse(number(1), words.at(2));
   } else {

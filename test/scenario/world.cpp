@@ -73,8 +73,17 @@ void World::join(const NodeId& node, bool is_new_link) {
   if (is_new_link) agent_event(node, core::agent_event::Connected{});
 }
 
-void World::answer_port(const NodeId& node, Generation generation, int port) {
-  agent_event(node, core::agent_event::PortReserved{"run", generation, port, port == 0 ? "no port is free" : ""});
+void World::answer_port(const NodeId& node, Generation generation, int port, int workers) {
+  core::agent_event::PortReserved answer{"run", generation, port, port == 0 ? "no port is free" : ""};
+  for (int worker = 1; worker <= workers; ++worker) answer.worker_ports.push_back(port + worker);
+  agent_event(node, answer);
+}
+
+void World::pass_signal(int signal) {
+  const auto orders = coordinator_.signal_orders("run", signal);
+  if (!orders) return print("not passed on: " + orders.error().message);
+  for (const core::coordinator_command::SendToAgent& order : orders.value()) carry_out(order);
+  deliver();
 }
 
 void World::agent_event(const NodeId& node, const core::AgentEvent& event) {

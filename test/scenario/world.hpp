@@ -47,8 +47,10 @@ class World {
   void join(const NodeId& node, bool is_new_link);
   /// From now on nodes do not say which ports they have reserved, but by answer_port().
   void hold_ports_back() { answers_ports_ = false; }
-  /// `port` 0: there is none.
-  void answer_port(const NodeId& node, Generation generation, int port);
+  /// `port` 0: there is none; the `workers` after it are those of the ranks.
+  void answer_port(const NodeId& node, Generation generation, int port, int workers);
+  /// The launcher of the story's run has got a signal that ends nothing.
+  void pass_signal(int signal);
   /// Moves the clock on, stopping at every wake-up in between.
   void advance(Duration duration);
   /// Moves the clock on while everything stands still; then everybody looks at it.

@@ -63,6 +63,7 @@ class Keeper {
   void handle(const keeper::Attach&) {}
   void handle(const keeper::Received&) {}
   void handle(const keeper::AgentEnds&) {}
+  void handle(const keeper::AskErrors&) {}
   void begin_clearing();
   void kill_later(Worker& worker);
   void advance_clearing();

@@ -137,6 +137,7 @@ TEST_CASE("keeper") {
            "has_input":true,"has_terminal":true,"error_file":"/e"})"},
       {Signal{2, 1, 15, true}, R"({"type":"signal","generation":2,"rank":1,"signal":15,"is_for_group":true})"},
       {SignalAll{10}, R"({"type":"signal_all","signal":10})"},
+      {AskErrors{2}, R"({"type":"ask_errors","generation":2})"},
       {Clear{2}, R"({"type":"clear","generation":2})"},
       {Close{}, R"({"type":"close"})"},
       {OutputAck{4096}, R"({"type":"output_ack","bytes":4096})"},
@@ -162,6 +163,8 @@ TEST_CASE("keeper") {
            "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
            "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
+      {ErrorsSaid{1, {{2, {"E", "m", {}, 0.5}}}},
+       R"({"type":"errors_said","generation":1,"others":[{"rank":2,"error":{"type":"E","message":"m","frames":[],"at_s":0.5}}]})"},
       {OutputDropped{1, 2, 3, "slow"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
   };
   check_cases(
@@ -210,17 +213,19 @@ TEST_CASE("fork server") {
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
   DesiredRun desired{"r", 2,   77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,   2, "host", 29500, 1, {"/c"}, 30.5,
-                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true};
+                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true,  {"h:1"}, {1, 2}};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"uid":77,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
            "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,"stop_signal":10,"clear_grace_s":1.5,
-           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva","may_be_root":true})"},
+           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva","may_be_root":true,"endpoints":["h:1"],"ranks_by_node":[1,2]})"},
       {ExchangeDone{"r", 2, "k", 3, 5, {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","first":3,"count":5,"values":[1,"two"]})"},
       {FactAck{18446744073709551615u, 9}, R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
       {AccountAsk{3, "eva", true}, R"({"type":"account_ask","number":3,"owner":"eva","may_be_root":true})"},
+      {PassSignal{"r", 2, 77, 10}, R"({"type":"pass_signal","run":"r","generation":2,"uid":77,"signal":10})"},
+      {ErrorsAsk{"r", 2, 77}, R"({"type":"errors_ask","run":"r","generation":2,"uid":77})"},
   };
   check_cases(
       cases, [](const ToAgent& message) { return encode(message); },
@@ -274,7 +279,9 @@ TEST_CASE("cluster: the state of a node as an older agent tells it") {
 TEST_CASE("cluster: bodies of facts") {
   using namespace cluster;
   const std::vector<Case<FactBody>> cases{
-      {PortReserved{29500}, R"({"type":"port_reserved","port":29500})"},
+      {PortReserved{29500, {29501, 29502}}, R"({"type":"port_reserved","port":29500,"worker_ports":[29501,29502]})"},
+      {RanksRaised{{{1, {"ValueError", "NaN", {"f"}, 2.5}}}},
+       R"({"type":"ranks_raised","others":[{"rank":1,"error":{"type":"ValueError","message":"NaN","frames":["f"],"at_s":2.5}}]})"},
       {PortRefused{"m"}, R"({"type":"port_refused","message":"m"})"},
       {WorkerStarted{1, 2}, R"({"type":"worker_started","rank":1,"pid":2})"},
       {WorkerReady{1, {2, 3, "disk", "/c", 0.5, 1}},
