@@ -38,8 +38,7 @@ inline constexpr auto kMessage<cluster::DesiredRun> = message(
     optional("clear_grace_s", &cluster::DesiredRun::clear_grace_s),
     optional("keeper_from", &cluster::DesiredRun::keeper_from), optional("run_dir", &cluster::DesiredRun::run_dir),
     optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner),
-    optional("may_be_root", &cluster::DesiredRun::may_be_root),
-    optional("endpoints", &cluster::DesiredRun::endpoints),
+    optional("may_be_root", &cluster::DesiredRun::may_be_root), optional("endpoints", &cluster::DesiredRun::endpoints),
     optional("ranks_by_node", &cluster::DesiredRun::ranks_by_node));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
@@ -53,9 +52,10 @@ inline constexpr auto kMessage<cluster::FactAck> = message("fact_ack",
                                                            required("sequence", &cluster::FactAck::sequence));
 
 template <>
-inline constexpr auto kMessage<cluster::PortReserved> =
-    message("port_reserved", required("port", &cluster::PortReserved::port),
-            optional("worker_ports", &cluster::PortReserved::worker_ports));
+inline constexpr auto kMessage<cluster::PortReserved> = message("port_reserved",
+                                                                required("port", &cluster::PortReserved::port),
+                                                                optional("worker_ports",
+                                                                         &cluster::PortReserved::worker_ports));
 template <>
 inline constexpr auto kMessage<cluster::PortRefused> = message("port_refused",
                                                                optional("message", &cluster::PortRefused::message));
@@ -69,14 +69,17 @@ inline constexpr auto kMessage<cluster::AccountAnswer> = message("account_answer
                                                                  optional("why_not", &cluster::AccountAnswer::why_not));
 
 template <>
-inline constexpr auto kMessage<cluster::PassSignal> =
-    message("pass_signal", required("run", &cluster::PassSignal::run),
-            required("generation", &cluster::PassSignal::generation), optional("uid", &cluster::PassSignal::uid),
-            required("signal", &cluster::PassSignal::signal));
+inline constexpr auto kMessage<cluster::PassSignal> = message("pass_signal", required("run", &cluster::PassSignal::run),
+                                                              required("generation", &cluster::PassSignal::generation),
+                                                              optional("uid", &cluster::PassSignal::uid),
+                                                              required("signal", &cluster::PassSignal::signal));
 template <>
-inline constexpr auto kMessage<cluster::ErrorsAsk> =
-    message("errors_ask", required("run", &cluster::ErrorsAsk::run),
-            required("generation", &cluster::ErrorsAsk::generation), optional("uid", &cluster::ErrorsAsk::uid));
+inline constexpr auto kMessage<cluster::ErrorsAsk> = message("errors_ask", required("run", &cluster::ErrorsAsk::run),
+                                                             required("generation", &cluster::ErrorsAsk::generation),
+                                                             optional("uid", &cluster::ErrorsAsk::uid));
+template <>
+inline constexpr auto kMessage<cluster::AgentRefused> = message("agent_refused",
+                                                                required("reason", &cluster::AgentRefused::reason));
 template <>
 inline constexpr auto kMessage<cluster::RanksRaised> = message("ranks_raised",
                                                                required("others", &cluster::RanksRaised::others));

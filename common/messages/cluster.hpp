@@ -101,13 +101,18 @@ struct ErrorsAsk {
   GenerationUid uid = 0;
 };
 
-using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck, AccountAsk, PassSignal, ErrorsAsk>;
+/// This agent is not taken, or not now: it closes the connection, and may come again.
+struct AgentRefused {
+  std::string reason;
+};
+
+using ToAgent = std::variant<DesiredRun, ExchangeDone, FactAck, AccountAsk, PassSignal, ErrorsAsk, AgentRefused>;
 
 // ---- agent -> coordinator ----
 
 /// These ports of a node are kept for its ranks of this generation, on all its addresses, until the generation ends.
 struct PortReserved {
-  int port = 0;                   ///< MASTER_PORT, where rank 0 is on this node.
+  int port = 0;                        ///< MASTER_PORT, where rank 0 is on this node.
   std::vector<int> worker_ports = {};  ///< With the backend tensorflow: one for each of its ranks, in their order.
 };
 /// There is none.

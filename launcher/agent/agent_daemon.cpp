@@ -29,6 +29,9 @@ namespace {
 constexpr Duration kBeat = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(60);
 constexpr Duration kLookAgain = std::chrono::milliseconds(20);
+// A coordinator waits 5 s for a node that has gone without a word, whose name the next agent there has.
+constexpr Duration kRefusedLimit = std::chrono::seconds(7);
+constexpr Duration kRefusalsApart = std::chrono::seconds(10);  // Longer than between two attempts: another story.
 constexpr Duration kPastStraysLimit = std::chrono::seconds(10);
 
 std::string host_name() {
@@ -150,6 +153,7 @@ AgentObserver AgentDaemon::observer() {
     if (is_link) last_lost_ = message;
     log(message, process::LogLevel::kWarning);
   };
+  observer.on_refused = [this](const std::string& reason) { on_refused(reason); };
   observer.on_run_gone = [this](const RunId& run, bool is_known) {
     log(fmt::format(
         "run {}: {}", run,
@@ -280,7 +284,18 @@ Status AgentDaemon::run() {
   const process::HeapTrim trim(io_);
   io_.run();
   shell_->end_everything();
+  if (!refused_for_.empty()) return Error{refused_for_, ECONNREFUSED};
   return {};
+}
+
+/// Who serves for long comes again and again; under a launcher somebody waits for an answer.
+void AgentDaemon::on_refused(const std::string& reason) {
+  const TimePoint now = process::monotonic_now();
+  if (now - refused_at_ > kRefusalsApart) refused_since_ = now;
+  refused_at_ = now;
+  if (!options_.is_for_one_run || now - refused_since_ < kRefusedLimit) return;
+  refused_for_ = reason;
+  io_.stop();
 }
 
 void AgentDaemon::wait_signal() {

@@ -82,6 +82,7 @@ class AgentDaemon {
   [[nodiscard]] Result<AgentShell::Continuity> open_past();
   [[nodiscard]] AgentObserver observer();
   void wait_signal();
+  void on_refused(const std::string& reason);
   void on_signal(int signal);
   void end_if_idle();
   void log(const std::string& line, process::LogLevel level = process::LogLevel::kInfo);
@@ -103,6 +104,9 @@ class AgentDaemon {
   boost::asio::steady_timer look_timer_;
   int slots_ = 0;
   std::string last_lost_;  ///< Said once as long as it stays the same.
+  TimePoint refused_since_{};
+  TimePoint refused_at_{};
+  std::string refused_for_;  ///< Why it ends, with is_for_one_run.
   int signals_seen_ = 0;
 };
 

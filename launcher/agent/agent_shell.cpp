@@ -17,6 +17,7 @@ namespace sgd::agent {
 namespace {
 
 constexpr Duration kStraysLimit = std::chrono::seconds(2);
+constexpr Duration kRefusedRest = std::chrono::seconds(6);  // Longer than between two attempts to be taken.
 
 AgentShell::Continuity without_continuity(core::AgentFacts facts, std::string sockets) {
   AgentShell::Continuity none;
@@ -88,6 +89,13 @@ void AgentShell::link_to_coordinator() {
   handlers.on_connected = [this] { on_event(core::agent_event::Connected{}); };
   handlers.on_message = [this](cluster::ToAgent message) {
     if (const auto* ask = std::get_if<cluster::AccountAsk>(&message)) return answer(*ask);
+    if (const auto* refused = std::get_if<cluster::AgentRefused>(&message)) {
+      link_->on_refused(refused->reason);
+      // Two of one name would end each other's link for files without end.
+      if (spool_) spool_->rest(kRefusedRest);
+      if (observer_.on_refused) observer_.on_refused(refused->reason);
+      return;
+    }
     on_event(core::agent_event::FromCoordinator{std::move(message)});
   };
   handlers.on_lost = [this](std::string reason) {

@@ -38,6 +38,7 @@ struct AgentObserver {
   std::function<void(std::string)> on_warning;  ///< One line, for people.
   /// It has ended here. `is_known`: it is known that no process of it is left.
   std::function<void(const RunId&, bool is_known)> on_run_gone;
+  std::function<void(std::string reason)> on_refused = {};  ///< By the coordinator, which is asked again.
 };
 
 class AgentShell {

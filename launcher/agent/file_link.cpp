@@ -10,6 +10,7 @@ struct FileLink::End {
   std::weak_ptr<net::Connection> connection;
   std::optional<transfer::Data> announced;  ///< Its bytes are the next frame.
   net::Dialer* dialer = nullptr;            ///< Null: the link is gone.
+  std::optional<Duration> rest;             ///< Before the next connection.
 
   void on_frame(Frame frame) {
     if (announced) {
@@ -73,10 +74,20 @@ void FileLink::talk(net::Socket socket) {
   };
   handlers.on_closed = [end = end_, was_open](const std::string& reason) {
     if (end->dialer == nullptr) return;
-    end->dialer->again(*was_open);
+    if (const auto rest = std::exchange(end->rest, std::nullopt))
+      end->dialer->rest(*rest);
+    else
+      end->dialer->again(*was_open);
     if (*was_open) end->handlers.on_lost(reason);
   };
   connection->start(std::move(handlers));
+}
+
+void FileLink::rest(Duration time) {
+  const auto connection = end_->connection.lock();
+  if (!connection) return dialer_->rest(time);
+  end_->rest = time;
+  connection->close("it rests for " + format_duration(time));
 }
 
 bool FileLink::is_open() const {

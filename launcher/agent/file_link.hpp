@@ -36,6 +36,8 @@ class FileLink {
   [[nodiscard]] bool is_open() const;
   /// Dropped while there is no connection.
   void send(const transfer::FromNode& message, std::string_view bytes = {});
+  /// Its connection ends, and the next one is made in so long.
+  void rest(Duration time);
   /// No handler is called from here on.
   void stop();
 

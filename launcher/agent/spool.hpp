@@ -54,6 +54,8 @@ class Spool {
 
   /// Errors: the folder cannot be made, the node's name cannot travel.
   [[nodiscard]] Status start(std::function<void(std::string)> on_warning);
+  /// This agent is not taken at the moment: its files wait so long.
+  void rest(Duration time) { link_.rest(time); }
   void stop();
 
   /// The same with paths of this node; its folder is made when the run is to be started here, unless it is another

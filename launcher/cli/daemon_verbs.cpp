@@ -68,7 +68,10 @@ Option log_format_option(std::string& target) {
 
 /// What is wrong with options or settings does not get better by trying again; a service manager tells the two apart.
 int refuse_to_start(const Error& error) {
-  return refuse(error.code == EADDRINUSE ? exit_code::kFailed : exit_code::kUsage, error.message);
+  const int code = error.code == EADDRINUSE     ? exit_code::kFailed
+                   : error.code == ECONNREFUSED ? exit_code::kUnreachable
+                                                : exit_code::kUsage;
+  return refuse(code, error.message);
 }
 
 Option input_option(bool& target) {

@@ -1,7 +1,10 @@
 #pragma once
-// A folder for temporary files, 0700, as long as this lives.
+// A folder for temporary files, 0700, as long as this lives. Those of the same name that a killed process of this user
+// has left behind are removed by the next one.
 
 #include <string>
+
+#include "launcher/process/unique_fd.hpp"
 
 namespace sgd::cli {
 
@@ -17,6 +20,7 @@ class PassingFolder {
 
  private:
   std::string path_;
+  process::UniqueFd lock_;  ///< Of the folder: as long as it is held, it is in use.
 };
 
 }  // namespace sgd::cli

@@ -61,7 +61,13 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   if (named.cluster) return named;
   auto directory = storage::find_run(named.run);
   if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
-  named.directory = std::move(directory).value();
+  return run_at(directory.value());
+}
+
+NamedRun run_at(const std::string& directory) {
+  NamedRun named;
+  named.is_named = true;
+  named.directory = directory;
   find_coordinator(named);
   return named;
 }

@@ -46,6 +46,9 @@ struct NamedRun {
 [[nodiscard]] Status note_coordinator(const std::string& run_dir, const net::Address& coordinator,
                                       const std::string& identity);
 
+/// The run that has this folder on this machine.
+[[nodiscard]] NamedRun run_at(const std::string& directory);
+
 [[nodiscard]] NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments);
 
 /// Says `message` on stderr and gives `exit_code` back.

@@ -59,16 +59,24 @@ void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluste
       commands.empty() ? nullptr : std::get_if<core::coordinator_command::RefuseAgent>(&commands.front());
   if (!arriving.empty() && refused != nullptr) {
     if (on_refused) on_refused(node, refused->reason);
-    return arm_timer();  // Its link goes with `arriving`.
+    turn_away(number, std::move(arriving.mapped()), refused->reason);
+    return arm_timer();
   }
   // A former one of this node goes, without another word.
   if (!arriving.empty()) agents_[node] = {number, std::move(arriving.mapped())};
   follow(std::move(commands));
 }
 
+void CoordinatorShell::turn_away(std::uint64_t number, std::unique_ptr<net::CoordinatorLink> link,
+                                 const std::string& reason) {
+  if (turned_away_.size() >= kTurnedAwayMax) turned_away_.erase(turned_away_.begin());
+  link->send(cluster::AgentRefused{reason});
+  turned_away_[number] = std::move(link);
+}
+
 /// `node` by value: the caller's may go with the link.
 void CoordinatorShell::on_agent_closed(NodeId node, std::uint64_t number, const std::string& reason) {
-  if (arriving_.erase(number) > 0) return;
+  if (arriving_.erase(number) > 0 || turned_away_.erase(number) > 0) return;
   const auto known = agents_.find(node);
   if (known == agents_.end() || known->second.number != number) return;
   if (on_link_lost) on_link_lost(node, reason);

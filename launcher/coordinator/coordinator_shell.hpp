@@ -70,6 +70,7 @@ class CoordinatorShell {
   /// While lines of a run cannot be written the log grows so many times longer; then those that a kill would cost are
   /// given up.
   static constexpr std::uint64_t kPatience = 4;
+  static constexpr std::size_t kTurnedAwayMax = 64;  ///< Refused agents that may still read why.
   static constexpr Duration kLookAtRecords = std::chrono::seconds(1);
   /// So long at a time commands are carried out.
   static constexpr Duration kTurn = std::chrono::milliseconds(5);
@@ -179,6 +180,7 @@ class CoordinatorShell {
   void on_event(const core::CoordinatorEvent& event);
   void on_agent(const NodeId& node, std::uint64_t number, cluster::FromAgent message);
   void on_agent_closed(NodeId node, std::uint64_t number, const std::string& reason);
+  void turn_away(std::uint64_t number, std::unique_ptr<net::CoordinatorLink> link, const std::string& reason);
   void follow(core::CoordinatorCommands commands);
   void drain();
   void drain_later();
@@ -215,6 +217,8 @@ class CoordinatorShell {
   CoreClock clock_;
   std::map<NodeId, AgentEnd> agents_;
   std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> arriving_;  ///< Without a first message.
+  /// Of agents that are refused: each goes when its agent has read why, or when others need its place.
+  std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> turned_away_;
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
   RunAccess access_;

@@ -25,6 +25,8 @@ class AgentLink {
   virtual void start(Handlers handlers) = 0;
   /// Dropped while there is no connection.
   virtual void send(cluster::FromAgent message) = 0;
+  /// The coordinator has refused this agent: its connection ends, and the next one is not made at once.
+  virtual void on_refused(const std::string& reason) = 0;
 };
 
 /// One message to many agents.

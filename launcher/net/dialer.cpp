@@ -76,6 +76,12 @@ void Dialer::again(bool was_open) {
   attempt_->after(redial_wait(failures_, chance), [](Dialer& dialer) { dialer.dial(); });
 }
 
+void Dialer::rest(Duration time) {
+  if (attempt_) attempt_->give_up();
+  attempt_ = std::make_shared<Attempt>(io_, *this);
+  attempt_->after(time, [](Dialer& dialer) { dialer.dial(); });
+}
+
 void Dialer::dial() {
   if (address_.is_local_socket())
     return boost::asio::post(io_, [attempt = attempt_] {

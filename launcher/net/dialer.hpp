@@ -38,6 +38,8 @@ class Dialer {
   void start(Handlers handlers);
   /// What came of the last socket: the count of failures begins anew, or goes on.
   void again(bool was_open);
+  /// Dials in so long, whatever was under way.
+  void rest(Duration time);
 
  private:
   struct Attempt;

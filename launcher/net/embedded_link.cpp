@@ -27,6 +27,7 @@ class AgentEnd : public AgentLink {
       if (inboxes->coordinator.on_message) inboxes->coordinator.on_message(std::move(message));
     });
   }
+  void on_refused(const std::string&) override {}  ///< Of two agents of one process none is.
 
  private:
   boost::asio::io_context& io_;

@@ -33,6 +33,7 @@ struct TcpAgentEnd {
   AgentLink::Handlers handlers;
   std::weak_ptr<Connection> connection;
   Dialer* dialer = nullptr;  ///< Null: the link is gone.
+  bool is_refused = false;   ///< Over the newest connection, whose next one comes as after a failure.
 };
 
 class TcpAgentLink : public AgentLink {
@@ -56,6 +57,10 @@ class TcpAgentLink : public AgentLink {
                    }});
   }
   void send(cluster::FromAgent message) override { send_over(end_->connection, message); }
+  void on_refused(const std::string& reason) override {
+    end_->is_refused = true;
+    if (const auto open = end_->connection.lock()) open->close("refused: " + reason);
+  }
 
  private:
   void talk(Socket socket) {
@@ -75,7 +80,7 @@ class TcpAgentLink : public AgentLink {
     };
     handlers.on_closed = [end = end_, was_open](const std::string& reason) {
       if (end->dialer == nullptr) return;
-      end->dialer->again(*was_open);
+      end->dialer->again(*was_open && !std::exchange(end->is_refused, false));
       if (end->handlers.on_lost) end->handlers.on_lost(reason);
     };
     connection->start(std::move(handlers));

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "common/exit_codes.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/spawn.hpp"
 
@@ -32,14 +33,21 @@ std::string text_of(const std::string& line) {
              : line;
 }
 
-std::string last_line(const std::string& path) {
+std::string last_line(const std::string& path, const std::string& begin = {}) {
   std::ifstream file(path, std::ios::binary);
   file.seekg(0, std::ios::end);
   file.seekg(-std::min<std::streamoff>(file.tellg(), kLastWordsBytes), std::ios::end);
   std::string found;
   for (std::string line; std::getline(file, line);)
-    if (!line.empty()) found = line;
+    if (!line.empty() && line.starts_with(begin)) found = line;
   return text_of(found);
+}
+
+/// What a daemon says as it ends stands before what its log has counted.
+std::string reason_of_end(const std::string& path) {
+  const std::string begin = "sgd-launch: ";
+  const std::string said = last_line(path, begin);
+  return said.empty() ? last_line(path) : said.substr(begin.size());
 }
 
 }  // namespace
@@ -83,7 +91,7 @@ Status DaemonChildren::start(Daemon daemon) {
   return {};
 }
 
-std::optional<std::string> DaemonChildren::refusal() {
+std::optional<DaemonChildren::Refusal> DaemonChildren::refusal() {
   const std::lock_guard lock(mutex_);
   return refusal_;
 }
@@ -162,9 +170,10 @@ void DaemonChildren::look_after(Child& child, TimePoint now) {
     child.start_at = now + child.delay;
     child.delay = std::min(2 * child.delay, kRestartMax);
     const bool was_killed = status && status.value()->signal != 0;
-    if (!is_settled_ && !was_killed && child.is_wanted) {
+    const int code = status ? status.value()->exit_code : -1;
+    if ((!is_settled_ || code == exit_code::kUnreachable) && !was_killed && child.is_wanted) {
       child.is_wanted = false;
-      refusal_ = last_line(child.daemon.log);
+      refusal_ = Refusal{reason_of_end(child.daemon.log), code};
     }
   }
   if (is_ending_ || !child.is_wanted || child.pid != 0 || now < child.start_at) return;

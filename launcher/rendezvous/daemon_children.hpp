@@ -30,6 +30,11 @@ class DaemonChildren {
     std::string log;  ///< File that gets what it says.
   };
 
+  struct Refusal {
+    std::string words;   ///< What the daemon said last.
+    int exit_code = -1;  ///< Its own.
+  };
+
   DaemonChildren() = default;
   /// Ends all of them, and waits for that.
   ~DaemonChildren();
@@ -37,8 +42,8 @@ class DaemonChildren {
   DaemonChildren& operator=(const DaemonChildren&) = delete;
 
   [[nodiscard]] Status start(Daemon daemon);
-  /// What the daemon said last, if it has ended by itself before it was of use: that is final.
-  [[nodiscard]] std::optional<std::string> refusal();
+  /// It has ended by itself before it was of use, or with kUnreachable, an agent that is not taken: that is final.
+  [[nodiscard]] std::optional<Refusal> refusal();
   /// It was of use: it is started again from now on, however it ends.
   void settled();
   /// Whether `words` are in the beginning of its log.
@@ -68,7 +73,7 @@ class DaemonChildren {
 
   mutable std::mutex mutex_;
   std::vector<Child> children_;
-  std::optional<std::string> refusal_;
+  std::optional<Refusal> refusal_;
   bool is_settled_ = false;
   bool is_ending_ = false;
   process::UniqueFd wakeup_;  ///< An eventfd.

@@ -39,6 +39,48 @@ say("done", rank)
 """
 
 
+# Says which signals it gets, and ends with the second kind.
+USER = """
+import os, signal, time
+rank, seen = os.environ["RANK"], []
+say = lambda *words: os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+def got(number, frame):
+    seen.append(number)
+    say("got", signal.Signals(number).name, "by", rank)
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, got)
+say("up", rank)
+while signal.SIGUSR2 not in seen:
+    time.sleep(0.01)
+"""
+
+# Rank 1 fails, says so, and takes its time to end; rank 0, on another machine, misses it, and is gone at once.
+SLOW_TO_END = """
+import os, socket, sys, threading, time
+rank, where = int(os.environ["RANK"]), (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    with socket.create_server(("", where[1])) as server:
+        server.accept()[0].recv(1)
+    raise ConnectionResetError("Connection closed by peer")
+deadline = time.monotonic() + 60
+while True:
+    try:
+        peer = socket.create_connection(where, 5)
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.02)
+threading.Thread(target=time.sleep, args=(1000,)).start()
+hook = sys.excepthook
+def said(*exception):
+    hook(*exception)
+    peer.close()
+sys.excepthook = said
+raise ValueError("loss is NaN")
+"""
+
+
 class SeveralNodesTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sgd-nodes-test-")
@@ -49,8 +91,9 @@ class SeveralNodesTest(unittest.TestCase):
             self.addCleanup(self.network.down)
         self.a, self.b, self.c = (Machine(folder.name, name, self.network) for name in names)
         for machine in (self.a, self.b, self.c):
-            with open(os.path.join(machine.home, "train.py"), "w", encoding="utf-8") as script:
-                script.write(SCRIPT)
+            for name, text in (("train.py", SCRIPT), ("user.py", USER), ("slow.py", SLOW_TO_END)):
+                with open(os.path.join(machine.home, name), "w", encoding="utf-8") as script:
+                    script.write(text)
         self.head = self.network.addresses["a"] if self.network else "127.0.0.1"
 
     def launch(self, machine, *options, rank=None, nodes="2", env=None):
@@ -163,6 +206,7 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertRegex(status, r"1 node0001 ")
         self.assertIn("up 1 of 2", verb("logs", "--rank", 1))
         self.assertRegex(verb("nodes"), r"node0001 .* connected")
+        self.assertRegex(verb("ps"), r"train-\S+ +running +2/2 ")
         self.assertIn("stopped", verb("stop"))
         self.assertEqual([launch.wait() for launch in launches], [6, 6], launches[0].said())
         self.assertIn("cancelled", verb("status"))
@@ -178,6 +222,49 @@ class SeveralNodesTest(unittest.TestCase):
             self.assertEqual([launch.wait() for launch in launches], [143, 143], launches[0].said() + launches[1].said())
             self.check_clean(*launches)
 
+    def test_a_user_signal_at_either_machine_reaches_all_ranks(self):
+        launches = [self.launch(machine, "user.py", rank=number) for number, machine in enumerate((self.a, self.b))]
+        head = launches[0]
+        wait_for(lambda: len(self.lines(head, "up")) == 2, LIMIT_S, "both ranks")
+        launches[1].wait_for_words("output and results")
+        launches[0].process.send_signal(signal.SIGUSR1)
+        wait_for(lambda: len(self.lines(head, "got")) == 2, LIMIT_S, "the first signal")
+        launches[1].process.send_signal(signal.SIGUSR2)
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], head.said() + launches[1].said())
+        self.assertEqual(self.lines(head, "got"), ["got SIGUSR1 by 0", "got SIGUSR1 by 1", "got SIGUSR2 by 0", "got SIGUSR2 by 1"])
+        self.check_clean(*launches)
+
+    def test_a_user_signal_before_the_run_ends_nothing(self):
+        options = ["--rdzv-conf", "join_timeout=60", "train.py"]
+        head = self.launch(self.a, *options, rank=0)
+        head.wait_for_words("waiting for 1 more")
+        head.process.send_signal(signal.SIGUSR1)
+        head.wait_for_words("SIGUSR1) is not passed on: the run has not begun")
+        member = self.launch(self.b, *options, rank=1)
+        self.assertEqual([head.wait(), member.wait()], [0, 0], head.said() + member.said())
+
+    def test_the_error_of_a_living_rank_of_the_other_machine_is_the_cause(self):
+        launches = [self.launch(machine, "--max-restarts", 0, "slow.py", rank=number) for number, machine in enumerate((self.a, self.b))]
+        self.assertEqual(launches[0].wait(), 1, launches[0].said())
+        self.assertIn("run failed: rank 1: ValueError: loss is NaN (had not ended)", launches[0].said())
+        self.assertEqual(launches[1].wait(), 1, launches[1].said())
+        self.check_clean(*launches)
+
+    def test_what_a_killed_launcher_leaves_is_removed_by_the_next_one(self):
+        head = self.launch(self.a, "--rdzv-conf", "join_timeout=60", "train.py", rank=0)
+        head.wait_for_words("waiting for 1 more")
+        head.process.kill()
+        head.wait_until_gone()
+        left = [name for name in self.a.temporary() if name.startswith("sgd-nodes")]
+        self.assertEqual(len(left), 1)
+        launches = [self.launch(machine, "train.py", "wait", rank=number) for number, machine in enumerate((self.a, self.b))]
+        self.wait_for_ranks(launches[0], 2)
+        self.assertNotIn(left[0], self.a.temporary())
+        self.assertEqual(len([name for name in self.a.temporary() if name.startswith("sgd-nodes")]), 1, "its own, which is in use")
+        self.go(self.a, self.b)
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said())
+        self.check_clean(*launches)
+
     def test_another_secret_does_not_come_in(self):
         self.b.write_secret("another secret of more than sixteen bytes")
         options = ["--rdzv-conf", "join_timeout=10", "train.py"]
@@ -192,6 +279,14 @@ class SeveralNodesTest(unittest.TestCase):
         options = ["--rdzv-conf", "join_timeout=30", "train.py"]
         launches = [self.launch(machine, *options, rank=rank, nodes="3") for machine, rank in ((self.a, 0), (self.b, 1), (self.c, 1))]
         launches[0].wait_for_words("two launchers have one --node-rank: ")
+        # Which of the two came first is theirs to settle; the other one is told why, and ends.
+        wait_for(lambda: any(launch.process.poll() is not None for launch in launches[1:]), LIMIT_S, "the end of the one that is refused")
+        refused = next(launch for launch in launches[1:] if launch.process.poll() is not None)
+        self.assertEqual(refused.wait(), 3, refused.said())
+        self.assertIn("does not take this launcher yet; the agent here says: ", refused.said())
+        self.assertIn("does not take this launcher: an agent with the name node0001 is connected from", refused.said())
+        self.assertIn("Two launchers have one --node-rank", refused.said())
+        self.assertEqual(sum(launch.process.poll() is None for launch in launches), 2, "the others wait on")
         launches[0].process.send_signal(signal.SIGINT)
         self.assertEqual(launches[0].wait(), 130)
 

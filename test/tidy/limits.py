@@ -98,6 +98,7 @@ TESTS = {
     "launcher/coordinator/audit_log.hpp kLinesMax": _STORE + "audit_log_test.cpp: In place of kLinesMax",
     "launcher/coordinator/run_retention.hpp kEndedMax": _STORE + "coordinator_store_test.cpp: RunRetention::kEndedMax",
     "launcher/coordinator/client_desk.hpp kTurnedAwayMax": _UNIT + "client_desk_test.cpp: kTurnedAwayMax",
+    "launcher/coordinator/coordinator_shell.hpp kTurnedAwayMax": _STORE + "refused_agents_test.cpp: kTurnedAwayMax",
     "launcher/coordinator/client_desk.hpp kUnansweredMax": _UNIT + "client_desk_test.cpp: kUnansweredMax",
     "launcher/coordinator/client_desk.hpp kFollowersMax": _UNIT + "client_desk_test.cpp: kFollowersMax",
     "launcher/coordinator/control_server.cpp kSilenceMax": "shape: a deadline",

@@ -212,8 +212,8 @@ TEST_CASE("fork server") {
 
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
-  DesiredRun desired{"r", 2,   77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,   2, "host", 29500, 1, {"/c"}, 30.5,
-                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true,  {"h:1"}, {1, 2}};
+  DesiredRun desired{"r", 2,   77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,    2,       "host", 29500, 1, {"/c"}, 30.5,
+                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true, {"h:1"}, {1, 2}};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"uid":77,"want":"stop",
@@ -225,6 +225,7 @@ TEST_CASE("cluster: coordinator to agent") {
       {FactAck{18446744073709551615u, 9}, R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
       {AccountAsk{3, "eva", true}, R"({"type":"account_ask","number":3,"owner":"eva","may_be_root":true})"},
       {PassSignal{"r", 2, 77, 10}, R"({"type":"pass_signal","run":"r","generation":2,"uid":77,"signal":10})"},
+      {AgentRefused{"m"}, R"({"type":"agent_refused","reason":"m"})"},
       {ErrorsAsk{"r", 2, 77}, R"({"type":"errors_ask","run":"r","generation":2,"uid":77})"},
   };
   check_cases(

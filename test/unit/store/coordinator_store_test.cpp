@@ -39,6 +39,9 @@ class PlugLink : public net::AgentLink {
   void send(cluster::FromAgent message) override {
     if (inner_) inner_->send(std::move(message));
   }
+  void on_refused(const std::string& reason) override {
+    if (inner_) inner_->on_refused(reason);
+  }
   void plug(std::unique_ptr<net::AgentLink> inner) {
     inner_ = std::move(inner);
     if (inner_ && handlers_.on_message) inner_->start(handlers_);

@@ -1,0 +1,112 @@
+#include "launcher/cli/node_launcher.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/cli/member_name.hpp"
+#include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/program_files.hpp"
+#include "launcher/core/failure.hpp"
+#include "launcher/process/clock.hpp"
+#include "launcher/rendezvous/own_host.hpp"
+#include "launcher/rendezvous/secret.hpp"
+
+namespace sgd::cli {
+
+bool is_user_signal(int signal) {
+  return signal == SIGUSR1 || signal == SIGUSR2;
+}
+
+NodeLauncher::NodeLauncher(const RunOptions& options, const rendezvous::NodesPlan& plan, int workers_here)
+    : options_(options), plan_(plan), workers_here_(workers_here), begun_at_(process::monotonic_now()) {}
+
+Status NodeLauncher::begin(bool is_head) {
+  is_head_ = is_head;
+  const auto text = secret();
+  if (!text) return text.error();
+  if (folder_.path().empty()) return Error{"no folder for temporary files can be made: set TMPDIR"};
+  node_ = rendezvous::node_name(plan_.rank, is_head_, host_name(), ::getpid());
+  folders_ = rendezvous::Folders::below(folder_.path() + "/" + node_);
+  auto tls = rendezvous::make_identities(folders_, text.value(), plan_.id, node_, is_head_);
+  if (!tls) return tls.error();
+  tls_ = std::move(tls).value();
+  children_.emplace();
+  if (is_head_)
+    if (const Status started = start_coordinator(); !started) return started;
+  return start_agent();
+}
+
+Result<std::string> NodeLauncher::secret() const {
+  if (plan_.is_open) return std::string(rendezvous::kNoSecret);
+  const bool is_named = !plan_.secret_file.empty();
+  const std::string file = is_named ? plan_.secret_file : rendezvous::usual_secret_file();
+  const bool may_make = !is_named && plan_.shares_home && !file.empty();
+  Result<std::string> read = may_make ? rendezvous::read_or_make_secret(file) : rendezvous::read_secret(file);
+  if (read) return read;
+  return Error{fmt::format(
+      "{}. The machines of a run know each other by a secret that is the same on all of them: copy one there, and name "
+      "it with --rdzv-secret-file FILE (made with: (umask 077; head -c 32 /dev/urandom | base64 > FILE)); or say "
+      "--rdzv-insecure where nobody else reaches {}",
+      read.error().message, to_text(plan_.head))};
+}
+
+std::string NodeLauncher::log_of(const char* daemon) const {
+  return fmt::format("{}/{}.log", folder_.path(), daemon);
+}
+
+Status NodeLauncher::start_coordinator() {
+  const bool is_ipv6 = plan_.head.host.find(':') != std::string::npos;
+  const std::string host = net::is_loopback(plan_.head) ? plan_.head.host : is_ipv6 ? "::" : "0.0.0.0";
+  const net::Address listen{host, plan_.head.port};
+  return children_->start({"coordinator",
+                           {own_program(), "coordinator", "--until-eof", "--listen", to_text(listen), "--state-dir",
+                            folders_.coordinator, "--runs-dir", absolute("runs"), "--log-format", "text"},
+                           log_of("coordinator")});
+}
+
+Status NodeLauncher::start_agent() {
+  std::vector<std::string> agent = {own_program(),      "agent",
+                                    "--until-eof",      "--for-one-run",
+                                    "--join",           to_text(plan_.head),
+                                    "--name",           node_,
+                                    "--slots",          fmt::format("{}", workers_here_),
+                                    "--state-dir",      folders_.agent,
+                                    "--orphan-timeout", format_duration(kHeadLostLimit),
+                                    "--log-format",     "text"};
+  agent.emplace_back(::geteuid() == 0 ? "--allow-root" : "--jobs-share-account");
+  const std::string address = !options_.nodes.local_addr.empty() ? options_.nodes.local_addr
+                              : is_head_                         ? rendezvous::own_address(plan_.head)
+                                                                 : std::string();
+  if (!address.empty()) agent.insert(agent.end(), {"--node-address", address});
+  return children_->start({"agent", std::move(agent), log_of("agent")});
+}
+
+Duration NodeLauncher::waited() const {
+  return process::monotonic_now() - begun_at_;
+}
+
+std::string NodeLauncher::so_far() const {
+  return fmt::format(" ({} so far)", format_duration(std::chrono::floor<std::chrono::seconds>(waited())));
+}
+
+void NodeLauncher::say(const std::string& text) const {
+  if (!options_.quiet) fmt::print(stderr, "sgd-launch: {}\n", text);
+}
+
+void NodeLauncher::say_waiting(const std::string& what, const std::string& more) {
+  const TimePoint now = process::monotonic_now();
+  if (what == said_ && now - said_at_ < kSayAgain) return;
+  said_ = what;
+  said_at_ = now;
+  say(what + more);
+}
+
+void NodeLauncher::say_not_passed(int signal, const std::string& why) const {
+  say(fmt::format("warning: signal {} is not passed on: {}", core::signal_words(signal), why));
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,73 @@
+#pragma once
+// What the launchers of a run of several machines have in common, first or not: a private folder, identities made of
+// the secret, the daemons of this machine, and how they say what they wait for.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/cli/cluster_line.hpp"
+#include "launcher/cli/passing_folder.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/rendezvous/daemon_children.hpp"
+#include "launcher/rendezvous/membership.hpp"
+
+namespace sgd::cli {
+
+class NodeLauncher {
+ public:
+  static constexpr Duration kDialLimit = std::chrono::seconds(2);  ///< Of a coordinator that may not be there yet.
+  static constexpr Duration kQuiet = std::chrono::seconds(1);      ///< What takes no longer is not told.
+  static constexpr Duration kLook = std::chrono::milliseconds(50);
+  static constexpr Duration kSayAgain = std::chrono::seconds(10);
+  static constexpr Duration kHeadLostLimit = std::chrono::seconds(15);
+
+  NodeLauncher(const RunOptions& options, const rendezvous::NodesPlan& plan, int workers_here);
+
+  /// Starts what this machine needs: the agent, on the first one the coordinator, too. A second time: as another one.
+  [[nodiscard]] Status begin(bool is_head);
+
+  [[nodiscard]] const RunOptions& options() const { return options_; }
+  [[nodiscard]] const rendezvous::NodesPlan& plan() const { return plan_; }
+  [[nodiscard]] int workers_here() const { return workers_here_; }
+  /// The name of this machine's agent.
+  [[nodiscard]] const std::string& node() const { return node_; }
+  [[nodiscard]] const rendezvous::Folders& folders() const { return folders_; }
+  [[nodiscard]] const std::shared_ptr<const net::TlsContext>& tls() const { return tls_; }
+  [[nodiscard]] rendezvous::DaemonChildren& children() { return *children_; }
+  /// To the coordinator.
+  [[nodiscard]] ClusterLine line() const { return ClusterLine(plan_.head, tls_); }
+  [[nodiscard]] Duration waited() const;
+  /// " (12s so far)".
+  [[nodiscard]] std::string so_far() const;
+
+  void say(const std::string& text) const;
+  /// At most once in kSayAgain, unless it is new.
+  void say_waiting(const std::string& what, const std::string& more);
+  /// One that ends nothing, and that nobody can be told of now.
+  void say_not_passed(int signal, const std::string& why) const;
+
+ private:
+  [[nodiscard]] Result<std::string> secret() const;
+  [[nodiscard]] Status start_coordinator();
+  [[nodiscard]] Status start_agent();
+  [[nodiscard]] std::string log_of(const char* daemon) const;
+
+  const RunOptions& options_;
+  const rendezvous::NodesPlan& plan_;
+  int workers_here_;
+  bool is_head_ = false;
+  std::string node_;
+  PassingFolder folder_{"sgd-nodes"};
+  rendezvous::Folders folders_;
+  std::shared_ptr<const net::TlsContext> tls_;
+  std::optional<rendezvous::DaemonChildren> children_;
+  TimePoint begun_at_;
+  TimePoint said_at_{};
+  std::string said_;
+};
+
+/// SIGUSR1 or SIGUSR2: it ends nothing, and ranks of a command are told of it.
+[[nodiscard]] bool is_user_signal(int signal);
+
+}  // namespace sgd::cli

@@ -1,0 +1,132 @@
+#include "launcher/cli/other_node.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/cli/run_naming.hpp"
+#include "launcher/process/clock.hpp"
+#include "launcher/process/signal_names.hpp"
+
+namespace sgd::cli {
+namespace {
+
+constexpr Duration kAskLimit = std::chrono::seconds(15);
+constexpr Duration kLookAtRun = std::chrono::milliseconds(200);
+constexpr Duration kLeaveLimit = std::chrono::seconds(60);
+
+}  // namespace
+
+int OtherNode::take_part() {
+  ClusterLine line = launcher_.line();
+  for (;;) {
+    if (const auto signal = line.take_signal())
+      if (const auto ended = on_signal(line, *signal)) return *ended;
+    if (const auto refusal = launcher_.children().refusal()) return refused(*refusal);
+    if (const auto ended = follow_run(line)) return *ended;
+    line.wait(run_.empty() ? NodeLauncher::kLook : kLookAtRun);
+  }
+}
+
+int OtherNode::refused(const rendezvous::DaemonChildren::Refusal& refusal) const {
+  if (refusal.exit_code != exit_code::kUnreachable) return refuse(exit_code::kFailed, refusal.words);
+  return refuse(
+      exit_code::kUnreachable,
+      fmt::format("node 0 at {} does not take this launcher: {}. Two launchers have one --node-rank: give each "
+                  "its own",
+                  to_text(launcher_.plan().head), refusal.words));
+}
+
+std::optional<int> OtherNode::follow_run(ClusterLine& line) {
+  const Json question =
+      run_.empty() ? Json{{"request", "ps"}, {"all", true}} : Json{{"request", "status"}, {"run", run_}};
+  const auto answer = line.ask(question, was_there_ ? kAskLimit : NodeLauncher::kDialLimit);
+  if (!answer) return on_lost(answer.error().message);
+  if (!std::exchange(was_there_, true))
+    launcher_.say(fmt::format("{} has reached {}", launcher_.node(), to_text(launcher_.plan().head)));
+  launcher_.children().settled();
+  lost_at_ = {};
+  if (run_.empty()) {
+    look_for_run(answer.value());
+    return std::nullopt;
+  }
+  if (!read_or(answer.value(), "is_settled", false))
+    return std::nullopt;  // What was said here is on its way to node 0.
+  const Json& summary = member(answer.value(), "summary");
+  launcher_.say(fmt::format("run {}: {}", run_, read_or(summary, "state", "has ended")));
+  return read_or(summary, "exit_code", exit_code::kFailed);
+}
+
+void OtherNode::look_for_run(const Json& answer) {
+  const Json runs = member(answer, "runs");
+  if (!runs.empty()) {
+    run_ = read_or(runs.front(), "run", "");
+    const int workers = launcher_.workers_here();
+    return launcher_.say(
+        fmt::format("run {}: {} worker{} here, output and results at node 0", run_, workers, workers == 1 ? "" : "s"));
+  }
+  if (launcher_.waited() < NodeLauncher::kQuiet) return;
+  const std::string words = launcher_.children().last_words("agent");
+  const bool is_refused = words.find("refused: ") != std::string::npos;
+  const bool is_told = is_refused || launcher_.waited() >= NodeLauncher::kSayAgain;
+  launcher_.say_waiting(is_refused ? "node 0 does not take this launcher yet" : "waiting for the other nodes",
+                        is_told && !words.empty() ? fmt::format("; the agent here says: {}", words) : "");
+}
+
+std::optional<int> OtherNode::on_lost(const std::string& why) {
+  const std::string head = to_text(launcher_.plan().head);
+  const bool is_stranger = why.find("authority") != std::string::npos;
+  const std::string reason = is_stranger ? why + " (it has another secret, or another --rdzv-id)" : why;
+  const TimePoint now = process::monotonic_now();
+  if (was_there_) {
+    if (lost_at_ == TimePoint{}) lost_at_ = now;
+    if (now - lost_at_ < NodeLauncher::kHeadLostLimit) return std::nullopt;
+    return refuse(exit_code::kFailed, fmt::format("node 0 at {} is gone ({}): what ran here is ended", head, reason));
+  }
+  const Duration limit = launcher_.plan().join_limit;
+  if (launcher_.waited() >= limit)
+    return refuse(exit_code::kNotPlaced,
+                  fmt::format("node 0 was not reached at {} within {}: {}", head, format_duration(limit), reason));
+  if (launcher_.waited() > NodeLauncher::kDialLimit)
+    launcher_.say_waiting(fmt::format("waiting for node 0 at {}: {}", head, reason), launcher_.so_far());
+  return std::nullopt;
+}
+
+/// The first one is for all where all are needed, else for this machine; the second one is obeyed at once.
+std::optional<int> OtherNode::on_signal(ClusterLine& line, int signal) {
+  if (is_user_signal(signal)) {
+    pass_signal(line, signal);
+    return std::nullopt;
+  }
+  if (++signals_ > 1 || run_.empty()) return exit_code::kSignalBase + signal;
+  if (launcher_.plan().least < launcher_.plan().most) return leave(line, signal);
+  launcher_.say(fmt::format("signal {}: stopping the run on all nodes; once more to leave at once",
+                            process::signal_name(signal)));
+  (void)line.ask({{"request", "stop"}, {"run", run_}, {"why", "signal"}, {"signal", signal}, {"at_once", false}},
+                 kAskLimit);  // Ignoring: who does not answer is seen as lost.
+  return std::nullopt;
+}
+
+/// To the ranks on all nodes, as on one machine.
+void OtherNode::pass_signal(ClusterLine& line, int signal) {
+  if (run_.empty()) return launcher_.say_not_passed(signal, "the run has not begun");
+  const auto answer = line.ask({{"request", "signal"}, {"run", run_}, {"signal", signal}}, kAskLimit);
+  if (!answer) return launcher_.say_not_passed(signal, answer.error().message);
+  if (!read_or(answer.value(), "ok", false)) launcher_.say_not_passed(signal, read_or(answer.value(), "error", ""));
+}
+
+int OtherNode::leave(ClusterLine& line, int signal) {
+  launcher_.say(fmt::format("signal {}: this node leaves, the run goes on without it; once more to leave at once",
+                            process::signal_name(signal)));
+  launcher_.children().terminate("agent");
+  const TimePoint deadline = process::monotonic_now() + kLeaveLimit;
+  while (launcher_.children().pid("agent") != 0 && process::monotonic_now() < deadline) {
+    if (const auto more = line.take_signal(); more && !is_user_signal(*more)) break;
+    line.wait(NodeLauncher::kLook);
+  }
+  return exit_code::kSignalBase + signal;
+}
+
+}  // namespace sgd::cli
