@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <tuple>
 #include <vector>
@@ -165,7 +166,8 @@ LoadResult load_file(const std::string& path, const fs::path& folder, std::strin
   LoadResult failed;
   const Result<std::string> text = read_file(path, kJobFileBytesMax);
   if (!text.ok()) {
-    failed.diagnostics.error(source, 0, 0, text.error().message);
+    const std::string meant = text.error().code == ENOENT ? did_you_mean_file(path) : std::string();
+    failed.diagnostics.error(source, 0, 0, text.error().message + meant);
     return failed;
   }
   std::optional<json::Document> document = json::read(text.value(), source, failed.diagnostics);

@@ -6,11 +6,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "common/json/suggest.hpp"
+
 namespace sgd::job {
 namespace {
+
+/// A larger folder is not searched for a name.
+constexpr std::size_t kNeighboursMax = 1000;
 
 Error too_large(std::size_t bytes_max) {
   return Error{fmt::format("the job file is larger than {} KiB", bytes_max >> 10)};
@@ -42,6 +49,25 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
   Result<std::string> text = read_all(fd, bytes_max);
   close(fd);
   return text;
+}
+
+std::string did_you_mean_file(const std::string& path) {
+  const std::filesystem::path missing(path);
+  const std::string folder = missing.parent_path().string();
+  std::error_code error;
+  if (std::filesystem::exists(missing, error) || error) return {};
+  std::vector<std::string> stems;
+  std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (std::size_t seen = 0; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (++seen > kNeighboursMax) return {};
+    std::error_code ignored;  // Of a name that leads nowhere.
+    if (entry->path().extension() == missing.extension() && entry->is_regular_file(ignored))
+      stems.push_back(entry->path().stem().string());
+  }
+  std::sort(stems.begin(), stems.end());
+  const auto near = json::nearest(missing.stem().string(), stems);
+  if (!near) return {};
+  return fmt::format("; did you mean {}?", (missing.parent_path() / (*near + missing.extension().string())).string());
 }
 
 }  // namespace sgd::job

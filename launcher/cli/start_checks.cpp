@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/job/load.hpp"
+#include "common/job/read_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/program_files.hpp"
@@ -43,7 +44,8 @@ void check_program(const std::string& key, const std::string& program, Diagnosti
   const auto found = process::find_program(program, search_path == nullptr ? "" : search_path);
   if (!found) return diagnostics.error(key, 0, 0, found.error().message);
   if (::access(found.value().c_str(), X_OK) != 0)
-    diagnostics.error(key, 0, 0, process::explain_exec_failure(found.value(), errno).message);
+    diagnostics.error(
+        key, 0, 0, process::explain_exec_failure(found.value(), errno).message + job::did_you_mean_file(found.value()));
 }
 
 void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/job/read_file.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/cli/verb_table.hpp"
 #include "launcher/process/cpu_set.hpp"
@@ -258,9 +259,10 @@ void name_program(const ParsedArguments& parsed, RunOptions& options, Diagnostic
   const bool is_script = !options.is_module && (!options.no_python || options.is_run_path);
   const bool is_package = std::filesystem::exists(std::filesystem::path(first) / "__main__.py", error);
   if (is_script && !is_package && !std::filesystem::is_regular_file(first, error))
-    return diagnostics.error(
-        "sgd-launch", 0, 0,
-        first.ends_with(".py") ? fmt::format("there is no script \"{}\" here", first) : unknown_word(first));
+    return diagnostics.error("sgd-launch", 0, 0,
+                             first.ends_with(".py")
+                                 ? fmt::format("there is no script \"{}\" here{}", first, job::did_you_mean_file(first))
+                                 : unknown_word(first));
   if (options.is_module)
     options.command = {interpreter(), "-u", "-m"};
   else if (is_script)

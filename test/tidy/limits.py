@@ -26,6 +26,7 @@ TESTS = {
     "common/data/idx.hpp kIdxBytesMax": _COMMON + "idx_test.cpp: claims more than",
     "common/job/data_facts.hpp kSampleNumbersMax": _COMMON + "job_dataset_test.cpp: must have at most 16777216 numbers a sample",
     "common/job/check_reports.hpp kListedWorkersMax": _COMMON + "job_reports_test.cpp: kListedWorkersMax",
+    "common/job/read_file.cpp kNeighboursMax": _COMMON + "job_errors_test.cpp: in a folder of up to 1000",
     "common/job/load.cpp kTrainingFailuresMax": "shape: a default",
     "common/job/load.cpp kCommandFailuresMax": "shape: a default",
     "common/job/load.cpp kNameBytesMax": _COMMON + "limits_test.cpp: job: a name",

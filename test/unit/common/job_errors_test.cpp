@@ -1,7 +1,9 @@
 // What a user can do wrong in a job file, and the words that come back.
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
+#include "common/job/read_file.hpp"
 #include "job_support.hpp"
 
 namespace sgd {
@@ -362,6 +364,9 @@ TEST_CASE("job: files that cannot be read") {
     return test::lines_of(result.diagnostics, folder.path(""));
   };
   CHECK(line(folder.path("absent.json")) == Lines{"absent.json: error: cannot open: No such file or directory"});
+  folder.write("train.json", "{}");
+  CHECK(line(folder.path("tarin.json")) ==
+        Lines{"tarin.json: error: cannot open: No such file or directory; did you mean train.json?"});
   CHECK(line("/") == Lines{"/: error: is a directory; name a job file"});
   const std::string big = folder.write("big.json", "");
   std::filesystem::resize_file(big, 100 << 20);
@@ -372,6 +377,20 @@ TEST_CASE("job: files that cannot be read") {
   if (!std::ifstream(locked)) {  // Root reads anything.
     CHECK(line(locked) == Lines{"locked.json: error: cannot open: Permission denied"});
   }
+}
+
+TEST_CASE("job: what was meant by a file that is missing, in a folder of up to 1000") {
+  const test::TemporaryFolder folder;
+  folder.write("tran.py", "");
+  folder.write("tran.json", "");
+  CHECK(job::did_you_mean_file(folder.path("trian.py")) == "; did you mean " + folder.path("tran.py") + "?");
+  CHECK(job::did_you_mean_file(folder.path("tran.py")).empty());  // It is there.
+  CHECK(job::did_you_mean_file(folder.path("trian")).empty());
+  CHECK(job::did_you_mean_file(folder.path("none/trian.py")).empty());
+  for (int number = 0; number < 998; ++number) folder.write(fmt::format("{}", number), "");
+  CHECK_FALSE(job::did_you_mean_file(folder.path("trian.py")).empty());
+  folder.write("one-more", "");
+  CHECK(job::did_you_mean_file(folder.path("trian.py")).empty());
 }
 
 TEST_CASE("job: a job that does not fit the worker link is refused") {

@@ -134,6 +134,7 @@ TEST_CASE("torchrun: what is said, and what is refused") {
       {{"--nproc-per-node", "xpu", "train.py"}, "--num-workers: error: there is no way to count XPUs"},
       {{"--rdzv-endpoint", "h:port", "train.py"}, "--rdzv-endpoint: error: expected HOST:PORT"},
       {{"nowhere.py"}, "sgd-launch: error: there is no script \"nowhere.py\" here"},
+      {{"trian.py"}, "sgd-launch: error: there is no script \"trian.py\" here; did you mean train.py?"},
   };
   for (const Row& row : rows) {
     INFO(row.said);
