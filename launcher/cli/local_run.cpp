@@ -254,7 +254,7 @@ void LocalRun::end() {
     console_.status("");
     if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
         outcome_->state == "timed_out") {
-      console_.narrate("sgd-launch: " + success_line(*outcome_, shown_dir_));
+      console_.narrate("sgd-launch: " + success_line(*outcome_, shown_dir_, job_.resolved));
       if (outcome_->state != "succeeded" && !outcome_->checkpoint.empty())
         console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch resume {}", shown_dir_));
     } else {

@@ -196,15 +196,16 @@ std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total,
   return line;
 }
 
-std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir) {
+std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir, const nlohmann::json& job) {
   std::string line = fmt::format("{} in {}", outcome.state, duration_text(outcome.wall_s));
   if (outcome.steps > 0) line += fmt::format(": {} epochs, {} steps", outcome.epochs, outcome.steps);
   if (!outcome.error.empty()) line += ", " + outcome.error;
   if (!outcome.checkpoint.empty()) line += fmt::format("; newest checkpoint {}/{}", run_dir, outcome.checkpoint);
-  if (outcome.checkpoint.empty() && outcome.steps > 0)
-    line += outcome.state == "succeeded" ? "; nothing of the model was kept: no checkpoint was saved"
-                                         : "; no checkpoint was saved";
-  return line;
+  if (!outcome.checkpoint.empty() || outcome.steps == 0) return line;
+  if (outcome.state != "succeeded") return line + "; no checkpoint was saved";
+  // A command keeps what it has made itself, unless its job names an interval.
+  const bool should_have_saved = job.contains("training") || member(member(job, "checkpoint"), "every").is_object();
+  return should_have_saved ? line + "; nothing of the model was kept: no checkpoint was saved" : line;
 }
 
 std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,

@@ -32,8 +32,9 @@ class EpochLines {
 [[nodiscard]] std::string status_line(const core::RunSnapshot& snapshot, std::int64_t steps_total,
                                       std::int64_t steps_before = 0);
 
-/// Last line of a run that did not fail.
-[[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir);
+/// Last line of a run that did not fail. `job` is the resolved one.
+[[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir,
+                                       const nlohmann::json& job);
 
 /// Root cause, who, when, its traceback or last lines, what was retried, log, what to type next. `run` is how people
 /// would name it to a verb; `failed_at_s`: of the wall clock, where the cause itself does not tell; 0: not known.

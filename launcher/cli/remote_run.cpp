@@ -249,7 +249,7 @@ void RemoteRun::on_end(const Json& outcome_json) {
     if (is_failure)
       console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
     else
-      console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_));
+      console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_, member(request_, "job")));
     end(code);
   });
   is_over_ = true;

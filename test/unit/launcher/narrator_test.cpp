@@ -88,9 +88,15 @@ TEST_CASE("a success without a checkpoint says that nothing was kept") {
   core::RunOutcome outcome;
   outcome.state = "succeeded";
   outcome.steps = 10;
-  CHECK(cli::success_line(outcome, "runs/a").ends_with("nothing of the model was kept: no checkpoint was saved"));
+  const nlohmann::json training = {{"training", {{"epochs", 1}}}, {"checkpoint", {{"every", "epoch"}}}};
+  const nlohmann::json command = {{"command", {"true"}}, {"checkpoint", {{"every", "epoch"}}}};
+  const nlohmann::json saving = {{"command", {"true"}}, {"checkpoint", {{"every", {{"steps", 100}}}}}};
+  const char* lost = "; nothing of the model was kept: no checkpoint was saved";
+  CHECK(cli::success_line(outcome, "runs/a", training).ends_with(lost));
+  CHECK(cli::success_line(outcome, "runs/a", saving).ends_with(lost));
+  CHECK(cli::success_line(outcome, "runs/a", command) == "succeeded in 0.00 s: 0 epochs, 10 steps");
   outcome.state = "interrupted";
-  CHECK(cli::success_line(outcome, "runs/a").ends_with("; no checkpoint was saved"));
+  CHECK(cli::success_line(outcome, "runs/a", command).ends_with("; no checkpoint was saved"));
   outcome.steps = 0;
-  CHECK(cli::success_line(outcome, "runs/a") == "interrupted in 0.00 s");
+  CHECK(cli::success_line(outcome, "runs/a", training) == "interrupted in 0.00 s");
 }
