@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/json/nlohmann.hpp"
+#include "launcher/keeper/traceback.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -102,20 +103,63 @@ void RankLines::add_open(TimePoint now, double unix_s, const keeper::OutputHead&
 
 /// Behind what its rank has said before, and not in front of it.
 void RankLines::hold(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view line) {
+  if (continue_traceback(now, head, line)) return;
+  if (keeper::begins_traceback(line)) {
+    held_.push_back({head.stream, std::string(line), {head.rank}, unix_s, now + kFoldWait, now + kTracebackWait});
+    ++tracebacks_;
+    return;
+  }
   for (auto held = held_.rbegin(); held != held_.rend(); ++held) {
     if (held->ranks.contains(head.rank)) break;
-    if (held->stream != head.stream || held->line != line) continue;
+    if (held->stream != head.stream || held->lines != line) continue;
     held->ranks.insert(head.rank);
     return;
   }
-  held_.push_back({head.stream, std::string(line), {head.rank}, unix_s, now + kFoldWait});
+  held_.push_back({head.stream, std::string(line), {head.rank}, unix_s, now + kFoldWait, std::nullopt});
+}
+
+/// True: it belongs to the traceback that its rank is writing.
+bool RankLines::continue_traceback(TimePoint now, const keeper::OutputHead& head, std::string_view line) {
+  if (tracebacks_ == 0) return false;
+  const auto last = std::find_if(held_.rbegin(), held_.rend(), [&](const Held& held) {
+    return held.stream == head.stream && held.ranks.contains(head.rank);
+  });
+  if (last == held_.rend() || !last->ends_by || now >= last->due) return false;
+  if (last->lines.size() + line.size() > kFoldBytesMax) return false;
+  last->lines += line;
+  last->due = std::min(now + kFoldWait, *last->ends_by);
+  return true;
+}
+
+/// Those of other ranks that are like the first one held, where nothing of their ranks stands in front of them.
+void RankLines::join_equal_tracebacks() {
+  Held& first = held_.front();
+  std::set<Rank> passed = first.ranks;
+  for (std::size_t at = 1; at < held_.size();) {
+    const Held& other = held_[at];
+    const bool is_equal = other.ends_by && other.stream == first.stream && other.lines == first.lines;
+    if (is_equal && !passed.contains(*other.ranks.begin())) {
+      first.ranks.insert(*other.ranks.begin());
+      passed.insert(*other.ranks.begin());
+      held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(at));
+      --tracebacks_;
+    } else {
+      passed.insert(other.ranks.begin(), other.ranks.end());
+      ++at;
+    }
+  }
 }
 
 void RankLines::flush(TimePoint now, bool all, std::vector<RankText>& out) {
   while (!held_.empty()) {
     const Held& first = held_.front();
-    if (!all && now < first.due && static_cast<int>(first.ranks.size()) < style_.ranks) return;
-    write(first.stream, first.ranks, first.unix_s, first.line, out);
+    const bool is_everybodys = !first.ends_by && static_cast<int>(first.ranks.size()) >= style_.ranks;
+    if (!all && now < first.due && !is_everybodys) return;
+    if (first.ends_by) {
+      join_equal_tracebacks();
+      --tracebacks_;
+    }
+    write(first.stream, first.ranks, first.unix_s, first.lines, out);
     held_.pop_front();
   }
 }

@@ -4,6 +4,8 @@
 // argument, and what is to be written comes back.
 //
 //   whole lines --equal ones wait kFoldWait for each other--> pieces to be written
+//               '--a traceback, with what its rank says right behind it, is one piece: it stays together, and is equal
+//                  to another one as a whole or not at all
 //   a line that goes on: a bar is a line of the live region (a terminal), or its frames come once in kFrameWait;
 //                        anything else is a question: it is written, and what follows is written behind it
 
@@ -46,6 +48,8 @@ class RankLines {
   static constexpr Duration kFoldWait = std::chrono::milliseconds(50);
   /// So much at a time is no talk that people read: nothing of it waits.
   static constexpr std::size_t kFoldBytesMax = 16 << 10;
+  /// A traceback goes on until its rank is quiet for kFoldWait, but no longer than this, nor beyond kFoldBytesMax.
+  static constexpr Duration kTracebackWait = std::chrono::seconds(1);
   /// Without a terminal: from one frame of a bar to the next.
   static constexpr Duration kFrameWait = std::chrono::seconds(10);
 
@@ -69,10 +73,11 @@ class RankLines {
  private:
   struct Held {
     keeper::Stream stream = keeper::Stream::kOut;
-    std::string line;
+    std::string lines;  ///< One, or those of a traceback.
     std::set<Rank> ranks;
     double unix_s = 0;
     TimePoint due;
+    std::optional<TimePoint> ends_by;  ///< Of a traceback: nothing is added to it from here on.
   };
   struct Question {
     Rank rank = -1;
@@ -82,6 +87,8 @@ class RankLines {
   using Place = std::pair<Rank, keeper::Stream>;
 
   void hold(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view line);
+  [[nodiscard]] bool continue_traceback(TimePoint now, const keeper::OutputHead& head, std::string_view line);
+  void join_equal_tracebacks();
   void write(keeper::Stream stream, const std::set<Rank>& ranks, double unix_s, std::string_view lines,
              std::vector<RankText>& out);
   [[nodiscard]] std::string prefix(keeper::Stream stream, const std::set<Rank>& ranks, double unix_s) const;
@@ -96,6 +103,7 @@ class RankLines {
   LineStyle style_;
   std::function<int(Rank)> local_rank_;
   std::deque<Held> held_;
+  std::size_t tracebacks_ = 0;  ///< Among them.
   Question questions_[2];
   std::map<Place, std::string> bars_;
   std::map<Place, TimePoint> frames_at_;  ///< Of bars without a terminal: when the next one may be written.

@@ -44,6 +44,11 @@ bool is_ours(std::string_view frame) {
 
 }  // namespace
 
+bool begins_traceback(std::string_view line) {
+  while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+  return line.ends_with(kHead) && without_rank(line) == kHead;
+}
+
 RankError split_exception(std::string_view line) {
   RankError error;
   const auto is_of_name = [](unsigned char letter) {

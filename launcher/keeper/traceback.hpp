@@ -33,6 +33,9 @@ class TracebackWatch {
   int lines_since_ = 0;
 };
 
+/// A line, with its newline or without, that is the first of a traceback.
+[[nodiscard]] bool begins_traceback(std::string_view line);
+
 /// "torch.OutOfMemoryError: no room" as type and message; the type is empty where it is no exception's.
 [[nodiscard]] RankError split_exception(std::string_view line);
 

@@ -90,6 +90,63 @@ TEST_CASE("rank lines: equal ones of several ranks are one, and no rank's lines 
   CHECK(single.take(Stream::kOut) == "0: at once\n");
 }
 
+TEST_CASE("rank lines: a traceback stays together, and is one with another rank's as a whole or not at all") {
+  const std::string head = "Traceback (most recent call last):\n";
+  LineStyle style;
+  style.ranks = 3;
+  Shown shown(style);
+  const auto err = [&](Duration at, Rank rank, const std::string& text) { shown.add(at, rank, text, Stream::kErr); };
+  const auto shown_at = [&](Duration at) {
+    shown.lines.flush(TimePoint(at), false, shown.out);
+    return shown.take(Stream::kErr);
+  };
+  // Line by line, in turn, and followed by more than the exception's own line.
+  err(0ms, 0, head);
+  err(1ms, 1, "same\n" + head);
+  err(2ms, 0, "  File \"a.py\", line 1\n");
+  err(3ms, 1, "  File \"a.py\", line 1\n");
+  err(4ms, 1, "KeyError: 1\n");
+  err(5ms, 2, "same\n");
+  err(40ms, 0, "ValueError: 0\nframe #0: c10\n");
+  CHECK(shown_at(89ms).empty());
+  CHECK(shown_at(90ms) ==
+        "0: Traceback (most recent call last):\n0:   File \"a.py\", line 1\n0: ValueError: 0\n0: frame #0: c10\n"
+        "1-2 ×2: same\n"
+        "1: Traceback (most recent call last):\n1:   File \"a.py\", line 1\n1: KeyError: 1\n");
+  CHECK_FALSE(shown.lines.next_flush().has_value());
+
+  for (const Rank rank : {0, 2}) err(100ms, rank, head + "  File \"a.py\", line 1\nKeyError: 1\n");
+  err(101ms, 1, "[rank1]: " + head + "[rank1]:   File \"a.py\", line 1\n");
+  err(102ms, 2, "late\n");  // Of rank 2's, so it is not like the other one.
+  err(103ms, 1, "[rank1]: KeyError: 1\n");
+  CHECK(
+      shown_at(200ms) ==
+      "0: Traceback (most recent call last):\n0:   File \"a.py\", line 1\n0: KeyError: 1\n"
+      "2: Traceback (most recent call last):\n2:   File \"a.py\", line 1\n2: KeyError: 1\n2: late\n"
+      "1: [rank1]: Traceback (most recent call last):\n1: [rank1]:   File \"a.py\", line 1\n1: [rank1]: KeyError: 1\n");
+  for (const Rank rank : {0, 1, 2}) err(300ms, rank, head + "KeyError: 1\n");
+  CHECK(shown_at(350ms) == "0-2 ×3: Traceback (most recent call last):\n0-2 ×3: KeyError: 1\n");
+}
+
+TEST_CASE("rank lines: a rank that goes on after a traceback is not held back for long") {
+  LineStyle style;
+  style.ranks = 2;
+  Shown shown(style);
+  const auto err = [&](Duration at, const std::string& text) { shown.add(at, 0, text, Stream::kErr); };
+  err(0ms, "Traceback (most recent call last):\n");
+  Duration at = 0ms;
+  for (; shown.out.empty() && at < 10s; at += 40ms) err(at, "  more\n");
+  CHECK(at > RankLines::kTracebackWait);
+  CHECK(at < RankLines::kTracebackWait + 2 * RankLines::kFoldWait);
+  shown.lines.flush(TimePoint(20s), true, shown.out);
+  shown.take(Stream::kErr);
+  err(30s, "Traceback (most recent call last):\n");
+  const std::string much(RankLines::kFoldBytesMax / 2, 'x');
+  for (int part = 0; part < 2; ++part) err(30s, much + "\n");
+  shown.lines.flush(TimePoint(30s + RankLines::kFoldWait), false, shown.out);
+  CHECK(shown.take(Stream::kErr).size() == 2 * much.size() + 3 * 4 + 34);
+}
+
 TEST_CASE("rank lines: JSON goes to stdout, whole and valid") {
   LineStyle style;
   style.is_json = true;

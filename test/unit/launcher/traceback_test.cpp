@@ -116,6 +116,13 @@ TEST_CASE("error file: whole, short, half-written, and none", "[keeper]") {
   CHECK(parse_error_record(std::string(1000, '['), 7).empty());
 }
 
+TEST_CASE("traceback: its first line", "[keeper]") {
+  for (const char* line : {"Traceback (most recent call last):", "[rank12]: Traceback (most recent call last):\r\n"})
+    CHECK(keeper::begins_traceback(line));
+  for (const char* line : {"", "\n", "see Traceback (most recent call last):", "Traceback (most recent call last): x"})
+    CHECK_FALSE(keeper::begins_traceback(line));
+}
+
 TEST_CASE("error file: a record of many levels is none, and one that is no file neither", "[keeper]") {
   std::string deep;
   for (int level = 0; level < 20; ++level) deep += R"({"message": )";
