@@ -151,6 +151,17 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             said.append((launch.log(0), "importing starts_thread starts a thread" in launch.stderr()))
         self.assertEqual(said, [(b"False False\n", True), (b"True False\n", False)])
 
+    def test_a_package_with_a_thread_is_left_out_whole(self):
+        self.install("threads_of/__init__.py", "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n")
+        self.install("threads_of/first.py", "")
+        self.install("threads_of/second.py", "")
+        text = "import sys\nprint('decimal' in sys.modules, 'threads_of' in sys.modules)\nimport decimal\nimport threads_of.first, threads_of.second\n"
+        said = []
+        for number in (1, 2):
+            launch = self.run_to_end("-n", 1, "--", *self.command("package.py", text), env=self.site(), run_dir=f"run{number}")
+            said.append((launch.log(0), "importing threads_of starts a thread" in launch.stderr()))
+        self.assertEqual(said, [(b"False False\n", True), (b"True False\n", False)])
+
     def test_a_variable_that_the_script_sets_first_is_there_when_modules_are_imported(self):
         self.install("reads_variable.py", "import os\nVALUE = os.environ.get('LEVEL')\n")
         text = "import os, sys\nforked = 'reads_variable' in sys.modules, os.environ.get('LEVEL')\nos.environ['LEVEL'] = 'high'\n" \
@@ -192,7 +203,7 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     def install(self, name, text):
         version = "python3.%d" % self.minor()
         folder = self.path("user", "lib", version, "site-packages")
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         with open(os.path.join(folder, name), "w") as file:
             file.write(text)
 

@@ -323,7 +323,8 @@ def first_changed(stamps):
 
 
 def import_all(names, thread_count):
-    """Imports what can be imported. Returns (module, its error) of those that cannot, and the first that started a thread."""
+    """Imports what can be imported. Returns (module, its error) of those that cannot, and the first that started a thread: of a package
+    that came with it, the package, since each other module of it would do the same."""
     failed = []
     for name in names:
         parent, _, last = name.rpartition(".")
@@ -331,6 +332,8 @@ def import_all(names, thread_count):
             continue
         if parent and parent in sys.modules and not hasattr(sys.modules[parent], "__path__"):
             continue
+        parts = name.split(".")
+        came = next((".".join(parts[:count]) for count in range(1, len(parts)) if ".".join(parts[:count]) not in sys.modules), name)
         try:
             importlib.import_module(name)
         except KeyboardInterrupt:
@@ -338,5 +341,5 @@ def import_all(names, thread_count):
         except BaseException as error:  # A module may do anything, SystemExit too; the rank will see it again.
             failed.append((name, "%s: %s" % (type(error).__name__, error)))
         if thread_count() > 1:
-            return failed, name
+            return failed, came
     return failed, ""
