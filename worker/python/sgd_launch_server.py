@@ -161,9 +161,11 @@ class Server:
         variables.update(self.plan.variables)
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
+        gc.disable()  # What modules make at import stays: to look through it again and again takes a fifth of the time.
         try:
             failed, threaded = preload.import_all(self.plan.modules, thread_count)
         finally:
+            gc.enable()
             for name, value in before.items():
                 os.environ.pop(name, None)
                 if value is not None:
