@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from measure import BIN_DIR, FASHION, HERE, TORCHRUN, arguments, figure, json_lines, ratio, run, table, torch_version
 
 SIDES = "gloo", "sgd"
+HOST_SIZES = [4, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 16 << 20]
 SIZES = [4, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 25 << 20, 64 << 20]
 # Model, batch of a rank, data, steps of the longer and of the quick form.
 TRAININGS = [("mlp", 64, FASHION, 400, 100), ("resnet18", 8, "", 6, 3)]
@@ -41,16 +42,16 @@ def train(options):
           f"n = {options.n}, medians of 3 epochs each, PyTorch {torch_version()}.")
 
 
-def exchange(options, count):
-    times = {side: {size: [] for size in SIZES} for side in SIDES}
+def exchange(options, count, ours="sgd", sizes=SIZES, where=""):
+    times = {side: {size: [] for size in sizes} for side in ("gloo", ours)}
     for _ in range(options.n):
-        for side in SIDES:
-            lines = ranks(count, side, "messages", ",".join(map(str, SIZES)))
+        for side in times:
+            lines = ranks(count, side, "messages", ",".join(map(str, sizes)))
             for size, microseconds in lines[-1]["us"].items():
                 times[side][int(size)].append(microseconds)
-    table(f"all_reduce of float32, {count} ranks: microseconds", ["bytes", "sgd", "gloo", "gloo / sgd"],
-          [[f"{size:,}", figure(times["sgd"][size], 1), figure(times["gloo"][size], 1),
-            ratio(times["gloo"][size], times["sgd"][size], 1)] for size in SIZES], f"n = {options.n}.")
+    table(f"all_reduce of float32, {count} ranks{where}: microseconds", ["bytes", "sgd", "gloo", "gloo / sgd"],
+          [[f"{size:,}", figure(times[ours][size], 1), figure(times["gloo"][size], 1),
+            ratio(times["gloo"][size], times[ours][size], 1)] for size in sizes], f"n = {options.n}.")
 
 
 def main():
@@ -61,6 +62,7 @@ def main():
     if options.only != "train":
         for count in (2, 4):
             exchange(options, count)
+        exchange(options, 4, "hosts", HOST_SIZES, ", as two hosts of two")
     return 0
 
 

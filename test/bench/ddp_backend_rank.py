@@ -1,6 +1,7 @@
 """One rank of scripts/bench ddp-backend: ddp_backend_rank.py SIDE messages | train ARGUMENT...
 
-SIDE: gloo, or sgd, which puts our backend in Gloo's place and changes nothing else. `train` is ddp_train.py with its
+SIDE: gloo; sgd, which puts our backend in Gloo's place and changes nothing else; or hosts, the same where each two ranks count
+as a host. `train` is ddp_train.py with its
 arguments. `messages SIZES` times all_reduce of so many bytes of float32; a line of JSON from rank 0: microseconds by
 bytes, each the median of its rounds.
 """
@@ -47,11 +48,16 @@ def messages(sizes):
 
 def main():
     side, what = sys.argv[1:3]
-    if side == "sgd":
+    if side != "gloo":
         sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker", "python"))
         import sgd_launch_ddp
 
         sgd_launch_ddp.install(replace="gloo")
+    if side == "hosts":
+        import sgd_launch_collective
+
+        record = sgd_launch_collective._host_record()
+        sgd_launch_collective._host_record = lambda: {**record, "host": ["host", int(os.environ["RANK"]) // 2]}
     if what == "messages":
         messages(sys.argv[3])
     else:

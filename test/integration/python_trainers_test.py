@@ -110,14 +110,14 @@ class Trainers:
         self.assertTrue(all(int(said) <= min(steps) for said in self.said(launch, "steps")), launch.said())
 
     def test_a_stop_is_gone_on_from(self):
-        quiet = self.launch(25, run_dir="quiet", workers=1)
+        quiet = self.launch(8, run_dir="quiet", workers=1)
         self.assertEqual(quiet.wait(LIMIT_S), 0, quiet.said())
-        launch = self.launch(25, workers=1)
+        launch = self.launch(8, workers=1)
         launch.wait_for_event("checkpoint_saved", limit_s=LIMIT_S)  # Of the first epoch: it has asked whether to stop by then.
         os.kill(launch.process.pid, signal.SIGTERM)
         launch.wait(LIMIT_S)
         last, end = launch.events("checkpoint_saved")[-1]["step"], int(self.said(quiet, "end")[0].split()[0])
-        self.assertTrue(end // 25 < last < end, f"{last} of {end}: {launch.said()}")
+        self.assertTrue(end // 8 < last < end, f"{last} of {end}: {launch.said()}")
         again = self.start("resume", launch.run_dir, run_dir=None, env={"PYTHONPATH": MODULES})
         self.assertEqual(again.wait(LIMIT_S), 0, again.said())
         self.assertEqual(self.said(again, "end"), self.said(quiet, "end"))
