@@ -71,7 +71,11 @@ void CoordinatorShell::turn_away(std::uint64_t number, std::unique_ptr<net::Coor
                                  const std::string& reason) {
   if (turned_away_.size() >= kTurnedAwayMax) turned_away_.erase(turned_away_.begin());
   link->send(cluster::AgentRefused{reason});
-  turned_away_[number] = std::move(link);
+  const auto limit = std::make_shared<boost::asio::steady_timer>(io_, kTurnedAwayLimit);
+  turned_away_[number] = {std::move(link), limit};
+  limit->async_wait([this, number](const boost::system::error_code& error) {
+    if (!error) turned_away_.erase(number);  // Whoever has not read it by now will not.
+  });
 }
 
 /// `node` by value: the caller's may go with the link.

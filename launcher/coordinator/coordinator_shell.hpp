@@ -70,7 +70,8 @@ class CoordinatorShell {
   /// While lines of a run cannot be written the log grows so many times longer; then those that a kill would cost are
   /// given up.
   static constexpr std::uint64_t kPatience = 4;
-  static constexpr std::size_t kTurnedAwayMax = 64;  ///< Refused agents that may still read why.
+  static constexpr std::size_t kTurnedAwayMax = 64;                      ///< Refused agents that may still read why.
+  static constexpr Duration kTurnedAwayLimit = std::chrono::seconds(1);  ///< And how long they may.
   static constexpr Duration kLookAtRecords = std::chrono::seconds(1);
   /// So long at a time commands are carried out.
   static constexpr Duration kTurn = std::chrono::milliseconds(5);
@@ -217,8 +218,12 @@ class CoordinatorShell {
   CoreClock clock_;
   std::map<NodeId, AgentEnd> agents_;
   std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> arriving_;  ///< Without a first message.
-  /// Of agents that are refused: each goes when its agent has read why, or when others need its place.
-  std::map<std::uint64_t, std::unique_ptr<net::CoordinatorLink>> turned_away_;
+  /// Of agents that are refused: each goes when its agent has read why, after a while, or when others need its place.
+  struct TurnedAway {
+    std::unique_ptr<net::CoordinatorLink> link;
+    std::shared_ptr<boost::asio::steady_timer> limit;
+  };
+  std::map<std::uint64_t, TurnedAway> turned_away_;
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
   RunAccess access_;

@@ -185,6 +185,7 @@ void CoordinatorShell::hold() {
     if (!shell) return;
     (*shell)->agents_.clear();
     (*shell)->arriving_.clear();
+    (*shell)->turned_away_.clear();
   });
 }
 

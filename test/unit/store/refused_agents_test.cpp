@@ -1,5 +1,7 @@
 // Agents that a coordinator does not take: each is told why, and few of their connections are kept for that.
 
+#include <algorithm>
+#include <chrono>
 #include <deque>
 
 #include <boost/asio/io_context.hpp>
@@ -69,6 +71,14 @@ TEST_CASE("refused agents: each is told why, and the newest of them are kept unt
   heard.back().handlers.on_message(cluster::Beat{});
   heard.back().handlers.on_closed("it has read why");
   CHECK_FALSE(heard.back().is_open);
+  // One that does not leave by itself has its connection closed.
+  const auto is_any_left = [&heard] {
+    return std::any_of(heard.begin() + 1, heard.end(), [](const Heard& one) { return one.is_open; });
+  };
+  CHECK(is_any_left());
+  while (is_any_left() && io.run_one_for(std::chrono::seconds(10)) > 0) {
+  }
+  CHECK_FALSE(is_any_left());
   CHECK(heard.front().is_open);
   shell.stop();
 }
