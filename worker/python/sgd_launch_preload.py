@@ -5,14 +5,18 @@ imported by each rank itself, so that a changed file is never served stale. Stan
 """
 
 import ast
-import hashlib
 import importlib
 import importlib.util
 import json
 import os
 import sys
 import sysconfig
-import tempfile
+import time
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL, which takes as long as all else here.
+except ImportError:
+    from hashlib import blake2b
 
 OWN_FILES_MAX = 500  # Of a script, read for their imports.
 LEARNED_MAX = 8000  # Names that are kept of a run.
@@ -263,7 +267,7 @@ class Learned:
         self.modules, self.threaded = [], []
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         what = "\0".join([sys.executable, sys.version, os.path.realpath(start.script) if start.script else start.module])
-        self.path = os.path.join(base, "sgd-launch", "preload", hashlib.sha256(what.encode()).hexdigest()[:32] + ".json")
+        self.path = os.path.join(base, "sgd-launch", "preload", blake2b(what.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest() + ".json")
         self.exists = False
         try:
             with open(self.path, "rb") as file:
@@ -278,8 +282,9 @@ class Learned:
         """A folder that cannot be written to is no reason to fail: the next run learns again."""
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=os.path.dirname(self.path))
-            with os.fdopen(handle, "w") as file:
+            # Not by tempfile, which takes half as long to import as Python to start.
+            temporary = "%s.%d-%d" % (self.path, os.getpid(), time.monotonic_ns())
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 json.dump({"modules": self.modules[:LEARNED_MAX], "threaded": self.threaded[:LEARNED_MAX]}, file)
             os.replace(temporary, self.path)
         except OSError:
