@@ -146,7 +146,7 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
 
 AgentObserver AgentDaemon::observer() {
   AgentObserver observer;
-  observer.on_output = [this](const Output& output) { shell_->acknowledge_output(output.run, output.bytes.size()); };
+  observer.on_output = [this](const Output& output) { shell_->acknowledge_output(output.run, output.bytes().size()); };
   observer.on_warning = [this](const std::string& message) {
     const bool is_link = message.starts_with("coordinator: ");
     if (is_link && message == last_lost_) return;

@@ -157,8 +157,7 @@ void KeeperProcess::on_frame(Frame frame) {
     if (!head) return stream_->close(head.error().message);
     Output output;
     output.head = head.value();
-    output.bytes = std::move(frame.bytes);
-    output.bytes.erase(0, keeper::kOutputHeaderBytes);
+    output.chunk = std::move(frame.bytes);
     return handlers_.on_output(std::move(output));
   }
   auto message = keeper::decode_from_keeper(frame.bytes);

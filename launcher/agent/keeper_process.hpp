@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -41,7 +42,9 @@ namespace sgd::agent {
 struct Output {
   RunId run;
   keeper::OutputHead head;
-  std::string bytes;
+  std::string chunk;  ///< As it came, with the head in front.
+
+  [[nodiscard]] std::string_view bytes() const { return std::string_view(chunk).substr(keeper::kOutputHeaderBytes); }
 };
 
 class KeeperProcess {

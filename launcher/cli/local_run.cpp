@@ -1,5 +1,6 @@
 #include "launcher/cli/local_run.hpp"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +65,9 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
 
 int LocalRun::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
+  // What ranks write comes in pieces of some hundred KiB: their memory is used again, and not fetched anew for each.
+  (void)::mallopt(M_MMAP_THRESHOLD, static_cast<int>(keeper::kOutputWindowBytes));
+  (void)::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * keeper::kOutputWindowBytes));
   const Status prepared = prepare();
   if (!prepared) {
     console_.complain("error", prepared.error().message);

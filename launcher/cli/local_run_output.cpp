@@ -64,10 +64,10 @@ void LocalRun::on_output(std::size_t node, agent::Output output) {
   const double unix_s = process::unix_seconds();
   std::vector<RankText> texts;
   if (output.head.is_open)
-    lines_.add_open(now, unix_s, output.head, output.bytes, texts);
+    lines_.add_open(now, unix_s, output.head, output.bytes(), texts);
   else
-    lines_.add(now, unix_s, output.head, output.bytes, texts);
-  print(std::move(texts), [this, node, run = output.run, size = output.bytes.size()] {
+    lines_.add(now, unix_s, output.head, output.bytes(), texts);
+  print(std::move(texts), [this, node, run = output.run, size = output.bytes().size()] {
     nodes_[node].agent->acknowledge_output(run, size);
   });
   arm_lines_timer();

@@ -73,8 +73,11 @@ std::optional<process::UniqueFd> begin(process::UniqueFd& child_signals) {
     return std::nullopt;
   if (::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return std::nullopt;
   leave_terminal();
-  // Big buffers go back to the system at once: the threshold would grow by itself otherwise.
-  (void)::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  // What waits for the agent's socket is some hundred KiB at a time: fetched from the system and given back for each
+  // read of a pipe, it would cost as much as what is done with it. What is larger goes back at once, and so does a
+  // queue.
+  (void)::mallopt(M_MMAP_THRESHOLD, static_cast<int>(2 * kConsoleRoom));
+  (void)::mallopt(M_TRIM_THRESHOLD, static_cast<int>(4 * kConsoleRoom));
   process::UniqueFd control(process::kControlFd);
   child_signals = watch_child_signals();
   if (!child_signals || !process::become_subreaper()) return std::nullopt;

@@ -111,8 +111,9 @@ TEST_CASE("a failure is told with the rank's own words, and those of others that
 TEST_CASE("a signal for the group reaches what the rank has started", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;
-  // The shell waits for its foreground child, which has the default action; the trap is taken when that has ended.
-  keeper.send(shell(dir, 0, "trap 'echo rank' INT; echo up; sleep 1000; echo after"));
+  // The shell waits for its foreground child, which has the default action and is there when it says so; the trap is
+  // taken when that has ended.
+  keeper.send(shell(dir, 0, "trap 'echo rank' INT; sh -c 'echo up; exec sleep 1000'; echo after"));
   keeper.require_until("the rank", 20s, [&] { return keeper.output[0] == "up\n"; });
   keeper.send(keeper::Signal{1, 0, SIGINT, true});
   CHECK(keeper.wait<keeper::Exited>().exit_code == 0);
