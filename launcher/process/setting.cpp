@@ -1,16 +1,18 @@
 #include "launcher/process/setting.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
 
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/unique_fd.hpp"
 
 namespace sgd::process {
 namespace {
@@ -31,9 +33,14 @@ const std::map<std::string, std::string> kStatusLines = {{"Umask", "the umask"},
                                                          {"Cpus_allowed", "the allowed cores"},
                                                          {"Mems_allowed", "the allowed memory nodes"}};
 
+/// Empty where the kernel has none: a stream would throw where there is no security module to ask.
 std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 0; file && (count = ::read(file.get(), buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+  return text;
 }
 
 void add_status(const std::string& folder, std::map<std::string, std::string>& found) {
