@@ -142,6 +142,11 @@ void check_counts(const Sound& sound, Reporter& report) {
     report.error_at_value("min_workers", fmt::format("\"min_workers\" must be at most \"num_workers\" ({}), got {}",
                                                      workers, min_workers->dump()));
   }
+  const nlohmann::json* gpus = sound.at("per_worker.gpus");
+  if (gpus != nullptr && *gpus > 0 && sound.at("training") != nullptr)
+    report.error_at_value("per_worker.gpus",
+                          "\"per_worker.gpus\" is for commands: training is computed on the CPU for now, and its "
+                          "workers take no GPU: leave it out, or give 0");
   const nlohmann::json* batch_size = sound.at("training.batch_size");
   if (batch_size == nullptr) return;
   const auto batch = batch_size->get<std::int64_t>();

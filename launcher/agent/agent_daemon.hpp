@@ -42,7 +42,7 @@ struct AgentOptions {
   std::optional<int> slots;  ///< Absent: as many as cores.
   /// Without a coordinator for so long, all ranks here are ended; and without an agent.
   Duration orphan_timeout = std::chrono::minutes(10);
-  std::vector<int> gpus;          ///< As CUDA_VISIBLE_DEVICES names them.
+  std::vector<std::string> gpus;  ///< As CUDA_VISIBLE_DEVICES names them.
   std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels;
   std::string state_dir;    ///< Absolute; created when missing. The node's identity is in its folder identity/.

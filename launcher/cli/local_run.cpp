@@ -39,6 +39,12 @@ std::string shorten(const std::string& directory) {
   return error || relative.empty() || relative.starts_with("..") ? directory : relative;
 }
 
+/// Those of one of several nodes that share this machine.
+std::vector<std::string> gpus_of_node(const std::vector<std::string>& all, int index, int nodes) {
+  const auto at = [&](int node) { return all.begin() + static_cast<std::ptrdiff_t>(all.size()) * node / nodes; };
+  return {at(index), at(index + 1)};
+}
+
 }  // namespace
 
 LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place,
@@ -197,7 +203,8 @@ Status LocalRun::start_node(int index) {
   facts.python_folder = python_folder();
   const nlohmann::json& command = member(job_.resolved, "process");
   if (member(command, "cpu_bind") == "numa") facts.numa_nodes = process::by_numa_node(facts.allowed_cores);
-  if (member(command, "virtual_local_rank") == true) facts.gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (member(command, "virtual_local_rank") == true || job_.per_worker.gpus > 0)
+    facts.gpus = gpus_of_node(process::gpus(std::getenv("CUDA_VISIBLE_DEVICES")), index, nodes);
 
   net::EmbeddedLink link = net::make_embedded_link(io_);
   coordinator_.add_agent(facts.node, std::move(link.coordinator));

@@ -95,12 +95,27 @@ void check_limits(const job::JobSpec& job, const process::ResourceLimits& limits
                                   *limits.address_bytes >> 20, kAddressBytesOfAWorker >> 20));
 }
 
+void check_gpus(const job::JobSpec& job, std::size_t gpus, const char* visible, Diagnostics& diagnostics) {
+  const int each = job.per_worker.gpus;
+  const int workers = job.elastic_start ? job.min_workers : job.num_workers;
+  if (each <= 0 || gpus >= static_cast<std::size_t>(each) * static_cast<std::size_t>(workers)) return;
+  const std::string has = visible != nullptr ? fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" names {}", visible, gpus)
+                          : gpus == 0        ? "this machine has none that NVIDIA's driver (libnvidia-ml.so.1) tells of"
+                                             : fmt::format("this machine has {}", gpus);
+  diagnostics.error("per_worker.gpus", 0, 0,
+                    fmt::format("{} worker{} with {} GPU{} each need {}: {}", workers, workers == 1 ? "" : "s", each,
+                                each == 1 ? "" : "s", each * workers, has));
+}
+
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   job::check_data(job, source, diagnostics);
   job::check_memory_need(job, source, process::memory_bytes(), diagnostics);
   check_worker_program(job, diagnostics);
   check_command(job, diagnostics);
   check_limits(job, process::resource_limits(), diagnostics);
+  if (job.per_worker.gpus == 0) return;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  check_gpus(job, process::gpus(visible).size(), visible, diagnostics);
 }
 
 }  // namespace sgd::cli

@@ -2,6 +2,7 @@
 // What is looked at before anything is created or changed: the job that the options name, and what it needs
 // of this machine (data, the worker program, the command's program).
 
+#include <cstddef>
 #include <string>
 
 #include "common/job/load.hpp"
@@ -17,6 +18,9 @@ namespace sgd::cli {
 
 /// Appends which limit of the shell is too low for the job's workers on this machine.
 void check_limits(const job::JobSpec& job, const process::ResourceLimits& limits, Diagnostics& diagnostics);
+
+/// Appends that this machine's GPUs do not suffice for the job's workers. `visible`: what CUDA_VISIBLE_DEVICES says.
+void check_gpus(const job::JobSpec& job, std::size_t gpus, const char* visible, Diagnostics& diagnostics);
 
 /// Appends what is missing. `source` stands for the job where a place in its file is not known.
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);

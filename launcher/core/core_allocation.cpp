@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/json/lenient.hpp"
 #include "launcher/core/cpu_share.hpp"
 
 namespace sgd::core {
@@ -15,6 +16,22 @@ void bind_cores(std::string_view how, const std::vector<std::vector<int>>& numa_
   }
 }
 
+RankNeed need_of(const nlohmann::json& job) {
+  const nlohmann::json& per_worker = job.at("per_worker");
+  const nlohmann::json& process = member(job, "process");
+  RankNeed need;
+  need.cpus = per_worker.at("cpus").get<int>();
+  if (const auto gpus = per_worker.find("gpus"); gpus != per_worker.end()) need.gpus = gpus->get<int>();
+  const std::string seen = read_or(process, "gpu_visibility", "auto");
+  if (seen == "own" || read_or(process, "virtual_local_rank", false)) need.visibility = Visibility::kOwn;
+  if (seen == "node") need.visibility = Visibility::kNode;
+  return need;
+}
+
+bool are_parts(const GpuNames& gpus) {
+  return std::any_of(gpus.begin(), gpus.end(), [](const std::string& name) { return name.starts_with("MIG-"); });
+}
+
 std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, const RankNeed& need, int slots) {
   held_.erase(run);
   std::vector<RankShare> shares(static_cast<std::size_t>(ranks));
@@ -24,20 +41,39 @@ std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, con
     const auto most = static_cast<std::size_t>(std::max(per_slot, need.cpus)) * static_cast<std::size_t>(ranks);
     if (cores.size() > most) cores.resize(most);
   }
-  const std::vector<int> gpus = gpus_least_used_first();
-  const std::size_t each = std::min(static_cast<std::size_t>(std::max(need.gpus.value_or(0), 0)), gpus.size());
-  const bool deals_out = need.gpus && (each > 0 || *need.gpus == 0);
-  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+  for (std::size_t rank = 0; rank < shares.size(); ++rank)
     shares[rank].cores = cpu_share(cores, static_cast<int>(rank), ranks, need.cpus).cores;
-    if (!deals_out) continue;
-    std::vector<int>& own = shares[rank].gpus.emplace();
-    for (std::size_t index = 0; index < each; ++index) own.push_back(gpus[(rank * each + index) % gpus.size()]);
-    std::sort(own.begin(), own.end());
+  if (need.gpus) {
+    deal_out(shares, static_cast<std::size_t>(std::max(*need.gpus, 0)), need.visibility);
+  } else if (!gpus_.empty()) {
+    for (RankShare& share : shares) share.visible = unowned_gpus();
   }
   held_[run] = shares;
-  if (!need.gpus && is_shared_ && !gpus_.empty())
-    for (RankShare& share : shares) share.gpus = unowned_gpus();
   return shares;
+}
+
+void CoreAllocation::deal_out(std::vector<RankShare>& shares, std::size_t each, Visibility visibility) const {
+  const GpuNames gpus = in_order_of_node(gpus_least_used_first(), shares.size() * each);
+  each = std::min(each, gpus.size());
+  GpuNames all;
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    for (std::size_t index = 0; index < each; ++index)
+      shares[rank].gpus.push_back(gpus[(rank * each + index) % gpus.size()]);
+    all.insert(all.end(), shares[rank].gpus.begin(), shares[rank].gpus.end());
+  }
+  // A device that ranks must share would stand in the list twice, which CUDA does not take.
+  const bool cannot_see_all = are_parts(all) || all.size() > gpus.size();
+  const bool sees_own =
+      visibility == Visibility::kOwn || cannot_see_all || (visibility == Visibility::kAuto && each != 1);
+  for (RankShare& share : shares) share.visible = sees_own ? share.gpus : all;
+}
+
+/// The first `count` of `gpus`, as they stand in the node's list: neighbours there are often neighbours on a bus.
+GpuNames CoreAllocation::in_order_of_node(GpuNames gpus, std::size_t count) const {
+  if (gpus.size() > count) gpus.resize(count);
+  const auto place = [this](const std::string& name) { return std::find(gpus_.begin(), gpus_.end(), name); };
+  std::sort(gpus.begin(), gpus.end(), [&place](const auto& a, const auto& b) { return place(a) < place(b); });
+  return gpus;
 }
 
 std::vector<int> CoreAllocation::free_cores() const {
@@ -50,26 +86,27 @@ std::vector<int> CoreAllocation::free_cores() const {
   return free;
 }
 
-std::map<int, int> CoreAllocation::owners_of_gpus() const {
-  std::map<int, int> owners;
+std::map<std::string, int> CoreAllocation::owners_of_gpus() const {
+  std::map<std::string, int> owners;
   for (const auto& [run, shares] : held_)
     for (const RankShare& share : shares)
-      for (const int gpu : share.gpus.value_or(std::vector<int>{})) ++owners[gpu];
+      for (const std::string& gpu : share.gpus) ++owners[gpu];
   return owners;
 }
 
 /// Those that nobody has come first, in the order of the node.
-std::vector<int> CoreAllocation::gpus_least_used_first() const {
-  std::map<int, int> owners = owners_of_gpus();
-  std::vector<int> order = gpus_;
-  std::stable_sort(order.begin(), order.end(), [&owners](int a, int b) { return owners[a] < owners[b]; });
+GpuNames CoreAllocation::gpus_least_used_first() const {
+  std::map<std::string, int> owners = owners_of_gpus();
+  GpuNames order = gpus_;
+  std::stable_sort(order.begin(), order.end(),
+                   [&owners](const std::string& a, const std::string& b) { return owners[a] < owners[b]; });
   return order;
 }
 
-std::vector<int> CoreAllocation::unowned_gpus() const {
-  const std::map<int, int> owners = owners_of_gpus();
-  std::vector<int> unowned;
-  for (const int gpu : gpus_)
+GpuNames CoreAllocation::unowned_gpus() const {
+  const std::map<std::string, int> owners = owners_of_gpus();
+  GpuNames unowned;
+  for (const std::string& gpu : gpus_)
     if (!owners.contains(gpu)) unowned.push_back(gpu);
   return unowned;
 }

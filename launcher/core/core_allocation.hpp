@@ -9,26 +9,48 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "common/base/ids.hpp"
 #include "launcher/core/only_state.hpp"
 
 namespace sgd::core {
 
+/// By the names that CUDA_VISIBLE_DEVICES takes: a number, or a UUID.
+using GpuNames = std::vector<std::string>;
+
 /// What a rank may use.
 struct RankShare {
-  std::vector<int> cores;                ///< Empty: unbound.
-  std::optional<std::vector<int>> gpus;  ///< That it sees; nothing: whatever there is.
+  std::vector<int> cores;               ///< Empty: unbound.
+  std::optional<GpuNames> visible = {}; ///< GPUs that it sees; nothing: whatever there is.
+  GpuNames gpus = {};                   ///< Those of its own.
+};
+
+/// Which GPUs a rank sees where ranks have their own.
+enum class Visibility {
+  kAuto,  ///< kNode where cuda:LOCAL_RANK is then the rank's own: one GPU each, none a part of a device.
+  kNode,  ///< All of the run's on this node, by local rank: torchrun's convention.
+  kOwn,   ///< Its own.
 };
 
 /// What a rank wants.
 struct RankNeed {
   int cpus = 1;
-  std::optional<int> gpus;  ///< Of its own; nothing: it uses what others leave.
+  std::optional<int> gpus = {};  ///< Of its own; nothing: it uses what others leave.
+  Visibility visibility = Visibility::kAuto;
 };
+
+/// What the job's `per_worker` and `process` say of it.
+[[nodiscard]] RankNeed need_of(const nlohmann::json& job);
+
+/// Whether CUDA sees at most one of these in a process, as is so with parts of a divided device (MIG):
+/// https://docs.nvidia.com/datacenter/tesla/mig-user-guide, "CUDA Device Enumeration".
+[[nodiscard]] bool are_parts(const GpuNames& gpus);
 
 /// The cores of a run's ranks as the job's `process.cpu_bind` has them: "none" unbound, "numa" all cores of one node
 /// for each, in equal parts by local rank (unbound where nodes are not known), else as they are.
@@ -37,15 +59,15 @@ void bind_cores(std::string_view how, const std::vector<std::vector<int>>& numa_
 struct AllocationState {
   bool is_shared_ = false;
   std::vector<int> cores_;
-  std::vector<int> gpus_;
-  std::map<RunId, std::vector<RankShare>> held_;  ///< Without GPUs where they are not a rank's own.
+  GpuNames gpus_;
+  std::map<RunId, std::vector<RankShare>> held_;
 };
 
 class CoreAllocation : private AllocationState {
  public:
   using State = AllocationState;
   /// `is_shared`: for several runs.
-  CoreAllocation(std::vector<int> cores, std::vector<int> gpus, bool is_shared)
+  CoreAllocation(std::vector<int> cores, GpuNames gpus, bool is_shared)
       : State{is_shared, std::move(cores), std::move(gpus), {}} {}
   CoreAllocation() = default;
   explicit CoreAllocation(State state) : State(std::move(state)) {}
@@ -58,9 +80,11 @@ class CoreAllocation : private AllocationState {
 
  private:
   [[nodiscard]] std::vector<int> free_cores() const;
-  [[nodiscard]] std::vector<int> gpus_least_used_first() const;
-  [[nodiscard]] std::vector<int> unowned_gpus() const;
-  [[nodiscard]] std::map<int, int> owners_of_gpus() const;
+  void deal_out(std::vector<RankShare>& shares, std::size_t each, Visibility visibility) const;
+  [[nodiscard]] GpuNames in_order_of_node(GpuNames gpus, std::size_t count) const;
+  [[nodiscard]] GpuNames gpus_least_used_first() const;
+  [[nodiscard]] GpuNames unowned_gpus() const;
+  [[nodiscard]] std::map<std::string, int> owners_of_gpus() const;
 };
 static_assert(has_only_state<CoreAllocation>());
 

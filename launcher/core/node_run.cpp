@@ -187,12 +187,8 @@ void NodeRun::spawn_all(AgentCommands& out) {
   silent_.clear();
   watchdog_.reset(heartbeat_setting("timeout", std::chrono::seconds(5)),
                   heartbeat_setting("stall_timeout", std::chrono::minutes(10)));
-  const nlohmann::json& per_worker = desired_.job.at("per_worker");
-  const auto gpus = per_worker.find("gpus");
-  const RankNeed need{per_worker.at("cpus").get<int>(),
-                      gpus == per_worker.end() ? std::nullopt : std::optional(gpus->get<int>())};
   std::vector<RankShare> shares =
-      allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need, facts_.slots);
+      allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need_of(desired_.job), facts_.slots);
   bind_cores(read_or(member(desired_.job, "process"), "cpu_bind", "auto"), facts_.numa_nodes, shares);
   for (std::size_t index = 0; index < shares.size(); ++index) {
     const cluster::RankPlace& place = desired_.ranks[index];
@@ -224,6 +220,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   spawn.error_file = fmt::format("{}/errors/gen-{:04d}-rank-{:04d}.json", desired_.run_dir, spawned_, rank);
   apply_process_rules(desired_, record.local_rank, spawn);
   identity.error_file = spawn.error_file;
+  identity.visible_gpus = record.share.visible;
   identity.gpus = record.share.gpus;
   spawn.environment = rank_environment(desired_, identity, facts_.python_folder);
   spawn.workdir = is_training() ? std::string() : workdir_of(desired_, facts_.is_shared);

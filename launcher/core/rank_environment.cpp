@@ -32,13 +32,24 @@ std::string signals_to_handle(const nlohmann::json& process) {
   return fmt::format("{}", fmt::join(signals, ","));
 }
 
+/// LOCAL_RANK and CUDA_VISIBLE_DEVICES fit each other: cuda:LOCAL_RANK is the rank's own where it has one.
+void add_local_rank(const cluster::DesiredRun& run, const RankIdentity& identity, Variables& env) {
+  const bool is_virtual = read_or(process_of(run), "virtual_local_rank", false);
+  if (is_virtual && identity.gpus.empty()) {
+    const auto index = static_cast<std::size_t>(identity.local_rank);
+    const bool is_named = identity.visible_gpus && index < identity.visible_gpus->size();
+    env["CUDA_VISIBLE_DEVICES"] = is_named ? (*identity.visible_gpus)[index] : text(identity.local_rank);
+  }
+  const bool sees_own = !identity.gpus.empty() && identity.visible_gpus == identity.gpus;
+  env["LOCAL_RANK"] = is_virtual || sees_own ? "0" : text(identity.local_rank);
+}
+
 /// https://docs.pytorch.org/docs/stable/elastic/run.html, "Environment Variables".
 void add_torchrun(const cluster::DesiredRun& run, const RankIdentity& identity, Variables& env) {
   const nlohmann::json& process = process_of(run);
   const auto max_failures = run.job.at("recovery").at("max_failures");
   const std::string master = read_or(process, "master_addr", run.master_address);
   env["RANK"] = env["ROLE_RANK"] = text(identity.rank);
-  env["LOCAL_RANK"] = text(identity.local_rank);
   env["WORLD_SIZE"] = env["ROLE_WORLD_SIZE"] = text(run.world_size);
   env["LOCAL_WORLD_SIZE"] = text(identity.local_world_size);
   env["GROUP_RANK"] = text(run.node_rank);
@@ -52,11 +63,7 @@ void add_torchrun(const cluster::DesiredRun& run, const RankIdentity& identity, 
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   env["TORCHELASTIC_ERROR_FILE"] = identity.error_file;
   env["TORCHELASTIC_SIGNALS_TO_HANDLE"] = signals_to_handle(process);
-  if (!read_or(process, "virtual_local_rank", false)) return;
-  const auto index = static_cast<std::size_t>(identity.local_rank);
-  const bool is_named = identity.gpus && index < identity.gpus->size();
-  env["CUDA_VISIBLE_DEVICES"] = text(is_named ? (*identity.gpus)[index] : identity.local_rank);
-  env["LOCAL_RANK"] = "0";
+  add_local_rank(run, identity, env);
 }
 
 }  // namespace
@@ -90,7 +97,8 @@ keeper::Environment rank_environment(const cluster::DesiredRun& run, const RankI
   env["SGD_CHECKPOINT_DIR"] = run.run_dir + "/checkpoints";
   env["SGD_RESUME_FROM"] = run.resume_from.empty() ? "" : run.resume_from.front();
   if (identity.agent_wait) env["SGD_AGENT_WAIT"] = fmt::format("{}", to_seconds(*identity.agent_wait));
-  if (identity.gpus) env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*identity.gpus, ","));
+  if (identity.visible_gpus)
+    env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*identity.visible_gpus, ","));
   if (!is_command(run)) return environment;
   add_torchrun(run, identity, env);
   add_backend(run, identity, env);

@@ -22,7 +22,8 @@ struct RankIdentity {
   std::string link_path;
   std::string error_file;                     ///< Where the rank may leave torchrun's error record.
   std::optional<Duration> agent_wait = {};    ///< An agent that dies comes back within this time.
-  std::optional<std::vector<int>> gpus = {};  ///< That it sees; nothing: whatever there is.
+  std::optional<std::vector<std::string>> visible_gpus = {};  ///< Nothing: whatever there is.
+  std::vector<std::string> gpus = {};                         ///< Of its own.
 };
 
 /// What all ranks of a node have in common: variables of the job, and defaults of those that the user has not set.

@@ -1,15 +1,12 @@
 #include "launcher/process/node_resources.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <memory>
-#include <numeric>
 #include <sstream>
 
 #include "launcher/process/memory_cgroup.hpp"
+#include "launcher/process/nvml.hpp"
 
 namespace sgd::process {
 namespace {
@@ -27,20 +24,22 @@ std::int64_t machine_memory_bytes(const std::string& proc) {
   return 0;
 }
 
-/// Three calls of NVML's C interface, whose numbers for success and whose names are kept by NVIDIA:
-/// https://docs.nvidia.com/deploy/nvml-api. The library belongs to the driver, so it is not linked.
-int count_gpus(const std::string& library) {
-  const std::unique_ptr<void, int (*)(void*)> handle(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL),
-                                                     [](void* open) { return open == nullptr ? 0 : ::dlclose(open); });
-  if (!handle) return 0;
-  const auto init = reinterpret_cast<int (*)()>(::dlsym(handle.get(), "nvmlInit_v2"));
-  const auto get_count = reinterpret_cast<int (*)(unsigned*)>(::dlsym(handle.get(), "nvmlDeviceGetCount_v2"));
-  const auto shut_down = reinterpret_cast<int (*)()>(::dlsym(handle.get(), "nvmlShutdown"));
-  if (init == nullptr || get_count == nullptr || shut_down == nullptr || init() != 0) return 0;
-  unsigned count = 0;
-  const bool is_counted = get_count(&count) == 0;
-  (void)shut_down();
-  return is_counted ? static_cast<int>(count) : 0;
+/// A device's number, or its UUID or the beginning of one.
+bool names_device(const std::string& word) {
+  if (word.starts_with("GPU-") || word.starts_with("MIG-")) return true;
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+}
+
+std::vector<std::string> all_gpus(const std::string& library) {
+  std::vector<std::string> names;
+  const std::unique_ptr<Nvml> nvml = Nvml::open(library);
+  if (!nvml) return names;
+  for (unsigned index = 0; index < nvml->count(); ++index) {
+    const std::vector<std::string> parts = nvml->parts(index);
+    if (parts.empty()) names.push_back(std::to_string(index));
+    names.insert(names.end(), parts.begin(), parts.end());
+  }
+  return names;
 }
 
 }  // namespace
@@ -52,21 +51,17 @@ std::int64_t memory_bytes(const std::string& proc, const std::string& cgroup) {
   return limit && (machine == 0 || *limit < machine) ? *limit : machine;
 }
 
-std::vector<int> gpus(const char* visible, const std::string& library) {
-  std::vector<int> numbers;
-  if (visible == nullptr) {
-    numbers.resize(static_cast<std::size_t>(count_gpus(library)));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    return numbers;
-  }
+std::vector<std::string> gpus(const char* visible, const std::string& library) {
+  if (visible == nullptr) return all_gpus(library);
+  std::vector<std::string> names;
   std::istringstream list{std::string(visible)};
   for (std::string word; std::getline(list, word, ',');) {
-    int number = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || end != word.data() + word.size() || number < 0) continue;
-    if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
+    const std::size_t begin = word.find_first_not_of(' ');
+    word = begin == std::string::npos ? "" : word.substr(begin, word.find_last_not_of(' ') + 1 - begin);
+    if (!names_device(word)) break;
+    if (std::find(names.begin(), names.end(), word) == names.end()) names.push_back(word);
   }
-  return numbers;
+  return names;
 }
 
 }  // namespace sgd::process

@@ -12,8 +12,9 @@ namespace sgd::process {
 [[nodiscard]] std::int64_t memory_bytes(const std::string& proc = "/proc",
                                         const std::string& cgroup = "/sys/fs/cgroup");
 
-/// Numbers as CUDA_VISIBLE_DEVICES has them: what `visible` (its value) names, else every GPU that NVML (`library`,
-/// opened when it is there) counts. Names that are no numbers ("GPU-8f...", "MIG-...") are not taken.
-[[nodiscard]] std::vector<int> gpus(const char* visible, const std::string& library = "libnvidia-ml.so.1");
+/// GPUs by the names that CUDA_VISIBLE_DEVICES takes: what `visible` (its value) names, up to the first word that names
+/// none, as CUDA reads it; else all that NVML (`library`, opened when it is there) knows: their numbers, and where one is
+/// divided (MIG) the UUIDs of its parts.
+[[nodiscard]] std::vector<std::string> gpus(const char* visible, const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace sgd::process

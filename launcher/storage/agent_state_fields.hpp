@@ -78,6 +78,7 @@ inline constexpr auto kEnumNames<core::NodeRunState::Group> =
 
 template <>
 inline constexpr auto kMessage<core::RankShare> = message("", required("cores", &core::RankShare::cores),
+                                                          required("visible", &core::RankShare::visible),
                                                           required("gpus", &core::RankShare::gpus));
 template <>
 inline constexpr auto kMessage<core::Silence> = message("", required("rank", &core::Silence::rank),

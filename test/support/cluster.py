@@ -57,11 +57,11 @@ class Client:
 
 
 class Cluster:
-    """`agent_options`: more of them by node. `network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
+    """`agent_options`: more of them by node, `agent_environment`: variables by node. `network`: a Network of namespaces in which the nodes are, and the coordinator and clients in its hub; then everything
     speaks TLS, with certificates that the agents have joined for. Else over the coordinator's Unix socket; `loopback`: in plain text
     over TCP, where nobody proves to be root: then jobs of a root's agent have another account."""
 
-    def __init__(self, nodes, folder=None, coordinator_options=(), agent_options=None, network=None, loopback=False):
+    def __init__(self, nodes, folder=None, coordinator_options=(), agent_options=None, network=None, loopback=False, agent_environment=None):
         self.network = network
         self.insecure = ["--insecure-loopback"] if loopback else []
         self.own_folder = folder is None
@@ -74,6 +74,7 @@ class Cluster:
         self.slots = dict(nodes)
         self.options = list(coordinator_options)
         self.agent_options = dict(agent_options or {})
+        self.agent_environment = dict(agent_environment or {})
         self.agents = {}
         self.coordinator = None
         self.clients = []
@@ -163,7 +164,7 @@ class Cluster:
 
     def _daemon(self, name, *arguments, bound=()):
         machine = HUB if name == "coordinator" else name
-        environment = {**self.environment(), NODE_MARK: self.node_mark(name)}
+        environment = {**self.environment(), NODE_MARK: self.node_mark(name), **self.agent_environment.get(name, {})}
         with open(os.path.join(self.folder, f"{name}.log"), "ab") as log:
             return subprocess.Popen([*self.on(machine), *bound, self.launcher, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, env=environment, cwd=self.folder)

@@ -58,38 +58,81 @@ TEST_CASE("with fewer slots than cores each slot has its part of them") {
 }
 
 TEST_CASE("GPUs are dealt out, and shared only where they do not suffice") {
-  CoreAllocation allocation({}, {0, 1, 2, 3}, true);
-  const auto gpus = [&](const RunId& run, int ranks, std::optional<int> each) {
-    std::vector<std::vector<int>> lists;
-    for (const RankShare& share : allocation.allocate(run, ranks, {1, each}, 4)) lists.push_back(share.gpus.value());
+  CoreAllocation allocation({}, {"0", "1", "2", "3"}, true);
+  const auto gpus = [&](const RunId& run, int ranks, int each) {
+    std::vector<core::GpuNames> lists;
+    for (const RankShare& share : allocation.allocate(run, ranks, {1, each}, 4)) lists.push_back(share.gpus);
     return lists;
   };
-  using Lists = std::vector<std::vector<int>>;
-  CHECK(gpus("a", 2, 1) == Lists{{0}, {1}});
+  using Lists = std::vector<core::GpuNames>;
+  CHECK(gpus("a", 2, 1) == Lists{{"0"}, {"1"}});
   CHECK(gpus("none", 1, 0) == Lists{{}});
-  CHECK(gpus("b", 1, 2) == Lists{{2, 3}});
-  CHECK(gpus("c", 1, 1) == Lists{{0}});
-  CHECK(gpus("d", 1, 1) == Lists{{1}});
+  CHECK(gpus("b", 1, 2) == Lists{{"2", "3"}});
+  CHECK(gpus("c", 1, 1) == Lists{{"0"}});
+  CHECK(gpus("d", 1, 1) == Lists{{"1"}});
   allocation.release("b");
-  CHECK(gpus("e", 1, 1) == Lists{{2}});
+  CHECK(gpus("e", 1, 1) == Lists{{"2"}});
   CHECK(gpus("f", 1, 9).front().size() == 4);
+}
+
+TEST_CASE("ranks that have GPUs see those of the run, so that each one's own stands at its local rank") {
+  using core::Visibility;
+  struct Row {
+    std::string what;
+    core::GpuNames node;
+    int ranks;
+    int each;
+    Visibility visibility;
+    std::vector<core::GpuNames> seen;
+  };
+  const core::GpuNames four{"4", "5", "GPU-a", "GPU-b"};
+  for (const Row& row : {
+           Row{"torchrun's convention", four, 3, 1, Visibility::kAuto,
+               {{"4", "5", "GPU-a"}, {"4", "5", "GPU-a"}, {"4", "5", "GPU-a"}}},
+           Row{"its own, by request", four, 2, 1, Visibility::kOwn, {{"4"}, {"5"}}},
+           Row{"several each: cuda:LOCAL_RANK would be another's", four, 2, 2, Visibility::kAuto,
+               {{"4", "5"}, {"GPU-a", "GPU-b"}}},
+           Row{"several each, all by request", four, 2, 2, Visibility::kNode, {four, four}},
+           Row{"parts of a device: CUDA sees one in a process", {"MIG-a", "MIG-b"}, 2, 1, Visibility::kNode,
+               {{"MIG-a"}, {"MIG-b"}}},
+           Row{"too few: none stands twice in a list", {"4"}, 2, 1, Visibility::kNode, {{"4"}, {"4"}}},
+           Row{"one rank", four, 1, 1, Visibility::kAuto, {{"4"}}},
+           Row{"none", four, 1, 0, Visibility::kAuto, {{}}},
+       }) {
+    CAPTURE(row.what);
+    CoreAllocation allocation({}, row.node, false);
+    std::vector<core::GpuNames> seen;
+    for (const RankShare& share : allocation.allocate("run", row.ranks, {1, row.each, row.visibility}, 4))
+      seen.push_back(share.visible.value());
+    CHECK(seen == row.seen);
+  }
+}
+
+TEST_CASE("a rank's GPUs stand in the node's order, also when those in front of them were taken last") {
+  CoreAllocation allocation({}, {"0", "1", "2"}, true);
+  (void)allocation.allocate("a", 1, {1, 1}, 3);
+  (void)allocation.allocate("b", 2, {1, 1}, 3);
+  allocation.release("a");
+  CHECK(allocation.allocate("c", 1, {1, 1}, 3).front().gpus == core::GpuNames{"0"});
+  allocation.release("b");
+  CHECK(allocation.allocate("d", 2, {1, 1}, 3).front().visible == core::GpuNames{"1", "2"});
 }
 
 TEST_CASE("who asks for no GPUs sees those that nobody has, and who asks for 0 none") {
   const auto seen = [](CoreAllocation& allocation, const RunId& run, std::optional<int> each) {
-    return allocation.allocate(run, 1, {1, each}, 4).front().gpus;
+    return allocation.allocate(run, 1, {1, each}, 4).front().visible;
   };
-  using Seen = std::optional<std::vector<int>>;
-  CoreAllocation cluster({}, {4, 5, 6}, true);
-  CHECK(seen(cluster, "all", {}) == Seen{{4, 5, 6}});
-  CHECK(seen(cluster, "one", 1) == Seen{{4}});  // What others only see is free.
-  CHECK(seen(cluster, "rest", {}) == Seen{{5, 6}});
-  CHECK(seen(cluster, "none", 0) == Seen{std::vector<int>{}});
+  using Seen = std::optional<core::GpuNames>;
+  CoreAllocation cluster({}, {"4", "5", "6"}, true);
+  CHECK(seen(cluster, "all", {}) == Seen{{"4", "5", "6"}});
+  CHECK(seen(cluster, "one", 1) == Seen{{"4"}});  // What others only see is free.
+  CHECK(seen(cluster, "rest", {}) == Seen{{"5", "6"}});
+  CHECK(seen(cluster, "none", 0) == Seen{core::GpuNames{}});
   cluster.release("one");
-  CHECK(seen(cluster, "rest", {}) == Seen{{4, 5, 6}});
+  CHECK(seen(cluster, "rest", {}) == Seen{{"4", "5", "6"}});
   CoreAllocation no_gpus({}, {}, true);
   CHECK(seen(no_gpus, "any", {}) == Seen{});
   CoreAllocation launcher({}, {}, false);
   CHECK(seen(launcher, "any", {}) == Seen{});
-  CHECK(seen(launcher, "none", 0) == Seen{std::vector<int>{}});
+  CHECK(seen(launcher, "none", 0) == Seen{core::GpuNames{}});
 }

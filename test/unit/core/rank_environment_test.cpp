@@ -100,6 +100,36 @@ TEST_CASE("rank environment: what the job asks for") {
   CHECK(set.at("LEVEL") == "high");
 }
 
+TEST_CASE("rank environment: LOCAL_RANK fits what CUDA_VISIBLE_DEVICES names") {
+  using Names = std::vector<std::string>;
+  struct Row {
+    std::string what;
+    bool is_virtual;
+    std::optional<Names> visible;
+    Names own;
+    std::string local_rank;
+    std::optional<std::string> devices;
+  };
+  for (const Row& row : {
+           Row{"none are dealt out", false, {}, {}, "1", {}},
+           Row{"all of the run's", false, Names{"4", "5"}, {"5"}, "1", "4,5"},
+           Row{"its own", false, Names{"GPU-b"}, {"GPU-b"}, "0", "GPU-b"},
+           Row{"no GPU", false, Names{}, {}, "1", ""},
+           Row{"virtual, none known", true, {}, {}, "0", "1"},
+           Row{"virtual, those of the launcher", true, Names{"4", "5"}, {}, "0", "5"},
+           Row{"virtual, its own", true, Names{"7"}, {"7"}, "0", "7"},
+       }) {
+    CAPTURE(row.what);
+    RankIdentity identity = identity_of(3, 1);
+    identity.visible_gpus = row.visible;
+    identity.gpus = row.own;
+    const auto set = rank_environment(run_of({{"virtual_local_rank", row.is_virtual}}), identity, "").set;
+    CHECK(set.at("LOCAL_RANK") == row.local_rank);
+    CHECK(set.contains("CUDA_VISIBLE_DEVICES") == row.devices.has_value());
+    if (row.devices) CHECK(set.at("CUDA_VISIBLE_DEVICES") == *row.devices);
+  }
+}
+
 TEST_CASE("rank environment: TF_CONFIG where there is more than one worker") {
   const auto told = [](int world_size, std::vector<std::string> endpoints) {
     cluster::DesiredRun run = run_of({{"backend", "tensorflow"}});

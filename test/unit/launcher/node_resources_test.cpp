@@ -2,6 +2,8 @@
 
 #include "launcher/process/node_resources.hpp"
 
+#include <cstdlib>
+
 #include <catch2/catch.hpp>
 
 #include "test/unit/common/temporary_folder.hpp"
@@ -25,8 +27,21 @@ TEST_CASE("node resources: memory is the machine's, or less where the cgroup has
 }
 
 TEST_CASE("node resources: GPUs are those that are named, else those that NVML counts") {
-  CHECK(process::gpus("") == std::vector<int>{});
-  CHECK(process::gpus("2,0,2,x,-1,GPU-8f,7") == std::vector<int>{2, 0, 7});
+  using Names = std::vector<std::string>;
+  CHECK(process::gpus("") == Names{});
+  CHECK(process::gpus("-1") == Names{});
+  CHECK(process::gpus("NoDevFiles") == Names{});
+  CHECK(process::gpus("2, 0,2,GPU-8f,7") == Names{"2", "0", "GPU-8f", "7"});
+  CHECK(process::gpus("1,-1,2") == Names{"1"});  // CUDA sees none behind a word that names none.
+  CHECK(process::gpus("MIG-1a,MIG-2b") == Names{"MIG-1a", "MIG-2b"});
   CHECK(process::gpus(nullptr, "/no/such/library.so").empty());
-  CHECK(process::gpus(nullptr, FAKE_NVML) == std::vector<int>{0, 1, 2});
+  CHECK(process::gpus(nullptr, FAKE_NVML) == Names{"0", "1", "2"});
+}
+
+TEST_CASE("node resources: parts of a divided GPU stand in its place") {
+  ::setenv("FAKE_NVML_GPUS", "2", 1);
+  ::setenv("FAKE_NVML_MIG", "1", 1);
+  CHECK(process::gpus(nullptr, FAKE_NVML) == std::vector<std::string>{"0", "MIG-00000007-0000", "MIG-00000010-0000"});
+  ::unsetenv("FAKE_NVML_GPUS");
+  ::unsetenv("FAKE_NVML_MIG");
 }
