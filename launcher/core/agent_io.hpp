@@ -33,10 +33,10 @@ struct AgentFacts {
   std::optional<Duration> beat_interval;
   /// A coordinator that cannot be reached for so long has given this node up: its ranks are ended. Nothing: never.
   std::optional<Duration> orphan_timeout = {};
-  bool is_shared = false;         ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
-  bool counts_cpus = false;       ///< A worker takes its cores, not only a slot: the slots were not given.
+  bool is_shared = false;              ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
+  bool counts_cpus = false;            ///< A worker takes its cores, not only a slot: the slots were not given.
   std::vector<std::string> gpus = {};  ///< As CUDA_VISIBLE_DEVICES names them.
-  std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
+  std::int64_t memory_bytes = 0;       ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels = {};
   std::string version = {};
   /// The next life of this agent takes its runs over (journal_sieve.hpp): keepers and ranks wait so long for it.

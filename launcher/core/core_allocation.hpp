@@ -26,9 +26,9 @@ using GpuNames = std::vector<std::string>;
 
 /// What a rank may use.
 struct RankShare {
-  std::vector<int> cores;               ///< Empty: unbound.
-  std::optional<GpuNames> visible = {}; ///< GPUs that it sees; nothing: whatever there is.
-  GpuNames gpus = {};                   ///< Those of its own.
+  std::vector<int> cores;                ///< Empty: unbound.
+  std::optional<GpuNames> visible = {};  ///< GPUs that it sees; nothing: whatever there is.
+  GpuNames gpus = {};                    ///< Those of its own.
 };
 
 /// Which GPUs a rank sees where ranks have their own.

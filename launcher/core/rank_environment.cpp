@@ -97,8 +97,7 @@ keeper::Environment rank_environment(const cluster::DesiredRun& run, const RankI
   env["SGD_CHECKPOINT_DIR"] = run.run_dir + "/checkpoints";
   env["SGD_RESUME_FROM"] = run.resume_from.empty() ? "" : run.resume_from.front();
   if (identity.agent_wait) env["SGD_AGENT_WAIT"] = fmt::format("{}", to_seconds(*identity.agent_wait));
-  if (identity.visible_gpus)
-    env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*identity.visible_gpus, ","));
+  if (identity.visible_gpus) env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*identity.visible_gpus, ","));
   if (!is_command(run)) return environment;
   add_torchrun(run, identity, env);
   add_backend(run, identity, env);

@@ -20,8 +20,8 @@ struct RankIdentity {
   NodeId node = {};
   std::string token;
   std::string link_path;
-  std::string error_file;                     ///< Where the rank may leave torchrun's error record.
-  std::optional<Duration> agent_wait = {};    ///< An agent that dies comes back within this time.
+  std::string error_file;                                     ///< Where the rank may leave torchrun's error record.
+  std::optional<Duration> agent_wait = {};                    ///< An agent that dies comes back within this time.
   std::optional<std::vector<std::string>> visible_gpus = {};  ///< Nothing: whatever there is.
   std::vector<std::string> gpus = {};                         ///< Of its own.
 };

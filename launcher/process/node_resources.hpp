@@ -13,8 +13,8 @@ namespace sgd::process {
                                         const std::string& cgroup = "/sys/fs/cgroup");
 
 /// GPUs by the names that CUDA_VISIBLE_DEVICES takes: what `visible` (its value) names, up to the first word that names
-/// none, as CUDA reads it; else all that NVML (`library`, opened when it is there) knows: their numbers, and where one is
-/// divided (MIG) the UUIDs of its parts.
+/// none, as CUDA reads it; else all that NVML (`library`, opened when it is there) knows: their numbers, and where one
+/// is divided (MIG) the UUIDs of its parts.
 [[nodiscard]] std::vector<std::string> gpus(const char* visible, const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace sgd::process

@@ -8,9 +8,9 @@ namespace sgd::process {
 namespace {
 
 constexpr int kSuccess = 0;
-constexpr unsigned kMigEnabled = 1;       // NVML_DEVICE_MIG_ENABLE
-constexpr std::size_t kUuidBytes = 96;    // NVML_DEVICE_UUID_V2_BUFFER_SIZE
-constexpr unsigned kPartsMax = 64;        // More than any device is divided into (7 today).
+constexpr unsigned kMigEnabled = 1;     // NVML_DEVICE_MIG_ENABLE
+constexpr std::size_t kUuidBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+constexpr unsigned kPartsMax = 64;      // More than any device is divided into (7 today).
 
 using Device = void*;
 
@@ -51,7 +51,8 @@ std::vector<std::string> Nvml::parts(unsigned index) const {
   const auto most = call<int(Device, unsigned*)>("nvmlDeviceGetMaxMigDeviceCount");
   const auto part_of = call<int(Device, unsigned, Device*)>("nvmlDeviceGetMigDeviceHandleByIndex");
   const auto uuid_of = call<int(Device, char*, unsigned)>("nvmlDeviceGetUUID");
-  if (by_index == nullptr || mode == nullptr || most == nullptr || part_of == nullptr || uuid_of == nullptr) return uuids;
+  if (by_index == nullptr || mode == nullptr || most == nullptr || part_of == nullptr || uuid_of == nullptr)
+    return uuids;
   Device device = nullptr;
   unsigned current = 0;
   unsigned pending = 0;

@@ -212,9 +212,10 @@ TEST_CASE("job: keys that are not built yet are refused by name") {
     CHECK(loaded.lines == Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});
   }
   CHECK(test::load_text(R"({"command": ["true"], "per_worker": {"gpus": 1}})").lines.empty());
-  CHECK(test::load_text(test::training_job(R"("per_worker": {"gpus": 1})")).lines ==
-        Lines{R"(job.json:1:25: error: "per_worker.gpus" is for commands: training is computed on the CPU for now, and )"
-              R"(its workers take no GPU: leave it out, or give 0)"});
+  CHECK(
+      test::load_text(test::training_job(R"("per_worker": {"gpus": 1})")).lines ==
+      Lines{R"(job.json:1:25: error: "per_worker.gpus" is for commands: training is computed on the CPU for now, and )"
+            R"(its workers take no GPU: leave it out, or give 0)"});
 }
 
 TEST_CASE("job: accumulation and what happens on NaN") {
