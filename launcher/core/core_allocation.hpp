@@ -14,9 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/ids.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/only_state.hpp"
 
 namespace sgd::core {

@@ -10,7 +10,6 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr unsigned kMigEnabled = 1;     // NVML_DEVICE_MIG_ENABLE
 constexpr std::size_t kUuidBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
-constexpr unsigned kPartsMax = 64;      // More than any device is divided into (7 today).
 
 using Device = void*;
 
@@ -59,7 +58,7 @@ std::vector<std::string> Nvml::parts(unsigned index) const {
   unsigned places = 0;
   if (by_index(index, &device) != kSuccess || mode(device, &current, &pending) != kSuccess) return uuids;
   if (current != kMigEnabled || most(device, &places) != kSuccess) return uuids;
-  for (unsigned place = 0; place < places && place < kPartsMax; ++place) {
+  for (unsigned place = 0; place < places; ++place) {
     Device part = nullptr;
     std::array<char, kUuidBytes> uuid{};
     if (part_of(device, place, &part) != kSuccess) continue;  // A place that no part was made in.
