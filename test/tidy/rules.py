@@ -14,6 +14,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 MAIN_LINES_MAX = 80
 
+_PURE = ("launcher/tune", "launcher/core")
 _SHELLS = ("launcher/net", "launcher/process", "launcher/storage", "launcher/http")
 _CALLBACKS = "launcher/callbacks"
 _RENDEZVOUS = "launcher/rendezvous"
@@ -24,12 +25,13 @@ _TOP = ("launcher/cli", "launcher/main.cpp")
 # What the files of a folder may include, by the front of the header's path.
 ARROWS = {
     "common": ("common",),
-    "launcher/core": ("common", "launcher/core"),
-    **{shell: ("common", "launcher/core", shell) for shell in _SHELLS},
-    _CALLBACKS: ("common", "launcher/core", "launcher/process", "launcher/storage", _CALLBACKS),
-    _RENDEZVOUS: ("common", "launcher/core", "launcher/net", "launcher/process", _RENDEZVOUS),
-    **{daemon: ("common", "launcher/core", *_SHELLS, _CALLBACKS, daemon) for daemon in _DAEMONS},
-    _WARM: ("common", "launcher/core", "launcher/process", "launcher/agent", _WARM),
+    "launcher/tune": ("common", "launcher/tune"),
+    "launcher/core": ("common", "launcher/tune", "launcher/core"),
+    **{shell: ("common", *_PURE, shell) for shell in _SHELLS},
+    _CALLBACKS: ("common", *_PURE, "launcher/process", "launcher/storage", _CALLBACKS),
+    _RENDEZVOUS: ("common", *_PURE, "launcher/net", "launcher/process", _RENDEZVOUS),
+    **{daemon: ("common", *_PURE, *_SHELLS, _CALLBACKS, daemon) for daemon in _DAEMONS},
+    _WARM: ("common", *_PURE, "launcher/process", "launcher/agent", _WARM),
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),
     "worker/data": ("common", "worker/core", "worker/data"),
@@ -60,7 +62,7 @@ OUTSIDE = (
 )
 IMPURE = (r"^(thread|mutex|condition_variable|future|filesystem|iostream|fstream|unistd\.h|fcntl\.h|"
           r"ctime|sys/.*|boost/(asio|process|filesystem).*|spdlog/.*)$")
-CORES = ("common", "launcher/core", "worker/core", "worker/data")
+CORES = ("common", *_PURE, "worker/core", "worker/data")
 
 
 def _under(path, folders):
@@ -101,9 +103,9 @@ def outside_headers(tree):
 
 
 def pure_core(tree):
-    """launcher/core sees no thread, file, clock, random device or stream."""
+    """launcher/core and launcher/tune see no thread, file, clock, random device or stream."""
     found = []
-    for path, text in cpp_files(tree, "launcher/core"):
+    for path, text in cpp_files(tree, *_PURE):
         for line, header, _ in includes(text):
             if re.search(IMPURE, header):
                 found.append(Finding(path, line, f"<{header}> in the pure core: let a shell do it and bring the result as an event"))
