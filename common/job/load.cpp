@@ -100,6 +100,8 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
 void remove_rejected(nlohmann::json& job, const std::vector<std::string>& rejected) {
   for (const std::string& path : rejected) {
     std::vector<std::string> segments = json::split_path(path);
+    // Its parameters have dots in their names: such a path leads nowhere.
+    if (segments.front() == "tune") segments.resize(1);
     const std::string last = segments.back();
     segments.pop_back();
     nlohmann::json* here = &job;

@@ -190,6 +190,7 @@ struct JobSpec {
   std::string resume_from;                ///< Where a new run begins: a path, or a run's name; empty: anew.
   std::vector<std::string> plugins;       ///< Libraries that the worker loads, absolute paths.
   std::vector<nlohmann::json> callbacks;  ///< {"type": "json", ...}, defaults filled in, absolute folders.
+  nlohmann::json tune;                    ///< An experiment, defaults filled in; null: none. See launcher/tune.
   bool fork_server = true;
   Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
   bool elastic_start = false;  ///< `"start": "elastic"`: the first start takes any size from min_workers.

@@ -215,6 +215,7 @@ JobSpec to_spec(Json resolved) {
   out.resume_from = json.value("resume_from", "");
   if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
   out.callbacks = json["callbacks"].get<std::vector<Json>>();
+  out.tune = json.value("tune", Json());
   out.fork_server = json["fork_server"];
   out.placement_timeout = duration(json["placement_timeout"]);
   out.elastic_start = json["start"] == "elastic";

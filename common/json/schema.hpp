@@ -4,7 +4,7 @@
 //   read:   $ref (to definitions), type, properties, required, additionalProperties (false, or beside no properties
 //           the schema of all values), maxProperties, enum, const,
 //           minimum, maximum, exclusiveMinimum, exclusiveMaximum, minLength, maxLength, pattern,
-//           items, minItems, maxItems, default, oneOf
+//           items, minItems, maxItems, default, oneOf; {} takes anything
 //   oneOf:  variants that all have a const "type" are selected by the value's "type", so that errors
 //           name the keys of the chosen one; others by the JSON type and required keys; a variant may be a oneOf.
 //           An enum with a type beside it is meant by all values of that type, so that a misspelt one gets its own

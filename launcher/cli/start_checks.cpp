@@ -76,6 +76,12 @@ job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
     });
   else if (!options.command.empty())
     loaded = job::load_command_job(options.command, options.overrides);
+  if (loaded.job && !loaded.job->tune.is_null()) {
+    const auto place = loaded.given.place.members.find("tune");
+    const json::Position at = place == loaded.given.place.members.end() ? json::Position{} : place->second.key;
+    loaded.diagnostics.error(loaded.source, at.line, at.column, "\"tune\" is not supported yet: remove it");
+    loaded.job.reset();
+  }
   found.items.insert(found.items.end(), loaded.diagnostics.items.begin(), loaded.diagnostics.items.end());
   loaded.diagnostics = std::move(found);
   return loaded;

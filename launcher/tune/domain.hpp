@@ -1,5 +1,6 @@
 #pragma once
-// The values that one parameter may have, and how one of them is drawn. Written in the job file as an object of one key:
+// The values that one parameter may have, and how one of them is drawn. Written in the job file as an object of one
+// key:
 //   {"grid": [a, b, ...]}            every one of them is tried
 //   {"choice": [a, b, ...]}          one of them
 //   {"uniform": [low, high]}         a number from low up to high
@@ -24,6 +25,16 @@ namespace sgd::tune {
 
 /// Most values that a grid or choice lists.
 inline constexpr std::size_t kListedValuesMax = 10'000;
+
+/// Where errors of a value are told: its place in the file, where known.
+struct Spot {
+  std::string source;
+  const json::Place* place = nullptr;
+
+  /// Of the member `key`; where that has no place of its own, this.
+  [[nodiscard]] Spot inside(const std::string& key) const;
+  void error(Diagnostics& diagnostics, std::string message) const;
+};
 
 enum class DomainKind {
   kGrid,         ///< Each of `values` is tried.
@@ -54,21 +65,17 @@ struct Domain {
   [[nodiscard]] nlohmann::json value_at(std::uint64_t index) const;
   [[nodiscard]] nlohmann::json draw(Chance& chance) const;
   [[nodiscard]] bool contains(const nlohmann::json& value) const;
+  /// A number of it times `factor`, brought back into the domain. Not of grid and choice.
+  [[nodiscard]] nlohmann::json moved(const nlohmann::json& value, double factor) const;
   /// As the job file has it.
   [[nodiscard]] nlohmann::json to_json() const;
   /// What may stand there, for errors: "a number from 0.0001 to 0.1".
   [[nodiscard]] std::string in_words() const;
 };
 
-/// Where errors of a value are told: its place in the file, where known.
-struct Spot {
-  std::string source;
-  const json::Place* place = nullptr;
-};
-
-/// `path`: of the parameter, for errors. Nothing when `given` is no domain, and all that is wrong with it in
-/// `diagnostics`.
-[[nodiscard]] std::optional<Domain> parse_domain(const nlohmann::json& given, const std::string& path,
-                                                 const Spot& spot, Diagnostics& diagnostics);
+/// `path`: of the parameter, for errors. Nothing when `given` is no domain; what the job file's schema has not said of
+/// it is in `diagnostics` then.
+[[nodiscard]] std::optional<Domain> parse_domain(const nlohmann::json& given, const std::string& path, const Spot& spot,
+                                                 Diagnostics& diagnostics);
 
 }  // namespace sgd::tune

@@ -1,6 +1,7 @@
 #pragma once
-// What is searched: the parameters of an experiment, each with its domain. Whether a path exists in the job file is asked
-// of the job file's schema (check_paths); whether a value fits there, of the loader, trial by trial.
+// What is searched: the parameters of an experiment, each with its domain. Whether a path exists in the job file, and
+// takes such values, is asked of the job file's schema; what several keys together may have, of the loader, trial by
+// trial.
 
 #include <cstdint>
 #include <map>
@@ -28,12 +29,16 @@ struct Parameters {
 /// `tune.parameters` of a job file.
 [[nodiscard]] Parameters parse_parameters(const nlohmann::json& given, const Spot& spot, Diagnostics& diagnostics);
 
-/// An error for each path that the job file has no place for, with what may be meant. A job with a command may have
-/// parameters of its own names (no dot), which its arguments and environment take. `job`: as given, or resolved.
-void check_paths(const Parameters& parameters, const nlohmann::json& job, const Spot& spot, Diagnostics& diagnostics);
+/// True for a parameter that is no path of the job file: a command's own, of letters, digits and '_', which its
+/// arguments take as {name}. `job`: as given, or resolved.
+[[nodiscard]] bool is_own_name(const std::string& name, const nlohmann::json& job);
 
-/// A trial's values as overrides of the job, for job::load_job_file and job::load_changed; without those that only a
-/// command knows.
-[[nodiscard]] job::Overrides overrides_of(const Trial& trial);
+/// An error for each path that the job file has no place for, with what may be meant, and for values of a domain that
+/// cannot stand there. `registered` as in job/load.hpp.
+void check_paths(const Parameters& parameters, const job::LoadResult& loaded, const job::Registered& registered,
+                 const Spot& spot, Diagnostics& diagnostics);
+
+/// A trial's values as overrides of its job, for job::load_job_file and job::load_changed; without a command's own.
+[[nodiscard]] job::Overrides overrides_of(const Trial& trial, const nlohmann::json& job);
 
 }  // namespace sgd::tune

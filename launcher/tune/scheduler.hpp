@@ -1,7 +1,7 @@
 #pragma once
 // Which trials go on. A scheduler is a pure machine: trials, reports and ends come in as events, decisions go out, and
-// its whole state can be written and read again, after which it decides as if nothing had been. Time is no input; chance
-// follows from the seed. The same events in the same order give the same decisions.
+// its whole state can be written and read again, after which it decides as if nothing had been. Time is no input;
+// chance follows from the seed. The same events in the same order give the same decisions.
 //
 //            add_trial                    kStop decided, or on_end
 //   (none) ────────────> running ─────────────────────────────────────> ended
@@ -11,10 +11,10 @@
 //
 // What every scheduler answers, so that none decides it by accident:
 //   a report of a trial that is paused or ended   the same action again, kNotRunning (it crossed the order on its way)
-//   a report that is not newer than the last one  kContinue, kRepeated: a trial that goes on from a checkpoint reports again
-//   a report that skips iterations                it stands for those that it skips
-//   no number (NaN)                               is worse than every number; see each scheduler
-//   a trial that fails or is cancelled            leaves: what it has reported stays in the comparisons of others
+//   a report that is not newer than the last one  kContinue, kRepeated: a trial that goes on from a checkpoint reports
+//   again a report that skips iterations                it stands for those that it skips no number (NaN) is worse than
+//   every number; see each scheduler a trial that fails or is cancelled            leaves: what it has reported stays
+//   in the comparisons of others
 // As long as a trial is paused, another one runs, or next_paused() has one, or new trials may come; so an experiment
 // whose trials have all ended or paused, and that has called on_no_more_trials(), can always go on or is over.
 
@@ -23,7 +23,6 @@
 #include <memory>
 #include <optional>
 
-#include "common/base/result.hpp"
 #include "launcher/tune/decision.hpp"
 #include "launcher/tune/trial.hpp"
 
@@ -43,6 +42,8 @@ enum class Outcome {
   kCancelled,  ///< By a person or by the search program.
 };
 
+[[nodiscard]] const char* word_of(Outcome outcome);
+
 class Scheduler {
  public:
   Scheduler() = default;
@@ -56,17 +57,20 @@ class Scheduler {
   [[nodiscard]] Decisions on_report(const Report& report);
   /// A trial's last run is over; for a failed one that is to start again, not yet. Decisions are about others.
   [[nodiscard]] Decisions on_end(TrialId trial, Outcome outcome);
-  /// None will be added, as it seems now; add_trial afterwards is allowed (more samples were asked for).
+  /// None will be added, as it seems now. An add_trial afterwards (more samples were asked for) means that more may
+  /// come until this is said again.
   [[nodiscard]] Decisions on_no_more_trials();
-  /// The paused trial that is to go on before a new one starts. Changes nothing: call it whenever there is room, and
-  /// on_resumed() when it was given the room.
-  [[nodiscard]] std::optional<Decision> next_paused() const;
+  /// The paused trial that is to go on now; nothing: a new one may start. `others_wait`: trials that have not begun
+  /// wait for room. Changes nothing: call it whenever there is room, and on_resumed() when it was given the room.
+  [[nodiscard]] std::optional<Decision> next_paused(bool others_wait) const;
   void on_resumed(TrialId trial);
   /// What `trial` has from now on, where that is not what a kExploit said (the donor's checkpoint was gone).
   void on_values(TrialId trial, const Values& values);
 
   /// Everything, for restore_scheduler. Grows with the trials: keep it from time to time, and the events since.
   [[nodiscard]] nlohmann::json state() const;
+  /// Of one that nothing has happened to. False, or an exception of the JSON library's: the state makes no sense.
+  [[nodiscard]] bool take_state(const nlohmann::json& state);
 
  protected:
   enum class Phase { kRunning, kPaused, kEnded };
@@ -81,22 +85,21 @@ class Scheduler {
   [[nodiscard]] bool more_may_come() const { return more_may_come_; }
 
  private:
-  friend Status restore_into(Scheduler& scheduler, const nlohmann::json& state);
-
   virtual void added(TrialId trial, const Values& values) = 0;
   /// Of a running trial, newer than its last one; the decision about it.
   virtual Decision reported(const Report& report) = 0;
-  /// It is none of the running and paused ones any more.
+  /// Its end was decided here (kStopped), or it ended by itself; called once.
   virtual void ended(TrialId trial, Outcome outcome) = 0;
   /// Paused trials whose end is decided now, after any event; they count as ended then.
   virtual Decisions settled() = 0;
-  virtual std::optional<Decision> chosen() const = 0;
+  virtual std::optional<Decision> chosen(bool others_wait) const = 0;
   virtual void resumed(TrialId trial) = 0;
   virtual void values_set(TrialId trial, const Values& values) = 0;
   virtual nlohmann::json own_state() const = 0;
-  /// What own_state() gave; false when it makes no sense.
+  /// What own_state() gave, after members() are known; false when it makes no sense.
   virtual bool restore(const nlohmann::json& state) = 0;
 
+  [[nodiscard]] Member& member(TrialId trial);
   void enter(Member& member, Phase phase);
   Decisions settle(Decisions decisions);
 

@@ -1,24 +1,24 @@
 #pragma once
-// What is said with a search program: one JSON object a line, both ways, UTF-8. The launcher counts the trials, so that a
-// program cannot confuse them.
+// What is said with a search program: one JSON object a line, both ways, UTF-8. The launcher counts the trials, so that
+// a program cannot confuse them.
 //
 //   launcher -> program                                               program -> launcher
 //   {"type":"hello","version":1,"metric":..,"mode":"min","seed":..,
 //    "parameters":{path:domain},"trials":50}
-//   {"type":"next","trials":[7,8]}           these are wanted         {"type":"trial","trial":7,"parameters":{path:value}}
+//   {"type":"next","trials":[7,8]}           these are wanted {"type":"trial","trial":7,"parameters":{path:value}}
 //   {"type":"report","trial":7,"iteration":3,"value":0.9}             {"type":"kill","trial":7}    stop it
 //   {"type":"end","trial":7,"outcome":"completed","iteration":9,"value":0.9}
-//   {"type":"bye"}                           the experiment is over   {"type":"no_more"}  no more trials than were given
+//   {"type":"bye"}                           the experiment is over   {"type":"no_more"}  no more trials than were
+//   given
 //
 // A value that is no number is null. "value" of an end is that of its last report, and null without one. A program may
-// answer when it likes: what it owes has a deadline, which is its caller's. A program that has died is started again and
-// told everything once more, in the same order; its `next` has "given" then, the answers of that time:
+// answer when it likes: what it owes has a deadline, which is its caller's. A program that has died is started again
+// and told everything once more, in the same order; its `next` has "given" then, the answers of that time:
 //   {"type":"next","trials":[7,8],"given":{"7":{path:value},"8":{..}}}
 // to which it must not answer. Lines of a program that are wrong are errors in words that name what it did; its caller
 // ends it then.
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -59,6 +59,7 @@ struct KillTrial {
   TrialId trial = 0;
 };
 struct NoMoreTrials {};
+/// A trial that is to be killed was given; it may have ended meanwhile.
 using SearchAnswer = std::variant<Trial, KillTrial, NoMoreTrials>;
 
 /// One side of the talk: what was asked, and whether an answer fits. The caller tells it of everything that it sends.
@@ -66,7 +67,7 @@ class SearchTalk {
  public:
   explicit SearchTalk(Parameters parameters) : parameters_(std::move(parameters)) {}
 
-  /// Trials that are wanted from now on; their ids are new.
+  /// Trials that are wanted from now on; their ids are new. Not after no_more().
   void on_asked(const std::vector<TrialId>& trials);
   /// An earlier program gave it: it may be killed.
   void on_given(TrialId trial);
@@ -75,14 +76,19 @@ class SearchTalk {
   /// was not asked for".
   [[nodiscard]] Result<SearchAnswer> take(std::string_view line);
 
-  /// Asked for, and not yet given.
+  /// Asked for, and not yet given; nothing is owed after no_more().
   [[nodiscard]] const std::set<TrialId>& owed() const { return owed_; }
   [[nodiscard]] bool no_more() const { return no_more_; }
 
  private:
+  [[nodiscard]] Result<SearchAnswer> take_trial(const nlohmann::json& message);
+  [[nodiscard]] Result<SearchAnswer> take_kill(const nlohmann::json& message);
+
   Parameters parameters_;
   std::set<TrialId> owed_;
-  std::set<TrialId> living_;  ///< Given, and not ended.
+  std::set<TrialId> never_given_;  ///< Owed when there were no more.
+  std::set<TrialId> living_;       ///< Given, and not ended.
+  TrialId asked_end_ = 0;          ///< All that were asked for are below it.
   bool no_more_ = false;
 };
 

@@ -1,0 +1,121 @@
+#include "launcher/tune/parameters.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/job/job_schema.hpp"
+#include "common/job/overrides.hpp"
+#include "common/json/words.hpp"
+
+namespace sgd::tune {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Values of one domain that are tried before any trial is made; the others are when their trial is.
+constexpr std::size_t kTriedValues = 16;
+
+/// What is written as {name} in an argument, and is a variable's name.
+bool is_plain_name(const std::string& name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && (name.front() < '0' || name.front() > '9') && std::all_of(name.begin(), name.end(), fits);
+}
+
+std::vector<Json> tried_values(const Domain& domain) {
+  if (domain.kind == DomainKind::kNormal) return {domain.low};
+  const auto count = domain.count();
+  if (!count) return {domain.low, domain.high};
+  std::vector<Json> values;
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(*count, kTriedValues); ++i)
+    values.push_back(domain.value_at(i));
+  if (*count > kTriedValues) values.back() = domain.value_at(*count - 1);
+  return values;
+}
+
+/// The first thing that the schema has against `value` at `path`; empty: nothing.
+std::string misfit_of(const std::string& path, const Json& value, const json::Schema& schema,
+                      const json::Document& job) {
+  const job::Overrides set{{{path, value.dump(), "parameter"}}};
+  json::Document changed = job;
+  Diagnostics found;
+  job::apply_overrides(set, changed, found);
+  (void)schema.check(changed, "job", found);
+  for (const Diagnostic& item : found.items)
+    if (item.source == "parameter" && !item.warning) return item.message;
+  return {};
+}
+
+void check_path(const std::string& path, const Domain& domain, const json::Schema& schema, const json::Document& job,
+                const Spot& spot, Diagnostics& diagnostics) {
+  for (const char* own : {"tune", "$schema", "name"})
+    if (path.substr(0, path.find('.')) == own)
+      return spot.error(diagnostics, fmt::format("{} is no parameter: all trials have the same {}", json::quote(path),
+                                                 json::quote(own)));
+  for (const Json& value : tried_values(domain)) {
+    const std::string misfit = misfit_of(path, value, schema, job);
+    if (misfit.empty()) continue;
+    return spot.error(diagnostics, fmt::format("parameter {}: {}", json::quote(path), misfit));
+  }
+}
+
+}  // namespace
+
+Json Parameters::to_json() const {
+  Json out = Json::object();
+  for (const auto& [path, domain] : domains) out[path] = domain.to_json();
+  return out;
+}
+
+std::string Parameters::misfit(const Values& values) const {
+  if (!values.is_object()) return fmt::format("parameters must be an object, got {}", json::shown(values));
+  for (const auto& [path, domain] : domains) {
+    const auto value = values.find(path);
+    if (value == values.end()) return fmt::format("parameter {} is missing", json::quote(path));
+    if (!domain.contains(*value))
+      return fmt::format("parameter {} must be {}, got {}", json::quote(path), domain.in_words(), json::shown(*value));
+  }
+  for (const auto& [path, value] : values.items())
+    if (!domains.contains(path)) return fmt::format("parameter {} is not one of the experiment's", json::quote(path));
+  return {};
+}
+
+Parameters parse_parameters(const Json& given, const Spot& spot, Diagnostics& diagnostics) {
+  Parameters parameters;
+  if (!given.is_object() || given.size() > kParametersMax) return parameters;
+  if (given.empty()) spot.error(diagnostics, "\"tune.parameters\" must have at least one parameter");
+  for (const auto& [path, domain] : given.items())
+    if (auto parsed = parse_domain(domain, path, spot.inside(path), diagnostics))
+      parameters.domains.emplace(path, std::move(*parsed));
+  return parameters;
+}
+
+bool is_own_name(const std::string& name, const Json& job) {
+  return job.is_object() && job.contains("command") && is_plain_name(name) &&
+         !job::job_schema().root()["properties"].contains(name);
+}
+
+void check_paths(const Parameters& parameters, const job::LoadResult& loaded, const job::Registered& registered,
+                 const Spot& spot, Diagnostics& diagnostics) {
+  json::Document job = loaded.given;
+  if (!job.value.is_object()) return;
+  job.value.erase("tune");
+  std::optional<json::Schema> extended;
+  if (!registered.is_null()) extended = job::job_schema_with(registered);
+  const json::Schema& schema = extended ? *extended : job::job_schema();
+  for (const auto& [path, domain] : parameters.domains)
+    if (!is_own_name(path, job.value)) check_path(path, domain, schema, job, spot.inside(path), diagnostics);
+}
+
+job::Overrides overrides_of(const Trial& trial, const Json& job) {
+  job::Overrides overrides;
+  for (const auto& [path, value] : trial.values.items())
+    if (!is_own_name(path, job))
+      overrides.sets.push_back({path, value.dump(), fmt::format("trial {}: {}", trial.id, path)});
+  return overrides;
+}
+
+}  // namespace sgd::tune

@@ -1,0 +1,135 @@
+#include "launcher/tune/scheduler.hpp"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "common/base/assert.hpp"
+
+namespace sgd::tune {
+
+const char* word_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kCompleted:
+      return "completed";
+    case Outcome::kStopped:
+      return "stopped";
+    case Outcome::kFailed:
+      return "failed";
+    case Outcome::kCancelled:
+      return "cancelled";
+  }
+  SGD_ASSERT(false);
+}
+
+Scheduler::Member& Scheduler::member(TrialId trial) {
+  const auto found = members_.find(trial);
+  SGD_ASSERT(found != members_.end());
+  return found->second;
+}
+
+void Scheduler::enter(Member& member, Phase phase) {
+  const auto counted = [this](Phase of) -> std::size_t* {
+    return of == Phase::kRunning ? &running_ : of == Phase::kPaused ? &paused_ : nullptr;
+  };
+  if (std::size_t* before = counted(member.phase)) --*before;
+  if (std::size_t* after = counted(phase)) ++*after;
+  member.phase = phase;
+}
+
+void Scheduler::add_trial(TrialId trial, const Values& values) {
+  SGD_ASSERT(trial >= 0 && members_.try_emplace(trial).second);
+  ++running_;
+  more_may_come_ = true;
+  added(trial, values);
+}
+
+Decisions Scheduler::on_report(const Report& given) {
+  Report report = given;
+  if (!std::isfinite(report.value)) report.value = std::numeric_limits<double>::quiet_NaN();
+  Member& reporter = member(report.trial);
+  Decision decision{.trial = report.trial, .iteration = report.iteration};
+  if (reporter.phase != Phase::kRunning) {
+    decision.action = reporter.phase == Phase::kPaused ? Action::kPause : Action::kStop;
+    decision.reason = Reason::kNotRunning;
+    return {decision};
+  }
+  if (report.iteration <= reporter.iteration) {
+    decision.reason = Reason::kRepeated;
+    return {decision};
+  }
+  reporter.iteration = report.iteration;
+  decision = reported(report);
+  SGD_ASSERT(decision.trial == report.trial && decision.action != Action::kResume);
+  if (decision.action == Action::kExploit) reporter.iteration = decision.donor_iteration;
+  if (decision.action == Action::kPause || decision.waits) enter(reporter, Phase::kPaused);
+  if (decision.action == Action::kStop) {
+    enter(reporter, Phase::kEnded);
+    ended(report.trial, Outcome::kStopped);
+  }
+  return settle({std::move(decision)});
+}
+
+Decisions Scheduler::on_end(TrialId trial, Outcome outcome) {
+  Member& leaver = member(trial);
+  if (leaver.phase == Phase::kEnded) return {};
+  enter(leaver, Phase::kEnded);
+  ended(trial, outcome);
+  return settle({});
+}
+
+Decisions Scheduler::on_no_more_trials() {
+  more_may_come_ = false;
+  return settle({});
+}
+
+Decisions Scheduler::settle(Decisions decisions) {
+  for (Decision& decision : settled()) {
+    Member& stopped = member(decision.trial);
+    SGD_ASSERT(decision.action == Action::kStop && stopped.phase == Phase::kPaused);
+    enter(stopped, Phase::kEnded);
+    ended(decision.trial, Outcome::kStopped);
+    decisions.push_back(std::move(decision));
+  }
+  return decisions;
+}
+
+std::optional<Decision> Scheduler::next_paused(bool others_wait) const {
+  if (paused_ == 0) return std::nullopt;
+  auto decision = chosen(others_wait);
+  SGD_ASSERT(!decision || decision->action == Action::kResume);
+  return decision;
+}
+
+void Scheduler::on_resumed(TrialId trial) {
+  Member& one = member(trial);
+  SGD_ASSERT(one.phase == Phase::kPaused);
+  enter(one, Phase::kRunning);
+  resumed(trial);
+}
+
+void Scheduler::on_values(TrialId trial, const Values& values) {
+  if (member(trial).phase != Phase::kEnded) values_set(trial, values);
+}
+
+nlohmann::json Scheduler::state() const {
+  nlohmann::json members = nlohmann::json::array();
+  for (const auto& [trial, one] : members_) members.push_back({trial, static_cast<int>(one.phase), one.iteration});
+  return {{"members", std::move(members)}, {"more_may_come", more_may_come_}, {"own", own_state()}};
+}
+
+bool Scheduler::take_state(const nlohmann::json& state) {
+  SGD_ASSERT(members_.empty());
+  for (const nlohmann::json& one : state.at("members")) {
+    const auto phase = one.at(1).get<int>();
+    const Member read{static_cast<Phase>(phase), one.at(2).get<std::int64_t>()};
+    if (phase < 0 || phase > static_cast<int>(Phase::kEnded)) return false;
+    if (!members_.emplace(one.at(0).get<TrialId>(), read).second) return false;
+    if (read.phase == Phase::kRunning) ++running_;
+    if (read.phase == Phase::kPaused) ++paused_;
+  }
+  more_may_come_ = state.at("more_may_come").get<bool>();
+  return restore(state.at("own"));
+}
+
+}  // namespace sgd::tune
