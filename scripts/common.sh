@@ -13,6 +13,7 @@ torch_version=$(sed -n 's/^torch==//p' "$root/third_party/python-torch.txt")
 torch_dir=${SGD_TORCH_DIR:-$cache/torch-$torch_version/torch}
 tests_python=$cache/python/bin/python3
 peers_python=$cache/peers/bin/python3
+tune_python=$cache/tune/bin/python3
 jobs=${SGD_BUILD_JOBS:-$(nproc)}
 
 # A clone at another path, and the precompiled header, still hit the compiler cache.

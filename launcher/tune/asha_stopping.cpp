@@ -41,20 +41,22 @@ Decision AshaStopping::reported(const Report& report) {
     decision.reason = reason;
     return decision;
   };
-  if (report.iteration >= rules_.last) return decide(Action::kStop, Reason::kMaxEpochs);
+  const bool is_last = report.iteration >= rules_.last;
   Runner& runner = runners_.at(report.trial);
   Bracket& bracket = brackets_[static_cast<std::size_t>(runner.bracket)];
   const std::optional<int> rung = rung_at(bracket.rungs, report.iteration);
-  if (!rung || *rung <= runner.reached) return decide(Action::kContinue, Reason::kBetweenRungs);
+  if (!rung || *rung <= runner.reached)
+    return is_last ? decide(Action::kStop, Reason::kMaxEpochs) : decide(Action::kContinue, Reason::kBetweenRungs);
   runner.reached = *rung;
-  decision.iteration = bracket.rungs[static_cast<std::size_t>(*rung)];
-  if (std::isnan(report.value)) return decide(Action::kStop, Reason::kNotANumber);
+  decision.iteration = is_last ? rules_.last : bracket.rungs[static_cast<std::size_t>(*rung)];
+  if (std::isnan(report.value)) return decide(Action::kStop, is_last ? Reason::kMaxEpochs : Reason::kNotANumber);
   std::vector<double>& scores = bracket.scores[static_cast<std::size_t>(*rung)];
   const double score = score_of(rules_.mode, report.value);
   decision.value = report.value;
   decision.others = static_cast<std::int64_t>(scores.size());
-  if (scores.empty()) {
-    scores.push_back(score);
+  if (is_last || scores.empty()) {
+    insert_sorted(scores, score);  // A rung that it has passed is one that it has come to.
+    if (is_last) return decide(Action::kStop, Reason::kMaxEpochs);
     return decide(Action::kContinue, Reason::kFirstAtRung);
   }
   const double bound = percentile(scores, (1 - 1 / static_cast<double>(rules_.factor)) * 100);

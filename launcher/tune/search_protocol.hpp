@@ -27,6 +27,7 @@
 
 #include "common/base/result.hpp"
 #include "launcher/tune/experiment_spec.hpp"
+#include "launcher/tune/scheduler.hpp"
 
 namespace sgd::tune {
 

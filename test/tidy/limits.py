@@ -11,6 +11,7 @@ from source import Finding, cpp_files
 
 UNTESTED_MAX = 21
 
+_TUNE = "test/unit/tune/"
 _NET, _BOOKS, _UNIT, _COMMON, _CORE, _STORE, _WORKER = ("test/unit/launcher/membership_test.cpp", "test/unit/launcher/membership_limits_test.cpp", "test/unit/launcher/", "test/unit/common/",
                                                 "test/unit/core/", "test/unit/store/", "test/unit/worker/")
 
@@ -195,6 +196,10 @@ TESTS = {
     "launcher/storage/event_store.hpp kRetryMax": "shape: how long is waited before a write is tried again",
     "launcher/storage/store_reader.cpp kMax": "shape: how much of an error is shown",
     "launcher/storage/store_tables.hpp kDropMax": "shape: how many rows one commit takes away",
+    "launcher/tune/domain.hpp kListedValuesMax": _TUNE + "experiment_test.cpp: kListedValuesMax",
+    "launcher/tune/parameters.hpp kParametersMax": _TUNE + "experiment_test.cpp: kParametersMax",
+    "launcher/tune/parameters.hpp kTrialsMax": _TUNE + "experiment_test.cpp: kTrialsMax",
+    "launcher/tune/search_protocol.hpp kSearchLineBytesMax": _TUNE + "search_protocol_test.cpp: kSearchLineBytesMax",
     "launcher/warm/warm_server.cpp kDescriptorsMax": "test/integration/warm_test.py: test_limits",
     "launcher/warm/warm_server.hpp kSlotsMax": "test/integration/warm_test.py: 8 interpreters are held already",
     "launcher/warm/warm_server.hpp kClientsMax": "test/integration/warm_test.py: crowd = [connect() for _ in range(64)]",
