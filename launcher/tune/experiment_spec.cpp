@@ -74,6 +74,7 @@ std::optional<StopBound> read_bound(const std::string& metric, const Json& given
                                     const Spot& spot, Diagnostics& diagnostics) {
   const std::string subject = json::quote("tune.stop." + metric);
   if (given.is_number()) {
+    if (spec.metric.empty()) return std::nullopt;  // That it is missing was said.
     if (metric == spec.metric) return StopBound{metric, spec.mode == Mode::kMax, given.get<double>()};
     spot.error(diagnostics, fmt::format("{} must say in which direction, since \"tune.mode\" is that of {}: "
                                         "{{\"at_least\": {}}} or {{\"at_most\": {}}}",

@@ -43,7 +43,7 @@ TEST_CASE("domain: all that is drawn lies in it, and is written back as it was")
       {{{"qloguniform", {0.01, 1, 0.01}}}, 0.01, 1, 100, "a multiple of 0.01 from 0.01 to 1.0"},
       {{{"randint", {1, 10}}}, 1, 9, 9, "a whole number from 1 to 9"},
       {{{"qrandint", {16, 128, 16}}}, 16, 128, 8, "a whole multiple of 16 from 16 to 128"},
-      {{{"normal", {5, 0.1}}}, 4, 6, {}, "a number"},
+      {{{"normal", {5, 0.5}}}, 3, 7, {}, "a number"},
       {{{"choice", {1, 2, 4}}}, 1, 4, 3, "1, 2 or 4"},
       {{{"grid", {1, 2, 4}}}, 1, 4, 3, "1, 2 or 4"},
   };
