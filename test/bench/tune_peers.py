@@ -14,7 +14,7 @@ import numpy
 import optuna
 from ray.tune.schedulers import async_hyperband, pbt
 
-warnings.filterwarnings("ignore", message="All-NaN", category=RuntimeWarning)
+warnings.simplefilter("ignore", RuntimeWarning)  # Of what is no number, on purpose.
 logging.disable(logging.WARNING)
 optuna.logging.disable_default_handler()
 
