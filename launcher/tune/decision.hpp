@@ -58,7 +58,8 @@ struct Decision {
   std::vector<std::string> changes{};  ///< With kExploit: how they differ from the donor's: "lr * 0.8".
 };
 
-/// The first is about the trial that the event was about, where it was about one; the others about paused trials.
+/// The first is about the trial that the event was about, where it was about one; the others about other, paused
+/// trials. No trial has two.
 using Decisions = std::vector<Decision>;
 
 [[nodiscard]] const char* word_of(Action action);

@@ -89,7 +89,11 @@ Decisions Scheduler::settle(Decisions decisions) {
     SGD_ASSERT(decision.action == Action::kStop && stopped.phase == Phase::kPaused);
     enter(stopped, Phase::kEnded);
     ended(decision.trial, Outcome::kStopped);
-    decisions.push_back(std::move(decision));
+    // The trial that the event was about has one decision, the last one.
+    if (!decisions.empty() && decisions.front().trial == decision.trial)
+      decisions.front() = std::move(decision);
+    else
+      decisions.push_back(std::move(decision));
   }
   return decisions;
 }

@@ -154,6 +154,17 @@ TEST_CASE("promotion: when nothing is left to come, one trial gets to the end an
         "0 at 9: 0.7 -> 0 stop max_epochs; 1 stop not_promoted\n");
 }
 
+TEST_CASE("promotion: one that comes last and is not among the best ends, and does not wait first") {
+  CHECK(promotion(9, 2).play_all({"add 0", "add 1", "add 2", "no more", "0 at 1: 0.9", "1 at 1: 0.8", "next",
+                                  "0 at 9: 0.9", "2 at 1: 0.1"}) ==
+        "add 0 -> \nadd 1 -> \nadd 2 -> \nno more -> \n"
+        "0 at 1: 0.9 -> 0 pause waits_at_rung\n"
+        "1 at 1: 0.8 -> 1 pause waits_at_rung\n"
+        "next -> 0 resume promoted\n"
+        "0 at 9: 0.9 -> 0 stop max_epochs\n"
+        "2 at 1: 0.1 -> 2 stop not_promoted; 1 stop not_promoted\n");
+}
+
 TEST_CASE("promotion: trials that fail, are no numbers, or pass rungs") {
   CHECK(promotion(27, 3).play_all({"add 0", "add 1", "add 2", "add 3", "0 at 1: 0.9", "1 at 1: 0.8", "2 at 1: nan",
                                    "end 0 failed", "3 at 1: 0.1", "next", "1 at 20: 0.5", "end 1 cancelled", "no more",
@@ -234,7 +245,7 @@ TEST_CASE("hyperband: trials of a bracket wait for each other, and one of three 
         "next -> \n"
         "add 2 -> \nadd 3 -> \n"
         "1 at 1: 0.6 -> 1 pause waits_at_rung\n"
-        "2 at 1: 0.7 -> 2 continue promoted; 0 stop halved; 1 stop halved\n"
+        "2 at 1: 0.7 -> 2 continue promoted; 1 stop halved; 0 stop halved\n"
         "3 at 2: 0.1 -> 3 continue between_rungs\n"
         "2 at 2: 0.1 -> 2 continue between_rungs\n"
         "2 at 3: 0.8 -> 2 stop max_epochs\n"

@@ -84,9 +84,11 @@ class Experiment {
 
   void obey(const Decisions& decisions, TrialId reporter) {
     if (reporter >= 0) REQUIRE(decisions.front().trial == reporter);
+    std::set<TrialId> decided;
     for (const Decision& decision : decisions) {
       note(decision);
       const TrialId trial = decision.trial;
+      REQUIRE(decided.insert(trial).second);
       REQUIRE((trial == reporter ? running_ : paused_).contains(trial));
       if (decision.action == Action::kStop) {
         running_.erase(trial);

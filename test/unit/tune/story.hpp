@@ -21,9 +21,11 @@
 namespace sgd::tune::test {
 
 inline std::string text_of(const Decision& decision) {
-  std::string text = std::to_string(decision.trial) + " " + word_of(decision.action) + " " + word_of(decision.reason);
+  std::string text = std::to_string(decision.trial) + " " + word_of(decision.action);
   if (decision.action == Action::kExploit)
     text += " of " + std::to_string(*decision.donor) + " at " + std::to_string(decision.donor_iteration);
+  else
+    text += std::string(" ") + word_of(decision.reason);
   return text + (decision.waits ? " waits" : "");
 }
 
