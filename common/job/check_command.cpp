@@ -21,7 +21,9 @@ constexpr std::array<std::string_view, 11> kOfTheLauncher = {
 std::string misfit_of_variable(const std::string& name) {
   if (name.empty() || name.find('=') != std::string::npos || name.find('\0') != std::string::npos)
     return fmt::format("{} is no name of a variable: it must not be empty, and without =", json::quote(name));
-  const bool is_ours = name.starts_with("SGD_") || name.starts_with("TORCHELASTIC_");
+  // A trial's own values, as its job has them, are nobody else's.
+  const bool is_value = name.starts_with("SGD_PARAM_");
+  const bool is_ours = (name.starts_with("SGD_") && !is_value) || name.starts_with("TORCHELASTIC_");
   if (is_ours || std::find(kOfTheLauncher.begin(), kOfTheLauncher.end(), name) != kOfTheLauncher.end())
     return fmt::format("{} says who a worker is, and is set by the launcher: remove it", json::quote(name));
   return {};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/job/cross_checks.hpp"
+#include "common/json/lenient.hpp"
 #include "common/json/words.hpp"
 
 namespace sgd::job {
@@ -22,6 +23,14 @@ void check_for_cluster(LoadResult& loaded) {
     refuse("checkpoint.after_save",
            "is for a run on this machine: a coordinator starts no program of a job. Leave it out, and where you are: "
            "sgd-launch checkpoints get RUN DIR");
+  if (read_or(member(loaded.job->tune, "search"), "type", "") == "exec")
+    refuse("tune.search.type",
+           "\"exec\" is for an experiment on this machine: a coordinator starts no program of a job. Use \"random\" or "
+           "\"grid\"");
+  if (read_or(member(loaded.job->tune, "scheduler"), "type", "") == "pbt")
+    refuse("tune.scheduler.type",
+           "\"pbt\" is for an experiment on this machine: on a cluster no trial has another one's checkpoints. Use "
+           "\"asha\" or \"hyperband\"");
   for (std::size_t i = 0; i < loaded.job->callbacks.size(); ++i) {
     const nlohmann::json& callback = loaded.job->callbacks[i];
     const std::string path = fmt::format("callbacks[{}]", i);

@@ -220,6 +220,13 @@ LoadResult load_resolved(const nlohmann::json& resolved, const Registered& regis
   return load({std::move(document), "resolved job", "/", "job"}, {}, {}, registered);
 }
 
+LoadResult load_given(const nlohmann::json& given, const std::string& folder, const Overrides& overrides,
+                      const Registered& registered) {
+  json::Document document;
+  document.value = given;
+  return load({std::move(document), "job", folder, "job"}, overrides, {}, registered);
+}
+
 LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides, const Registered& registered) {
   json::Document document;
   document.value = resolved;

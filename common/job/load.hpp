@@ -58,6 +58,10 @@ struct LoadResult {
 [[nodiscard]] LoadResult load_changed(const nlohmann::json& resolved, const Overrides& overrides,
                                       const Registered& registered = {});
 
+/// A job as it was given, without defaults, whose relative paths start in `folder`. Reads nothing.
+[[nodiscard]] LoadResult load_given(const nlohmann::json& given, const std::string& folder, const Overrides& overrides,
+                                    const Registered& registered = {});
+
 /// What only the file system can tell, for the launcher before it creates anything: data paths exist,
 /// have the right format, header and size. Appends to `diagnostics`, with the places of the job file's keys
 /// where known.

@@ -171,6 +171,8 @@ struct ReportRules {
   Workers workers = Workers::kReduced;
   std::vector<int> ranks;  ///< With kSome, in the file's order.
   bool detailed = false;   ///< Also host, pid and times.
+  bool last_line =
+      false;  ///< Of a command that has reported nothing: the last JSON object that rank 0 prints is a line.
 };
 
 struct JobSpec {

@@ -75,6 +75,7 @@ ReportRules report_rules(const Json& json) {
   using Workers = ReportRules::Workers;
   ReportRules out;
   out.detailed = json["detailed"];
+  out.last_line = json.value("last_line", false);
   const Json& workers = json["workers"];
   if (workers.is_array()) {
     out.workers = Workers::kSome;

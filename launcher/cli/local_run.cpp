@@ -1,6 +1,5 @@
 #include "launcher/cli/local_run.hpp"
 
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,16 +13,13 @@
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/error_record.hpp"
+#include "launcher/cli/local_node.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/program_files.hpp"
-#include "launcher/core/cpu_share.hpp"
 #include "launcher/core/process_rules.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
-#include "launcher/process/node_resources.hpp"
-#include "launcher/process/process_tree.hpp"
-#include "launcher/process/random_seed.hpp"
 #include "launcher/storage/run_succession.hpp"
 #include "launcher/warm/warm_server.hpp"
 
@@ -37,12 +33,6 @@ std::string shorten(const std::string& directory) {
   std::error_code error;
   const std::string relative = std::filesystem::relative(directory, error).string();
   return error || relative.empty() || relative.starts_with("..") ? directory : relative;
-}
-
-/// Those of one of several nodes that share this machine.
-std::vector<std::string> gpus_of_node(const std::vector<std::string>& all, int index, int nodes) {
-  const auto at = [&](int node) { return all.begin() + static_cast<std::ptrdiff_t>(all.size()) * node / nodes; };
-  return {at(index), at(index + 1)};
 }
 
 }  // namespace
@@ -70,10 +60,6 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
 }
 
 int LocalRun::run() {
-  (void)std::signal(SIGPIPE, SIG_IGN);
-  // What ranks write comes in pieces of some hundred KiB: their memory is used again, and not fetched anew for each.
-  (void)::mallopt(M_MMAP_THRESHOLD, static_cast<int>(keeper::kOutputWindowBytes));
-  (void)::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * keeper::kOutputWindowBytes));
   const Status prepared = prepare();
   if (!prepared) {
     console_.complain("error", prepared.error().message);
@@ -128,8 +114,7 @@ void LocalRun::submit() {
 
 /// Everything that can fail before a process is started.
 Status LocalRun::prepare() {
-  const Status subreaper = process::become_subreaper();
-  if (!subreaper) return subreaper;
+  if (const Status begun = begin_locally(); !begun) return begun;
   const auto base = process::runtime_base();
   if (!base) return base.error();
   (void)process::remove_dead_runtime_dirs(base.value());
@@ -189,23 +174,7 @@ Status LocalRun::record_resumption() {
 }
 
 Status LocalRun::start_node(int index) {
-  const int nodes = options_.local_nodes;
-  const std::vector<int> cores = process::allowed_cores();
-  core::AgentFacts facts;
-  facts.node = nodes == 1 ? "localhost" : fmt::format("node-{}", index);
-  facts.address = "127.0.0.1";
-  facts.incarnation = static_cast<Incarnation>(process::random_seed().front());
-  const int slots = options_.slots.value_or(job_.num_workers);
-  facts.slots = slots / nodes + (index < slots % nodes ? 1 : 0);
-  facts.allowed_cores = core::cpu_share(cores, index, nodes, 1).cores;
-  if (facts.allowed_cores.empty()) facts.allowed_cores = cores;
-  facts.worker_program = worker_program();
-  facts.python_folder = python_folder();
-  const nlohmann::json& command = member(job_.resolved, "process");
-  if (member(command, "cpu_bind") == "numa") facts.numa_nodes = process::by_numa_node(facts.allowed_cores);
-  if (member(command, "virtual_local_rank") == true || job_.per_worker.gpus > 0)
-    facts.gpus = gpus_of_node(process::gpus(std::getenv("CUDA_VISIBLE_DEVICES")), index, nodes);
-
+  core::AgentFacts facts = local_facts(job_, {index, options_.local_nodes, options_.slots.value_or(job_.num_workers)});
   net::EmbeddedLink link = net::make_embedded_link(io_);
   coordinator_.add_agent(facts.node, std::move(link.coordinator));
   agent::AgentObserver watcher;

@@ -18,6 +18,7 @@
 namespace sgd::cli {
 namespace {
 
+constexpr std::size_t kTrialRows = 24;
 constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
 constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
 constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5;
@@ -49,6 +50,7 @@ int RemoteRun::submit(Json request, bool detach) {
   epochs_.emplace(is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0);
   request["request_id"] = core::Secrets(process::random_seed()).next();
   request_ = std::move(request);
+  if (request_.contains("base")) table_.emplace();
   if (const auto loaded = job::load_resolved(job); loaded.job) {
     steps_planned_ = planned_steps(*loaded.job);
     printer_.emplace(console_, *loaded.job);
@@ -209,7 +211,9 @@ void RemoteRun::print_json_line(const std::string& file, const std::string& line
   if (is_reader_) return console_.result(line.substr(0, line.size() - 1));
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object()) return;
-  if (file == "metrics.jsonl") {
+  if (table_) {
+    if (file == "events.jsonl") print_trial_event(json);
+  } else if (file == "metrics.jsonl") {
     const std::string text = epochs_->add(json);
     if (!text.empty()) console_.result(text);
     if (printer_) printer_->print(json);
@@ -217,6 +221,17 @@ void RemoteRun::print_json_line(const std::string& file, const std::string& line
     const std::string text = narrate_event(json, shown_dir_);
     if (!text.empty()) console_.narrate("sgd-launch: " + text);
   }
+}
+
+void RemoteRun::print_trial_event(const Json& event) {
+  table_->add(event);
+  const std::string line = table_->narrate(event);
+  if (line.empty()) return;
+  const bool is_wrong = read_or(event, "event", "") == "metric_missing" || read_or(event, "state", "") == "failed";
+  if (is_wrong)
+    console_.complain("warning", line);
+  else
+    console_.narrate("sgd-launch: " + line);
 }
 
 void RemoteRun::acknowledge(const std::string& file) {
@@ -227,7 +242,7 @@ void RemoteRun::acknowledge(const std::string& file) {
 void RemoteRun::on_status(const Json& answer) {
   if (!read_or(answer, "ok", false) || !answer.contains("status") || exit_code_) return;
   const core::RunSnapshot shot = core::snapshot_from_json(member(answer, "status"));
-  const std::string line = status_line(shot, steps_planned_);
+  const std::string line = table_ ? table_->progress() : status_line(shot, steps_planned_);
   console_.status(line);
   if (!console_.style().is_terminal && is_training_ && ++status_ticks_ % kRemoteTicksPerPlainLine == 0)
     console_.narrate("sgd-launch: " + line);
@@ -243,16 +258,26 @@ void RemoteRun::on_end(const Json& outcome_json) {
   if (is_reader_) return end(exit_code::kSucceeded);
   console_.status("");
   if (printer_) printer_->end();
-  const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
-  const int code = outcome.exit_code;
-  console_.when_drained([this, outcome, is_failure, code] {
-    if (is_failure)
-      console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
-    else
-      console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_, member(request_, "job")));
-    end(code);
+  if (table_)
+    for (const std::string& line : table_->lines(kTrialRows)) console_.result(line);
+  console_.when_drained([this, outcome] {
+    print_end(outcome);
+    end(outcome.exit_code);
   });
   is_over_ = true;
+}
+
+void RemoteRun::print_end(const core::RunOutcome& outcome) {
+  const bool is_failure = outcome.state == "failed" || outcome.state == "not_placed" || outcome.state.empty();
+  if (table_) {
+    if (!outcome.error.empty()) console_.complain("error", outcome.error);
+    console_.narrate(
+        fmt::format("sgd-launch: {} in {:.1f} s, files in {}", table_->progress(), outcome.wall_s, shown_dir_));
+  } else if (is_failure) {
+    console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
+  } else {
+    console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_, member(request_, "job")));
+  }
 }
 
 // ---- signals, time, the end ----

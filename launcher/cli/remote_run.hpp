@@ -23,6 +23,7 @@
 #include "launcher/cli/report_printer.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/trial_table.hpp"
 #include "launcher/core/snapshot.hpp"
 #include "launcher/net/client_link.hpp"
 
@@ -56,8 +57,10 @@ class RemoteRun {
   void on_part(const std::string& bytes);
   void print_log(const std::string& file, std::string text);
   void print_json_lines(const std::string& file, const std::string& lines);
+  void print_trial_event(const Json& event);
   void print_json_line(const std::string& file, const std::string& line);
   void on_end(const Json& outcome);
+  void print_end(const core::RunOutcome& outcome);
   void acknowledge(const std::string& file);
   void wait_signal();
   void on_signal(int signal);
@@ -98,7 +101,8 @@ class RemoteRun {
   std::optional<Json> pending_stop_;
   std::int64_t steps_planned_ = 0;
   bool is_training_ = false;
-  bool is_over_ = false;  ///< The run has ended; what is left is to be printed.
+  std::optional<TrialTable> table_;  ///< Of an experiment.
+  bool is_over_ = false;             ///< The run has ended; what is left is to be printed.
   int signals_seen_ = 0;
   int status_ticks_ = 0;
   std::optional<int> exit_code_;

@@ -201,6 +201,7 @@ std::string run_help() {
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
          "  sgd-launch checkpoints get [--step N] [RUN] DIR            one of them, whole, into a folder here\n"
+         "  sgd-launch tune [options] job.json | (status | best) [RUN] trials of a job, and the best of them\n"
          "  sgd-launch warm [--stop] [train.py...]                     keep a Python ready that has imported what it "
          "needs\n"
          "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"

@@ -13,6 +13,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/core/experiment.hpp"
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
@@ -38,16 +39,6 @@ void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
       fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER", path));
 }
 
-/// The same search that starting it will do: better now than after a run directory exists.
-void check_program(const std::string& key, const std::string& program, Diagnostics& diagnostics) {
-  const char* search_path = std::getenv("PATH");
-  const auto found = process::find_program(program, search_path == nullptr ? "" : search_path);
-  if (!found) return diagnostics.error(key, 0, 0, found.error().message);
-  if (::access(found.value().c_str(), X_OK) != 0)
-    diagnostics.error(
-        key, 0, 0, process::explain_exec_failure(found.value(), errno).message + job::did_you_mean_file(found.value()));
-}
-
 void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (!job.command.empty()) check_program("command", job.command.front(), diagnostics);
   if (job.checkpoint.after_save)
@@ -68,6 +59,15 @@ constexpr std::uint64_t kAddressBytesOfAWorker = 1ULL << 30;
 
 }  // namespace
 
+void check_program(const std::string& key, const std::string& program, Diagnostics& diagnostics) {
+  const char* search_path = std::getenv("PATH");
+  const auto found = process::find_program(program, search_path == nullptr ? "" : search_path);
+  if (!found) return diagnostics.error(key, 0, 0, found.error().message);
+  if (::access(found.value().c_str(), X_OK) != 0)
+    diagnostics.error(
+        key, 0, 0, process::explain_exec_failure(found.value(), errno).message + job::did_you_mean_file(found.value()));
+}
+
 job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
   job::LoadResult loaded;
   if (!options.job_file.empty())
@@ -76,12 +76,6 @@ job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
     });
   else if (!options.command.empty())
     loaded = job::load_command_job(options.command, options.overrides);
-  if (loaded.job && !loaded.job->tune.is_null()) {
-    const auto place = loaded.given.place.members.find("tune");
-    const json::Position at = place == loaded.given.place.members.end() ? json::Position{} : place->second.key;
-    loaded.diagnostics.error(loaded.source, at.line, at.column, "\"tune\" is not supported yet: remove it");
-    loaded.job.reset();
-  }
   found.items.insert(found.items.end(), loaded.diagnostics.items.begin(), loaded.diagnostics.items.end());
   loaded.diagnostics = std::move(found);
   return loaded;
@@ -111,6 +105,11 @@ void check_gpus(const job::JobSpec& job, std::size_t gpus, const char* visible, 
   diagnostics.error("per_worker.gpus", 0, 0,
                     fmt::format("{} worker{} with {} GPU{} each need {}: {}", workers, workers == 1 ? "" : "s", each,
                                 each == 1 ? "" : "s", each * workers, has));
+}
+
+void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
+  if (core::is_experiment(job))
+    diagnostics.error(source, 0, 0, "has a \"tune\", and so many trials: sgd-launch tune starts them");
 }
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {

@@ -22,6 +22,12 @@ void check_limits(const job::JobSpec& job, const process::ResourceLimits& limits
 /// Appends that this machine's GPUs do not suffice for the job's workers. `visible`: what CUDA_VISIBLE_DEVICES says.
 void check_gpus(const job::JobSpec& job, std::size_t gpus, const char* visible, Diagnostics& diagnostics);
 
+/// Appends why `program` cannot be started: the same search as then, before a run directory exists.
+void check_program(const std::string& key, const std::string& program, Diagnostics& diagnostics);
+
+/// Appends that `job` is one of an experiment, and not of one run.
+void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);
+
 /// Appends what is missing. `source` stands for the job where a place in its file is not known.
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);
 

@@ -28,6 +28,7 @@ void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
 
 int run_on_cluster(const RunOptions& options, const std::optional<net::Address>& coordinator, Diagnostics found) {
   job::LoadResult loaded = load_named_job(options, std::move(found));
+  if (loaded.job) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);
   job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);

@@ -23,7 +23,7 @@ std::size_t words_of_option(const std::string& word) {
 
 /// "token create": what is done stands in two words.
 bool has_second_word(const std::string& verb) {
-  return verb == "token" || verb == "config" || verb == "runs";
+  return verb == "token" || verb == "config" || verb == "runs" || verb == "tune";
 }
 
 std::vector<std::string> verb_names() {
@@ -47,7 +47,7 @@ const std::map<std::string, Verb>& verbs() {
                                                      {"agent", agent_verb},     {"init", init_verb},
                                                      {"token", token_verb},     {"revoke", revoke_verb},
                                                      {"join", join_verb},       {"validate", validate_verb},
-                                                     {"warm", warm_verb}};
+                                                     {"warm", warm_verb},       {"tune", tune_verb}};
   return kVerbs;
 }
 

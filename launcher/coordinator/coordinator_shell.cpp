@@ -303,19 +303,33 @@ void CoordinatorShell::record(const core::CoordinatorCommand& command) {
     if (RunRecords* records = records_of(event->run)) records->event(event->event, carried_out_);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
     if (RunRecords* records = records_of(metrics->run)) records->metrics(metrics->metrics, carried_out_);
+  } else if (const auto* trial = std::get_if<BeginTrial>(&command)) {
+    begin_trial(trial->run);
+  } else if (const auto* take = std::get_if<TakeCheckpoint>(&command)) {
+    if (RunRecords* records = records_of(take->run)) records->take_checkpoint(take->from, take->to);
+  } else if (const auto* changed = std::get_if<ChangeJob>(&command)) {
+    if (RunRecords* records = records_of(changed->run)) records->change_job(changed->job, carried_out_);
+  } else if (const auto* best = std::get_if<RecordBest>(&command)) {
+    if (RunRecords* records = records_of(best->run)) records->best(best->best, carried_out_);
   } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
     if (RunRecords* records = records_of(keep->run)) records->keep_checkpoints(keep->paths);
   } else if (const auto* warning = std::get_if<Warn>(&command)) {
     if (RunRecords* records = records_of(warning->run)) records->warn(warning->message);
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
     RunRecords* records = records_of(finished->run);
-    if (records == nullptr) return;
+    if (records == nullptr || goes_on(finished->run)) return;
     Run& run = runs_.at(finished->run);
     run.row.finished_s = process::unix_seconds();
     run.row.wall_s = finished->outcome.wall_s;
     put_outcome(run.row, finished->outcome);
     records->finish(finished->outcome, carried_out_);
   }
+}
+
+/// A trial whose run has failed, and is begun again behind this command.
+bool CoordinatorShell::goes_on(const RunId& run) const {
+  const auto machine = core_.state().runs_.find(run);
+  return machine != core_.state().runs_.end() && !machine->second.finished();
 }
 
 void CoordinatorShell::add_event(const RunId& run, const nlohmann::ordered_json& event) {

@@ -88,8 +88,10 @@ class CoordinatorShell {
 
   /// `folder`: of the coordinator's state. Errors are final, and say what to do.
   [[nodiscard]] Status open_store(const std::string& folder, StoreObserver observer);
-  /// Builds the machine again from the store and goes on with its live runs. `observer_of` is asked for each of them.
-  [[nodiscard]] Status restore(const std::function<RunObserver(const core::RunDefinition& run)>& observer_of);
+  using ObserverOf = std::function<RunObserver(const core::RunDefinition& run)>;
+  /// Builds the machine again from the store and goes on with its live runs. `observer_of` is asked for each of them,
+  /// and later for each trial of an experiment.
+  [[nodiscard]] Status restore(const ObserverOf& observer_of);
   [[nodiscard]] const std::string& cluster_id() const { return store_->tables().cluster_id(); }
 
   /// A connection whose first message will say that it is `node`. It takes the place of the node's former link when
@@ -102,6 +104,13 @@ class CoordinatorShell {
   /// Committed or on its way.
   [[nodiscard]] std::optional<RunId> run_of_request(const std::string& request_id) const;
   void request_stop(const RunId& run, const core::StopRequest& request);
+  /// With a store. An experiment that was stopped goes on, or has `samples` from now on. Error: nothing would change.
+  [[nodiscard]] Status resume_experiment(const RunId& experiment, std::int64_t samples);
+  /// Its search program has said a line, or cannot be heard any more.
+  void search_said(const RunId& experiment, const std::string& line);
+  void search_failed(const RunId& experiment, const std::string& why);
+  /// That are known, in the order of their ids.
+  [[nodiscard]] std::vector<core::RunDefinition> experiments() const;
   /// To the ranks of a command, on all nodes. Error: they are not told, and why.
   [[nodiscard]] Status pass_signal(const RunId& run, int signal);
   /// `reason` says so where the disk does not answer.
@@ -126,7 +135,7 @@ class CoordinatorShell {
   /// Whether `nodes` would give `run` an account. `done` as of AccountAsks::ask().
   void ask_accounts(const std::vector<NodeId>& nodes, const core::RunDefinition& run, AccountAsks::Done done);
   enum class Which { kAll, kLive };
-  /// In the order in which they were submitted.
+  /// In the order in which they were submitted; without trials, which their experiments stand for.
   [[nodiscard]] std::vector<RunRow> runs(Which which = Which::kAll) const;
   /// The runs whose id begins so, at most `most` of them; the newest one for an empty prefix.
   [[nodiscard]] std::vector<RunId> ids(const std::string& prefix, std::size_t most) const;
@@ -134,7 +143,8 @@ class CoordinatorShell {
   [[nodiscard]] std::optional<RunRow> run(const RunId& id) const;
   /// It is known, and has ended.
   [[nodiscard]] bool is_over(const RunId& id) const;
-  /// All that are known, without what is large: what they have left, and when (0: not yet).
+  /// All that are known, without what is large: what they have left, and when (0: not yet). Without trials, which lie
+  /// in the folders of their experiments.
   struct RunFolder {
     RunId id;
     std::string run_dir;
@@ -175,6 +185,7 @@ class CoordinatorShell {
   };
   [[nodiscard]] std::optional<RunRow> shown(const RunId& id, const Run& run) const;
   [[nodiscard]] static bool is_live(const Run& run);
+  [[nodiscard]] bool is_trial(const RunId& id) const;
   struct Replay;  ///< Of the stored events, while it lasts.
 
   // coordinator_shell.cpp
@@ -195,7 +206,11 @@ class CoordinatorShell {
   void store(const core::coordinator_command::Store& event);
   void wait_for(BarrierQueue::Ticket ticket);
   void replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay);
-  void adopt(const core::RunDefinition& definition, const Replay& replay);
+  void adopt(const core::RunDefinition& definition);
+  void begin_trial(const core::RunDefinition& definition);
+  void begin_again(const core::RunDefinition& definition);
+  void reopen_row(Run& run);
+  [[nodiscard]] bool goes_on(const RunId& run) const;
   void check_lines();
   void start_store();
   void on_committed(BarrierQueue::Ticket up_to);
@@ -237,6 +252,8 @@ class CoordinatorShell {
   std::optional<TimePoint> armed_;  ///< No later than the machine's next wake-up.
 
   StoreObserver store_observer_;
+  ObserverOf observer_of_;
+  bool is_replaying_ = false;
   BarrierQueue::Ticket last_ticket_ = 0;  ///< Of anything that was given to the store.
   BarrierQueue::Ticket committed_ = 0;
   /// Stored events that something may still have to follow from: a ticket, and the newest event under it.

@@ -13,7 +13,6 @@
 namespace sgd::coordinator {
 
 struct CoordinatorShell::Replay {
-  std::function<RunObserver(const core::RunDefinition&)> observer_of;
   TimePoint last;  ///< Of the newest event.
 };
 
@@ -25,14 +24,16 @@ Status CoordinatorShell::open_store(const std::string& folder, StoreObserver obs
   return {};
 }
 
-Status CoordinatorShell::restore(const std::function<RunObserver(const core::RunDefinition&)>& observer_of) {
+Status CoordinatorShell::restore(const ObserverOf& observer_of) {
+  observer_of_ = observer_of;
   auto rows = store_->load_runs();
   if (!rows) return rows.error();
   for (storage::StoredRun& row : rows.value()) {
     const RunId id = row.id;
     runs_[id].row = std::move(row);
   }
-  Replay state{observer_of, TimePoint{}};
+  Replay state{TimePoint{}};
+  is_replaying_ = true;
   if (const Status restored = restore_state(state); !restored) return restored;
   const Status loaded = store_->load([&](TimePoint at, core::CoordinatorEvent&& event) { replay(at, event, state); });
   if (!loaded) return loaded;
@@ -45,6 +46,7 @@ Status CoordinatorShell::restore(const std::function<RunObserver(const core::Run
   if (const Status kept = tables.keep_clock_offset(offset); !kept && store_observer_.on_trouble)
     store_observer_.on_trouble(kept.error().message +
                                ": what this coordinator is told waits, and is not kept until there is room");
+  is_replaying_ = false;
   start_store();
   check_lines();
   carried_out_ = store_->last_event();
@@ -61,7 +63,8 @@ Status CoordinatorShell::restore_state(Replay& replay) {
   if (!state) return state.error();
   replay.last = cut.value().at;
   core_ = core::Coordinator(settings_, std::move(state).value());
-  for (const auto& [id, machine] : core_.state().runs_) adopt(machine.definition(), replay);
+  for (const auto& [id, machine] : core_.state().runs_) adopt(machine.definition());
+  for (const auto& [id, experiment] : core_.state().experiments_) adopt(experiment.definition());
   core::CoordinatorCommands open;
   core_.tell_open(open);
   redo(open);
@@ -71,7 +74,7 @@ Status CoordinatorShell::restore_state(Replay& replay) {
 /// Records are made again, and skipped as far as they are written; what was sent is told again when nodes connect.
 void CoordinatorShell::replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay) {
   replay.last = at;
-  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) adopt(submitted->run, replay);
+  if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) adopt(submitted->run);
   core::CoordinatorCommands commands;
   core_.replay(at, event, commands);
   redo(commands);
@@ -83,7 +86,7 @@ void CoordinatorShell::redo(const core::CoordinatorCommands& commands) {
       record(command);  // What is no record is left out there.
 }
 
-void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay& replay) {
+void CoordinatorShell::adopt(const core::RunDefinition& definition) {
   Run& run = runs_[definition.id];
   if (run.row.is_finished()) return;
   if (run.row.id.empty()) run.row = row_of(definition);
@@ -98,10 +101,70 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition, const Replay
     wait_for(store_->put(run.row));
   }
   run.records =
-      make_records(definition.id, directory ? std::move(directory).value() : nullptr, replay.observer_of(definition));
+      make_records(definition.id, directory ? std::move(directory).value() : nullptr, observer_of_(definition));
   live_[definition.id] = &run;
   run.records->skip({there.events - before.events, there.metrics - before.metrics});
   if (!trouble.empty()) run.records->warn(trouble + "; the run goes on, and nothing is written before the next start");
+}
+
+/// Nobody submits it: its experiment has decided so, and decides it again when this process is started anew.
+void CoordinatorShell::begin_trial(const core::RunDefinition& definition) {
+  const auto known = runs_.find(definition.id);
+  const bool is_new = known == runs_.end();
+  const bool is_live_again = live_.contains(definition.id);
+  if (!is_new && !is_live_again && is_replaying_ && known->second.row.is_finished()) return;  // All of it is written.
+  if (definition.past) return begin_again(definition);
+  adopt(definition);
+  if (!is_new) return;
+  access_.begin(definition.id);
+  wait_for(store_->put(runs_.at(definition.id).row));  // Behind its event, and so in front of a cut after it.
+}
+
+/// A run that has ended lives once more, in its folder. The lines before stay those of its stored events, so that a
+/// replay makes and skips them all.
+void CoordinatorShell::begin_again(const core::RunDefinition& definition) {
+  Run& run = runs_[definition.id];
+  reopen_row(run);
+  if (!run.records) {
+    adopt(definition);
+    if (!is_replaying_) (void)run.records->end_skipping();  // What comes from here on is new.
+  }
+  run.records->begin_again(carried_out_);
+}
+
+void CoordinatorShell::reopen_row(Run& run) {
+  if (run.row.state.empty() && !run.row.is_finished()) return;
+  run.row.state.clear();
+  run.row.summary.clear();
+  run.row.finished_s = 0;
+  run.row.exit_code = 0;
+  if (!is_replaying_) wait_for(store_->put(run.row));
+}
+
+/// The rows first: a restart in between finds runs that have ended, and says so again.
+Status CoordinatorShell::resume_experiment(const RunId& experiment, std::int64_t samples) {
+  const auto known = core_.state().experiments_.find(experiment);
+  if (known == core_.state().experiments_.end()) return Error{fmt::format("no experiment {} here", experiment)};
+  if (const std::string why = known->second.why_not_resumed(samples); !why.empty()) return Error{why};
+  for (const RunId& run : known->second.interrupted())
+    if (const auto row = runs_.find(run); row != runs_.end()) reopen_row(row->second);
+  if (known->second.finished()) begin_again(known->second.definition());
+  on_event(core::coordinator_event::ExperimentResumed{experiment, samples});
+  return {};
+}
+
+void CoordinatorShell::search_said(const RunId& experiment, const std::string& line) {
+  on_event(core::coordinator_event::SearchSaid{experiment, line});
+}
+
+void CoordinatorShell::search_failed(const RunId& experiment, const std::string& why) {
+  on_event(core::coordinator_event::SearchFailed{experiment, why});
+}
+
+std::vector<core::RunDefinition> CoordinatorShell::experiments() const {
+  std::vector<core::RunDefinition> found;
+  for (const auto& [id, machine] : core_.state().experiments_) found.push_back(machine.definition());
+  return found;
 }
 
 /// Lines that no stored event has made can only come from a state folder that was put back from a copy.
@@ -275,8 +338,13 @@ void CoordinatorShell::on_cut(const Result<std::shared_ptr<const storage::StateC
 
 void CoordinatorShell::forget_run(const RunId& id) {
   if (live_.contains(id) || runs_.erase(id) == 0) return;
+  for (auto trial = runs_.lower_bound(id + "."); trial != runs_.end() && trial->first.starts_with(id + ".");) {
+    const RunId its = (trial++)->first;
+    forget_run(its);
+  }
   if (store_) wait_for(store_->drop(id));
-  if (core_.state().runs_.contains(id)) on_event(core::coordinator_event::RunForgotten{id});
+  const core::Coordinator::State& known = core_.state();
+  if (known.runs_.contains(id) || known.experiments_.contains(id)) on_event(core::coordinator_event::RunForgotten{id});
 }
 
 std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
@@ -321,6 +389,12 @@ bool CoordinatorShell::is_live(const Run& run) {
   return run.row.state.empty() || (run.records && run.records->is_ending());
 }
 
+/// Its id is that of its experiment, and a number.
+bool CoordinatorShell::is_trial(const RunId& id) const {
+  const std::size_t dot = id.rfind('.');
+  return dot != std::string::npos && runs_.contains(id.substr(0, dot));
+}
+
 bool CoordinatorShell::is_over(const RunId& id) const {
   const auto known = runs_.find(id);
   return known != runs_.end() && !is_live(known->second);
@@ -328,7 +402,8 @@ bool CoordinatorShell::is_over(const RunId& id) const {
 
 std::vector<CoordinatorShell::RunFolder> CoordinatorShell::folders() const {
   std::vector<RunFolder> folders;
-  for (const auto& [id, run] : runs_) folders.push_back({id, run.row.run_dir, is_live(run) ? 0 : run.row.finished_s});
+  for (const auto& [id, run] : runs_)
+    if (!is_trial(id)) folders.push_back({id, run.row.run_dir, is_live(run) ? 0 : run.row.finished_s});
   return folders;
 }
 
@@ -345,7 +420,7 @@ std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const
 std::vector<RunRow> CoordinatorShell::runs(Which which) const {
   std::vector<RunRow> rows;
   for (const auto& [id, run] : runs_) {
-    if (which == Which::kLive && !is_live(run)) continue;
+    if ((which == Which::kLive && !is_live(run)) || is_trial(id)) continue;
     if (auto row = shown(id, run)) rows.push_back(*std::move(row));
   }
   std::stable_sort(rows.begin(), rows.end(),

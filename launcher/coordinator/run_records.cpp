@@ -62,6 +62,11 @@ void RunRecords::metrics(const nlohmann::ordered_json& metrics, std::uint64_t af
        after});
 }
 
+void RunRecords::best(const nlohmann::ordered_json& best, std::uint64_t after) {
+  const auto text = std::make_shared<const nlohmann::ordered_json>(best);
+  add([directory = directory_.get(), text] { return directory->write_best(*text); }, after);
+}
+
 void RunRecords::finish(const core::RunOutcome& outcome, std::uint64_t after) {
   is_finished_ = true;
   const auto summary = std::make_shared<const core::RunOutcome>(outcome);
@@ -75,6 +80,21 @@ void RunRecords::finish(const core::RunOutcome& outcome, std::uint64_t after) {
          if (observer_.on_finished) observer_.on_finished(*summary);
        },
        after});
+}
+
+void RunRecords::change_job(const nlohmann::json& job, std::uint64_t after) {
+  const auto text = std::make_shared<const nlohmann::json>(job);
+  add([directory = directory_.get(), text] { return directory->change_job(*text); }, after);
+}
+
+void RunRecords::take_checkpoint(const std::string& from, const std::string& to) {
+  if (!directory_) return;
+  if (const Status taken = directory_->take_checkpoint(from, to); !taken) warn(taken.error().message);
+}
+
+void RunRecords::begin_again(std::uint64_t after) {
+  is_finished_ = is_finish_told_ = false;
+  add([directory = directory_.get()] { return directory->remove_summary(); }, after);
 }
 
 void RunRecords::add(std::function<Status()> write, std::uint64_t after) {

@@ -60,9 +60,15 @@ class RunRecords {
   /// `after`: of stored events, up to which all that follows was given here before.
   void event(const nlohmann::ordered_json& event, std::uint64_t after = 0);
   void metrics(const nlohmann::ordered_json& metrics, std::uint64_t after = 0);
+  void best(const nlohmann::ordered_json& best, std::uint64_t after = 0);
   void finish(const core::RunOutcome& outcome, std::uint64_t after = 0);
+  /// After finish(), here or in an earlier process: the run goes on, in another life.
+  void begin_again(std::uint64_t after = 0);
   /// After finish(): another outcome stands in its place.
   void rewrite_summary(const core::RunOutcome& outcome);
+  void change_job(const nlohmann::json& job, std::uint64_t after = 0);
+  /// At once: whoever made it may take it away.
+  void take_checkpoint(const std::string& from, const std::string& to);
   /// Another file's lines, in their turn.
   void add(std::function<Status()> write, std::uint64_t after = 0);
   void keep_checkpoints(const std::vector<std::string>& paths);

@@ -12,6 +12,7 @@
 #include "common/exit_codes.hpp"
 #include "common/job/cluster_checks.hpp"
 #include "common/job/load.hpp"
+#include "launcher/core/experiment.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
@@ -26,6 +27,33 @@ Json refused_job(const Diagnostics& diagnostics) {
   refusal["errors"] = Json::array();
   for (const Diagnostic& item : diagnostics.items) refusal["errors"].push_back(item.text());
   return refusal;
+}
+
+/// An experiment is what its file says: trials are made of that. Nothing of it is believed that is not looked at.
+job::LoadResult load_submitted(const nlohmann::json& request) {
+  if (!request.contains("base")) {
+    job::LoadResult loaded = job::load_resolved(request.at("job"));
+    if (loaded.job && core::is_experiment(*loaded.job)) {
+      loaded.diagnostics.error("job", 0, 0, "has a \"tune\": sgd-launch tune submits it");
+      loaded.job.reset();
+    }
+    return loaded;
+  }
+  const nlohmann::json& base = request.at("base");
+  job::LoadResult loaded = job::load_given(base.at("given"), base.at("folder").get<std::string>(), {});
+  if (loaded.job && !core::is_experiment(*loaded.job))
+    loaded.diagnostics.error("job", 0, 0, "has no \"tune\", and is no experiment");
+  else if (loaded.job)
+    (void)tune::parse_experiment(loaded, loaded.diagnostics);  // Ignoring what it is: it is made again where it runs.
+  if (loaded.diagnostics.has_errors()) loaded.job.reset();
+  return loaded;
+}
+
+std::optional<core::TrialBase> base_of(const nlohmann::json& request, const job::JobSpec& job) {
+  if (!request.contains("base")) return std::nullopt;
+  core::TrialBase base{request.at("base").at("given"), request.at("base").at("folder").get<std::string>()};
+  base.given["name"] = job.name;
+  return base;
 }
 
 /// The first of what is wrong, for the audit log.
@@ -127,7 +155,7 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply(Json{{"ok", true}, {"run", *before}});
-  job::LoadResult loaded = job::load_resolved(request.at("job"));
+  job::LoadResult loaded = load_submitted(request);
   job::check_for_cluster(loaded);
   if (!loaded.job) {
     audit_.add(who, "submit", AuditLog::Json::object(), refusal_text(loaded.diagnostics));
@@ -138,20 +166,22 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
     return reply(refused("quota", full));
   if (!loaded.job->resume_from.empty())
     return submit_from({who, "submit", request_id, owner, std::move(*loaded.job), {}, nullptr, reply});
+  const auto base = base_of(request, *loaded.job);
   const auto job = std::make_shared<job::JobSpec>(std::move(*loaded.job));
   const auto make = [job, runs_dir = runs_dir_]() -> Result<Directory> {
     auto place = storage::choose_run_place(job->name, "", runs_dir);
     if (!place) return place.error();
     return storage::RunDirectory::create(place.value(), job->resolved);
   };
-  const auto go_on = [this, who, owner, request_id, job, reply](Result<Directory> made) {
+  const auto go_on = [this, who, owner, request_id, job, base, reply](Result<Directory> made) {
     if (!made) return reply(refused("state", made.error().message));
     // Others may have been taken while the folder was made.
     if (const std::string full = refusal_of_one_more(who, "submit", owner, *job); !full.empty()) {
       take_away(std::exchange(made.value(), nullptr)->path());
       return reply(refused("quota", full));
     }
-    start({who, "submit", request_id, owner, std::move(*job), {}, std::move(made).value(), reply});
+    start(
+        {who, "submit", request_id, owner, std::move(*job), {}, std::move(made).value(), reply, Json::object(), base});
   };
   folders_.ask_within(kDiskLimit, make, go_on, [this](Result<Directory> late) {
     if (late) take_away(late.value()->path());
@@ -169,6 +199,10 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
                                             former.value().id)));
   job::LoadResult loaded = job::load_resolved(request.at("job"));
+  if (loaded.job && core::is_experiment(*loaded.job))
+    return reply(refused("job", fmt::format("{} is an experiment, and on a cluster those that have ended do not go on: "
+                                            "submit it again",
+                                            former.value().id)));
   job::check_for_cluster(loaded);
   const RunId from = former.value().id;
   if (!loaded.job) {
@@ -203,6 +237,7 @@ void RunService::start(Submission submission) {
   definition.job = std::move(submission.job);
   definition.run_dir = submission.directory->path();
   definition.past = std::move(submission.past);
+  definition.base = std::move(submission.base);
   const RunId id = definition.id;
   const std::string folder = definition.run_dir;
   const int workers = definition.job.num_workers;

@@ -77,7 +77,8 @@ class RunService {
     std::optional<core::RunPast> past;
     std::unique_ptr<storage::RunDirectory> directory;
     ClientDesk::Reply reply;
-    Json offsets = Json::object();  ///< Where the files of a run that goes on begin to be its own.
+    Json offsets = Json::object();             ///< Where the files of a run that goes on begin to be its own.
+    std::optional<core::TrialBase> base = {};  ///< Of an experiment.
   };
   /// The folder of a run that begins with what another one has saved.
   struct Copy {

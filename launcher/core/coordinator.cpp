@@ -61,11 +61,14 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
   std::size_t told = first;
   do {
     // A run that ends while it waits makes way in the queue.
-    for (; told < out.size(); ++told)
+    for (; told < out.size(); ++told) {
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
+      if (!experiments_.empty()) tell_parent(now, told, out);
+    }
     if (!std::exchange(capacity_changed_, false) && wanting_.empty()) break;
     offer_capacity(now, out);
     note_all_touched();
+    advance_all(now, out);
   } while (true);
   changed_nodes_.clear();
   note_finished(first, out);
@@ -119,33 +122,39 @@ void Coordinator::note_touched(const RunId& id) {
 void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
   using namespace coordinator_event;
   if (const auto* submitted = std::get_if<Submitted>(&event)) {
-    const auto [place, is_new] = runs_.try_emplace(submitted->run.id, submitted->run, now);
-    SGD_ASSERT(is_new);
-    live_[submitted->run.id] = &place->second;
-    tickets_[submitted->run.id].submission = ++submissions_;
-    capacity_changed_ = true;
+    if (is_experiment(submitted->run.job)) return begin_experiment(now, submitted->run, out);
+    begin_run(now, submitted->run);
   } else if (const auto* from_agent = std::get_if<FromAgent>(&event)) {
     on_agent(now, from_agent->node, from_agent->message, out);
   } else if (const auto* closed = std::get_if<AgentClosed>(&event)) {
     on_closed(now, closed->node);
   } else if (const auto* stop = std::get_if<StopRequested>(&event)) {
-    const auto run = runs_.find(stop->run);
-    if (run != runs_.end()) run->second.on_stop(now, stop->request, out);
+    carry_out(now, {trial_order::Stop{stop->run, stop->request}}, out);
   } else if (const auto* ordered = std::get_if<NodeOrdered>(&event)) {
     on_order(now, ordered->node, ordered->order, out);
   } else if (const auto* forgotten = std::get_if<RunForgotten>(&event)) {
-    const auto run = runs_.find(forgotten->run);
-    if (run != runs_.end() && run->second.finished()) forget(forgotten->run, out);
+    if (std::find(finished_.begin(), finished_.end(), forgotten->run) != finished_.end()) forget(forgotten->run, out);
   } else if (const auto* silent = std::get_if<NodeSilent>(&event)) {
     lose(now, silent->node, fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
          silent->silent_s, out);
   } else if (const auto* known = std::get_if<NodesKnown>(&event)) {
     on_nodes_known(now, *known);
+  } else if (const auto* resumed = std::get_if<ExperimentResumed>(&event)) {
+    on_experiment_resumed(now, *resumed, out);
+  } else if (const auto* said = std::get_if<SearchSaid>(&event)) {
+    on_search(now, said->run, said->line, true, out);
+  } else if (const auto* failed = std::get_if<SearchFailed>(&event)) {
+    on_search(now, failed->run, failed->why, false, out);
   } else if (std::holds_alternative<Restarted>(event)) {
     on_restarted(now, out);
   } else {
     end_quarantines(now);
     for (const auto& [id, run] : live_) run->on_tick(now, out);
+    for (auto& [id, experiment] : experiments_) {
+      if (experiment.finished()) continue;
+      experiment.on_tick(now, out);
+      advance(now, experiment, out);
+    }
   }
 }
 
@@ -158,6 +167,7 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
     hear(now, id, node);
   }
   for (const auto& [id, run] : live_) run->on_restarted(out);
+  for (auto& [id, experiment] : experiments_) experiment.on_restarted(now, out);
 }
 
 void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
@@ -197,7 +207,11 @@ bool Coordinator::is_end_of(const Leftover& left, const cluster::Fact& fact, Fac
 void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
   for (std::size_t index = first; index < out.size(); ++index)
     if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&out[index])) {
-      SGD_ASSERT(runs_.at(finished->run).finished());  // Else nobody would tell it of anything any more.
+      const auto experiment = experiments_.find(finished->run);
+      const RunMachine* run = experiment == experiments_.end() ? &runs_.at(finished->run) : nullptr;
+      if (run != nullptr && run->definition().parent && !run->finished()) continue;  // A trial that goes on already.
+      // Else nobody would tell it of anything any more.
+      SGD_ASSERT(run == nullptr ? experiment->second.finished() : run->finished());
       live_.erase(finished->run);
       Ticket& ticket = tickets_.at(finished->run);
       ticket = {ticket.submission, {}, {}};
@@ -210,13 +224,14 @@ void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
 /// A node that still holds it is told kGone when it connects, as for any run that is not known; one that is
 /// only cut off will not connect anew, so it is remembered what to tell it.
 void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
-  const RunMachine& machine = runs_.at(run);
-  for (auto& [id, node] : lost_)
-    if (machine.has_touched(id)) node.forgotten[run] = machine.desired_generation();
+  if (const auto machine = runs_.find(run); machine != runs_.end())
+    for (auto& [id, node] : lost_)
+      if (machine->second.has_touched(id)) node.forgotten[run] = machine->second.desired_generation();
   std::erase(finished_, run);
   tickets_.erase(run);
   for (auto& [id, ticket] : tickets_) ticket.passed_by.erase(run);
   runs_.erase(run);
+  experiments_.erase(run);
   out.push_back(coordinator_command::ForgetRun{run});
 }
 
@@ -226,6 +241,7 @@ bool Coordinator::has_had_rank(const RunId& run, const NodeId& node) const {
 }
 
 Result<std::vector<coordinator_command::SendToAgent>> Coordinator::signal_orders(const RunId& run, int signal) const {
+  if (experiments_.contains(run)) return Error{"an experiment has no worker of its own: name one of its trials"};
   const auto known = runs_.find(run);
   if (known == runs_.end()) return Error{"the run is over"};
   return known->second.signal_orders(signal);
@@ -236,6 +252,8 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (!wakeups_.empty()) consider(wakeups_.begin()->first);
   if (!looks_.empty()) consider(looks_.begin()->first);
+  for (const auto& [id, experiment] : experiments_)
+    if (const auto at = experiment.next_wakeup()) consider(*at);
   for (const NodeId& id : unstable_) {
     const auto node = nodes_.find(id);
     if (node != nodes_.end() && !node->second.is_closed) consider(*standings_.at(id).unstable_until);
@@ -244,6 +262,8 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
 }
 
 std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run, Ranks ranks) const {
+  if (const auto experiment = experiments_.find(run); experiment != experiments_.end())
+    return experiment->second.snapshot(now);
   const auto place = runs_.find(run);
   if (place == runs_.end()) return std::nullopt;
   return place->second.snapshot(now, ranks);
@@ -252,6 +272,7 @@ std::optional<RunSnapshot> Coordinator::snapshot(TimePoint now, const RunId& run
 std::vector<RunId> Coordinator::runs() const {
   std::vector<RunId> ids;
   for (const auto& [id, run] : runs_) ids.push_back(id);
+  for (const auto& [id, experiment] : experiments_) ids.push_back(id);
   const auto is_earlier = [this](const RunId& a, const RunId& b) {
     return tickets_.at(a).submission < tickets_.at(b).submission;
   };

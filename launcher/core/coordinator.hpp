@@ -49,6 +49,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   /// After a machine was made of a state, before any event: what its shell has to do again.
   void tell_open(CoordinatorCommands& out) const {
     for (const auto& [id, run] : runs_) run.tell_open(out);
+    for (const auto& [id, experiment] : experiments_) experiment.tell_open(out);
   }
   /// Between two events it is all there is.
   [[nodiscard]] const State& state() const { return *this; }
@@ -61,7 +62,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<RunSnapshot> snapshot(TimePoint now, const RunId& run, Ranks ranks = Ranks::kShown) const;
-  /// All runs that are known, in the order of submission.
+  /// All runs and experiments that are known, in the order of submission.
   [[nodiscard]] std::vector<RunId> runs() const;
   /// Lost ones, too.
   [[nodiscard]] std::vector<NodeSnapshot> nodes() const;
@@ -94,6 +95,20 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void note_all_touched();
   void note_touched(const RunId& id);
   void forget(const RunId& run, CoordinatorCommands& out);
+
+  // coordinator_experiments.cpp: runs that own runs
+  void begin_run(TimePoint now, const RunDefinition& run);
+  void begin_experiment(TimePoint now, const RunDefinition& run, CoordinatorCommands& out);
+  void begin_trial(TimePoint now, RunDefinition run, CoordinatorCommands& out);
+  void take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out);
+  void resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out);
+  void on_experiment_resumed(TimePoint now, const coordinator_event::ExperimentResumed& resumed,
+                             CoordinatorCommands& out);
+  void on_search(TimePoint now, const RunId& run, const std::string& words, bool is_line, CoordinatorCommands& out);
+  void tell_parent(TimePoint now, std::size_t index, CoordinatorCommands& out);
+  void advance(TimePoint now, Experiment& experiment, CoordinatorCommands& out);
+  void advance_all(TimePoint now, CoordinatorCommands& out);
+  void carry_out(TimePoint now, const TrialOrders& orders, CoordinatorCommands& out);
 
   // coordinator_nodes.cpp
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);

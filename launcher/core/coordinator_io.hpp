@@ -32,10 +32,16 @@ struct RunPast {
   Scores scores;             ///< By which the job's best checkpoints are known; empty: it keeps none as such.
 };
 
+/// Of what an experiment makes its trials' jobs.
+struct TrialBase {
+  nlohmann::json given;  ///< The job as its file has it, without defaults: those of a trial depend on its values.
+  std::string folder;    ///< Absolute; relative paths in it start here.
+};
+
 /// One execution of a job, as submitted.
 struct RunDefinition {
   RunId id;
-  std::optional<RunId> parent;  ///< A trial's search.
+  std::optional<RunId> parent;  ///< Of a trial: its experiment.
   job::JobSpec job;
   std::string run_dir;          ///< Absolute.
   std::optional<RunPast> past;  ///< `resume`: this run has run before, in the same directory.
@@ -45,6 +51,7 @@ struct RunDefinition {
   std::string owner;         ///< Who submitted it, for people.
   bool may_be_root = false;  ///< As in cluster::DesiredRun.
   std::string request_id;    ///< Of the client's request: the same one again is the same run. Empty: none.
+  std::optional<TrialBase> base = {};  ///< Of an experiment.
 };
 
 /// Why a run is to stop.
@@ -100,6 +107,7 @@ struct RunOutcome {
   std::string checkpoint;           ///< Newest, relative to the run directory.
   nlohmann::json best_checkpoints;  ///< [{"path", "metric", "value"}], the best first; null: none.
   nlohmann::json results;           ///< Per rank, null where a rank gave none.
+  nlohmann::ordered_json tune;      ///< Of an experiment: how its trials have ended, and the best one; else null.
 };
 
 namespace coordinator_event {
@@ -136,6 +144,21 @@ struct NodesKnown {
   std::vector<KnownNode> nodes;
   std::vector<KnownStanding> standings;
 };
+/// An experiment that was stopped goes on, or is to have more trials.
+struct ExperimentResumed {
+  RunId run;
+  std::int64_t samples = 0;  ///< From now on, in place of tune.samples; 0: as it was.
+};
+/// A line of an experiment's search program.
+struct SearchSaid {
+  RunId run;
+  std::string line;
+};
+/// Which has ended, or cannot be heard any more.
+struct SearchFailed {
+  RunId run;
+  std::string why;
+};
 /// A coordinator has been built again from what was stored; first event after the replay.
 struct Restarted {};
 struct Tick {};
@@ -144,7 +167,8 @@ struct Tick {};
 using CoordinatorEvent =
     std::variant<coordinator_event::Submitted, coordinator_event::FromAgent, coordinator_event::AgentClosed,
                  coordinator_event::StopRequested, coordinator_event::NodeOrdered, coordinator_event::RunForgotten,
-                 coordinator_event::NodeSilent, coordinator_event::NodesKnown, coordinator_event::Restarted,
+                 coordinator_event::NodeSilent, coordinator_event::NodesKnown, coordinator_event::ExperimentResumed,
+                 coordinator_event::SearchSaid, coordinator_event::SearchFailed, coordinator_event::Restarted,
                  coordinator_event::Tick>;
 
 namespace coordinator_command {
@@ -162,6 +186,27 @@ struct SendToAgent {
 struct SendToAgents {
   std::vector<NodeId> nodes;
   cluster::ToAgent message;
+};
+/// An experiment's new run below it: its folder and its records begin.
+struct BeginTrial {
+  RunDefinition run;
+};
+/// A checkpoint of another run's becomes one of `run`'s own, at `to`, before that may be taken away; nothing where it
+/// is already.
+struct TakeCheckpoint {
+  RunId run;
+  std::string from;
+  std::string to;
+};
+/// What job.json of a run says from now on.
+struct ChangeJob {
+  RunId run;
+  nlohmann::json job;
+};
+/// What best.json of an experiment says from now on.
+struct RecordBest {
+  RunId run;
+  nlohmann::ordered_json best;
 };
 /// A line of events.jsonl without its time: {"event": ..., "generation": ..., ...}.
 struct RecordEvent {
@@ -203,7 +248,8 @@ struct ForgetRun {
 
 using CoordinatorCommand =
     std::variant<coordinator_command::Store, coordinator_command::SendToAgent, coordinator_command::SendToAgents,
-                 coordinator_command::RecordEvent, coordinator_command::RecordMetrics,
+                 coordinator_command::BeginTrial, coordinator_command::TakeCheckpoint, coordinator_command::ChangeJob,
+                 coordinator_command::RecordBest, coordinator_command::RecordEvent, coordinator_command::RecordMetrics,
                  coordinator_command::KeepCheckpoints, coordinator_command::Warn, coordinator_command::FinishRun,
                  coordinator_command::RefuseAgent, coordinator_command::ForgetRun>;
 using CoordinatorCommands = std::vector<CoordinatorCommand>;

@@ -148,7 +148,13 @@ std::vector<RunMachine*> Coordinator::least_important_first() const {
 
 OwnerLoad Coordinator::load_of(const std::string& owner) const {
   OwnerLoad load;
+  for (const auto& [id, experiment] : experiments_) {
+    if (experiment.finished()) continue;
+    ++load.live_of_all;
+    if (experiment.definition().owner == owner) ++load.live;
+  }
   for (const auto& [id, run] : live_) {
+    if (run->definition().parent) continue;  // Its experiment counts, as one run.
     ++load.live_of_all;
     if (run->definition().owner != owner) continue;
     ++load.live;

@@ -13,6 +13,7 @@
 
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
+#include "launcher/core/experiment.hpp"
 #include "launcher/core/fact_counts.hpp"
 #include "launcher/core/run_machine.hpp"
 
@@ -72,8 +73,9 @@ struct CoordinatorState {
   std::map<NodeId, Standing> standings_;
   Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
   std::map<RunId, RunMachine> runs_;
-  std::map<RunId, Ticket> tickets_;
-  std::deque<RunId> finished_;  ///< In the order in which they finished.
+  std::map<RunId, Experiment> experiments_;  ///< Their trials are among runs_, as long as these are remembered.
+  std::map<RunId, Ticket> tickets_;          ///< Of runs_ and experiments_.
+  std::deque<RunId> finished_;               ///< In the order in which they finished.
   std::int64_t submissions_ = 0;
 };
 

@@ -65,20 +65,23 @@ Failure cause_from(const Json& json) {
 }  // namespace
 
 Json to_json(const RunOutcome& outcome) {
-  return {{"state", outcome.state},
-          {"exit_code", outcome.exit_code},
-          {"error", text_or_null(outcome.error)},
-          {"cause", outcome.cause ? to_json(*outcome.cause) : Json(nullptr)},
-          {"generation", outcome.generation},
-          {"epochs", outcome.epochs},
-          {"steps", outcome.steps},
-          {"failures", outcome.failures},
-          {"world_size", outcome.world_size},
-          {"wall_s", outcome.wall_s},
-          {"metrics", outcome.metrics.is_null() ? Json::object() : outcome.metrics},
-          {"checkpoint", text_or_null(outcome.checkpoint)},
-          {"best_checkpoints", outcome.best_checkpoints.is_array() ? Json(outcome.best_checkpoints) : Json::array()},
-          {"results", outcome.results}};
+  Json json = {
+      {"state", outcome.state},
+      {"exit_code", outcome.exit_code},
+      {"error", text_or_null(outcome.error)},
+      {"cause", outcome.cause ? to_json(*outcome.cause) : Json(nullptr)},
+      {"generation", outcome.generation},
+      {"epochs", outcome.epochs},
+      {"steps", outcome.steps},
+      {"failures", outcome.failures},
+      {"world_size", outcome.world_size},
+      {"wall_s", outcome.wall_s},
+      {"metrics", outcome.metrics.is_null() ? Json::object() : outcome.metrics},
+      {"checkpoint", text_or_null(outcome.checkpoint)},
+      {"best_checkpoints", outcome.best_checkpoints.is_array() ? Json(outcome.best_checkpoints) : Json::array()},
+      {"results", outcome.results}};
+  if (!outcome.tune.is_null()) json["tune"] = outcome.tune;
+  return json;
 }
 
 RunOutcome outcome_from_json(const Json& json) {
@@ -99,6 +102,7 @@ RunOutcome outcome_from_json(const Json& json) {
   read_if_fits(json, "checkpoint", outcome.checkpoint);
   outcome.best_checkpoints = json.value("best_checkpoints", Json());
   outcome.results = json.value("results", Json());
+  outcome.tune = json.value("tune", Json());
   return outcome;
 }
 

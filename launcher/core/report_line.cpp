@@ -20,6 +20,16 @@ void autofill(nlohmann::ordered_json& values, bool is_detailed, const LineTimes&
 
 }  // namespace
 
+nlohmann::json last_object(const std::vector<std::string>& lines) {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const std::size_t begin = line->find_first_not_of(" \t");
+    if (begin == std::string::npos || (*line)[begin] != '{') continue;
+    nlohmann::json object = nlohmann::json::parse(*line, nullptr, false);
+    if (object.is_object() && !object.empty()) return object;
+  }
+  return nullptr;
+}
+
 std::vector<Rank> listed_ranks(const job::ReportRules& rules, int world_size) {
   std::vector<Rank> ranks;
   if (rules.workers == Workers::kAll || rules.workers == Workers::kList) {

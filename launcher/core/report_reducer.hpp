@@ -75,6 +75,8 @@ class ReportReducer : private ReducerState {
   void reset(int world_size);
   /// The last key that an earlier life of the run has written.
   void set_written(const link::ReportKey& key) { written_ = key; }
+  /// What is reported next is no repetition, whatever its key.
+  void forget_written() { written_.reset(); }
 
   /// The line once every rank has reported `key`; nothing before, or for a re-executed report.
   [[nodiscard]] Result<std::optional<ReducedReport>> add(Rank rank, const link::ReportKey& key,

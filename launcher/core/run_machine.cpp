@@ -174,10 +174,11 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   desired.run = definition_.id;
   desired.generation = desired_generation_;
   desired.uid = desired_uid_;
-  // An agent that ends does not wait for ranks that start elsewhere, if they do at all.
+  // An agent that ends does not wait for ranks that start elsewhere, if they do at all; nor does a keeper for those of
+  // a run that is paused, perhaps for good.
   const auto view = views_.find(node);
   const bool is_leaving = view != views_.end() && view->second.is_leaving;
-  if (want == cluster::Want::kClear && is_leaving) want = cluster::Want::kGone;
+  if (want == cluster::Want::kClear && (is_leaving || is_paused_)) want = cluster::Want::kGone;
   desired.want = want;
   if (want != cluster::Want::kClear && want != cluster::Want::kGone)
     for (std::size_t local = 0; local < record.ranks.size(); ++local)
@@ -314,7 +315,7 @@ void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
       on_all_exited(now, out);
     }
   }
-  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now);
+  if (phase_ == RunPhase::kRecovering && all_cleared()) on_recovery_cleared(now, out);
   if (phase_ == RunPhase::kClearing && all_cleared()) finish(now, out);
 }
 

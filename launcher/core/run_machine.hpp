@@ -70,6 +70,12 @@ class RunMachine : private RunState {
   void on_exchange_ask(const NodeId& node, const cluster::ExchangeAsk& ask, CoordinatorCommands& out) const;
   void on_progress(TimePoint now, const NodeId& node, const cluster::Progress& progress);
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out);
+  /// Its ranks save and end, and none come until on_resume(). `saves`: what they have since their last checkpoint
+  /// counts.
+  void on_pause(TimePoint now, std::string reason, bool saves, CoordinatorCommands& out);
+  void on_resume();
+  /// Of one that is paused: from here on it goes on under `job`, from the state that this begins with.
+  void on_clone(job::JobSpec job);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   void on_restarted(CoordinatorCommands& out) const;
   /// Of a machine that was made of a state: its end that may not be recorded, and what counts of its files.
@@ -79,7 +85,7 @@ class RunMachine : private RunState {
   [[nodiscard]] bool finished() const { return phase_ == RunPhase::kFinished; }
   /// Starts as soon as its offer has a placement.
   [[nodiscard]] bool waits_for_room() const {
-    return phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_);
+    return !is_paused_ && (phase_ == RunPhase::kPlacing || (phase_ == RunPhase::kWaiting && start_at_capacity_));
   }
   /// It has run in this life, and only waits to go on.
   [[nodiscard]] bool is_admitted() const { return generation_ >= first_generation_; }
@@ -102,6 +108,8 @@ class RunMachine : private RunState {
   [[nodiscard]] bool is_clearing(const NodeId& node) const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
+  /// Absolute; empty: it has none.
+  [[nodiscard]] std::string newest_checkpoint() const;
   [[nodiscard]] RunSnapshot snapshot(TimePoint now, Ranks ranks = Ranks::kShown) const;
   /// How its ranks are told of a signal that its launcher has got. Error: they are not, and why.
   [[nodiscard]] Result<std::vector<coordinator_command::SendToAgent>> signal_orders(int signal) const;
@@ -123,6 +131,7 @@ class RunMachine : private RunState {
   void finish(TimePoint now, CoordinatorCommands& out);
   void keep_little();
   void judge_saving();
+  [[nodiscard]] RunPast what_it_leaves() const;
 
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
@@ -130,7 +139,7 @@ class RunMachine : private RunState {
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
   void clear_generation(TimePoint now, CoordinatorCommands& out);
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);
-  void on_recovery_cleared(TimePoint now);
+  void on_recovery_cleared(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] bool copies_are_ahead() const;
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
   void consider_leaving(CoordinatorCommands& out);
@@ -148,6 +157,9 @@ class RunMachine : private RunState {
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
   [[nodiscard]] bool is_bit_exact() const;
+
+  // run_machine_pause.cpp
+  void note_paused(CoordinatorCommands& out);
 
   // run_machine_ports.cpp
   void send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out);
@@ -175,6 +187,8 @@ class RunMachine : private RunState {
   void on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out);
   void on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put, CoordinatorCommands& out);
   void on_report(TimePoint now, const cluster::Report& report, CoordinatorCommands& out);
+  void write_line(TimePoint now, const ReducedReport& line, std::int64_t step, CoordinatorCommands& out);
+  void take_last_line(TimePoint now, const cluster::WorkerExited& exited, CoordinatorCommands& out);
   void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
   void on_cleared(const NodeId& node);
   void note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out);
@@ -195,7 +209,7 @@ class RunMachine : private RunState {
   [[nodiscard]] Generation next_generation() const { return std::max(generation_, newest_held_) + 1; }
   [[nodiscard]] Duration start_time() const { return std::max(definition_.job.heartbeat.stall_timeout, kStartTime); }
   [[nodiscard]] bool is_ready_to_count() const {
-    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_;
+    return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_ && !is_paused_;
   }
   [[nodiscard]] int slots_of(const NodeRecord& node) const;
   [[nodiscard]] bool all_exited() const;

@@ -62,6 +62,24 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
   keep_little();
 }
 
+/// Of what another life of the run would go on from.
+RunPast RunMachine::what_it_leaves() const {
+  RunPast past;
+  past.generation = std::max(generation_, desired_generation_);
+  past.checkpoints = checkpoints_to_try();
+  past.written = reducer_.state().written_;
+  past.reports = reports_written_;
+  past.epochs = outcome_.epochs;
+  past.steps = outcome_.steps;
+  past.failures = outcome_.failures;
+  past.metrics = outcome_.metrics;
+  past.wall_s = outcome_.wall_s;
+  for (const NodePlace& place : (was_started_ ? placement_ : trained_).nodes) past.shape.push_back(place.ranks);
+  past.is_same_job = true;
+  past.scores = scores_;
+  return past;
+}
+
 /// Up to CoordinatorSettings::finished_max of them are remembered, and anybody may end as many: what stays is what late
 /// words of its nodes are answered with, and what is shown until its summary is written.
 void RunMachine::keep_little() {
@@ -74,6 +92,8 @@ void RunMachine::keep_little() {
   RunState kept;
   kept.definition_.id = definition_.id;
   kept.definition_.parent = definition_.parent;
+  // Its experiment may want it to go on.
+  if (definition_.parent && outcome_.state != "succeeded") kept.definition_.past = what_it_leaves();
   kept.definition_.job = std::move(little);
   kept.definition_.run_dir = definition_.run_dir;
   kept.definition_.placement_timeout = definition_.placement_timeout;

@@ -298,6 +298,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   const bool is_finished = is_training() && exited.exit_code == worker_exit::kDone;
   rank->left = leave_ != Leave::kNo && !is_finished && (is_stop || exited.caused_by_agent);
   rank->done = exited.exit_code == 0 || is_stop;
+  take_last_line(now, exited, out);
   if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
   Failure failure = failure_of(node, exited, is_training());
@@ -340,8 +341,20 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   if (!reduced) {
     return add_failure(now, protocol_failure(report.rank, {}, reduced.error().message));
   }
-  if (!reduced.value()) return;
-  const ReducedReport& line = *reduced.value();
+  if (reduced.value()) write_line(now, *reduced.value(), report.report.step, out);
+}
+
+/// Who has reported nothing may have printed what there is to report.
+void RunMachine::take_last_line(TimePoint now, const cluster::WorkerExited& exited, CoordinatorCommands& out) {
+  const std::int64_t before = definition_.past ? definition_.past->reports : 0;
+  const bool may_have = exited.rank == 0 && exited.exit_code == 0 && definition_.job.report.last_line;
+  if (!may_have || is_training() || reports_written_ != before) return;
+  const nlohmann::json object = last_object(exited.tail);
+  if (object.is_null()) return;
+  write_line(now, {{0, "train", 0, 0}, in_order(object), {object}, {}, std::nullopt}, exited.step, out);
+}
+
+void RunMachine::write_line(TimePoint now, const ReducedReport& line, std::int64_t step, CoordinatorCommands& out) {
   Event metrics = {{"phase", line.key.phase}};
   const job::ReportRules& rules = definition_.job.report;
   const Event values = chosen_values(line, rules);
@@ -349,7 +362,7 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   metrics.update(values);
   if (line.key.batch != 0) metrics["batch"] = line.key.batch;
   if (line.key.sequence != 0) metrics["sequence"] = line.key.sequence;
-  metrics["step"] = report.report.step;
+  metrics["step"] = step;
   metrics["generation"] = generation_;
   metrics["world_size"] = placement_.world_size;
   const double before_s = definition_.past ? definition_.past->wall_s : 0;
@@ -358,7 +371,7 @@ void RunMachine::on_report(TimePoint now, const cluster::Report& report, Coordin
   add_autofilled(metrics, rules, times, worker_places());
   last_report_at_ = now;
   outcome_.metrics[line.key.phase] = metrics;
-  note_step(report.report.step);
+  note_step(step);
   judge_line(line.key, metrics, out);
   if (line.straggler) note_straggler(line.key.epoch, *line.straggler, out);
   for (const KeyMismatch& mismatch : line.mismatches) note_mismatch(line.key, mismatch, out);

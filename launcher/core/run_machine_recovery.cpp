@@ -86,7 +86,7 @@ void RunMachine::clear_generation(TimePoint now, CoordinatorCommands& out) {
   want_generation(now, next_generation());
   clear_none_but_lost();
   send_desired(cluster::Want::kClear, out);
-  if (all_cleared()) on_recovery_cleared(now);
+  if (all_cleared()) on_recovery_cleared(now, out);
 }
 
 /// The store has lost its end: `node` holds a generation that this machine knows nothing of. Whoever runs in it, there
@@ -111,7 +111,7 @@ void RunMachine::adopt(TimePoint now, const NodeId& node, Generation held, Coord
 
 /// Nothing runs: slots of the killed ranks count as free from here. What is free the coordinator knows, which
 /// offers it after this event.
-void RunMachine::on_recovery_cleared(TimePoint now) {
+void RunMachine::on_recovery_cleared(TimePoint now, CoordinatorCommands& out) {
   SGD_ASSERT(phase_ == RunPhase::kRecovering && all_cleared());  // Else slots of ranks that live would be given away.
   if (copies_are_ahead())
     for (const auto& [node, record] : nodes_) keepers_from_[node] = next_generation();
@@ -121,6 +121,7 @@ void RunMachine::on_recovery_cleared(TimePoint now) {
   if (wait_until_ && now >= *wait_until_) wait_until_.reset();  // The clearing took longer: it is its turn at once.
   start_at_capacity_ = !wait_until_;
   is_queued_ = false;
+  if (is_paused_) note_paused(out);
 }
 
 /// A lost node has taken a report along that all other ranks have made: what they hold in memory may be of a time

@@ -8,6 +8,7 @@ namespace sgd::core {
 
 /// What the run waits for, or why it is in its phase.
 std::string RunMachine::reason() const {
+  if (is_paused_ && (phase_ == RunPhase::kWaiting || phase_ == RunPhase::kPlacing)) return "paused: " + resize_reason_;
   switch (phase_) {
     case RunPhase::kPlacing:
       return offered_.reason;

@@ -2,6 +2,7 @@
 // The fields of the coordinator's machine beside its runs, each once, for writing and reading; as run_state_fields.hpp.
 
 #include "launcher/core/coordinator_state.hpp"
+#include "launcher/storage/experiment_fields.hpp"
 #include "launcher/storage/run_state_fields.hpp"
 
 namespace sgd::codec {

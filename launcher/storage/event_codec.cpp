@@ -14,12 +14,15 @@ namespace {
 
 using Json = nlohmann::json;
 using core::coordinator_event::AgentClosed;
+using core::coordinator_event::ExperimentResumed;
 using core::coordinator_event::FromAgent;
 using core::coordinator_event::NodeOrdered;
 using core::coordinator_event::NodeSilent;
 using core::coordinator_event::NodesKnown;
 using core::coordinator_event::Restarted;
 using core::coordinator_event::RunForgotten;
+using core::coordinator_event::SearchFailed;
+using core::coordinator_event::SearchSaid;
 using core::coordinator_event::StopRequested;
 using core::coordinator_event::Submitted;
 using core::coordinator_event::Tick;
@@ -135,6 +138,35 @@ struct Coding<NodesKnown> {
 };
 
 template <>
+struct Coding<ExperimentResumed> {
+  static constexpr const char* kType = "experiment_resumed";
+  static void write(const ExperimentResumed& event, Json& out) {
+    out.update({{"run", event.run}, {"samples", event.samples}});
+  }
+  static Status read(const Json& json, ExperimentResumed& event) {
+    return first_error({read_key(json, "run", event.run), read_key(json, "samples", event.samples)});
+  }
+};
+
+template <>
+struct Coding<SearchSaid> {
+  static constexpr const char* kType = "search_said";
+  static void write(const SearchSaid& event, Json& out) { out.update({{"run", event.run}, {"line", event.line}}); }
+  static Status read(const Json& json, SearchSaid& event) {
+    return first_error({read_key(json, "run", event.run), read_key(json, "line", event.line)});
+  }
+};
+
+template <>
+struct Coding<SearchFailed> {
+  static constexpr const char* kType = "search_failed";
+  static void write(const SearchFailed& event, Json& out) { out.update({{"run", event.run}, {"why", event.why}}); }
+  static Status read(const Json& json, SearchFailed& event) {
+    return first_error({read_key(json, "run", event.run), read_key(json, "why", event.why)});
+  }
+};
+
+template <>
 struct Coding<Restarted> {
   static constexpr const char* kType = "restarted";
   static void write(const Restarted&, Json&) {}
@@ -154,6 +186,7 @@ constexpr std::size_t kFields = boost::pfr::tuple_size_v<Event>;
 static_assert(kFields<Submitted> == 1 && kFields<FromAgent> == 2 && kFields<AgentClosed> == 1);
 static_assert(kFields<StopRequested> == 2 && kFields<NodeSilent> == 2);
 static_assert(kFields<NodeOrdered> == 2 && kFields<RunForgotten> == 1);
+static_assert(kFields<ExperimentResumed> == 2 && kFields<SearchSaid> == 2 && kFields<SearchFailed> == 2);
 static_assert(kFields<NodesKnown> == 2 && std::is_empty_v<Restarted> && std::is_empty_v<Tick>);
 
 template <class... Events>

@@ -21,7 +21,8 @@ using Kind = core::NodeOrder::Kind;
 // A new field belongs into the functions below first, and then into the number here.
 template <class T>
 constexpr std::size_t kRunFields = boost::pfr::tuple_size_v<T>;
-static_assert(kRunFields<core::RunDefinition> == 10);
+static_assert(kRunFields<core::RunDefinition> == 11);
+static_assert(kRunFields<core::TrialBase> == 2);
 static_assert(kRunFields<core::RunPast> == 12);
 static_assert(kRunFields<core::StopRequest> == 4);
 static_assert(kRunFields<core::NodeOrder> == 2);
@@ -178,6 +179,7 @@ Json to_json(const core::RunDefinition& run) {
   if (run.job.resolved.is_null()) json["little"] = little_of(run.job);
   if (run.parent) json["parent"] = *run.parent;
   if (run.past) json["past"] = to_json(*run.past);
+  if (run.base) json["base"] = {{"given", run.base->given}, {"folder", run.base->folder}};
   return json;
 }
 
@@ -201,6 +203,12 @@ Result<core::RunDefinition> run_definition_of(const Json& json) {
     auto read = run_past_of(*past);
     if (!read) return read.error();
     run.past = std::move(read).value();
+  }
+  if (const auto base = json.find("base"); base != json.end()) {
+    core::TrialBase& made_of = run.base.emplace();
+    const Status read =
+        first_error({read_key(*base, "given", made_of.given), read_key(*base, "folder", made_of.folder)});
+    if (!read) return read.error();
   }
   return run;
 }

@@ -278,12 +278,39 @@ Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
   return rewrite_summary(path_, place_.id, outcome);
 }
 
+Status RunDirectory::change_job(const nlohmann::json& resolved_job) {
+  return keep_job(path_ + "/job.json", resolved_job);
+}
+
+/// What is saved is never written to again, so that links are copies. A killed launcher leaves no half of one.
+Status RunDirectory::take_checkpoint(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (fs::exists(to, error)) return {};
+  const std::string half = to + ".tmp";
+  fs::remove_all(half, error);
+  fs::create_directories(fs::path(to).parent_path(), error);
+  if (!error) fs::copy(from, half, fs::copy_options::recursive | fs::copy_options::create_hard_links, error);
+  if (!error) fs::rename(half, to, error);
+  if (error) return Error{fmt::format("cannot copy {} to {}: {}", from, to, error.message()), error.value()};
+  return {};
+}
+
+Status RunDirectory::remove_summary() {
+  const std::string path = path_ + "/summary.json";
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error("cannot remove " + path);
+  return {};
+}
+
+Status RunDirectory::write_best(const nlohmann::ordered_json& best) {
+  return write_file(path_ + "/best.json", dump(best, 2) + "\n");
+}
+
 Status rewrite_summary(const std::string& folder, const RunId& run, const core::RunOutcome& outcome) {
   return write_file(folder + "/summary.json", dump(summary_of(run, outcome), 2) + "\n");
 }
 
-Status RunDirectory::link_control_socket(const std::string& target) {
-  const std::string path = path_ + "/control.sock";
+Status link_control_socket(const std::string& folder, const std::string& target) {
+  const std::string path = folder + "/control.sock";
   (void)::unlink(path.c_str());
   if (::symlink(target.c_str(), path.c_str()) != 0) return system_error("cannot create " + path);
   return {};

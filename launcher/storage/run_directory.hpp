@@ -35,6 +35,9 @@ struct RunPlace {
 /// In the folder of a run that nobody holds open.
 [[nodiscard]] Status rewrite_summary(const std::string& folder, const RunId& run, const core::RunOutcome& outcome);
 
+/// control.sock in `folder` leads to `target`, whatever a killed launcher left in its place.
+[[nodiscard]] Status link_control_socket(const std::string& folder, const std::string& target);
+
 class RunDirectory {
  public:
   /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in
@@ -61,8 +64,16 @@ class RunDirectory {
   /// Adds "_timestamp" (and "_date" where it has "_time_total_s"), to each of its "workers", too, and appends the line.
   [[nodiscard]] Status append_metrics(const nlohmann::ordered_json& metrics, std::optional<double> unix_s = {});
   [[nodiscard]] Status write_summary(const core::RunOutcome& outcome);
-  /// control.sock in the folder leads to `target`, whatever a killed launcher left in its place.
-  [[nodiscard]] Status link_control_socket(const std::string& target);
+  [[nodiscard]] Status change_job(const nlohmann::json& resolved_job);
+  /// `from`, a folder, is to be found at `to`, too, in this one; nothing where that is there already.
+  [[nodiscard]] Status take_checkpoint(const std::string& from, const std::string& to);
+  /// It tells of a life before, and another one begins.
+  [[nodiscard]] Status remove_summary();
+  /// best.json, of an experiment.
+  [[nodiscard]] Status write_best(const nlohmann::ordered_json& best);
+  [[nodiscard]] Status link_control_socket(const std::string& target) {
+    return storage::link_control_socket(path_, target);
+  }
   void unlink_control_socket();
   /// `paths` count, oldest first, relative to the folder or absolute; see CheckpointPruner.
   void keep_checkpoints(const std::vector<std::string>& paths);

@@ -75,14 +75,15 @@ inline constexpr auto kMessage<core::Offer> = message("", required("nodes", &cor
                                                       required("fits_idle", &core::Offer::fits_idle),
                                                       required("growth", &core::Offer::growth));
 template <>
-inline constexpr auto kMessage<core::RunOutcome> = message(
-    "", required("state", &core::RunOutcome::state), required("exit_code", &core::RunOutcome::exit_code),
-    required("error", &core::RunOutcome::error), required("cause", &core::RunOutcome::cause),
-    required("generation", &core::RunOutcome::generation), required("epochs", &core::RunOutcome::epochs),
-    required("steps", &core::RunOutcome::steps), required("failures", &core::RunOutcome::failures),
-    required("world_size", &core::RunOutcome::world_size), required("wall_s", &core::RunOutcome::wall_s),
-    required("metrics", &core::RunOutcome::metrics), required("checkpoint", &core::RunOutcome::checkpoint),
-    optional("best_checkpoints", &core::RunOutcome::best_checkpoints), required("results", &core::RunOutcome::results));
+inline constexpr auto kMessage<core::RunOutcome> =
+    message("", required("state", &core::RunOutcome::state), required("exit_code", &core::RunOutcome::exit_code),
+            required("error", &core::RunOutcome::error), required("cause", &core::RunOutcome::cause),
+            required("generation", &core::RunOutcome::generation), required("epochs", &core::RunOutcome::epochs),
+            required("steps", &core::RunOutcome::steps), required("failures", &core::RunOutcome::failures),
+            required("world_size", &core::RunOutcome::world_size), required("wall_s", &core::RunOutcome::wall_s),
+            required("metrics", &core::RunOutcome::metrics), required("checkpoint", &core::RunOutcome::checkpoint),
+            optional("best_checkpoints", &core::RunOutcome::best_checkpoints),
+            required("results", &core::RunOutcome::results), optional("tune", &core::RunOutcome::tune));
 template <>
 inline constexpr auto kMessage<core::ExchangeState> = message("",
                                                               required("world_size", &core::ExchangeState::world_size_),
@@ -156,8 +157,8 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("leave", &core::RunState::leave_), required("resize_reason", &core::RunState::resize_reason_),
     required("start_at_capacity", &core::RunState::start_at_capacity_),
     required("wait_until", &core::RunState::wait_until_), required("is_queued", &core::RunState::is_queued_),
-    required("placeless_since", &core::RunState::placeless_since_), required("grow_at", &core::RunState::grow_at_),
-    required("looks_for_room", &core::RunState::looks_for_room_),
+    optional("is_paused", &core::RunState::is_paused_), required("placeless_since", &core::RunState::placeless_since_),
+    required("grow_at", &core::RunState::grow_at_), required("looks_for_room", &core::RunState::looks_for_room_),
     required("first_exit_at", &core::RunState::first_exit_at_), required("straggler", &core::RunState::straggler_),
     optional("mismatches_told", &core::RunState::mismatches_told_),
     required("held_checkpoints", &core::RunState::held_checkpoints_), required("unsaved", &core::RunState::unsaved_),

@@ -25,9 +25,13 @@ struct RunEntry {
   core::RunState machine;
   CoordinatorState::Ticket ticket;
 };
+struct ExperimentEntry {
+  core::ExperimentState machine;
+  CoordinatorState::Ticket ticket;
+};
 
 // A new field belongs into encode_state() and decode_state() first, and then into the number here.
-static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 8);
+static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 9);
 
 Result<Json> parse(const StateRow& row) {
   // A saved job is as deep as one in a message.
@@ -54,6 +58,9 @@ inline constexpr auto kMessage<storage::SavedRest> = message(
 template <>
 inline constexpr auto kMessage<storage::RunEntry> = message("", required("machine", &storage::RunEntry::machine),
                                                             required("ticket", &storage::RunEntry::ticket));
+template <>
+inline constexpr auto kMessage<storage::ExperimentEntry> = message(
+    "", required("machine", &storage::ExperimentEntry::machine), required("ticket", &storage::ExperimentEntry::ticket));
 }  // namespace sgd::codec
 
 namespace sgd::storage {
@@ -63,6 +70,8 @@ std::vector<StateRow> encode_state(const CoordinatorState& state) {
   const auto add = [&rows](const char* kind, const std::string& id, const auto& value) {
     rows.push_back({kind, id, codec::print(codec::write(value))});
   };
+  for (const auto& [id, experiment] : state.experiments_)
+    add("experiment", id, ExperimentEntry{experiment.state(), state.tickets_.at(id)});
   for (const auto& [id, node] : state.lost_) add("lost", id, node);
   for (const auto& [id, node] : state.nodes_) add("node", id, node);
   add("rest", "", SavedRest{state.time_to_be_back_, state.finished_, state.submissions_});
@@ -86,6 +95,11 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
       RunEntry entry;
       status = read_row(row, entry);
       if (status) state.runs_.emplace(row.id, core::RunMachine(std::move(entry.machine)));
+      state.tickets_[row.id] = std::move(entry.ticket);
+    } else if (row.kind == "experiment") {
+      ExperimentEntry entry;
+      status = read_row(row, entry);
+      if (status) state.experiments_.emplace(row.id, core::Experiment(std::move(entry.machine)));
       state.tickets_[row.id] = std::move(entry.ticket);
     } else if (row.kind == "rest") {
       SavedRest rest;

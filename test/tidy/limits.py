@@ -63,6 +63,7 @@ TESTS = {
     "common/messages/transfer.hpp kPartBytesMax": _COMMON + "limits_test.cpp: transfer: names",
     "common/messages/transfer.hpp kPartsMax": _COMMON + "limits_test.cpp: transfer: names",
     "common/messages/transfer.hpp kPathsMax": "untested: a thousand checkpoints to keep in one message",
+    "launcher/cli/search_program.hpp kUnreadBytesMax": "untested: a search program that leaves 16 MiB unread",
     "launcher/agent/agent_journal.hpp kBytesMax": "untested: a journal of 256 MiB",
     "launcher/agent/file_fetcher.cpp kFilesMax": "untested: a listing of 10,001 files, from a coordinator that lies",
     "launcher/agent/file_fetcher.hpp kDamagedChunksMax": "untested: a thousand damaged chunks of one file",

@@ -1,0 +1,319 @@
+#include "launcher/cli/local_experiment.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/cli/local_node.hpp"
+#include "launcher/cli/program_files.hpp"
+#include "launcher/core/failure.hpp"
+#include "launcher/net/embedded_link.hpp"
+#include "launcher/process/cpu_set.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr auto kRedraw = std::chrono::milliseconds(200);
+constexpr auto kLookForEnd = std::chrono::milliseconds(5);
+constexpr std::size_t kRowsLive = 12;
+constexpr std::size_t kRowsAtEnd = 24;
+
+std::string as_typed(const std::string& directory) {
+  std::error_code error;
+  const std::string relative = std::filesystem::relative(directory, error).string();
+  return error || relative.empty() || relative.starts_with("..") ? directory : relative;
+}
+
+Json refused_request(const char* kind, std::string error) {
+  return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}};
+}
+
+}  // namespace
+
+LocalExperiment::LocalExperiment(const RunOptions& options, core::RunDefinition experiment)
+    : options_(options),
+      experiment_(std::move(experiment)),
+      shown_dir_(as_typed(experiment_.run_dir)),
+      console_(io_, detect_style(options.no_color, options.quiet)),
+      coordinator_(io_),
+      control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
+      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      status_timer_(io_),
+      end_timer_(io_),
+      timeout_(io_) {
+  signals_.add(SIGQUIT);
+}
+
+int LocalExperiment::run() {
+  Status begun = prepare();
+  if (begun) begun = submit();
+  if (!begun) {
+    console_.complain("error", begun.error().message);
+    return exit_code::kUsage;
+  }
+  go();
+  return outcome_ ? outcome_->exit_code : exit_code::kFailed;
+}
+
+/// Everything that can fail before a process is started.
+Status LocalExperiment::prepare() {
+  if (const Status begun = begin_locally(); !begun) return begun;
+  const auto base = process::runtime_base();
+  if (!base) return base.error();
+  (void)process::remove_dead_runtime_dirs(base.value());
+  auto runtime = process::RuntimeDir::create(base.value());
+  if (!runtime) return runtime.error();
+  runtime_.emplace(std::move(runtime).value());
+  return control_.listen(runtime_->file("control.sock"));
+}
+
+Status LocalExperiment::open_store() {
+  const Status opened = coordinator_.open_store(
+      experiment_.run_dir + "/state", {[this](const std::string& message) { console_.complain("warning", message); },
+                                       [this] { console_.narrate("sgd-launch: the store takes events again"); }});
+  if (!opened) return opened;
+  return coordinator_.restore([this](const core::RunDefinition& run) { return observer_of(run); });
+}
+
+Status LocalExperiment::submit() {
+  auto directory = storage::RunDirectory::create({experiment_.id, experiment_.run_dir}, experiment_.job.resolved);
+  if (!directory) return directory.error();
+  if (const Status opened = open_store(); !opened) return opened;
+  if (const Status started = start_search(); !started) return started;
+  if (const Status started = start_node(); !started) return started;
+  console_.narrate(fmt::format("sgd-launch: experiment {}: files in {}", experiment_.id, shown_dir_));
+  coordinator_.submit(experiment_, std::move(directory).value(), own_observer());
+  return {};
+}
+
+int LocalExperiment::resume(std::int64_t samples) {
+  Status begun = prepare();
+  if (begun) begun = reopen(samples);
+  if (!begun) {
+    console_.complain("error", begun.error().message);
+    return exit_code::kUsage;
+  }
+  go();
+  return outcome_ ? outcome_->exit_code : exit_code::kFailed;
+}
+
+/// What its store has forgotten to write is written first: its end, perhaps.
+Status LocalExperiment::reopen(std::int64_t samples) {
+  if (std::error_code none; !std::filesystem::exists(experiment_.run_dir + "/state/coordinator.db", none))
+    return Error{fmt::format("{} is no experiment of this machine: it has no state/", shown_dir_)};
+  read_table();
+  if (const Status opened = open_store(); !opened) return opened;
+  std::vector<core::RunDefinition> known = coordinator_.experiments();
+  if (known.size() != 1) return Error{fmt::format("{}/state knows no experiment", shown_dir_)};
+  const std::string folder = std::exchange(experiment_, std::move(known.front())).run_dir;
+  if (experiment_.run_dir != folder)
+    return Error{
+        fmt::format("this experiment was made in {}, and its trials with it: move it back there", experiment_.run_dir)};
+  const auto shot = coordinator_.snapshot(experiment_.id);
+  const bool is_over = shot && shot->phase == core::RunPhase::kFinished;
+  if (is_over || samples > 0) {
+    const Status resumed = coordinator_.resume_experiment(experiment_.id, samples);
+    if (!resumed && !outcome_) return resumed;
+    if (resumed) outcome_.reset();
+  }
+  if (const Status started = start_search(); !started) return started;
+  console_.narrate(fmt::format("sgd-launch: experiment {} goes on: {}", experiment_.id, table_.progress()));
+  return start_node();
+}
+
+void LocalExperiment::read_table() {
+  std::ifstream file(experiment_.run_dir + "/events.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (!event.is_object()) continue;
+    table_.add(event);
+    past_.push_back(event);
+  }
+}
+
+/// Told of all that has happened so far, however often it was started before.
+Status LocalExperiment::start_search() {
+  tune::ExperimentSpec spec = core::Experiment::spec_of(experiment_);
+  const std::vector<Json> past = std::exchange(past_, {});
+  if (spec.search.kind != tune::SearchSpec::Kind::kExec) return {};
+  SearchProgram::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) { coordinator_.search_said(experiment_.id, line); };
+  handlers.on_failed = [this](const std::string& why) { coordinator_.search_failed(experiment_.id, why); };
+  search_ = std::make_unique<SearchProgram>(io_, std::move(spec), std::move(handlers));
+  return search_->start(experiment_.run_dir + "/search.log", past);
+}
+
+/// As many trials as are wanted at a time, or as this machine has room for.
+int LocalExperiment::slots() const {
+  if (options_.slots) return *options_.slots;
+  const job::JobSpec& job = experiment_.job;
+  const int cores = static_cast<int>(process::allowed_cores().size());
+  const int room = std::max(1, cores / std::max(1, job.num_workers * job.per_worker.cpus));
+  return job.num_workers * read_or(job.tune, "concurrent", room);
+}
+
+Status LocalExperiment::start_node() {
+  const std::string socket = runtime_->file("control.sock");
+  if (const Status linked = storage::link_control_socket(experiment_.run_dir, socket); !linked)
+    console_.complain("warning", linked.error().message + "; status and stop will not find this experiment");
+  core::AgentFacts facts = local_facts(experiment_.job, {0, 1, slots()});
+  facts.is_shared = true;
+  net::EmbeddedLink link = net::make_embedded_link(io_);
+  coordinator_.add_agent(facts.node, std::move(link.coordinator));
+  agent::AgentObserver watcher;
+  watcher.on_output = [this](const agent::Output& output) {
+    agent_->acknowledge_output(output.run, output.bytes().size());
+  };
+  watcher.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
+  watcher.on_run_gone = [this](const RunId&, bool) { end_if_done(); };
+  agent_ = std::make_unique<agent::AgentShell>(io_, std::move(facts), runtime_->file("0-"), own_program(),
+                                               std::move(link.agent), std::move(watcher));
+  return agent_->start();
+}
+
+void LocalExperiment::go() {
+  wait_signal();
+  tick_status();
+  if (options_.timeout) {
+    timeout_.expires_after(*options_.timeout);
+    timeout_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) coordinator_.request_stop(experiment_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
+    });
+  }
+  io_.run();
+}
+
+coordinator::RunObserver LocalExperiment::observer_of(const core::RunDefinition& run) {
+  if (!run.parent) return own_observer();
+  coordinator::RunObserver observer;
+  const std::string trial = run.id.substr(run.id.rfind('.') + 1);
+  observer.on_warning = [this, trial](const std::string& message) {
+    console_.complain("warning", fmt::format("trial {}: {}", trial, message));
+  };
+  observer.on_finished = [this](const core::RunOutcome&) { end_if_done(); };
+  return observer;
+}
+
+coordinator::RunObserver LocalExperiment::own_observer() {
+  coordinator::RunObserver observer;
+  observer.on_event = [this](const Json& event) {
+    table_.add(event);
+    if (search_)
+      search_->on_event(event);
+    else if (!agent_)
+      past_.push_back(event);
+    const std::string line = table_.narrate(event);
+    if (line.empty()) return;
+    const std::string what = read_or(event, "event", "");
+    const bool is_wrong =
+        what == "metric_missing" || what == "search_failed" || read_or(event, "state", "") == "failed";
+    if (is_wrong)
+      console_.complain("warning", line);
+    else if (!console_.style().is_terminal)
+      console_.narrate("sgd-launch: " + line);
+  };
+  observer.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
+  observer.on_finished = [this](const core::RunOutcome& outcome) {
+    outcome_ = outcome;
+    end_if_done();
+  };
+  return observer;
+}
+
+/// Called by what is at work: the end comes behind it, when everything is committed.
+void LocalExperiment::end_if_done() {
+  if (!outcome_ || is_ending_) return;
+  end_timer_.expires_after(kLookForEnd);
+  end_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    if (!agent_->is_idle() || !coordinator_.is_idle()) return end_if_done();
+    is_ending_ = true;
+    end();
+  });
+}
+
+void LocalExperiment::end() {
+  console_.bars({});
+  console_.status("");
+  for (const std::string& line : table_.lines(kRowsAtEnd)) console_.result(line);
+  const std::string trial = table_.best() ? fmt::format("{}/trials/{:04}", shown_dir_, *table_.best()) : "";
+  console_.when_drained([this, trial] {
+    console_.status("");
+    if (!outcome_->error.empty()) console_.complain("error", outcome_->error);
+    console_.narrate(
+        fmt::format("sgd-launch: {} in {:.1f} s, files in {}", table_.progress(), outcome_->wall_s, shown_dir_));
+    if (!trial.empty()) console_.narrate(fmt::format("sgd-launch: the best one again: sgd-launch {}/job.json", trial));
+    if (search_) return search_->end([this] { stop_all(); });
+    stop_all();
+  });
+}
+
+void LocalExperiment::stop_all() {
+  agent_->stop();
+  coordinator_.stop();
+  control_.stop();
+  signals_.cancel();
+  status_timer_.cancel();
+  timeout_.cancel();
+  io_.stop();  // Idle control clients are all that could still wait here.
+}
+
+void LocalExperiment::wait_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_signal();
+  });
+}
+
+void LocalExperiment::on_signal(int signal) {
+  const bool at_once = ++signals_seen_ > 1 || signal == SIGQUIT;
+  // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
+  if (at_once || outcome_) console_.give_up();
+  if (outcome_) return;
+  if (!at_once)
+    console_.narrate(fmt::format("sgd-launch: signal {}: stopping all trials, at most {}; once more to kill",
+                                 core::signal_words(signal), format_duration(experiment_.job.stop.grace)));
+  coordinator_.request_stop(experiment_.id, {core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
+}
+
+void LocalExperiment::tick_status() {
+  if (!console_.style().is_terminal) return;
+  if (!outcome_) {
+    console_.bars(table_.lines(kRowsLive));
+    console_.status(table_.progress());
+  }
+  status_timer_.expires_after(kRedraw);
+  status_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tick_status();
+  });
+}
+
+Json LocalExperiment::answer(const nlohmann::json& request) {
+  const std::string what = read_or(request, "request", "");
+  if (what == "status") {
+    const auto shot = coordinator_.snapshot(experiment_.id);
+    if (!shot) return refused_request("state", "the experiment has not begun");
+    Json status = core::to_json(*shot);
+    status["run_dir"] = experiment_.run_dir;
+    return {{"ok", true}, {"status", std::move(status)}};
+  }
+  if (what == "stop") {
+    core::StopRequest stop;
+    stop.at_once = read_or(request, "at_once", false);
+    if (const double grace_s = read_or(request, "grace_s", -1.0); grace_s >= 0) stop.grace = from_seconds(grace_s);
+    coordinator_.request_stop(experiment_.id, stop);
+    return {{"ok", true}};
+  }
+  return refused_request("request", fmt::format("unknown request \"{}\" of an experiment", what));
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,85 @@
+#pragma once
+// An experiment on this machine with nothing installed as a service: coordinator and agent in this process, as for one
+// run (local_run.hpp), but with a store in the experiment's folder, from which `tune --resume` goes on after whatever
+// has ended this process.
+//
+//   signals, --timeout, control.sock ──> CoordinatorShell <──EmbeddedLink──> AgentShell ──> keepers ──> ranks of trials
+//                                         │  └── state/: the store
+//                                         └── events of the experiment ──> TrialTable ──> Console
+//
+// What ranks write is in their trials' logs; it is not shown. Ends when the outcome is recorded and committed, and the
+// agent has nothing left.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/agent/agent_shell.hpp"
+#include "launcher/cli/console.hpp"
+#include "launcher/cli/run_options.hpp"
+#include "launcher/cli/search_program.hpp"
+#include "launcher/cli/trial_table.hpp"
+#include "launcher/coordinator/control_server.hpp"
+#include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/process/runtime_dir.hpp"
+#include "launcher/storage/run_directory.hpp"
+
+namespace sgd::cli {
+
+class LocalExperiment {
+ public:
+  LocalExperiment(const RunOptions& options, core::RunDefinition experiment);
+
+  /// A new one. The exit code of sgd-launch.
+  [[nodiscard]] int run();
+  /// The one in the folder of `experiment` goes on, or is to have `samples` from now on; 0: as it had. Everything else
+  /// of it is what its store has.
+  [[nodiscard]] int resume(std::int64_t samples);
+
+ private:
+  [[nodiscard]] Status prepare();
+  [[nodiscard]] int slots() const;
+  [[nodiscard]] Status start_search();
+  void stop_all();
+  [[nodiscard]] Status start_node();
+  [[nodiscard]] Status submit();
+  [[nodiscard]] Status open_store();
+  [[nodiscard]] Status reopen(std::int64_t samples);
+  void read_table();
+  void go();
+  [[nodiscard]] coordinator::RunObserver observer_of(const core::RunDefinition& run);
+  [[nodiscard]] coordinator::RunObserver own_observer();
+  void end_if_done();
+  void end();
+  void wait_signal();
+  void on_signal(int signal);
+  void tick_status();
+  [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
+
+  const RunOptions& options_;
+  core::RunDefinition experiment_;
+  std::string shown_dir_;  ///< As people would type it.
+  boost::asio::io_context io_{1};
+  Console console_;
+  TrialTable table_;
+  std::vector<nlohmann::ordered_json> past_;  ///< Events from before there was a search program to be told of them.
+  std::optional<process::RuntimeDir> runtime_;
+  coordinator::CoordinatorShell coordinator_;
+  coordinator::ControlServer control_;
+  std::unique_ptr<agent::AgentShell> agent_;
+  std::unique_ptr<SearchProgram> search_;  ///< That makes the trials; nothing: a list does.
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer status_timer_;
+  boost::asio::steady_timer end_timer_;
+  boost::asio::steady_timer timeout_;
+  std::optional<core::RunOutcome> outcome_;
+  int signals_seen_ = 0;
+  bool is_ending_ = false;
+};
+
+}  // namespace sgd::cli

@@ -1,0 +1,90 @@
+#pragma once
+// The program that makes an experiment's trials, beside its launcher: a process of ours that reads and writes JSON
+// lines (tune/search_protocol.hpp). What it is told is made of the experiment's events, so that a program that begins
+// anew is told all that one before was told. What it says of itself (stderr) is in search.log.
+//
+//   events ──> on_event() ──lines──> queue ──stdin──> program ──stdout──> lines ──> Handlers
+//
+// It has no deadline here: the experiment's machine has. A program that does not read is one that does not answer.
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/tune/experiment_spec.hpp"
+#include "launcher/tune/scheduler.hpp"
+#include "launcher/tune/search_protocol.hpp"
+
+namespace sgd::cli {
+
+/// Lines for the program, of events in their order.
+class SearchScript {
+ public:
+  explicit SearchScript(const tune::ExperimentSpec& spec) : spec_(spec) {}
+  /// What a program is told of an event as it happens; empty: nothing.
+  [[nodiscard]] std::string line_of(const nlohmann::ordered_json& event) const;
+  /// All that a program which begins now is told, with `past`: the events so far.
+  [[nodiscard]] std::string beginning(const std::vector<nlohmann::ordered_json>& past) const;
+
+ private:
+  const tune::ExperimentSpec& spec_;
+};
+
+class SearchProgram {
+ public:
+  /// Lines that it has not read, together.
+  static constexpr std::size_t kUnreadBytesMax = 16 << 20;
+  /// After "bye"; then it is killed.
+  static constexpr Duration kEndLimit = std::chrono::seconds(2);
+
+  struct Handlers {
+    std::function<void(const std::string& line)> on_line;
+    /// Once: it has ended, or cannot be spoken to any more.
+    std::function<void(const std::string& why)> on_failed;
+  };
+
+  SearchProgram(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers);
+  ~SearchProgram();
+  SearchProgram(const SearchProgram&) = delete;
+  SearchProgram& operator=(const SearchProgram&) = delete;
+
+  /// `log`: the path of its stderr. Then it is told of `past`.
+  [[nodiscard]] Status start(const std::string& log, const std::vector<nlohmann::ordered_json>& past);
+  void on_event(const nlohmann::ordered_json& event);
+  /// The experiment is over. `done` when it has ended, too.
+  void end(std::function<void()> done);
+
+ private:
+  void write(const std::string& lines);
+  void flush();
+  void read();
+  void take(std::string_view bytes);
+  void wait_for_end();
+  void on_ended();
+  void fail(const std::string& why);
+
+  tune::ExperimentSpec spec_;
+  SearchScript script_;
+  Handlers handlers_;
+  tune::SearchLines lines_;
+  boost::asio::posix::stream_descriptor in_;   ///< Its stdin.
+  boost::asio::posix::stream_descriptor out_;  ///< Its stdout.
+  boost::asio::posix::stream_descriptor pidfd_;
+  boost::asio::steady_timer limit_;
+  std::string unread_;
+  std::string chunk_ = std::string(64 << 10, '\0');
+  bool is_writing_ = false;
+  bool has_ended_ = true;
+  bool is_over_ = false;  ///< Nothing that it says or does matters any more.
+  std::function<void()> done_;
+  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
+};
+
+}  // namespace sgd::cli

@@ -1,0 +1,214 @@
+#include "launcher/cli/trial_table.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "common/json/lenient.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::optional<double> number_of(const Json& event, const char* key) {
+  double number = 0;
+  if (!member(event, key).is_number()) return std::nullopt;
+  read_if_fits(event, key, number);
+  return number;
+}
+
+std::string shown_number(std::optional<double> value) {
+  return value ? fmt::format("{:.6g}", *value) : "-";
+}
+
+bool is_over(const std::string& state) {
+  return state == "completed" || state == "stopped" || state == "failed" || state == "cancelled";
+}
+
+/// Columns as wide as their widest cell; the last one has no end.
+std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::vector<std::string> lines;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string shown_value(const Json& value) {
+  if (value.is_number_float()) return fmt::format("{:.4g}", read_or(Json{{"is", value}}, "is", 0.0));
+  return value.is_string() ? read_or(Json{{"is", value}}, "is", "") : dump_text(value);
+}
+
+void TrialTable::add(const Json& event) {
+  const std::string what = read_or(event, "event", "");
+  if (what == "experiment_started") {
+    metric_ = read_or(event, "metric", "");
+    is_highest_ = read_or(event, "mode", "") == "max";
+    read_if_fits(event, "trials", planned_);
+  }
+  const std::int64_t number = read_or(event, "trial", std::int64_t{-1});
+  if (number < 0 || !what.starts_with("trial_")) return;
+  Trial& trial = trials_[number];
+  if (what == "trial_started") {
+    trial.parameters = member(event, "parameters");
+  } else if (what == "trial_report") {
+    read_if_fits(event, "iteration", trial.iteration);
+    trial.value = number_of(event, "value");
+    if (trial.value && (!trial.best || is_better(*trial.value, *trial.best))) {
+      trial.best = trial.value;
+      trial.best_iteration = trial.iteration;
+    }
+    note(number, trial);
+  } else if (what == "trial_stopping") {
+    trial.state = "stopping";
+    trial.why = read_or(event, "why", "");
+  } else if (what == "trial_paused") {
+    trial.state = "paused";
+  } else if (what == "trial_decided") {
+    const std::string action = read_or(event, "action", "");
+    if (action == "resume" || action == "exploit") trial.state = "running";
+    if (const Json& values = member(event, "values"); values.is_object()) trial.parameters = values;
+  } else if (what == "trial_ended") {
+    if (!is_over(trial.state)) ++ended_;
+    trial.state = read_or(event, "state", "");
+    trial.why = read_or(event, "why", "");
+    trial.wall_s = read_or(event, "wall_s", 0.0);
+    if (trial.state == "failed") ++failed_;
+  }
+}
+
+bool TrialTable::is_better(double left, double right) const {
+  return is_highest_ ? left > right : left < right;
+}
+
+void TrialTable::note(std::int64_t number, const Trial& trial) {
+  if (!trial.best) return;
+  const Trial* before = best_ ? &trials_.at(*best_) : nullptr;
+  if (before == nullptr || is_better(*trial.best, *before->best) || (*trial.best == *before->best && number < *best_))
+    best_ = number;
+}
+
+/// Its last key, where no other parameter ends with that.
+std::string TrialTable::short_name(const std::string& parameter) const {
+  const std::string last = parameter.substr(parameter.rfind('.') + 1);
+  const Json& all = trials_.begin()->second.parameters;
+  const auto ends_so = [&](const auto& item) { return item.key().substr(item.key().rfind('.') + 1) == last; };
+  const auto items = all.items();
+  return std::count_if(items.begin(), items.end(), ends_so) == 1 ? last : parameter;
+}
+
+std::vector<std::int64_t> TrialTable::shown(std::size_t rows) const {
+  std::vector<std::int64_t> numbers;
+  for (const auto& [number, trial] : trials_) numbers.push_back(number);
+  if (numbers.size() <= rows) return numbers;
+  const auto comes_first = [this](std::int64_t left, std::int64_t right) {
+    const Trial& a = trials_.at(left);
+    const Trial& b = trials_.at(right);
+    if (is_over(a.state) != is_over(b.state)) return !is_over(a.state);
+    if (a.best.has_value() != b.best.has_value()) return a.best.has_value();
+    if (a.best && *a.best != *b.best) return is_better(*a.best, *b.best);
+    return left < right;
+  };
+  const auto best = best_;
+  std::stable_sort(numbers.begin(), numbers.end(), comes_first);
+  // The best one is always there.
+  if (best) {
+    std::erase(numbers, *best);
+    numbers.insert(numbers.begin(), *best);
+  }
+  numbers.resize(rows);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+std::vector<std::string> TrialTable::lines(std::size_t rows) const {
+  if (trials_.empty()) return {};
+  std::vector<std::vector<std::string>> cells(1, {"trial", "state"});
+  std::vector<std::string> parameters;
+  for (const auto& [name, value] : trials_.begin()->second.parameters.items()) parameters.push_back(name);
+  for (const std::string& name : parameters) cells[0].push_back(short_name(name));
+  for (const std::string& name : {std::string("at"), metric_, std::string("best")}) cells[0].push_back(name);
+  const std::vector<std::int64_t> numbers = shown(rows);
+  for (const std::int64_t number : numbers) {
+    const Trial& trial = trials_.at(number);
+    std::vector<std::string> row = {fmt::format("{}{}", number, number == best_ ? " *" : ""), trial.state};
+    for (const std::string& name : parameters) row.push_back(shown_value(member(trial.parameters, name.c_str())));
+    row.push_back(trial.iteration > 0 ? fmt::format("{}", trial.iteration) : "-");
+    row.push_back(shown_number(trial.value));
+    const bool has_peak = trial.best && trial.best_iteration != trial.iteration;
+    row.push_back(shown_number(trial.best) + (has_peak ? fmt::format(" at {}", trial.best_iteration) : ""));
+    cells.push_back(std::move(row));
+  }
+  std::vector<std::string> lines = aligned(cells);
+  if (numbers.size() < trials_.size())
+    lines.push_back(fmt::format("... and {} more, which have ended", trials_.size() - numbers.size()));
+  return lines;
+}
+
+std::string TrialTable::progress() const {
+  std::string text = fmt::format("{}/{} trials", ended_, std::max<std::int64_t>(planned_, ended_));
+  const auto at_work = static_cast<std::int64_t>(trials_.size()) - ended_;
+  if (at_work > 0) text += fmt::format(", {} at work", at_work);
+  if (failed_ > 0) text += fmt::format(", {} failed", failed_);
+  if (best_) text += fmt::format("  best {} {} (trial {})", metric_, shown_number(trials_.at(*best_).best), *best_);
+  return text;
+}
+
+std::string TrialTable::values_of(const Trial& trial) const {
+  std::string text;
+  for (const auto& [name, value] : trial.parameters.items())
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", short_name(name), shown_value(value));
+  return text;
+}
+
+std::string TrialTable::narrate(const Json& event) const {
+  const std::string what = read_or(event, "event", "");
+  const std::int64_t number = read_or(event, "trial", std::int64_t{-1});
+  if (what == "metric_missing") {
+    std::string names;
+    for (const Json& one : member(event, "reported")) names += (names.empty() ? "" : ", ") + shown_value(one);
+    return fmt::format("trial {} has reported no \"{}\"; it has reported: {}", number, read_or(event, "metric", ""),
+                       names.empty() ? "nothing that is a number" : names);
+  }
+  if (what == "search_failed")
+    return read_or(event, "why", "") + "; no trial comes any more, those that are there go on";
+  const auto found = trials_.find(number);
+  if (what != "trial_ended" || found == trials_.end()) return {};
+  const Trial& trial = found->second;
+  std::string text = fmt::format("trial {} {}", number, trial.state);
+  if (trial.best) text += fmt::format(": {} {} at {}", metric_, shown_number(trial.best), trial.best_iteration);
+  text += fmt::format(" ({})", values_of(trial));
+  if (!trial.why.empty()) text += "; " + trial.why;
+  return text;
+}
+
+Json TrialTable::to_json() const {
+  Json rows = Json::array();
+  for (const auto& [number, trial] : trials_)
+    rows.push_back({{"trial", number},
+                    {"state", trial.state},
+                    {"parameters", trial.parameters},
+                    {"iteration", trial.iteration},
+                    {"value", trial.value ? Json(*trial.value) : Json(nullptr)},
+                    {"best", trial.best ? Json(*trial.best) : Json(nullptr)},
+                    {"best_iteration", trial.best_iteration},
+                    {"why", trial.why},
+                    {"wall_s", trial.wall_s}});
+  return {{"metric", metric_},
+          {"mode", is_highest_ ? "max" : "min"},
+          {"trials", planned_},
+          {"best", best_ ? Json(*best_) : Json(nullptr)},
+          {"rows", std::move(rows)}};
+}
+
+}  // namespace sgd::cli

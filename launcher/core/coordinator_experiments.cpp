@@ -1,0 +1,182 @@
+// How Coordinator keeps runs that own runs: what children tell goes to their experiment, and its orders are carried out
+// in the same event, so that a replay needs no event of theirs.
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/assert.hpp"
+#include "launcher/core/coordinator.hpp"
+
+namespace sgd::core {
+
+using coordinator_command::BeginTrial;
+using coordinator_command::ChangeJob;
+using coordinator_command::FinishRun;
+using coordinator_command::RecordEvent;
+using coordinator_command::RecordMetrics;
+using coordinator_command::TakeCheckpoint;
+
+void Coordinator::begin_run(TimePoint now, const RunDefinition& run) {
+  const auto [place, is_new] = runs_.try_emplace(run.id, run, now);
+  SGD_ASSERT(is_new);
+  live_[run.id] = &place->second;
+  tickets_[run.id].submission = ++submissions_;
+  capacity_changed_ = true;
+}
+
+void Coordinator::begin_experiment(TimePoint now, const RunDefinition& run, CoordinatorCommands& out) {
+  const auto [place, is_new] = experiments_.try_emplace(run.id, run, now);
+  SGD_ASSERT(is_new);
+  tickets_[run.id].submission = ++submissions_;
+  place->second.begin(out);
+  advance(now, place->second, out);
+}
+
+/// The command number `index` may be a word of a trial. Its copy: what follows may move the commands.
+void Coordinator::tell_parent(TimePoint now, std::size_t index, CoordinatorCommands& out) {
+  const auto parent_of = [this](const RunId& run) -> Experiment* {
+    const auto child = runs_.find(run);
+    if (child == runs_.end() || !child->second.definition().parent) return nullptr;
+    const auto parent = experiments_.find(*child->second.definition().parent);
+    return parent == experiments_.end() ? nullptr : &parent->second;
+  };
+  TrialOrders orders;
+  Experiment* parent = nullptr;
+  if (const auto* metrics = std::get_if<RecordMetrics>(&out[index])) {
+    if (parent = parent_of(metrics->run); parent == nullptr) return;
+    const RecordMetrics told = *metrics;
+    parent->on_line(told.run, told.metrics, out, orders);
+  } else if (const auto* finished = std::get_if<FinishRun>(&out[index])) {
+    if (parent = parent_of(finished->run); parent == nullptr) return;
+    const FinishRun told = *finished;
+    parent->on_ended(told.run, told.outcome, out, orders);
+  } else if (const auto* event = std::get_if<RecordEvent>(&out[index])) {
+    if (event->event.front() != "paused") return;
+    if (parent = parent_of(event->run); parent == nullptr) return;
+    parent->on_paused(RunId(event->run), out, orders);
+  } else {
+    return;
+  }
+  carry_out(now, orders, out);
+  advance(now, *parent, out);
+}
+
+/// Trials for which there is room now.
+void Coordinator::advance(TimePoint now, Experiment& experiment, CoordinatorCommands& out) {
+  const auto waits = [&experiment](const auto& run) {
+    return run.second->definition().parent == experiment.definition().id && run.second->waits_for_room();
+  };
+  TrialOrders orders;
+  experiment.advance(now, static_cast<std::size_t>(std::count_if(live_.begin(), live_.end(), waits)), out, orders);
+  carry_out(now, orders, out);
+}
+
+/// Who may have as many trials as there is room for has seen that the last one has got its place.
+void Coordinator::advance_all(TimePoint now, CoordinatorCommands& out) {
+  for (auto& [id, experiment] : experiments_)
+    if (!experiment.finished()) advance(now, experiment, out);
+}
+
+void Coordinator::on_experiment_resumed(TimePoint now, const coordinator_event::ExperimentResumed& resumed,
+                                        CoordinatorCommands& out) {
+  const auto known = experiments_.find(resumed.run);
+  if (known == experiments_.end()) return;
+  TrialOrders orders;
+  std::erase(finished_, resumed.run);
+  known->second.on_resumed(resumed.samples, out, orders);
+  carry_out(now, orders, out);
+  advance(now, known->second, out);
+}
+
+/// What an experiment's search program says, or why nobody hears it any more.
+void Coordinator::on_search(TimePoint now, const RunId& run, const std::string& words, bool is_line,
+                            CoordinatorCommands& out) {
+  const auto known = experiments_.find(run);
+  if (known == experiments_.end()) return;
+  TrialOrders orders;
+  if (is_line)
+    known->second.on_search_said(now, words, out, orders);
+  else
+    known->second.on_search_failed(words, out);
+  carry_out(now, orders, out);
+  advance(now, known->second, out);
+}
+
+/// A trial that goes on after its run has ended is that run again, in its folder, from what it has left.
+void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorCommands& out) {
+  if (const auto before = runs_.find(run.id); before != runs_.end()) {
+    SGD_ASSERT(before->second.finished());  // Else ranks that are at work would be forgotten.
+    run.past = before->second.definition().past;
+    std::erase(finished_, run.id);
+    tickets_.erase(run.id);
+    live_.erase(run.id);
+    runs_.erase(before);
+  }
+  out.push_back(BeginTrial{run});
+  if (run.past)
+    out.push_back(RecordEvent{run.id,
+                              {{"event", "run_resumed"},
+                               {"run", run.id},
+                               {"from_generation", run.past->generation},
+                               {"step", run.past->steps}}});
+  begin_run(now, run);
+}
+
+/// Before anything else that the donor does: its newest checkpoint may not be kept for long.
+void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out) {
+  const auto donor = runs_.find(order.donor);
+  const std::string from = donor == runs_.end() ? std::string() : donor->second.newest_checkpoint();
+  const std::string to = from.empty() ? std::string() : order.to + from.substr(from.rfind('/'));
+  if (!from.empty()) out.push_back(TakeCheckpoint{order.run, from, to});
+  RunMachine& run = runs_.at(order.run);
+  Experiment& parent = experiments_.at(*run.definition().parent);
+  parent.on_taken(order.run, from, to, out);
+  run.on_pause(now, order.reason, from.empty(), out);
+}
+
+/// It waits, or was ended with its experiment while it did.
+void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out) {
+  capacity_changed_ = true;
+  if (!run.finished()) return run.on_resume();
+  const Experiment& experiment = experiments_.at(*run.definition().parent);
+  auto again = experiment.definition_of(*experiment.trial_of(run.definition().id));
+  if (again) begin_trial(now, std::move(again).value(), out);
+}
+
+void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, CoordinatorCommands& out) {
+  for (const TrialOrder& order : orders) {
+    if (const auto* start = std::get_if<trial_order::Start>(&order)) {
+      begin_trial(now, start->run, out);
+      continue;
+    }
+    const RunId id = std::visit(
+        []<class Order>(const Order& one) {
+          if constexpr (requires { one.run.id; })
+            return one.run.id;
+          else
+            return one.run;
+        },
+        order);
+    if (const auto experiment = experiments_.find(id); experiment != experiments_.end()) {
+      TrialOrders below;
+      if (const auto* stop = std::get_if<trial_order::Stop>(&order))
+        experiment->second.on_stop(now, stop->request, out, below);
+      carry_out(now, below, out);
+      continue;
+    }
+    const auto run = runs_.find(id);
+    if (run == runs_.end()) continue;
+    if (const auto* stop = std::get_if<trial_order::Stop>(&order)) run->second.on_stop(now, stop->request, out);
+    if (const auto* pause = std::get_if<trial_order::Pause>(&order))
+      run->second.on_pause(now, pause->reason, true, out);
+    if (std::holds_alternative<trial_order::Resume>(order)) resume_trial(now, run->second, out);
+    if (const auto* exploit = std::get_if<trial_order::Exploit>(&order)) take_checkpoint(now, *exploit, out);
+    if (const auto* clone = std::get_if<trial_order::Clone>(&order)) {
+      out.push_back(ChangeJob{id, clone->run.job.resolved});
+      run->second.on_clone(clone->run.job);
+    }
+    note_touched(id);
+  }
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,308 @@
+#include "launcher/core/experiment.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/assert.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/core/trial_job.hpp"
+#include "launcher/tune/make_scheduler.hpp"
+
+namespace sgd::core {
+
+using Line = nlohmann::ordered_json;
+
+const char* name(TrialPhase phase) {
+  switch (phase) {
+    case TrialPhase::kRunning:
+      return "running";
+    case TrialPhase::kStopping:
+      return "stopping";
+    case TrialPhase::kPausing:
+      return "pausing";
+    case TrialPhase::kPaused:
+      return "paused";
+    case TrialPhase::kEnded:
+      return "ended";
+  }
+  return "";
+}
+
+namespace {
+
+/// Keys that people may have meant, of lines without the metric, by phase.
+std::set<std::string> numbers_in(const Line& lines) {
+  constexpr std::size_t kShown = 16;
+  std::set<std::string> names;
+  for (const Line& line : lines)
+    for (const auto& [key, value] : line.items())
+      if (value.is_number() && !key.starts_with('_') && names.size() < kShown) names.insert(key);
+  return names;
+}
+
+}  // namespace
+
+bool is_experiment(const job::JobSpec& job) {
+  return !job.tune.is_null();
+}
+
+// ---- made and kept ----
+
+tune::ExperimentSpec Experiment::spec_of(const RunDefinition& definition) {
+  SGD_ASSERT(definition.base.has_value());  // Else its trials would have no job.
+  const job::LoadResult loaded = job::load_given(definition.base->given, definition.base->folder, {});
+  Diagnostics diagnostics;
+  std::optional<tune::ExperimentSpec> spec;
+  if (loaded.job) spec = tune::parse_experiment(loaded, diagnostics);
+  SGD_ASSERT(spec.has_value());  // Whoever submits it has checked it.
+  return *std::move(spec);
+}
+
+Experiment::Experiment(RunDefinition definition, TimePoint now)
+    : spec_(spec_of(definition)), rule_(tune::make_scheduler(spec_)) {
+  definition_ = std::move(definition);
+  submitted_at_ = now;
+  make_list();
+}
+
+Experiment::Experiment(State state) : State(std::move(state)), spec_(spec_of(definition_)) {
+  auto rule = tune::restore_scheduler(spec_, std::exchange(scheduler_, nullptr));
+  SGD_ASSERT(rule.ok());  // It has written it itself.
+  rule_ = std::move(rule).value();
+  make_list();
+}
+
+/// Of what is known of trials.
+void Experiment::make_list() {
+  if (spec_.search.kind != tune::SearchSpec::Kind::kExec) {
+    list_ = spec_.list();
+    return;
+  }
+  talk_.emplace(spec_.parameters);
+  talk_->on_asked({owed_.begin(), owed_.end()});
+  for (const auto& [trial, its] : trials_) {
+    talk_->on_given(trial);
+    if (its.phase == TrialPhase::kEnded) talk_->on_end(trial);
+  }
+  if (no_more_) (void)talk_->take("{\"type\":\"no_more\"}");  // Ignoring: it is said once more, and not heard.
+}
+
+Experiment::State Experiment::state() const {
+  State state = *this;
+  state.scheduler_ = rule_->state();
+  return state;
+}
+
+// ---- which trials ----
+
+void Experiment::begin(CoordinatorCommands& out) {
+  record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
+  record({{"event", "experiment_started"},
+          {"trials", planned()},
+          {"metric", spec_.metric},
+          {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
+          {"scheduler", spec_.scheduler.type},
+          {"concurrent", spec_.concurrent},
+          {"seed", spec_.seed}},
+         out);
+}
+
+tune::TrialId Experiment::planned() const {
+  return list_ ? list_->size() : static_cast<tune::TrialId>(spec_.samples);
+}
+
+bool Experiment::more_may_come() const {
+  if (list_) return next_ < list_->size();
+  return search_error_.empty() && !no_more_ && (next_ < planned() || !owed_.empty());
+}
+
+void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders) {
+  if (is_over_) return;
+  const auto at_work = [&] { return at_work_ + static_cast<std::int64_t>(owed_.size()); };
+  const auto has_room = [&] {
+    return spec_.concurrent > 0 ? at_work() < spec_.concurrent : waiting == 0 && owed_.empty();
+  };
+  for (;; ++waiting) {
+    // Whoever waits may be wanted because nobody else comes.
+    if (!more_may_come() && !std::exchange(has_told_last_, true)) obey(rule_->on_no_more_trials(), out, orders);
+    if (stop_ || !has_room()) break;
+    if (const auto chosen = rule_->next_paused(more_may_come())) {
+      rule_->on_resumed(chosen->trial);
+      obey(tune::Decisions{*chosen}, out, orders);
+    } else if (list_ && more_may_come()) {
+      const tune::Trial trial = list_->at(next_++);
+      start(trial.id, trial.values, out, orders);
+    } else {
+      break;
+    }
+  }
+  if (!list_ && !stop_ && has_room())
+    ask_search(now, spec_.concurrent > 0 ? static_cast<std::size_t>(spec_.concurrent - at_work()) : 1, out);
+  end_if_done(now, out);
+}
+
+void Experiment::start(tune::TrialId trial, tune::Values values, CoordinatorCommands& out, TrialOrders& orders) {
+  trials_[trial].values = values;
+  ++at_work_;
+  rule_->add_trial(trial, values);
+  record({{"event", "trial_started"}, {"trial", trial}, {"run", run_of(trial)}, {"parameters", values}}, out);
+  auto run = definition_of(trial);
+  if (!run) return end_trial(trial, tune::Outcome::kFailed, run.error().message, out, orders);
+  orders.emplace_back(trial_order::Start{std::move(run).value()});
+}
+
+Result<RunDefinition> Experiment::definition_of(tune::TrialId trial) const {
+  auto job = job_of(trial, trials_.at(trial).values);
+  if (!job) return job.error();
+  RunDefinition run;
+  run.id = run_of(trial);
+  run.parent = definition_.id;
+  run.job = std::move(job).value();
+  run.run_dir = run_dir_of(trial);
+  run.placement_timeout = definition_.placement_timeout;
+  run.priority = definition_.priority;
+  run.owner = definition_.owner;
+  run.may_be_root = definition_.may_be_root;
+  return run;
+}
+
+Result<job::JobSpec> Experiment::job_of(tune::TrialId trial, const tune::Values& values) const {
+  job::LoadResult loaded = trial_job(*definition_.base, spec_, {trial, values}, trials_.at(trial).origin);
+  if (loaded.job) return *std::move(loaded.job);
+  std::string why;
+  for (const Diagnostic& item : loaded.diagnostics.items)
+    if (!item.warning && why.empty()) why = item.message;
+  return Error{"its job is refused: " + why};
+}
+
+RunId Experiment::run_of(tune::TrialId trial) const {
+  return fmt::format("{}.{:04}", definition_.id, trial);
+}
+
+std::string Experiment::run_dir_of(tune::TrialId trial) const {
+  return fmt::format("{}/trials/{:04}", definition_.run_dir, trial);
+}
+
+std::optional<tune::TrialId> Experiment::trial_of(const RunId& run) const {
+  const std::string front = definition_.id + ".";
+  if (!run.starts_with(front)) return std::nullopt;
+  tune::TrialId trial = 0;
+  const char* end = run.data() + run.size();
+  const auto [stop, error] = std::from_chars(run.data() + front.size(), end, trial);
+  if (error != std::errc() || stop != end || !trials_.contains(trial)) return std::nullopt;
+  return trial;
+}
+
+// ---- what trials say ----
+
+bool Experiment::is_better(double left, double right) const {
+  return spec_.mode == tune::Mode::kMax ? left > right : left < right;
+}
+
+void Experiment::on_line(const RunId& run, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
+  const auto trial = trial_of(run);
+  if (!trial || is_over_) return;
+  TrialRecord& its = trials_.at(*trial);
+  const bool is_training = definition_.job.training.has_value();
+  const auto found = line.find(spec_.metric);
+  const bool has_metric = found != line.end() && (found->is_number() || found->is_null());
+  if (is_training && line.contains("batch")) return;  // Within an epoch; its end counts.
+  if (!has_metric) {
+    const bool is_round = read_or(line, "phase", "") == "validate" || (!is_training && ++its.silent_lines > 1);
+    return is_round ? note_missing(*trial, Line{{"line", line}}, out) : void();
+  }
+  is_metric_known_ = true;
+  ++its.reports;
+  its.iteration = is_training ? read_or(line, "epoch", its.reports) : its.reports;
+  const double value = found->is_number() ? found->get<double>() : std::nan("");
+  if (std::isfinite(value)) {
+    its.value = value;
+    if (!its.best || is_better(value, *its.best)) {
+      its.best = value;
+      its.best_iteration = its.iteration;
+    }
+  }
+  record({{"event", "trial_report"},
+          {"trial", *trial},
+          {"iteration", its.iteration},
+          {"value", std::isfinite(value) ? Line(value) : Line(nullptr)}},
+         out);
+  if (its.phase != TrialPhase::kRunning || stop_) return;
+  const bool others_wait = more_may_come();
+  const tune::Decisions decisions = rule_->on_report({*trial, its.iteration, value, others_wait});
+  const std::string reached = tune::bound_reached(spec_, its.iteration, nlohmann::json(line));
+  if (!reached.empty()) stop(*trial, tune::Outcome::kCompleted, reached, {}, out, orders);
+  obey(decisions, out, orders);
+}
+
+/// Told once: who misspelt it would find nothing at the end of the last trial. A line of training may come first, and
+/// that of validation then.
+void Experiment::note_missing(tune::TrialId trial, const Line& lines, CoordinatorCommands& out) {
+  if (is_metric_known_ || std::exchange(is_metric_missed_, true)) return;
+  record({{"event", "metric_missing"}, {"trial", trial}, {"metric", spec_.metric}, {"reported", numbers_in(lines)}},
+         out);
+}
+
+/// A trial whose end was decided already has it.
+void Experiment::obey(const tune::Decisions& decisions, CoordinatorCommands& out, TrialOrders& orders) {
+  for (const tune::Decision& decision : decisions) {
+    const bool is_silent =
+        decision.action == tune::Action::kContinue &&
+        (decision.reason == tune::Reason::kNoRule || decision.reason == tune::Reason::kBetweenRungs ||
+         decision.reason == tune::Reason::kBetweenIntervals || decision.reason == tune::Reason::kWarmUp ||
+         decision.reason == tune::Reason::kRepeated);
+    TrialRecord& its = trials_.at(decision.trial);
+    const bool is_late = its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded;
+    if (is_silent || is_late) continue;
+    const std::string why = in_words(decision);
+    Line event = {{"event", "trial_decided"}, {"why", why}};
+    event.update(Line(tune::to_json(decision)));
+    record(std::move(event), out);
+    its.reason = why;
+    switch (decision.action) {
+      case tune::Action::kContinue:
+        its.reason.clear();
+        break;
+      case tune::Action::kStop:
+        // Who has had all that a trial may have is no worse than others.
+        stop(decision.trial,
+             decision.reason == tune::Reason::kMaxEpochs ? tune::Outcome::kCompleted : tune::Outcome::kStopped, why, {},
+             out, orders);
+        break;
+      case tune::Action::kPause:
+        its.phase = TrialPhase::kPausing;
+        orders.emplace_back(trial_order::Pause{run_of(decision.trial), why});
+        break;
+      case tune::Action::kResume:
+        its.phase = TrialPhase::kRunning;
+        --paused_;
+        ++at_work_;
+        orders.emplace_back(trial_order::Resume{run_of(decision.trial)});
+        break;
+      case tune::Action::kExploit:
+        exploit(decision, why, orders);
+        break;
+    }
+  }
+}
+
+void Experiment::stop(tune::TrialId trial, tune::Outcome outcome, std::string reason, const StopRequest& request,
+                      CoordinatorCommands& out, TrialOrders& orders) {
+  TrialRecord& its = trials_.at(trial);
+  if (its.phase == TrialPhase::kPaused) {
+    --paused_;
+    ++at_work_;
+  }
+  its.phase = TrialPhase::kStopping;
+  its.outcome = outcome;
+  its.reason = std::move(reason);
+  record({{"event", "trial_stopping"}, {"trial", trial}, {"as", tune::word_of(outcome)}, {"why", its.reason}}, out);
+  orders.emplace_back(trial_order::Stop{run_of(trial), request});
+}
+
+}  // namespace sgd::core

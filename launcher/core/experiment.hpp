@@ -1,0 +1,142 @@
+#pragma once
+// The life of an experiment: a run that has no ranks of its own, but runs below it, its trials. What they report and
+// how they end comes in, what is to become of them goes out; the owner (Coordinator) carries it out in the same event,
+// so that a replay of the stored events makes the same decisions.
+//
+//   trial list ──> trials ──start──> child runs ──lines of metrics, ends──> Experiment ──> tune::Scheduler
+//                                        ^                                      │
+//                                        └──────── stop, pause, resume ─────────┘   each with its reason, as an event
+//
+//   trial:  (made) ──> running ──its run ends──────────────────────────> ended
+//                       │  │ └── stop decided, asked ──> stopping ───────> │
+//                       │  └──── pause decided ──> pausing ──> paused ──> stopping
+//                       │                                        │
+//                       └<────── the scheduler resumes it <──────┘
+//
+// Ends when no trial is left and none is to come. It has succeeded when some trial has reported its metric; trials that
+// fail are counted, and touch no other one.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/core/experiment_state.hpp"
+#include "launcher/core/snapshot.hpp"
+#include "launcher/tune/experiment_spec.hpp"
+#include "launcher/tune/search_protocol.hpp"
+
+namespace sgd::core {
+
+/// What is to be done with a child.
+namespace trial_order {
+struct Start {
+  RunDefinition run;
+};
+struct Stop {
+  RunId run;
+  StopRequest request;
+};
+/// It saves, gives its ranks up, and waits.
+struct Pause {
+  RunId run;
+  std::string reason;
+};
+struct Resume {
+  RunId run;
+};
+/// It gives its ranks up, and takes the donor's newest checkpoint into the folder `to` of its own.
+struct Exploit {
+  RunId run;
+  RunId donor;
+  std::string to;
+  std::string reason;
+};
+/// Of one that is paused: it goes on as `run` says, from what it has taken.
+struct Clone {
+  RunDefinition run;
+};
+}  // namespace trial_order
+using TrialOrder = std::variant<trial_order::Start, trial_order::Stop, trial_order::Pause, trial_order::Resume,
+                                trial_order::Exploit, trial_order::Clone>;
+using TrialOrders = std::vector<TrialOrder>;
+
+class Experiment : private ExperimentState {
+ public:
+  using State = ExperimentState;
+
+  /// `definition`: of a job with a `tune` that its submitter has checked.
+  Experiment(RunDefinition definition, TimePoint now);
+  explicit Experiment(State state);
+
+  [[nodiscard]] static tune::ExperimentSpec spec_of(const RunDefinition& definition);
+  [[nodiscard]] State state() const;
+  [[nodiscard]] const RunDefinition& definition() const { return definition_; }
+  [[nodiscard]] bool finished() const { return is_over_; }
+  [[nodiscard]] const RunOutcome& outcome() const { return outcome_; }
+  [[nodiscard]] RunSnapshot snapshot(TimePoint now) const;
+  [[nodiscard]] RunId run_of(tune::TrialId trial) const;
+  /// A trial's run, as it is to be started.
+  [[nodiscard]] Result<RunDefinition> definition_of(tune::TrialId trial) const;
+  [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
+
+  void begin(CoordinatorCommands& out);
+  /// Trials that there is room for. `waiting`: children of it that wait for room.
+  void advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders);
+  /// A line of metrics of its child.
+  void on_line(const RunId& run, const nlohmann::ordered_json& line, CoordinatorCommands& out, TrialOrders& orders);
+  void on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders);
+  /// An Exploit was carried out. `from`: the donor's checkpoint, and where it is now; empty: the donor has none, and
+  /// the trial goes on as it is.
+  void on_taken(const RunId& run, const std::string& from, const std::string& to, CoordinatorCommands& out);
+  void on_ended(const RunId& run, const RunOutcome& outcome, CoordinatorCommands& out, TrialOrders& orders);
+  void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out, TrialOrders& orders);
+  /// Of its search program.
+  void on_search_said(TimePoint now, const std::string& line, CoordinatorCommands& out, TrialOrders& orders);
+  void on_search_failed(const std::string& why, CoordinatorCommands& out);
+  void on_tick(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
+  /// It goes on with the trials that were ended with it, or has more of them from now on. `samples`: 0: as before.
+  void on_resumed(std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders);
+  /// Why that would change nothing; empty: it would.
+  [[nodiscard]] std::string why_not_resumed(std::int64_t samples) const;
+  /// Runs that on_resumed() starts again.
+  [[nodiscard]] std::vector<RunId> interrupted() const;
+  /// Of a machine that was made of a state.
+  void tell_open(CoordinatorCommands& out) const;
+  void on_restarted(TimePoint now, CoordinatorCommands& out);
+
+ private:
+  [[nodiscard]] bool more_may_come() const;
+  [[nodiscard]] tune::TrialId planned() const;
+  void make_list();
+  void ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out);
+  [[nodiscard]] bool is_better(double left, double right) const;
+  [[nodiscard]] std::string run_dir_of(tune::TrialId trial) const;
+  [[nodiscard]] Result<job::JobSpec> job_of(tune::TrialId trial, const tune::Values& values) const;
+  void start(tune::TrialId trial, tune::Values values, CoordinatorCommands& out, TrialOrders& orders);
+  void stop(tune::TrialId trial, tune::Outcome outcome, std::string reason, const StopRequest& request,
+            CoordinatorCommands& out, TrialOrders& orders);
+  void exploit(const tune::Decision& decision, const std::string& why, TrialOrders& orders);
+  void obey(const tune::Decisions& decisions, CoordinatorCommands& out, TrialOrders& orders);
+  void note_missing(tune::TrialId trial, const nlohmann::ordered_json& lines, CoordinatorCommands& out);
+  [[nodiscard]] bool may_restart(const TrialRecord& trial, const RunOutcome& outcome) const;
+  void restart(tune::TrialId trial, const std::string& error, CoordinatorCommands& out, TrialOrders& orders);
+  void note_best(tune::TrialId trial, CoordinatorCommands& out);
+  void end_trial(tune::TrialId trial, tune::Outcome outcome, std::string reason, CoordinatorCommands& out,
+                 TrialOrders& orders);
+  void end_if_done(TimePoint now, CoordinatorCommands& out);
+  void finish(TimePoint now, CoordinatorCommands& out);
+  void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
+
+  tune::ExperimentSpec spec_;             ///< Of the job.
+  std::optional<tune::TrialList> list_;   ///< Of spec_; nothing: a search program makes the trials.
+  std::optional<tune::SearchTalk> talk_;  ///< With that one.
+  std::unique_ptr<tune::Scheduler> rule_;
+};
+
+/// A job of an experiment, and not of one run.
+[[nodiscard]] bool is_experiment(const job::JobSpec& job);
+
+}  // namespace sgd::core

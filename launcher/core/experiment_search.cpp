@@ -1,0 +1,69 @@
+// Experiment: trials that a search program makes. What the program is to be told follows from the experiment's events
+// ("trials_wanted", "trial_report", "trial_ended"), which its shell has anyway; what it says comes in here.
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/core/experiment.hpp"
+#include "launcher/core/run_machine.hpp"
+
+namespace sgd::core {
+
+void Experiment::ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out) {
+  std::vector<tune::TrialId> wanted;
+  while (search_error_.empty() && !no_more_ && wanted.size() < room && next_ < planned()) wanted.push_back(next_++);
+  if (wanted.empty()) return;
+  owed_.insert(wanted.begin(), wanted.end());
+  if (!owed_since_) owed_since_ = now;
+  talk_->on_asked(wanted);
+  record({{"event", "trials_wanted"}, {"trials", wanted}}, out);
+}
+
+void Experiment::on_search_said(TimePoint now, const std::string& line, CoordinatorCommands& out, TrialOrders& orders) {
+  if (is_over_ || !talk_ || !search_error_.empty()) return;
+  const auto said = talk_->take(line);
+  if (!said) return on_search_failed(said.error().message, out);
+  if (const auto* trial = std::get_if<tune::Trial>(&said.value())) {
+    owed_.erase(trial->id);
+    if (!stop_) start(trial->id, trial->values, out, orders);
+  } else if (const auto* kill = std::get_if<tune::KillTrial>(&said.value())) {
+    const auto known = trials_.find(kill->trial);
+    const bool is_alive = known != trials_.end() && known->second.phase != TrialPhase::kStopping &&
+                          known->second.phase != TrialPhase::kEnded;
+    if (is_alive) stop(kill->trial, tune::Outcome::kCancelled, "the search program wants it to end", {}, out, orders);
+  } else {
+    no_more_ = true;
+    owed_.clear();
+  }
+  owed_since_ = owed_.empty() ? std::nullopt : std::optional(now);
+}
+
+/// Trials that it has given go on: what they find is known, and so is that it is not all.
+void Experiment::on_search_failed(const std::string& why, CoordinatorCommands& out) {
+  if (is_over_ || !search_error_.empty()) return;
+  search_error_ = why;
+  owed_.clear();
+  owed_since_.reset();
+  record({{"event", "search_failed"}, {"why", why}}, out);
+}
+
+std::optional<TimePoint> Experiment::next_wakeup() const {
+  if (is_over_ || !owed_since_) return std::nullopt;
+  return *owed_since_ + spec_.search.timeout;
+}
+
+void Experiment::on_tick(TimePoint now, CoordinatorCommands& out) {
+  const auto due = next_wakeup();
+  if (!due || now < *due) return;
+  if (now - *due > RunMachine::kLateTick) {  // This process stood still, and maybe the program with it.
+    owed_since_ = now;
+    return;
+  }
+  on_search_failed(fmt::format("the search program has said nothing for {}, and owes trial {}",
+                               format_duration(spec_.search.timeout), *owed_.begin()),
+                   out);
+}
+
+}  // namespace sgd::core

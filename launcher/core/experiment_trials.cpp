@@ -1,0 +1,285 @@
+// Experiment: how its trials pause, copy each other, end and go on, and with them the experiment.
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/core/experiment.hpp"
+#include "launcher/core/stop_request.hpp"
+
+namespace sgd::core {
+
+using coordinator_command::FinishRun;
+using coordinator_command::RecordBest;
+using coordinator_command::RecordEvent;
+using Line = nlohmann::ordered_json;
+
+void Experiment::exploit(const tune::Decision& decision, const std::string& why, TrialOrders& orders) {
+  TrialRecord& its = trials_.at(decision.trial);
+  its.phase = TrialPhase::kPausing;
+  its.next = decision.values;
+  its.waits = decision.waits;
+  const std::string to = fmt::format("{}/taken/{:04}", run_dir_of(decision.trial), ++its.clones);
+  orders.emplace_back(trial_order::Exploit{run_of(decision.trial), run_of(*decision.donor), to, why});
+}
+
+/// Without the state, the values are worth nothing.
+void Experiment::on_taken(const RunId& run, const std::string& from, const std::string& to, CoordinatorCommands& out) {
+  const tune::TrialId trial = *trial_of(run);
+  TrialRecord& its = trials_.at(trial);
+  its.taken = to;
+  record({{"event", "trial_cloned"}, {"trial", trial}, {"checkpoint", from.empty() ? Line(nullptr) : Line(from)}}, out);
+  if (!from.empty()) return;
+  its.next = nullptr;
+  rule_->on_values(trial, its.values);
+}
+
+void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders) {
+  const auto trial = trial_of(run);
+  if (!trial || trials_.at(*trial).phase != TrialPhase::kPausing) return;
+  TrialRecord& its = trials_.at(*trial);
+  if (!its.taken.empty()) {
+    its.origin = std::exchange(its.taken, {});
+    its.values = std::exchange(its.next, nullptr);
+    auto clone = definition_of(*trial);
+    if (!clone) return stop(*trial, tune::Outcome::kFailed, clone.error().message, {}, out, orders);
+    orders.emplace_back(trial_order::Clone{std::move(clone).value()});
+  }
+  if (std::exchange(its.waits, true)) {
+    its.phase = TrialPhase::kPaused;
+    --at_work_;
+    ++paused_;
+    record({{"event", "trial_paused"}, {"trial", *trial}, {"iteration", its.iteration}}, out);
+    return;
+  }
+  its.phase = TrialPhase::kRunning;
+  orders.emplace_back(trial_order::Resume{run});
+}
+
+void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, CoordinatorCommands& out, TrialOrders& orders) {
+  const auto trial = trial_of(run);
+  if (!trial || trials_.at(*trial).phase == TrialPhase::kEnded) return;
+  TrialRecord& its = trials_.at(*trial);
+  its.wall_s = outcome.wall_s;
+  const std::string folder = run_dir_of(*trial) + "/";
+  const auto absolute = [&](const std::string& path) { return path.starts_with('/') ? path : folder + path; };
+  if (!outcome.checkpoint.empty()) its.checkpoint = absolute(outcome.checkpoint);
+  if (outcome.best_checkpoints.is_array() && !outcome.best_checkpoints.empty() &&
+      read_or(outcome.best_checkpoints.front(), "metric", "") == spec_.metric)
+    its.checkpoint = absolute(read_or(outcome.best_checkpoints.front(), "path", ""));
+  if (its.reports == 0 && outcome.state == "succeeded") note_missing(*trial, outcome.metrics, out);
+  const bool is_failed = outcome.state == "failed" || outcome.state == "not_placed";
+  if (is_failed) {
+    if (may_restart(its, outcome)) return restart(*trial, outcome.error, out, orders);
+    if (outcome.state == "not_placed") ++unplaced_;
+    return end_trial(*trial, tune::Outcome::kFailed, outcome.error, out, orders);
+  }
+  if (outcome.state == "succeeded") return end_trial(*trial, tune::Outcome::kCompleted, its.reason, out, orders);
+  if (its.phase == TrialPhase::kStopping) return end_trial(*trial, its.outcome, its.reason, out, orders);
+  end_trial(*trial, tune::Outcome::kCancelled, outcome.error, out, orders);
+}
+
+bool Experiment::may_restart(const TrialRecord& trial, const RunOutcome& outcome) const {
+  return outcome.state == "failed" && trial.phase == TrialPhase::kRunning && !stop_ &&
+         trial.failures < spec_.max_failures;
+}
+
+/// From its newest checkpoint; who decides is not told, since the trial has not ended.
+void Experiment::restart(tune::TrialId trial, const std::string& error, CoordinatorCommands& out, TrialOrders& orders) {
+  TrialRecord& its = trials_.at(trial);
+  auto run = definition_of(trial);
+  if (!run) return end_trial(trial, tune::Outcome::kFailed, run.error().message, out, orders);
+  ++its.failures;
+  record({{"event", "trial_restarted"}, {"trial", trial}, {"failures", its.failures}, {"why", error}}, out);
+  orders.emplace_back(trial_order::Start{std::move(run).value()});
+}
+
+void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::string reason, CoordinatorCommands& out,
+                           TrialOrders& orders) {
+  TrialRecord& its = trials_.at(trial);
+  --(its.phase == TrialPhase::kPaused ? paused_ : at_work_);
+  ++ended_;
+  its.phase = TrialPhase::kEnded;
+  its.outcome = outcome;
+  its.reason = std::move(reason);
+  if (outcome == tune::Outcome::kFailed) {
+    if (failed_++ == 0) first_error_ = fmt::format("trial {}: {}", trial, its.reason);
+  }
+  Line event = {{"event", "trial_ended"},
+                {"trial", trial},
+                {"state", tune::word_of(outcome)},
+                {"iteration", its.iteration},
+                {"value", its.value ? Line(*its.value) : Line(nullptr)},
+                {"best", its.best ? Line(*its.best) : Line(nullptr)},
+                {"best_iteration", its.best_iteration},
+                {"wall_s", its.wall_s}};
+  if (!its.reason.empty()) event["why"] = its.reason;
+  record(std::move(event), out);
+  if (talk_) talk_->on_end(trial);
+  note_best(trial, out);
+  if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
+  if (its.interrupted) return;  // To who decides it is what it was: it may go on.
+  obey(rule_->on_end(trial, outcome), out, orders);
+}
+
+/// Of two that are equal the earlier trial is the best one, whichever ends first.
+void Experiment::note_best(tune::TrialId trial, CoordinatorCommands& out) {
+  const TrialRecord& its = trials_.at(trial);
+  if (!its.best) return;
+  const double before = best_ ? *trials_.at(*best_).best : 0;
+  if (best_ && !is_better(*its.best, before) && (*its.best != before || trial > *best_)) return;
+  best_ = trial;
+  const auto job = job_of(trial, its.values);
+  Line best = {{"experiment", definition_.id},
+               {"trial", trial},
+               {"metric", spec_.metric},
+               {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
+               {"value", *its.best},
+               {"iteration", its.best_iteration},
+               {"parameters", its.values},
+               {"folder", run_dir_of(trial)},
+               {"checkpoint", its.checkpoint.empty() ? Line(nullptr) : Line(its.checkpoint)},
+               {"job", job ? Line(job.value().resolved) : Line(nullptr)}};
+  record({{"event", "best_changed"}, {"trial", trial}, {"value", *its.best}}, out);
+  out.push_back(RecordBest{definition_.id, std::move(best)});
+}
+
+// ---- the end ----
+
+void Experiment::on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out, TrialOrders& orders) {
+  if (is_over_) return;
+  if (!stop_) stop_ = request;
+  if (request.at_once) stop_->at_once = true;
+  for (auto& [trial, its] : trials_) {
+    if (its.phase == TrialPhase::kStopping) orders.emplace_back(trial_order::Stop{run_of(trial), request});
+    if (its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded) continue;
+    its.interrupted = its.phase == TrialPhase::kRunning ? TrialPhase::kRunning : TrialPhase::kPaused;
+    stop(trial, tune::Outcome::kCancelled, words(request), request, out, orders);
+  }
+  end_if_done(now, out);
+}
+
+std::string Experiment::why_not_resumed(std::int64_t samples) const {
+  const auto is_interrupted = [](const auto& trial) { return trial.second.interrupted.has_value(); };
+  if (samples > 0 && static_cast<std::uint64_t>(samples) < spec_.samples)
+    return fmt::format("it has {} samples already: fewer are not possible", spec_.samples);
+  if (!is_over_ || std::any_of(trials_.begin(), trials_.end(), is_interrupted) || more_may_come()) return {};
+  if (samples > 0 && static_cast<std::uint64_t>(samples) > spec_.samples) return {};
+  return fmt::format("all of its {} trials have ended: --samples N with more than {} makes more of them", ended_,
+                     spec_.samples);
+}
+
+std::vector<RunId> Experiment::interrupted() const {
+  std::vector<RunId> runs;
+  for (const auto& [trial, its] : trials_)
+    if (its.interrupted) runs.push_back(run_of(trial));
+  return runs;
+}
+
+void Experiment::on_resumed(std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders) {
+  if (!why_not_resumed(samples).empty()) return;
+  if (samples > 0) {
+    definition_.base->given["tune"]["samples"] = samples;
+    definition_.job.resolved["tune"]["samples"] = samples;
+    spec_ = spec_of(definition_);
+    make_list();
+  }
+  record({{"event", "experiment_resumed"}, {"trials", planned()}}, out);
+  has_told_last_ = false;
+  if (!is_over_) return;
+  is_over_ = false;
+  stop_.reset();
+  outcome_ = {};
+  for (auto& [trial, its] : trials_) {
+    if (!its.interrupted) continue;
+    its.phase = *std::exchange(its.interrupted, std::nullopt);
+    --ended_;
+    ++(its.phase == TrialPhase::kPaused ? paused_ : at_work_);
+    record({{"event", "trial_resumed"}, {"trial", trial}, {"state", name(its.phase)}}, out);
+    auto run = definition_of(trial);
+    if (its.phase == TrialPhase::kPaused || !run) continue;
+    orders.emplace_back(trial_order::Start{std::move(run).value()});
+  }
+}
+
+void Experiment::end_if_done(TimePoint now, CoordinatorCommands& out) {
+  if (is_over_ || at_work_ > 0) return;
+  if (!stop_ && (more_may_come() || paused_ > 0)) return;
+  finish(now, out);
+}
+
+void Experiment::finish(TimePoint now, CoordinatorCommands& out) {
+  is_over_ = true;
+  outcome_.state = "succeeded";
+  outcome_.exit_code = exit_code::kSucceeded;
+  const auto fail = [this](const char* state, int code, std::string error) {
+    outcome_.state = state;
+    outcome_.exit_code = code;
+    outcome_.error = std::move(error);
+  };
+  if (stop_) {
+    fail(state_of(*stop_).c_str(), exit_code_of(*stop_), words(*stop_));
+  } else if (!search_error_.empty()) {
+    fail("failed", exit_code::kFailed, search_error_);
+  } else if (best_) {
+    // Some have a result: those that failed are counted.
+  } else if (ended_ > 0 && unplaced_ == ended_) {
+    fail("not_placed", exit_code::kNotPlaced, "no trial could be placed; " + first_error_);
+  } else if (ended_ > 0 && failed_ == ended_) {
+    fail("failed", exit_code::kFailed, fmt::format("all {} trials have failed; {}", ended_, first_error_));
+  } else {
+    fail("failed", exit_code::kFailed, fmt::format("no trial has reported a finite \"{}\"", spec_.metric));
+  }
+  outcome_.failures = static_cast<int>(failed_);
+  outcome_.wall_s = to_seconds(now - submitted_at_);
+  Line best = nullptr;
+  if (best_) {
+    const TrialRecord& its = trials_.at(*best_);
+    outcome_.checkpoint = its.checkpoint;
+    best = {{"trial", *best_}, {"value", *its.best}, {"iteration", its.best_iteration}, {"parameters", its.values}};
+  }
+  outcome_.tune = {{"metric", spec_.metric}, {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
+                   {"trials", planned()},    {"ended", ended_},
+                   {"failed", failed_},      {"best", best}};
+  record({{"event", "run_finished"},
+          {"state", outcome_.state},
+          {"exit_code", outcome_.exit_code},
+          {"failures", outcome_.failures}},
+         out);
+  out.push_back(FinishRun{definition_.id, outcome_});
+}
+
+void Experiment::tell_open(CoordinatorCommands& out) const {
+  if (is_over_) out.push_back(FinishRun{definition_.id, outcome_});
+}
+
+/// Nobody has heard the search program meanwhile.
+void Experiment::on_restarted(TimePoint now, CoordinatorCommands& out) {
+  if (owed_since_) owed_since_ = now;
+  if (!is_over_) record({{"event", "coordinator_restarted"}}, out);
+}
+
+RunSnapshot Experiment::snapshot(TimePoint now) const {
+  RunSnapshot shot;
+  shot.run = definition_.id;
+  shot.name = definition_.job.name;
+  shot.owner = definition_.owner;
+  shot.priority = definition_.priority;
+  shot.phase = is_over_ ? RunPhase::kFinished : stop_ ? RunPhase::kStopping : RunPhase::kRunning;
+  shot.num_workers = definition_.job.num_workers;
+  shot.failures = static_cast<int>(failed_);
+  shot.wall_s = is_over_ ? outcome_.wall_s : to_seconds(now - submitted_at_);
+  shot.checkpoint = outcome_.checkpoint;
+  shot.reason = is_over_ ? outcome_.error
+                         : fmt::format("{} of {} trials have ended, {} are at work", ended_, planned(), at_work_);
+  return shot;
+}
+
+void Experiment::record(Line event, CoordinatorCommands& out) const {
+  out.push_back(RecordEvent{definition_.id, std::move(event)});
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,65 @@
+// How a run that is one of many gives its place up, and goes on later: from where it was, or from where another one is.
+
+#include <utility>
+
+#include "common/base/assert.hpp"
+#include "launcher/core/run_machine.hpp"
+
+namespace sgd::core {
+
+void RunMachine::on_pause(TimePoint now, std::string reason, bool saves, CoordinatorCommands& out) {
+  if (finished() || stop_ || is_paused_) return;
+  is_paused_ = true;
+  switch (phase_) {
+    case RunPhase::kPlacing:
+    case RunPhase::kWaiting:
+      return note_paused(out);
+    case RunPhase::kStarting:
+    case RunPhase::kRunning:
+      if (phase_ == RunPhase::kRunning && saves) return leave_at_once(std::move(reason), out);
+      leave_ = Leave::kNow;
+      resize_reason_ = std::move(reason);
+      return begin_recovery(now, out);
+    case RunPhase::kLeaving:
+    case RunPhase::kRecovering:
+      resize_reason_ = std::move(reason);
+      return;  // On its way.
+    case RunPhase::kStopping:
+    case RunPhase::kClearing:
+    case RunPhase::kFinished:
+      return;
+  }
+}
+
+/// No time-out runs while nobody wants it to run.
+void RunMachine::note_paused(CoordinatorCommands& out) {
+  wait_until_.reset();
+  placeless_since_.reset();
+  is_queued_ = false;
+  record({{"event", "paused"}, {"generation", generation_}, {"reason", resize_reason_}}, out);
+}
+
+/// Its owner offers what is free after this event.
+void RunMachine::on_resume() {
+  if (!std::exchange(is_paused_, false)) return;
+  if (phase_ == RunPhase::kWaiting) start_at_capacity_ = true;
+}
+
+void RunMachine::on_clone(job::JobSpec job) {
+  SGD_ASSERT(is_paused_ &&
+             (phase_ == RunPhase::kWaiting || phase_ == RunPhase::kPlacing));  // Else ranks would have it.
+  definition_.job = std::move(job);
+  checkpoints_ = {definition_.job.resume_from};
+  scores_.clear();
+  // What it reports next is newer than what its donor had reported by then, whatever it has reported itself.
+  reducer_.forget_written();
+  trained_ = {};
+}
+
+std::string RunMachine::newest_checkpoint() const {
+  const std::string& path = outcome_.checkpoint;  // That of one that has ended is kept, too.
+  if (path.empty() || path.starts_with('/')) return path;
+  return definition_.run_dir + "/" + path;
+}
+
+}  // namespace sgd::core

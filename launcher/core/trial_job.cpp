@@ -1,0 +1,88 @@
+#include "launcher/core/trial_job.hpp"
+
+#include <cctype>
+
+#include "common/json/lenient.hpp"
+
+namespace sgd::core {
+namespace {
+
+using Json = nlohmann::json;
+
+/// `text` with each {name} of a parameter replaced; other braces are the command's own.
+std::string filled(const std::string& text, const tune::Values& values) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t open = text.find('{', at);
+    const std::size_t close = open == std::string::npos ? open : text.find('}', open);
+    if (close == std::string::npos) return out + text.substr(at);
+    const auto value = values.find(text.substr(open + 1, close - open - 1));
+    const std::size_t end = value == values.end() ? open + 1 : close + 1;
+    out += text.substr(at, (value == values.end() ? end : open) - at);
+    if (value != values.end()) out += word_of(*value);
+    at = end;
+  }
+  return out;
+}
+
+void fill_command(Json& job, const tune::Values& values) {
+  Json& command = job["command"];
+  if (command.is_array())
+    for (Json& word : command)
+      if (word.is_string()) word = filled(word.get<std::string>(), values);
+  Json& environment = job["env"];
+  if (environment.is_null()) environment = Json::object();
+  for (Json& value : environment)
+    if (value.is_string()) value = filled(value.get<std::string>(), values);
+  for (const auto& [name, value] : values.items()) environment[variable_of(name)] = word_of(value);
+}
+
+/// What it prints counts where it reports nothing: many programs know of no launcher.
+void take_last_line(Json& job) {
+  Json& report = job["report"];
+  if (report.is_null()) report = Json::object();
+  if (report.is_object() && !report.contains("last_line")) report["last_line"] = true;
+}
+
+/// The state of its best epoch stays, beside the newest: it is what the experiment is for.
+void keep_best(Json& job, const tune::ExperimentSpec& spec) {
+  Json& checkpoint = job["checkpoint"];
+  if (checkpoint.is_null()) checkpoint = Json::object();
+  if (!checkpoint.is_object() || read_or(checkpoint, "every", "") == "never") return;
+  Json& keep = checkpoint["keep"];
+  if (keep.is_null()) keep = Json::object();
+  if (keep.is_number()) keep = Json{{"latest", keep}};
+  if (!keep.is_object() || keep.contains("best")) return;
+  keep["best"] = {{"metric", spec.metric}, {"mode", spec.mode == tune::Mode::kMax ? "max" : "min"}, {"n", 1}};
+}
+
+}  // namespace
+
+std::string variable_of(const std::string& parameter) {
+  std::string name = "SGD_PARAM_";
+  for (const char c : parameter)
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0
+                ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
+                : '_';
+  return name;
+}
+
+std::string word_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : dump_text(value);
+}
+
+job::LoadResult trial_job(const TrialBase& base, const tune::ExperimentSpec& spec, const tune::Trial& trial,
+                          const std::string& origin) {
+  Json job = base.given;
+  job.erase("tune");
+  if (job.contains("command")) {
+    fill_command(job, trial.values);
+    take_last_line(job);
+  }
+  if (job.contains("training")) keep_best(job, spec);
+  if (!origin.empty()) job["resume_from"] = origin;
+  const job::Overrides overrides = tune::overrides_of(trial, job);
+  return job::load_given(job, base.folder, overrides);
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,153 @@
+#pragma once
+// An experiment under test, with a node whose ranks say what a test wants.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "coordinator_bench.hpp"
+
+namespace sgd::core {
+
+class ExperimentBench : public CoordinatorBench {
+ public:
+  using Json = nlohmann::json;
+
+  explicit ExperimentBench(int slots = 4) { node("n", slots); }
+
+  /// A training job of one worker, 9 epochs; `tune` over "lr" from 0.1 to 1, val_accuracy, more is better.
+  [[nodiscard]] static RunDefinition definition(Json tune) {
+    Json whole = {{"parameters", {{"training.optimizer.lr", {{"uniform", {0.1, 1.0}}}}}},
+                  {"metric", "val_accuracy"},
+                  {"mode", "max"},
+                  {"samples", 4},
+                  {"concurrent", 2}};
+    whole.update(tune);
+    const Json job = {{"name", "search"},
+                      {"num_workers", 1},
+                      {"recovery", {{"max_failures", 0}}},
+                      {"training",
+                       {{"epochs", 9},
+                        {"batch_size", 16},
+                        {"model", {{"type", "linear"}}},
+                        {"loss", "mse"},
+                        {"dataset", {{"type", "linear"}}},
+                        {"optimizer", {{"type", "sgd"}}}}},
+                      {"tune", std::move(whole)}};
+    RunDefinition run;
+    run.id = "x";
+    run.run_dir = "/x";
+    run.base = TrialBase{job, "/"};
+    auto loaded = job::load_given(job, "/", {});
+    for (const Diagnostic& item : loaded.diagnostics.items) UNSCOPED_INFO(item.text());
+    REQUIRE(loaded.job);
+    run.job = *loaded.job;
+    return run;
+  }
+  void begin(Json tune = Json::object()) { tell(coordinator_event::Submitted{definition(std::move(tune))}); }
+
+  /// Before each event.
+  std::function<void(const CoordinatorEvent& event)> before;
+
+  /// Commands of all events pile up here.
+  void tell(const CoordinatorEvent& event) {
+    if (before) before(event);
+    on(event);
+    all_.insert(all_.end(), commands().begin(), commands().end());
+  }
+  void say(int trial, cluster::FactBody body) {
+    const RunId run = id(trial);
+    const RunState& state = coordinator().state().runs_.at(run).state();
+    const bool is_cleared = std::holds_alternative<cluster::Cleared>(body);
+    cluster::Fact fact{1,
+                       ++sequence_,
+                       run,
+                       is_cleared ? state.desired_generation_ : state.generation_,
+                       std::move(body),
+                       is_cleared ? state.desired_uid_ : state.generation_uid_};
+    tell(coordinator_event::FromAgent{"n", std::move(fact)});
+  }
+  void start(int trial) {
+    say(trial, cluster::WorkerStarted{0, 100 + trial});
+    link::Ready ready;
+    ready.source = "fresh";
+    say(trial, cluster::WorkerReady{0, ready});
+    say(trial, cluster::WorkerFirstStep{0, 1});
+  }
+  void report(int trial, int epoch, double value, const char* metric = "val_accuracy") {
+    link::Report report;
+    report.key = {epoch, "validate", 0, 0};
+    report.metrics = {{metric, value}, {"epoch", epoch}};
+    report.step = epoch * 10;
+    say(trial, cluster::Report{0, report});
+  }
+  void save(int trial, int epoch) {
+    link::CheckpointSaved saved;
+    saved.path = path_of(trial, epoch);
+    saved.step = epoch * 10;
+    saved.epoch = epoch;
+    say(trial, cluster::CheckpointSaved{saved});
+  }
+  [[nodiscard]] std::string path_of(int trial, int epoch) const {
+    const Generation generation = coordinator().state().runs_.at(id(trial)).state().generation_;
+    return fmt::format("checkpoints/step-{:012}-gen-{:04}", epoch * 10, generation);
+  }
+  void exit(int trial, int exit_code = 0, int signal = 0) {
+    cluster::WorkerExited exited;
+    exited.rank = 0;
+    exited.exit_code = signal != 0 ? -1 : exit_code;
+    exited.signal = signal;
+    say(trial, exited);
+  }
+  void clear(int trial) { say(trial, cluster::Cleared{}); }
+  void finish(int trial) {
+    exit(trial);
+    clear(trial);
+  }
+
+  [[nodiscard]] static RunId id(int trial) { return fmt::format("x.{:04}", trial); }
+  [[nodiscard]] RunPhase phase_of(int trial) const { return phase(id(trial)); }
+  [[nodiscard]] bool is_at_work(int trial) const {
+    const auto run = coordinator().state().runs_.find(id(trial));
+    return run != coordinator().state().runs_.end() && !run->second.finished();
+  }
+  [[nodiscard]] const ExperimentState& experiment() const {
+    state_ = coordinator().state().experiments_.at("x").state();
+    return state_;
+  }
+  [[nodiscard]] const TrialRecord& trial(int number) const { return experiment().trials_.at(number); }
+  /// Of the experiment, by name.
+  [[nodiscard]] std::vector<nlohmann::ordered_json> events(const std::string& name, const RunId& run = "x") const {
+    std::vector<nlohmann::ordered_json> found;
+    for (const CoordinatorCommand& command : all_) {
+      const auto* event = std::get_if<coordinator_command::RecordEvent>(&command);
+      if (event != nullptr && event->run == run && event->event.at("event") == name) found.push_back(event->event);
+    }
+    return found;
+  }
+  [[nodiscard]] std::optional<RunOutcome> outcome_of(const RunId& run) const {
+    std::optional<RunOutcome> found;
+    for (const CoordinatorCommand& command : all_)
+      if (const auto* finished = std::get_if<coordinator_command::FinishRun>(&command))
+        if (finished->run == run) found = finished->outcome;
+    return found;
+  }
+  [[nodiscard]] std::optional<nlohmann::ordered_json> best() const {
+    std::optional<nlohmann::ordered_json> found;
+    for (const CoordinatorCommand& command : all_)
+      if (const auto* best = std::get_if<coordinator_command::RecordBest>(&command)) found = best->best;
+    return found;
+  }
+  [[nodiscard]] const CoordinatorCommands& all() const { return all_; }
+
+ private:
+  std::int64_t sequence_ = 0;
+  CoordinatorCommands all_;
+  mutable ExperimentState state_;
+};
+
+}  // namespace sgd::core

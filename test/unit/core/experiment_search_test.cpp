@@ -1,0 +1,94 @@
+// An experiment whose trials a search program makes.
+
+#include <catch2/catch.hpp>
+
+#include "common/exit_codes.hpp"
+#include "experiment_bench.hpp"
+
+namespace sgd::core {
+namespace {
+
+struct SearchBench : ExperimentBench {
+  explicit SearchBench(int samples = 3) : ExperimentBench(4) {
+    begin({{"samples", samples}, {"search", {{"type", "exec"}, {"command", {"search"}}, {"timeout", "10s"}}}});
+  }
+  void say_line(const std::string& line) { tell(coordinator_event::SearchSaid{"x", line}); }
+  void give(int trial, double lr = 0.5) {
+    say_line(
+        nlohmann::json{{"type", "trial"}, {"trial", trial}, {"parameters", {{"training.optimizer.lr", lr}}}}.dump());
+  }
+  void live(int trial) {
+    start(trial);
+    report(trial, 1, 0.5);
+    finish(trial);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("search: as many trials are asked for as may run, and more when one ends") {
+  SearchBench bench;
+  REQUIRE(bench.events("trials_wanted").size() == 1);
+  CHECK(bench.events("trials_wanted").front().at("trials") == std::vector<int>{0, 1});
+  bench.give(1);
+  CHECK(bench.is_at_work(1));
+  CHECK_FALSE(bench.is_at_work(0));
+  bench.live(1);
+  CHECK(bench.events("trials_wanted").back().at("trials") == std::vector<int>{2});
+  bench.give(0);
+  bench.give(2);
+  bench.live(0);
+  bench.live(2);
+  CHECK(bench.outcome_of("x")->state == "succeeded");
+}
+
+TEST_CASE("search: a program that says nothing while it owes a trial is given up, its trials go on") {
+  SearchBench bench;
+  bench.give(0);
+  bench.start(0);
+  bench.wait(std::chrono::seconds(9));
+  CHECK(bench.experiment().search_error_.empty());
+  bench.wait(std::chrono::seconds(2));
+  CHECK(bench.experiment().search_error_ == "the search program has said nothing for 10s, and owes trial 1");
+  bench.report(0, 1, 0.5);
+  bench.finish(0);
+  CHECK(bench.outcome_of("x")->state == "failed");
+  CHECK(bench.best()->at("trial") == 0);
+}
+
+TEST_CASE("search: a late tick is no reason to give it up") {
+  SearchBench bench;
+  bench.wait_late(std::chrono::minutes(1));
+  CHECK(bench.experiment().search_error_.empty());
+}
+
+TEST_CASE("search: what it does wrong is named, once") {
+  SearchBench bench;
+  bench.give(7);
+  CHECK(bench.experiment().search_error_ == "the search program gave trial 7, which was not asked for");
+  bench.give(0);
+  CHECK_FALSE(bench.is_at_work(0));
+  CHECK(bench.events("search_failed").size() == 1);
+  CHECK(bench.outcome_of("x")->exit_code == exit_code::kFailed);
+}
+
+TEST_CASE("search: a trial that it wants killed ends, and no more come after no_more") {
+  SearchBench bench;
+  bench.give(0);
+  bench.start(0);
+  bench.say_line(R"({"type":"kill","trial":0})");
+  CHECK(bench.phase_of(0) == RunPhase::kStopping);
+  bench.say_line(R"({"type":"no_more"})");
+  bench.exit(0, worker_exit::kStopped);
+  bench.clear(0);
+  CHECK(bench.trial(0).outcome == tune::Outcome::kCancelled);
+  CHECK(bench.outcome_of("x"));
+}
+
+TEST_CASE("search: a program that has ended is the experiment's error") {
+  SearchBench bench;
+  bench.tell(coordinator_event::SearchFailed{"x", "the search program has ended"});
+  CHECK(bench.outcome_of("x")->error == "the search program has ended");
+}
+
+}  // namespace sgd::core

@@ -1,0 +1,69 @@
+// What people see of an experiment: made of its events alone.
+
+#include <catch2/catch.hpp>
+
+#include "launcher/cli/trial_table.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TrialTable table_of(const std::vector<Json>& events) {
+  TrialTable table;
+  table.add({{"event", "experiment_started"}, {"trials", 3}, {"metric", "loss"}, {"mode", "min"}});
+  for (const Json& event : events) table.add(event);
+  return table;
+}
+
+Json started(int trial, double lr) {
+  return {{"event", "trial_started"}, {"trial", trial}, {"parameters", {{"training.optimizer.lr", lr}}}};
+}
+Json report(int trial, int iteration, Json value) {
+  return {{"event", "trial_report"}, {"trial", trial}, {"iteration", iteration}, {"value", std::move(value)}};
+}
+Json ended(int trial, const char* state) {
+  return {{"event", "trial_ended"}, {"trial", trial}, {"state", state}, {"why", ""}, {"wall_s", 1.5}};
+}
+
+}  // namespace
+
+TEST_CASE("trial table: the best is marked, by what has been reported so far; the first of two that are equal") {
+  const TrialTable table = table_of({started(0, 0.1), started(1, 0.25), report(1, 1, 0.5), report(0, 1, 0.5),
+                                     report(1, 2, 0.7), ended(1, "completed")});
+  CHECK(table.best() == 0);
+  CHECK(table.lines(10) == std::vector<std::string>{"trial  state      lr    at  loss  best",
+                                                    "0 *    running    0.1   1   0.5   0.5",
+                                                    "1      completed  0.25  2   0.7   0.5 at 1"});
+  CHECK(table.progress() == "1/3 trials, 1 at work  best loss 0.5 (trial 0)");
+}
+
+TEST_CASE("trial table: what is no number is never the best") {
+  const TrialTable table = table_of({started(0, 0.1), report(0, 1, nullptr)});
+  CHECK_FALSE(table.best());
+  CHECK(table.lines(10).back() == "0      running  0.1  1   -     -");
+}
+
+TEST_CASE("trial table: of many, those at work and the best are shown, and how many are not") {
+  std::vector<Json> events;
+  for (int trial = 0; trial < 20; ++trial) {
+    events.push_back(started(trial, 0.1));
+    events.push_back(report(trial, 1, 20 - trial));
+    if (trial != 3) events.push_back(ended(trial, "completed"));
+  }
+  const TrialTable table = table_of(events);
+  const auto lines = table.lines(3);
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[1].starts_with("3 "));
+  CHECK(lines[2].starts_with("18 "));
+  CHECK(lines[3].starts_with("19 *"));
+  CHECK(lines[4] == "... and 17 more, which have ended");
+}
+
+TEST_CASE("trial table: events of a version of its own, or damaged ones, change nothing") {
+  const TrialTable table = table_of({{{"event", "trial_ended"}}, {{"event", 7}}, {{"trial", "x"}}, Json::array()});
+  CHECK(table.trials().empty());
+  CHECK(table.lines(5).empty());
+}
+
+}  // namespace sgd::cli

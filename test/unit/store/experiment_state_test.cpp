@@ -1,0 +1,117 @@
+// An experiment's machine that is made of its saved state goes on as the one that it was taken of, whenever that was.
+
+#include <catch2/catch.hpp>
+
+#include "../core/experiment_bench.hpp"
+#include "common/exit_codes.hpp"
+#include "launcher/storage/event_codec.hpp"
+#include "launcher/storage/state_codec.hpp"
+
+namespace sgd::storage {
+namespace {
+
+/// Before each event, and after it: a machine made of text is the same, and does the same.
+class Twins : public core::ExperimentBench {
+ public:
+  explicit Twins(int slots = 4) : ExperimentBench(slots) {
+    before = [this](const core::CoordinatorEvent& event) { check(event); };
+  }
+  int checked = 0;
+
+ private:
+  static std::vector<StateRow> rows_of(const core::Coordinator& machine) { return encode_state(machine.state()); }
+  void check(const core::CoordinatorEvent& event) {
+    auto state = decode_state(rows_of(coordinator()));
+    REQUIRE(state.ok());
+    core::Coordinator twin({}, std::move(state).value());
+    auto original = decode_state(rows_of(coordinator()));
+    core::Coordinator other({}, std::move(original).value());
+    const auto stored = decode_event(encode_event(event));
+    REQUIRE(stored.ok());
+    core::CoordinatorCommands of_twin;
+    core::CoordinatorCommands of_other;
+    twin.on({}, stored.value(), of_twin);
+    other.on({}, event, of_other);
+    REQUIRE(texts(of_twin) == texts(of_other));
+    if (last_) REQUIRE(texts_of(*last_) == texts_of(rows_of(coordinator())));
+    last_ = rows_of(twin);
+    ++checked;
+  }
+  static std::vector<std::string> texts_of(const std::vector<StateRow>& rows) {
+    std::vector<std::string> texts;
+    for (const StateRow& row : rows) texts.push_back(row.kind + " " + row.id + " " + row.text);
+    return texts;
+  }
+  static std::vector<std::string> texts(const core::CoordinatorCommands& commands) {
+    std::vector<std::string> texts;
+    for (const core::CoordinatorCommand& command : commands)
+      if (const auto* event = std::get_if<core::coordinator_command::RecordEvent>(&command))
+        texts.push_back(event->run + " " + event->event.dump());
+    return texts;
+  }
+  std::optional<std::vector<StateRow>> last_;
+};
+
+void live(Twins& twins, int trial, double value) {
+  twins.start(trial);
+  twins.report(trial, 1, value);
+  twins.save(trial, 1);
+}
+
+}  // namespace
+
+TEST_CASE("experiment's state: trials, their ends, the best one") {
+  Twins twins;
+  twins.begin();
+  for (const int trial : {0, 1, 2, 3}) {
+    live(twins, trial, 0.1 * trial);
+    if (trial == 2)
+      twins.exit(trial, 0, 9);
+    else
+      twins.exit(trial);
+    twins.clear(trial);
+  }
+  CHECK(twins.checked > 20);
+  CHECK(twins.outcome_of("x")->state == "succeeded");
+}
+
+TEST_CASE("experiment's state: schedulers, pauses, stops and what goes on after them") {
+  Twins twins(1);
+  twins.begin({{"samples", 3},
+               {"concurrent", 1},
+               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  for (const int trial : {0, 1, 2}) {
+    live(twins, trial, trial == 1 ? 0.9 : 0.5);
+    twins.exit(trial, worker_exit::kStopped);
+    twins.clear(trial);
+  }
+  twins.start(1);
+  core::StopRequest stop;
+  stop.why = core::StopRequest::Why::kSignal;
+  stop.signal = 15;
+  twins.tell(core::coordinator_event::StopRequested{"x", stop});
+  twins.exit(1, worker_exit::kStopped);
+  for (const int trial : {0, 1, 2}) twins.clear(trial);
+  CHECK(twins.outcome_of("x")->state == "interrupted");
+  twins.tell(core::coordinator_event::ExperimentResumed{"x", 0});
+  twins.start(1);
+  twins.report(1, 3, 0.95);
+  CHECK(twins.trial(1).best == 0.95);
+}
+
+TEST_CASE("experiment's state: a search program's trials") {
+  Twins twins;
+  twins.begin({{"samples", 3}, {"search", {{"type", "exec"}, {"command", {"search"}}}}});
+  CHECK(twins.events("trials_wanted").size() == 1);
+  const auto say = [&twins](const std::string& line) { twins.tell(core::coordinator_event::SearchSaid{"x", line}); };
+  say(R"({"type":"trial","trial":1,"parameters":{"training.optimizer.lr":0.5}})");
+  live(twins, 1, 0.5);
+  say(R"({"type":"kill","trial":1})");
+  twins.exit(1, worker_exit::kStopped);
+  twins.clear(1);
+  CHECK(twins.trial(1).outcome == tune::Outcome::kCancelled);
+  say(R"({"type":"no_more"})");
+  CHECK(twins.outcome_of("x")->state == "succeeded");
+}
+
+}  // namespace sgd::storage
