@@ -151,12 +151,18 @@ Result<TrialTable> table_of(const std::string& run_dir) {
 }
 
 NamedRun name_experiment(const char* verb, const std::vector<std::string>& arguments, bool& as_json) {
-  return name_run({std::string("tune ") + verb,
-                   "[--json] [RUN]",
-                   std::string("sgd-launch tune ") + verb,
-                   {flag({"--json"}, "one JSON object", as_json)},
-                   {}},
-                  arguments);
+  NamedRun run = name_run({std::string("tune ") + verb,
+                           "[--json] [RUN]",
+                           std::string("sgd-launch tune ") + verb,
+                           {flag({"--json"}, "one JSON object", as_json)},
+                           {}},
+                          arguments);
+  if (!run.is_named || !run.cluster) return run;
+  run.is_named = false;
+  run.exit_code = refuse(exit_code::kUsage, fmt::format("tune {} reads a folder of this machine; of an experiment on a "
+                                                        "cluster: sgd-launch status RUN, sgd-launch events RUN",
+                                                        verb));
+  return run;
 }
 
 int show_status(const std::vector<std::string>& arguments) {

@@ -77,7 +77,10 @@ void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, Coordinat
     if (outcome.state == "not_placed") ++unplaced_;
     return end_trial(*trial, tune::Outcome::kFailed, outcome.error, out, orders);
   }
-  if (outcome.state == "succeeded") return end_trial(*trial, tune::Outcome::kCompleted, its.reason, out, orders);
+  if (outcome.state == "succeeded") {
+    const bool was_asked = its.phase == TrialPhase::kStopping;
+    return end_trial(*trial, tune::Outcome::kCompleted, was_asked ? its.reason : "", out, orders);
+  }
   if (its.phase == TrialPhase::kStopping) return end_trial(*trial, its.outcome, its.reason, out, orders);
   end_trial(*trial, tune::Outcome::kCancelled, outcome.error, out, orders);
 }

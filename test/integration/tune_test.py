@@ -191,6 +191,26 @@ class Experiments(TuneCase):
         self.assertEqual(trial, [line["val_loss"] for line in whole.metrics("validate")])
 
 
+    def test_pbt_goes_on_from_a_better_trial_and_its_job_gives_the_same_alone(self):
+        """One trial at a time, so that who is compared with whom does not depend on how fast they are."""
+        rates = {"training.optimizer.lr": {"grid": [0.01, 0.00001, 0.00002, 0.00003]}}
+        scheduler = {"type": "pbt", "interval_epochs": 2, "mutates": ["training.optimizer.lr"]}
+        job = linear(parameters=rates, samples=1, concurrent=1, scheduler=scheduler)
+        job["training"]["epochs"] = 8
+        launch = self.tune_to_end(self.job(job))
+        clone = launch.events("trial_cloned")[0]
+        self.assertIn("/trials/0000/checkpoints/", clone["checkpoint"])
+        own = self.trial(clone["trial"], "job.json")
+        self.assertIn(f"/trials/{clone['trial']:04}/taken/0001/", json.loads(read_file(own))["resume_from"])
+        alone = self.run_to_end(own, run_dir="alone")
+        lines = read_lines(self.trial(clone["trial"], "metrics.jsonl"))
+        after = {line["epoch"]: line["val_loss"] for line in lines if line["phase"] == "validate" and line["generation"] > 1}
+        self.assertEqual({line["epoch"]: line["val_loss"] for line in alone.metrics("validate")}, after)
+        weights = [read_file(os.path.join(sorted(paths)[-1], "model.safetensors"))
+                   for paths in (alone.checkpoints(), [entry.path for entry in os.scandir(self.trial(clone["trial"], "checkpoints"))])]
+        self.assertEqual(*weights)
+
+
 class Interruptions(TuneCase):
     def started(self, launch, count):
         wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= count or
@@ -235,6 +255,30 @@ class Interruptions(TuneCase):
         self.assertEqual(len(resumed.events("coordinator_restarted")), 1)
         for number in range(3):
             self.assertEqual(len(read_lines(self.trial(number, "metrics.jsonl"))), 1)
+
+    def test_kills_of_the_launcher_change_no_decision(self):
+        """One trial at a time; reports that cross a decision are no decisions."""
+        def decisions(folder):
+            events = read_lines(self.path(folder, "events.jsonl"))
+            return [(e["trial"], e["action"], e["iteration"], e["reason"]) for e in events
+                    if e["event"] == "trial_decided" and e["reason"] != "not_running"]
+
+        scheduler = {"type": "asha", "reduction_factor": 3, "mode": "promote"}
+        job = linear(parameters={"training.optimizer.lr": {"loguniform": [0.00001, 0.02]}}, samples=9, seed=2, concurrent=1,
+                     scheduler=scheduler)
+        job["training"]["epochs"] = 9
+        whole = self.tune("--run-dir", self.path("whole"), self.job(job))
+        self.assertEqual(whole.wait(120), 0, whole.said())
+        launch = self.tune("--run-dir", self.path("x"), self.job(job))
+        for count in (2, 6, 11):
+            launch.wait_for_event("trial_report", count=count)
+            os.kill(launch.process.pid, signal.SIGKILL)
+            launch.wait_until_gone(10)
+            launch = self.tune("--resume", self.path("x"))
+        self.assertEqual(launch.wait(120), 0, launch.said())
+        self.assertEqual(decisions("x"), decisions("whole"))
+        values = [json.loads(read_file(self.path(folder, "best.json")))["value"] for folder in ("x", "whole")]
+        self.assertEqual(*values)
 
     def test_killed_rank_is_one_trials_failure(self):
         launch = self.tune("--run-dir", self.path("x"), self.command(WAITS, self.folder))
