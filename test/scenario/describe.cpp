@@ -115,6 +115,12 @@ std::string describe(const core::CoordinatorCommand& command) {
                                     desired->ranks.size(), desired->world_size, places);
                },
                [](const SendToAgents&) { return std::string(); },
+               [](const BeginTrial& trial) { return "begin " + trial.run.id; },
+               [](const TakeCheckpoint& take) { return fmt::format("{} takes {}", take.run, take.from); },
+               [](const ChangeJob& changed) { return fmt::format("job of {} changes", changed.run); },
+               [](const RecordBest& best) {
+                 return fmt::format("best of {}: trial {}", best.run, best.best.at("trial").dump());
+               },
                [](const RecordEvent& event) { return other(event.run) + "event " + event.event.dump(); },
                [](const RecordMetrics& metrics) { return "metrics " + metrics.metrics.dump(); },
                [](const KeepCheckpoints& keep) { return fmt::format("keep {}", fmt::join(keep.paths, ", ")); },

@@ -4,7 +4,7 @@
 
 using namespace sgd;
 using core::ReportReducer;
-using nlohmann::json;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -27,13 +27,13 @@ TEST_CASE("report: means of ranks that counted different numbers of samples are 
 TEST_CASE(
     "reduction: num_samples is summed, other numbers are the mean, by samples where ranks differ, that ignores NaN") {
   const auto reduced = core::reduce_metrics({
-      json{{"epoch", 1},
+      Json{{"epoch", 1},
            {"num_samples", 10},
            {"train_loss", 1.0},
            {"nan_once", nullptr},
            {"text", "zero"},
            {"only_zero", 4}},
-      json{{"epoch", 1}, {"num_samples", 30}, {"train_loss", 2.0}, {"nan_once", 6.0}, {"text", "one"}, {"only_one", 5}},
+      Json{{"epoch", 1}, {"num_samples", 30}, {"train_loss", 2.0}, {"nan_once", 6.0}, {"text", "one"}, {"only_one", 5}},
   });
   CHECK(reduced.at("num_samples") == 40);
   CHECK(reduced.at("train_loss") == 1.75);
@@ -45,14 +45,14 @@ TEST_CASE(
 }
 
 TEST_CASE("reduction: a rank without num_samples makes the sum NaN, all NaN stays NaN") {
-  const auto reduced = core::reduce_metrics({json{{"num_samples", 10}, {"loss", nullptr}}, json{{"loss", nullptr}}});
+  const auto reduced = core::reduce_metrics({Json{{"num_samples", 10}, {"loss", nullptr}}, Json{{"loss", nullptr}}});
   CHECK(reduced.at("num_samples").is_null());
   CHECK(reduced.at("loss").is_null());
 }
 
 TEST_CASE("reduction: RaySGD's keys come in its order, the others after them by name") {
   const auto reduced = core::reduce_metrics(
-      {json{{"aaa", 1}, {"val_accuracy", 1}, {"train_loss", 1}, {"num_samples", 1}, {"batch_count", 1}, {"epoch", 1}}});
+      {Json{{"aaa", 1}, {"val_accuracy", 1}, {"train_loss", 1}, {"num_samples", 1}, {"batch_count", 1}, {"epoch", 1}}});
   std::vector<std::string> keys;
   for (const auto& [name, value] : reduced.items()) keys.push_back(name);
   CHECK(keys == std::vector<std::string>{"epoch", "batch_count", "num_samples", "train_loss", "val_accuracy", "aaa"});
@@ -61,9 +61,9 @@ TEST_CASE("reduction: RaySGD's keys come in its order, the others after them by 
 TEST_CASE("a line is made when the last rank has reported") {
   ReportReducer reducer;
   reducer.reset(2);
-  CHECK_FALSE(reducer.add(0, key(1), json{{"x", 1}}).value().has_value());
-  CHECK_FALSE(reducer.add(0, key(1, "validate"), json{{"x", 2}}).value().has_value());
-  const auto line = reducer.add(1, key(1), json{{"x", 3}});
+  CHECK_FALSE(reducer.add(0, key(1), Json{{"x", 1}}).value().has_value());
+  CHECK_FALSE(reducer.add(0, key(1, "validate"), Json{{"x", 2}}).value().has_value());
+  const auto line = reducer.add(1, key(1), Json{{"x", 3}});
   REQUIRE(line.value().has_value());
   CHECK(line.value()->metrics.at("x") == 2.0);
 }
@@ -72,25 +72,25 @@ TEST_CASE("what an earlier life of the run has written is not written again") {
   ReportReducer reducer;
   reducer.set_written(key(2, "train"));
   reducer.reset(1);
-  CHECK_FALSE(reducer.add(0, key(2, "train"), json{{"x", 1}}).value().has_value());
-  CHECK(reducer.add(0, key(2, "validate"), json{{"x", 1}}).value().has_value());
+  CHECK_FALSE(reducer.add(0, key(2, "train"), Json{{"x", 1}}).value().has_value());
+  CHECK(reducer.add(0, key(2, "validate"), Json{{"x", 1}}).value().has_value());
 }
 
 TEST_CASE("after a restart a report that was written before is dropped and counted, a newer one is taken") {
   ReportReducer reducer;
   reducer.reset(1);
-  REQUIRE(reducer.add(0, key(2), json{{"x", 1}}).value().has_value());
+  REQUIRE(reducer.add(0, key(2), Json{{"x", 1}}).value().has_value());
   reducer.reset(1);
-  CHECK_FALSE(reducer.add(0, key(2), json{{"x", 1}}).value().has_value());
+  CHECK_FALSE(reducer.add(0, key(2), Json{{"x", 1}}).value().has_value());
   CHECK(reducer.dropped() == 1);
-  CHECK(reducer.add(0, key(2, "validate"), json{{"x", 1}}).value().has_value());
+  CHECK(reducer.add(0, key(2, "validate"), Json{{"x", 1}}).value().has_value());
 }
 
 TEST_CASE("ranks that report different keys are named") {
   ReportReducer reducer;
   reducer.reset(2);
-  (void)reducer.add(0, key(1), json::object());
-  const auto line = reducer.add(1, key(2), json::object());
+  (void)reducer.add(0, key(1), Json::object());
+  const auto line = reducer.add(1, key(2), Json::object());
   REQUIRE_FALSE(line.ok());
   CHECK(line.error().message ==
         "ranks report different keys: rank 0 epoch 1 train batch 0, rank 1 epoch 2 train batch 0");
@@ -100,14 +100,14 @@ TEST_CASE("a rank that runs far ahead is stopped by a limit") {
   ReportReducer reducer;
   reducer.reset(2);
   for (std::size_t index = 0; index < ReportReducer::kPendingMax; ++index)
-    REQUIRE(reducer.add(0, key(1, "train", static_cast<std::int64_t>(index)), json::object()).ok());
-  CHECK_FALSE(reducer.add(0, key(2), json::object()).ok());
+    REQUIRE(reducer.add(0, key(1, "train", static_cast<std::int64_t>(index)), Json::object()).ok());
+  CHECK_FALSE(reducer.add(0, key(2), Json::object()).ok());
 }
 
 TEST_CASE("reports that are no objects or of no rank are errors") {
   ReportReducer reducer;
   reducer.reset(1);
-  CHECK_FALSE(reducer.add(0, key(1), json(3)).ok());
-  CHECK_FALSE(reducer.add(1, key(1), json::object()).ok());
-  CHECK_FALSE(reducer.add(-1, key(1), json::object()).ok());
+  CHECK_FALSE(reducer.add(0, key(1), Json(3)).ok());
+  CHECK_FALSE(reducer.add(1, key(1), Json::object()).ok());
+  CHECK_FALSE(reducer.add(-1, key(1), Json::object()).ok());
 }
