@@ -69,6 +69,11 @@ class Experiment : private ExperimentState {
   /// `definition`: of a job with a `tune` that its submitter has checked.
   Experiment(RunDefinition definition, TimePoint now);
   explicit Experiment(State state);
+  Experiment(const Experiment& other) : Experiment(other.state()) {}
+  Experiment(Experiment&&) = default;
+  Experiment& operator=(const Experiment& other) { return *this = Experiment(other.state()); }
+  Experiment& operator=(Experiment&&) = default;
+  ~Experiment() = default;
 
   [[nodiscard]] static tune::ExperimentSpec spec_of(const RunDefinition& definition);
   [[nodiscard]] State state() const;

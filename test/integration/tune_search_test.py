@@ -1,0 +1,172 @@
+"""Experiments whose trials a program makes, and those that run on a cluster."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from cluster import Cluster
+from harness import read_file, read_lines, wait_for
+from tuning import SCORED, WAITS, TuneCase, linear
+
+# A search program: halves the distance to what has been best so far. `fault`: after so many trials it does that.
+SEARCHES = """
+import json, sys, time
+fault, after = sys.argv[1], int(sys.argv[2])
+best, given = (None, 0.9), 0
+for text in sys.stdin:
+    line = json.loads(text)
+    with open(sys.argv[3], "a") as file: file.write(text)
+    if line["type"] == "end" and line["value"] is not None and (best[0] is None or line["value"] < best[0]):
+        best = (line["value"], best[1])
+    if line["type"] == "bye": break
+    if line["type"] != "next": continue
+    given += len(line.get("given", {}))
+    for trial in line["trials"]:
+        if str(trial) in line.get("given", {}): continue
+        if fault == "dies" and given >= after: sys.exit(3)
+        if fault == "hangs" and given >= after: time.sleep(1000)
+        if fault == "ends" and given >= after:
+            print(json.dumps({"type": "no_more"}), flush=True)
+            break
+        number = trial + 100 if fault == "lies" and given >= after else trial
+        value = 7.5 if fault == "errs" and given >= after else 0.9 / (1 + trial)
+        print(json.dumps({"type": "trial", "trial": number, "parameters": {"lr": value}}), flush=True)
+        given += 1
+"""
+
+
+class Searches(TuneCase):
+    """Trials that a program makes: what it is told, and what becomes of the experiment when it does not do its part."""
+
+    def searching(self, fault="none", after=0, text=SCORED, arguments=(), **tune):
+        program = self.script("search.py", SEARCHES)
+        search = {"type": "exec", "command": [*program, fault, str(after), self.path("told")], "timeout": "2s"}
+        return self.command(text, *arguments, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search, **tune)
+
+    def told(self, kind):
+        return [line for line in read_lines(self.path("told")) if line["type"] == kind]
+
+    def test_a_program_makes_the_trials_and_hears_how_they_end(self):
+        launch = self.tune_to_end(self.searching())
+        rows = self.table()
+        self.assertEqual([rows[n]["parameters"]["lr"] for n in range(5)], [0.9 / (1 + n) for n in range(5)])
+        ends = {line["trial"]: line for line in self.told("end")}
+        self.assertEqual({n: line["outcome"] for n, line in ends.items()}, {n: "completed" for n in range(5)})
+        self.assertEqual({n: line["value"] for n, line in ends.items()}, {n: rows[n]["value"] for n in range(5)})
+        self.assertEqual(len(self.told("hello")), 1)
+        self.assertEqual(len(self.told("bye")), 1)
+        self.assertEqual(launch.summary()["tune"]["ended"], 5)
+
+    def test_no_more_trials_than_the_program_gives(self):
+        self.tune_to_end(self.searching("ends", 3))
+        self.assertEqual(sorted(self.table()), [0, 1, 2])
+
+    def failed(self, fault, words, trials):
+        launch = self.tune_to_end(self.searching(fault, 2, concurrent=1), expect=1)
+        self.assertIn(words, launch.summary()["error"])
+        self.assertIn(words, launch.stderr())
+        self.assertEqual({n: row["state"] for n, row in self.table().items()}, {n: "completed" for n in range(trials)})
+        self.assertIsNotNone(self.best()["value"])
+
+    def test_a_program_that_dies(self):
+        self.failed("dies", "the search program has ended with exit code 3", 2)
+
+    def test_a_program_that_hangs(self):
+        self.failed("hangs", "the search program has said nothing for 2s, and owes trial 2", 2)
+
+    def test_a_program_that_gives_what_was_not_asked_for(self):
+        self.failed("lies", "gave trial 102, which was not asked for", 2)
+
+    def test_a_program_that_gives_values_out_of_their_domain(self):
+        self.failed("errs", "gave trial 2 wrong values", 2)
+
+    def test_a_program_that_is_not_there(self):
+        search = {"type": "exec", "command": ["no-such-search"]}
+        job = self.command(SCORED, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search)
+        said = self.ask("tune", "--run-dir", self.path("x"), job, expect=2)
+        self.assertIn("no-such-search", said)
+        self.assertFalse(os.path.exists(self.path("x")))
+
+    def test_a_new_program_after_a_kill_is_told_what_was_given(self):
+        launch = self.tune("--run-dir", self.path("x"), self.searching(text=WAITS, arguments=[self.folder]))
+        wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= 2, 60, "two trials")
+        os.kill(launch.process.pid, signal.SIGKILL)
+        launch.wait_until_gone(10)
+        self.write("go", "")
+        os.rename(self.path("told"), self.path("told-before"))
+        self.resume()
+        first = self.told("next")[0]
+        self.assertEqual(first["given"], {"0": {"lr": 0.9}, "1": {"lr": 0.45}})
+        self.assertEqual(sorted(self.table()), [0, 1, 2, 3, 4])
+
+
+class OnACluster(unittest.TestCase):
+    """The same machine in a daemon: its trials run on any node, and a new coordinator goes on with them."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sgd-tune-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.cluster = Cluster({"n1": 1, "n2": 1})
+        self.cluster.__enter__()
+        self.addCleanup(self.cluster.__exit__)
+
+    def experiment(self, text, samples):
+        script = os.path.join(self.folder, "trial.py")
+        with open(script, "w") as file:
+            file.write(text)
+        job = {"name": "search", "command": ["/usr/bin/python3", "-S", script, "{lr}", self.folder],
+               "tune": {"parameters": {"lr": {"uniform": [0, 1]}}, "samples": samples, "concurrent": 2, "metric": "loss", "mode": "min"}}
+        path = os.path.join(self.folder, "job.json")
+        with open(path, "w") as file:
+            json.dump(job, file)
+        return self.cluster.run("tune", path)
+
+    def started(self, count):
+        wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= count, 60, f"{count} trials")
+
+    def test_trials_run_on_all_nodes_and_survive_the_coordinator(self):
+        client = self.experiment(WAITS, 4)
+        run = client.run_id()
+        self.started(2)
+        self.cluster.kill("coordinator")
+        with open(os.path.join(self.folder, "go"), "w"):
+            pass
+        self.cluster.start_coordinator()
+        self.assertEqual(client.wait(120), 0, client.said())
+        self.assertIn("4/4 trials", client.said()[0])
+        ends = self.cluster.events(run, "trial_ended")
+        self.assertEqual(sorted(event["trial"] for event in ends), [0, 1, 2, 3])
+        self.assertEqual([event["trial"] for event in self.cluster.events(run, "trial_started")], [0, 1, 2, 3])
+        best = json.loads(read_file(os.path.join(self.cluster.run_dir(run), "best.json")))
+        self.assertEqual(best["value"], min(event["best"] for event in ends))
+        nodes = {event["node"] for trial in range(4) for event in self.cluster.lines(f"{run}/trials/{trial:04}")
+                 if event["event"] == "worker_started"}
+        self.assertEqual(nodes, {"n1", "n2"})
+        self.assertEqual([row["run"] for row in self.cluster.ask("ps", "--all")["runs"]], [run])
+
+    def test_stop_ends_all_trials(self):
+        client = self.experiment(WAITS, 4)
+        run = client.run_id()
+        self.started(2)
+        self.assertEqual(self.cluster.run("stop", run).wait(), 0)
+        self.assertEqual(client.wait(120), 6, client.said())
+        self.assertEqual({event["state"] for event in self.cluster.events(run, "trial_ended")}, {"cancelled"})
+        self.assertEqual(len(self.cluster.events(run, "trial_ended")), 2)
+
+    def test_what_only_a_launcher_can_do_is_refused(self):
+        path = os.path.join(self.folder, "job.json")
+        job = linear(search={"type": "exec", "command": ["true"]})
+        with open(path, "w") as file:
+            json.dump(job, file)
+        client = self.cluster.run("tune", path)
+        self.assertEqual(client.wait(60), 2)
+        self.assertIn("tune.search.type", client.said()[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
