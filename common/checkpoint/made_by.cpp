@@ -42,7 +42,8 @@ std::string order_conflict(const PlaceInEpoch& place, const Json& before, const 
   // What validation looks at is not drawn.
   for (const char* key : {"seed", "shuffle"})
     if (changed.empty() && is_in_pass) changed = difference(was, is, "training.", key);
-  if (changed.empty()) changed = difference(was, is, "training.", "dataset");
+  for (const char* key : {"dataset", "datasets"})
+    if (changed.empty()) changed = difference(was, is, "training.", key);
   for (const auto& [split, counts] : {std::pair("train", is_in_pass), std::pair("validation", is_validating)})
     if (changed.empty() && counts)
       changed =

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "common/job/data_facts.hpp"
 #include "common/job/load.hpp"
 #include "common/job/model_size.hpp"
+#include "common/job/named_datasets.hpp"
 #include "common/json/lenient.hpp"
 
 namespace sgd::job {
@@ -75,6 +77,41 @@ void check_files(const Training& training, const Say& say) {
   check_classes(training, train.value(), validation.value(), say);
 }
 
+/// What is wrong with one of several data sets beside the one that is trained on; empty: nothing.
+std::string difference_of(const SplitFacts& other, const SplitFacts& train) {
+  if (!other.sample || !train.sample) return {};
+  if (*other.sample != *train.sample || other.target_numbers != train.target_numbers)
+    return fmt::format("its samples have shape {} and targets of {}, those to train on shape {} and targets of {}",
+                       in_words(*other.sample), other.target_numbers, in_words(*train.sample), train.target_numbers);
+  return data::class_difference(train.classes, other.classes);
+}
+
+/// Each by the part of it that is used.
+void check_named(const Training& training, const Say& say) {
+  std::optional<SplitFacts> train;
+  std::map<std::string, SplitFacts> others;
+  for (const auto& [name, dataset] : training.datasets) {
+    if (!is_built_in_dataset(dataset)) continue;
+    Result<SplitFacts> facts = look_at_split(dataset, part_used(name));
+    if (!facts)
+      say("training.datasets." + name, facts.error().message);
+    else if (name == kTrainSet)
+      train = std::move(facts).value();
+    else
+      others.emplace(name, std::move(facts).value());
+  }
+  if (!train) return;
+  const auto validation = others.find(kValidationSet);
+  if (validation != others.end()) {
+    if (const std::string difference = difference_of(validation->second, *train); !difference.empty())
+      say("training.datasets.validation", "\"training.datasets.validation\": " + difference);
+  }
+  if (!train->sample) return;
+  const auto misfit =
+      model_misfit(training.model, *train->sample, learns_classes(training.dataset), train->target_numbers);
+  if (misfit) say(misfit->path, misfit->message);
+}
+
 /// Files that the model is read from.
 void check_model_files(const Training& training, const Say& say) {
   const nlohmann::json& weights = member(training.model, "weights");
@@ -91,13 +128,14 @@ void check_model_files(const Training& training, const Say& say) {
 }  // namespace
 
 void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
-  if (!job.training || job.training->dataset.is_null()) return;
+  if (!job.training || (job.training->dataset.is_null() && job.training->datasets.empty())) return;
   const Say say = [&](const std::string& key, const std::string& message) {
     const auto found = job.places.find(key);
     const JobSpec::Place place = found == job.places.end() ? JobSpec::Place{} : found->second;
     diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column, message);
   };
   check_model_files(*job.training, say);
+  if (!job.training->datasets.empty()) return check_named(*job.training, say);
   if (!is_built_in_dataset(job.training->dataset)) return;
   const auto& type = job.training->dataset["type"];
   if (type == "idx") return check_idx(*job.training, say);

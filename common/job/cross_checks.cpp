@@ -14,69 +14,15 @@
 #include "common/base/time.hpp"
 #include "common/job/check_command.hpp"
 #include "common/job/check_reports.hpp"
-#include "common/job/data_facts.hpp"
-#include "common/job/model_size.hpp"
+#include "common/job/check_training.hpp"
+#include "common/job/named_datasets.hpp"
+#include "common/job/spec.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/words.hpp"
 
 namespace sgd::job {
 namespace {
-
-/// Says errors about dotted paths of one job at their places.
-class Reporter {
- public:
-  Reporter(const json::Place& root, const std::string& source, Diagnostics& diagnostics)
-      : root_(root), source_(source), diagnostics_(diagnostics) {}
-
-  void error_at_value(const std::string& path, std::string message) {
-    const Spot spot = find_spot(root_, source_, path);
-    diagnostics_.error(spot.source, spot.value.line, spot.value.column, std::move(message));
-  }
-  void error_at_key(const std::string& path, std::string message) {
-    const Spot spot = find_spot(root_, source_, path);
-    diagnostics_.error(spot.source, spot.key.line, spot.key.column, std::move(message));
-  }
-  void warn_at_value(const std::string& path, std::string message) {
-    const Spot spot = find_spot(root_, source_, path);
-    diagnostics_.warn(spot.source, spot.value.line, spot.value.column, std::move(message));
-  }
-
- private:
-  const json::Place& root_;
-  const std::string& source_;
-  Diagnostics& diagnostics_;
-};
-
-/// Values of one job that may be compared: present, and without an error of their own.
-class Sound {
- public:
-  Sound(const nlohmann::json& job, const std::vector<std::string>& rejected) : job_(job), rejected_(rejected) {}
-
-  /// The value at `path`, or null.
-  const nlohmann::json* at(const std::string& path) const {
-    const nlohmann::json* here = &job_;
-    std::string walked;
-    for (const std::string& segment : json::split_path(path)) {
-      walked = json::joined(walked, segment);
-      if (std::find(rejected_.begin(), rejected_.end(), walked) != rejected_.end()) return nullptr;
-      if (!here->is_object() || !here->contains(segment)) return nullptr;
-      here = &(*here)[segment];
-    }
-    return here;
-  }
-
-  /// True when a value at `path`, or inside it, has an error: a default stands there that says nothing.
-  bool is_touched(const std::string& path) const {
-    return std::any_of(rejected_.begin(), rejected_.end(), [&](const std::string& rejected) {
-      return rejected == path || rejected.starts_with(path + ".");
-    });
-  }
-
- private:
-  const nlohmann::json& job_;
-  const std::vector<std::string>& rejected_;
-};
 
 void check_duration(const Sound& sound, const std::string& path, bool zero_allowed, Reporter& report) {
   const nlohmann::json* text = sound.at(path);
@@ -163,108 +109,6 @@ void check_counts(const Sound& sound, Reporter& report) {
   }
 }
 
-void check_dataset(const Sound& sound, const nlohmann::json& dataset, const nlohmann::json& model, Reporter& report) {
-  if (sound.is_touched("training.dataset")) return;
-  auto misfit = dataset_misfit(dataset, model);
-  const auto sizes = is_built_in_dataset(dataset) ? told_sizes(dataset) : std::nullopt;
-  if (!misfit && sizes) misfit = model_misfit(model, *sizes, learns_classes(dataset));
-  if (misfit && sound.at(misfit->path) != nullptr) report.error_at_value(misfit->path, misfit->message);
-}
-
-void check_clip(const Sound& sound, Reporter& report) {
-  const nlohmann::json* clip = sound.at("training.gradient_clip");
-  if (clip == nullptr || clip->contains("norm") != clip->contains("value")) return;
-  report.error_at_value("training.gradient_clip", "\"training.gradient_clip\" must have either \"norm\" or \"value\"");
-}
-
-/// A plug-in's operator or function makes its own model and loss.
-bool has_own_operator(const nlohmann::json& training) {
-  if (training.contains("function")) return true;
-  return training.contains("operator") && read_or(training["operator"], "type", "") != kSupervised;
-}
-
-constexpr std::array kLossesOfClasses = {"cross_entropy", "nll"};
-constexpr std::array kLossesOfNumbers = {"mse", "l1", "smooth_l1", "huber", "bce_with_logits"};
-
-template <class Losses>
-std::string quoted_losses(const Losses& losses) {
-  std::vector<std::string> quoted;
-  for (const char* loss : losses) quoted.push_back(json::quote(loss));
-  return json::alternatives(quoted);
-}
-
-bool is_built_in_loss(const std::string& loss) {
-  return std::find(kLossesOfClasses.begin(), kLossesOfClasses.end(), loss) != kLossesOfClasses.end() ||
-         std::find(kLossesOfNumbers.begin(), kLossesOfNumbers.end(), loss) != kLossesOfNumbers.end();
-}
-
-/// What is learnt of the data set, and by which loss.
-void check_loss(const Sound& sound, const std::string& loss, Reporter& report) {
-  const nlohmann::json* dataset = sound.at("training.dataset.type");
-  if (dataset == nullptr || sound.is_touched("training.dataset.targets")) return;
-  if (!is_built_in_dataset(*sound.at("training.dataset")) || !is_built_in_loss(loss)) return;
-  const bool numbers = !learns_classes(*sound.at("training.dataset"));
-  const bool fits = numbers
-                        ? std::find(kLossesOfNumbers.begin(), kLossesOfNumbers.end(), loss) != kLossesOfNumbers.end()
-                        : std::find(kLossesOfClasses.begin(), kLossesOfClasses.end(), loss) != kLossesOfClasses.end();
-  if (fits) return;
-  report.error_at_value("training.loss",
-                        fmt::format("\"training.loss\" must be {} with the data set {}, whose targets are {}; got {}",
-                                    numbers ? quoted_losses(kLossesOfNumbers) : quoted_losses(kLossesOfClasses),
-                                    json::shown(*dataset), numbers ? "numbers" : "classes", json::quote(loss)));
-}
-
-/// Targets that the loss leaves out are those that the data set has none for.
-void check_ignored(const Sound& sound, Reporter& report) {
-  const nlohmann::json* loss = sound.at("training.loss");
-  const nlohmann::json* dataset = sound.at("training.dataset");
-  if (loss == nullptr || dataset == nullptr || sound.at("training.loss.ignore_index") == nullptr) return;
-  if (std::string misfit = misfit_of_ignored("training.loss.ignore_index", *loss, *dataset); !misfit.empty())
-    report.error_at_value("training.loss.ignore_index", std::move(misfit));
-}
-
-/// Lists with a number for each output of the model.
-void check_loss_weights(const Sound& sound, Reporter& report) {
-  const nlohmann::json* model = sound.at("training.model");
-  const std::int64_t outputs = model == nullptr || sound.is_touched("training.model") ? 0 : model_outputs(*model);
-  if (outputs == 0) return;
-  for (const std::string path : {"training.loss.weight", "training.loss.pos_weight"}) {
-    const nlohmann::json* list = sound.at(path);
-    if (list == nullptr || !list->is_array()) continue;
-    const auto given = static_cast<std::int64_t>(list->size());
-    const bool may_be_one = path == "training.loss.pos_weight";
-    if (given == outputs || (may_be_one && given == 1)) continue;
-    report.error_at_value(
-        path, fmt::format("{} must have {} number{}, one for each output of the model{}; got {}", json::quote(path),
-                          outputs, outputs == 1 ? "" : "s", may_be_one ? ", or a single one" : "", given));
-  }
-}
-
-void check_training(const Sound& sound, Reporter& report) {
-  check_clip(sound, report);
-  const nlohmann::json* training = sound.at("training");
-  const bool is_own = training != nullptr && has_own_operator(*training);
-  const nlohmann::json* loss = sound.at("training.loss");
-  const nlohmann::json* dataset = sound.at("training.dataset.type");
-  if (loss != nullptr && !is_own) {
-    check_loss(sound, loss->is_string() ? loss->get<std::string>() : read_or(*loss, "type", ""), report);
-    check_loss_weights(sound, report);
-    check_ignored(sound, report);
-  }
-  const nlohmann::json* model = sound.at("training.model");
-  const bool is_model_sound = model == nullptr ? is_own : sound.at("training.model.type") != nullptr;
-  if (is_model_sound && dataset != nullptr)
-    check_dataset(sound, *sound.at("training.dataset"), model == nullptr ? nlohmann::json() : *model, report);
-  const nlohmann::json* nesterov = sound.at("training.optimizer.nesterov");
-  const nlohmann::json* momentum = sound.at("training.optimizer.momentum");
-  const nlohmann::json* dampening = sound.at("training.optimizer.dampening");
-  if (nesterov == nullptr || momentum == nullptr || dampening == nullptr || !nesterov->get<bool>()) return;
-  if (*momentum <= 0 || *dampening != 0) {
-    report.error_at_value("training.optimizer.nesterov",
-                          "\"training.optimizer.nesterov\" needs momentum above 0 and dampening 0");
-  }
-}
-
 /// The schema asks for no key, so that a misspelt one is told as such.
 void check_after_save(const Sound& sound, Reporter& report) {
   const nlohmann::json* rule = sound.at("checkpoint.after_save");
@@ -281,7 +125,7 @@ void check_best(const Sound& sound, Reporter& report) {
                           "\"checkpoint.keep.best\" needs values of all workers in a report, and with "
                           "\"report.workers\" \"list\" it has none: use \"all\"");
   const nlohmann::json* every = sound.at("checkpoint.every");
-  if (every == nullptr || !every->is_object() || sound.at("training.dataset") == nullptr ||
+  if (every == nullptr || !every->is_object() || trained_dataset(sound) == nullptr ||
       sound.at("training.function") != nullptr)
     return;
   report.warn_at_value("checkpoint.every",
@@ -298,8 +142,11 @@ void check_reports(const Sound& sound, Reporter& report) {
   const nlohmann::json* training = sound.at("training");
   const bool is_own = training != nullptr && has_own_operator(*training);
   const nlohmann::json& model = known("training.model");
-  std::vector<Misfit> misfits = metric_misfits(known("training.metrics"), is_own ? kUnknown : known("training.dataset"),
-                                               is_own ? kUnknown : model);
+  const std::string trained = training != nullptr && training->contains("datasets")
+                                  ? std::string("training.datasets.") + kTrainSet
+                                  : std::string("training.dataset");
+  std::vector<Misfit> misfits =
+      metric_misfits(known("training.metrics"), is_own ? kUnknown : known(trained), is_own ? kUnknown : model);
   const nlohmann::json* workers = sound.at("num_workers");
   if (workers != nullptr)
     for (Misfit& one : report_misfits(known("report"), workers->get<std::int64_t>())) misfits.push_back(std::move(one));
@@ -374,9 +221,10 @@ void check_function(const nlohmann::json& job, Reporter& report) {
                                       "itself: remove it",
                                       of_operators));
   }
-  if (!job.contains("plugins"))
+  if (!job.contains("plugins") && !job.contains("worker"))
     report.error_at_key("training.function", "a function comes from a library: name it in \"plugins\"");
-  check_batch_sizes(job, training.contains("dataset"), report);
+  check_dataset_names(training, report);
+  check_batch_sizes(job, training.contains("dataset") || training.contains("datasets"), report);
 }
 
 /// Why a callback of `type` may not have `file` in the run's folder, whose other files are the run's and its
@@ -461,12 +309,13 @@ void check_choices(const json::Document& document, const std::string& source, Di
   }
   if (!training && job.contains("resume_from"))
     report.error_at_key("resume_from", "\"resume_from\" is for \"training\": a command reads its state by itself");
+  if (!training && job.contains("worker"))
+    report.error_at_key("worker", "\"worker\" is for \"training\": a command is its own program");
   for (const char* key : {"process", "workdir"})
     if (training && job.contains(key)) report.error_at_key(key, fmt::format("\"{}\" is for \"command\"", key));
   if (!training || !job["training"].is_object()) return;
   if (job["training"].contains("function")) return check_function(job, report);
-  if (!job["training"].contains("dataset"))
-    report.error_at_value("training", "missing key \"dataset\" in \"training\"");
+  check_has_data(job["training"], report);
   if (!job["training"].contains("model") && !has_own_operator(job["training"]))
     report.error_at_value("training", "missing key \"model\" in \"training\"");
   check_batch_sizes(job, true, report);

@@ -42,9 +42,11 @@ json::Schema job_schema_with(const nlohmann::json& registered) {
           if (!all.contains(key)) all[key] = {{"$ref", fmt::format("#/definitions/{}", key)}};
       }
       node["oneOf"].push_back(json::variant_of(name, all));
+      if (kind == "dataset") training["datasets"]["additionalProperties"]["oneOf"].push_back(node["oneOf"].back());
     }
   }
   for (const char* kind : {"model", "operator", "function", "dataset", "loss"}) node_of(training, kind).erase("x-open");
+  training["datasets"]["additionalProperties"].erase("x-open");
   return json::Schema(std::move(root));
 }
 

@@ -140,7 +140,10 @@ LoadResult load_by(const json::Schema& schema, Input input, const Overrides& ove
     if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
     if (!diagnostics.has_errors()) {
       result.job = to_spec(std::move(job));
-      for (const char* path : kPlaced) {
+      std::vector<std::string> placed(kPlaced.begin(), kPlaced.end());
+      if (result.job->training)
+        for (const auto& [name, one] : result.job->training->datasets) placed.push_back("training.datasets." + name);
+      for (const std::string& path : placed) {
         const Spot spot = find_spot(document.place, input.source, path);
         result.job->places[path] = {spot.source, spot.value.line, spot.value.column};
       }

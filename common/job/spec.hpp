@@ -138,6 +138,7 @@ struct Training {
   nlohmann::json loss = {{"type", "cross_entropy"}};  ///< {"type": "mse" ..., options}.
   nlohmann::json
       dataset;  ///< {"type": "idx" | "csv" ..., ...}, defaults, absolute paths. Null: a function has its own.
+  std::map<std::string, nlohmann::json> datasets;  ///< By name, each as `dataset`, which is "train" of them then.
   Loader loader;
   Optimizer optimizer;
   std::vector<OptimizerGroup> optimizer_groups;  ///< A parameter is of the first that names it.
@@ -145,13 +146,15 @@ struct Training {
   std::optional<double> clip_norm;         ///< Of the mean gradient of all parameters together.
   std::optional<double> clip_value;        ///< Of each of its numbers; not both.
   std::int64_t gradient_accumulation = 1;  ///< Batches an update.
-  std::string on_nan = "stop";             ///< "stop" or "skip": an update that is not finite.
+  std::string on_nan = "stop";             ///< "stop", "skip" or "rollback": an update that is not finite.
+  bool broadcast_buffers = true;           ///< Buffers of models are rank 0's after each batch.
+  bool sync_batchnorm = false;             ///< Batch normalization measures the batches of all workers together.
   std::string backend = "auto";            ///< "auto", "shm" or "gloo".
   std::string device = "auto";             ///< "auto" or "cpu".
   std::vector<nlohmann::json> metrics;     ///< {"type": "top_k", "k": 5, "on": "validation"}, defaults filled in.
   bool profile = false;                    ///< Reports have the mean times of steps.
   nlohmann::json info;                     ///< For the operator; null: none.
-  std::string precision = "fp32";          ///< Or "bf16": as autocast has it.
+  std::string precision = "fp32";          ///< Or "bf16", "fp16": as autocast has it.
   bool deterministic = false;
   std::int64_t steps_per_epoch = 0;  ///< Batches of one worker; 0: an epoch is one pass over the data.
   int validate_every = 1;            ///< Epochs.
@@ -190,6 +193,7 @@ struct JobSpec {
   std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
   std::string resume_from;                ///< Where a new run begins: a path, or a run's name; empty: anew.
+  std::string worker;                     ///< A worker of one's own, absolute; empty: sgd-worker.
   std::vector<std::string> plugins;       ///< Libraries that the worker loads, absolute paths.
   std::vector<nlohmann::json> callbacks;  ///< {"type": "json", ...}, defaults filled in, absolute folders.
   nlohmann::json tune;                    ///< An experiment, defaults filled in; null: none. See launcher/tune.

@@ -4,6 +4,7 @@
 
 #include "common/base/assert.hpp"
 #include "common/base/bytes.hpp"
+#include "common/job/named_datasets.hpp"
 
 namespace sgd::job {
 namespace {
@@ -168,6 +169,9 @@ Training training(const Json& json) {
   out.loss = json["loss"].is_string() ? Json{{"type", json["loss"]}} : json["loss"];
   out.function = json.value("function", Json());
   out.dataset = json.value("dataset", Json());
+  const Json datasets = json.value("datasets", Json::object());
+  for (const auto& [name, one] : datasets.items()) out.datasets[name] = with_both_parts(one);
+  if (const auto train = out.datasets.find(kTrainSet); train != out.datasets.end()) out.dataset = train->second;
   out.loader = loader(json["loader"]);
   out.optimizer = optimizer(json["optimizer"]);
   out.optimizer_groups = optimizer_groups(json["optimizer"].value("groups", Json::array()));
@@ -179,6 +183,8 @@ Training training(const Json& json) {
   }
   out.gradient_accumulation = json["gradient_accumulation"];
   out.on_nan = json["on_nan"];
+  out.broadcast_buffers = json["data_parallel"]["broadcast_buffers"];
+  out.sync_batchnorm = json["data_parallel"]["sync_batchnorm"];
   if (json.contains("metrics")) out.metrics = json["metrics"].get<std::vector<Json>>();
   out.profile = json["profile"];
   out.info = json.value("info", Json());
@@ -214,6 +220,7 @@ JobSpec to_spec(Json resolved) {
   if (json.contains("training")) out.training = training(json["training"]);
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
   out.resume_from = json.value("resume_from", "");
+  out.worker = json.value("worker", std::string());
   if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
   out.callbacks = json["callbacks"].get<std::vector<Json>>();
   out.tune = json.value("tune", Json());

@@ -103,7 +103,12 @@ void Schema::complete_node(json& value, const json& unresolved,
   if (value.is_array() && node.contains("items")) {
     for (json& item : value) complete_node(item, node["items"], absolute);
   }
-  if (!value.is_object() || !node.contains("properties")) return;
+  if (!value.is_object()) return;
+  if (const auto values = node.find("additionalProperties");
+      !node.contains("properties") && values != node.end() && values->is_object()) {
+    for (auto& [key, item] : value.items()) complete_node(item, *values, absolute);
+  }
+  if (!node.contains("properties")) return;
   for (const auto& [key, child] : node["properties"].items()) {
     if (!value.contains(key)) {
       const json& described = child.contains("default") ? child : resolve(child);

@@ -14,7 +14,8 @@
 //           x-any-string (beside enum, in a oneOf: every string means this variant, so that a misspelt one is told what
 //           there is), x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
 //           beside oneOf: x-type-aliases (type of other tools -> ours), x-types-refused (type -> why, and what
-//           instead), x-open (in a document that names plug-ins, a type that is none of them passes as it is)
+//           instead), x-open (in a document that names plug-ins, a type that is none of them passes as it is),
+//           x-not-required (keys that a variant requires, and need not have here)
 // The schema itself is trusted: it is part of the program, or json/extension.hpp has looked at it.
 
 #include <functional>

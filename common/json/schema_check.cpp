@@ -112,7 +112,9 @@ class Walk {
                     const std::string& path) {
     const json& variants = node["oneOf"];
     if (const json* variant = schema_.variant_for(variants, value)) {
+      json before = std::exchange(not_required_, node.value("x-not-required", json::array()));
       check(value, place, where, *variant, path);
+      not_required_ = std::move(before);
       return;
     }
     if (!schema_.discriminated(variants)) {
@@ -258,7 +260,8 @@ class Walk {
     }
     for (const json& required : node.value("required", json::array())) {
       const std::string key = required.get<std::string>();
-      if (!value.contains(key)) {
+      const bool is_needed = std::find(not_required_.begin(), not_required_.end(), key) == not_required_.end();
+      if (is_needed && !value.contains(key)) {
         error(where, where.value, joined(path, key), fmt::format("missing key {} in {}", quote(key), subject(path)));
       }
     }
@@ -299,8 +302,9 @@ class Walk {
   }
 
   const Schema& schema_;
-  bool is_open_;  ///< The document names plug-ins, which may know more types than the schema.
+  bool is_open_;  ///< The document names programs of the user's, which may know more types than the schema.
   Diagnostics& diagnostics_;
+  json not_required_ = json::array();  ///< Keys that the variant in work need not have where it stands.
   std::vector<std::string> rejected_;  ///< Paths of values with an error.
 };
 
@@ -310,7 +314,8 @@ std::vector<std::string> Schema::check(const Document& document, const std::stri
                                        Diagnostics& diagnostics) const {
   const Where where{document.place.source.empty() ? source : document.place.source, document.place.value,
                     document.place.value};
-  const bool is_open = document.value.is_object() && document.value.contains("plugins");
+  const bool is_open =
+      document.value.is_object() && (document.value.contains("plugins") || document.value.contains("worker"));
   Walk walk(*this, is_open, diagnostics);
   walk.check(document.value, &document.place, where, root_, "");
   return walk.take_rejected();

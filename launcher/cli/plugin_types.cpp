@@ -67,8 +67,8 @@ std::string last_line(const std::string& text) {
   return end == std::string::npos ? text : text.substr(end + 1);
 }
 
-Result<job::Registered> ask_worker(const std::vector<std::string>& plugins) {
-  std::vector<std::string> argv = {worker_program(), "--schema"};
+Result<job::Registered> ask_worker(const std::string& worker, const std::vector<std::string>& plugins) {
+  std::vector<std::string> argv = {worker, "--schema"};
   argv.insert(argv.end(), plugins.begin(), plugins.end());
   const Result<Said> said = run_to_its_end(std::move(argv));
   if (!said) return said.error();
@@ -84,10 +84,13 @@ Result<job::Registered> ask_worker(const std::vector<std::string>& plugins) {
 
 job::LoadResult load_with_plugins(const std::function<job::LoadResult(const job::Registered& registered)>& load) {
   job::LoadResult loaded = load({});
-  if (!loaded.job || loaded.job->plugins.empty() || ::access(worker_program().c_str(), X_OK) != 0) return loaded;
-  const Result<job::Registered> registered = ask_worker(loaded.job->plugins);
+  if (!loaded.job || (loaded.job->plugins.empty() && loaded.job->worker.empty())) return loaded;
+  const std::string worker = loaded.job->worker.empty() ? worker_program() : loaded.job->worker;
+  if (::access(worker.c_str(), X_OK) != 0) return loaded;
+  const Result<job::Registered> registered = ask_worker(worker, loaded.job->plugins);
   if (registered) return load(registered.value());
-  const job::Spot spot = job::find_spot(loaded.given.place, loaded.source, "plugins");
+  const job::Spot spot =
+      job::find_spot(loaded.given.place, loaded.source, loaded.job->plugins.empty() ? "worker" : "plugins");
   loaded.diagnostics.error(spot.source, spot.value.line, spot.value.column, registered.error().message);
   loaded.job.reset();
   return loaded;

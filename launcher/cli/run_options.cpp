@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+
 #include <fmt/format.h>
 
 #include "launcher/cli/cluster_client.hpp"
@@ -47,6 +49,15 @@ void add_job_options(std::vector<Option>& table, RunOptions& options) {
   table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
                                   "failures that are followed by a restart, or unlimited", "recovery.max_failures",
                                   "PET_MAX_RESTARTS"));
+  table.push_back(
+      {{"--worker"}, "FILE", "a worker of your own in place of sgd-worker", "", [&options](const std::string& text) {
+         if (text.empty()) return std::string("expected a program");
+         std::error_code error;
+         const std::filesystem::path whole = std::filesystem::absolute(text, error);
+         if (error) return "the current folder cannot be read: " + error.message();
+         options.overrides.sets.push_back({"worker", whole.lexically_normal().string(), "--worker"});
+         return std::string();
+       }});
   table.push_back(set_option(options));
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (!job.training) return;
-  const std::string path = worker_program();
+  const std::string path = job.worker.empty() ? worker_program() : job.worker;
   if (::access(path.c_str(), X_OK) == 0) {
     const char* elsewhere = std::getenv("LD_LIBRARY_PATH");
     if (elsewhere != nullptr && *elsewhere != '\0') return;
@@ -34,6 +34,9 @@ void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
                             "/var/cache), or name LibTorch's lib folder in LD_LIBRARY_PATH");
     return;
   }
+  if (!job.worker.empty())
+    return diagnostics.error("worker", 0, 0,
+                             process::explain_exec_failure(path, errno).message + job::did_you_mean_file(path));
   diagnostics.error(
       "sgd-launch", 0, 0,
       fmt::format("{} is missing: build with LibTorch (scripts/setup, scripts/run), or name it in SGD_WORKER", path));

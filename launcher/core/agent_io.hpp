@@ -27,7 +27,7 @@ struct AgentFacts {
   int slots = 0;                                  ///< Room for workers.
   std::vector<int> allowed_cores;                 ///< Of this process's affinity.
   std::vector<std::vector<int>> numa_nodes = {};  ///< Allowed cores by NUMA node; empty: not known, or one.
-  std::string worker_program;                     ///< Path of sgd-worker.
+  std::string worker_program;                     ///< Path of sgd-worker, where a job has none of its own.
   std::string python_folder;                      ///< Of our modules for Python; empty: they are not here.
   /// How often a silent coordinator link carries a sign of life; nothing where both are one process.
   std::optional<Duration> beat_interval;

@@ -15,6 +15,10 @@ bool preloads(const nlohmann::json& job, const std::string& python_folder) {
          job::python_command(job.at("command").get<std::vector<std::string>>());
 }
 
+std::string worker_of(const nlohmann::json& job, const AgentFacts& facts) {
+  return read_or(job, "worker", facts.worker_program);
+}
+
 keeper::StartForkServer fork_server_of(const cluster::DesiredRun& run, const AgentFacts& facts) {
   keeper::StartForkServer start;
   if (run.job.contains("command")) {
@@ -26,7 +30,7 @@ keeper::StartForkServer fork_server_of(const cluster::DesiredRun& run, const Age
     start.environment = common_environment(run, static_cast<int>(run.ranks.size()), facts.python_folder);
     start.workdir = workdir_of(run, facts.is_shared);
   } else {
-    start.argv = {facts.worker_program, "--fork-server"};
+    start.argv = {worker_of(run.job, facts), "--fork-server"};
     start.job = run.job;
   }
   start.log_path = run.run_dir + "/logs/fork-server.log";

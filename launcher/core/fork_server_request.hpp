@@ -14,6 +14,9 @@ namespace sgd::core {
 /// modules; empty: there are none.
 [[nodiscard]] bool preloads(const nlohmann::json& job, const std::string& python_folder);
 
+/// What a rank of this training is: the job's own worker, or `facts.worker_program`.
+[[nodiscard]] std::string worker_of(const nlohmann::json& job, const AgentFacts& facts);
+
 /// Of training, or of a command that preloads(). Its environment depends on how many ranks are on this node.
 [[nodiscard]] keeper::StartForkServer fork_server_of(const cluster::DesiredRun& run, const AgentFacts& facts);
 

@@ -205,7 +205,8 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   spawn.generation = spawned_;
   spawn.rank = rank;
   spawn.fork_server = fork_server_ == ForkServer::kReady;
-  spawn.argv = is_training() ? std::vector{facts_.worker_program} : command_of_rank(desired_.job, record.local_rank);
+  spawn.argv =
+      is_training() ? std::vector{worker_of(desired_.job, facts_)} : command_of_rank(desired_.job, record.local_rank);
   if (!is_training() && !spawn.fork_server && member(member(desired_.job, "process"), "backend") == "sgd")
     if (const auto python = job::python_command(spawn.argv); python && !facts_.python_folder.empty())
       spawn.argv = job::by_way_of(facts_.python_folder + "/sgd_launch_rank.py", *python, {"--backend", "sgd", "--"});

@@ -116,7 +116,7 @@ class BadInputTest(LaunchTest):
         self.refused_job(self.job(training__dataset__type="idxx"), words=["idxx", "idx"])
 
     def test_key_that_is_not_built_yet(self):
-        self.refused_job(self.job(training__data_parallel={}), words=["data_parallel", "not supported yet"])
+        self.refused_job(self.job(training__config={}), words=["config", "not supported yet"])
 
     def test_bad_duration(self):
         self.refused_job(self.job(stop__grace="thirty"), words=["grace"])

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -42,6 +43,35 @@ class ExamplesTest(LaunchTest):
     def test_own_model(self):
         launch = self.run_example("own_model", 4096)
         self.assertGreater(launch.metrics("validate")[-1]["val_accuracy"], 0.6)
+
+    def test_own_worker(self):
+        launch = self.run_example("own_worker", 4096)
+        self.assertGreater(launch.metrics("validate")[-1]["val_accuracy"], 0.6)
+        program = self.path("own_worker", "build", "my-worker")
+        with open(self.path("run", "job.json"), encoding="utf-8") as file:
+            resolved = json.load(file)
+        self.assertEqual(resolved["worker"], program)
+        self.assertEqual(resolved["training"]["operator"], {"type": "created", "hidden": 128, "lr": 0.05})
+        listed = subprocess.run([program, "--list", "operators", "--json"], capture_output=True, text=True, timeout=60, check=True).stdout
+        self.assertIn("created", listed)
+        # By an option, from the folder where the user is; settings are checked, and failures restart it.
+        with open(self.path("own_worker", "job.json"), encoding="utf-8") as file:
+            job = json.load(file)
+        del job["worker"]
+        job["training"].update({"epochs": 200, "operator": {"type": "created", "hiden": 3}})
+        bare = self.write("bare.json", json.dumps(job))
+        self.assertIn('unknown key "hiden" in "training.operator" of type "created"; did you mean "hidden"?',
+                      self.run_to_end("--worker", program, bare, run_dir="refused", expect=2).stderr())
+        job["training"]["operator"] = {"type": "created"}
+        bare = self.write("bare.json", json.dumps(job))
+        self.assertIn('"training.operator.type" must be', self.run_to_end(bare, run_dir="unknown", expect=2).stderr())
+        self.assertIn("did you mean", self.run_to_end("--worker", program[:-1], bare, run_dir="missing", expect=2).stderr())
+        launch = self.start("--worker", program, "--local-nodes", 2, bare, run_dir="killed")
+        launch.wait_for_event("first_step")
+        victim = [event for event in launch.events("worker_started") if event["rank"] == 1][-1]["pid"]
+        self.assertEqual(os.readlink(f"/proc/{victim}/exe"), program)
+        os.kill(victim, signal.SIGKILL)
+        launch.wait_for_event("first_step", count=2)
 
     def test_dcgan(self):
         launch = self.run_example("dcgan", 1024, epochs=1, batch_size=64)

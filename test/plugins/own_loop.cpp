@@ -35,7 +35,7 @@ void epochs(sgd::Session& session) {
     net->eval();
     const at::NoGradGuard no_gradients;
     double right = 0, all = 0;
-    for (const sgd::Batch& batch : session.validation_data()) {
+    for (const sgd::Batch& batch : session.validation_data(config.at("validates_on"))) {
       right += net->forward(batch.features).argmax(1).eq(batch.target).sum().item<double>();
       all += static_cast<double>(batch.features.size(0));
     }
@@ -94,7 +94,10 @@ SGD_REGISTER_FUNCTION("own_data", own_data, R"({
   "dies": {"type": "boolean", "default": false},
   "steps": {"type": "integer", "minimum": 8, "default": 200}
 })");
-SGD_REGISTER_FUNCTION("epochs", epochs, R"({"report_inside": {"type": "boolean", "default": false}})");
+SGD_REGISTER_FUNCTION("epochs", epochs, R"({
+  "report_inside": {"type": "boolean", "default": false},
+  "validates_on": {"type": "string", "default": "validation"}
+})");
 SGD_REGISTER_FUNCTION("iterations", iterations, R"({
   "count": {"type": "integer", "minimum": 1, "default": 5},
   "mistake": {"type": "string", "default": "nothing"}

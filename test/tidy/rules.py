@@ -44,6 +44,7 @@ ARROWS = {
     "worker/builtin": ("worker/include", "worker/builtin"),
     "worker/examples": ("worker/include",),
     "worker/include": ("worker/include",),
+    "worker/program": ("common", "worker"),
     "worker/main.cpp": ("common", "worker"),
 }
 OUR_FRONTS = ("common/", "launcher/", "worker/", "test/")

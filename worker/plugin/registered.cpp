@@ -1,5 +1,6 @@
 #include "worker/plugin/registered.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,6 +39,11 @@ void add(const std::string& kind, std::map<std::string, Factory>& table, const s
 RegisteredTypes& registered_types() {
   static RegisteredTypes types;
   return types;
+}
+
+bool has_registered() {
+  const nlohmann::json& all = registered_types().properties;
+  return std::any_of(all.begin(), all.end(), [](const nlohmann::json& types) { return !types.empty(); });
 }
 
 }  // namespace worker

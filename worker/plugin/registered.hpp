@@ -28,4 +28,7 @@ struct RegisteredTypes {
 
 [[nodiscard]] RegisteredTypes& registered_types();
 
+/// Whether there is any.
+[[nodiscard]] bool has_registered();
+
 }  // namespace sgd::worker

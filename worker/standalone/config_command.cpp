@@ -66,6 +66,9 @@ int refuse(const std::string& message) {
 /// The job, checked with what its plug-ins register. Nothing: it is said why.
 std::optional<job::JobSpec> load(const Words& words) {
   job::LoadResult loaded = job::load_job_file(words.file, words.overrides);
+  // What this program itself has registered; with plug-ins it is joined with theirs.
+  if (has_registered() && !(loaded.job && !loaded.job->plugins.empty()))
+    loaded = job::load_job_file(words.file, words.overrides, registered_types().properties);
   if (loaded.job && !loaded.job->plugins.empty()) {
     if (const Status plugins = load_plugins(loaded.job->plugins); !plugins)
       loaded.diagnostics.error(words.file, 0, 0, plugins.error().message);

@@ -4,9 +4,9 @@
 
 namespace sgd::worker {
 
-Autocast::Autocast(bool is_on) : is_on_(is_on) {
+Autocast::Autocast(const std::string& precision) : is_on_(precision == "bf16" || precision == "fp16") {
   if (!is_on_) return;
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_dtype(at::kCPU, precision == "bf16" ? at::kBFloat16 : at::kHalf);
   at::autocast::set_autocast_cache_enabled(true);
   at::autocast::set_autocast_enabled(at::kCPU, true);
 }

@@ -1,13 +1,16 @@
 #pragma once
 // Mixed precision as torch.autocast has it on the CPU: while an object lives, operations of this thread that gain by it
-// (matrix products, convolutions) take bfloat16 copies of their fp32 arguments. Weights, gradients and updates stay
-// fp32.
+// (matrix products, convolutions) take bfloat16 or float16 copies of their fp32 arguments. Weights, gradients and
+// updates stay fp32.
+
+#include <string>
 
 namespace sgd::worker {
 
 class Autocast {
  public:
-  explicit Autocast(bool is_on);
+  /// "bf16", "fp16", or anything else: not at all.
+  explicit Autocast(const std::string& precision);
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
   ~Autocast();
@@ -32,7 +35,7 @@ class Autocast {
   bool is_on_;
 };
 
-/// Whether operations of this thread take bfloat16 now.
+/// Whether operations of this thread take lower precision now.
 [[nodiscard]] bool is_autocast();
 
 }  // namespace sgd::worker

@@ -25,6 +25,7 @@ nlohmann::json common_part(const TrainingState& state) {
   out["position"]["pass_consumed"] = state.position.pass_consumed;
   out["position"]["batches"] = state.position.batches;
   if (!state.early_stop.is_null()) out["early_stop"] = state.early_stop;
+  if (!state.loss_scale.is_null()) out["loss_scale"] = state.loss_scale;
   out["step"] = state.step;
   out["world_size"] = state.world_size;
   out["seed"] = state.seed;
@@ -66,6 +67,7 @@ void read_common_part(const nlohmann::json& json, TrainingState& state) {
   position.at("consumed").get_to(state.position.consumed);
   read_pass(position, state.position);
   state.early_stop = member(json, "early_stop");
+  state.loss_scale = member(json, "loss_scale");
   json.at("step").get_to(state.step);
   json.at("world_size").get_to(state.world_size);
   json.at("seed").get_to(state.seed);

@@ -51,6 +51,7 @@ struct TrainingState {
   std::vector<RankRecord> records;          ///< By rank.
   OperatorState shared;                     ///< TrainingOperator::shared_state() of rank 0.
   nlohmann::json early_stop;                ///< As in worker/core/early_stop.hpp; null: there is none.
+  nlohmann::json loss_scale;                ///< As in worker/core/loss_scale.hpp; null: there is none.
   /// An older worker has written it, which kept rank 0's state alone, for all: that is `shared`, and every rank's own.
   bool shared_is_own = false;
   nlohmann::json made_by;  ///< As in common/checkpoint/made_by.hpp; null: not said.

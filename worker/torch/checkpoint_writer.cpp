@@ -82,6 +82,11 @@ bool CheckpointWriter::last_is_on_disk() const {
   return last_on_disk_;
 }
 
+std::string CheckpointWriter::newest() const {
+  const std::lock_guard lock(mutex_);
+  return newest_;
+}
+
 void CheckpointWriter::prepare(const StateTensors& tensors) {
   const std::lock_guard lock(mutex_);
   if (busy_ || staging_.size() != 0) return;  // A save before the first step has made it.
@@ -176,6 +181,10 @@ bool CheckpointWriter::write_checkpoint() {
     fs::remove_all(part, ignored);
     give_up(published.error().message);
     return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    newest_ = root + "/" + published.value();
   }
   link::CheckpointSaved saved;
   saved.path = std::string(checkpoint::kDirectory) + "/" + published.value();

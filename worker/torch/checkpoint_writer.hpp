@@ -51,6 +51,9 @@ class CheckpointWriter {
   /// Whether the last save that has ended is on disk. False before the first.
   [[nodiscard]] bool last_is_on_disk() const;
 
+  /// The folder of the newest that is on disk, made by this object; empty: there is none.
+  [[nodiscard]] std::string newest() const;
+
   /// A save was left out because the one before was still being written: counted in the next one's message.
   void note_skipped() { ++skipped_; }
 
@@ -92,6 +95,7 @@ class CheckpointWriter {
   bool busy_ = false;               // The thread owns job_ and staging_.
   std::size_t prepare_floats_ = 0;  // The staging buffer to make; 0: none.
   bool last_on_disk_ = false;
+  std::string newest_;
   bool ending_ = false;
   std::thread thread_;
 };

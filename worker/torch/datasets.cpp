@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -9,11 +10,14 @@
 
 #include "common/data/cifar.hpp"
 #include "common/job/model_size.hpp"
+#include "common/job/named_datasets.hpp"
 #include "common/json/lenient.hpp"
 #include "worker/core/linear_dataset.hpp"
 #include "worker/data/open_reader.hpp"
 #include "worker/data/transforms.hpp"
+#include "worker/torch/errors.hpp"
 #include "worker/torch/image_tensors.hpp"
+#include "worker/torch/named_datasets.hpp"
 #include "worker/torch/own_dataset.hpp"
 #include "worker/torch/taken.hpp"
 
@@ -243,10 +247,28 @@ Registry<DatasetFactory>& dataset_registry() {
   return registry;
 }
 
+const Dataset& Dataset::named(const std::string& name) const {
+  if (name == job::kValidationSet) return *this;
+  throw ConfigurationError("the job's code asks for the data set \"" + name +
+                           "\": name it in \"training.datasets\", in place of \"training.dataset\"");
+}
+
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
-  const DatasetSettings settings{training.dataset, job::model_outputs(training.model), training.seed};
-  std::shared_ptr<Dataset> dataset = make_own_dataset(settings);
-  if (!dataset) dataset = dataset_registry().find(training.dataset.value("type", std::string()))(settings);
+  const auto make_one = [&training](const nlohmann::json& one) {
+    const DatasetSettings settings{one, job::model_outputs(training.model), training.seed};
+    std::shared_ptr<Dataset> made = make_own_dataset(settings);
+    return made ? made : dataset_registry().find(one.value("type", std::string()))(settings);
+  };
+  std::shared_ptr<Dataset> dataset;
+  if (!training.datasets.empty()) {
+    std::map<std::string, std::shared_ptr<Dataset>> all;
+    for (const auto& [name, one] : training.datasets) all[name] = make_one(one);
+    dataset = std::make_shared<NamedDatasets>(std::move(all));
+  } else if (!training.dataset.is_null()) {
+    dataset = make_one(training.dataset);
+  } else {
+    return nullptr;
+  }
   job::Loader loader = training.loader;
   if (!loader.threads) loader.threads = dataset->is_slow() ? kSlowThreads : 0;
   dataset->set_loader(loader);

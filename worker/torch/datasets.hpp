@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/job/spec.hpp"
@@ -38,6 +39,9 @@ class Dataset {
   /// Whether a batch takes long enough to be worth a thread of its own.
   [[nodiscard]] virtual bool is_slow() const { return false; }
 
+  /// One of several, of which the part to validate on is meant. Throws where there is none of that name.
+  [[nodiscard]] virtual const Dataset& named(const std::string& name) const;
+
   /// How its batches are made ahead of training.
   [[nodiscard]] const job::Loader& loader() const { return loader_; }
   void set_loader(const job::Loader& loader) { loader_ = loader; }
@@ -55,7 +59,7 @@ struct DatasetSettings {
 using DatasetFactory = std::function<std::shared_ptr<Dataset>(const DatasetSettings& settings)>;
 [[nodiscard]] Registry<DatasetFactory>& dataset_registry();
 
-/// The data set of a job, by dataset["type"].
+/// The data set of a job, by dataset["type"], or its several ones. Null: it names none.
 [[nodiscard]] std::shared_ptr<const Dataset> make_dataset(const job::Training& training);
 
 }  // namespace sgd::worker

@@ -12,10 +12,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/checkpoint/made_by.hpp"
+#include "common/job/named_datasets.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
-#include "worker/torch/module_buffers.hpp"
 #include "worker/torch/same_model.hpp"
 
 namespace sgd::worker {
@@ -37,7 +36,7 @@ Engine::Engine(const EngineSetup& setup, UserState& user)
       user_(user),
       training_(*setup.job.training),
       initialized_model_(setup.initialized_model),
-      autocast_(training_.precision == "bf16"),
+      autocast_(training_.precision),
       record_(setup.job, {[this] { return job_model(); }, [this] { return worker::make_loss(training_.loss); }}),
       link_forgets_{setup.link},
       measures_(training_.metrics),
@@ -57,19 +56,19 @@ void Engine::begin(bool may_be_empty) {
   models_ = named(record_.models());
   parameters_ = std::make_unique<FlatParameters>(record_.trained());
   collective_ = setup_.form_group(std::max(parameters_->size(), kFloatsMin));
-  buffers_ = std::make_unique<SharedBuffers>(models_, *collective_);
+  buffers_ = std::make_unique<SharedBuffers>(
+      models_, *collective_,
+      SharedBuffers::Rules{training_.broadcast_buffers, training_.on_nan != "stop" || training_.precision == "fp16"});
+  if (training_.sync_batchnorm) sync_batch_norm_ = std::make_unique<SyncBatchNorm>(*collective_);
   stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, record_.optimizers(),
-                                       GradientClip{training_.clip_norm, training_.clip_value}, training_.on_nan);
+                                       GradientClip{training_.clip_norm, training_.clip_value},
+                                       StepRules{training_.on_nan, training_.precision == "fp16"});
   for (const RegisteredOptimizer& one : record_.optimizers())
     one.optimizer->on_step([this](PreparedOptimizer& optimizer) { update(optimizer); });
   check_same_model(*collective_, tensors());
   saver_ = std::make_unique<Saver>(
       SaverSetup{setup_.job, setup_.assignment, setup_.link, *collective_, static_cast<StateSource&>(*this)});
   restore();
-}
-
-int Engine::memory_fd() const {
-  return setup_.job.checkpoint.memory ? setup_.memory_fd : -1;
 }
 
 std::shared_ptr<Model> Engine::job_model() {
@@ -101,42 +100,6 @@ Engine::After Engine::safe_point() {
   return act_on(std::exchange(postponed_, 0), false) ? After::kGoOn : After::kStop;
 }
 
-void Engine::restore() {
-  Restored restored = Restorer({setup_.assignment, setup_.link, *collective_, tensors(), memory_fd()}).run();
-  if (restored.state) {
-    const TrainingState& state = *restored.state;
-    const std::string conflict = checkpoint::order_conflict(
-        {state.position.epoch, state.position.phase, state.position.consumed, state.position.pass_consumed},
-        state.made_by, made_by());
-    if (!conflict.empty() && !training_.validate_only) throw ConfigurationError(conflict);
-    stepper_->load(state.optimizers, state.step);
-    position_ = state.position;
-    Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
-    if (!sums) throw std::runtime_error(sums.error().message);
-    metrics_ = std::move(sums).value();
-    load_measures(state);
-    if (early_stop_)
-      if (Status loaded = early_stop_->load(state.early_stop); !loaded)
-        throw std::runtime_error(loaded.error().message);
-    user_.load(state, world_rank(), world_size());
-  }
-  saver_->begin(restored, memory_fd());
-  announce_ready(restored);
-}
-
-void Engine::announce_ready(const Restored& restored) {
-  setup_.link.progress().step = stepper_->steps();
-  setup_.link.progress().epoch = position_.epoch;
-  link::Ready ready;
-  ready.step = stepper_->steps();
-  ready.epoch = position_.epoch;
-  ready.source = name_of(restored.source);
-  ready.path = restored.path;
-  ready.restore_s = to_seconds(now() - setup_.assigned);
-  ready.redone = restored.redone;
-  send(ready);
-}
-
 std::int64_t Engine::batch_size() const {
   return job::batch_size_per_rank(training_, world_size());
 }
@@ -147,7 +110,13 @@ const Dataset& Engine::dataset() const {
   return *setup_.dataset;
 }
 
+void Engine::set_validating(bool is_validating) {
+  if (sync_batch_norm_) sync_batch_norm_->set_on(!is_validating);
+  autocast_.forget_copies();
+}
+
 PhaseStream& Engine::begin_training() {
+  set_validating(false);
   profile_.clear();
   phase_began_ = now();
   setup_.link.progress().epoch = position_.epoch;
@@ -163,8 +132,9 @@ PhaseStream& Engine::begin_training() {
   settings.consumed = position_.consumed;
   settings.waited_ns = &setup_.link.progress().waited_ns;
   settings.step = this;
-  settings.skips_not_finite = training_.on_nan == "skip";
+  settings.skips_not_finite = training_.on_nan != "stop";
   const std::int64_t count = dataset().count(Split::kTrain);
+  if (count == 0) (void)dataset().named(job::kTrainSet);  // Throws.
   stream_ = std::make_unique<PhaseStream>(
       settings,
       [this, count](int pass) { return Sampler(training_.seed, pass, count, world_size(), training_.shuffle); },
@@ -194,7 +164,7 @@ PhaseStream& Engine::begin_validation() {
   profile_.clear();
   phase_began_ = now();
   setup_.link.progress().phase = Progress::Phase::kValidate;
-  autocast_.forget_copies();
+  set_validating(true);
   PhaseSettings settings;
   settings.split = Split::kValidation;
   settings.epoch = settings.pass = position_.epoch;
@@ -232,7 +202,7 @@ void Engine::end_validation() {
 void Engine::skip_validation() {
   metrics_.clear();
   stream_.reset();
-  autocast_.forget_copies();
+  set_validating(false);
 }
 
 bool Engine::is_over() const {
@@ -333,8 +303,9 @@ Engine::After Engine::end_batch(std::int64_t num_samples) {
   const bool is_step = stepper_->is_updated();
   stepper_->end_batch();
   if (is_step) saver_->set_live_step(stepper_->steps());
-  buffers_->take_rank_0s();
+  buffers_->end_batch();
   publish(num_samples);
+  if (const std::string fault = stepper_->take_fault(); !fault.empty()) roll_back(fault);
   is_postponed_due_ = is_postponed_due_ || (is_step && saver_->is_due(stepper_->steps()));
   if (postpone(agreed)) return After::kGoOn;
   const bool goes_on = act_on(std::exchange(postponed_, 0), false, std::exchange(is_postponed_due_, false));
@@ -385,75 +356,13 @@ bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
   const bool checkpoint = is_asked || is_due;
   leave = leave || (leave_at_checkpoint_ && checkpoint);
   unsigned targets = checkpoint ? Saver::kDisk : 0u;
-  if (!is_asked && !leave) targets |= Saver::kIfFree;
+  // With rollback each one that is due is made: where training goes back to must not depend on how fast the disk is.
+  if (!is_asked && !leave && training_.on_nan != "rollback") targets |= Saver::kIfFree;
   // The next generation finds what was left behind in memory, without reading the disk.
   if ((agreed & control::kMemory) != 0 || (checkpoint && (leave || stop))) targets |= Saver::kMemory;
   saver_->save(targets);
   if (stop) return false;
   return !(leave && saver_->on_disk());
-}
-
-void Engine::compare_weights() {
-  const std::vector<std::string> hashes =
-      collective_->all_gather(fmt::format("{:016x} {:016x}", parameters_->hash(), buffers_->hash()));
-  std::string different;
-  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
-    if (hashes[rank] != hashes[0]) different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
-  }
-  if (!different.empty())
-    throw std::runtime_error(fmt::format("after epoch {} the weights of rank {} differ from those of rank 0",
-                                         position_.epoch - 1, different));
-}
-
-nlohmann::json Engine::made_by() const {
-  nlohmann::json made = {{"training", setup_.job.resolved.value("training", nlohmann::json::object())},
-                         {"cpus", setup_.assignment.cpus}};
-  if (setup_.dataset != nullptr)
-    made["samples"] = {{"train", setup_.dataset->count(Split::kTrain)},
-                       {"validation", setup_.dataset->count(Split::kValidation)}};
-  return made;
-}
-
-MemoryPoint Engine::point() const {
-  return {stepper_->steps(), position_.epoch, position_.phase == "validate", position_.consumed};
-}
-
-StateTensors Engine::tensors() {
-  StateTensors tensors;
-  const std::span<const ParameterPlace> places = parameters_->places();
-  tensors.flat.push_back({"", parameters_->values(), places, 0});
-  for (const auto& part : stepper_->parts()) {
-    const ParameterRange& range = part->range();
-    for (const OptimizerBuffer& buffer : part->buffers())
-      tensors.flat.push_back(
-          {"." + buffer.name, buffer.values, places.subspan(range.first, range.count), range.floats.offset});
-  }
-  tensors.buffers = module_buffers(models_, parameters_->places());
-  tensors.optimizers = stepper_->kinds();
-  return tensors;
-}
-
-RankMessage Engine::own_message() {
-  RankMessage own;
-  own.record.sums = metrics_.export_state();
-  own.record.sums["measures"] = measures_.state();
-  own.record.own = user_.own(world_rank());
-  if (world_rank() == 0) own.shared = user_.shared();
-  return own;
-}
-
-TrainingState Engine::state(std::vector<RankMessage> told) {
-  TrainingState state;
-  state.position = position_;
-  state.step = stepper_->steps();
-  state.world_size = world_size();
-  state.seed = training_.seed;
-  state.optimizers = stepper_->records();
-  state.made_by = made_by();
-  if (early_stop_) state.early_stop = early_stop_->state();
-  for (RankMessage& one : told) state.records.push_back(std::move(one.record));
-  state.shared = std::move(told.front().shared);
-  return state;
 }
 
 void Engine::send(const link::FromWorker& message) {

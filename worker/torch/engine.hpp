@@ -33,6 +33,7 @@
 #include "worker/torch/setup_record.hpp"
 #include "worker/torch/shared_buffers.hpp"
 #include "worker/torch/stepper.hpp"
+#include "worker/torch/sync_batch_norm.hpp"
 
 namespace sgd::worker {
 
@@ -62,6 +63,8 @@ class UserState {
   /// On rank 0.
   [[nodiscard]] virtual OperatorState shared() const = 0;
   virtual void load(const TrainingState& state, int rank, int world_size) = 0;
+  /// The same in a run that goes on.
+  virtual void roll_back(const TrainingState& state, int rank, int world_size) { load(state, rank, world_size); }
 };
 
 class Engine final : public Step, private StateSource {
@@ -94,8 +97,8 @@ class Engine final : public Step, private StateSource {
   void measure(const at::Tensor& output, const at::Tensor& target);
   /// Collective: what the phase has measured, with further keys.
   [[nodiscard]] nlohmann::json measured(const nlohmann::json& further);
-  /// Of weights in lower precision: where gradients are switched on or off.
-  void forget_copies() const { autocast_.forget_copies(); }
+  /// Where validation begins and ends, in a loop that is not the engine's.
+  void set_validating(bool is_validating);
   void report(const link::ReportKey& key, nlohmann::json metrics);
   /// Of this rank, for the run's summary; null: there is none. Throws where it is too long.
   void send_result(nlohmann::json result);
@@ -134,6 +137,7 @@ class Engine final : public Step, private StateSource {
 
   [[nodiscard]] int world_rank() const { return setup_.assignment.rank; }
   [[nodiscard]] int world_size() const { return setup_.assignment.world_size; }
+  [[nodiscard]] int local_rank() const { return setup_.assignment.local_rank; }
 
  private:
   /// At its end the link thread aborts nobody any more.
@@ -145,6 +149,7 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] std::shared_ptr<Model> job_model();
   [[nodiscard]] const Dataset& dataset() const;
   void restore();
+  void roll_back(const std::string& fault);
   void begin_work();
   void announce_ready(const Restored& restored);
   [[nodiscard]] double agreed_metric(const std::string& name, const char* key);
@@ -184,6 +189,7 @@ class Engine final : public Step, private StateSource {
   AbortsNobody link_forgets_;  // Before the collective goes, also when the constructor throws.
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<SharedBuffers> buffers_;
+  std::unique_ptr<SyncBatchNorm> sync_batch_norm_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<Saver> saver_;
 
@@ -201,6 +207,7 @@ class Engine final : public Step, private StateSource {
   std::uint32_t postponed_ = 0;          // Bits that wait for a batch at whose end nobody holds gradients.
   bool is_postponed_due_ = false;
   int pending_batches_ = 0;           // In a row at whose end somebody held some.
+  std::int64_t rollbacks_ = 0;        // In this process, not told yet.
   std::int64_t accumulated_ = 0;      // Losses of minimize() since its last update.
   bool leave_at_epoch_ = false;       // kStopAtEpoch was agreed.
   bool leave_at_checkpoint_ = false;  // kStopAtCheckpoint was agreed.

@@ -39,7 +39,7 @@ void Engine::measure(const at::Tensor& output, const at::Tensor& target) {
   if (!measures_.is_on(phase())) return;
   const at::NoGradGuard no_gradients;
   const at::Tensor values = output.data();
-  measures_.add(phase(), values.scalar_type() == at::kBFloat16 ? values.to(at::kFloat) : values, target);
+  measures_.add(phase(), at::isReducedFloatingType(values.scalar_type()) ? values.to(at::kFloat) : values, target);
 }
 
 /// Collective: the mean over ranks, in their order, so that all do the same after the same epoch. It is the one of
@@ -94,6 +94,9 @@ nlohmann::json Engine::measured(const nlohmann::json& further) {
   nlohmann::json metrics(metrics_.to_json(training ? std::optional<int>(position_.epoch) : std::nullopt));
   if (training) {
     if (const std::int64_t skipped = stepper_->take_skipped(); skipped > 0) metrics["skipped_updates"] = skipped;
+    if (rollbacks_ > 0) metrics["rollbacks"] = std::exchange(rollbacks_, 0);
+    if (const nlohmann::json scale = stepper_->loss_scale(); !scale.is_null())
+      metrics["loss_scale"] = scale.at("value");
     metrics["samples_per_s"] = stream_->samples_per_s();
     metrics["step_ms"]["median"] = stream_->timer().median_ms();
     metrics["step_ms"]["p95"] = stream_->timer().p95_ms();

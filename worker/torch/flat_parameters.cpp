@@ -126,6 +126,11 @@ void FlatParameters::drop_gradients(const ParameterRange& range) {
   for (std::size_t i = 0; i < range.count; ++i) parameters_[range.first + i].mutable_grad().reset();
 }
 
+void FlatParameters::scale_gradients(const ParameterRange& range, double factor) {
+  for (std::size_t i = 0; i < range.count; ++i)
+    if (at::Tensor& gradient = parameters_[range.first + i].mutable_grad(); gradient.defined()) gradient.mul_(factor);
+}
+
 bool FlatParameters::has_gradients(const ParameterRange& range) const {
   for (std::size_t i = 0; i < range.count; ++i)
     if (parameters_[range.first + i].grad().defined()) return true;

@@ -76,6 +76,7 @@ class FlatParameters {
   [[nodiscard]] std::vector<bool> collect_gradients(const ParameterRange& range);
   /// The range has no gradients any more.
   void drop_gradients(const ParameterRange& range);
+  void scale_gradients(const ParameterRange& range, double factor);
   [[nodiscard]] bool has_gradients(const ParameterRange& range) const;
 
   /// A number that differs (all but surely) when any bit of the values differs.

@@ -127,26 +127,27 @@ void FunctionRun::step_done() {
   if (batches_->interrupted()) throw Stopped();
 }
 
-void FunctionRun::begin_validation() {
+void FunctionRun::begin_validation(const std::string& name) {
   begin();
   if (setup_.dataset == nullptr)
     throw ConfigurationError("the job names no \"training.dataset\", and its function asks for it");
-  engine_.forget_copies();
-  validation_.emplace(0, 1, setup_.dataset->count(Split::kValidation), world_size(), false);
+  validated_on_ = &setup_.dataset->named(name);
+  engine_.set_validating(true);
+  validation_.emplace(0, 1, validated_on_->count(Split::kValidation), world_size(), false);
   validated_ = 0;
 }
 
 std::optional<Batch> FunctionRun::next_validation_batch() {
   const std::int64_t size = job::batch_size_per_rank(*setup_.job.training, world_size());
   if (validation_->batch_length(validated_, size) == 0) {
-    engine_.forget_copies();
+    engine_.set_validating(false);
     return std::nullopt;
   }
   std::vector<std::int64_t> indices;
   validation_->batch(validated_, world_rank(), size, indices);
   validated_ = validation_->advance(validated_, size);
   setup_.link.progress().samples.fetch_add(static_cast<std::int64_t>(indices.size()), std::memory_order_relaxed);
-  return setup_.dataset->gather(Split::kValidation, engine_.position().epoch, indices);
+  return validated_on_->gather(Split::kValidation, engine_.position().epoch, indices);
 }
 
 /// In a loop over epochs a report has its place in it; else it is the run's next one.

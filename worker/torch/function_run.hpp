@@ -41,7 +41,7 @@ class FunctionRun final : public Session, private UserState {
   int begin_epochs() override;
   int next_epoch() override;
   std::optional<Batch> next_train_batch() override;
-  void begin_validation() override;
+  void begin_validation(const std::string& name) override;
   std::optional<Batch> next_validation_batch() override;
 
   void begin();
@@ -52,6 +52,8 @@ class FunctionRun final : public Session, private UserState {
   [[nodiscard]] OperatorState own(int rank) const override;
   [[nodiscard]] OperatorState shared() const override;
   void load(const TrainingState& state, int rank, int world_size) override;
+  /// The function does not begin anew: what it has reported and saved stays.
+  void roll_back(const TrainingState&, int, int) override {}
 
   EngineSetup setup_;
   const TrainingFunction& function_;
@@ -62,6 +64,7 @@ class FunctionRun final : public Session, private UserState {
   PhaseStream* batches_ = nullptr;  // Of train_data(), until they are done.
   bool has_batch_ = false;          // The turn in work has not ended.
   std::int64_t num_samples_ = 0;    // Of that turn.
+  const Dataset* validated_on_ = nullptr;
   std::optional<Sampler> validation_;
   std::int64_t validated_ = 0;  // Position there.
   std::int64_t reports_ = 0;    // Of the run, where there are no epochs.

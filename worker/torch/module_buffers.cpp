@@ -24,7 +24,18 @@ ModuleBuffer describe(const std::string& name, const at::Tensor& tensor) {
   return {name, type_of(name, tensor), tensor.sizes().vec(), {data, tensor.nbytes()}};
 }
 
+void append_buffers(const NamedModel& model, std::vector<ModuleBuffer>& buffers) {
+  for (const auto& item : model.module->named_buffers())
+    if (item.value().defined()) buffers.push_back(describe(model.prefix + item.key(), item.value()));
+}
+
 }  // namespace
+
+std::vector<ModuleBuffer> buffers_of(const NamedModels& models) {
+  std::vector<ModuleBuffer> buffers;
+  for (const NamedModel& model : models) append_buffers(model, buffers);
+  return buffers;
+}
 
 std::vector<ModuleBuffer> module_buffers(const NamedModels& models, const std::vector<ParameterPlace>& trained) {
   std::set<std::string> names;
@@ -38,9 +49,7 @@ std::vector<ModuleBuffer> module_buffers(const NamedModels& models, const std::v
       const std::string name = model.prefix + item.key();
       if (!names.contains(name)) buffers.push_back(describe(name, item.value()));
     }
-    for (const auto& item : model.module->named_buffers()) {
-      if (item.value().defined()) buffers.push_back(describe(model.prefix + item.key(), item.value()));
-    }
+    append_buffers(model, buffers);
   }
   return buffers;
 }

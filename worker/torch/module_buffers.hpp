@@ -27,4 +27,7 @@ struct ModuleBuffer {
 [[nodiscard]] std::vector<ModuleBuffer> module_buffers(const std::vector<NamedModel>& models,
                                                        const std::vector<ParameterPlace>& trained);
 
+/// Their buffers alone, without parameters. Throws likewise.
+[[nodiscard]] std::vector<ModuleBuffer> buffers_of(const std::vector<NamedModel>& models);
+
 }  // namespace sgd::worker

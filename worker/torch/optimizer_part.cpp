@@ -78,7 +78,7 @@ void OptimizerPart::check(const std::vector<job::Optimizer>& now) const {
   }
 }
 
-std::uint32_t OptimizerPart::update(std::uint32_t control_word) {
+std::uint32_t OptimizerPart::update(std::uint32_t control_word, float unscale) {
   const std::vector<bool> own = parameters_.collect_gradients(range_);
   control_word |= used_.control_word(own);
   const std::uint32_t agreed = collective_.all_reduce(control_word, range_.floats.offset, range_.floats.count);
@@ -87,7 +87,7 @@ std::uint32_t OptimizerPart::update(std::uint32_t control_word) {
   if ((agreed & (control::kNan | control::kInfinite)) != 0) return agreed;
   const std::vector<job::Optimizer> now = settings();
   check(now);
-  const float scale = clipped_scale(used);
+  const float scale = clipped_scale(used, unscale);
   groups_.step(*stepper_, parameters_.values().subspan(range_.floats.offset, range_.floats.count),
                collective_.gradients().subspan(range_.floats.offset, range_.floats.count), now, used, scale);
   parameters_.drop_gradients(range_);
@@ -101,8 +101,8 @@ void OptimizerPart::skip() {
 }
 
 /// What the sums are multiplied with in the update: they become the mean, within the limits.
-float OptimizerPart::clipped_scale(const std::vector<bool>& used) {
-  const float scale = 1.0f / static_cast<float>(collective_.world_size());
+float OptimizerPart::clipped_scale(const std::vector<bool>& used, float unscale) {
+  const float scale = unscale / static_cast<float>(collective_.world_size());
   const std::span<float> gradients = collective_.gradients();
   if (clip_.value) {
     scale_and_clamp(gradients.subspan(range_.floats.offset, range_.floats.count), scale,
@@ -192,13 +192,7 @@ OptimizerRecord OptimizerPart::record() const {
 }
 
 void OptimizerPart::load(const OptimizerRecord& record) {
-  const std::size_t count = range_.count;
-  if (!record.parameter_steps.empty() && record.parameter_steps.size() != count)
-    throw std::runtime_error(
-        fmt::format("the checkpoint counts the updates of {} parameters of optimizer \"{}\", and it "
-                    "has {}",
-                    record.parameter_steps.size(), name(), count));
-  groups_.set_steps(record.parameter_steps.empty() ? std::vector(count, record.steps) : record.parameter_steps);
+  load_counts(record);
   batches_ = record.batches;
   load_settings(record.groups);
   // A job whose settings were changed since may have a scheduler where there was none.
@@ -210,6 +204,16 @@ void OptimizerPart::load(const OptimizerRecord& record) {
     (frequency_ == "manual" ? scheduler_calls_ : frequency_ == "batch" ? batches_ : epochs_completed_) = counted;
   }
   follow_schedules();
+}
+
+void OptimizerPart::load_counts(const OptimizerRecord& record) {
+  const std::size_t count = range_.count;
+  if (!record.parameter_steps.empty() && record.parameter_steps.size() != count)
+    throw std::runtime_error(
+        fmt::format("the checkpoint counts the updates of {} parameters of optimizer \"{}\", and it "
+                    "has {}",
+                    record.parameter_steps.size(), name(), count));
+  groups_.set_steps(record.parameter_steps.empty() ? std::vector(count, record.steps) : record.parameter_steps);
 }
 
 void OptimizerPart::load_settings(const nlohmann::json& groups) {

@@ -45,7 +45,8 @@ class OptimizerPart {
 
   /// Collective. Returns the control word that all ranks have agreed on. With control::kNan or control::kInfinite in it
   /// nothing has changed. Without, the gradients are taken: there are none any more.
-  [[nodiscard]] std::uint32_t update(std::uint32_t control_word);
+  /// Gradients are multiplied with `unscale` first, a power of two.
+  [[nodiscard]] std::uint32_t update(std::uint32_t control_word, float unscale = 1);
   /// After such an update: drops the gradients, and counts as updated.
   void skip();
   /// The parameters whose summed gradients are not finite, in words; after such an update.
@@ -77,6 +78,10 @@ class OptimizerPart {
   /// ones, and stay. Throws where the record is damaged, or of other parameters.
   void load(const OptimizerRecord& record);
 
+  /// The same of a record whose buffers are back, in a run that goes on: the counts of updates that belong to them.
+  /// Settings, and what schedulers count, stay.
+  void load_counts(const OptimizerRecord& record);
+
   [[nodiscard]] double learning_rate() const;  ///< Of the first group.
   /// Updates that each parameter has had, in the order of the places.
   [[nodiscard]] const std::vector<std::int64_t>& parameter_steps() const { return groups_.steps(); }
@@ -87,7 +92,7 @@ class OptimizerPart {
   /// Of each group, as the options are now.
   [[nodiscard]] std::vector<job::Optimizer> settings() const;
   void check(const std::vector<job::Optimizer>& now) const;
-  [[nodiscard]] float clipped_scale(const std::vector<bool>& used);
+  [[nodiscard]] float clipped_scale(const std::vector<bool>& used, float unscale);
   void load_settings(const nlohmann::json& groups);
 
   FlatParameters& parameters_;

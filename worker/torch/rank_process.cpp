@@ -89,10 +89,9 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
                                    received.assignment.rank, link.progress());
   const job::JobSpec job = read_worker_job(received.assignment.config);
   at::set_num_threads(std::max(received.assignment.cpus, 1));
-  const bool is_same = preloaded.dataset && preloaded.dataset_settings == job.training->dataset &&
+  const bool is_same = preloaded.dataset && preloaded.dataset_settings == data_settings(*job.training) &&
                        preloaded.model_settings == job.training->model && preloaded.seed == job.training->seed;
-  std::shared_ptr<const Dataset> dataset;
-  if (!job.training->dataset.is_null()) dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
+  const std::shared_ptr<const Dataset> dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
   const EngineSetup setup{
       job,
       received.assignment,

@@ -18,7 +18,7 @@ class Dataset;
 /// What the fork server has loaded before the fork; used if the assignment's job names the same model and data.
 struct Preloaded {
   nlohmann::json model_settings;
-  nlohmann::json dataset_settings;
+  nlohmann::json dataset_settings;  ///< As data_settings() has them.
   std::shared_ptr<const Dataset> dataset;
   std::uint64_t seed = 0;
   std::shared_ptr<Model> model;  ///< As that seed initializes it. A fork gets it for nothing; good for one training.

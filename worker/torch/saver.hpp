@@ -65,6 +65,9 @@ class Saver {
   [[nodiscard]] bool is_due(std::int64_t step) const;
   /// Collective: waits for the write of the last save; whether it is on disk, as all ranks agree.
   [[nodiscard]] bool on_disk();
+  /// After on_disk(): the folder of the newest that this generation has written. Empty: there is none, or this is not
+  /// rank 0.
+  [[nodiscard]] std::string newest() const { return writer_ ? writer_->newest() : std::string(); }
   /// Until nothing is being written.
   void finish();
 

@@ -10,8 +10,9 @@
 namespace sgd::worker {
 
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
-                 const GradientClip& clip, const std::string& on_nan)
-    : parameters_(parameters), collective_(collective), skips_(on_nan == "skip") {
+                 const GradientClip& clip, const StepRules& rules)
+    : parameters_(parameters), collective_(collective), on_nan_(rules.on_nan) {
+  if (rules.scales_losses) scale_.emplace();
   for (const RegisteredOptimizer& one : optimizers)
     parts_.push_back(std::make_unique<OptimizerPart>(one, parameters, collective, clip));
   parameters_.attach_gradients(collective_.gradients());
@@ -22,6 +23,7 @@ void Stepper::backward(const at::Tensor& loss, const OptimizerPart* only, double
   is_finite_ = is_finite_ && std::isfinite(last_loss_);
   // A loss without history (a constant) has no gradients; the other ranks, whose may have some, wait for us.
   if (!loss.requires_grad()) return;
+  if (scale_) weight *= scale_->value();
   const at::Tensor weighted = weight == 1 ? loss : loss * weight;
   const FlatParameters::Backward claims(parameters_);
   if (only == nullptr) {
@@ -39,20 +41,39 @@ void Stepper::backward(const at::Tensor& loss, const OptimizerPart* only, double
 std::uint32_t Stepper::update(OptimizerPart& part, std::uint32_t control_word) {
   const bool is_finite = std::exchange(is_finite_, true);
   if (!is_finite) control_word |= control::kNan;
-  const std::uint32_t agreed = part.update(control_word);
-  if (skips_ && (agreed & (control::kNan | control::kInfinite)) != 0) {
-    part.skip();
-    ++skipped_;
-    return agreed;
-  }
-  if ((agreed & control::kNan) != 0) report_loss_not_finite(is_finite);
-  if ((agreed & control::kInfinite) != 0) report_gradients_not_finite(part);
+  const std::uint32_t agreed = part.update(control_word, scale_ ? static_cast<float>(1 / scale_->value()) : 1.0f);
+  if ((agreed & (control::kNan | control::kInfinite)) == 0) return agreed;
+  const bool is_overflow = (agreed & control::kNan) == 0 && scale_ && scale_->can_fall();
+  if (is_overflow)
+    is_overflow_ = true;
+  else if (on_nan_ == "stop")
+    throw std::runtime_error(fault_of(agreed, is_finite, part));
+  else if (on_nan_ == "rollback" && fault_.empty())
+    fault_ = fault_of(agreed, is_finite, part);
+  part.skip();
+  ++skipped_;
   return agreed;
 }
 
 void Stepper::end_batch() {
+  const double factor = scale_ && is_updated() ? scale_->end_step(std::exchange(is_overflow_, false)) : 1;
   if (is_updated()) ++steps_;
-  for (const auto& part : parts_) part->end_batch();
+  for (const auto& part : parts_) {
+    // What waits for a later batch's update was made with the scale of before.
+    if (factor != 1 && !part->is_updated()) parameters_.scale_gradients(part->range(), factor);
+    part->end_batch();
+  }
+}
+
+void Stepper::roll_back(const std::vector<OptimizerRecord>& records) {
+  (void)drop_pending();  // Of a batch that never was: ignoring whose.
+  check_same_optimizers(records, kinds());
+  for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i]->load_counts(records[i]);
+}
+
+void Stepper::load_loss_scale(const nlohmann::json& state) {
+  if (!scale_) return;
+  if (Status loaded = scale_->load(state); !loaded) throw std::runtime_error(loaded.error().message);
 }
 
 bool Stepper::is_updated() const {
@@ -114,20 +135,18 @@ void Stepper::load(const std::vector<OptimizerRecord>& records, std::int64_t ste
   steps_ = steps;
 }
 
-void Stepper::report_loss_not_finite(bool is_own_finite) {
+std::string Stepper::fault_of(std::uint32_t agreed, bool is_own_finite, const OptimizerPart& part) {
+  if ((agreed & control::kNan) == 0)
+    return fmt::format(
+        "the loss is finite on every rank at step {}, but the gradients summed over the ranks are not, of parameter "
+        "{}: lower the learning rate, or look for a square root or a division whose derivative is infinite",
+        steps_ + 1, part.not_finite());
   const std::vector<std::string> finite = collective_.all_gather(is_own_finite ? "1" : "0");
   std::string ranks;
   for (std::size_t rank = 0; rank < finite.size(); ++rank) {
     if (finite[rank] == "0") ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
-  throw std::runtime_error("the loss is not finite at step " + std::to_string(steps_ + 1) + " on rank " + ranks);
-}
-
-void Stepper::report_gradients_not_finite(const OptimizerPart& part) {
-  throw std::runtime_error("the loss is finite on every rank at step " + std::to_string(steps_ + 1) +
-                           ", but the gradients summed over the ranks are not, of parameter " + part.not_finite() +
-                           ": lower the learning rate, or look for a square root or a division whose derivative is "
-                           "infinite");
+  return fmt::format("the loss is not finite at step {} on rank {}", steps_ + 1, ranks);
 }
 
 }  // namespace sgd::worker

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,16 +13,23 @@
 #include <torch/torch.h>
 
 #include "worker/collective/collective.hpp"
+#include "worker/core/loss_scale.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/optimizer_part.hpp"
 
 namespace sgd::worker {
 
+/// What is done with gradients.
+struct StepRules {
+  std::string on_nan = "stop";  ///< As in the job.
+  bool scales_losses = false;   ///< For half precision.
+};
+
 class Stepper {
  public:
   /// References must outlive this object; the gradients of `parameters` become views of the collective's buffer.
   Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
-          const GradientClip& clip, const std::string& on_nan = "stop");
+          const GradientClip& clip, const StepRules& rules = {});
 
   /// Adds the gradients of `loss`, times `weight`; with `only` to its parameters alone. Not collective.
   void backward(const at::Tensor& loss, const OptimizerPart* only = nullptr, double weight = 1);
@@ -29,7 +37,8 @@ class Stepper {
   /// Collective. Returns the control word agreed by all ranks. When some rank's loss since the last update is not
   /// finite, every rank throws an error that names the step and those ranks; when only the sum of some gradient is not,
   /// one that names the step and the parameters. Then no weight changes. With `on_nan` "skip" the gradients are dropped
-  /// instead, and the update counts as made.
+  /// instead, and the update counts as made; with "rollback" take_fault() tells of it, too. Where the scale of losses
+  /// may have made gradients infinite, the update is skipped, and the scale falls.
   std::uint32_t update(OptimizerPart& part, std::uint32_t control_word);
 
   /// Ends the batch on every rank: it is a step if some optimizer was updated in it. What those that were have got of
@@ -51,6 +60,15 @@ class Stepper {
   [[nodiscard]] double last_loss() const { return last_loss_; }
   /// Updates left out in this process since the last call.
   [[nodiscard]] std::int64_t take_skipped() { return std::exchange(skipped_, 0); }
+  /// With "rollback": what was not finite in the batch that has ended, the same on every rank; empty: nothing.
+  [[nodiscard]] std::string take_fault() { return std::exchange(fault_, std::string()); }
+  /// After such a batch, when tensors are those of a checkpoint again. Counts of steps, and schedulers, go on.
+  void roll_back(const std::vector<OptimizerRecord>& records);
+
+  /// Null where losses are not scaled.
+  [[nodiscard]] nlohmann::json loss_scale() const { return scale_ ? scale_->state() : nlohmann::json(); }
+  /// As a checkpoint has it. Throws where that is damaged.
+  void load_loss_scale(const nlohmann::json& state);
 
   [[nodiscard]] std::vector<std::unique_ptr<OptimizerPart>>& parts() { return parts_; }
   [[nodiscard]] const std::vector<std::unique_ptr<OptimizerPart>>& parts() const { return parts_; }
@@ -65,8 +83,8 @@ class Stepper {
   void load(const std::vector<OptimizerRecord>& records, std::int64_t steps);
 
  private:
-  [[noreturn]] void report_loss_not_finite(bool is_own_finite);
-  [[noreturn]] void report_gradients_not_finite(const OptimizerPart& part);
+  /// What is not finite, where, and how to go on. Collective.
+  [[nodiscard]] std::string fault_of(std::uint32_t agreed, bool is_own_finite, const OptimizerPart& part);
 
   FlatParameters& parameters_;
   Collective& collective_;
@@ -75,7 +93,10 @@ class Stepper {
   std::int64_t skipped_ = 0;
   double last_loss_ = 0;
   bool is_finite_ = true;  // All losses since the last update.
-  bool skips_;             // An update that is not finite.
+  std::string on_nan_;
+  std::string fault_;
+  std::optional<LossScale> scale_;
+  bool is_overflow_ = false;  // In the batch in work.
 };
 
 }  // namespace sgd::worker

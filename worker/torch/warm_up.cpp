@@ -68,10 +68,10 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   const job::Training& training = *job.training;
   Preloaded preloaded;
   preloaded.model_settings = training.model;
-  preloaded.dataset_settings = training.dataset;
+  preloaded.dataset_settings = data_settings(training);
   preloaded.seed = training.seed;
-  if (training.dataset.is_null()) return preloaded;
   preloaded.dataset = make_dataset(training);
+  if (training.dataset.is_null()) return preloaded;
   run_one_batch(job, *preloaded.dataset);
   // What a user's own code leaves behind in this process would be in every rank, and not in one that begins anew.
   if (!is_built_in(training)) return preloaded;

@@ -1,5 +1,6 @@
 #include "worker/torch/worker_job.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,17 +25,26 @@ job::JobSpec job_of(job::LoadResult loaded) {
 }  // namespace
 
 job::JobSpec read_worker_job(const nlohmann::json& resolved) {
-  job::JobSpec job = job_of(job::load_resolved(resolved));
+  // With plug-ins that are not loaded yet their types are unknown, and pass.
+  const nlohmann::json own = has_registered() ? registered_types().properties : nlohmann::json();
+  job::JobSpec job = job_of(job::load_resolved(resolved, resolved.contains("plugins") ? nlohmann::json() : own));
   if (!job.training) throw ConfigurationError("the job has no \"training\"");
   if (job.plugins.empty()) return job;
   if (Status loaded = load_plugins(job.plugins); !loaded) throw ConfigurationError(loaded.error().message);
   return job_of(job::load_resolved(resolved, registered_types().properties));
 }
 
+nlohmann::json data_settings(const job::Training& training) {
+  return {{"dataset", training.dataset}, {"datasets", training.datasets}};
+}
+
 bool is_built_in(const job::Training& training) {
   return training.training_operator.is_null() && training.function.is_null() &&
          !registered_types().models.contains(read_or(training.model, "type", "")) &&
          !registered_types().datasets.contains(read_or(training.dataset, "type", "")) &&
+         std::none_of(
+             training.datasets.begin(), training.datasets.end(),
+             [](const auto& one) { return registered_types().datasets.contains(read_or(one.second, "type", "")); }) &&
          !registered_types().losses.contains(read_or(training.loss, "type", ""));
 }
 

@@ -15,6 +15,9 @@ namespace sgd::worker {
 /// Whether all of the job's code is built in, so that running some of it ahead of time changes nothing.
 [[nodiscard]] bool is_built_in(const job::Training& training);
 
+/// What names the job's data, one or several.
+[[nodiscard]] nlohmann::json data_settings(const job::Training& training);
+
 /// What the job's "function" names; null: it has none.
 [[nodiscard]] const TrainingFunction* find_function(const job::Training& training);
 

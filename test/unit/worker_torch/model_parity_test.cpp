@@ -6,12 +6,19 @@
 #include <cmath>
 #include <fstream>
 
+#include "test/unit/worker_torch/parity_data.hpp"
 #include "worker/builtin/losses.hpp"
 #include "worker/builtin/models.hpp"
 #include "worker/torch/models.hpp"
 
 namespace sgd::worker {
 namespace {
+
+using testing::chance;
+using testing::classes_at;
+using testing::fill_by_names;
+using testing::numbers_at;
+using testing::tensors_of;
 
 using Json = nlohmann::json;
 
@@ -24,55 +31,6 @@ constexpr std::int64_t kProductPlace = 7777;
 Json model_reference() {
   std::ifstream file(SGD_SOURCE_DIR "/test/unit/worker_torch/data/model_reference.json");
   return Json::parse(file);
-}
-
-/// Numbers from -1 to below 1.
-at::Tensor chance(std::int64_t place, std::int64_t count) {
-  at::Tensor numbers = at::empty({count}, at::kDouble);
-  auto* out = numbers.data_ptr<double>();
-  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {
-    std::uint64_t x = (i * 2654435761u + static_cast<std::uint64_t>(place) * 40503u + 12345u) & 0xffffffffu;
-    x ^= x >> 15;
-    x = (x * 2246822519u) & 0xffffffffu;
-    x ^= x >> 13;
-    out[i] = static_cast<double>(x) / 2147483648.0 - 1;
-  }
-  return numbers;
-}
-
-at::Tensor numbers_at(std::int64_t place, const std::vector<std::int64_t>& shape) {
-  return chance(place, c10::multiply_integers(shape)).to(at::kFloat).to(at::kDouble).view(shape);
-}
-
-at::Tensor classes_at(std::int64_t place, const std::vector<std::int64_t>& shape, std::int64_t count) {
-  return ((chance(place, c10::multiply_integers(shape)) + 1) / 2 * count).floor().to(at::kLong).view(shape);
-}
-
-std::map<std::string, at::Tensor> tensors_of(const torch::nn::Module& model) {
-  std::map<std::string, at::Tensor> all;
-  for (const auto& item : model.named_parameters()) all.emplace(item.key(), item.value());
-  for (const auto& item : model.named_buffers()) all.emplace(item.key(), item.value());
-  return all;
-}
-
-at::Tensor start_of(const std::string& name, std::int64_t place, const at::Tensor& tensor) {
-  at::Tensor u = chance(place, tensor.numel());
-  if (name.ends_with("num_batches_tracked")) {
-    u = u * 0;
-  } else if (tensor.dim() >= 2) {
-    u = u * std::sqrt(3.0 * static_cast<double>(tensor.size(0)) / static_cast<double>(tensor.numel()));
-  } else if (name.ends_with("running_var") || name.ends_with("weight")) {
-    u = 1 + 0.1 * u;
-  } else {
-    u = 0.1 * u;
-  }
-  return u.to(at::kFloat).view(tensor.sizes());
-}
-
-void fill_by_names(const torch::nn::Module& model) {
-  const at::NoGradGuard no_gradients;
-  std::int64_t place = 0;
-  for (const auto& [name, tensor] : tensors_of(model)) at::Tensor(tensor).copy_(start_of(name, place++, tensor));
 }
 
 /// How far `tensor` is from the four numbers that are kept of PyTorch's, as a share of its largest.

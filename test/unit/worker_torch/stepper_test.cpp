@@ -30,7 +30,8 @@ struct StepFixture {
     stepper = std::make_unique<Stepper>(
         parameters, *collective,
         std::vector<RegisteredOptimizer>{registered("optimizer", training, model->parameters())},
-        GradientClip{training.clip_norm, training.clip_value}, training.on_nan);
+        GradientClip{training.clip_norm, training.clip_value},
+        StepRules{training.on_nan, training.precision == "fp16"});
   }
   OptimizerPart& part() { return *stepper->parts().front(); }
   /// A batch.
@@ -233,6 +234,44 @@ TEST_CASE("updates that are not finite can be left out") {
   CHECK(fixture.stepper->take_skipped() == 2);
   (void)fixture.step(fixture.loss_at(1, 5), 0);
   CHECK(fixture.weight() != before);
+}
+
+TEST_CASE("with rollback a step that is not finite tells what was, and counts go back with the tensors") {
+  job::Training training = with_rate(0.1);
+  training.on_nan = "rollback";
+  StepFixture fixture(training);
+  (void)fixture.step(fixture.loss_at(2, 3), 0);
+  const std::vector<OptimizerRecord> kept = fixture.stepper->records();
+  (void)fixture.step(fixture.loss_at(1, 1), 0);
+  CHECK(fixture.stepper->take_fault().empty());
+  const float before = fixture.weight();
+  (void)fixture.step(fixture.loss_at(1, NAN), 0);
+  CHECK(fixture.weight() == before);
+  CHECK(fixture.stepper->take_fault() == "the loss is not finite at step 3 on rank 0");
+  CHECK(fixture.stepper->take_fault().empty());
+  fixture.stepper->backward(fixture.loss_at(1, 1));
+  fixture.stepper->roll_back(kept);
+  CHECK_FALSE(fixture.stepper->is_pending());
+  CHECK(fixture.part().parameter_steps() == std::vector<std::int64_t>{1, 1});
+  CHECK(fixture.stepper->steps() == 3);
+  CHECK(fixture.stepper->take_skipped() == 1);
+}
+
+TEST_CASE("scaled losses make the same updates, and infinite gradients of a scaled loss lower the scale") {
+  job::Training training = with_rate(0.1);
+  StepFixture plain(training);
+  training.precision = "fp16";
+  StepFixture scaled(training);
+  for (auto* fixture : {&plain, &scaled}) (void)fixture->step(fixture->loss_at(2, 3), 0);
+  CHECK(scaled.weight() == plain.weight());
+  CHECK(scaled.stepper->last_loss() == plain.stepper->last_loss());
+  const double before = scaled.stepper->loss_scale().at("value");
+  const float weight = scaled.weight();
+  (void)scaled.step(scaled.model->forward(at::ones({1, 1})).sum() * 1e34, 0);  // Infinite only when scaled.
+  CHECK(scaled.weight() == weight);
+  CHECK(scaled.stepper->loss_scale().at("value") == before / 2);
+  CHECK(scaled.stepper->take_skipped() == 1);
+  CHECK_THROWS_WITH(scaled.step(scaled.loss_at(1, NAN), 0), Catch::StartsWith("the loss is not finite at step 3"));
 }
 
 /// Two layers, an optimizer for each, beside the same in plain LibTorch.

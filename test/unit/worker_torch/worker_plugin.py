@@ -165,6 +165,41 @@ class OwnData(RecoveryTest):
                       agent.of_type("failed")[0]["message"])
 
 
+class Creators(RecoveryTest):
+    """RaySGD's creators in place of an operator."""
+
+    def job(self, name, **training):
+        job = image_job(epochs=2)
+        del job["training"]["model"]
+        job["plugins"] = [library("creators")]
+        job["training"].update({"operator": {"type": name}, **training})
+        return job
+
+    def test_all_four_and_a_kill_changes_no_bit(self):
+        job = self.job("all_created")
+        del job["training"]["optimizer"]
+        clean = self.train(job, 2)
+        self.assertGreater(self.metric(clean, 2, "validate", "val_accuracy"), 0.7)
+        with open(self.checkpoint(clean) + "/state.json", encoding="utf-8") as file:
+            part, = json.load(file)["optimizers"]
+        self.assertEqual((part["type"], part["groups"][0]["made"]["momentum"]), ("sgd", 0.9))
+        self.assertAlmostEqual(part["groups"][0]["now"]["lr"], 0.05 / 4)
+        agent = self.agent(job, 2)
+        agent.start()
+        self.assertEqual(sorted(kill_at_step(agent, 100)), [-9, 75])
+        agent = self.next_generation(job, agent)
+        agent.start()
+        self.assertEqual(agent.run(), [0, 0])
+        self.assertEqual(self.weights(clean), self.weights(agent))
+
+    def test_what_has_no_creator_the_job_says(self):
+        agent = self.train(self.job("model_created", optimizer={"type": "adam"}, scheduler={"type": "step", "step_size": 1}), 2)
+        self.assertIn("1.weight", read_tensors(self.checkpoint(agent) + "/model.safetensors"))
+        self.assertIn("1.weight.exp_avg", read_tensors(self.checkpoint(agent) + "/optimizer.safetensors"))
+        twice = self.train(self.job("loss_created", epochs=1), 1)
+        self.assertGreater(self.metric(twice, 1, "train", "train_loss"), 1.0)
+
+
 def everything_job(epochs=3, workers=2, **changes):
     job = image_job(workers=workers, epochs=epochs)
     del job["training"]["model"]
@@ -388,9 +423,9 @@ class Mistakes(RecoveryTest):
         with open(library("own_operator"), "rb") as file:
             data = file.read()
         with open(other, "wb") as file:
-            file.write(data.replace(b"sgd-plugin-abi: API 3", b"sgd-plugin-abi: API 9"))
+            file.write(data.replace(b"sgd-plugin-abi: API 4", b"sgd-plugin-abi: API 9"))
         said = self.failure(own_job(other), CONFIGURATION)
-        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 3, LibTorch [\d.]+")
+        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 4, LibTorch [\d.]+")
         with open(other, "wb") as file:  # A tag that is too long.
             file.write(b"\x7fELF sgd-plugin-abi: " + b"x" * 300 + b"\0")
         self.assertIn("registers nothing", self.failure(own_job(other), CONFIGURATION))

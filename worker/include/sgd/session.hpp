@@ -87,9 +87,10 @@ class Session {
   /// This rank's batches of the epoch in work, from where the run was, for a range-for; empty after they are done.
   class TrainData;
   [[nodiscard]] TrainData train_data();
-  /// All of this rank's batches to validate on; nothing is averaged, and no position kept.
+  /// All of this rank's batches to validate on; nothing is averaged, and no position kept. `name`: of the job's
+  /// "datasets", where it names several.
   class ValidationData;
-  [[nodiscard]] ValidationData validation_data();
+  [[nodiscard]] ValidationData validation_data(const std::string& name = "validation");
 
   /// See step.hpp.
   [[nodiscard]] virtual Step& step() = 0;
@@ -112,7 +113,7 @@ class Session {
   virtual int begin_epochs() = 0;
   virtual int next_epoch() = 0;
   virtual std::optional<Batch> next_train_batch() = 0;
-  virtual void begin_validation() = 0;
+  virtual void begin_validation(const std::string& name) = 0;
   virtual std::optional<Batch> next_validation_batch() = 0;
 
   /// Iterator of a range whose elements come one by one.
@@ -162,9 +163,9 @@ class Session::TrainData {
 
 class Session::ValidationData {
  public:
-  explicit ValidationData(Session& session) : session_(session) {}
+  ValidationData(Session& session, std::string name) : session_(session), name_(std::move(name)) {}
   [[nodiscard]] auto begin() {
-    session_.begin_validation();
+    session_.begin_validation(name_);
     const auto next = [&session = session_] { return session.next_validation_batch(); };
     return Turns<Batch, decltype(next)>(next(), next);
   }
@@ -172,6 +173,7 @@ class Session::ValidationData {
 
  private:
   Session& session_;
+  std::string name_;
 };
 
 inline Session::Epochs Session::epochs() {
@@ -180,8 +182,8 @@ inline Session::Epochs Session::epochs() {
 inline Session::TrainData Session::train_data() {
   return TrainData(*this);
 }
-inline Session::ValidationData Session::validation_data() {
-  return ValidationData(*this);
+inline Session::ValidationData Session::validation_data(const std::string& name) {
+  return ValidationData(*this, name);
 }
 
 }  // namespace sgd

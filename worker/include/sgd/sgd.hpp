@@ -1,5 +1,6 @@
 #pragma once
 // Everything that a plug-in needs.
+#include "sgd/creators.hpp"
 #include "sgd/data.hpp"
 #include "sgd/metrics.hpp"
 #include "sgd/model.hpp"

@@ -46,6 +46,7 @@ class OperatorHost {
   virtual ~OperatorHost() = default;
   [[nodiscard]] virtual int world_rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
+  [[nodiscard]] virtual int local_rank() const = 0;
   [[nodiscard]] virtual const nlohmann::json& config() const = 0;
   [[nodiscard]] virtual const nlohmann::json& training() const = 0;
   /// As registered in setup().
@@ -116,6 +117,10 @@ class TrainingOperator {
   void measure(const at::Tensor& output, const at::Tensor& target) { host_->measure(output, target); }
   [[nodiscard]] int world_rank() const { return host_->world_rank(); }
   [[nodiscard]] int world_size() const { return host_->world_size(); }
+  /// Among the ranks of this node.
+  [[nodiscard]] int local_rank() const { return host_->local_rank(); }
+  /// Where models and batches are.
+  [[nodiscard]] at::Device device() const { return at::kCPU; }
   /// The operator's own settings: `training.operator` of the job, with the defaults of its registration.
   [[nodiscard]] const nlohmann::json& config() const { return host_->config(); }
   /// The job's `training` section.

@@ -1,0 +1,149 @@
+// What the engine's state is, where it comes from at the beginning, and how it goes back.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/checkpoint/made_by.hpp"
+#include "worker/torch/engine.hpp"
+#include "worker/torch/errors.hpp"
+#include "worker/torch/module_buffers.hpp"
+
+namespace sgd::worker {
+
+int Engine::memory_fd() const {
+  return setup_.job.checkpoint.memory ? setup_.memory_fd : -1;
+}
+
+void Engine::restore() {
+  Restored restored = Restorer({setup_.assignment, setup_.link, *collective_, tensors(), memory_fd()}).run();
+  if (restored.state) {
+    buffers_->take_own(*restored.state);
+    const TrainingState& state = *restored.state;
+    const std::string conflict = checkpoint::order_conflict(
+        {state.position.epoch, state.position.phase, state.position.consumed, state.position.pass_consumed},
+        state.made_by, made_by());
+    if (!conflict.empty() && !training_.validate_only) throw ConfigurationError(conflict);
+    stepper_->load(state.optimizers, state.step);
+    position_ = state.position;
+    Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
+    if (!sums) throw std::runtime_error(sums.error().message);
+    metrics_ = std::move(sums).value();
+    load_measures(state);
+    if (early_stop_)
+      if (Status loaded = early_stop_->load(state.early_stop); !loaded)
+        throw std::runtime_error(loaded.error().message);
+    stepper_->load_loss_scale(state.loss_scale);
+    user_.load(state, world_rank(), world_size());
+  }
+  buffers_->remember();
+  saver_->begin(restored, memory_fd());
+  announce_ready(restored);
+}
+
+void Engine::announce_ready(const Restored& restored) {
+  setup_.link.progress().step = stepper_->steps();
+  setup_.link.progress().epoch = position_.epoch;
+  link::Ready ready;
+  ready.step = stepper_->steps();
+  ready.epoch = position_.epoch;
+  ready.source = name_of(restored.source);
+  ready.path = restored.path;
+  ready.restore_s = to_seconds(std::chrono::steady_clock::now() - setup_.assigned);
+  ready.redone = restored.redone;
+  send(ready);
+}
+
+/// Collective: weights, optimizers and what the user's code keeps are those of the newest checkpoint again. Positions,
+/// counts of steps and schedules go on, so that nothing is trained twice, and no batch is met again.
+void Engine::roll_back(const std::string& fault) {
+  (void)saver_->on_disk();  // What is being written counts; whether it has come there, its path tells.
+  link::Assignment from = setup_.assignment;
+  if (const std::string newest = saver_->newest(); !newest.empty())
+    from.resume_from.insert(from.resume_from.begin(), newest);
+  Progress& progress = setup_.link.progress();
+  const Progress::Phase phase = progress.phase;
+  Restored restored = Restorer({from, setup_.link, *collective_, tensors(), -1}).run();
+  progress.phase = phase;
+  if (!restored.state)
+    throw std::runtime_error(fault + ", and there is no checkpoint yet to go back to, as training.on_nan asks");
+  if (world_rank() == 0)
+    std::fprintf(stderr, "sgd-worker: warning: %s: weights go back to %s\n", fault.c_str(), restored.path.c_str());
+  buffers_->take_own(*restored.state);
+  stepper_->roll_back(restored.state->optimizers);
+  user_.roll_back(*restored.state, world_rank(), world_size());
+  buffers_->remember();
+  autocast_.forget_copies();
+  accumulated_ = 0;
+  ++rollbacks_;
+}
+
+void Engine::compare_weights() {
+  const std::vector<std::string> hashes =
+      collective_->all_gather(fmt::format("{:016x} {:016x}", parameters_->hash(), buffers_->hash()));
+  std::string different;
+  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
+    if (hashes[rank] != hashes[0]) different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
+  }
+  if (!different.empty())
+    throw std::runtime_error(fmt::format("after epoch {} the weights of rank {} differ from those of rank 0",
+                                         position_.epoch - 1, different));
+}
+
+nlohmann::json Engine::made_by() const {
+  nlohmann::json made = {{"training", setup_.job.resolved.value("training", nlohmann::json::object())},
+                         {"cpus", setup_.assignment.cpus}};
+  if (setup_.dataset != nullptr)
+    made["samples"] = {{"train", setup_.dataset->count(Split::kTrain)},
+                       {"validation", setup_.dataset->count(Split::kValidation)}};
+  return made;
+}
+
+MemoryPoint Engine::point() const {
+  return {stepper_->steps(), position_.epoch, position_.phase == "validate", position_.consumed};
+}
+
+StateTensors Engine::tensors() {
+  StateTensors tensors;
+  const std::span<const ParameterPlace> places = parameters_->places();
+  tensors.flat.push_back({"", parameters_->values(), places, 0});
+  for (const auto& part : stepper_->parts()) {
+    const ParameterRange& range = part->range();
+    for (const OptimizerBuffer& buffer : part->buffers())
+      tensors.flat.push_back(
+          {"." + buffer.name, buffer.values, places.subspan(range.first, range.count), range.floats.offset});
+  }
+  tensors.buffers = module_buffers(models_, parameters_->places());
+  tensors.optimizers = stepper_->kinds();
+  return tensors;
+}
+
+RankMessage Engine::own_message() {
+  RankMessage own;
+  own.record.sums = metrics_.export_state();
+  own.record.sums["measures"] = measures_.state();
+  own.record.own = user_.own(world_rank());
+  buffers_->give_own(own.record.own);
+  if (world_rank() == 0) own.shared = user_.shared();
+  return own;
+}
+
+TrainingState Engine::state(std::vector<RankMessage> told) {
+  TrainingState state;
+  state.position = position_;
+  state.step = stepper_->steps();
+  state.world_size = world_size();
+  state.seed = training_.seed;
+  state.optimizers = stepper_->records();
+  state.made_by = made_by();
+  if (early_stop_) state.early_stop = early_stop_->state();
+  state.loss_scale = stepper_->loss_scale();
+  for (RankMessage& one : told) state.records.push_back(std::move(one.record));
+  state.shared = std::move(told.front().shared);
+  return state;
+}
+
+}  // namespace sgd::worker
