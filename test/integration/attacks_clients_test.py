@@ -162,6 +162,16 @@ class ClientAttacksTest(Attacked):
             self.refused(f"stops {name}", {"type": "request", "id": 1, "request": "stop", "run": self.run_id} | more, "")
         self.refused("resumes what still runs", {"type": "request", "id": 1, "request": "resume", "run": self.run_id, "job": self.job_of()})
 
+    def test_signals_to_the_ranks_of_somebody_else(self):
+        """Its ranks would end by one: they have no handler."""
+        asked = {"type": "request", "id": 1, "request": "signal", "run": self.run_id}
+        for name, more in (("by its id", {}), ("the other one", {"signal": 12}), ("as its owner", {"owner": "operator"}), ("as an admin", {"is_admin": True}),
+                           ("by a prefix", {"run": self.run_id[:-2]}), ("the newest", {"run": ""}), ("in a fraction", {"signal": 10.5})):
+            self.refused(f"signals {name}", asked | {"signal": 10} | more, "only")
+        for number in (0, -10, 9, 15, 19, 64, 2**31 + 10, 2**64, "10", None, [10], 1e300):
+            self.refused(f"signal {number!r}", asked | {"signal": number})
+        self.assertGreaterEqual(read_file(os.path.join(self.state, "audit.jsonl")).decode().count('"signal"'), 7)
+
     def test_the_request_of_somebody_else(self):
         """The same name of a request, said by two: each has a run of its own."""
         operator = self.path("config/sgd-launch/identity/identity.pem")

@@ -13,7 +13,9 @@ import unittest
 import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacker import CHUNK, frame
 from harness import LAUNCHER, LIMIT_S, MARK, LaunchTest, marked, parent_of, process_state, read_file, wait_for
+from installed_units import ORDINARY
 
 # What a rank can see of how it was started. The keeper is the parent of a rank; whose child that is tells who started it.
 SHOW = """
@@ -230,6 +232,48 @@ class WarmTest(LaunchTest):
         for connection in crowd:
             connection.close()
         wait_for(lambda: len(self.held()["held"]) == 8, LIMIT_S, "the server to answer again")
+
+    def test_what_no_launcher_would_say_ends_a_connection_or_is_refused(self):
+        self.warm("-n", 1, "--", *self.command("one.py", "import decimal\n"))
+        keeper = self.wait_ready()["pid"]
+        odd = {"environment": {"A=B": "\0"}, "workdir": "/nowhere", "server": {"type": "start_fork_server", "argv": ["/bin/sh", "-c", "id"], "job": []}}
+        for name, said in (("zeros", bytes(64)), ("noise", os.urandom(4096)), ("4 GiB", frame(b"", length=0xFFFFFFFF)), ("a chunk", frame(b"x", CHUNK)),
+                           ("nothing", frame(b"")), ("half a JSON", frame(b'{"type":')), ("nested 100,000 deep", frame(b"[" * 100_000)), ("an array", frame([1])),
+                           ("no type", frame({})), ("an unknown type", frame({"type": "exec"})), ("no setting", frame({"type": "take"})),
+                           ("a setting of nothing", frame({"type": "keep", "name": "x", "setting": {}})),
+                           ("a server that is a word", frame({"type": "keep", "name": "x", "setting": odd | {"server": "sh"}})),
+                           ("a variable that is none", frame({"type": "keep", "name": "x", "setting": odd})),
+                           ("an idle time beyond all times", frame({"type": "keep", "name": "x", "setting": odd, "idle_s": -1e300})),
+                           ("a take of another program", frame({"type": "take", "setting": odd})),
+                           ("what the server says", frame({"type": "held", "spares": []})), ("a spare's words", frame({"type": "ready"}))):
+            with self.subTest(attack=name), socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(LIMIT_S)
+                connection.connect(self.path("sockets", "sgd-launch", "warm.sock"))
+                connection.sendall(said)
+                connection.shutdown(socket.SHUT_WR)
+                try:
+                    answer = b"".join(iter(lambda c=connection: c.recv(65536), b""))
+                except ConnectionResetError:
+                    answer = b""
+                self.assertNotIn(b'"taken"', answer)
+        held = [one for one in self.held()["held"] if one["pid"] == keeper]
+        self.assertEqual([one["state"] for one in held], ["ready"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "takes a second account")
+    def test_another_account_is_told_nothing(self):
+        """Whatever its folders let through."""
+        self.warm("-n", 1, "--", *self.command("one.py", "import decimal\n"))
+        path = self.path("sockets", "sgd-launch", "warm.sock")
+        for place, mode in ((path, 0o666), (os.path.dirname(path), 0o711), (self.path("sockets"), 0o711), (self.folder, 0o711)):
+            os.chmod(place, mode)
+        ask = "import socket, sys; one = socket.socket(socket.AF_UNIX); one.settimeout(20); one.connect(sys.argv[1])\n" \
+              "try: one.sendall(bytes.fromhex(sys.argv[2])); print(one.recv(100))\n" \
+              "except (BrokenPipeError, ConnectionResetError): print(b'')\n"
+        for who, expected in ((ORDINARY, "b''"), ("root", "idle_s")):
+            done = subprocess.run(["/usr/bin/python3", "-S", "-c", ask, path, frame({"type": "look"}).hex()], capture_output=True, text=True, timeout=LIMIT_S,
+                                  user=who, check=False)
+            self.assertIn(expected, done.stdout, done.stderr)
+        os.chmod(os.path.dirname(path), 0o700)
 
     def test_what_cannot_be_kept_is_refused(self):
         script = self.write("one.py", "import decimal\n")
