@@ -42,6 +42,10 @@ TOUR = (
     ("sgd-launch nodes set-slots 1", "shrinks"),
     ("sgd-launch resume", "is_gone_on_with"),
     ("sgd-launch resume my-run --set", "is_trained_further"),
+    ("sgd-launch tune configs/tune_linear.json", "succeeds"),
+    ("sgd-launch tune status", "succeeds"),
+    ("sgd-launch tune best", "succeeds"),
+    ("sgd-launch tune --resume runs/latest --samples 16", "succeeds"),
     ("sgd-launch init", "succeeds"),
     ("sgd-launch coordinator --listen", "coordinates"),
     ("sgd-launch token create --name n1 | ssh n1 sgd-launch join", "succeeds"),
@@ -80,7 +84,9 @@ class Tour:
         data = small_fashion(self.path("data"), 256, 64)
         job = "\n".join(line for line in lines("README.md", "json"))
         self.small = [*SMALL, "--set", f"training.dataset.path={data}"]
-        for name, text in (("job.json", job), ("train.py", TRAIN_PY), ("../sgd-launch", self.wrapper())):
+        os.mkdir(self.path("home", "configs"))
+        trials = read_file(os.path.join(ROOT, "configs", "tune_linear.json")).decode()
+        for name, text in (("job.json", job), ("train.py", TRAIN_PY), ("configs/tune_linear.json", trials), ("../sgd-launch", self.wrapper())):
             with open(self.path("home", name), "w", encoding="utf-8") as file:
                 file.write(text)
         for folder, _, names in os.walk(self.folder):
