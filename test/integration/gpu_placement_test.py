@@ -1,6 +1,5 @@
 """Which GPUs workers of a command have and see. No GPU is needed: a library of ours stands for NVIDIA's NVML."""
 
-import glob
 import json
 import os
 import shutil
@@ -10,6 +9,8 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
 from cluster import Cluster
+
+FAKE_NVML = os.path.join(os.path.dirname(harness.BIN_DIR), "lib", "libfake_nvml.so")
 
 SHOW = """
 import json, os, sys
@@ -60,12 +61,11 @@ class OneMachine(harness.LaunchTest):
                 self.assertFalse(os.path.exists(self.path("run")))
 
 
-@unittest.skipUnless(glob.glob(os.path.join(os.path.dirname(harness.BIN_DIR), "**", "libfake_nvml.so"), recursive=True), "the library is not built")
+@unittest.skipUnless(os.path.exists(FAKE_NVML), "the library is not built")
 class Nvml(OneMachine):
     def shown(self, *options, **environment):
-        library, = glob.glob(os.path.join(os.path.dirname(harness.BIN_DIR), "**", "libfake_nvml.so"), recursive=True)
         os.makedirs(self.path("nvml"), exist_ok=True)
-        shutil.copy(library, self.path("nvml", "libnvidia-ml.so.1"))
+        shutil.copy(FAKE_NVML, self.path("nvml", "libnvidia-ml.so.1"))
         environment.pop("visible", None)
         return super().shown(*options, LD_LIBRARY_PATH=self.path("nvml"), **environment)
 

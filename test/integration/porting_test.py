@@ -99,7 +99,7 @@ class PortingTest(unittest.TestCase):
 
     def test_keys_that_do_not_exist_yet(self):
         keys = self.names(r"([a-z_.]+)(?:` as an object|`): not yet")
-        self.assertGreater(len(keys), 1)
+        self.assertTrue(keys)
         for key in keys:
             found = self.entries(self.schema, key.split("."))
             self.assertTrue(any(self.NOT_YET & set(entry) or any(self.NOT_YET & set(one) for one in entry.get("oneOf", [])) for entry in found), key)

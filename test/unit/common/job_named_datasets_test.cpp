@@ -29,7 +29,8 @@ TEST_CASE("job: data sets by name have defaults and absolute paths, and need the
       folder.write("job.json",
                    several(R"({"train": {"type": "csv", "train": "a.csv", "columns": {"features": [0], "target": 1}},
           "validation": {"type": "csv", "validation": ["b.csv"], "columns": {"features": [0], "target": 1}},
-          "more": {"type": "synthetic", "shape": [1]}})")),
+          "more": {"type": "synthetic", "shape": [1]}})",
+                           R"("model": {"type": "mlp", "inputs": 1})")),
       {});
   REQUIRE(test::lines_of(loaded.diagnostics, folder.path("")).empty());
   const job::Training& training = *loaded.job->training;
@@ -62,7 +63,8 @@ TEST_CASE("job: mistakes in data sets by name stand at their keys") {
   CHECK(several_lines("{\"train\": " + idx + ", \"validation\": " + idx + "}",
                       "\"model\": {\"type\": \"mlp\"}, \"dataset\": " + idx) ==
         Lines{R"(job.json:2:1: error: "dataset" and "datasets" exclude each other: remove one)"});
-  CHECK(several_lines(R"({"train": {"type": "linear"}, "validation": {"type": "linear"}})") ==
+  CHECK(several_lines(R"({"train": {"type": "linear"}, "validation": {"type": "linear"}})",
+                      R"("model": {"type": "mlp", "inputs": 1, "outputs": 1})") ==
         Lines{R"(job.json:1:14: error: "training.loss" must be "mse", "l1", "smooth_l1", "huber" or "bce_with_logits" )"
               R"(with the data set "linear", whose targets are numbers; got "cross_entropy")"});
   CHECK_THAT(
@@ -72,13 +74,14 @@ TEST_CASE("job: mistakes in data sets by name stand at their keys") {
       Catch::Contains("the model gives 10 outputs, and the data set has 99 classes"));
   CHECK_THAT(
       several_lines("{\"train\": " + idx + R"(, "validation": {"type": "synthetic", "shape": [99999, 99999]}})").at(0),
-      Catch::Contains("\"training.datasets.validation.shape\" must have at most"));
+      Catch::Contains("\"training.datasets.validation.shape[0]\" must be at most 65535"));
 }
 
 TEST_CASE("job: files of data sets by name are looked at, each for its own part") {
   const test::TemporaryFolder folder;
   const auto said = [&](const std::string& datasets) {
-    job::LoadResult loaded = job::load_job_file(folder.write("job.json", several(datasets)), {});
+    const std::string text = several(datasets, R"("model": {"type": "mlp", "inputs": 2})");
+    job::LoadResult loaded = job::load_job_file(folder.write("job.json", text), {});
     CHECK(test::lines_of(loaded.diagnostics, folder.path("")).empty());
     if (loaded.job) job::check_data(*loaded.job, "job.json", loaded.diagnostics);
     return test::lines_of(loaded.diagnostics, folder.path(""));

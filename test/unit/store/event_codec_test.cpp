@@ -86,6 +86,10 @@ std::vector<CoordinatorEvent> samples() {
                   {"b", {"b", 2, "", 0, 0, false, {}}, 0, false, TimePoint(5s)}},
                  {{"a", true, 3, {TimePoint(1s), TimePoint(2s)}, TimePoint(9s)}, {"b", false, {}, {}, {}}}},
       NodesKnown{},
+      ExperimentResumed{"run", 16},
+      ExperimentResumed{"run", 0},
+      SearchSaid{"run", R"({"no_more": true})"},
+      SearchFailed{"run", "it has ended with exit code 3"},
       Restarted{},
       Tick{},
   };
