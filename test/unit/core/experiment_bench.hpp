@@ -119,7 +119,9 @@ class ExperimentBench : public CoordinatorBench {
     state_ = coordinator().state().experiments_.at("x").state();
     return state_;
   }
-  [[nodiscard]] const TrialRecord& trial(int number) const { return experiment().trials_.at(number); }
+  [[nodiscard]] TrialRecord trial(int number) const {
+    return coordinator().state().experiments_.at("x").state().trials_.at(number);
+  }
   /// Of the experiment, by name.
   [[nodiscard]] std::vector<nlohmann::ordered_json> events(const std::string& name, const RunId& run = "x") const {
     std::vector<nlohmann::ordered_json> found;
