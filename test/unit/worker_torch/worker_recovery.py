@@ -174,6 +174,7 @@ class Fetching(RecoveryTest):
         """A killed generation of two ranks, and its checkpoints moved away, the newest first."""
         agent = self.agent(job, 2, with_memory=memory)
         agent.start()
+        agent.run(until=lambda a: len(a.of_type("checkpoint")) >= 2)  # A busy disk saves fewer than are due.
         kill_at_step(agent, until)
         names = [m["path"] for m in reversed(agent.of_type("checkpoint"))]
         elsewhere = agent.run_dir + "/elsewhere"
