@@ -62,7 +62,7 @@ std::optional<CheckedExperiment> check_experiment(const RunOptions& options, Exp
   if (loaded.job && !core::is_experiment(*loaded.job))
     loaded.diagnostics.error(source, 0, 0,
                              "has no \"tune\", which says what is to be tried: give it one, or use sgd-launch run");
-  else if (loaded.job)
+  else  // Also where the rest has errors: all of them are read at once.
     spec = tune::parse_experiment(loaded, loaded.diagnostics);
   diagnostics = std::move(loaded.diagnostics);
   if (!spec) return std::nullopt;

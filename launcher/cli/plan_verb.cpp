@@ -78,6 +78,7 @@ int plan_verb(const std::vector<std::string>& arguments) {
   const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (coordinator) job::check_for_cluster(loaded);
+  if (loaded.job && coordinator) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);
   if (loaded.job && !coordinator) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;

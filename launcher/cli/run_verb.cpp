@@ -30,7 +30,6 @@ int run_verb(const std::vector<std::string>& arguments) {
   if (coordinator) return run_on_cluster(options, coordinator, std::move(diagnostics));
   if (options.several_nodes) return run_on_several_nodes(options, std::move(diagnostics));
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
-  if (loaded.job) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   auto origin = find_origin(loaded);
   const auto place = storage::choose_run_place(loaded.job ? loaded.job->name : "run", options.run_dir);

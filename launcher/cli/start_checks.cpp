@@ -112,10 +112,13 @@ void check_gpus(const job::JobSpec& job, std::size_t gpus, const char* visible, 
 
 void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   if (core::is_experiment(job))
-    diagnostics.error(source, 0, 0, "has a \"tune\", and so many trials: sgd-launch tune starts them");
+    diagnostics.error(
+        source, 0, 0,
+        "has a \"tune\", and so many trials: sgd-launch tune starts them, and with --resume goes on with them");
 }
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
+  refuse_experiment(job, source, diagnostics);
   job::check_data(job, source, diagnostics);
   job::check_memory_need(job, source, process::memory_bytes(), diagnostics);
   check_worker_program(job, diagnostics);

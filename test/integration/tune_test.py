@@ -273,6 +273,20 @@ class Refusals(TuneCase):
         self.assertIn("sgd-launch tune", said)
         self.assertFalse(os.path.exists(self.path("x")))
 
+    def test_what_the_schema_and_what_the_experiment_says_is_told_together(self):
+        job = linear(samples=0, parameters={"training.optimizer.lrr": {"uniform": [0, 1]}, "training.seed": {"loguniform": [9, 1]}})
+        said = self.refused(job)
+        for words in ("tune.samples", "training.optimizer.lrr", "training.seed"):
+            self.assertIn(words, said)
+
+    def test_other_verbs_leave_an_experiment_as_it_is(self):
+        self.tune_to_end(self.job(linear(samples=1)))
+        before = read_file(self.path("x", "summary.json"))
+        for words in (["resume", self.path("x")], ["validate", self.path("x")], ["plan", self.path("x", "job.json")]):
+            with self.subTest(words):
+                self.assertIn("sgd-launch tune starts them, and with --resume goes on with them", self.ask(*words, expect=2))
+        self.assertEqual(read_file(self.path("x", "summary.json")), before)
+
     def test_missing_program_is_said_once(self):
         job = {"name": "c", "command": ["no-such-program", "{lr}"], "tune": linear()["tune"] | {"parameters": {"lr": {"uniform": [0, 1]}}}}
         self.assertEqual(self.refused(job).count("no-such-program"), 1)
