@@ -26,16 +26,6 @@ constexpr auto kLookForEnd = std::chrono::milliseconds(5);
 constexpr std::size_t kRowsLive = 12;
 constexpr std::size_t kRowsAtEnd = 24;
 
-std::string as_typed(const std::string& directory) {
-  std::error_code error;
-  const std::string relative = std::filesystem::relative(directory, error).string();
-  return error || relative.empty() || relative.starts_with("..") ? directory : relative;
-}
-
-Json refused_request(const char* kind, std::string error) {
-  return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}};
-}
-
 }  // namespace
 
 LocalExperiment::LocalExperiment(const RunOptions& options, core::RunDefinition experiment)

@@ -4,6 +4,8 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -52,6 +54,16 @@ Status begin_locally() {
   (void)::mallopt(M_MMAP_THRESHOLD, static_cast<int>(keeper::kOutputWindowBytes));
   (void)::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * keeper::kOutputWindowBytes));
   return process::become_subreaper();
+}
+
+std::string as_typed(const std::string& directory) {
+  std::error_code error;
+  const std::string relative = std::filesystem::relative(directory, error).string();
+  return error || relative.empty() || relative.starts_with("..") ? directory : relative;
+}
+
+nlohmann::ordered_json refused_request(const char* kind, std::string error) {
+  return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}};
 }
 
 }  // namespace sgd::cli

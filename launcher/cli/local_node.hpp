@@ -1,8 +1,12 @@
 #pragma once
-// A node of this machine, in this process: what an agent beside its coordinator is told of where it runs.
+// What launchers that have a coordinator and nodes in their own process have in common: what an agent there is told of
+// where it runs, how such a launcher begins, and how it speaks of its folder and to its control socket.
+
+#include <string>
 
 #include "common/base/result.hpp"
 #include "common/job/spec.hpp"
+#include "common/json/nlohmann.hpp"
 #include "launcher/core/agent_io.hpp"
 
 namespace sgd::cli {
@@ -19,5 +23,11 @@ struct LocalPlace {
 /// What every launcher with nodes in it does first: it is the parent of what its keepers leave, no reader that goes
 /// away ends it, and buffers are used again.
 [[nodiscard]] Status begin_locally();
+
+/// Below the current folder as a relative path, as a person would type it.
+[[nodiscard]] std::string as_typed(const std::string& directory);
+
+/// The answer of a control socket to a request that is not carried out.
+[[nodiscard]] nlohmann::ordered_json refused_request(const char* kind, std::string error);
 
 }  // namespace sgd::cli

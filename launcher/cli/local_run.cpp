@@ -29,12 +29,6 @@ namespace {
 constexpr auto kStatusInterval = std::chrono::milliseconds(100);
 constexpr int kTicksPerPlainLine = 50;  // Without a terminal: a line every 5 s.
 
-std::string shorten(const std::string& directory) {
-  std::error_code error;
-  const std::string relative = std::filesystem::relative(directory, error).string();
-  return error || relative.empty() || relative.starts_with("..") ? directory : relative;
-}
-
 }  // namespace
 
 LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlace place,
@@ -44,7 +38,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       place_(std::move(place)),
       history_(std::move(history)),
       origin_(std::move(origin)),
-      shown_dir_(shorten(place_.directory)),
+      shown_dir_(as_typed(place_.directory)),
       console_(io_, detect_style(options.no_color, options.quiet)),
       lines_(line_style(), [this](Rank rank) { return local_rank(rank); }),
       steps_planned_(planned_steps(job_)),
@@ -82,7 +76,7 @@ int LocalRun::run() {
 void LocalRun::say_beginning() {
   std::string from;
   if (origin_)
-    from = fmt::format("begins with step {} of {}; ", origin_->history.newest.step, shorten(origin_->checkpoint));
+    from = fmt::format("begins with step {} of {}; ", origin_->history.newest.step, as_typed(origin_->checkpoint));
   if (history_ && job_.training && history_->past.checkpoints.empty())
     from = "no checkpoint to go on from, training begins anew; ";
   else if (history_ && job_.training)

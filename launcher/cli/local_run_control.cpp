@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
+#include "launcher/cli/local_node.hpp"
 #include "launcher/cli/local_run.hpp"
 
 namespace sgd::cli {
@@ -13,10 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSlotsMax = 1 << 20;
-
-Json refused(const char* kind, std::string error) {
-  return {{"ok", false}, {"kind", kind}, {"error", std::move(error)}};
-}
 
 }  // namespace
 
@@ -28,15 +25,15 @@ Json LocalRun::answer(const nlohmann::json& request) {
     if (what == "stop") return answer_stop(request);
     if (what == "nodes") return answer_nodes();
     if (what == "set_slots") return answer_set_slots(request);
-    return refused("request", fmt::format("unknown request \"{}\"", what));
+    return refused_request("request", fmt::format("unknown request \"{}\"", what));
   } catch (const nlohmann::json::exception&) {
-    return refused("request", fmt::format("bad request: {}", kWrongShape));
+    return refused_request("request", fmt::format("bad request: {}", kWrongShape));
   }
 }
 
 Json LocalRun::answer_status() const {
   const auto shot = coordinator_.snapshot(place_.id);
-  if (!shot) return refused("state", "the run has not begun");
+  if (!shot) return refused_request("state", "the run has not begun");
   Json status = core::to_json(*shot);
   status["run_dir"] = place_.directory;
   return {{"ok", true}, {"status", std::move(status)}};
@@ -68,13 +65,14 @@ Json LocalRun::answer_set_slots(const nlohmann::json& request) {
   for (const LocalNode& node : nodes_) names += (names.empty() ? "" : ", ") + node.id;
   const nlohmann::json& given = request.at("slots");
   if (!given.is_number_integer() || given < 0 || given > kSlotsMax)
-    return refused("value", fmt::format("slots must be a number from 0 to {}, got {}", kSlotsMax, given.dump()));
+    return refused_request("value",
+                           fmt::format("slots must be a number from 0 to {}, got {}", kSlotsMax, given.dump()));
   const std::string wanted = request.value("node", "");
   if (wanted.empty() && nodes_.size() > 1)
-    return refused("value", fmt::format("this run has several nodes: name one with --node ({})", names));
+    return refused_request("value", fmt::format("this run has several nodes: name one with --node ({})", names));
   const auto node = std::find_if(nodes_.begin(), nodes_.end(),
                                  [&](const LocalNode& one) { return wanted.empty() || one.id == wanted; });
-  if (node == nodes_.end()) return refused("node", fmt::format("no node \"{}\"; there is {}", wanted, names));
+  if (node == nodes_.end()) return refused_request("node", fmt::format("no node \"{}\"; there is {}", wanted, names));
   node->slots = given.get<int>();
   node->agent->set_slots(node->slots);
   return answer_nodes();
