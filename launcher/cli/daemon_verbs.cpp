@@ -20,6 +20,7 @@
 #include "launcher/cli/state_places.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/coordinator/coordinator_daemon.hpp"
+#include "launcher/core/claims.hpp"
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/file_limit.hpp"
 #include "launcher/process/node_resources.hpp"
@@ -93,7 +94,7 @@ Option label_option(std::map<std::string, std::string>& labels) {
         const std::size_t equals = text.find('=');
         if (equals == 0 || equals == std::string::npos) return fmt::format("expected KEY=VALUE, got \"{}\"", text);
         labels[text.substr(0, equals)] = text.substr(equals + 1);
-        return std::string();
+        return core::why_not(labels);
       }};
 }
 
@@ -204,6 +205,10 @@ int agent_verb(const std::vector<std::string>& arguments) {
   if (::geteuid() == 0 && allow_root) options.jobs_share_account = true;
   if (allow_root && !options.accounts.name.empty())
     diagnostics.error("--run-as", 0, 0, "and --allow-root contradict each other: leave one of them out");
+  if (options.slots.value_or(0) > core::kNodeUnitsMax)
+    diagnostics.error("--slots", 0, 0, fmt::format("at most {}, got {}", core::kNodeUnitsMax, *options.slots));
+  if (options.memory_bytes > core::kNodeMemoryMax)
+    diagnostics.error("--memory", 0, 0, fmt::format("at most {}", format_bytes(core::kNodeMemoryMax)));
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);

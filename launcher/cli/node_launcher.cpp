@@ -10,6 +10,7 @@
 #include "launcher/cli/member_name.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/cli/terminal_text.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/rendezvous/own_host.hpp"
@@ -94,7 +95,7 @@ std::string NodeLauncher::so_far() const {
 }
 
 void NodeLauncher::say(const std::string& text) const {
-  if (!options_.quiet) fmt::print(stderr, "sgd-launch: {}\n", text);
+  if (!options_.quiet) fmt::print(stderr, "sgd-launch: {}\n", for_terminal(text, Steering::kNone));
 }
 
 void NodeLauncher::say_waiting(const std::string& what, const std::string& more) {

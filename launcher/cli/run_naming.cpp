@@ -6,6 +6,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/private_files.hpp"
@@ -94,7 +95,7 @@ Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlo
 }
 
 int refuse(int exit_code, const std::string& message) {
-  fmt::print(stderr, "sgd-launch: {}\n", message);
+  fmt::print(stderr, "sgd-launch: {}\n", for_terminal(message, Steering::kNone));
   return exit_code;
 }
 

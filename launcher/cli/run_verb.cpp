@@ -10,11 +10,13 @@
 #include "launcher/cli/local_run.hpp"
 #include "launcher/cli/several_nodes.hpp"
 #include "launcher/cli/start_checks.hpp"
+#include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
 void print(const Diagnostics& diagnostics) {
-  for (const Diagnostic& item : diagnostics.items) fmt::print(stderr, "{}\n", item.text());
+  for (const Diagnostic& item : diagnostics.items)
+    fmt::print(stderr, "{}\n", for_terminal(item.text(), Steering::kNone));
 }
 
 int run_verb(const std::vector<std::string>& arguments) {

@@ -32,6 +32,36 @@ std::string why_not(const link::CheckpointRejected& rejected) {
   return named ? "" : named.error().message;
 }
 
+std::string why_not(const std::map<std::string, std::string>& labels) {
+  if (labels.size() > kNodeLabelsMax) return fmt::format("{} labels; {} may be given", labels.size(), kNodeLabelsMax);
+  for (const auto& [name, value] : labels)
+    if (name.size() > kNodeTextMax || value.size() > kNodeTextMax)
+      return fmt::format("a label of {} bytes; name and value may have {} each", name.size() + value.size(),
+                         kNodeTextMax);
+  return {};
+}
+
+std::string why_not(const cluster::NodeState& state) {
+  for (const auto& [what, count] : {std::pair("slots", state.slots), {"cores", state.cpus}, {"GPUs", state.gpus}})
+    if (count < 0 || count > kNodeUnitsMax) return fmt::format("{} {}; a node may have {}", count, what, kNodeUnitsMax);
+  if (state.memory_bytes < 0 || state.memory_bytes > kNodeMemoryMax)
+    return fmt::format("{} bytes of memory; a node may have {}", state.memory_bytes, kNodeMemoryMax);
+  if (state.acknowledged < 0 || state.acknowledged > INT64_MAX / 2)
+    return fmt::format("{} facts that were acknowledged", state.acknowledged);
+  if (state.address.size() > kNodeTextMax || state.version.size() > kNodeTextMax)
+    return fmt::format("an address or a version of more than {} bytes", kNodeTextMax);
+  if (state.runs.size() > kNodeRunsMax)
+    return fmt::format("{} runs; a node may hold {}", state.runs.size(), kNodeRunsMax);
+  std::int64_t workers = 0;
+  for (const cluster::HeldRun& held : state.runs) {
+    if (!transfer::is_part(held.run)) return "a run whose name cannot be one";
+    if (held.workers < 0 || (workers += held.workers) > kNodeUnitsMax)
+      return fmt::format("{} ranks of its runs; a node may hold {}", held.workers < 0 ? held.workers : workers,
+                         kNodeUnitsMax);
+  }
+  return why_not(state.labels);
+}
+
 std::string why_not(const cluster::Fact& fact) {
   if (const auto* saved = std::get_if<cluster::CheckpointSaved>(&fact.body))
     return why_not(saved->checkpoint, fact.generation);

@@ -1,9 +1,11 @@
 // What Coordinator knows of nodes: their state, their links, what operators want of them, who is lost.
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "launcher/core/claims.hpp"
 #include "launcher/core/coordinator.hpp"
 
 namespace sgd::core {
@@ -126,19 +128,22 @@ CoordinatorState::Leftover Coordinator::leftover(const RunMachine& run, int work
 
 /// What it says of itself is what is there.
 void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state) {
-  const auto held = [&state](const RunId& run) {
-    const auto one =
-        std::find_if(state.runs.begin(), state.runs.end(), [&](const auto& other) { return other.run == run; });
-    return one == state.runs.end() ? 0 : one->workers;
+  std::set<RunId> held;
+  for (const cluster::HeldRun& one : state.runs)
+    if (one.workers > 0) held.insert(one.run);
+  // Of a run that is known, ranks may have been ordered that this state was said before; of another one, none.
+  const auto is_gone = [&](const auto& left) {
+    return !held.contains(left.first) && (state.is_new_link || left.second.generation == 0);
   };
-  if (state.is_new_link && std::erase_if(known.leftovers, [&](const auto& left) { return held(left.first) == 0; }) > 0)
-    capacity_changed_ = true;
+  if (std::erase_if(known.leftovers, is_gone) > 0) capacity_changed_ = true;
   for (const cluster::HeldRun& one : state.runs) {
     const auto run = runs_.find(one.run);
     const bool is_known = run != runs_.end();
     if (one.workers <= 0 || (is_known && run->second.slots_used(node) > 0)) continue;
     known.leftovers[one.run] = is_known ? leftover(run->second, one.workers) : Leftover{{}, one.workers, 0, 0};
   }
+  // It is its own room that is offered again.
+  while (known.leftovers.size() > kNodeRunsMax) known.leftovers.erase(known.leftovers.begin());
 }
 
 void Coordinator::tell_again(TimePoint now, const NodeId& node, const cluster::NodeState& state,
@@ -151,9 +156,10 @@ void Coordinator::tell_again(TimePoint now, const NodeId& node, const cluster::N
       out.push_back(coordinator_command::SendToAgent{node, gone(held.run, held.generation)});
     }
   }
+  std::set<RunId> held_here;
+  for (const cluster::HeldRun& held : state.runs) held_here.insert(held.run);
   for (const auto& [id, run] : live_) {
-    const bool is_held =
-        std::any_of(state.runs.begin(), state.runs.end(), [&](const auto& held) { return held.run == id; });
+    const bool is_held = held_here.contains(id);
     if (!is_held && (run->slots_used(node) > 0 || run->is_clearing(node))) run->on_node_back(now, node, {id, 0}, out);
   }
 }
@@ -285,6 +291,8 @@ std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) con
   const bool is_known = known != nodes_.end();
   const bool is_remembered = lost_.contains(node) || standings_.contains(node);
   if (!is_known && !is_remembered) return "no node " + node;
+  if (order.kind == NodeOrder::Kind::kSetSlots && order.slots > kNodeUnitsMax)
+    return fmt::format("{} slots; a node may have {}", order.slots, kNodeUnitsMax);
   if (order.kind != NodeOrder::Kind::kRemove && !standings_.contains(node) && standings_.size() >= kStandingsMax)
     return fmt::format("{} names of nodes have orders or lost links already: `nodes remove` those that are gone",
                        standings_.size());

@@ -1,7 +1,9 @@
 #include "launcher/core/placement.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -83,7 +85,9 @@ void spread(Seats& seats, int left) {
 Placement place(const WorkersByNode& rooms, int num_workers, int min_workers, const Placement& before,
                 Strategy strategy) {
   Placement placement;
-  for (const auto& [node, room] : rooms) placement.available += room;
+  std::int64_t available = 0;
+  for (const auto& [node, room] : rooms) available += room;
+  placement.available = static_cast<int>(std::min<std::int64_t>(available, std::numeric_limits<int>::max()));
   const int world_size = std::min(num_workers, placement.available);
   if (world_size < std::max(min_workers, 1)) {
     placement.reason =

@@ -66,7 +66,7 @@ std::string ordinal(int number) {
 }
 
 /// "4 slots wanted, 2 free", or "4 workers of 2 cpus, 4GiB wanted, room for 2".
-std::string wanted_and_free(const Demand& demand, const Capacities& nodes, int free) {
+std::string wanted_and_free(const Demand& demand, const Capacities& nodes, std::int64_t free) {
   const job::PerWorker& each = demand.per_worker;
   const bool counts_cpus =
       std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
@@ -213,7 +213,7 @@ class Server {
       QueueTurn& turn = turns[index];
       if (turn.position == 0) continue;
       const Demand& demand = waiting_[index].demand;
-      int free = 0;
+      std::int64_t free = 0;
       for (const auto& [node, capacity] : free_) {  // When those behind it have taken what they got.
         const auto kept = kept_.find(node);
         if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);

@@ -1,6 +1,8 @@
 #include "launcher/core/resources.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -32,13 +34,24 @@ int fitting(const NodeCapacity& capacity, const Resources& free, const Demand& d
   return static_cast<int>(std::max<std::int64_t>(workers, 0));
 }
 
+/// Whatever a node says that it holds, and a job that its workers take: what is free stays a number.
+template <class Number>
+void take_from(Number& free, std::int64_t workers, std::int64_t each) {
+  using Limits = std::numeric_limits<Number>;
+  std::int64_t taken = 0;
+  std::int64_t left = 0;
+  if (__builtin_mul_overflow(workers, each, &taken) || __builtin_sub_overflow(std::int64_t{free}, taken, &left))
+    left = workers < 0 ? Limits::max() : Limits::min();
+  free = static_cast<Number>(std::clamp<std::int64_t>(left, Limits::min(), Limits::max()));
+}
+
 }  // namespace
 
 void take(Resources& free, const job::PerWorker& per_worker, int workers) {
-  free.slots -= workers;
-  free.cpus -= workers * per_worker.cpus;
-  free.gpus -= workers * per_worker.gpus;
-  free.memory_bytes -= workers * per_worker.memory_bytes;
+  take_from(free.slots, workers, 1);
+  take_from(free.cpus, workers, per_worker.cpus);
+  take_from(free.gpus, workers, per_worker.gpus);
+  take_from(free.memory_bytes, workers, per_worker.memory_bytes);
 }
 
 int room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
+#include "launcher/core/claims.hpp"
 #include "launcher/net/admission.hpp"
 
 namespace sgd::net {
@@ -145,6 +146,8 @@ class TcpCoordinatorLink : public CoordinatorLink {
       if (state != nullptr && state->node != node)
         return visitor->close(fmt::format("the agent of node {} speaks for {}", node, state->node),
                               RefusalKind::kWrongName);
+      if (const std::string why = state == nullptr ? std::string() : core::why_not(*state); !why.empty())
+        return visitor->close("a message of an agent: " + why, RefusalKind::kBadMessage);
       handlers.on_message(std::move(message).value());
     }
     std::unique_ptr<Visitor> visitor;  ///< Null: the link is gone.
@@ -171,6 +174,8 @@ Door::OnVisitor serve_agents(asio::io_context& io,
     const auto* state = std::get_if<cluster::NodeState>(&message.value());
     if (state == nullptr || state->node.empty())
       return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "the first message does not say which node it is"});
+    if (const std::string why = core::why_not(*state); !why.empty())
+      return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "a message of an agent: " + why});
     const NodeId node = state->node;
     if (visitor->is_secure()) {
       const std::string refusal = refusal_of_node(node, visitor->peer_identity());

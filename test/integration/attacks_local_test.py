@@ -119,6 +119,17 @@ class OwnMachineTest(LaunchTest):
             self.assertEqual(stat.S_IMODE(os.stat(self.path("runs", name)).st_mode), 0o700, name)
         self.assertEqual(stat.S_IMODE(os.stat(self.path("runs")).st_mode), 0o700)
 
+    def test_what_is_refused_does_not_speak_to_the_terminal(self):
+        """Names that somebody else may have made up, for a script to pass on."""
+        evil = "\x1b]0;owned\x07\x1b[2Jx"
+        for words in (("status", evil), ("stop", evil), ("resume", evil), ("logs", evil), ("metrics", evil), ("checkpoints", "get", evil, "to"), (f"{evil}.json",),
+                      ("run", f"./{evil}"), ("--nnodes", "2", "--node-rank", "0", "--master-addr", "h", "--rdzv-secret-file", evil, "--", "true")):
+            with self.subTest(words=words):
+                launch = self.start(*words, run_dir=None)
+                self.assertNotEqual(launch.wait(), 0, launch.said())
+                self.assertNotIn("\x1b", launch.said())
+                self.assertIn("\\x1b]0;owned", launch.stderr())
+
     def test_what_ranks_write_does_not_speak_to_the_terminal(self):
         """In blocks of our own and on a terminal; a file and a pipe get every byte."""
         evil = "\\r\\033]0;owned\\007\\033[2J\\233evil"

@@ -138,6 +138,18 @@ class AttacksTest(Attacked):
         for name, identity, family, label, said in (
                 ("JSON of 100,000 levels", self.n2, CONNECTIONS, "bad_message", (frame(deep),)),
                 ("a state with slots in words", self.n2, CONNECTIONS, "bad_message", (MEMBER_SAYS | {"slots": "two"},)),
+                ("a state with more slots than can be added up", self.n2, CONNECTIONS, "bad_message", (MEMBER_SAYS | {"slots": 2**31 - 1},)),
+                ("a state with less than no slots", self.n2, CONNECTIONS, "bad_message", (MEMBER_SAYS | {"slots": -1},)),
+                ("a state with a page for a label", self.n2, CONNECTIONS, "bad_message", (MEMBER_SAYS | {"labels": {"gpu": "x" * 4096}},)),
+                ("a state with an address of 4 KiB", self.n2, CONNECTIONS, "bad_message", (MEMBER_SAYS | {"address": "x" * 4096},)),
+                ("a later state with a thousand labels", self.n2, FRAMES, "bad_message", (MEMBER_SAYS, MEMBER_SAYS | {
+                    "labels": {str(number): "" for number in range(1000)}})),
+                ("a later state with 5,000 runs", self.n2, FRAMES, "bad_message", (MEMBER_SAYS, MEMBER_SAYS | {"runs": [
+                    {"run": f"run-{number}", "generation": 1, "workers": 0} for number in range(5000)]})),
+                ("a later state with 2 billion ranks", self.n2, FRAMES, "bad_message", (MEMBER_SAYS, MEMBER_SAYS | {"runs": [
+                    {"run": "run", "generation": 1, "workers": 2**31 - 1}]})),
+                ("a later state with a run above the folder", self.n2, FRAMES, "bad_message", (MEMBER_SAYS, MEMBER_SAYS | {"runs": [
+                    {"run": "../run", "generation": 1, "workers": 1}]})),
                 ("a state without a node", self.n2, CONNECTIONS, "bad_message", ({"type": "node_state", "incarnation": 1},)),
                 ("two keys of one name", self.n2, CONNECTIONS, "wrong_role", (frame(b'{"type":"node_state","type":"client"}'),)),
                 ("an oversize JSON", self.n2, CONNECTIONS, "oversize", (frame(b"", length=(1 << 20) + 1),)),

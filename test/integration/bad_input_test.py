@@ -51,6 +51,12 @@ class BadInputTest(LaunchTest):
         text = job if isinstance(job, (str, bytes)) else json.dumps(job, indent=1)
         return self.refused(*arguments, self.write("job.json", text), words=words)
 
+    def test_an_agent_of_more_than_a_node_may_have(self):
+        """All at once, before anything is dialled."""
+        said = self.refused("agent", "--join", "h:1", "--slots", 70_000, "--memory", "2048TiB", "--label", "a=" + "x" * 256, run_dir=False,
+                            words=["--slots: error: at most 65536, got 70000", "--memory: error: at most 1024TiB", "a label of 257 bytes"])
+        self.assertEqual(said.count("error:"), 3, said)
+
     # The file itself.
     def test_good_job_is_accepted(self):
         self.run_to_end(self.write("job.json", json.dumps(self.job(training__epochs=1))))

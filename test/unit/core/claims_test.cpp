@@ -1,5 +1,8 @@
 #include "launcher/core/claims.hpp"
 
+#include <functional>
+
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
 using namespace sgd;
@@ -36,6 +39,49 @@ TEST_CASE("a rejected checkpoint is named by the absolute path that it was given
         std::string("../other/checkpoints/x"), "/runs/a/" + name + "/x"}) {
     INFO(path);
     CHECK_FALSE(core::why_not(link::CheckpointRejected{path, "torn"}).empty());
+  }
+}
+
+TEST_CASE("what a node says that it has can be added up, and its names are short") {
+  cluster::NodeState fits;
+  fits.slots = fits.cpus = fits.gpus = core::kNodeUnitsMax;
+  fits.memory_bytes = core::kNodeMemoryMax;
+  fits.address = fits.version = std::string(core::kNodeTextMax, 'x');
+  fits.labels = {{std::string(core::kNodeTextMax, 'x'), std::string(core::kNodeTextMax, 'x')}};
+  for (std::size_t run = 0; run < core::kNodeRunsMax; ++run)
+    fits.runs.push_back({fmt::format("run-{}", run), 1, 16, 0});
+  CHECK(core::why_not(fits).empty());
+  struct Row {
+    const char* what;
+    std::function<void(cluster::NodeState&)> change;
+  };
+  const std::vector<Row> rows = {
+      {"slots", [](auto& state) { state.slots = INT32_MAX; }},
+      {"less than no slots", [](auto& state) { state.slots = -1; }},
+      {"cores", [](auto& state) { ++state.cpus; }},
+      {"GPUs", [](auto& state) { state.gpus = -1; }},
+      {"memory", [](auto& state) { ++state.memory_bytes; }},
+      {"acknowledged", [](auto& state) { state.acknowledged = INT64_MAX; }},
+      {"address", [](auto& state) { state.address += 'x'; }},
+      {"version", [](auto& state) { state.version += 'x'; }},
+      {"labels",
+       [](auto& state) {
+         for (std::size_t i = 0; i < core::kNodeLabelsMax; ++i) state.labels[fmt::format("{}", i)] = "x";
+       }},
+      {"a label's value", [](auto& state) { state.labels.begin()->second += 'x'; }},
+      {"runs",
+       [](auto& state) {
+         state.runs.push_back({"run", 1, 0, 0});
+       }},
+      {"a run's name", [](auto& state) { state.runs.back().run = "../x"; }},
+      {"ranks of one run", [](auto& state) { state.runs.back().workers = -1; }},
+      {"ranks of all runs", [](auto& state) { ++state.runs.back().workers; }},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    cluster::NodeState state = fits;
+    row.change(state);
+    CHECK_FALSE(core::why_not(state).empty());
   }
 }
 
