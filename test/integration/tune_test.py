@@ -103,17 +103,18 @@ class Experiments(TuneCase):
 
     def test_asha_by_promotion_goes_on_from_checkpoints(self):
         scheduler = {"type": "asha", "max_epochs": 3, "reduction_factor": 3, "mode": "promote"}
-        rates = {"training.optimizer.lr": {"grid": [0.02, 0.00001, 0.00002]}}  # The first one has to wait for the others.
-        self.tune_to_end(self.job(linear(parameters=rates, scheduler=scheduler, samples=1, concurrent=1)))
-        rows = self.table()
-        last = [number for number, row in rows.items() if row["iteration"] == 3]
-        self.assertEqual(len(last), 1, rows)
-        events = read_lines(self.trial(last[0], "events.jsonl"))
+        rates = {"training.optimizer.lr": {"grid": [0.001, 1e-8, 2e-8]}}  # The first one has to wait for the others.
+        job = linear(parameters=rates, scheduler=scheduler, samples=1, concurrent=1)
+        job["training"]["dataset"]["samples"] = 300_000  # A trial of milliseconds would be at its end before its pause arrives.
+        launch = self.tune_to_end(self.job(job))
+        resumed = [event["trial"] for event in launch.events("trial_decided") if event["action"] == "resume"]
+        self.assertEqual(resumed, [0])
+        self.assertEqual(self.table()[0]["iteration"], 3)
+        events = read_lines(self.trial(0, "events.jsonl"))
         self.assertEqual([e["source"] for e in events if e["event"] == "restored"], ["disk"])
-        whole = self.run_to_end(self.trial(last[0], "job.json"), run_dir="alone")
-        trial = [line["val_loss"] for line in read_lines(self.trial(last[0], "metrics.jsonl")) if line["phase"] == "validate"]
+        whole = self.run_to_end(self.trial(0, "job.json"), run_dir="alone")
+        trial = [line["val_loss"] for line in read_lines(self.trial(0, "metrics.jsonl")) if line["phase"] == "validate"]
         self.assertEqual(trial, [line["val_loss"] for line in whole.metrics("validate")])
-
 
     def test_pbt_goes_on_from_a_better_trial_and_its_job_gives_the_same_alone(self):
         """One trial at a time, so that who is compared with whom does not depend on how fast they are."""
