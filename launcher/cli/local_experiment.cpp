@@ -241,6 +241,8 @@ void LocalExperiment::end() {
     console_.narrate(
         fmt::format("sgd-launch: {} in {:.1f} s, files in {}", table_.progress(), outcome_->wall_s, shown_dir_));
     if (!trial.empty()) console_.narrate(fmt::format("sgd-launch: the best one again: sgd-launch {}/job.json", trial));
+    if (outcome_->state == "interrupted" || outcome_->state == "cancelled" || outcome_->state == "timed_out")
+      console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch tune --resume {}", shown_dir_));
     if (search_) return search_->end([this] { stop_all(); });
     stop_all();
   });

@@ -8,8 +8,10 @@
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/experiment_checks.hpp"
 #include "launcher/cli/local_experiment.hpp"
+#include "launcher/cli/local_node.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -165,18 +167,32 @@ NamedRun name_experiment(const char* verb, const std::vector<std::string>& argum
   return run;
 }
 
+/// "running", how it ended, or "lost": its launcher was killed.
+std::string state_of(const std::string& run_dir) {
+  const auto answer = ask_run(run_dir, {{"request", "status"}});
+  if (!answer || answer.value()) return "running";
+  std::ifstream file(run_dir + "/summary.json");
+  return read_or(file ? Json::parse(file, nullptr, false) : Json(), "state", "lost");
+}
+
 int show_status(const std::vector<std::string>& arguments) {
   bool as_json = false;
   const NamedRun run = name_experiment("status", arguments, as_json);
   if (!run.is_named) return run.exit_code;
   const auto table = table_of(run.directory);
   if (!table) return refuse(exit_code::kNotFound, table.error().message);
+  const std::string state = state_of(run.directory);
   if (as_json) {
-    fmt::print("{}\n", dump_text(table.value().to_json(), 2));
+    Json json = table.value().to_json();
+    json["state"] = state;
+    fmt::print("{}\n", dump_text(json, 2));
     return exit_code::kSucceeded;
   }
   for (const std::string& line : table.value().lines(table.value().trials().size())) fmt::print("{}\n", line);
   fmt::print("{}\n", table.value().progress());
+  if (state == "lost")
+    fmt::print("its launcher was killed, and its trials with it; to go on: sgd-launch tune --resume {}\n",
+               as_typed(run.directory));
   return exit_code::kSucceeded;
 }
 

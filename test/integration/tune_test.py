@@ -165,6 +165,7 @@ class Interruptions(TuneCase):
         self.assertIn(launch.wait(), (143, 0), launch.said())
         launch.wait_until_gone()
         if launch.process.returncode == 143:
+            self.assertIn("to go on from there: sgd-launch tune --resume", launch.stderr())
             self.resume()
         self.assertEqual(self.best()["value"], expected)
 
@@ -173,8 +174,10 @@ class Interruptions(TuneCase):
         self.started(launch, 2)
         os.kill(launch.process.pid, signal.SIGKILL)
         launch.wait_until_gone(10)
+        self.assertIn("its launcher was killed, and its trials with it; to go on: sgd-launch tune --resume", self.ask("tune", "status", self.path("x")))
         self.write("go", "")
         resumed = self.resume()
+        self.assertEqual(json.loads(self.ask("tune", "status", "--json", self.path("x")))["state"], "succeeded")
         self.assertEqual({n: row["state"] for n, row in self.table().items()}, {0: "completed", 1: "completed", 2: "completed"})
         self.assertEqual([event["trial"] for event in resumed.events("trial_started")], [0, 1, 2])
         self.assertEqual(len(resumed.events("coordinator_restarted")), 1)
@@ -192,6 +195,7 @@ class Interruptions(TuneCase):
         job = linear(parameters={"training.optimizer.lr": {"loguniform": [0.00001, 0.02]}}, samples=9, seed=2, concurrent=1,
                      scheduler=scheduler)
         job["training"]["epochs"] = 9
+        job["training"]["dataset"]["samples"] = 50_000  # A trial of milliseconds would be at its end before its pause arrives.
         whole = self.tune("--run-dir", self.path("whole"), self.job(job))
         self.assertEqual(whole.wait(120), 0, whole.said())
         launch = self.tune("--run-dir", self.path("x"), self.job(job))
