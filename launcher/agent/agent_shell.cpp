@@ -212,17 +212,16 @@ void AgentShell::reserve_port(const core::agent_command::ReservePort& wanted) {
   boost::asio::post(io_, [this, answer] { on_event(answer); });
 }
 
+/// At once: the run may be begun again before the loop turns. What speaks just now is there until this event is over.
 void AgentShell::forget_run(const RunId& run) {
-  boost::asio::post(io_, [this, run] {
-    keepers_.erase(run);
-    dead_keepers_.erase(run);
-    accounts_.forget(run);
-    workers_.forget(run);
-    link_paths_.erase(run);
-    const bool is_known = unknown_strays_.erase(run) == 0;
-    if (spool_) spool_->end(run);
-    observer_.on_run_gone(run, is_known);
-  });
+  auto keeper = keepers_.extract(run);
+  dead_keepers_.erase(run);
+  accounts_.forget(run);
+  workers_.forget(run);
+  link_paths_.erase(run);
+  const bool is_known = unknown_strays_.erase(run) == 0;
+  if (spool_) spool_->end(run);
+  boost::asio::post(io_, [this, run, is_known, keeper = std::move(keeper)] { observer_.on_run_gone(run, is_known); });
 }
 
 /// Where this node sees the coordinator's folders, a checkpoint that is not there is nowhere.

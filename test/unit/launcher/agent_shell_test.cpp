@@ -1,0 +1,56 @@
+// The shell of an agent, with a coordinator that says what a test wants.
+
+#include "launcher/agent/agent_shell.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/net/embedded_link.hpp"
+#include "launcher/process/clock.hpp"
+#include "test/unit/common/temporary_folder.hpp"
+
+using namespace sgd;
+using namespace std::chrono_literals;
+
+TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps what its new life has") {
+  const test::TemporaryFolder folder;
+  boost::asio::io_context io;
+  net::EmbeddedLink link = net::make_embedded_link(io);
+  std::vector<cluster::Fact> facts;
+  link.coordinator->start({[&](cluster::FromAgent message) {
+                             if (auto* fact = std::get_if<cluster::Fact>(&message)) facts.push_back(std::move(*fact));
+                           },
+                           [](const std::string&) {}});
+  core::AgentFacts own;
+  own.node = "n";
+  own.slots = 1;
+  own.incarnation = 1;
+  int gone = 0;
+  agent::AgentObserver observer;
+  observer.on_output = [](const agent::Output&) {};
+  observer.on_warning = [](const std::string&) {};
+  observer.on_run_gone = [&](const RunId&, bool) { ++gone; };
+  // A keeper that ends at once: what counts is that somebody sees it end.
+  agent::AgentShell shell(io, own, folder.path("s-"), "/bin/false", std::move(link.agent), std::move(observer));
+  REQUIRE(shell.start());
+  cluster::DesiredRun desired;
+  desired.run = "r";
+  desired.generation = 1;
+  desired.want = cluster::Want::kGone;
+  link.coordinator->send(cluster::ToAgent(desired));
+  desired.generation = 2;  // Here before the loop has turned.
+  desired.want = cluster::Want::kRun;
+  desired.run_dir = folder.path("r");
+  desired.world_size = 1;
+  desired.ranks = {{0, 0}};
+  desired.job = {{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+  link.coordinator->send(cluster::ToAgent(desired));
+  for (const TimePoint deadline = process::monotonic_now() + 20s;
+       facts.size() < 2 && process::monotonic_now() < deadline;)
+    io.run_one_for(100ms);
+  CHECK(gone == 1);
+  REQUIRE(facts.size() >= 2);
+  CHECK(facts[0].generation == 1);
+  CHECK(facts[1].run == "r");  // That its keeper could not work: somebody has seen it end.
+  CHECK(facts[1].generation == 2);
+  shell.stop();
+}
