@@ -12,6 +12,7 @@ from sgd_launch_memory import Memory
 from sgd_launch_values import Packed
 
 KILLS = 40
+KILLS_MOST = 50 * KILLS  # Where the machine is busy, few come inside a commit.
 
 
 def commit(memory, call, numbers, generation=1, rank=0, world=1):
@@ -27,7 +28,9 @@ class Slots(unittest.TestCase):
     def test_killed_at_any_moment(self):
         """Every life of a writer goes on from the newest commit; none is torn, and none is older than what a life began with."""
         draw, newest, torn = random.Random(1), 0, 0
-        for _ in range(KILLS):
+        for kills in range(KILLS_MOST):
+            if kills >= KILLS and torn:
+                break
             pid = os.fork()
             if pid == 0:
                 memory = Memory(self.fd, 0, 1)
