@@ -124,9 +124,12 @@ bool Experiment::more_may_come() const {
 void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders) {
   if (is_over_) return;
   const auto at_work = [&] { return at_work_ + static_cast<std::int64_t>(owed_.size()); };
-  const auto has_room = [&] {
-    return spec_.concurrent > 0 ? at_work() < spec_.concurrent : waiting == 0 && owed_.empty();
+  const auto most_more = [&]() -> std::int64_t {
+    const auto to_come = static_cast<std::int64_t>(waiting + owed_.size());
+    if (spec_.concurrent == 0) return to_come == 0 ? 1 : 0;
+    return std::min(spec_.concurrent - at_work(), kTrialsWaitingMax - to_come);
   };
+  const auto has_room = [&] { return most_more() > 0; };
   for (;; ++waiting) {
     // Whoever waits may be wanted because nobody else comes.
     if (!more_may_come() && !std::exchange(has_told_last_, true)) obey(rule_->on_no_more_trials(), out, orders);
@@ -141,8 +144,7 @@ void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands
       break;
     }
   }
-  if (!list_ && !stop_ && has_room())
-    ask_search(now, spec_.concurrent > 0 ? static_cast<std::size_t>(spec_.concurrent - at_work()) : 1, out);
+  if (!list_ && !stop_ && has_room()) ask_search(now, static_cast<std::size_t>(most_more()), out);
   end_if_done(now, out);
 }
 

@@ -29,6 +29,10 @@
 
 namespace sgd::core {
 
+/// Trials of one experiment that may wait for room: its others are no runs yet, whatever "concurrent" says, so that
+/// one who submits an experiment fills no queue.
+inline constexpr std::int64_t kTrialsWaitingMax = 8;
+
 /// What is to be done with a child.
 namespace trial_order {
 struct Start {

@@ -30,6 +30,18 @@ TEST_CASE("experiment: as many trials at a time as are wanted, each with its val
   CHECK_FALSE(bench.is_at_work(3));
 }
 
+TEST_CASE("experiment: few trials wait for room, however many it may have; limit kTrialsWaitingMax") {
+  ExperimentBench bench(3);
+  bench.begin({{"samples", 1000}, {"concurrent", 500}});
+  const auto live = [&] { return static_cast<std::int64_t>(bench.coordinator().load_of("").live); };
+  CHECK(bench.experiment().trials_.size() == 3 + kTrialsWaitingMax);
+  CHECK(live() <= 1 + 3 + kTrialsWaitingMax);
+  bench.start(0);
+  bench.finish(0);  // One gets its place, and another one waits.
+  CHECK(bench.experiment().trials_.size() == 4 + kTrialsWaitingMax);
+  CHECK(live() <= 1 + 3 + kTrialsWaitingMax);
+}
+
 TEST_CASE("experiment: ends when all trials have, and its best one is known with its job and checkpoint") {
   ExperimentBench bench;
   bench.begin();
