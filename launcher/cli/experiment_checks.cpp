@@ -49,6 +49,8 @@ void refuse_keys(const job::JobSpec& job, const std::string& source, Diagnostics
                       "have everything");
   if (job.checkpoint.after_save)
     diagnostics.error(source, 0, 0, "\"checkpoint.after_save\" is for one run: leave it out of an experiment");
+  if (!job.resume_from.empty())
+    diagnostics.error(source, 0, 0, "\"resume_from\" is for one run: leave it out of an experiment");
 }
 
 }  // namespace

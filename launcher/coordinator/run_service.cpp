@@ -43,6 +43,8 @@ job::LoadResult load_submitted(const nlohmann::json& request) {
   job::LoadResult loaded = job::load_given(base.at("given"), base.at("folder").get<std::string>(), {});
   if (loaded.job && !core::is_experiment(*loaded.job))
     loaded.diagnostics.error("job", 0, 0, "has no \"tune\", and is no experiment");
+  else if (loaded.job && !loaded.job->resume_from.empty())
+    loaded.diagnostics.error("job", 0, 0, "\"resume_from\" is for one run: leave it out of an experiment");
   else if (loaded.job)
     (void)tune::parse_experiment(loaded, loaded.diagnostics);  // Ignoring what it is: it is made again where it runs.
   if (loaded.diagnostics.has_errors()) loaded.job.reset();

@@ -1,6 +1,7 @@
 #include "launcher/tune/parameters.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include <fmt/format.h>
@@ -49,12 +50,21 @@ std::string misfit_of(const std::string& path, const Json& value, const json::Sc
   return {};
 }
 
+/// What is looked at once, when the experiment is submitted, and what belongs to all of it.
+constexpr std::array kSameForAll = {"tune",    "$schema", "name",   "callbacks", "checkpoint.after_save", "resume_from",
+                                    "run_dir", "plugins", "worker", "priority",  "placement_timeout"};
+
+/// Whether a value at `path` is a part of that at `other`, or holds it.
+bool meets(const std::string& path, const std::string& other) {
+  return path == other || path.starts_with(other + ".") || other.starts_with(path + ".");
+}
+
 void check_path(const std::string& path, const Domain& domain, const json::Schema& schema, const json::Document& job,
                 const Spot& spot, Diagnostics& diagnostics) {
-  for (const char* own : {"tune", "$schema", "name"})
-    if (path.substr(0, path.find('.')) == own)
+  for (const char* same : kSameForAll)
+    if (meets(path, same))
       return spot.error(diagnostics, fmt::format("{} is no parameter: all trials have the same {}", json::quote(path),
-                                                 json::quote(own)));
+                                                 json::quote(same)));
   for (const Json& value : tried_values(domain)) {
     const std::string misfit = misfit_of(path, value, schema, job);
     if (misfit.empty()) continue;

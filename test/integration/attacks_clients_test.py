@@ -147,6 +147,25 @@ class ClientAttacksTest(Attacked):
             self.refused(f"submits a job: {name}", submit(job))
             self.refused(f"plans a job: {name}", {"type": "request", "id": 1, "request": "plan", "job": job})
         self.refused("no job at all", {"type": "request", "id": 1, "request": "submit"})
+        tune = {"parameters": {"lr": {"uniform": [0, 1]}}, "metric": "loss", "mode": "min"}
+        program = {key: value for key, value in good.items() if key in ("name", "command", "num_workers")} | {"tune": tune}
+
+        def of(**more):
+            return {"given": program | more, "folder": "/"}
+
+        def over(path, value):
+            return of(tune=tune | {"parameters": {path: {"choice": [value]}}})
+        for name, base in (("a string", "job.json"), ("nothing of it", {}), ("no folder", {"given": program}), ("a list", {"given": [], "folder": "/"}),
+                           ("a folder that is a number", {"given": program, "folder": 5}), ("no experiment", {"given": good, "folder": "/"}),
+                           ("what another run has saved", of(resume_from=self.run_id)), ("a path to begin from", of(resume_from="/etc")),
+                           ("a program that says what is tried", of(tune=tune | {"search": {"type": "exec", "command": ["id"]}})),
+                           ("checkpoints of others", of(tune=tune | {"scheduler": {"type": "pbt"}})),
+                           ("10^9 points", of(tune=tune | {"parameters": {f"p{i}": {"grid": list(range(1000))} for i in range(3)}})),
+                           ("10^9 trials", of(tune=tune | {"samples": 10**9})), ("trials that write where they like", over("callbacks", [{"type": "csv", "folder": "/etc"}])),
+                           ("trials that start programs", over("checkpoint", {"after_save": {"command": ["id"]}})), ("trials that begin elsewhere", over("resume_from", "/etc")),
+                           ("trials in front of all", over("priority", 10**6)), ("trials with trials", over("tune.samples", 5))):
+            self.refused(f"submits an experiment: {name}", submit(good, base=base))
+        self.refused("a job with trials and without what they are made of", submit(good | {"tune": tune}))
         self.refused("a request's id that is a number", submit(good, request_id=5))
 
     def test_orders_to_nodes(self):

@@ -181,6 +181,9 @@ TEST_CASE("experiment: paths that the job file has no place for") {
   CHECK_THAT(lines("training..lr").front(), Catch::Contains("keys with dots between them"));
   CHECK_THAT(lines("tune.samples").front(), Catch::Contains("is no parameter"));
   CHECK_THAT(lines("name").front(), Catch::Contains("is no parameter"));
+  // Looked at once, when the experiment is submitted; "checkpoint" would bring its "after_save" along.
+  for (const char* path : {"callbacks", "checkpoint", "checkpoint.after_save.command", "resume_from", "priority"})
+    CHECK_THAT(lines(path).front(), Catch::Contains("is no parameter: all trials have the same"));
   CHECK(lines("training.seed").empty());
   // A command has names of its own.
   const std::string of_command =
