@@ -10,18 +10,43 @@
 
 namespace sgd::process {
 
-std::size_t resident_bytes() {
+namespace {
+
+struct Pages {
+  unsigned long resident = 0;
+  unsigned long shared = 0;  ///< Of them, with files or other processes.
+};
+
+Pages pages_of_this_process() {
   std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  unsigned long pages = 0;
-  const bool is_read = std::fscanf(file, "%*u %lu", &pages) == 1;
+  if (file == nullptr) return {};
+  Pages pages;
+  const bool is_read = std::fscanf(file, "%*u %lu %lu", &pages.resident, &pages.shared) == 2;
   std::fclose(file);
-  return is_read ? pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) : 0;
+  return is_read ? pages : Pages();
 }
 
-bool TrimRule::is_due(std::size_t resident) {
-  if (least_ == 0 || resident < least_) least_ = resident;
-  return resident - least_ >= std::max(kGrowth, least_ / 4);
+std::size_t bytes_of(unsigned long pages) {
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+std::size_t resident_bytes() {
+  return bytes_of(pages_of_this_process().resident);
+}
+
+HeapBytes heap_bytes() {
+  const Pages pages = pages_of_this_process();
+  const std::size_t own = bytes_of(pages.resident - std::min(pages.shared, pages.resident));
+  const struct mallinfo2 heap = ::mallinfo2();
+  const std::size_t used = heap.uordblks + heap.hblkhd;
+  return {used, own - std::min(own, used)};
+}
+
+bool TrimRule::is_due(const HeapBytes& heap) {
+  least_ = std::min(heap.idle, least_.value_or(heap.idle));
+  return heap.idle - *least_ >= std::max(kGrowth, heap.used / 4);
 }
 
 struct HeapTrim::Ticking : std::enable_shared_from_this<Ticking> {
@@ -37,9 +62,9 @@ struct HeapTrim::Ticking : std::enable_shared_from_this<Ticking> {
   }
 
   void look() {
-    if (!rule.is_due(resident_bytes())) return;
+    if (!rule.is_due(heap_bytes())) return;
     ::malloc_trim(0);
-    rule.trimmed(resident_bytes());
+    rule.trimmed(heap_bytes());
   }
 
   boost::asio::steady_timer timer;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "common/base/time.hpp"
 
@@ -16,17 +17,25 @@ namespace sgd::process {
 /// Bytes of this process that lie in memory; 0: the kernel does not say.
 [[nodiscard]] std::size_t resident_bytes();
 
-/// When it is worth it: a trim walks through all free blocks, and holds up whoever allocates meanwhile.
+struct HeapBytes {
+  std::size_t used = 0;  ///< Of what lives.
+  std::size_t idle = 0;  ///< In memory, and nothing lives there: a trim gives it back, or leaves it between what does.
+};
+[[nodiscard]] HeapBytes heap_bytes();
+
+/// When it is worth it: a trim walks through all free blocks, and holds up whoever allocates meanwhile. What lives does
+/// not count: a trim in the middle of much work would else be what all later ones are measured by.
 class TrimRule {
  public:
-  static constexpr std::size_t kGrowth = 16 << 20;
+  static constexpr std::size_t kGrowth = 8 << 20;
 
-  /// Memory has grown by kGrowth, and by a quarter, since the last trim, or since the smallest that was seen.
-  [[nodiscard]] bool is_due(std::size_t resident);
-  void trimmed(std::size_t resident) { least_ = resident; }
+  /// What is idle has grown by kGrowth, and by a quarter of what lives, since the last trim, or since the smallest that
+  /// was seen.
+  [[nodiscard]] bool is_due(const HeapBytes& heap);
+  void trimmed(const HeapBytes& heap) { least_ = heap.idle; }
 
  private:
-  std::size_t least_ = 0;
+  std::optional<std::size_t> least_;
 };
 
 /// Looks each interval, on the event loop. `io` must outlive this.
