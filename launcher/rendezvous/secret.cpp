@@ -1,5 +1,6 @@
 #include "launcher/rendezvous/secret.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -39,8 +40,16 @@ std::string usual_secret_file() {
   return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.config/sgd-launch/rendezvous-secret";
 }
 
-/// As its owner has made it: Kubernetes mounts secrets as links to files that a group may read.
+/// As its owner has made it: Kubernetes mounts secrets as links to files of root's that a group may read, or all in the
+/// pod. Of a person's own file all others would be as good as that person.
 Result<std::string> read_secret(const std::string& file) {
+  struct stat about {};
+  const bool is_known = ::stat(file.c_str(), &about) == 0;
+  if (is_known && about.st_uid != 0 && (about.st_mode & 06) != 0)
+    return Error{fmt::format("every account of this machine can {} the secret {}: chmod 600 it, and make a new one if "
+                             "others may have seen it",
+                             (about.st_mode & 04) != 0 ? "read" : "write", file),
+                 EACCES};
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return Error{fmt::format("cannot read the secret {}: {}", file, std::strerror(errno)), errno};
   std::string text(kFileBytesMax + 1, '\0');

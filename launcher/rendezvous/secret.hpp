@@ -17,7 +17,7 @@ inline constexpr const char* kNoSecret = "no secret: everybody may take part";
 /// $XDG_CONFIG_HOME/sgd-launch/rendezvous-secret (~/.config by default); empty without a home.
 [[nodiscard]] std::string usual_secret_file();
 
-/// The text in `file`, without spaces at its ends. Errors: absent, too short, with the remedy.
+/// The text in `file`, without spaces at its ends. Errors: absent, too short, open to every account, with the remedy.
 [[nodiscard]] Result<std::string> read_secret(const std::string& file);
 
 /// The text in `file`, which only its owner may read. Where it is absent it is made, in one moment and once, however

@@ -3,6 +3,7 @@
 #include "launcher/rendezvous/membership.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -87,6 +88,7 @@ TEST_CASE("membership: each machine makes its own identities, the first one the 
 TEST_CASE("secret: a file that is too short, absent or open to others is said with the remedy") {
   const Folder folder;
   const auto why_not = [](const Result<std::string>& secret) { return secret ? "" : secret.error().message; };
+  const mode_t before = ::umask(077);
   CHECK_THAT(why_not(rendezvous::read_secret(folder.file("none"))), Catch::Contains("No such file"));
   std::ofstream(folder.file("short")) << "  secret \n\n";
   CHECK_THAT(why_not(rendezvous::read_secret(folder.file("short"))),
@@ -97,8 +99,19 @@ TEST_CASE("secret: a file that is too short, absent or open to others is said wi
   CHECK_THAT(why_not(rendezvous::read_secret(folder.file("long"))), Catch::Contains("more than 64KiB"));
   std::ofstream(folder.file("good")) << " " << kSecret << "\n";
   CHECK(rendezvous::read_secret(folder.file("good")).value() == kSecret);
-  ::chmod(folder.file("good").c_str(), 0644);  // As Kubernetes mounts it.
+  ::umask(before);
+  ::chmod(folder.file("good").c_str(), 0640);  // As Kubernetes mounts it for a group.
   CHECK(rendezvous::read_secret(folder.file("good")).ok());
+  ::chmod(folder.file("good").c_str(), 0644);
+  if (::geteuid() == 0)
+    CHECK(rendezvous::read_secret(folder.file("good")).ok());  // Root's own: as it mounts it for all.
+  if (::geteuid() == 0) REQUIRE(::chown(folder.file("good").c_str(), 1000, 1000) == 0);
+  CHECK_THAT(why_not(rendezvous::read_secret(folder.file("good"))),
+             Catch::Contains("every account of this machine can read"));
+  CHECK_THAT(why_not(rendezvous::read_secret(folder.file("good"))), Catch::Contains("chmod 600"));
+  ::chmod(folder.file("good").c_str(), 0602);
+  CHECK_THAT(why_not(rendezvous::read_secret(folder.file("good"))), Catch::Contains("can write"));
+  ::chmod(folder.file("good").c_str(), 0644);
   CHECK_FALSE(rendezvous::read_or_make_secret(folder.file("good")).ok());  // The usual place is ours alone.
 }
 
