@@ -5,6 +5,8 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/core/fact_text.hpp"
+
 namespace sgd::coordinator {
 
 struct AccountAsks::Open {
@@ -33,7 +35,7 @@ void AccountAsks::ask(const std::vector<NodeId>& nodes, cluster::AccountAsk ques
 void AccountAsks::on_answer(const NodeId& node, const cluster::AccountAnswer& answer) {
   const auto open = open_.find(answer.number);
   if (open == open_.end() || open->second->unanswered.erase(node) == 0) return;
-  if (!answer.why_not.empty()) open->second->answers.refusals[node] = answer.why_not;
+  if (!answer.why_not.empty()) open->second->answers.refusals[node] = core::clipped(answer.why_not);
   if (open->second->unanswered.empty()) end(answer.number);
 }
 

@@ -71,7 +71,9 @@ core::StopRequest stop_of(const nlohmann::json& request) {
   if (why == "timeout") stop.why = core::StopRequest::Why::kTimeout;
   stop.signal = request.value("signal", 0);
   stop.at_once = request.value("at_once", false);
-  if (request.contains("grace_s")) stop.grace = from_seconds(request.at("grace_s").get<double>());
+  constexpr double kLongestGraceS = 1e9;  // A number of a client's, which is to be added to others.
+  if (request.contains("grace_s"))
+    stop.grace = from_seconds(std::clamp(request.at("grace_s").get<double>(), 0.0, kLongestGraceS));
   return stop;
 }
 
@@ -214,6 +216,7 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
   const std::string owner = owner_of(who, request);
   if (const std::string full = refusal_of_one_more(who, "resume", owner, *loaded.job); !full.empty())
     return reply(refused("quota", full));
+  note_read(who, "read_checkpoint", from, former.value().owner);
   start_copy({who, "resume", request_id, owner, std::move(*loaded.job), {}, nullptr, reply}, from,
              [folder = former.value().run_dir](job::JobSpec& job, const std::string& runs_dir) {
                return copy_of(folder, job, runs_dir);
