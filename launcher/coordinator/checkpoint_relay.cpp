@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace sgd::coordinator {
 
 using What = RelayAction::What;
@@ -15,7 +17,8 @@ void CheckpointRelay::on_guest(TimePoint now, GuestId guest, RelayActions& out) 
 
 void CheckpointRelay::on_gone(TimePoint now, GuestId guest, RelayActions& out) {
   guests_.erase(guest);
-  std::erase_if(putting_, [&](const auto& one) { return one.second == guest; });
+  putting_.erase(guest);
+  wanted_.erase(guest);
   for (auto& [checkpoint, search] : searches_) {
     search.waiting.erase(guest);
     search.asked.erase(guest);
@@ -29,9 +32,15 @@ void CheckpointRelay::on_gone(TimePoint now, GuestId guest, RelayActions& out) {
 }
 
 void CheckpointRelay::on_wanted(TimePoint now, GuestId guest, const CheckpointId& checkpoint, RelayActions& out) {
+  const auto known = searches_.find(checkpoint);
+  if (known != searches_.end() && known->second.waiting.contains(guest)) return;
+  if (const auto own = wanted_.find(guest); own != wanted_.end() && own->second >= kWantedMax)
+    return out.push_back({What::kRefuse, guest, checkpoint,
+                          fmt::format("{} checkpoints are looked for on its behalf already", kWantedMax), 0});
   const auto [place, is_new] = searches_.try_emplace(checkpoint);
   Search& search = place->second;
   search.waiting.insert(guest);
+  ++wanted_[guest];
   if (!is_new) return;
   search.began = now;
   search.news = now + kNews;
@@ -39,7 +48,7 @@ void CheckpointRelay::on_wanted(TimePoint now, GuestId guest, const CheckpointId
 }
 
 void CheckpointRelay::on_bytes(TimePoint now, GuestId guest, const CheckpointId& checkpoint, std::int64_t bytes) {
-  putting_[checkpoint] = guest;
+  putting_[guest] = checkpoint;
   const auto place = searches_.find(checkpoint);
   if (place == searches_.end()) return;
   place->second.bytes += bytes;
@@ -48,7 +57,8 @@ void CheckpointRelay::on_bytes(TimePoint now, GuestId guest, const CheckpointId&
 
 void CheckpointRelay::on_lacks(TimePoint now, GuestId guest, const CheckpointId& checkpoint, const std::string& reason,
                                RelayActions& out) {
-  putting_.erase(checkpoint);
+  if (const auto putting = putting_.find(guest); putting != putting_.end() && putting->second == checkpoint)
+    putting_.erase(putting);
   const auto place = searches_.find(checkpoint);
   if (place == searches_.end() || place->second.source != guest) return;
   place->second.reason = reason;
@@ -57,12 +67,18 @@ void CheckpointRelay::on_lacks(TimePoint now, GuestId guest, const CheckpointId&
 }
 
 std::set<GuestId> CheckpointRelay::on_stored(const CheckpointId& checkpoint) {
-  putting_.erase(checkpoint);
+  std::erase_if(putting_, [&](const auto& one) { return one.second == checkpoint; });
   const auto place = searches_.find(checkpoint);
   if (place == searches_.end()) return {};
-  std::set<GuestId> waiting = std::move(place->second.waiting);
+  std::set<GuestId> waiting = release(place->second);
   searches_.erase(place);
   return waiting;
+}
+
+std::set<GuestId> CheckpointRelay::release(Search& search) {
+  for (const GuestId guest : search.waiting)
+    if (const auto own = wanted_.find(guest); own != wanted_.end() && --own->second == 0) wanted_.erase(own);
+  return std::exchange(search.waiting, {});
 }
 
 void CheckpointRelay::ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out) {
@@ -71,8 +87,8 @@ void CheckpointRelay::ask_next(TimePoint now, const CheckpointId& checkpoint, Se
            may_have_(guest, checkpoint.run);
   };
   std::optional<GuestId> next;
-  if (const auto putting = putting_.find(checkpoint); putting != putting_.end() && may_ask(putting->second))
-    next = putting->second;
+  for (const auto& [guest, its] : putting_)
+    if (!next && its == checkpoint && may_ask(guest)) next = guest;
   for (auto guest = guests_.begin(); !next && guest != guests_.end(); ++guest)
     if (may_ask(*guest)) next = *guest;
   if (!next) return;  // Somebody may come yet.
@@ -91,7 +107,7 @@ void CheckpointRelay::on_tick(TimePoint now, RelayActions& out) {
     }
     if (!search.source && now >= search.began + kPatience) {
       const std::string reason = search.reason.empty() ? "no other node is connected" : search.reason;
-      for (const GuestId guest : std::exchange(search.waiting, {}))
+      for (const GuestId guest : release(search))
         out.push_back({What::kRefuse, guest, checkpoint, "nobody can give it: " + reason, 0});
     } else if (now >= search.news) {
       search.news = now + kNews;

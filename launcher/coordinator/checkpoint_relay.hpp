@@ -52,6 +52,8 @@ class CheckpointRelay {
   static constexpr Duration kSilence = std::chrono::seconds(30);   ///< Without a byte of the checkpoint.
   static constexpr Duration kPatience = std::chrono::seconds(10);  ///< For a holder to connect.
   static constexpr Duration kNews = std::chrono::seconds(1);       ///< Between two kPending.
+  /// That are looked for on behalf of one guest: others are asked for each, and a node gets one after the other.
+  static constexpr std::size_t kWantedMax = 16;
 
   /// `may_have`: whether a guest may touch a run's files; others are not asked.
   explicit CheckpointRelay(std::function<bool(GuestId guest, const RunId& run)> may_have)
@@ -83,11 +85,14 @@ class CheckpointRelay {
     std::string reason;  ///< Of the last one that could not.
   };
   void ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out);
+  /// Those who wait for it do so no more.
+  [[nodiscard]] std::set<GuestId> release(Search& search);
 
   std::function<bool(GuestId guest, const RunId& run)> may_have_;
   std::set<GuestId> guests_;
   std::map<CheckpointId, Search> searches_;
-  std::map<CheckpointId, GuestId> putting_;  ///< Who puts it of its own accord: the first to be asked.
+  std::map<GuestId, std::size_t> wanted_;    ///< Searches for which one waits.
+  std::map<GuestId, CheckpointId> putting_;  ///< Of its own accord, the newest: it is the first to be asked for it.
 };
 
 }  // namespace sgd::coordinator

@@ -178,7 +178,9 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
     refuse(id, run, path, kForeignRun, "the run has had no rank on this node");
     return nullptr;
   }
-  Files& files = files_[run];
+  Opened& opened_before = files_[run];
+  opened_before.used = ++uses_;
+  Files& files = opened_before.files;
   if (!files) {
     auto opened = storage::RunFiles::open(*folder, quota_);
     if (!opened) {
@@ -187,8 +189,21 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
       return nullptr;
     }
     files = std::move(opened).value();
+    close_unused();
   }
   return files;
+}
+
+/// Not what a thread has in work, nor a run of which something could not be kept: that is known by its being here.
+void FileDesk::close_unused() {
+  if (files_.size() <= kOpenMax) return;
+  auto oldest = files_.end();
+  for (auto one = files_.begin(); one != files_.end(); ++one) {
+    const bool is_idle = one->second.files.use_count() == 1 && !troubles_.contains(one->first);
+    if (is_idle && one->second.used != uses_ && (oldest == files_.end() || one->second.used < oldest->second.used))
+      oldest = one;
+  }
+  if (oldest != files_.end()) files_.erase(oldest);
 }
 
 std::string FileDesk::trouble_of(const RunId& run) const {

@@ -41,6 +41,9 @@ class FileDesk {
   static constexpr Duration kRest = std::chrono::milliseconds(10);
   static constexpr std::size_t kRequestsMax = 1 << 12;  ///< Of one connection, on a thread.
   static constexpr std::size_t kSettledMax = 256;       ///< Runs.
+  /// Runs whose folders are held open; beyond it, what nobody has asked for longest is closed. A node may ask for the
+  /// files of all runs that it has ever had ranks of.
+  static constexpr std::size_t kOpenMax = 1024;
 
   struct Handlers {
     /// A run's folder; nothing for a run that this coordinator does not know.
@@ -79,6 +82,10 @@ class FileDesk {
   struct Guest;
   struct PutOutcome;
   using Files = std::shared_ptr<storage::RunFiles>;
+  struct Opened {
+    Files files;
+    std::uint64_t used = 0;  ///< The larger, the later.
+  };
 
   void on_frame(GuestId id, Frame frame);
   void on_closed(GuestId id);
@@ -95,6 +102,7 @@ class FileDesk {
   [[nodiscard]] bool may_touch(GuestId id, const RunId& run) const;
   /// The run's files, or nothing after a refusal.
   [[nodiscard]] Files files_of(GuestId id, const RunId& run, const std::string& path, const Status& name);
+  void close_unused();
   void refuse(GuestId id, const RunId& run, const std::string& path, const char* kind, const std::string& reason);
   void count_refusal(const net::Visitor& visitor, const char* kind, const std::string& reason);
   void send(GuestId id, const transfer::ToNode& message, std::string_view chunk = {});
@@ -110,7 +118,8 @@ class FileDesk {
   storage::Quota quota_;
   std::map<GuestId, std::unique_ptr<Guest>> guests_;
   GuestId next_ = 1;
-  std::map<RunId, Files> files_;
+  std::map<RunId, Opened> files_;
+  std::uint64_t uses_ = 0;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
   std::map<RunId, std::string> troubles_;           ///< Of runs whose newest bytes could not be kept.
   std::deque<RunId> settled_;                       ///< Of kept_: those that are over, the oldest first.

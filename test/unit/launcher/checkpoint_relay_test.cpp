@@ -115,3 +115,37 @@ TEST_CASE("relay: nobody is asked for one who is gone") {
   CHECK(at.words() == "ship 1");
   CHECK_FALSE(at.relay.next_wakeup());
 }
+
+TEST_CASE("relay: for one guest no more are looked for at a time than it may want; limit kWantedMax") {
+  Asked at;
+  const auto want = [&](coordinator::GuestId guest, int step) {
+    at.relay.on_wanted(at.now, guest, {"run1", "checkpoints/" + std::to_string(step)}, at.out);
+    return at.words();
+  };
+  constexpr int kMost = CheckpointRelay::kWantedMax;
+  for (int step = 0; step < kMost; ++step) CHECK(want(3, step) == "ship 1");
+  CHECK(want(3, kMost) == "refuse 3");
+  CHECK(want(3, 0).empty());  // It is looked for.
+  CHECK(want(2, kMost) == "ship 1");
+  (void)at.relay.on_stored({"run1", "checkpoints/0"});
+  CHECK(want(3, kMost + 1) == "ship 1");
+  CHECK(want(3, kMost + 2) == "refuse 3");
+  at.tick(CheckpointRelay::kSilence + CheckpointRelay::kPatience);
+  at.tick(CheckpointRelay::kSilence + CheckpointRelay::kPatience);
+  (void)at.words();
+  CHECK(want(3, kMost + 2) == "ship 1");  // All others were refused in the end.
+  at.relay.on_gone(at.now, 3, at.out);
+  at.relay.on_guest(at.now, 3, at.out);
+  (void)at.words();
+  for (int step = 0; step < kMost; ++step) CHECK(want(3, step) == "ship 1");
+}
+
+TEST_CASE("relay: of all that a guest puts, the newest is what it is asked for first") {
+  Asked at;
+  for (int step = 0; step < 100; ++step)
+    at.relay.on_bytes(at.now, 2, {"run1", "checkpoints/" + std::to_string(step)}, 5);
+  at.relay.on_wanted(at.now, 3, {"run1", "checkpoints/98"}, at.out);
+  CHECK(at.words() == "ship 1");
+  at.relay.on_wanted(at.now, 3, {"run1", "checkpoints/99"}, at.out);
+  CHECK(at.words() == "ship 2");
+}

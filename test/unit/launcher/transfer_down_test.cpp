@@ -3,12 +3,9 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 
-#include <boost/asio/connect.hpp>
-#include <boost/asio/write.hpp>
 #include <catch2/catch.hpp>
 
 #include "test/unit/launcher/transfer_support.hpp"
@@ -25,35 +22,6 @@ void put_on_coordinator(const Transfers& at, const CheckpointFiles& made) {
   fs::create_directories(at.run_dir + "/checkpoints");
   write_checkpoint(at.run_dir, made);
 }
-
-/// A visitor who says what a test likes.
-struct Stranger {
-  explicit Stranger(Transfers& transfers) : at(transfers), socket(transfers.io) {
-    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.port)});
-    say(hello::encode({}));
-    say(transfer::encode(transfer::Files{"evil", 1}));
-  }
-  void say(const std::string& json) { write(encode_frame(FrameKind::kJson, json)); }
-  void chunk(const std::string& bytes) { write(encode_frame(FrameKind::kChunk, bytes)); }
-  void write(const std::string& frame) { boost::asio::write(socket, boost::asio::buffer(frame)); }
-  void put(const std::string& file, const std::string& bytes) {
-    transfer::Put put{"run1", file, 0, static_cast<std::int64_t>(bytes.size()), 0, false};
-    put.crc32c = transfer::checksum("run1", file, 0, bytes);
-    say(transfer::encode(put));
-    chunk(bytes);
-  }
-  /// The desk has closed the connection.
-  bool is_closed() {
-    boost::system::error_code error;
-    std::array<char, 4096> buffer{};
-    socket.non_blocking(true);
-    while (!error) (void)socket.read_some(boost::asio::buffer(buffer), error);
-    return error != boost::asio::error::would_block;
-  }
-
-  Transfers& at;
-  boost::asio::ip::tcp::socket socket;
-};
 
 }  // namespace
 

@@ -181,7 +181,9 @@ void Transfers::restart_desk() {
   desk = std::make_unique<coordinator::FileDesk>(
       io,
       coordinator::FileDesk::Handlers{
-          [this](const RunId& run) { return knows_run && run == "run1" ? std::optional(run_dir) : std::nullopt; },
+          [this](const RunId& run) {
+            return knows_run && (run == "run1" || knows_all) ? std::optional(run_dir) : std::nullopt;
+          },
           [this](const RunId&, const NodeId& node) { return !foreign.contains(node); },
           [this](const RunId&, const std::string& file, std::int64_t bytes) { grown[file] = bytes; },
           [this](const RunId&, const std::string& path) { stored.push_back(path); },

@@ -2,6 +2,7 @@
 // A coordinator's file desk and agents' spools that talk over real sockets, with somebody in between who can
 // cut the line, count what passes, and turn bits over.
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 
 #include "launcher/agent/spool.hpp"
 #include "launcher/coordinator/file_desk.hpp"
@@ -98,6 +100,7 @@ struct Transfers {
   Duration keep_refused = std::chrono::hours(24);
   Duration revisit = std::chrono::hours(1);
   bool knows_run = true;
+  bool knows_all = false;    ///< And every other one: in its folder.
   std::set<NodeId> foreign;  ///< Nodes that have had no rank of it.
   std::vector<std::string> stored;
   std::vector<std::string> refused;
@@ -107,6 +110,35 @@ struct Transfers {
   std::unique_ptr<coordinator::FileDesk> desk;
   std::unique_ptr<net::Door> door;
   std::map<std::string, Node> nodes;
+};
+
+/// A visitor who says what a test likes.
+struct Stranger {
+  explicit Stranger(Transfers& transfers) : at(transfers), socket(transfers.io) {
+    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.port)});
+    say(hello::encode({}));
+    say(transfer::encode(transfer::Files{"evil", 1}));
+  }
+  void say(const std::string& json) { write(encode_frame(FrameKind::kJson, json)); }
+  void chunk(const std::string& bytes) { write(encode_frame(FrameKind::kChunk, bytes)); }
+  void write(const std::string& frame) { boost::asio::write(socket, boost::asio::buffer(frame)); }
+  void put(const std::string& file, const std::string& bytes) {
+    transfer::Put put{"run1", file, 0, static_cast<std::int64_t>(bytes.size()), 0, false};
+    put.crc32c = transfer::checksum("run1", file, 0, bytes);
+    say(transfer::encode(put));
+    chunk(bytes);
+  }
+  /// The desk has closed the connection.
+  bool is_closed() {
+    boost::system::error_code error;
+    std::array<char, 4096> buffer{};
+    socket.non_blocking(true);
+    while (!error) (void)socket.read_some(boost::asio::buffer(buffer), error);
+    return error != boost::asio::error::would_block;
+  }
+
+  Transfers& at;
+  boost::asio::ip::tcp::socket socket;
 };
 
 }  // namespace sgd::test

@@ -1,0 +1,151 @@
+// Written limits of files on their way: of what a line does to them, and of what the other side claims.
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <catch2/catch.hpp>
+
+#include "launcher/agent/file_fetcher.hpp"
+#include "launcher/agent/file_sender.hpp"
+#include "test/unit/launcher/transfer_support.hpp"
+
+using namespace sgd;
+using namespace sgd::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using Fetched = std::optional<agent::FileFetcher::Fetched>;
+
+namespace {
+
+/// The same length, and not what its manifest says.
+void damage(const fs::path& checkpoint) {
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
+    if (entry.path().filename() == "manifest.json" || fs::file_size(entry.path()) == 0) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    const int byte = file.get();
+    file.seekp(0);
+    file.put(static_cast<char>(byte ^ 1));
+    return;
+  }
+}
+
+Fetched fetched_by(Transfers& at, Transfers::Node& node, const CheckpointFiles& made) {
+  Fetched fetched;
+  at.fetch(node, made.name, fetched);
+  at.run_until([&] { return fetched.has_value(); });
+  return fetched;
+}
+
+CheckpointFiles on_coordinator(const Transfers& at, std::size_t bytes) {
+  CheckpointFiles made = make_checkpoint(100, 1, bytes);
+  fs::create_directories(at.run_dir + "/checkpoints");
+  write_checkpoint(at.run_dir, made);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("fetch: a line that damages each chunk is given up in the end; limit kDamagedChunksMax", "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = on_coordinator(at, 60'000);
+  Transfers::Node& node = at.add_node("node1");
+  at.want(node);
+  int chunks = 0;
+  node.wire->on_down = [&](std::string& bytes) {
+    if (bytes.size() < 5'000) return;
+    ++chunks;
+    bytes[bytes.size() / 2] ^= 1;
+  };
+  const Fetched fetched = fetched_by(at, node, made);
+  CHECK(fetched->error == "its bytes are damaged on their way again and again");
+  CHECK_FALSE(fetched->is_missing);  // Nothing is known of the checkpoint.
+  CHECK(chunks >= agent::FileFetcher::kDamagedChunksMax);
+}
+
+TEST_CASE("fetch: a checkpoint that is not what its manifest says is tried twice; limit kAttemptsMax", "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = on_coordinator(at, 60'000);
+  damage(at.run_dir + "/checkpoints/" + made.name);
+  Transfers::Node& node = at.add_node("node1");
+  at.want(node);
+  const Fetched fetched = fetched_by(at, node, made);
+  CHECK_FALSE(fetched->error.empty());
+  CHECK(fetched->is_missing);
+  CHECK_FALSE(fs::exists(node.folder() + "/checkpoints/" + made.name));
+}
+
+TEST_CASE("fetch: a checkpoint of too many files is refused; limit kFilesMax", "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = on_coordinator(at, 1000);
+  const std::string folder = at.run_dir + "/checkpoints/" + made.name;
+  for (int number = 0; number < 10'000; ++number) std::ofstream(fmt::format("{}/f{}", folder, number)).put('x');
+  Transfers::Node& node = at.add_node("node1");
+  at.want(node);
+  const Fetched fetched = fetched_by(at, node, made);
+  CHECK_THAT(fetched->error, Catch::Contains("files are listed"));
+  CHECK(fetched->is_missing);
+}
+
+TEST_CASE("transfer: a checkpoint that is damaged where it lies is sent a few times; limit FileSender::kAttemptsMax",
+          "[transfer]") {
+  Transfers at;
+  at.times.retry_first = at.times.retry_max = 10ms;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles made = make_checkpoint(100, 1, 1000);
+  write_checkpoint(folder, made);
+  damage(folder + "/checkpoints/" + made.name);
+  node.spool->look("run1");
+  const auto says_that_it_stays = [&] {
+    for (const std::string& warning : node.warnings)
+      if (warning.find("stays on this node") != std::string::npos) return true;
+    return false;
+  };
+  at.run_until(says_that_it_stays);
+  CHECK(at.refused.size() == static_cast<std::size_t>(agent::FileSender::kAttemptsMax));
+  CHECK(at.stored.empty());
+}
+
+TEST_CASE("desk: no more checkpoints are named to a node than one message may have; limit kPathsMax", "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const CheckpointFiles made = make_checkpoint(5000, 1, 1000);
+  write_checkpoint(folder, made);
+  node.spool->look("run1");
+  at.run_until([&] { return at.is_stored(made); });
+  std::vector<std::string> paths;
+  for (std::size_t step = 1; step <= transfer::kPathsMax + 10; ++step)
+    paths.push_back(fmt::format("checkpoints/step-{:012}-gen-0001", step));
+  at.desk->keep("run1", paths);
+  // It is understood: what does not count goes.
+  at.run_until([&] { return !fs::exists(folder + "/checkpoints/" + made.name); });
+}
+
+TEST_CASE("desk: who asks for the files of all runs that there are has no more opened than may be; limit kOpenMax",
+          "[transfer]") {
+  constexpr std::size_t kMost = coordinator::FileDesk::kOpenMax;
+  rlimit files{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &files) == 0);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4 * kMost);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &files) == 0);
+  if (files.rlim_cur < 4 * kMost) return;
+  Transfers at;
+  at.knows_all = true;
+  Stranger stranger(at);
+  const auto descriptors = [] {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
+  };
+  const std::size_t before = descriptors();
+  for (std::size_t number = 0; number < kMost + 200; ++number)
+    stranger.say(transfer::encode(transfer::Query{fmt::format("run-{}", number), "logs/a"}));
+  stranger.put("logs/end.log", "x");
+  at.run_until([&] { return at.grown.contains("logs/end.log"); });
+  CHECK(at.refused.empty());
+  CHECK(descriptors() > before + kMost / 2);
+  CHECK(descriptors() < before + kMost + 50);
+}
