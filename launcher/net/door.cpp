@@ -86,10 +86,16 @@ struct Visitor::Visit {
       if (const auto open = connection.lock()) open->rest(wait);
   }
 
+  /// A member that has not had more than its share of the loop.
+  [[nodiscard]] bool is_within_share() const {
+    return meter && meter->wait(std::chrono::steady_clock::now()) == Duration::zero();
+  }
+
   asio::io_context& io;
   Door& door;                ///< Of no use when the visitor is gone.
   std::uint64_t number = 0;  ///< In the order in which they came.
   bool is_stranger = true;
+  bool is_counted = false;           ///< Over TLS: its address means something.
   std::unique_ptr<DoorPlace> place;  ///< Until it has shown a certificate.
   std::weak_ptr<Connection> connection;
   std::string peer;
@@ -217,7 +223,19 @@ std::string Door::refusal_of_account(Socket& socket) const {
 
 bool Door::may_enter(const std::string& address) const {
   const auto taken = places_->find(address);
-  return taken == places_->end() || taken->second < kStrangersOfOneMax;
+  if (taken != places_->end() && taken->second >= kStrangersOfOneMax) return false;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (address.empty() || vain.allows(now, address)) return true;
+  const auto member = members_.find(address);
+  return member != members_.end() && now - member->second < kMembersAddress;
+}
+
+void Door::count_vain(const Visitor::Visit& visit) {
+  if (visit.is_counted) vain.count_failure(std::chrono::steady_clock::now(), address_of_peer(visit.peer));
+}
+
+void Door::note_member(const Visitor::Visit& visit) {
+  if (visit.is_counted) members_[address_of_peer(visit.peer)] = std::chrono::steady_clock::now();
 }
 
 void Door::serve_line() {
@@ -247,6 +265,9 @@ void Door::look_for_revoked() {
   std::erase_if(meters_, [now = std::chrono::steady_clock::now()](const auto& one) {
     return one.second.use_count() == 1 && one.second->is_even(now);
   });
+  std::erase_if(members_, [now = std::chrono::steady_clock::now()](const auto& one) {
+    return now - one.second >= kMembersAddress;
+  });
   const TlsContext& tls = *listener_->security().tls;
   tls.refresh_soon();
   if (std::exchange(looked_version_, tls.version()) != tls.version())
@@ -262,6 +283,7 @@ void Door::enter(Arrival arrival) {
   const Security security = listener_->security();
   const auto connection = std::make_shared<Connection>(std::move(arrival.socket), buffer_, security);
   const auto visit = std::make_shared<Visitor::Visit>(io_, *this);
+  visit->is_counted = security.tls != nullptr;
   if (security.tls) visit->place = std::make_unique<DoorPlace>(places_, std::move(arrival.address));
   visit->number = ++visits_;
   visit->connection = connection;
@@ -307,10 +329,12 @@ void Door::on_closed(const std::shared_ptr<Visitor::Visit>& visit, const std::st
     if (refusal.kind == RefusalKind::kNone) refusal.kind = RefusalKind::kGone;
     strangers_.erase(visit);
     visit->place.reset();
+    count_vain(*visit);
     handlers_.on_refused(visit->peer, refusal);
     return serve_line();
   }
   if (visit->is_dropped) return;
+  if (refusal.kind == RefusalKind::kNone && visit->is_within_share()) note_member(*visit);
   if (refusal.kind != RefusalKind::kNone) handlers_.on_broken(visit->peer, refusal);
   visit->on_closed(reason);
 }
@@ -356,6 +380,10 @@ void Door::on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& f
       visit->place.reset();
       admitted_.push_back(visit->connection);
       meter(*visit);
+      if (visit->is_within_share())
+        note_member(*visit);
+      else
+        count_vain(*visit);
     }
   }
   visit->deadline.cancel();

@@ -16,6 +16,7 @@
 
 #include "common/json/nlohmann.hpp"
 #include "common/messages/frame.hpp"
+#include "launcher/net/attempt_limit.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/listener.hpp"
 #include "launcher/net/waiting_line.hpp"
@@ -84,6 +85,14 @@ class Door {
   static constexpr Duration kFirstMessage = std::chrono::seconds(5);
   /// What one connection costs beside its messages: its handshake, its beginning and its end.
   static constexpr Duration kVisitWork = std::chrono::milliseconds(2);
+  /// Of one address, where TLS is spoken: connections that have proved nothing, or come of a name that has had its
+  /// share of the loop. Further ones wait in line, and are served one in kVainRest, since a handshake costs more than
+  /// all that a connection is refused for. An address from which a member has come lately is not kept waiting for
+  /// others there.
+  static constexpr double kVainFree = 256;
+  static constexpr Duration kVainRest = std::chrono::milliseconds(100);
+  static constexpr Duration kMembersAddress = std::chrono::seconds(10);
+  AttemptLimit vain{kVainFree, kVainRest};
   /// Of the event loop's time, for all connections of one name together, whose handlers take it. Without TLS nobody has
   /// a name that means anything, and whoever gets in is one's own account.
   WorkShare work_share;
@@ -124,6 +133,8 @@ class Door {
   void on_first(const std::shared_ptr<Visitor::Visit>& visit, const Frame& frame);
   void on_frame(const std::shared_ptr<Visitor::Visit>& visit, Frame frame);
   void meter(Visitor::Visit& visit);
+  void count_vain(const Visitor::Visit& visit);
+  void note_member(const Visitor::Visit& visit);
 
   boost::asio::io_context& io_;
   ReadBuffer buffer_;
@@ -138,7 +149,8 @@ class Door {
   std::vector<std::weak_ptr<Connection>> admitted_;  ///< By certificate.
   /// By role and name of those who are here, and of those who have not made up for their work yet.
   std::map<std::string, std::shared_ptr<WorkMeter>> meters_;
-  std::uint64_t looked_version_ = 0;  ///< Of the TLS context, when they were looked at.
+  std::map<std::string, TimePoint> members_;  ///< When a member last came from, or left, an address.
+  std::uint64_t looked_version_ = 0;          ///< Of the TLS context, when they were looked at.
   boost::asio::steady_timer revoked_timer_;
   std::shared_ptr<const char> alive_ = std::make_shared<char>();
 };

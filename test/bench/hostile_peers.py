@@ -11,13 +11,21 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from attacker import CHUNK, HELLO, Wire, frame
+import attacker
+from attacker import CHUNK, HELLO, frame
 
 CLIENT = (HELLO, {"type": "client", "version": "x"})
 STATE = {"type": "node_state", "node": "n2", "incarnation": 7, "slots": 0, "is_new_link": True}
 FILES = {"type": "files", "node": "n2", "incarnation": 7}
 BATCH = 200
 LONG_S = 5.0  # Without a pause one connection sends for so long.
+
+
+class Wire(attacker.Wire):
+    """From an address of its own kind, as from another machine."""
+
+    def __init__(self, address, identity=None, tls=True):
+        super().__init__(address, identity, tls, source=f"127.0.9.{1 + list(KINDS).index(sys.argv[1])}")
 
 
 def identity(folder, name):

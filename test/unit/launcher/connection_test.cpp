@@ -153,6 +153,26 @@ TEST_CASE("door: one address has a quarter of the places, and gives way to one t
   CHECK(at.kinds == std::vector<std::string>{"too_many"});
 }
 
+TEST_CASE("door: an address from which nobody proves anything is served slowly, and no other one; limit kVainFree",
+          "[net]") {
+  Knocking<Tls> at;
+  at.door.vain = net::AttemptLimit(2, 1h);
+  const auto come_and_go = [&](const char* from) {
+    tcp::socket stranger(at.io, tcp::endpoint(boost::asio::ip::make_address(from), 0));
+    stranger.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    const std::size_t before = at.refused.size();
+    stranger.close();
+    return at.run_until([&] { return at.refused.size() > before; }, 200ms);
+  };
+  CHECK(come_and_go("127.0.0.2"));
+  CHECK(come_and_go("127.0.0.2"));
+  CHECK_FALSE(come_and_go("127.0.0.2"));  // It waits, at no cost.
+  CHECK(come_and_go("127.0.0.3"));
+  const test::RawPeer member = at.knock(own_hello() + state());
+  REQUIRE(at.run_until([&] { return at.links.size() == 1; }));
+  for (int time = 0; time < 5; ++time) CHECK(come_and_go("127.0.0.1"));  // A member is there: it is not kept waiting.
+}
+
 TEST_CASE("door: who finds no place waits until one is free", "[net]") {
   Knocking<Tls> at;
   std::vector<tcp::socket> held;
