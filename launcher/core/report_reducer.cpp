@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "common/base/bytes.hpp"
+
 namespace sgd::core {
 namespace {
 
@@ -130,6 +132,7 @@ nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_ran
 
 void ReportReducer::reset(int world_size) {
   pending_.assign(static_cast<std::size_t>(world_size), {});
+  pending_bytes_ = 0;
 }
 
 Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::ReportKey& key,
@@ -145,7 +148,15 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
   auto& own = pending_[static_cast<std::size_t>(rank)];
   if (own.size() >= kPendingMax)
     return Error{fmt::format("rank {} is {} reports ahead of the slowest rank", rank, kPendingMax)};
-  own.push_back({key, metrics});
+  constexpr std::size_t kBesides = 128;  // Its key, and its place.
+  const std::size_t bytes = kBesides + metrics.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).size();
+  if (pending_bytes_ + bytes > pending_bytes_max())
+    return Error{
+        fmt::format("rank {} is {} reports ahead of the slowest rank, and all that wait for it take more "
+                    "than {}",
+                    rank, own.size(), format_bytes(static_cast<std::int64_t>(pending_bytes_max())))};
+  own.push_back({key, metrics, bytes});
+  pending_bytes_ += bytes;
   for (const auto& queue : pending_)
     if (queue.empty()) return Nothing{};
   std::vector<nlohmann::json> per_rank;
@@ -156,12 +167,17 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
       return Error{
           fmt::format("ranks report different keys: rank 0 {}, rank {} {}", words(expected), other, words(given))};
     per_rank.push_back(std::move(pending_[other].front().metrics));
+    pending_bytes_ -= pending_[other].front().bytes;
     pending_[other].pop_front();
   }
   written_ = expected;
   ReducedReport line{expected, reduce_metrics(per_rank), {}, find_mismatches(per_rank), find_straggler(per_rank)};
   line.per_rank = std::move(per_rank);
   return Nothing{std::move(line)};
+}
+
+std::size_t ReportReducer::pending_bytes_max() const {
+  return std::max(kPendingBytesMax, pending_.size() * kPendingBytesOfOne);
 }
 
 std::optional<link::ReportKey> ReportReducer::newest_pending(Rank rank) const {

@@ -55,8 +55,10 @@ struct ReducerState {
   struct Pending {
     link::ReportKey key;
     nlohmann::json metrics;
+    std::size_t bytes = 0;  ///< About what it takes.
   };
   std::vector<std::deque<Pending>> pending_;  ///< By rank.
+  std::size_t pending_bytes_ = 0;             ///< Of all of them.
   std::optional<link::ReportKey> written_;
   std::int64_t dropped_ = 0;
 };
@@ -66,6 +68,9 @@ class ReportReducer : private ReducerState {
   using State = ReducerState;
   /// Reports of one rank that wait for the other ranks'.
   static constexpr std::size_t kPendingMax = 4096;
+  /// And those of all ranks together: so much, or so much for each of them.
+  static constexpr std::size_t kPendingBytesMax = 16 << 20;
+  static constexpr std::size_t kPendingBytesOfOne = 16 << 10;
 
   ReportReducer() = default;
   explicit ReportReducer(State state) : State(std::move(state)) {}
@@ -90,6 +95,9 @@ class ReportReducer : private ReducerState {
   /// Whether the line of `key` is written.
   [[nodiscard]] bool is_written(const link::ReportKey& key) const { return written_ && !less(*written_, key); }
   [[nodiscard]] std::int64_t dropped() const { return dropped_; }
+
+ private:
+  [[nodiscard]] std::size_t pending_bytes_max() const;
 };
 static_assert(has_only_state<ReportReducer>());
 

@@ -37,6 +37,8 @@ class RunMachine : private RunState {
   using State = RunState;
   /// Checkpoints that a restart may try, the newest first.
   static constexpr std::size_t kCheckpointsMax = 8;
+  /// Checkpoints that wait for the reports of other ranks before them; in place of the oldest.
+  static constexpr std::size_t kHeldMax = 256;
   /// Of ranks, from their order to their processes: heartbeat.stall_timeout, and not less than this.
   static constexpr Duration kStartTime = std::chrono::minutes(2);
   /// A deadline that is looked at so much later than it was due says that this process stood still.

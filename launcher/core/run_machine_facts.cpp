@@ -114,6 +114,8 @@ void RunMachine::on_checkpoint(const link::CheckpointSaved& checkpoint, Coordina
   unsaved_.reset();
   // Rank 0 saves, and speaks in order: what it has reported by now it had reported before.
   if (const auto after = reducer_.newest_pending(0)) {
+    // Newer ones are there, and a rank that never reports would have all of them kept.
+    if (held_checkpoints_.size() >= kHeldMax) held_checkpoints_.erase(held_checkpoints_.begin());
     held_checkpoints_.push_back({*after, checkpoint});
   } else {
     accept(checkpoint, out);

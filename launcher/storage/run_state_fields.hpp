@@ -91,9 +91,12 @@ inline constexpr auto kMessage<core::ExchangeState> = message("",
                                                               required("bytes", &core::ExchangeState::bytes_));
 template <>
 inline constexpr auto kMessage<core::ReducerState::Pending> = message(
-    "", required("key", &core::ReducerState::Pending::key), metrics("metrics", &core::ReducerState::Pending::metrics));
+    "", required("key", &core::ReducerState::Pending::key), metrics("metrics", &core::ReducerState::Pending::metrics),
+    optional("bytes", &core::ReducerState::Pending::bytes));
 template <>
 inline constexpr auto kMessage<core::ReducerState> = message("", required("pending", &core::ReducerState::pending_),
+                                                             optional("pending_bytes",
+                                                                      &core::ReducerState::pending_bytes_),
                                                              required("written", &core::ReducerState::written_),
                                                              required("dropped", &core::ReducerState::dropped_));
 template <>

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "test/unit/core/coordinator_bench.hpp"
 
 using namespace sgd;
@@ -64,6 +66,28 @@ TEST_CASE("a run that has finished keeps nothing of what its ranks have put asid
   REQUIRE(bench.phase("a") == RunPhase::kFinished);
   CHECK_FALSE(state().reducer_.has_pending());
   CHECK(state().exchange_.waiting() == "");
+}
+
+TEST_CASE("checkpoints that wait for another rank's reports are no more than may be; limit kHeldMax") {
+  Bench bench;
+  bench.node("n", 2);
+  bench.submit("a", 2);
+  const auto held = [&]() -> const auto& {
+    return bench.coordinator().state().runs_.at("a").state().held_checkpoints_;
+  };
+  std::int64_t sequence = 0;
+  bench.fact("n", "a", ++sequence, cluster::Report{0, {{1, "train", 0, 0}, 1, {{"x", 1}}}});
+  const auto save = [&](std::int64_t step) {
+    const std::string path = fmt::format("checkpoints/step-{:012}-gen-0001", step);
+    bench.fact("n", "a", ++sequence, cluster::CheckpointSaved{{path, step, 1, 100}});
+  };
+  constexpr std::int64_t kMost = core::RunMachine::kHeldMax;
+  for (std::int64_t step = 1; step <= kMost + 10; ++step) save(step);
+  CHECK(held().size() == core::RunMachine::kHeldMax);
+  CHECK(held().front().checkpoint.step == 11);
+  bench.fact("n", "a", ++sequence, cluster::Report{1, {{1, "train", 0, 0}, 1, {{"x", 1}}}});
+  CHECK(held().empty());
+  CHECK(bench.coordinator().state().runs_.at("a").state().steps_told_ == kMost + 10);
 }
 
 TEST_CASE("of a run that has finished little is kept, and all of it was told") {

@@ -104,6 +104,24 @@ TEST_CASE("a rank that runs far ahead is stopped by a limit") {
   CHECK_FALSE(reducer.add(0, key(2), Json::object()).ok());
 }
 
+TEST_CASE("what ranks have reported ahead of others has a limit together; limit kPendingBytesMax") {
+  ReportReducer reducer;
+  reducer.reset(2);
+  const json page = {{"text", std::string(60'000, 'x')}};
+  std::int64_t taken = 0;
+  auto last = reducer.add(0, key(1, "train", ++taken), page);
+  while (last.ok() && taken < 4000) last = reducer.add(0, key(1, "train", ++taken), page);
+  REQUIRE_FALSE(last.ok());
+  CHECK(last.error().message ==
+        "rank 0 is 278 reports ahead of the slowest rank, and all that wait for it take more than 16MiB");
+  // The other one's take their place away.
+  for (std::int64_t batch = 1; batch < taken; ++batch) REQUIRE(reducer.add(1, key(1, "train", batch), page).ok());
+  CHECK(reducer.state().pending_bytes_ == 0);
+  CHECK(reducer.add(0, key(1, "train", taken), page).ok());
+  reducer.reset(2);
+  CHECK(reducer.state().pending_bytes_ == 0);
+}
+
 TEST_CASE("reports that are no objects or of no rank are errors") {
   ReportReducer reducer;
   reducer.reset(1);
