@@ -147,7 +147,7 @@ void Agent::on_coordinator(TimePoint now, const cluster::ToAgent& message, Agent
   } else if (const auto* signal = std::get_if<cluster::PassSignal>(&message)) {
     if (const NodeRun* run = find(signal->run)) run->on_signal(*signal, out);
   } else if (const auto* asked = std::get_if<cluster::ErrorsAsk>(&message)) {
-    if (const NodeRun* run = find(asked->run)) run->on_errors_ask(*asked, out);
+    if (NodeRun* run = find(asked->run)) run->on_errors_ask(*asked, out);
   }
 }
 

@@ -279,8 +279,10 @@ void NodeRun::on_signal(const cluster::PassSignal& signal, AgentCommands& out) c
   if (is_at_work(signal.generation, signal.uid)) tell_keeper(keeper::SignalAll{signal.signal}, out);
 }
 
-void NodeRun::on_errors_ask(const cluster::ErrorsAsk& ask, AgentCommands& out) const {
-  if (is_at_work(ask.generation, ask.uid)) tell_keeper(keeper::AskErrors{ask.generation}, out);
+void NodeRun::on_errors_ask(const cluster::ErrorsAsk& ask, AgentCommands& out) {
+  if (!is_at_work(ask.generation, ask.uid)) return;
+  errors_asked_ = true;
+  tell_keeper(keeper::AskErrors{ask.generation}, out);
 }
 
 void NodeRun::say(cluster::FactBody body) {

@@ -45,6 +45,8 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   static constexpr Duration kStackTime = std::chrono::milliseconds(200);
   /// Fork servers that may die in one run before ranks are started by exec.
   static constexpr int kForkServersMax = 3;
+  /// Checkpoints that one rank may ask for: each of those that it may go on from, and some of them again.
+  static constexpr int kFetchesMax = 32;
 
   NodeRun(RunId id, const NodeRunHome& home);
   /// Goes on as the machine that `state` was taken of.
@@ -62,7 +64,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void on_port(const agent_event::PortReserved& reserved);
   void on_exchange_done(const cluster::ExchangeDone& done, AgentCommands& out);
   void on_signal(const cluster::PassSignal& signal, AgentCommands& out) const;
-  void on_errors_ask(const cluster::ErrorsAsk& ask, AgentCommands& out) const;
+  void on_errors_ask(const cluster::ErrorsAsk& ask, AgentCommands& out);
   /// Error: it is not a live rank of this run, by its token and its process.
   [[nodiscard]] Status on_hello(TimePoint now, ConnectionId connection, int peer_pid, const link::Hello& hello,
                                 AgentCommands& out);
@@ -124,6 +126,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   /// Returns why not, in words; empty: it is on its way.
   [[nodiscard]] std::string give(Rank rank, RankRecord& record, const link::ExchangePut& put);
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
+  void on_fetch_asked(RankRecord& record, const std::string& path, AgentCommands& out);
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
   void group_cleared(int killed);
   void tell_keeper_lost(cluster::KeeperLost lost);

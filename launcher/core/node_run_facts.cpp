@@ -47,6 +47,7 @@ void NodeRun::tell_keeper_lost(cluster::KeeperLost lost) {
 void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentCommands& out) {
   if (keeper_ == Keeper::kLost) return;
   if (std::get_if<keeper::ForkServerReady>(&message) != nullptr) {
+    if (fork_server_ != ForkServer::kStarting) return;  // Nobody has asked.
     fork_server_ = std::get<keeper::ForkServerReady>(message).can_fork ? ForkServer::kReady : ForkServer::kUnusable;
     return reconcile(now, out);
   }
@@ -71,7 +72,8 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     return;
   }
   if (const auto* said = std::get_if<keeper::ErrorsSaid>(&message)) {
-    std::vector<OtherError> others = said->generation == spawned_ ? own(said->others) : std::vector<OtherError>();
+    if (said->generation != spawned_ || !std::exchange(errors_asked_, false)) return;  // Nobody has asked.
+    std::vector<OtherError> others = own(said->others);
     if (!others.empty()) say(cluster::RanksRaised{std::move(others)});
     return;
   }
@@ -249,10 +251,7 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
       if (refusal.empty()) return self.say(std::move(body));
       out.push_back(agent_command::DropLink{*record.connection, refusal});
     }
-    void operator()(const link::Fetch& fetch) const {
-      record.fetching = fetch.path;
-      out.push_back(agent_command::FetchCheckpoint{self.id_, fetch.path});
-    }
+    void operator()(const link::Fetch& fetch) const { self.on_fetch_asked(record, fetch.path, out); }
     void operator()(const link::ExchangePut& put) const {
       const std::string refusal = self.give(rank, record, put);
       if (refusal.empty()) return;
@@ -267,6 +266,25 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
   };
   std::visit(Visitor{*this, now, rank, record, out, matters}, message);
   return matters;
+}
+
+/// All runs here have one line for files: what a rank asks for there is what it may go on from, one at a time, and not
+/// again and again.
+void NodeRun::on_fetch_asked(RankRecord& record, const std::string& path, AgentCommands& out) {
+  const auto refuse = [&](std::string why, bool is_missing) {
+    out.push_back(TellWorker{*record.connection, id_, link::Fetched{path, std::move(why), is_missing}});
+  };
+  if (record.fetching == path) return;
+  const std::vector<std::string>& may_have = desired_.resume_from;
+  if (std::find(may_have.begin(), may_have.end(), path) == may_have.end())
+    return refuse("it is none of those that its run may go on from", true);
+  if (record.fetching) return refuse("this rank waits for another checkpoint already", false);
+  if (++record.fetches > kFetchesMax) return refuse(fmt::format("this rank has asked {} times", kFetchesMax), false);
+  const bool is_on_its_way = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& other) {
+    return other.second.connection && other.second.fetching == path;
+  });
+  record.fetching = path;
+  if (!is_on_its_way) out.push_back(agent_command::FetchCheckpoint{id_, path});
 }
 
 void NodeRun::on_fetch(const link::Fetching& fetching, AgentCommands& out) {

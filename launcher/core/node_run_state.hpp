@@ -42,6 +42,7 @@ struct NodeRunState {
     std::optional<keeper::Exited> exit;  ///< Held until the link has closed.
     TimePoint exit_deadline;
     std::optional<std::string> fetching;       ///< Path of the checkpoint that it waits for.
+    int fetches = 0;                           ///< That were asked for.
     std::map<std::string, std::size_t> given;  ///< Exchange values in this generation: a digest by key.
     std::set<std::string> unanswered;          ///< Keys of them whose exchange it waits for.
     [[nodiscard]] bool is_unheard() const { return is_paused && !had_time; }
@@ -69,6 +70,7 @@ struct NodeRunState {
   std::optional<keeper::Cleared> cleared_;    ///< The keeper is done; links are still open.
   TimePoint links_deadline_;
   int fork_servers_lost_ = 0;
+  bool errors_asked_ = false;  ///< The keeper is to say what living ranks have said, once.
   Watchdog watchdog_;
   std::vector<Silence> silent_;  ///< To be told at silence_deadline_.
   TimePoint silence_deadline_;

@@ -121,6 +121,7 @@ inline constexpr auto kMessage<core::NodeRunState::RankRecord> = message(
     required("exit", &core::NodeRunState::RankRecord::exit),
     required("exit_deadline", &core::NodeRunState::RankRecord::exit_deadline),
     required("fetching", &core::NodeRunState::RankRecord::fetching),
+    optional("fetches", &core::NodeRunState::RankRecord::fetches),
     required("given", &core::NodeRunState::RankRecord::given),
     required("unanswered", &core::NodeRunState::RankRecord::unanswered));
 template <>
@@ -134,6 +135,7 @@ inline constexpr auto kMessage<core::NodeRunState> = message(
     required("cleared_told", &core::NodeRunState::cleared_told_),
     required("port_generation", &core::NodeRunState::port_generation_), required("port", &core::NodeRunState::port_),
     optional("worker_ports", &core::NodeRunState::worker_ports_),
+    optional("errors_asked", &core::NodeRunState::errors_asked_),
     required("was_cleared_by_order", &core::NodeRunState::was_cleared_by_order_),
     required("gone", &core::NodeRunState::gone_), required("has_closed", &core::NodeRunState::has_closed_),
     required("stop_deadline", &core::NodeRunState::stop_deadline_),

@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import rank_attacker
-from attacked import Attacked
+from attacked import FRAMES, Attacked
 from harness import read_file, read_lines, resident_bytes, wait_for
 
 NAMES = list(rank_attacker.ATTACKS)
@@ -43,7 +43,32 @@ class RankAttacksTest(Attacked):
             wait_for(lambda pid=process.pid: resident_bytes(pid) < before[pid] + GROWN_MAX, 20,
                      f"memory of {process.args[1]} to come back: {before[process.pid]} bytes before, {resident_bytes(process.pid)} now")
         self.assertEqual(self.said("coordinator").count("node n1: disconnected"), 0, self.said("coordinator"))
+        self.assertEqual(self.count(FRAMES, "file_missing"), 0)  # Nothing that no run may go on from was asked for.
         self.assertNotIn(b"\x1b", read_file(self.path("coordinator.log")) + read_file(self.path("n1.log")) + read_file(self.path("hostile.log")))
+
+    def test_a_rank_that_reports_far_ahead_of_the_other(self):
+        """What waits for the slower one is kept, up to a limit, and no longer than the run."""
+        coordinator = self.daemons[0]
+        before = resident_bytes(coordinator.pid)
+        code = f"import sys, time; sys.path.insert(0, {os.path.dirname(rank_attacker.__file__)!r}); import os, rank_attacker as it\n" \
+               "if os.environ['RANK'] == '1': time.sleep(1000)\n" \
+               "link = it.Link().assigned()\n" \
+               "for number in range(1, 4000): link.say(it.report(number, {'text': 'x' * 60_000}))\n" \
+               "link.end()\n"
+        run = self.verb("submit", "--detach", "--address", self.address, "-n", 2, "--max-failures", 0, "--", "/usr/bin/python3", "-S", "-c", code).strip()
+
+        def state():
+            return json.loads(self.verb("status", "--address", self.address, run, "--json"))
+        most = 0
+
+        def is_over():
+            nonlocal most
+            most = max(most, resident_bytes(coordinator.pid))
+            return state()["state"] == "failed"
+        wait_for(is_over, LIMIT_S, "the run to fail")
+        self.assertIn("ahead of the slowest rank", json.dumps(state()))
+        self.assertLess(most, before + 2 * GROWN_MAX)
+        type(self).attacks += 1
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ class Link:
             if line is None:
                 raise ConnectionError("no assignment")
             if line["type"] == "assignment":
+                self.about = line
                 return self
 
     def end(self):
@@ -155,6 +156,18 @@ def never_reads():
     return "open"
 
 
+def fetches_what_is_not_there():
+    """By the names that checkpoints of its own run have: each would be asked for over the line that all runs of the node share."""
+    link = Link().assigned()
+    paths = [f"{link.about['run_dir']}/checkpoints/step-{number:012}-gen-0001" for number in range(3000)]
+    try:
+        link.say(*({"type": "fetch", "path": path} for path in paths))
+        told = [link.hear() for _ in paths]
+    except OSError:
+        return "closed"
+    return "open" if all(line and line["type"] == "fetched" and line["error"] for line in told) else "closed: " + json.dumps(told[0])
+
+
 def half_a_line_for_ever():
     link = Link().assigned().say(b'{"type":"heartbeat","step":')
     return link.lives()
@@ -225,6 +238,7 @@ ATTACKS = {
     "a rejected checkpoint of another run": greeted({"type": "checkpoint_rejected", "path": "../other/checkpoints/x", "reason": "\x1b[31m"}),
     "a fetch above the run": greeted({"type": "fetch", "path": "../../../etc/passwd"}),
     "a fetch of everything": never_reads,
+    "a fetch of what is not there": fetches_what_is_not_there,
     "an exchange of 60 KB": greeted({"type": "exchange", "key": "big", "value": "v" * 60_000}),
     "an exchange with a key of 60 KB": greeted({"type": "exchange", "key": "k" * 60_000, "value": 1}),
     "a failure with ESC": greeted({"type": "failed", "message": "\x1b]0;owned\x07\x1b[2J", "backtrace": "\x1b[2J" * 100}),

@@ -230,13 +230,21 @@ TEST_CASE("facts window: a keeper that lies makes one fact of each kind, and non
   node.acknowledge(node.agent.told());
   node.take();
   const std::string text(1 << 20, '\x01');
+  keeper::ErrorsSaid said;
+  said.generation = 1;
+  said.others.emplace_back();
   for (int i = 0; i < 50; ++i) {
     node.on(agent_event::FromKeeper{"run", keeper::Spawned{1, 0, 200 + i}});
     node.on(agent_event::FromKeeper{"run", keeper::SpawnFailed{1, 0, 2, text}});
     node.on(agent_event::FromKeeper{"run", keeper::Cleared{1, 5}});
+    node.on(agent_event::FromKeeper{"run", keeper::ForkServerReady{9, 0.1, 1, true}});
     node.on(agent_event::FromKeeper{"run", keeper::ForkServerFailed{1, 0, text}});
+    node.on(agent_event::FromKeeper{"run", said});
   }
   CHECK(node.take().empty());
+  node.on(agent_event::FromCoordinator{cluster::ErrorsAsk{"run", 1, 0}});
+  for (int i = 0; i < 50; ++i) node.on(agent_event::FromKeeper{"run", said});
+  CHECK(node.take().size() == 1);  // As often as it was asked.
   keeper::Exited liar = exited(1);
   liar.reason = text;
   liar.tail.assign(40, text);
