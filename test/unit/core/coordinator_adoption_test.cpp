@@ -47,6 +47,19 @@ TEST_CASE("a rank that its agent has ended unasked is no success, whatever the o
   CHECK(bench.coordinator().snapshot({}, "run")->reason.find("ended by its own agent") != std::string::npos);
 }
 
+TEST_CASE("a node that claims a generation far ahead is not followed there; limit kAheadMax") {
+  Bench bench(5s);
+  bench.node("a", 1);
+  bench.submit("run", 1);
+  const Generation far = 1 + core::RunMachine::kAheadMax;
+  bench.from("a", holding("a", far + 1));
+  CHECK(bench.phase("run") == RunPhase::kStarting);
+  CHECK(bench.coordinator().state().runs_.at("run").state().desired_generation_ == 1);
+  bench.from("a", holding("a", far));
+  CHECK(bench.phase("run") == RunPhase::kRecovering);
+  CHECK(bench.wanted("a", "run")->generation == far + 1);
+}
+
 TEST_CASE("the store has lost its end: a generation that a node holds is ended, and the next one is newer") {
   Bench bench(5s);
   bench.node("a", 1);

@@ -209,3 +209,19 @@ TEST_CASE("ranks' socket: nothing is taken behind what ends a link", "[worker_se
   CHECK(at.steps() == std::vector<std::int64_t>{1});
   CHECK(at.dropped.size() == 1);
 }
+
+TEST_CASE("ranks' socket: a rank that reads nothing has its link ended; limit kQueueBytesMax", "[worker_server]") {
+  RanksSocket at;
+  const process::UniqueFd socket = at.connect();
+  write_to(socket, greeting(false));
+  at.run_until([&] { return !at.events.empty(); });
+  const link::ToWorker line = link::ExchangeValue{"key", 0, 1, std::string(60'000, 'x')};
+  const auto has_ended = [&] { return std::holds_alternative<core::agent_event::LinkClosed>(at.events.back()); };
+  std::size_t sent = 0;
+  for (; sent < 2 * agent::LocalStream::kQueueBytesMax && !has_ended(); sent += 60'000) {
+    at.server.send(1, line, {});
+    at.io.poll();
+  }
+  CHECK(has_ended());
+  CHECK(sent > agent::LocalStream::kQueueBytesMax);  // And what the kernel holds.
+}
