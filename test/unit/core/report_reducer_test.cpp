@@ -107,7 +107,7 @@ TEST_CASE("a rank that runs far ahead is stopped by a limit") {
 TEST_CASE("what ranks have reported ahead of others has a limit together; limit kPendingBytesMax") {
   ReportReducer reducer;
   reducer.reset(2);
-  const json page = {{"text", std::string(60'000, 'x')}};
+  const Json page = {{"text", std::string(60'000, 'x')}};
   std::int64_t taken = 0;
   auto last = reducer.add(0, key(1, "train", ++taken), page);
   while (last.ok() && taken < 4000) last = reducer.add(0, key(1, "train", ++taken), page);
