@@ -150,7 +150,8 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
     return Error{fmt::format("rank {} is {} reports ahead of the slowest rank", rank, kPendingMax)};
   constexpr std::size_t kBesides = 128;  // Its key, and its place.
   const std::size_t bytes = kBesides + metrics.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).size();
-  if (pending_bytes_ + bytes > pending_bytes_max())
+  // The others wait for a rank that has nothing here: what it brings makes room.
+  if (!own.empty() && pending_bytes_ + bytes > pending_bytes_max())
     return Error{
         fmt::format("rank {} is {} reports ahead of the slowest rank, and all that wait for it take more "
                     "than {}",

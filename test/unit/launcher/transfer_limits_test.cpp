@@ -114,16 +114,19 @@ TEST_CASE("desk: no more checkpoints are named to a node than one message may ha
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
   const std::string folder = at.want(node).run_dir;
-  const CheckpointFiles made = make_checkpoint(5000, 1, 1000);
+  const CheckpointFiles made = make_checkpoint(1, 1, 1000);
+  const CheckpointFiles counts = make_checkpoint(2, 1, 1000);
   write_checkpoint(folder, made);
+  write_checkpoint(folder, counts);
   node.spool->look("run1");
-  at.run_until([&] { return at.is_stored(made); });
+  at.run_until([&] { return at.is_stored(made) && at.is_stored(counts); });
   std::vector<std::string> paths;
-  for (std::size_t step = 1; step <= transfer::kPathsMax + 10; ++step)
+  for (std::size_t step = 2; step <= transfer::kPathsMax + 10; ++step)
     paths.push_back(fmt::format("checkpoints/step-{:012}-gen-0001", step));
   at.desk->keep("run1", paths);
   // It is understood: what does not count goes.
   at.run_until([&] { return !fs::exists(folder + "/checkpoints/" + made.name); });
+  CHECK(fs::exists(folder + "/checkpoints/" + counts.name));
 }
 
 TEST_CASE("desk: who asks for the files of all runs that there are has no more opened than may be; limit kOpenMax",
