@@ -4,11 +4,11 @@
 
 namespace sgd {
 
-namespace exit_code {  // of sgd-launch
-inline constexpr int kSucceeded = 0;
+namespace exit_code {                    // of sgd-launch
+inline constexpr int kSucceeded = 0;     ///< Succeeded.
 inline constexpr int kFailed = 1;        ///< A final cause, or no restart allowed.
 inline constexpr int kUsage = 2;         ///< Bad usage or job file; nothing was started.
-inline constexpr int kUnreachable = 3;   ///< Coordinator unreachable or refused.
+inline constexpr int kUnreachable = 3;   ///< Not running; or the coordinator cannot be reached, or refuses.
 inline constexpr int kNotFound = 4;      ///< No such run or node.
 inline constexpr int kNotPlaced = 5;     ///< The first start found too few slots.
 inline constexpr int kCancelled = 6;     ///< Stopped by somebody's request.

@@ -40,9 +40,9 @@ int main(int argc, char** argv) {
       return sgd::exit_code::kSucceeded;
     }
     const auto known = verbs().find(verb);
-    if (known == verbs().end()) return verbs().at("run")(words);
+    if (known == verbs().end()) return verbs().at("run").run(words);
     words.erase(words.begin());
-    return known->second(words);
+    return known->second.run(words);
   } catch (const std::exception&) {
     const char* details = std::getenv("SGD_DETAILS");
     fmt::print(stderr, "sgd-launch: error: {}\n",

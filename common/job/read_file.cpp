@@ -23,10 +23,20 @@ Error too_large(std::size_t bytes_max) {
   return Error{fmt::format("the job file is larger than {} KiB", bytes_max >> 10)};
 }
 
-Result<std::string> read_all(int fd, std::size_t bytes_max) {
+/// Of what has a name in the file system. A device may never end, and a FIFO without a writer never begins.
+Status check_kind(int fd) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return system_error("cannot read");
   if (S_ISDIR(info.st_mode)) return Error{"is a directory; name a job file", EISDIR};
+  if (S_ISREG(info.st_mode)) return {};
+  return Error{fmt::format("is a {}, not a file; from a pipe a job is read as -: sgd-launch - < FILE",
+                           S_ISFIFO(info.st_mode) ? "FIFO" : "device"),
+               EINVAL};
+}
+
+Result<std::string> read_all(int fd, std::size_t bytes_max) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return system_error("cannot read");
   if (S_ISREG(info.st_mode) && info.st_size > static_cast<off_t>(bytes_max)) return too_large(bytes_max);
   std::string text;
   char buffer[16 << 10];
@@ -44,9 +54,10 @@ Result<std::string> read_all(int fd, std::size_t bytes_max) {
 
 Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
   if (path == "-") return read_all(STDIN_FILENO, bytes_max);
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return system_error("cannot open");
-  Result<std::string> text = read_all(fd, bytes_max);
+  const Status kind = check_kind(fd);
+  Result<std::string> text = kind ? read_all(fd, bytes_max) : Result<std::string>(kind.error());
   close(fd);
   return text;
 }

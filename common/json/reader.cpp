@@ -30,6 +30,24 @@ std::string reason_of(const std::string& sentence) {
   return reason;
 }
 
+/// What `word`, which JSON has not, is in other languages; empty: nothing that is known.
+std::string foreign_word(std::string_view word) {
+  if (word.starts_with('\'')) return "strings and keys stand in double quotes";
+  const std::string_view unsigned_word = word.substr(word.starts_with('-') ? 1 : 0);
+  for (const std::string_view known : {"NaN", "nan", "Infinity", "Inf", "inf"})
+    if (unsigned_word == known) return fmt::format("{} is no number in JSON: give a finite one", word);
+  for (const auto& [known, instead] : {std::pair("True", "true"), {"False", "false"}, {"None", "null"}})
+    if (word == known) return fmt::format("{} is {} in JSON", known, instead);
+  return {};
+}
+
+/// A byte order mark, or each second byte NUL where no text of UTF-8 has one.
+bool is_utf16(std::string_view text) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return true;
+  const auto is_nul = [text](std::size_t at) { return text[at] == '\0'; };
+  return text.size() >= 4 && is_nul(0) != is_nul(1) && is_nul(0) == is_nul(2) && is_nul(1) == is_nul(3);
+}
+
 /// Builds the value and its places from the parser's events.
 class Builder {
  public:
@@ -72,6 +90,11 @@ class Builder {
     const std::string sentence = exception.what();
     // Both ways to run out of text: between tokens, and inside a string.
     if (position > text_.size()) {
+      const bool is_in_comment = sentence.find("comment") != std::string::npos;
+      if (is_empty_ && !is_in_comment && cursor_.is_rest_blank()) {
+        error({}, "the file holds nothing but comments");
+        return false;
+      }
       error(cursor_.at(text_.size()), "not JSON: the file ends too early (truncated?)");
       return false;
     }
@@ -79,11 +102,21 @@ class Builder {
     const std::size_t last = position - std::min<std::size_t>(position, 1);
     const bool in_token =
         sentence.find("invalid string") != std::string::npos || sentence.find("invalid comment") != std::string::npos;
-    error(in_token ? cursor_.at(last) : cursor_.token_at(last), "not JSON: " + reason_of(sentence));
+    const Position place = in_token ? cursor_.at(last) : cursor_.token_at(last);
+    error(place, "not JSON: " + fault(place, reason_of(sentence)));
     return false;
   }
 
  private:
+  /// The parser's words, or those for what people write most.
+  std::string fault(Position place, const std::string& reason) const {
+    if (reason.starts_with("unexpected '}'; expected string literal")) return "a comma before '}': remove it";
+    const bool is_in_array = !frames_.empty() && frames_.back().value->is_array();
+    if (is_in_array && reason.starts_with("unexpected ']'")) return "a comma before ']': remove it";
+    const std::string meant = foreign_word(cursor_.word_at(place));
+    return meant.empty() ? reason : meant;
+  }
+
   struct Frame {
     json* value;
     Place* place;
@@ -98,6 +131,7 @@ class Builder {
   /// Puts `value` where it belongs. The pointers stay good: a container only grows while none inside it is
   /// open.
   std::pair<json*, Place*> put(json value) {
+    is_empty_ = false;
     const Position position = cursor_.take();
     json* slot = &document_.value;
     Place* place = &document_.place;
@@ -144,12 +178,17 @@ class Builder {
   Diagnostics& diagnostics_;
   Document document_;
   std::vector<Frame> frames_;
+  bool is_empty_ = true;  ///< No value has begun.
 };
 
 }  // namespace
 
 std::optional<Document> read(std::string_view text, const std::string& source, Diagnostics& diagnostics) {
   TextCursor cursor(text);
+  if (is_utf16(text)) {
+    diagnostics.error(source, 0, 0, "not JSON: the text is UTF-16: save it as UTF-8");
+    return std::nullopt;
+  }
   // The parser takes a NUL byte for the end of the text and would accept anything behind it.
   const std::size_t nul = text.find('\0');
   if (nul != std::string_view::npos) {

@@ -29,6 +29,22 @@ class TextCursor {
     return {line_, static_cast<int>(std::max(std::min(offset, text_.size()), line_begin_) - line_begin_) + 1};
   }
 
+  /// From here on there are only white space and comments.
+  bool is_rest_blank() const {
+    TextCursor rest = *this;
+    rest.skip_to_token();
+    return rest.offset_ >= text_.size();
+  }
+
+  /// What stands at `position` up to the next delimiter.
+  std::string_view word_at(Position position) const {
+    std::size_t begin = 0;
+    for (int line = 1; line < position.line && begin < text_.size(); ++line)
+      begin = std::min(text_.find('\n', begin), text_.size() - 1) + 1;
+    begin = std::min(begin + static_cast<std::size_t>(std::max(position.column, 1) - 1), text_.size());
+    return text_.substr(begin, text_.find_first_of(" \t\r\n,:{}[]/\"", begin) - begin);
+  }
+
   /// Start of the token that holds `offset`; here commas and colons are tokens, as any may be the wrong one.
   Position token_at(std::size_t offset) {
     if (offset < offset_) return at(offset);

@@ -244,6 +244,7 @@ Result<std::string> AgentDaemon::runtime_base() const {
 core::AgentFacts AgentDaemon::facts() const {
   core::AgentFacts facts;
   facts.node = options_.name;
+  facts.version = SGD_VERSION;
   facts.address = options_.address;
   facts.incarnation = process::random_seed().front();
   facts.allowed_cores = process::allowed_cores();

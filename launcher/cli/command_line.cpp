@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -133,6 +134,7 @@ class Parser {
       return index;
     }
     given_.insert(word.option);
+    if (!word.option->instead.empty()) return refuse_expected(arguments, index, word);
     if (word.option->value.empty()) {
       if (word.value)
         diagnostics_.error(word.name, 0, 0, fmt::format("takes no value, got \"{}\"", *word.value));
@@ -156,18 +158,34 @@ class Parser {
     if (!error.empty()) diagnostics_.error(name, 0, 0, error);
   }
 
+  /// Its value is passed over, so that what follows is still read.
+  std::size_t refuse_expected(const std::vector<std::string>& arguments, std::size_t index, Word word) {
+    const bool has_next = index + 1 < arguments.size() && !arguments[index + 1].starts_with('-') &&
+                          !arguments[index + 1].ends_with(".json");
+    if (!word.value && has_next) word.value = arguments[++index];
+    diagnostics_.error(
+        word.name, 0, 0,
+        fmt::format("is a key of the job and no option: {}={}", word.option->instead, word.value.value_or("VALUE")));
+    return index;
+  }
+
   void unknown(const std::string& name) {
     // Without their dashes, which would count as letters that are right.
     const auto letters = [](const std::string& dashed) {
       return dashed.substr(std::min(dashed.find_first_not_of('-'), dashed.size()));
     };
     std::vector<std::string> words;
+    std::map<std::string, std::string> instead;
     for (const Option& option : options_) {
       for (const std::string& known : option.names) {
-        if (known.starts_with("--")) words.push_back(letters(known));
+        if (!known.starts_with("--")) continue;
+        words.push_back(letters(known));
+        if (!option.instead.empty()) instead[letters(known)] = option.instead;
       }
     }
     const std::optional<std::string> near = json::nearest(letters(name), words);
+    if (near && instead.contains(*near))
+      return diagnostics_.error(name, 0, 0, fmt::format("unknown option; did you mean {}=VALUE?", instead.at(*near)));
     diagnostics_.error(
         name, 0, 0,
         near ? fmt::format("unknown option; did you mean --{}?", *near) : "unknown option; see sgd-launch --help");

@@ -25,6 +25,8 @@ struct Option {
   /// Takes the value ("" for a flag); the text that comes back is an error, empty when all is well.
   std::function<std::string(const std::string& value)> apply;
   bool env_is_of_commands = false;  ///< The variable says nothing of a job file.
+  /// Of a name that is no option of ours, and is expected to be one: what is typed in its place, up to the value.
+  std::string instead = {};
 };
 
 /// An option without a value that sets `target` to `value`.

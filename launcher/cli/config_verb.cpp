@@ -18,11 +18,11 @@ namespace sgd::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Examples:\n"
-    "  sgd-launch config show                                     which coordinator runs go to\n"
-    "  sgd-launch config show job.json --set training.epochs=8    the whole job, with its defaults\n"
-    "  sgd-launch config show --origin job.json                   and where each value comes from\n"
-    "Usage: sgd-launch config show [--origin] [--json] [options of run] [job.json | -- command...]\n";
+    "Example: sgd-launch config show --origin job.json\n"
+    "Usage: sgd-launch config show [--origin] [--json] [options of run] [job.json | -- command...]\n"
+    "Without a job: which coordinator runs go to.\n"
+    "  --origin                        where each value comes from\n"
+    "  --json                          one JSON list\n";
 
 struct Wanted {
   bool origin = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
 
 #include <boost/asio/post.hpp>
 
@@ -28,7 +29,9 @@ winsize terminal_size() {
 
 ConsoleStyle detect_style(bool no_color, bool quiet) {
   ConsoleStyle style;
-  style.is_terminal = ::isatty(STDERR_FILENO) == 1;
+  const char* kind = std::getenv("TERM");
+  const bool is_dumb = kind != nullptr && std::string_view(kind) == "dumb";
+  style.is_terminal = ::isatty(STDERR_FILENO) == 1 && !is_dumb;
   const char* no_color_env = std::getenv("NO_COLOR");
   style.color = style.is_terminal && !no_color && (no_color_env == nullptr || *no_color_env == '\0');
   style.quiet = quiet;

@@ -18,7 +18,7 @@
 namespace sgd::cli {
 
 struct ConsoleStyle {
-  bool is_terminal = false;  ///< Of stderr: status line allowed.
+  bool is_terminal = false;  ///< Of stderr, and no dumb one: escape sequences and a status line are allowed.
   bool color = false;
   bool quiet = false;  ///< No narration.
 };

@@ -1,5 +1,5 @@
 // `sgd-launch init`: makes a cluster's authority, the coordinator's identity, and one for the person who
-// asks, as its first administrator. What is there already is kept; nothing is ever replaced.
+// asks, as its first administrator. An existing one is kept: nothing is ever replaced.
 
 #include <algorithm>
 #include <cerrno>

@@ -42,7 +42,6 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       console_(io_, detect_style(options.no_color, options.quiet)),
       lines_(line_style(), [this](Rank rank) { return local_rank(rank); }),
       steps_planned_(planned_steps(job_)),
-      epochs_(job_.training ? job_.training->epochs : 0, history_ ? history_->open_train : nlohmann::ordered_json()),
       callbacks_(io_, console_, job_),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
@@ -189,13 +188,14 @@ Status LocalRun::start_node(int index) {
 coordinator::RunObserver LocalRun::observer() {
   coordinator::RunObserver observer;
   observer.on_event = [this](const nlohmann::ordered_json& event) {
-    const std::string line = narrate_event(event, shown_dir_);
+    const std::string line = narrate_event(event);
     if (!line.empty()) console_.narrate("sgd-launch: " + line);
     if (read_or(event, "event", "") == "failure") failed_at_s_ = process::unix_seconds();
     callbacks_.on_event(event);
   };
   observer.on_metrics = [this](const nlohmann::ordered_json& metrics) {
-    const std::string line = options_.is_json ? metrics.dump() : epochs_.add(metrics);
+    const int epochs = job_.training ? job_.training->epochs : 0;
+    const std::string line = options_.is_json ? metrics.dump() : epoch_line(metrics, epochs);
     if (!line.empty()) console_.result(line);
     callbacks_.on_metrics(metrics);
   };
@@ -228,9 +228,7 @@ void LocalRun::end() {
     console_.status("");
     if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
         outcome_->state == "timed_out") {
-      console_.narrate("sgd-launch: " + success_line(*outcome_, shown_dir_, job_.resolved));
-      if (outcome_->state != "succeeded" && !outcome_->checkpoint.empty())
-        console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch resume {}", shown_dir_));
+      console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, job_.resolved));
     } else {
       console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color, failed_at_s_));
       if (const char* file = std::getenv("TORCHELASTIC_ERROR_FILE"); file != nullptr && *file != '\0')

@@ -92,7 +92,6 @@ class LocalRun {
   Console console_;
   RankLines lines_;
   std::int64_t steps_planned_;
-  EpochLines epochs_;
   std::optional<process::RuntimeDir> runtime_;
   std::string spares_;  ///< Where this user's warm server listens; empty: there is none.
   std::unique_ptr<storage::RunDirectory> directory_;

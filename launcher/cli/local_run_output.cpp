@@ -34,6 +34,7 @@ LineStyle LocalRun::line_style() const {
   style.ranks = options_.folds && options_.show_prefix && !job_.training ? job_.num_workers : 1;
   style.out_is_terminal = console_.is_terminal(keeper::Stream::kOut);
   style.err_is_terminal = console_.is_terminal(keeper::Stream::kErr);
+  style.has_live_region = console_.style().is_terminal;
   return style;
 }
 

@@ -20,12 +20,54 @@ std::string value_text(const nlohmann::ordered_json& value) {
   return dump_text(value);
 }
 
-void append(std::string& line, const nlohmann::ordered_json& metrics, const char* key) {
-  if (metrics.contains(key)) line += fmt::format("  {} {}", key, value_text(metrics.at(key)));
+/// A terminal of the usual width shows a line of results whole.
+constexpr std::size_t kColumns = 80;
+
+/// The numbers whose names begin with `prefix`, as many as leave `room` columns free.
+void append_numbers(std::string& line, const nlohmann::ordered_json& metrics, const std::string& prefix,
+                    std::size_t room) {
+  for (const auto& [name, value] : metrics.items()) {
+    const bool is_wanted = name.starts_with(prefix) || name == "loss" || name == "accuracy";
+    if (!is_wanted || !(value.is_number() || value.is_null())) continue;
+    const std::string text = fmt::format("  {} {}", name, value_text(value));
+    if (line.size() + text.size() + room <= kColumns) line += text;
+  }
+}
+
+/// "  lr 0.05  12.4k samples/s".
+std::string rates_text(const nlohmann::ordered_json& train) {
+  std::string text;
+  if (member(train, "lr").is_number()) text += fmt::format("  lr {:.4g}", read_or(train, "lr", 0.0));
+  if (member(train, "samples_per_s").is_number())
+    text += fmt::format("  {} samples/s", short_number(read_or(train, "samples_per_s", 0.0)));
+  return text;
+}
+
+/// "12,500".
+std::string grouped(std::int64_t number) {
+  const std::string digits = fmt::format("{}", number);
+  std::string text;
+  for (std::size_t at = 0; at < digits.size(); ++at) {
+    if (at > 0 && (digits.size() - at) % 3 == 0) text += ',';
+    text += digits[at];
+  }
+  return text;
+}
+
+std::string counted(std::int64_t number, const char* what) {
+  return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
+}
+
+/// "2 epochs, 12,500 steps", as far as the run has made any.
+std::string progress_text(const core::RunOutcome& outcome) {
+  std::string text = outcome.epochs > 0 ? counted(outcome.epochs, "epoch") : "";
+  if (outcome.steps > 0) text += (text.empty() ? "" : ", ") + counted(outcome.steps, "step");
+  return text;
 }
 
 std::string duration_text(double seconds) {
-  if (seconds < 100) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 1) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::int64_t>(seconds);
   if (whole < 3600) return fmt::format("{} min {:02d} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02d} min", whole / 3600, whole % 3600 / 60);
@@ -69,6 +111,10 @@ std::string recovery_line(const nlohmann::ordered_json& event) {
   if (event.contains("redone")) line += fmt::format(", {} steps redone", read_or(event, "redone", 0));
   if (!read_or(event, "bit_exact", true)) line += fmt::format(", with {} workers now", read_or(event, "world_size", 0));
   return line;
+}
+
+std::string last_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
 }
 
 /// Failures and what was done about them.
@@ -127,31 +173,29 @@ std::string short_number(double value) {
   return fmt::format("{:.1f}", value);
 }
 
-std::string EpochLines::add(const nlohmann::ordered_json& metrics) {
-  if (read_or(metrics, "phase", "") == "train") {
-    train_ = metrics;
-    return {};
-  }
+std::string epoch_line(const nlohmann::ordered_json& metrics, int epochs) {
   const int epoch = read_or(metrics, "epoch", 0);
+  const bool is_train = read_or(metrics, "phase", "") == "train";
+  if (is_train && read_or(metrics, "batch", std::int64_t{0}) != 0) return {};
   // A loop of the user's own may report more often than the job has epochs.
-  std::string line = epoch > epochs_ ? fmt::format("report {}", epoch) : fmt::format("epoch {}/{}", epoch, epochs_);
-  append(line, train_, "train_loss");
-  append(line, metrics, "val_loss");
-  append(line, metrics, "val_accuracy");
-  if (member(train_, "samples_per_s").is_number())
-    line += fmt::format("  {} samples/s", short_number(read_or(train_, "samples_per_s", 0.0)));
-  train_ = {};
-  return line;
+  std::string line = epoch > epochs ? fmt::format("report {}", epoch) : fmt::format("epoch {}/{}", epoch, epochs);
+  if (!is_train) {
+    append_numbers(line, metrics, "val_", 0);
+    return line;
+  }
+  const std::string rates = rates_text(metrics);
+  append_numbers(line, metrics, "train_", rates.size());
+  return line + rates;
 }
 
-std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir) {
+std::string narrate_event(const nlohmann::ordered_json& event) {
   const std::string name = read_or(event, "event", "");
   if (name == "checkpoint_saved")
     return fmt::format(
-        "checkpoint saved: {}/{} ({}B, stall {:.0f} ms, write {:.0f} ms{})", run_dir, read_or(event, "path", ""),
+        "saved {}: {}B, stall {:.0f} ms, write {:.0f} ms{}", last_name(read_or(event, "path", "")),
         short_number(read_or(event, "bytes", 0.0)), read_or(event, "stall_s", 0.0) * 1e3,
         read_or(event, "write_s", 0.0) * 1e3,
-        event.contains("skipped") ? fmt::format(", {} due meanwhile left out", read_or(event, "skipped", 0)) : "");
+        event.contains("skipped") ? fmt::format("; {} due meanwhile were left out", read_or(event, "skipped", 0)) : "");
   if (name == "run_begun_from")
     return fmt::format("begins with step {} of {}", read_or(event, "step", 0), read_or(event, "from", ""));
   if (name == "checkpoint_rejected")
@@ -196,26 +240,37 @@ std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total,
   return line;
 }
 
-std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir, const nlohmann::json& job) {
-  std::string line = fmt::format("{} in {}", outcome.state, duration_text(outcome.wall_s));
-  if (outcome.steps > 0) line += fmt::format(": {} epochs, {} steps", outcome.epochs, outcome.steps);
-  if (!outcome.error.empty()) line += ", " + outcome.error;
-  if (!outcome.checkpoint.empty()) line += fmt::format("; newest checkpoint {}/{}", run_dir, outcome.checkpoint);
-  if (!outcome.checkpoint.empty() || outcome.steps == 0) return line;
-  if (outcome.state != "succeeded") return line + "; no checkpoint was saved";
+std::string end_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
+                      const nlohmann::json& job) {
+  const bool is_training = job.contains("training");
+  const bool is_done = outcome.state == "succeeded";
+  std::string text = is_done ? "finished in " : (outcome.error.empty() ? outcome.state : outcome.error) + " after ";
+  text += duration_text(outcome.wall_s);
+  if (const std::string progress = progress_text(outcome); !progress.empty()) text += fmt::format(" ({})", progress);
+  const nlohmann::ordered_json& validated = member(outcome.metrics, "validate");
+  const nlohmann::ordered_json& trained = member(outcome.metrics, "train");
+  if (validated.contains("val_loss"))
+    text += ", val_loss " + value_text(member(validated, "val_loss"));
+  else if (trained.contains("train_loss"))
+    text += ", train_loss " + value_text(member(trained, "train_loss"));
+  if (is_done && !outcome.error.empty()) text += ", " + outcome.error;
   // A command keeps what it has made itself, unless its job names an interval.
-  const bool should_have_saved = job.contains("training") || member(member(job, "checkpoint"), "every").is_object();
-  return should_have_saved ? line + "; nothing of the model was kept: no checkpoint was saved" : line;
+  const bool should_have_saved = is_training || member(member(job, "checkpoint"), "every").is_object();
+  if (!outcome.checkpoint.empty())
+    text += is_training ? fmt::format("\n  model: {}/{}/model.safetensors", run_dir, outcome.checkpoint)
+                        : fmt::format("\n  checkpoint: {}/{}", run_dir, outcome.checkpoint);
+  else if (outcome.steps > 0 && should_have_saved)
+    text += "\n  model: not kept, no checkpoint was saved";
+  if (!is_done && !outcome.checkpoint.empty()) text += "\n  next:  sgd-launch resume " + run;
+  return text;
 }
 
 std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
                           bool color, double failed_at_s) {
   const std::string head = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
   std::string text = outcome.error + "\n";
-  std::string after = "  after:   ";
-  if (outcome.epochs > 0 || outcome.steps > 0)
-    after += fmt::format("{} epochs, {} steps, ", outcome.epochs, outcome.steps);
-  after += duration_text(outcome.wall_s);
+  std::string after = "  after:   " + duration_text(outcome.wall_s);
+  if (const std::string progress = progress_text(outcome); !progress.empty()) after += ", " + progress;
   if (!outcome.checkpoint.empty())
     after += fmt::format(", newest checkpoint {}/{}", run_dir, outcome.checkpoint);
   else if (outcome.steps > 0)

@@ -10,31 +10,23 @@
 
 namespace sgd::cli {
 
-/// "epoch 1/5  train_loss 0.6123  val_loss 0.4711  val_accuracy 0.8312  12.4k samples/s", or nothing yet:
-/// the train line is kept until the validation line of its epoch comes.
-class EpochLines {
- public:
-  /// `open_train`: the train line of an epoch whose validation an earlier life of the run did not reach, or null.
-  explicit EpochLines(int epochs, nlohmann::ordered_json open_train = {})
-      : epochs_(epochs), train_(std::move(open_train)) {}
-  [[nodiscard]] std::string add(const nlohmann::ordered_json& metrics);
+/// What a line of metrics.jsonl says, in 80 columns: "epoch 1/5  train_loss 0.6123  lr 0.05  12.4k samples/s", and
+/// after validation "epoch 1/5  val_loss 0.4711  val_accuracy 0.8312"; nothing of a report amid an epoch's training.
+/// `epochs`: of the job.
+[[nodiscard]] std::string epoch_line(const nlohmann::ordered_json& metrics, int epochs);
 
- private:
-  int epochs_;
-  nlohmann::ordered_json train_;
-};
-
-/// A transition worth a line, or nothing. `run_dir` as people would type it.
-[[nodiscard]] std::string narrate_event(const nlohmann::ordered_json& event, const std::string& run_dir);
+/// A transition worth a line, or nothing.
+[[nodiscard]] std::string narrate_event(const nlohmann::ordered_json& event);
 
 /// "step 1200/6250  loss 0.412  12.4k samples/s  2/2 workers  eta 03:12".
 /// `steps_before` were made before this life of the run and took none of its time.
 [[nodiscard]] std::string status_line(const core::RunSnapshot& snapshot, std::int64_t steps_total,
                                       std::int64_t steps_before = 0);
 
-/// Last line of a run that did not fail. `job` is the resolved one.
-[[nodiscard]] std::string success_line(const core::RunOutcome& outcome, const std::string& run_dir,
-                                       const nlohmann::json& job);
+/// The end of a run that did not fail: how long it took, how far it came, and below that where its model is. `job` is
+/// the resolved one, `run_dir` as people would type it, `run` how they would name it to a verb.
+[[nodiscard]] std::string end_block(const core::RunOutcome& outcome, const std::string& run_dir, const std::string& run,
+                                    const nlohmann::json& job);
 
 /// Root cause, who, when, its traceback or last lines, what was retried, log, what to type next. `run` is how people
 /// would name it to a verb; `failed_at_s`: of the wall clock, where the cause itself does not tell; 0: not known.

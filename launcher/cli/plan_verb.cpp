@@ -72,7 +72,7 @@ int plan_verb(const std::vector<std::string>& arguments) {
   if (options.help) {
     fmt::print(
         "Example: sgd-launch plan job.json\nUsage: sgd-launch plan [--json] [options of run] (job.json | -- "
-        "command...)\n");
+        "command...)\n  --json                          one JSON object\n");
     return exit_code::kSucceeded;
   }
   const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);

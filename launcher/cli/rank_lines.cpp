@@ -79,7 +79,7 @@ void RankLines::add_open(TimePoint now, double unix_s, const keeper::OutputHead&
     while (line.starts_with('\r')) line.remove_prefix(1);
     while (line.ends_with('\r')) line.remove_suffix(1);
     const std::string frame = prefix(head.stream, {head.rank}, unix_s) + std::string(line);
-    if (is_terminal(head.stream)) {
+    if (style_.has_live_region && is_terminal(head.stream)) {
       bars_[{head.rank, head.stream}] = frame;
       return;
     }

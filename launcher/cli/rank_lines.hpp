@@ -34,6 +34,7 @@ struct LineStyle {
   int ranks = 1;          ///< So many write; 1: nothing is folded. 0: it is not wanted.
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  bool has_live_region = true;  ///< Bars are drawn where the stream is a terminal.
 };
 
 /// For one of our own streams: whole lines, or the begin of one.

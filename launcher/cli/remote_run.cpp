@@ -47,7 +47,7 @@ int RemoteRun::submit(Json request, bool detach) {
   follow_ = {{"events", true}, {"metrics", true}, {"logs", true}};
   const Json job = member(request, "job");
   is_training_ = job.contains("training");
-  epochs_.emplace(is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0);
+  epochs_ = is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0;
   request["request_id"] = core::Secrets(process::random_seed()).next();
   request_ = std::move(request);
   if (request_.contains("base")) table_.emplace();
@@ -214,11 +214,11 @@ void RemoteRun::print_json_line(const std::string& file, const std::string& line
   if (table_) {
     if (file == "events.jsonl") print_trial_event(json);
   } else if (file == "metrics.jsonl") {
-    const std::string text = epochs_->add(json);
+    const std::string text = epoch_line(json, epochs_);
     if (!text.empty()) console_.result(text);
     if (printer_) printer_->print(json);
   } else {
-    const std::string text = narrate_event(json, shown_dir_);
+    const std::string text = narrate_event(json);
     if (!text.empty()) console_.narrate("sgd-launch: " + text);
   }
 }
@@ -276,7 +276,7 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
   } else if (is_failure) {
     console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
   } else {
-    console_.narrate("sgd-launch: " + success_line(outcome, shown_dir_, member(request_, "job")));
+    console_.narrate("sgd-launch: " + end_block(outcome, shown_dir_, run_, member(request_, "job")));
   }
 }
 

@@ -93,7 +93,7 @@ class RemoteRun {
   bool was_open_ = false;
   std::string run_;  ///< Empty until the coordinator has taken it.
   std::string shown_dir_;
-  std::optional<EpochLines> epochs_;
+  int epochs_ = 0;                        ///< Of the job.
   std::optional<ReportPrinter> printer_;  ///< Of a job that this has submitted.
   std::map<std::string, File> files_;
   std::string part_file_;  ///< Whose bytes the next chunk is.

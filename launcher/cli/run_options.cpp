@@ -41,14 +41,40 @@ Option set_option(RunOptions& options) {
           }};
 }
 
+/// Options of many training scripts, which are keys of a job here.
+void add_expected_options(std::vector<Option>& table) {
+  static constexpr std::pair<const char*, const char*> kExpected[] = {
+      {"--epochs", "training.epochs"},
+      {"--batch-size", "training.batch_size"},
+      {"--seed", "training.seed"},
+      {"--lr", "training.optimizer.lr"},
+      {"--learning-rate", "training.optimizer.lr"},
+      {"--momentum", "training.optimizer.momentum"},
+      {"--weight-decay", "training.optimizer.weight_decay"},
+      {"--optimizer", "training.optimizer.type"},
+      {"--model", "training.model.type"},
+      {"--loss", "training.loss"},
+      {"--dataset", "training.dataset.path"},
+      {"--data", "training.dataset.path"},
+      {"--resume-from", "resume_from"},
+      {"--name", "name"},
+  };
+  for (const auto& [name, path] : kExpected) {
+    Option option = {{name}, "VALUE", "", "", [](const std::string&) { return std::string(); }};
+    option.instead = std::string("--set ") + path;
+    table.push_back(std::move(option));
+  }
+}
+
 void add_job_options(std::vector<Option>& table, RunOptions& options) {
   table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node", "-ppn"}, "N",
                                   "how many workers; auto: one per core, of a command one per GPU where there are",
                                   "num_workers", "PET_NPROC_PER_NODE"));
-  table.push_back(override_option(options, {"--min-workers"}, "N", "go on with as few as this", "min_workers"));
+  table.push_back(override_option(options, {"--min-workers"}, "N", "continue after a failure with no fewer than this",
+                                  "min_workers"));
   table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
-                                  "failures that are followed by a restart, or unlimited", "recovery.max_failures",
-                                  "PET_MAX_RESTARTS"));
+                                  "how many failures may be followed by a restart, or unlimited",
+                                  "recovery.max_failures", "PET_MAX_RESTARTS"));
   table.push_back(
       {{"--worker"}, "FILE", "a worker of your own in place of sgd-worker", "", [&options](const std::string& text) {
          if (text.empty()) return std::string("expected a program");
@@ -59,6 +85,7 @@ void add_job_options(std::vector<Option>& table, RunOptions& options) {
          return std::string();
        }});
   table.push_back(set_option(options));
+  add_expected_options(table);
 }
 
 /// How this launcher carries a run out; nothing of it is kept in job.json.
@@ -85,7 +112,7 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                                                                    : std::string();
                    }});
   table.push_back(flag({"--no-prefix"}, "workers' lines without \"rank: \" in front", options.show_prefix, false));
-  table.push_back(flag({"--no-fold"}, "equal lines of several workers each for itself", options.folds, false));
+  table.push_back(flag({"--no-fold"}, "do not combine equal lines of several workers", options.folds, false));
   table.push_back(flag({"--timestamps"}, "workers' lines with the time in front", options.has_time));
   table.push_back({{"--output"},
                    "FORM",
@@ -142,7 +169,7 @@ std::vector<Option> run_option_table(RunOptions& options) {
   table.push_back(run_dir_option(options));
   add_run_options(table, options);
   table.push_back(address_option(options.address));
-  table.push_back(flag({"--detach"}, "on a cluster: print the run's id and leave it to itself", options.detach));
+  table.push_back(flag({"--detach"}, "on a cluster: print the run's id and return; the run continues", options.detach));
   table.push_back(flag({"--help", "-h"}, "this text", options.help));
   add_torchrun_options(table, options);
   return table;
@@ -201,13 +228,13 @@ std::string run_help() {
          "train.py\n"
          "                                                             on node1; --node-rank 1 on the other machine\n"
          "  sgd-launch status | logs --rank 1 -f | stop                the latest run, from another terminal\n"
-         "  sgd-launch resume --set training.epochs=8                  go on with it where it ended\n"
+         "  sgd-launch resume --set training.epochs=8                  continue it where it ended\n"
          "  sgd-launch --address head:7070 -n 8 job.json               on a cluster, followed from here\n"
          "\n"
          "Usage:\n"
          "  sgd-launch [run] [options] (job.json | -- command...)\n"
          "  sgd-launch resume [options] [RUN]                          RUN: an id, a unique prefix, a folder\n"
-         "  sgd-launch validate [options] [RUN|CHECKPOINT]             what its saved weights are worth; trains "
+         "  sgd-launch validate [options] [RUN|CHECKPOINT]             measure its saved weights; trains "
          "nothing\n"
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
@@ -215,12 +242,13 @@ std::string run_help() {
          "  sgd-launch tune [options] job.json | (status | best) [RUN] trials of a job, and the best of them\n"
          "  sgd-launch warm [--stop] [train.py...]                     keep a Python ready that has imported what it "
          "needs\n"
+         "  sgd-launch doctor [--json] [--address ADDRESS]             what this machine or a cluster lacks\n"
          "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
          "  sgd-launch config show [--origin] [job.json]               what holds, and where each value comes from\n"
          "  sgd-launch (submit [--detach] ... | ps | plan ... | events) of a cluster: --address, or SGD_ADDRESS\n"
          "  sgd-launch (coordinator | agent --join HOST:PORT)          the programs of a cluster, each with --help\n"
          "  sgd-launch (init | token | join | revoke)                  who belongs to it, each with --help\n"
-         "  sgd-launch (help [VERB] | version)\n"
+         "  sgd-launch (help [VERB | verbs] | version)\n"
          "\n"
          "Options of run:\n" +
          describe(run_option_table(unused)) +

@@ -31,7 +31,8 @@ void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
       diagnostics.error("sgd-launch", 0, 0,
                         found.error().message +
                             ": build with -DSGD_TORCH_DIR=DIR where all may read (scripts/setup by root uses "
-                            "/var/cache), or name LibTorch's lib folder in LD_LIBRARY_PATH");
+                            "/var/cache), link LibTorch's folder (ln -s DIR /usr/lib/sgd-launch/torch) where a package "
+                            "is installed, or name its lib folder in LD_LIBRARY_PATH");
     return;
   }
   if (!job.worker.empty())

@@ -8,6 +8,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/storage/run_history.hpp"
 
@@ -16,10 +17,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Texts of ranks and peers.
+std::string plain_text(const std::string& text) {
+  return for_terminal(text, Steering::kNone);
+}
+
+/// "5 epochs, 2345 steps in ", as far as the run has made any.
+std::string progress_of(const Json& summary) {
+  const int epochs = read_or(summary, "epochs", 0);
+  const std::int64_t steps = read_or(summary, "steps", std::int64_t{0});
+  std::string text = epochs > 0 ? fmt::format("{} epochs, ", epochs) : "";
+  return steps > 0 ? text + fmt::format("{} steps in ", steps) : text;
+}
+
 void print_live(const Json& status) {
   fmt::print("run        {}\nstate      {}", read_or(status, "run", ""), read_or(status, "state", ""));
   const std::string reason = read_or(status, "reason", "");
-  fmt::print("{}\nworkers    {} of {}, generation {}\n", reason.empty() ? "" : " (" + reason + ")",
+  fmt::print("{}\nworkers    {} of {}, generation {}\n", reason.empty() ? "" : " (" + plain_text(reason) + ")",
              read_or(status, "world_size", 0), read_or(status, "num_workers", 0), read_or(status, "generation", 0));
   if (read_or(status, "epochs", 0) > 0)
     fmt::print("progress   epoch {}/{}, step {}{}, loss {:.4f}, {} samples/s\n", read_or(status, "epoch", 0),
@@ -41,14 +55,12 @@ void print_ended(const std::string& run_dir, const Json& summary) {
   const int exit_code = read_or(summary, "exit_code", -1);
   fmt::print("{}\n", exit_code < 0 ? "" : fmt::format(" (exit code {})", exit_code));
   const std::string error = read_or(summary, "error", "");
-  if (!error.empty()) fmt::print("error      {}\n", error);
-  fmt::print("progress   {} epochs, {} steps in {:.2f} s, {} failures\n", read_or(summary, "epochs", 0),
-             read_or(summary, "steps", 0), read_or(summary, "wall_s", 0.0), read_or(summary, "failures", 0));
-  EpochLines last(read_or(summary, "epochs", 0));
-  const Json& metrics = member(summary, "metrics");
-  if (metrics.is_object() && metrics.contains("train")) (void)last.add(member(metrics, "train"));
-  if (metrics.is_object() && metrics.contains("validate"))
-    fmt::print("metrics    {}\n", last.add(member(metrics, "validate")));
+  if (!error.empty()) fmt::print("error      {}\n", plain_text(error));
+  fmt::print("progress   {}{:.2f} s, {} failures\n", progress_of(summary), read_or(summary, "wall_s", 0.0),
+             read_or(summary, "failures", 0));
+  for (const char* phase : {"train", "validate"})
+    if (const Json& last = member(member(summary, "metrics"), phase); last.is_object())
+      fmt::print("metrics    {}\n", plain_text(epoch_line(last, read_or(summary, "epochs", 0))));
   const std::string checkpoint = read_or(summary, "checkpoint", "");
   if (!checkpoint.empty()) fmt::print("checkpoint {}/{}\n", run_dir, checkpoint);
   fmt::print("folder     {}\n", run_dir);

@@ -61,8 +61,7 @@ int stop_verb(const std::vector<std::string>& arguments) {
                   read_or(*answer.value(), "error", ""));
   const std::string name = run.cluster ? read_or(*answer.value(), "run", "") : run.directory;
   if (!answer.value() || read_or(*answer.value(), "is_over", false)) {
-    fmt::print("{}: not running\n", name);
-    return exit_code::kSucceeded;
+    return refuse(exit_code::kUnreachable, fmt::format("{} is not running", name));
   }
   constexpr Duration kLongest = std::chrono::hours(1);
   const bool gone = wait_gone(run, process::monotonic_now() + grace.value_or(kLongest) + std::chrono::minutes(1));

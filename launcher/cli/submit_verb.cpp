@@ -43,7 +43,11 @@ int submit_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   RunOptions options = parse_run_options(arguments, diagnostics);
   if (options.help) {
-    fmt::print("{}", run_help());
+    RunOptions unused;
+    fmt::print(
+        "Example: sgd-launch submit --detach job.json\n"
+        "Usage: sgd-launch submit [options] (job.json | -- command...)\n{}",
+        describe(run_option_table(unused)));
     return exit_code::kSucceeded;
   }
   if (options.address.empty()) options.address = "auto";

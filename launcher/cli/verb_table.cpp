@@ -36,18 +36,32 @@ std::vector<std::string> verb_names() {
 }  // namespace
 
 const std::map<std::string, Verb>& verbs() {
-  static const std::map<std::string, Verb> kVerbs = {{"run", run_verb},         {"resume", resume_verb},
-                                                     {"status", status_verb},   {"logs", logs_verb},
-                                                     {"stop", stop_verb},       {"checkpoints", checkpoints_verb},
-                                                     {"nodes", nodes_verb},     {"events", events_verb},
-                                                     {"metrics", metrics_verb}, {"plot", plot_verb},
-                                                     {"runs", runs_verb},       {"submit", submit_verb},
-                                                     {"ps", ps_verb},           {"plan", plan_verb},
-                                                     {"config", config_verb},   {"coordinator", coordinator_verb},
-                                                     {"agent", agent_verb},     {"init", init_verb},
-                                                     {"token", token_verb},     {"revoke", revoke_verb},
-                                                     {"join", join_verb},       {"validate", validate_verb},
-                                                     {"warm", warm_verb},       {"tune", tune_verb}};
+  static const std::map<std::string, Verb> kVerbs = {
+      {"agent", {agent_verb, "offers this machine to a cluster's runs"}},
+      {"checkpoints", {checkpoints_verb, "lists the checkpoints of a run, or fetches one"}},
+      {"config", {config_verb, "shows every setting, and where its value comes from"}},
+      {"coordinator", {coordinator_verb, "schedules the runs of a cluster"}},
+      {"doctor", {doctor_verb, "says what this machine or a cluster lacks, and what mends it"}},
+      {"events", {events_verb, "prints what happened to a run, a JSON line each"}},
+      {"init", {init_verb, "makes a cluster's authority and its first identities"}},
+      {"join", {join_verb, "makes this machine or this person a member of a cluster"}},
+      {"logs", {logs_verb, "prints what the workers of a run wrote"}},
+      {"metrics", {metrics_verb, "prints or converts the reports of a run"}},
+      {"nodes", {nodes_verb, "lists nodes and their room, and changes it"}},
+      {"plan", {plan_verb, "says where a job would be placed, and why not elsewhere"}},
+      {"plot", {plot_verb, "draws metrics of a run as curves"}},
+      {"ps", {ps_verb, "lists runs"}},
+      {"resume", {resume_verb, "goes on with a run that has ended"}},
+      {"revoke", {revoke_verb, "shuts a node or a person out of a cluster"}},
+      {"run", {run_verb, "runs a job file or a command, on this machine or a cluster"}},
+      {"runs", {runs_verb, "lists, removes and pins folders of runs"}},
+      {"status", {status_verb, "says what a run is doing"}},
+      {"stop", {stop_verb, "stops a run, with a checkpoint"}},
+      {"submit", {submit_verb, "runs a job on a cluster"}},
+      {"token", {token_verb, "makes, lists and revokes tokens to join a cluster"}},
+      {"tune", {tune_verb, "runs trials of a job with different settings, and finds the best"}},
+      {"validate", {validate_verb, "measures saved weights on validation data"}},
+      {"warm", {warm_verb, "keeps a Python ready that has imported what a script needs"}}};
   return kVerbs;
 }
 
@@ -72,15 +86,19 @@ std::string unknown_word(const std::string& word) {
 }
 
 int help_verb(std::vector<std::string> words) {
-  if (words.empty() || words.front() == "help") {
+  if (words.empty() || words.front() == "help" || words.front() == "--help" || words.front() == "-h") {
     fmt::print("{}", run_help());
+    return exit_code::kSucceeded;
+  }
+  if (words.front() == "verbs") {
+    for (const auto& [name, verb] : verbs()) fmt::print("{:<12} {}\n", name, verb.summary);
     return exit_code::kSucceeded;
   }
   const auto known = verbs().find(words.front());
   if (known == verbs().end()) return refuse(exit_code::kUsage, unknown_word(words.front()));
   words.erase(words.begin());
   words.push_back("--help");
-  return known->second(words);
+  return known->second.run(words);
 }
 
 }  // namespace sgd::cli

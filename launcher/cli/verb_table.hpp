@@ -7,7 +7,10 @@
 
 namespace sgd::cli {
 
-using Verb = int (*)(const std::vector<std::string>& arguments);
+struct Verb {
+  int (*run)(const std::vector<std::string>& arguments);
+  const char* summary;  ///< What it is for, as a line of a list.
+};
 
 [[nodiscard]] const std::map<std::string, Verb>& verbs();
 
@@ -18,7 +21,8 @@ using Verb = int (*)(const std::vector<std::string>& arguments);
 /// What is said of a word that is no verb, no job file and no program.
 [[nodiscard]] std::string unknown_word(const std::string& word);
 
-/// `help VERB...`: the verb's own; of no verb, that of run. `words` are those behind "help".
+/// `help VERB...`: the verb's own; of no verb, that of run; `help verbs`: a line a verb. `words` are those behind
+/// "help".
 [[nodiscard]] int help_verb(std::vector<std::string> words);
 
 }  // namespace sgd::cli

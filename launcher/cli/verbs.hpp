@@ -34,6 +34,7 @@ namespace sgd::cli {
 [[nodiscard]] int revoke_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int join_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int tune_verb(const std::vector<std::string>& arguments);
+[[nodiscard]] int doctor_verb(const std::vector<std::string>& arguments);
 [[nodiscard]] int warm_verb(const std::vector<std::string>& arguments);
 /// The program that `warm` starts behind itself; `base`: the folder for its socket.
 [[nodiscard]] int warm_server_main(const std::string& base);

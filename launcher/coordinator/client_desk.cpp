@@ -72,7 +72,7 @@ void ClientDesk::take(std::unique_ptr<net::Visitor> visitor) {
   net::Visitor& client = *visitor;
   clients_[id].who = std::move(who);
   clients_[id].visitor = std::move(visitor);
-  const Json welcome = {{"type", "welcome"}, {"version", SGD_VERSION}};
+  const Json welcome = {{"type", "welcome"}, {"version", SGD_VERSION}, {"unix_s", process::unix_seconds()}};
   (void)client.send(FrameKind::kJson, dump(welcome));  // Ignoring: a connection that has ended says so itself.
   client.start({[this, id](const Frame& frame) { on_frame(id, frame); },
                 [this, id](const std::string&) { clients_.erase(id); }});

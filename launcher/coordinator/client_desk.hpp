@@ -2,7 +2,7 @@
 // Serves clients: visitors of the kind "client", who ask and follow. JSON messages, one a frame; chunk frames carry
 // bytes of followed files.
 //
-//   {"type":"client","version":V}                      -> {"type":"welcome","version":V}, or
+//   {"type":"client","version":V}                      -> {"type":"welcome","version":V,"unix_s":S}, or
 //      {"type":"refused","error":E}                          there are too many
 //   {"type":"request","id":7,"request":"status",...}   -> {"type":"answer","id":7,"ok":true,...} as on control.sock
 //   {"type":"follow","id":8,"run":R,"events":true,"metrics":true,"logs":true,"rank":1,"generation":2,

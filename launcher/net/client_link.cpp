@@ -27,7 +27,10 @@ struct ClientLink::End {
       return;
     }
     const auto type = message.find("type");
-    if (type != message.end() && *type == "welcome") return handlers.on_open();
+    if (type != message.end() && *type == "welcome") {
+      if (handlers.on_welcome) handlers.on_welcome(message);
+      return handlers.on_open();
+    }
     if (type != message.end() && *type == "refused") {
       const auto why = message.find("error");
       const auto open = connection.lock();

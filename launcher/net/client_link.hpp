@@ -25,6 +25,8 @@ class ClientLink {
     std::function<void(const std::string& bytes)> on_chunk;
     /// No connection, or no more. The next attempt follows.
     std::function<void(const std::string& reason)> on_lost;
+    /// What it greets with, in front of on_open(): its version and its clock. May be empty.
+    std::function<void(const nlohmann::ordered_json& welcome)> on_welcome = {};
   };
 
   /// `io` must outlive the link. `tls` null: plain text.

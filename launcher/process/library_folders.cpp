@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -86,22 +88,31 @@ std::vector<std::string> library_folders(const std::string& program) {
   const std::string text = search_text(file.get());
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(':', begin), text.size());
-    if (text[begin] == '/') folders.push_back(text.substr(begin, end - begin));
+    std::string folder = text.substr(begin, end - begin);
+    constexpr std::string_view kOrigin = "$ORIGIN";
+    if (folder.starts_with(kOrigin)) {
+      const std::filesystem::path here = std::filesystem::path(program).parent_path();
+      folder = std::filesystem::path(here.string() + folder.substr(kOrigin.size())).lexically_normal().string();
+    }
+    if (folder.starts_with('/')) folders.push_back(std::move(folder));
     begin = end + 1;
   }
   return folders;
 }
 
 Status check_library_folders(const std::string& program) {
+  Status refused;
   for (const std::string& folder : library_folders(program)) {
-    if (::access(folder.c_str(), R_OK | X_OK) == 0) continue;
-    if (errno == EACCES)
-      return Error{fmt::format("{} is linked with libraries in {}, and this account cannot open {}", program, folder,
-                               closed_above(folder)),
-                   EACCES};
-    return Error{fmt::format("{} is linked with libraries in {}: {}", program, folder, std::strerror(errno)), errno};
+    if (::access(folder.c_str(), R_OK | X_OK) == 0) return {};
+    const int code = errno;
+    const std::string text = fmt::format("{} is linked with libraries in {}", program, folder);
+    // One that is closed says more than one that is not there.
+    if (code == EACCES && (refused.ok() || refused.error().code != EACCES))
+      refused = Error{fmt::format("{}, and this account cannot open {}", text, closed_above(folder)), EACCES};
+    else if (refused.ok())
+      refused = Error{fmt::format("{}: {}", text, std::strerror(code)), code};
   }
-  return {};
+  return refused;
 }
 
 }  // namespace sgd::process

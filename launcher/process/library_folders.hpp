@@ -9,10 +9,11 @@
 
 namespace sgd::process {
 
-/// The absolute folders of DT_RUNPATH or DT_RPATH, in their order; none for a script, or a file that cannot be read.
+/// The folders of DT_RUNPATH or DT_RPATH, in their order, those from where the program lies ($ORIGIN), too; none for a
+/// script, or a file that cannot be read.
 [[nodiscard]] std::vector<std::string> library_folders(const std::string& program);
-/// The error names the first of them that this account cannot open, and the folder above it that is closed, or that it
-/// is missing.
+/// Several are places to look in: one is enough. The error names the first that this account cannot open, and the
+/// folder above it that is closed, or that it is missing.
 [[nodiscard]] Status check_library_folders(const std::string& program);
 
 }  // namespace sgd::process

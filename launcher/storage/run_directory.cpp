@@ -151,9 +151,17 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
   if (!directory.has_filename()) directory = directory.parent_path();  // A slash at the end.
   if (error) return Error{fmt::format("run directory {}: {}", given.string(), error.message())};
   place.directory = directory.string();
+  if (fs::is_symlink(directory, error) && !fs::exists(directory, error))
+    return Error{fmt::format("run directory {} is a link to what is not there: remove it, or name another folder",
+                             place.directory)};
   if (fs::exists(directory, error)) {
     if (!fs::is_directory(directory, error))
       return Error{fmt::format("run directory {} is not a folder", place.directory)};
+    if (fs::exists(directory / "events.jsonl", error))
+      return Error{
+          fmt::format("run directory {} is in use, it holds a run: sgd-launch resume {} goes on with it; "
+                      "name another folder for a new one",
+                      place.directory, given.string())};
     if (!fs::is_empty(directory, error) || error)
       return Error{fmt::format("run directory {} is in use (it is not empty): name another one with --run-dir",
                                place.directory)};

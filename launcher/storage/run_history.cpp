@@ -74,9 +74,7 @@ void add_metrics(RunHistory& history, const OrderedJson& line) {
   key.phase = read_or(line, "phase", "");
   key.batch = read_or(line, "batch", std::int64_t{0});
   key.sequence = read_or(line, "sequence", std::int64_t{0});
-  const bool ends_phase = key.batch == 0;
-  if (ends_phase && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
-  history.open_train = ends_phase && key.phase == "train" ? line : OrderedJson();
+  if (key.batch == 0 && key.phase == "validate") past.epochs = std::max(past.epochs, key.epoch);
   past.metrics[key.phase] = line;
   for (const char* stamp : {"_timestamp", "_date"}) past.metrics[key.phase].erase(stamp);
   past.steps = std::max(past.steps, read_or(line, "step", std::int64_t{0}));

@@ -38,7 +38,6 @@ struct RunHistory {
   std::vector<DamagedCheckpoint> damaged;  ///< The newest first.
   std::vector<std::string> ahead;          ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
   bool succeeded = false;                  ///< The end was recorded, and it was a success.
-  nlohmann::ordered_json open_train;       ///< Last line of metrics.jsonl, if it ends a training phase; else null.
   LinesEnd events_end;
   LinesEnd metrics_end;
 };

@@ -39,6 +39,12 @@ Result<std::string> find_run(const std::string& name) {
   std::error_code error;
   if (name.empty()) {
     if (is_run(runs / "latest")) return fs::canonical(runs / "latest", error).string();
+    if (fs::is_symlink(runs / "latest", error)) {
+      const std::vector<std::string> left = run_ids(runs);
+      return Error{fmt::format("the latest run in {} is gone ({}){}", runs.string(),
+                               fs::read_symlink(runs / "latest", error).string(),
+                               left.empty() ? "" : "; there is " + list(left))};
+    }
     return Error{fmt::format("no run in {}: name one by its folder", runs.string())};
   }
   if (is_run(name)) return fs::canonical(name, error).string();

@@ -93,6 +93,26 @@ class BadInputTest(LaunchTest):
     def test_not_utf8(self):
         self.refused_job(b'{"name": "\xff\xfe", "command": ["true"]}', words=["job.json:1:"])
 
+    def test_what_people_write_in_place_of_json(self):
+        good = '{"name": "a", "command": ["true"]}'
+        for text, words in ((good.encode("utf-16"), ["job.json: error:", "UTF-16", "save it as UTF-8"]),
+                            ('{\n "command": ["true"],\n "num_workers": NaN\n}', ["job.json:3:17:", "NaN is no number"]),
+                            ("{'command': ['true']}", ["job.json:1:2:", "double quotes"]),
+                            ('{\n "command": ["true"],  // The end.\n}', ["job.json:3:1:", "a comma before '}': remove it"]),
+                            ("// a job\n/* of nothing */\n", ["job.json: error:", "nothing but comments"])):
+            with self.subTest(text=text):
+                self.refused_job(text, words=words)
+
+    def test_what_is_no_file(self):
+        os.mkfifo(self.path("pipe.json"))
+        os.symlink("/dev/zero", self.path("device.json"))
+        os.symlink(self.path("nowhere"), self.path("link.json"))
+        os.mkdir(self.path("folder.json"))
+        for name, words in (("pipe.json", ["is a FIFO"]), ("device.json", ["is a device"]), ("link.json", ["No such file"]),
+                            ("folder.json", ["is a directory; name a job file"])):
+            with self.subTest(name=name):
+                self.refused(self.path(name), words=[name, *words])
+
     # Its keys and values.
     def test_unknown_key_with_a_suggestion(self):
         self.refused_job(self.job(training__optimizer__lrr=0.1), words=['"lrr"', 'did you mean "lr"'])
@@ -189,6 +209,19 @@ class BadInputTest(LaunchTest):
         self.run_to_end("-n", 1, "--", "true")
         self.refused("-n", 1, "--", "true", words=[self.path("run")])
 
+    def test_run_directory_of_another_run(self):
+        self.run_to_end("-n", 1, "--", "true")
+        self.refused("-n", 1, "--", "true", words=["holds a run: sgd-launch resume " + self.path("run")])
+
+    def test_run_directory_that_leads_nowhere(self):
+        os.symlink(self.path("nowhere"), self.path("run"))
+        self.refused("-n", 1, "--", "true", words=[self.path("run"), "is a link to what is not there"])
+
+    def test_latest_run_that_is_gone(self):
+        os.makedirs(self.path("work", "runs"))
+        os.symlink("my-run-1", self.path("work", "runs", "latest"))
+        self.refused("status", words=["the latest run in", "is gone (my-run-1)"], expect=4, run_dir=False)
+
     def test_run_directory_not_writable(self):
         path = self.write("file", "")
         self.refused("--run-dir", os.path.join(path, "run"), "-n", 1, "--", "true", words=[path], run_dir=False)
@@ -206,6 +239,15 @@ class BadInputTest(LaunchTest):
 
     def test_value_that_is_no_number(self):
         self.refused("--num-workers", "two", "--", "true", words=["num", "two"])
+
+    def test_numbers_beyond_all_bounds(self):
+        for option in ("-n", "--min-workers", "--max-failures", "--slots"):
+            with self.subTest(option=option):
+                said = self.refused(option, "9" * 20, "--", "true", words=[option])
+                self.assertRegex(said, "must be|expected")
+
+    def test_key_of_the_job_as_an_option(self):
+        self.refused_job(self.job(), "--epochs", "5", words=["--epochs: error: ", "--set training.epochs=5"])
 
     def test_nothing_to_run(self):
         self.refused(words=["sgd-launch"])

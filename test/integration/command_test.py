@@ -50,7 +50,7 @@ while left:
 class Terminal:
     """sgd-launch in a session with a terminal of its own, in the foreground or in the background."""
 
-    def __init__(self, test, *arguments, background=False):
+    def __init__(self, test, *arguments, background=False, kind="xterm"):
         self.master, slave = pty.openpty()
         mark = uuid.uuid4().hex
 
@@ -63,7 +63,7 @@ class Terminal:
                     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
                 os.setpgid(0, 0)
 
-        environment = {**os.environ, MARK: mark, "COLUMNS": "80"}
+        environment = {**os.environ, MARK: mark, "COLUMNS": "80", "TERM": kind}
         self.process = subprocess.Popen([LAUNCHER, "--run-dir", test.path("terminal"), *map(str, arguments)], stdin=slave,
                                         stdout=slave, stderr=slave, env=environment, start_new_session=True, preexec_fn=enter)
         os.close(slave)
@@ -213,6 +213,23 @@ class CommandTest(LaunchTest):
             os.write(terminal.master, b"Ada\n")
             terminal.wait_for(b"hello Ada")
             self.assertEqual(terminal.process.wait(20), 0)
+
+    def test_a_dumb_terminal_gets_no_escape_sequence(self):
+        """Frames of bars come as lines there, a failure without colour, and nothing of a rank steers the terminal from a block of ours."""
+        text = "import sys\nsys.stderr.write('\\r 30% of it')\nsys.stderr.flush()\nsys.stdin.readline()\nsys.exit('no more')\n"
+        with Terminal(self, "-n", 1, "--", *self.script("fail.py", text), kind="dumb") as terminal:
+            terminal.wait_for(b"0:  30% of it")
+            os.write(terminal.master, b"\n")
+            terminal.wait_for(b"next:    sgd-launch logs")
+            self.assertEqual(terminal.process.wait(20), 1)
+            self.assertNotIn(b"\x1b", terminal.seen)
+
+    def test_a_failure_shows_escape_sequences_of_a_rank_as_text(self):
+        text = "import sys\nsys.stderr.write('\\x1b]0;mine\\x07\\x1b[2Jwiped\\n')\nsys.exit(3)\n"
+        launch = self.run_to_end("-n", 1, "--", *self.script("fail.py", text), expect=1)
+        block = launch.stderr()[launch.stderr().index("run failed"):]
+        self.assertIn("    | \\x1b]0;mine\\x07\\x1b[2Jwiped", block)
+        self.assertNotIn("\x1b", block)
 
     def test_who_stands_in_the_background_does_not_read_the_terminal(self):
         text = "import sys\nprint(repr(sys.stdin.read()), flush=True)\n"

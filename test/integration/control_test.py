@@ -148,7 +148,7 @@ class ControlTest(LaunchTest):
     def test_stop_of_a_finished_run_says_so(self):
         self.run_to_end("-n", 1, "--", "true")
         ended = subprocess.run([LAUNCHER, "stop", self.path("run")], capture_output=True, text=True, timeout=20)
-        self.assertEqual(ended.returncode, 0)
+        self.assertEqual(ended.returncode, 3)
         self.assertIn("not running", ended.stdout + ended.stderr)
 
     def test_socket_is_the_owners_alone(self):

@@ -37,7 +37,7 @@ class SavingTest(LaunchTest):
         os.remove(self.path("run", "checkpoints"))
         os.rename(self.path("aside"), self.path("run", "checkpoints"))
         resumed = self.run_to_end("resume", self.path("run"), run_dir=None)
-        self.assertIn("newest checkpoint", resumed.stderr())
+        self.assertIn("  model: ", resumed.stderr())
 
     def test_a_stop_that_could_not_save(self):
         launch = self.start_without_room(linear_job(epochs=100000))
@@ -62,7 +62,7 @@ class SavingTest(LaunchTest):
     def test_never_says_that_nothing_was_kept(self):
         job = {**linear_job(), "checkpoint": {"every": "never"}}
         launch = self.run_to_end(self.write("job.json", json.dumps(job)))
-        self.assertRegex(launch.stderr(), r'succeeded in .*; nothing of the model was kept: no checkpoint was saved')
+        self.assertRegex(launch.stderr(), r"finished in .*\n  model: not kept, no checkpoint was saved")
 
 
 if __name__ == "__main__":

@@ -196,10 +196,10 @@ class SeveralNodesTest(unittest.TestCase):
         launches = [self.launch(machine, "train.py", "wait", rank=number) for number, machine in enumerate((self.a, self.b))]
         self.wait_for_ranks(launches[0], 2)
 
-        def verb(*words):
+        def verb(*words, code=0):
             asking = self.a.launch(*words)
             self.addCleanup(asking.end)
-            self.assertEqual(asking.wait(), 0, asking.said())
+            self.assertEqual(asking.wait(), code, asking.said())
             return asking.said()
         status = verb("status")
         self.assertIn("running", status)
@@ -210,7 +210,7 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertIn("stopped", verb("stop"))
         self.assertEqual([launch.wait() for launch in launches], [6, 6], launches[0].said())
         self.assertIn("cancelled", verb("status"))
-        self.assertIn("not running", verb("stop"))
+        self.assertIn("not running", verb("stop", code=3))
         self.check_clean(*launches)
 
     def test_a_signal_at_either_machine_stops_all(self):

@@ -165,7 +165,7 @@ TESTS = {
     "launcher/keeper/agent_link.cpp kReceivesMax": "shape: how long one agent is read before others have their turn",
     "launcher/keeper/agent_link.hpp kAgentQueueBytesMax": _UNIT + "keeper_agents_test.cpp: limit kAgentQueueBytesMax",
     "launcher/keeper/agent_link.hpp kKeptBytesMax": _UNIT + "keeper_agents_test.cpp: limit kKeptBytesMax",
-    "launcher/cli/plugin_types.cpp kOutputBytesMax": "shape: how much of a worker's answer is read; what is cut is no JSON",
+    "launcher/process/ask_program.cpp kTextBytesMax": "shape: how much of a worker's answer is read; what is cut is no JSON",
     "launcher/keeper/fork_server_process.hpp kForkMessageBytesMax": _UNIT + "keeper_fork_server_test.cpp: kForkMessageBytesMax",
     "launcher/keeper/fork_server_process.hpp kForkRequestsMax": _UNIT + "keeper_fork_server_test.cpp: limit kForkRequestsMax",
     "launcher/keeper/tail.cpp kReadMax": "shape: what the last lines of a file can take",

@@ -20,6 +20,7 @@ _CALLBACKS = "launcher/callbacks"
 _RENDEZVOUS = "launcher/rendezvous"
 _DAEMONS = ("launcher/keeper", "launcher/coordinator", "launcher/agent")
 _WARM = "launcher/warm"
+_DOCTOR = "launcher/doctor"
 _TOP = ("launcher/cli", "launcher/main.cpp")
 
 # What the files of a folder may include, by the front of the header's path.
@@ -32,6 +33,7 @@ ARROWS = {
     _RENDEZVOUS: ("common", *_PURE, "launcher/net", "launcher/process", _RENDEZVOUS),
     **{daemon: ("common", *_PURE, *_SHELLS, _CALLBACKS, daemon) for daemon in _DAEMONS},
     _WARM: ("common", *_PURE, "launcher/process", "launcher/agent", _WARM),
+    _DOCTOR: ("common", *_PURE, "launcher/process", _DOCTOR),
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),
     "worker/data": ("common", "worker/core", "worker/data"),

@@ -98,6 +98,10 @@ nlohmann::json Engine::measured(const nlohmann::json& further) {
     if (const nlohmann::json scale = stepper_->loss_scale(); !scale.is_null())
       metrics["loss_scale"] = scale.at("value");
     metrics["samples_per_s"] = stream_->samples_per_s();
+    for (const auto& part : stepper_->parts()) {
+      const std::string key = stepper_->parts().size() == 1 ? "lr" : "lr_" + part->name();
+      if (!metrics.contains(key)) metrics[key] = part->learning_rate();
+    }
     metrics["step_ms"]["median"] = stream_->timer().median_ms();
     metrics["step_ms"]["p95"] = stream_->timer().p95_ms();
     metrics["step_ms"]["own"] = stream_->own_timer().mean_ms();

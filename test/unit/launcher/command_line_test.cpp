@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/job/job_schema.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verb_table.hpp"
 
@@ -76,6 +77,12 @@ TEST_CASE("errors name the option and the fix, all of them") {
       {{"--num_workers", "--", "true"}, {"--num-workers: error: a value is missing: --num-workers N"}},
       {{"--run_dir=", "a.json"}, {"--run-dir: error: expected a folder"}},
       {{"--slots", "--quiet", "a.json"}, {"--slots: error: expected a number from 0, got \"--quiet\""}},
+      {{"--epochs", "5", "a.json", "--slots", "x"},
+       {"--epochs: error: is a key of the job and no option: --set training.epochs=5",
+        "--slots: error: expected a number from 0, got \"x\""}},
+      {{"--epochs", "a.json"}, {"--epochs: error: is a key of the job and no option: --set training.epochs=VALUE"}},
+      {{"a.json", "--lr=0.1"}, {"--lr: error: is a key of the job and no option: --set training.optimizer.lr=0.1"}},
+      {{"--epoch", "5"}, {"--epoch: error: unknown option; did you mean --set training.epochs=VALUE?"}},
       {{"--slots=a=b", "a.json"}, {"--slots: error: expected a number from 0, got \"a=b\""}},
       {{"a.json", "--slotss", "2", "--timeout", "y"},
        {"--slotss: error: unknown option; did you mean --slots?",
@@ -99,6 +106,20 @@ TEST_CASE("resume takes what can change, and no variable of the environment") {
   CHECK(options.quiet);
   REQUIRE(options.overrides.sets.size() == 2);
   CHECK(options.overrides.sets[0].value == "4");
+}
+
+TEST_CASE("what is typed in place of an expected option is a key of the job") {
+  cli::RunOptions unused;
+  std::size_t expected = 0;
+  for (const cli::Option& option : cli::run_option_table(unused)) {
+    if (option.instead.empty()) continue;
+    INFO(option.instead);
+    ++expected;
+    const nlohmann::json job = {
+        {"training", {{"model", {{"type", "mlp"}}}, {"optimizer", {{"type", "sgd"}}}, {"dataset", {{"type", "idx"}}}}}};
+    CHECK_FALSE(job::job_schema().nodes_at(option.instead.substr(std::string("--set ").size()), job).empty());
+  }
+  CHECK(expected > 5);
 }
 
 TEST_CASE("help shows every option that has a text") {

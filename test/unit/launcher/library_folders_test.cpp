@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
@@ -49,8 +50,11 @@ TEST_CASE("library folders: those that a program names, and the one that is not 
     return folder.file("program");
   };
   const std::string here = folder.file("lib");
-  const std::string program = write(program_of("$ORIGIN/../lib:/usr:" + here));
-  CHECK(process::library_folders(program) == std::vector<std::string>{"/usr", here});
+  const std::string several = write(program_of("$ORIGIN/../lib:/usr:" + here));
+  const std::string beside = std::filesystem::path(folder.file("../lib")).lexically_normal().string();
+  CHECK(process::library_folders(several) == std::vector<std::string>{beside, "/usr", here});
+  CHECK(process::check_library_folders(several).ok());  // One is enough.
+  const std::string program = write(program_of(here + ":/nowhere"));
   const Status missing = process::check_library_folders(program);
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.error().code == ENOENT);

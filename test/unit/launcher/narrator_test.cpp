@@ -1,21 +1,33 @@
 #include "launcher/cli/narrator.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
 using namespace sgd;
 
-TEST_CASE("an epoch is one line, made when its validation is known") {
-  cli::EpochLines lines(5);
-  CHECK(lines.add({{"phase", "train"}, {"epoch", 1.0}, {"train_loss", 0.61234}, {"samples_per_s", 12400.0}}).empty());
-  CHECK(lines.add({{"phase", "validate"}, {"epoch", 1.0}, {"val_loss", 0.5}, {"val_accuracy", 0.81}}) ==
-        "epoch 1/5  train_loss 0.6123  val_loss 0.5000  val_accuracy 0.8100  12.4k samples/s");
-  CHECK(lines.add({{"phase", "validate"}, {"epoch", 2.0}, {"val_loss", nullptr}}) == "epoch 2/5  val_loss nan");
+TEST_CASE("training and validation of an epoch have a line each, of 80 columns at most") {
+  const auto line = [](const nlohmann::ordered_json& metrics) { return cli::epoch_line(metrics, 5); };
+  nlohmann::ordered_json train = {{"phase", "train"},         {"epoch", 1.0},
+                                  {"train_loss", 0.61234},    {"last_train_loss", 0.5},
+                                  {"samples_per_s", 12400.0}, {"lr", 0.05}};
+  CHECK(line(train) == "epoch 1/5  train_loss 0.6123  lr 0.05  12.4k samples/s");
+  CHECK(line({{"phase", "validate"}, {"epoch", 1}, {"val_loss", 0.5}, {"val_accuracy", 0.81}, {"val_iou", {1, 2}}}) ==
+        "epoch 1/5  val_loss 0.5000  val_accuracy 0.8100");
+  CHECK(line({{"phase", "validate"}, {"epoch", 6}, {"val_loss", nullptr}}) == "report 6  val_loss nan");
+  CHECK(line({{"phase", "train"}, {"epoch", 2}, {"batch", 7}, {"loss", 0.5}}).empty());
+  for (int number = 0; number < 20; ++number) train[fmt::format("train_metric_{}", number)] = 0.5;
+  CHECK(line(train).size() <= 80);
+  CHECK(line(train).ends_with("  lr 0.05  12.4k samples/s"));
 }
 
-TEST_CASE("the first epoch line of a resumed run has the training that was reported before") {
-  cli::EpochLines lines(5, {{"phase", "train"}, {"epoch", 3.0}, {"train_loss", 0.25}});
-  CHECK(lines.add({{"phase", "validate"}, {"epoch", 3}, {"val_loss", 0.5}}) ==
-        "epoch 3/5  train_loss 0.2500  val_loss 0.5000");
+TEST_CASE("a checkpoint is told in 80 columns") {
+  const std::string line = "sgd-launch: " + cli::narrate_event({{"event", "checkpoint_saved"},
+                                                                {"path", "checkpoints/step-000000002345-gen-0001"},
+                                                                {"bytes", 1700000},
+                                                                {"stall_s", 0.123},
+                                                                {"write_s", 0.0204}});
+  CHECK(line == "sgd-launch: saved step-000000002345-gen-0001: 1.7MB, stall 123 ms, write 20 ms");
+  CHECK(line.size() <= 80);
 }
 
 TEST_CASE("the remaining time of a resumed run counts only the steps that took its time") {
@@ -51,20 +63,34 @@ TEST_CASE("a failed run is one block, the cause first") {
         "    | one\n"
         "    | two\n"
         "  retried: no\n"
-        "  after:   0 epochs, 40 steps, 1.50 s, no checkpoint yet\n"
+        "  after:   1.5 s, 40 steps, no checkpoint yet\n"
         "  log:     runs/x/logs/gen-0001/rank-0001.log\n"
         "  next:    sgd-launch logs --rank 1 runs/x\n");
   outcome.steps = 0;
-  CHECK(cli::failure_block(outcome, "runs/x", "runs/x", false).find("  after:   1.50 s\n") != std::string::npos);
+  CHECK(cli::failure_block(outcome, "runs/x", "runs/x", false).find("  after:   1.5 s\n") != std::string::npos);
+}
+
+TEST_CASE("what a rank says steers no terminal from a block of ours") {
+  core::RunOutcome outcome;
+  core::Failure cause;
+  cause.rank = 0;
+  cause.subject = "rank 0";
+  cause.tail = {"\x1b[2J\x1b]0;title\x07 gone"};
+  outcome.cause = cause;
+  outcome.error = "\x1b[31mred";
+  const std::string block = cli::failure_block(outcome, "runs/x", "runs/x", false);
+  CHECK(block.find('\x1b') == std::string::npos);
+  CHECK(block.find('\x07') == std::string::npos);
+  CHECK(block.find("    | \\x1b[2J\\x1b]0;title\\x07 gone\n") != std::string::npos);
 }
 
 TEST_CASE("a key that some ranks do not report is told with the ranks, not with thousands of them") {
   nlohmann::ordered_json event = {{"event", "report_mismatch"}, {"generation", 1}, {"epoch", 2},
                                   {"phase", "train"},           {"key", "score"},  {"ranks", {1, 3}}};
-  CHECK(cli::narrate_event(event, "runs/a") ==
+  CHECK(cli::narrate_event(event) ==
         "warning: the train report of epoch 2 has \"score\" on some ranks, and not on rank 1, 3");
   for (int rank = 4; rank < 20; ++rank) event["ranks"].push_back(rank);
-  CHECK(cli::narrate_event(event, "runs/a").ends_with("not on rank 1, 3, 4, 5, 6, 7, 8, 9 and 10 others"));
+  CHECK(cli::narrate_event(event).ends_with("not on rank 1, 3, 4, 5, 6, 7, 8, 9 and 10 others"));
 }
 
 TEST_CASE("numbers for people") {
@@ -84,19 +110,42 @@ TEST_CASE("the progress line says what else is done than training") {
   CHECK(cli::status_line(shot, 200, 0).find("epoch 2/5  loss") != std::string::npos);
 }
 
-TEST_CASE("a success without a checkpoint says that nothing was kept") {
+TEST_CASE("the end of a run says how long it took, how far it came, and where its model is") {
+  const nlohmann::json training = {{"training", {{"epochs", 2}}}, {"checkpoint", {{"every", "epoch"}}}};
   core::RunOutcome outcome;
   outcome.state = "succeeded";
-  outcome.steps = 10;
+  outcome.wall_s = 4.52;
+  outcome.epochs = 2;
+  outcome.steps = 12500;
+  outcome.metrics = {{"train", {{"train_loss", 0.5}}}, {"validate", {{"val_loss", 0.02261}}}};
+  outcome.checkpoint = "checkpoints/step-000000012500-gen-0001";
+  CHECK(cli::end_block(outcome, "runs/a", "runs/a", training) ==
+        "finished in 4.5 s (2 epochs, 12,500 steps), val_loss 0.0226\n"
+        "  model: runs/a/checkpoints/step-000000012500-gen-0001/model.safetensors");
+  outcome.state = "interrupted";
+  outcome.error = "stopped by signal 2 (SIGINT)";
+  outcome.metrics.erase("validate");
+  CHECK(cli::end_block(outcome, "runs/a", "runs/a", training) ==
+        "stopped by signal 2 (SIGINT) after 4.5 s (2 epochs, 12,500 steps), train_loss 0.5000\n"
+        "  model: runs/a/checkpoints/step-000000012500-gen-0001/model.safetensors\n"
+        "  next:  sgd-launch resume runs/a");
+}
+
+TEST_CASE("of a command's end no epochs are told, and a model that was not kept is") {
   const nlohmann::json training = {{"training", {{"epochs", 1}}}, {"checkpoint", {{"every", "epoch"}}}};
   const nlohmann::json command = {{"command", {"true"}}, {"checkpoint", {{"every", "epoch"}}}};
   const nlohmann::json saving = {{"command", {"true"}}, {"checkpoint", {{"every", {{"steps", 100}}}}}};
-  const char* lost = "; nothing of the model was kept: no checkpoint was saved";
-  CHECK(cli::success_line(outcome, "runs/a", training).ends_with(lost));
-  CHECK(cli::success_line(outcome, "runs/a", saving).ends_with(lost));
-  CHECK(cli::success_line(outcome, "runs/a", command) == "succeeded in 0.00 s: 0 epochs, 10 steps");
-  outcome.state = "interrupted";
-  CHECK(cli::success_line(outcome, "runs/a", command).ends_with("; no checkpoint was saved"));
-  outcome.steps = 0;
-  CHECK(cli::success_line(outcome, "runs/a", training) == "interrupted in 0.00 s");
+  const auto end = [](const core::RunOutcome& outcome, const nlohmann::json& job) {
+    return cli::end_block(outcome, "runs/a", "runs/a", job);
+  };
+  core::RunOutcome outcome;
+  outcome.state = "succeeded";
+  CHECK(end(outcome, command) == "finished in 0.00 s");
+  outcome.steps = 1;
+  const char* lost = "\n  model: not kept, no checkpoint was saved";
+  CHECK(end(outcome, training).ends_with(lost));
+  CHECK(end(outcome, saving).ends_with(lost));
+  CHECK(end(outcome, command) == "finished in 0.00 s (1 step)");
+  outcome.checkpoint = "checkpoints/x";
+  CHECK(end(outcome, command) == "finished in 0.00 s (1 step)\n  checkpoint: runs/a/checkpoints/x");
 }

@@ -28,6 +28,10 @@ int nvmlInit_v2() {
   is_open = true;
   return kSuccess;
 }
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = 12040;
+  return is_open ? 0 : 1;
+}
 int nvmlShutdown() {
   is_open = false;
   return kSuccess;

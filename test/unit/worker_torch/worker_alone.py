@@ -139,7 +139,7 @@ class Metrics(WorkerTest):
         agent = self.train(linear_job(2, 32, epochs=1), 2)
         train, validate = [m for m in agent.of_type("report") if m["rank"] == 0]
         self.assertEqual(set(train["metrics"]), {"epoch", "batch_count", "num_samples", "train_loss",
-                                                 "last_train_loss", "samples_per_s", "step_ms"})
+                                                 "last_train_loss", "lr", "samples_per_s", "step_ms"})
         self.assertEqual(set(validate["metrics"]), {"batch_count", "num_samples", "val_loss", "last_val_loss",
                                                     "val_accuracy", "last_val_accuracy"})
         order = [m["type"] for m in agent.messages if m["rank"] == 0 and m["type"] != "heartbeat"]
@@ -403,7 +403,7 @@ class Failures(WorkerTest):
         agent.start()
         self.assertEqual(agent.run(), [1, 1])
         for failed in agent.of_type("failed"):
-            self.assertRegex(failed["message"], r"^the loss is not finite at step \d+ on rank 0, 1$")
+            self.assertRegex(failed["message"], r"^the loss is not finite at step \d+ on rank 0, 1: lower the learning rate \(1e\+30\), or ")
         with open(agent.run_dir + "/errors/rank-0001.json") as file:
             error = json.load(file)["message"]
         self.assertIn("not finite", error["message"])
