@@ -1,7 +1,7 @@
-"""The README's tour, word by word, as root and as an ordinary account: every command of its code blocks is carried out in its order.
+"""README.md and launcher/guide.md, word by word, as root and as an ordinary account: every command of their code blocks is carried out in its order.
 
 What cannot be as it stands there is exchanged: the port and the host of the cluster (`ssh n1` stays on this machine), `my-run`, and the data, which
-is small. A line of the README that has no step here, or a step without its line, fails the test.
+is small. A line of the pages that has no step here, or a step without its line, fails the test.
 """
 
 import json
@@ -30,14 +30,16 @@ SMALL = ["--set", "training.epochs=2", "--set", "training.batch_size=32"]
 # Whoever reads on wants to be told; and small models.
 MLP = ["--set", 'training.model={"type":"mlp"}']
 
-# Each command of the README's blocks, by how it begins, and the step that carries it out.
+PAGES = ("README.md", "launcher/guide.md")
+# Each command of their blocks, by how it begins, and the step that carries it out.
 TOUR = (
     ("sgd-launch job.json", "trains"),
-    ("sgd-launch --num-workers 4 ", "trains"),
+    ("sgd-launch -n 4 job.json --set", "trains"),
     ("sgd-launch -n 4 -- python3 train.py", "succeeds"),
     ("sgd-launch --nproc-per-node 4 train.py", "succeeds"),
     ("sgd-launch --nnodes 2 --node-rank 0 ", "meets_another"),
     ("srun --ntasks-per-node=1 sgd-launch", "succeeds_without_slurm"),
+    # The guide.
     ("sgd-launch job.json --max-failures unlimited", "goes_on"),
     ("sgd-launch nodes set-slots 1", "shrinks"),
     ("sgd-launch resume", "is_gone_on_with"),
@@ -46,6 +48,8 @@ TOUR = (
     ("sgd-launch tune status", "succeeds"),
     ("sgd-launch tune best", "succeeds"),
     ("sgd-launch tune --resume runs/latest --samples 16", "succeeds"),
+    ("sgd-launch --nnodes 2 --node-rank 0 ", "meets_another"),
+    ("srun --ntasks-per-node=1 sgd-launch", "succeeds_without_slurm"),
     ("sgd-launch init", "succeeds"),
     ("sgd-launch coordinator --listen", "coordinates"),
     ("sgd-launch token create --name n1 | ssh n1 sgd-launch join", "succeeds"),
@@ -63,7 +67,7 @@ TOUR = (
 
 
 class Tour:
-    """One account's way through the README, in a folder of its own."""
+    """One account's way through the pages, in a folder of its own."""
 
     uid = None  # This process's.
 
@@ -147,7 +151,7 @@ exec {self.path("built/bin/sgd-launch")} "$@"
                     process.wait()
 
     def test_tour(self):
-        commands = lines("README.md", "sh")
+        commands = [line for page in PAGES for line in lines(page, "sh")]
         self.assertEqual([line[: len(begin)] for line, (begin, _) in zip(commands, TOUR)], [begin for begin, _ in TOUR])
         self.assertEqual(len(commands), len(TOUR), commands)
         self.probe()
@@ -182,7 +186,7 @@ exec {self.path("built/bin/sgd-launch")} "$@"
 
     def trains(self, line):
         said = "".join(self.carry_out(line, *self.small, *([] if "training.model" in line else MLP)))
-        self.assertRegex(said, r"epoch 2/2  train_loss \S+  val_loss")
+        self.assertRegex(said, r"epoch 2/2  train_loss \S+  lr [\d.]+  \S+ samples/s")
         self.runs.insert(0, re.search(r"run (\S+): ", said).group(1))
 
     def goes_on(self, line):
@@ -200,7 +204,7 @@ exec {self.path("built/bin/sgd-launch")} "$@"
 
     def is_gone_on_with(self, line):
         lines = read_lines(self.path("home", "runs", "latest", "metrics.jsonl"))
-        self.assertIn("succeeded", self.carry_out(line, "--set", f"training.epochs={int(lines[-1]['epoch']) + 2}")[1])
+        self.assertIn("finished in", self.carry_out(line, "--set", f"training.epochs={int(lines[-1]['epoch']) + 2}")[1])
 
     def is_trained_further(self, line):
         self.assertIn("epoch 8/8", self.carry_out(line)[0])
@@ -260,17 +264,58 @@ class OtherAccountsTourTest(Tour, unittest.TestCase):
 class WordsTest(unittest.TestCase):
     def test_verbs_and_options_that_the_text_names(self):
         """What stands in the text between the blocks: each verb has a help, and it names the option."""
-        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-            text = re.sub(r"^```.*?^```", "", file.read(), flags=re.S | re.M)
+        text = ""
+        for page in (*PAGES, "launcher/troubleshooting.md", "launcher/comparison.md", "launcher/first_cluster.md", "worker/first_training.md", "worker/python/first_script.md"):
+            with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+                text += re.sub(r"^```.*?^```", "", file.read(), flags=re.S | re.M)
         asked = 0
         for words in re.findall(r"`sgd-launch ([a-z][^`]*)`", text):
             verb, *rest = words.split()
-            done = subprocess.run([os.path.join(BIN_DIR, "sgd-launch"), verb, "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            front = [verb, rest[0]] if verb == "token" else [verb]
+            done = subprocess.run([os.path.join(BIN_DIR, "sgd-launch"), *front, "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
             self.assertEqual(done.returncode, 0, words)
             for option in (word for word in rest if word.startswith("--")):
                 self.assertIn(option, done.stdout, words)
             asked += 1
-        self.assertGreater(asked, 5)
+        self.assertGreater(asked, 20)
+
+    def test_symptoms_are_what_the_programs_say(self):
+        """What stands in backticks in the first column of troubleshooting.md, but for names, numbers and what is left out."""
+        sources = ""
+        for part in ("launcher", "common", "worker"):
+            for folder, _, names in os.walk(os.path.join(ROOT, part)):
+                sources += "".join(read_file(os.path.join(folder, name)).decode() for name in names if name.endswith((".cpp", ".hpp")))
+        sources = re.sub(r'"\s*\n\s*"', "", sources)
+        found = 0
+        for symptom in re.findall(r"(?m)^\| (`[^|]*`[^|]*) \|", read_file(os.path.join(ROOT, "launcher", "troubleshooting.md")).decode()):
+            for words in re.findall(r"`([^`]*)`", symptom):
+                for part in re.split(r"…|\d+|N\b|[:()]|\bjob.json\b", words):
+                    if len(part.strip(" ;,")) > 6:
+                        self.assertIn(part.strip(" ;,"), sources, words)
+                        found += 1
+        self.assertGreater(found, 15)
+
+    def test_readme_is_short(self):
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            text = file.read().splitlines()
+        self.assertLessEqual(len(text), 120)
+        self.assertEqual([line for line in text if len(line) > 100], [])
+
+    def test_links_lead_somewhere(self):
+        """To files of this tree, and to headings of pages."""
+        listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
+        pages = listed.stdout.split() or [os.path.relpath(os.path.join(folder, name), ROOT) for part in ("launcher", "worker", "configs", "scripts", "test", "common")
+                                          for folder, _, names in os.walk(os.path.join(ROOT, part)) for name in names if name.endswith(".md")]
+        for page in pages:
+            for link in re.findall(r"\]\(([^)\s]+)\)", read_file(os.path.join(ROOT, page)).decode()):
+                if link.startswith(("http:", "https:")):
+                    continue
+                path, _, heading = link.partition("#")
+                target = os.path.normpath(os.path.join(ROOT, os.path.dirname(page), path)) if path else os.path.join(ROOT, page)
+                self.assertTrue(os.path.exists(target), (page, link))
+                if heading:
+                    titles = re.findall(r"(?m)^#+ (.*)$", read_file(target).decode())
+                    self.assertIn(heading, [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles], (page, link))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def lines(page, kind):
 
 # What may be otherwise in another run, and what stands for it.
 OTHERS = ((r"\d{8}-\d{6}-[0-9a-f]{4}", r"\d{8}-\d{6}-[0-9a-f]{4}"), (r", \d+ steps redone", r"(?:, \d+ steps redone)?"), (r"from memory", "from (?:memory|disk)"),
-          (r"\d[\d.]*(?:e[-+]?\d+)?[kM]?", r"\d[\d.]*(?:e[-+]?\d+)?[kM]?"), (r"\bstepping\b", r"\w+"), (r"[ \t]+", r"\s+"))
+          (r"/home/\S+", r"/\S+"), (r"0-1 ×2(?=: )", r"(?:0-1 ×2|0|1)"),
+          (r"\d[\d.]*(?:,\d{3})*(?:e[-+]?\d+)?[kM]?", r"\d[\d.]*(?:,\d{3})*(?:e[-+]?\d+)?[kM]?"), (r"\bstepping\b", r"\w+"), (r"[ \t]+", r"\s+"))
 
 
 def pattern(line):
@@ -49,7 +50,7 @@ def pattern(line):
         return re.compile(".*│.*")
     made = ""
     for part in re.split(f"({'|'.join(kind for kind, _ in OTHERS)})", line.strip()):
-        made += next((other for kind, other in OTHERS if re.fullmatch(kind, part)), re.escape(part))
+        made += next((other for kind, other in OTHERS if re.fullmatch(kind.replace("(?=: )", ""), part)), re.escape(part))
     return re.compile(made)
 
 

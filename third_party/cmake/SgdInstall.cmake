@@ -1,11 +1,14 @@
-# `cmake --install build/release --prefix DIR`: the programs, and what plug-ins are built against. The build folder
-# itself serves as a package, too: -DSgdLaunch_DIR=build/release/cmake.
+# `cmake --install build/release --prefix DIR`: the programs, what plug-ins are built against, man pages, completions. Nothing
+# knows DIR, so the folder may be moved. The build folder itself serves as a package, too: -DSgdLaunch_DIR=build/release/cmake.
+# `scripts/package` makes a Debian package of the same files and of the component "system", which belongs to /usr alone.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 install(TARGETS sgd-launch)
 if(SGD_WITH_TORCH)
   install(TARGETS sgd-worker)
-  set_target_properties(sgd-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  # LibTorch is not installed: it is where it was when sgd-worker was linked, or in lib/sgd-launch/torch, which may be a link.
+  set_target_properties(sgd-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON
+                        INSTALL_RPATH "$ORIGIN/../lib/sgd-launch/torch/lib")
   install(DIRECTORY worker/include/sgd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/SgdLaunch)
   install(FILES ${CMAKE_BINARY_DIR}/lib/libsgd-worker.a DESTINATION ${CMAKE_INSTALL_LIBDIR}/sgd-launch OPTIONAL)
@@ -25,3 +28,50 @@ endif()
 if(TARGET sgd_gloo_module)
   install(TARGETS sgd_gloo_module DESTINATION lib/sgd-launch)  # Where sgd-worker looks for it.
 endif()
+install(FILES configs/job.schema.json DESTINATION share/sgd-launch)
+file(GLOB examples CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/configs/*.json)
+list(FILTER examples EXCLUDE REGEX "job.schema.json$")
+install(FILES ${examples} DESTINATION share/doc/sgd-launch/examples)
+install(FILES README.md CHANGELOG.md DESTINATION share/doc/sgd-launch)
+install(FILES LICENSE DESTINATION share/doc/sgd-launch RENAME copyright)
+# Made of what the installed program says of itself.
+install(CODE "
+  set(prefix \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+  execute_process(COMMAND /usr/bin/python3 -B ${CMAKE_SOURCE_DIR}/scripts/generate.py share \${prefix}/bin/sgd-launch \${prefix}/share
+                  RESULT_VARIABLE failed)
+  if(failed)
+    message(WARNING \"no man pages and completions: scripts/generate.py has failed (\${failed})\")
+  endif()")
+
+set(units scripts/systemd)
+install(FILES ${units}/sgd-launch-coordinator.service ${units}/sgd-launch-agent.service
+        DESTINATION lib/systemd/system COMPONENT system EXCLUDE_FROM_ALL)
+install(FILES ${units}/sgd-launch.sysusers.conf DESTINATION lib/sysusers.d RENAME sgd-launch.conf
+        COMPONENT system EXCLUDE_FROM_ALL)
+install(FILES ${units}/sgd-launch.default DESTINATION /etc/default RENAME sgd-launch COMPONENT system EXCLUDE_FROM_ALL)
+install(FILES ${units}/sgd-launch-agent.service.d/owners.conf.example ${units}/sgd-launch-agent.service.d/gpu.conf.example
+        DESTINATION share/doc/sgd-launch/sgd-launch-agent.service.d COMPONENT system EXCLUDE_FROM_ALL)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME sgd-launch)
+set(CPACK_PACKAGE_CONTACT "the authors of sgd-launch <sgd-launch@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "distributed training that survives failures")
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/package)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};sgd-launch;Unspecified;/;${CMAKE_BINARY_DIR};sgd-launch;system;/")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # But for LibTorch, which is in no package.
+if(SGD_WITH_TORCH)
+  get_filename_component(torch_libraries ${LibTorch_CPU_LIBRARY} DIRECTORY)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${torch_libraries})
+endif()
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "systemd, dataset-fashion-mnist")
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/debian)
+file(WRITE ${CMAKE_BINARY_DIR}/debian/conffiles "/etc/default/sgd-launch\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/debian/conffiles ${CMAKE_SOURCE_DIR}/scripts/debian/postinst
+    ${CMAKE_SOURCE_DIR}/scripts/debian/prerm ${CMAKE_SOURCE_DIR}/scripts/debian/postrm)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+include(CPack)

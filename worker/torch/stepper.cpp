@@ -147,9 +147,10 @@ std::string Stepper::fault_of(std::uint32_t agreed, bool is_own_finite, const Op
     if (finite[rank] == "0") ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
   const std::string rate = parts_.size() == 1 ? fmt::format(" ({:g})", parts_.front()->learning_rate()) : "";
-  return fmt::format("the loss is not finite at step {} on rank {}: lower the learning rate{}, or look for a fault of the "
-                     "data or the loss",
-                     steps_ + 1, ranks, rate);
+  return fmt::format(
+      "the loss is not finite at step {} on rank {}: lower the learning rate{}, or look for a fault of the "
+      "data or the loss",
+      steps_ + 1, ranks, rate);
 }
 
 }  // namespace sgd::worker

@@ -1,0 +1,173 @@
+"""The Debian package on a bare Debian 12: installed in a chroot that debootstrap makes, used by an ordinary account, and removed.
+
+    scripts/bench package [--keep]
+
+Needs root, debootstrap and the network, from where debootstrap and apt get Debian's packages. LibTorch is the one of this machine, seen from inside. Prints what
+was tried; ends with 1 at the first thing that is not as it should be.
+"""
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SUITE = "bookworm"
+# What apt, dpkg and accounts themselves leave: lists, logs, backups of their files.
+OF_THE_SYSTEM = re.compile(r"^/(proc|sys|dev|tmp|run|home/eva|opt/libtorch|var/(lib/(apt|dpkg|systemd)|cache|log)|etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|etc/\.pwd\.lock)")
+LIMIT_S = 900
+
+
+def say(text):
+    print(f"package: {text}", flush=True)
+
+
+def mirror():
+    """Where this machine gets Debian from."""
+    for path in [*glob.glob("/etc/apt/sources.list"), *glob.glob("/etc/apt/sources.list.d/*")]:
+        with open(path, encoding="utf-8") as file:
+            found = re.search(r"(?m)^(?:URIs:|deb(?: \[[^]]*\])?)\s+(\S+/debian)/?\s*(?:\s|$)", file.read())
+        if found:
+            return found.group(1)
+    sys.exit("package: no source of Debian's packages in /etc/apt")
+
+
+def mounts_below(folder):
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        return [line.split()[4] for line in file if line.split()[4].startswith(folder + "/")]
+
+
+class Chroot:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def make(self):
+        subprocess.run(["debootstrap", "--variant=minbase", SUITE, self.folder, mirror()], check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
+        for name in ("proc", "sys"):
+            subprocess.run(["mount", "--rbind", "/" + name, self.path(name)], check=True)
+        subprocess.run(["mount", "--bind", "/dev", self.path("dev")], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", self.path("dev/shm")], check=True)
+        for path in ["/etc/resolv.conf", "/etc/hosts", *glob.glob("/etc/apt/apt.conf.d/*prox*")]:
+            if os.path.exists(path):
+                shutil.copy(path, self.path(path))
+
+    def path(self, name):
+        return os.path.join(self.folder, name.lstrip("/"))
+
+    def run(self, *words, expect=0, account="root"):
+        """stdout and stderr of a command inside."""
+        line = " ".join(words)
+        command = ["chroot", self.folder, "/bin/sh", "-c", line] if account == "root" else ["chroot", self.folder, "/bin/su", "-", account, "-s", "/bin/sh", "-c", line]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
+                              env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"})
+        if done.returncode != expect:
+            sys.exit(f"package: {line}: ended with {done.returncode}, expected {expect}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def files(self):
+        """Everything that lies there, but what belongs to the system's own tools, and the accounts."""
+        found = set()
+        for folder, folders, names in os.walk(self.folder):
+            inside = "/" + os.path.relpath(folder, self.folder) if folder != self.folder else ""
+            folders[:] = [name for name in folders if not OF_THE_SYSTEM.match(f"{inside}/{name}")]
+            found |= {f"{inside}/{name}" for name in names + folders if not OF_THE_SYSTEM.match(f"{inside}/{name}")}
+        with open(self.path("/etc/passwd"), encoding="utf-8") as file:
+            return found | {line.split(":")[0] + " (account)" for line in file}
+
+
+def expect(what, is_so, said=""):
+    if not is_so:
+        sys.exit(f"package: {what}: not so\n{said}")
+    say(what)
+
+
+def install(box, package):
+    depends = subprocess.run(["dpkg-deb", "-f", package, "Depends"], capture_output=True, text=True, check=True).stdout
+    names = [re.split(r"[ (|]", one.strip())[0] for one in depends.split(",")]
+    box.run("apt-get update")
+    box.run("apt-get install -y --no-install-recommends", *names, "python3 man-db systemd")
+    box.run("useradd -m eva")
+    before = box.files()
+    shutil.copy(package, box.path("/tmp/sgd-launch.deb"))
+    box.run("dpkg -i /tmp/sgd-launch.deb")
+    say(f"installed: {os.path.basename(package)}, {os.path.getsize(package) / 2**20:.1f} MiB; needs {', '.join(names)}")
+    return before
+
+
+def use(box, torch):
+    said = box.run("sgd-launch -n 2 -- echo ready", account="eva")
+    expect("an ordinary account runs a command", "0-1 ×2: ready" in said or said.count("ready") == 2, said)
+    job = "/usr/share/doc/sgd-launch/examples/linear.json"
+    said = box.run(f"sgd-launch {job}", account="eva", expect=2)
+    expect("without LibTorch a training is refused, and how to name one is said", "ln -s DIR /usr/lib/sgd-launch/torch" in said, said)
+    os.makedirs(box.path("/opt/libtorch"))
+    subprocess.run(["mount", "--bind", torch, box.path("/opt/libtorch")], check=True)
+    os.symlink("/opt/libtorch", box.path("/usr/lib/sgd-launch/torch"))
+    said = box.run(f"sgd-launch -n 2 {job}", account="eva")
+    expect("with it, an ordinary account trains", "finished in" in said and "model.safetensors" in said, said)
+    said = box.run("sgd-launch resume --set training.epochs=5", account="eva")
+    expect("and goes on from its checkpoint", "epoch 5/5" in said, said)
+    said = box.run("sgd-launch -n 2 --local-nodes 2", job, account="eva")
+    expect("across two nodes, by Gloo's module", "finished in" in said, said)
+    said = box.run("sgd-launch -n 2 --preload auto -- python3 -c 'import sgd_launch; print(sgd_launch.__name__)'", account="eva")
+    expect("a Python script finds the module", "sgd_launch" in said, said)
+    said = box.run("sgd-launch doctor; true", account="eva")
+    expect("doctor finds the worker", "ok       sgd-worker" in said, said)
+    said = box.run("man sgd-launch-resume | cat; man 5 sgd-launch-job | cat")
+    expect("man pages are there", "goes on with a run" in said and "training.optimizer" in said, said[:2000])
+    said = box.run("bash -c '. /usr/share/bash-completion/completions/sgd-launch; COMP_WORDS=(sgd-launch resume --max); COMP_CWORD=2; _sgd_launch; "
+                   "echo ${COMPREPLY[@]}'")
+    expect("bash completes", "--max-failures" in said, said)
+    said = box.run("systemd-analyze verify /usr/lib/systemd/system/sgd-launch-coordinator.service /usr/lib/systemd/system/sgd-launch-agent.service 2>&1; true")
+    expect("systemd takes the units", "sgd-launch" not in said, said)
+    said = box.run("getent passwd sgd-launch sgd-launch-jobs")
+    expect("the daemons' accounts are there", said.count("\n") == 2, said)
+    start = "mkdir -p -m 700 /var/lib/sgd-launch/coordinator && chown sgd-launch: /var/lib/sgd-launch/coordinator && STATE_DIRECTORY=/var/lib/sgd-launch/coordinator"
+    said = box.run(f"{start} timeout 5 setpriv --reuid sgd-launch --regid sgd-launch --clear-groups sgd-launch coordinator; true")
+    expect("the coordinator runs under its account", "listening on" in said, said)
+
+
+def remove(box, before):
+    box.run("dpkg --remove sgd-launch")
+    expect("after removal its state and settings are there", os.path.exists(box.path("/etc/default/sgd-launch")) and os.path.exists(box.path("/var/lib/sgd-launch")))
+    box.run("dpkg --purge sgd-launch")
+    left = sorted(box.files() - before)
+    expect("after purge nothing is left", not left, "\n".join(left))
+    gone = sorted(before - box.files())
+    expect("and nothing else has gone", not gone, "\n".join(gone))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--package", default="")
+    parser.add_argument("--torch", required=True)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        sys.exit("package: needs root and debootstrap (apt-get install debootstrap)")
+    if "SGD_IN_NAMESPACE" not in os.environ:  # Mounts end with it, whatever ends this.
+        os.execvpe("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv], {**os.environ, "SGD_IN_NAMESPACE": "1"})
+    package = options.package or glob.glob(os.path.join(ROOT, "build", "release", "package", "*.deb"))[0]
+    folder = tempfile.mkdtemp(prefix="sgd-chroot-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    box = Chroot(folder)
+    try:
+        box.make()
+        before = install(box, package)
+        use(box, os.path.realpath(options.torch))
+        remove(box, before)
+    finally:
+        if not options.keep:
+            for place in reversed(mounts_below(folder)):
+                subprocess.run(["umount", "--lazy", place], check=False)
+            if not mounts_below(folder):  # What is mounted there is this machine's.
+                shutil.rmtree(folder, ignore_errors=True)
+    say("all is well")
+
+
+if __name__ == "__main__":
+    main()
