@@ -93,6 +93,7 @@ Status AgentDaemon::open() {
   files.has_other_owners = has_others();
   auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
   auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
+  relay_ = make_relay();
   shell_ = std::make_unique<AgentShell>(io_, std::move(continuity).value(), options_.own_program, std::move(link),
                                         observer(), std::move(spool));
   return {};
@@ -144,20 +145,33 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   return continuity;
 }
 
+std::unique_ptr<OutputRelay> AgentDaemon::make_relay() {
+  if (options_.output_socket.empty()) return nullptr;
+  OutputRelay::Handlers handlers;
+  handlers.on_taken = [this](const RunId& run, std::size_t bytes) { shell_->acknowledge_output(run, bytes); };
+  handlers.on_trouble = [this](const std::string& message) { log(message, process::LogLevel::kWarning); };
+  return std::make_unique<OutputRelay>(io_, options_.output_socket, std::move(handlers));
+}
+
 AgentObserver AgentDaemon::observer() {
   AgentObserver observer;
-  observer.on_output = [this](const Output& output) { shell_->acknowledge_output(output.run, output.bytes().size()); };
+  observer.on_output = [this](Output output) {
+    if (relay_) return relay_->pass(std::move(output));
+    shell_->acknowledge_output(output.run, output.bytes().size());
+  };
   observer.on_warning = [this](const std::string& message) {
     const bool is_link = message.starts_with("coordinator: ");
     if (is_link && message == last_lost_) return;
     if (is_link) last_lost_ = message;
     log(message, process::LogLevel::kWarning);
+    if (!is_link && relay_) relay_->warn(message);
   };
   observer.on_refused = [this](const std::string& reason) { on_refused(reason); };
   observer.on_run_gone = [this](const RunId& run, bool is_known) {
     log(fmt::format(
         "run {}: {}", run,
         is_known ? "nothing of it is left here" : "it has ended here; what cannot be seen of it may be left"));
+    if (relay_ && shell_->is_idle()) relay_->end();
     if (signals_seen_ > 0) end_if_idle();
   };
   return observer;

@@ -22,6 +22,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "launcher/agent/agent_shell.hpp"
+#include "launcher/agent/output_relay.hpp"
 #include "launcher/agent/past_life.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"
@@ -57,6 +58,7 @@ struct AgentOptions {
   /// directory where the job names none.
   bool is_for_one_run = false;
   bool ends_with_input = false;  ///< The end of its standard input ends it, and all that runs here.
+  std::string output_socket;     ///< Where its launcher listens for what ranks say; empty: it is in logs alone.
 
   /// The folder of the node's certificate and key.
   [[nodiscard]] std::string identity() const { return state_dir + "/identity"; }
@@ -81,6 +83,7 @@ class AgentDaemon {
   [[nodiscard]] bool has_others() const { return gives_others(options_.accounts.kind); }
   [[nodiscard]] Result<AgentShell::Continuity> open_past();
   [[nodiscard]] AgentObserver observer();
+  [[nodiscard]] std::unique_ptr<OutputRelay> make_relay();
   void wait_signal();
   void on_refused(const std::string& reason);
   void on_signal(int signal);
@@ -98,6 +101,7 @@ class AgentDaemon {
   std::shared_ptr<const net::TlsContext> tls_;  ///< Null: plain text, over a Unix socket or by --insecure-loopback.
   std::unique_ptr<net::Renewer> renewer_;
   std::unique_ptr<AgentShell> shell_;
+  std::unique_ptr<OutputRelay> relay_;  ///< Null: nobody looks on.
   boost::asio::signal_set signals_;
   std::optional<process::InputEnd> input_;
   boost::asio::steady_timer leave_timer_;

@@ -27,6 +27,8 @@ class ClusterLine {
   [[nodiscard]] Result<Json> ask(const Json& request, Duration limit);
   /// Until then, or a signal.
   void wait(Duration time);
+  /// Runs while this asks or waits.
+  [[nodiscard]] boost::asio::io_context& io() { return io_; }
   /// Signals that have come and were not taken yet, in their order.
   [[nodiscard]] std::optional<int> take_signal();
 

@@ -195,6 +195,8 @@ int agent_verb(const std::vector<std::string>& arguments) {
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
        flag({"--for-one-run"}, "one run has this node for itself, with the agent's environment and working directory",
             options.is_for_one_run),
+       text_option({"--output-socket"}, "PATH", "where a launcher listens for what workers here say (default: nobody)",
+                   options.output_socket),
        input_option(options.ends_with_input), log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;

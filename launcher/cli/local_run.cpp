@@ -40,14 +40,13 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       origin_(std::move(origin)),
       shown_dir_(as_typed(place_.directory)),
       console_(io_, detect_style(options.no_color, options.quiet)),
-      lines_(line_style(), [this](Rank rank) { return local_rank(rank); }),
+      ranks_(io_, console_, line_style(options_, job_, console_), [this](Rank rank) { return local_rank(rank); }),
       steps_planned_(planned_steps(job_)),
       callbacks_(io_, console_, job_),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       status_timer_(io_),
-      lines_timer_(io_),
       timeout_(io_) {
   for (const int signal : {SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) signals_.add(signal);
 }
@@ -172,7 +171,7 @@ Status LocalRun::start_node(int index) {
   coordinator_.add_agent(facts.node, std::move(link.coordinator));
   agent::AgentObserver watcher;
   const auto place = static_cast<std::size_t>(index);
-  watcher.on_output = [this, place](agent::Output output) { on_output(place, std::move(output)); };
+  watcher.on_output = [this, place](const agent::Output& output) { on_output(place, output); };
   watcher.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
   watcher.on_run_gone = [this](const RunId&, bool) { on_run_gone(); };
   LocalNode node{facts.node, facts.slots, nullptr};
@@ -212,7 +211,7 @@ void LocalRun::on_finished(const core::RunOutcome& outcome) {
 }
 
 void LocalRun::on_run_gone() {
-  flush_lines(true);
+  ranks_.flush();
   --agents_with_run_;
   end_if_done();
 }
@@ -240,7 +239,7 @@ void LocalRun::end() {
     control_.stop();
     signals_.cancel();
     status_timer_.cancel();
-    lines_timer_.cancel();
+    ranks_.stop();
     timeout_.cancel();
     io_.stop();  // Idle control clients are all that could still wait here.
   });

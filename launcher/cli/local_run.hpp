@@ -23,7 +23,7 @@
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/local_callbacks.hpp"
 #include "launcher/cli/narrator.hpp"
-#include "launcher/cli/rank_lines.hpp"
+#include "launcher/cli/rank_console.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
@@ -59,11 +59,7 @@ class LocalRun {
   void submit();
   [[nodiscard]] Status start_node(int index);
   [[nodiscard]] coordinator::RunObserver observer();
-  void on_output(std::size_t node, agent::Output output);
-  void print(std::vector<RankText> texts, const std::function<void()>& on_written);
-  void flush_lines(bool all);
-  void arm_lines_timer();
-  [[nodiscard]] LineStyle line_style() const;
+  void on_output(std::size_t node, const agent::Output& output);
   [[nodiscard]] int local_rank(Rank rank) const;
   [[nodiscard]] process::UniqueFd input_for_ranks() const;
   void pass_signal(int signal);
@@ -90,7 +86,7 @@ class LocalRun {
   std::string shown_dir_;              ///< The run directory as people would type it.
   boost::asio::io_context io_{1};
   Console console_;
-  RankLines lines_;
+  RankConsole ranks_;
   std::int64_t steps_planned_;
   std::optional<process::RuntimeDir> runtime_;
   std::string spares_;  ///< Where this user's warm server listens; empty: there is none.
@@ -101,14 +97,12 @@ class LocalRun {
   std::vector<LocalNode> nodes_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer status_timer_;
-  boost::asio::steady_timer lines_timer_;
   boost::asio::steady_timer timeout_;
   std::optional<core::RunOutcome> outcome_;
   int signals_seen_ = 0;
   int agents_with_run_ = 0;
   bool is_ending_ = false;  ///< Only callbacks are still at work.
   int status_ticks_ = 0;
-  bool has_bars_ = false;
   double failed_at_s_ = 0;  ///< Of the wall clock: the newest failure.
 };
 

@@ -30,6 +30,7 @@ Status NodeLauncher::begin(bool is_head) {
   const auto text = secret();
   if (!text) return text.error();
   if (folder_.path().empty()) return Error{"no folder for temporary files can be made: set TMPDIR"};
+  if (const Status made = make_sockets(); !made) return made;
   node_ = rendezvous::node_name(plan_.rank, is_head_, host_name(), ::getpid());
   folders_ = rendezvous::Folders::below(folder_.path() + "/" + node_);
   auto tls = rendezvous::make_identities(folders_, text.value(), plan_.id, node_, is_head_);
@@ -39,6 +40,18 @@ Status NodeLauncher::begin(bool is_head) {
   if (is_head_)
     if (const Status started = start_coordinator(); !started) return started;
   return start_agent();
+}
+
+/// Paths of sockets are short: not below a TMPDIR of any length.
+Status NodeLauncher::make_sockets() {
+  if (options_.output_at_first || sockets_) return {};
+  const auto base = process::runtime_base();
+  if (!base) return base.error();
+  (void)process::remove_dead_runtime_dirs(base.value());
+  auto made = process::RuntimeDir::create(base.value());
+  if (!made) return made.error();
+  sockets_.emplace(std::move(made).value());
+  return {};
 }
 
 Result<std::string> NodeLauncher::secret() const {
@@ -82,6 +95,7 @@ Status NodeLauncher::start_agent() {
   const std::string address = !options_.nodes.local_addr.empty() ? options_.nodes.local_addr
                               : is_head_                         ? rendezvous::own_address(plan_.head)
                                                                  : std::string();
+  if (sockets_) agent.insert(agent.end(), {"--output-socket", output_socket()});
   if (!address.empty()) agent.insert(agent.end(), {"--node-address", address});
   return children_->start({"agent", std::move(agent), log_of("agent")});
 }
@@ -95,7 +109,9 @@ std::string NodeLauncher::so_far() const {
 }
 
 void NodeLauncher::say(const std::string& text) const {
-  if (!options_.quiet) fmt::print(stderr, "sgd-launch: {}\n", for_terminal(text, Steering::kNone));
+  const std::string shown = for_terminal(text, Steering::kNone);
+  if (console_ != nullptr) return console_->narrate("sgd-launch: " + shown);
+  if (!options_.quiet) fmt::print(stderr, "sgd-launch: {}\n", shown);
 }
 
 void NodeLauncher::say_waiting(const std::string& what, const std::string& more) {

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "launcher/cli/cluster_line.hpp"
+#include "launcher/cli/console.hpp"
 #include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/process/runtime_dir.hpp"
 #include "launcher/rendezvous/daemon_children.hpp"
 #include "launcher/rendezvous/membership.hpp"
 
@@ -30,6 +32,8 @@ class NodeLauncher {
   [[nodiscard]] const RunOptions& options() const { return options_; }
   [[nodiscard]] const rendezvous::NodesPlan& plan() const { return plan_; }
   [[nodiscard]] int workers_here() const { return workers_here_; }
+  /// Where the agent brings what its ranks say; empty: node 0 alone shows output.
+  [[nodiscard]] std::string output_socket() const { return sockets_ ? sockets_->file("output.sock") : ""; }
   /// The name of this machine's agent.
   [[nodiscard]] const std::string& node() const { return node_; }
   [[nodiscard]] const rendezvous::Folders& folders() const { return folders_; }
@@ -41,6 +45,8 @@ class NodeLauncher {
   /// " (12s so far)".
   [[nodiscard]] std::string so_far() const;
 
+  /// From here on it is said there; null: on stderr.
+  void say_on(Console* console) { console_ = console; }
   void say(const std::string& text) const;
   /// At most once in kSayAgain, unless it is new.
   void say_waiting(const std::string& what, const std::string& more);
@@ -49,6 +55,7 @@ class NodeLauncher {
 
  private:
   [[nodiscard]] Result<std::string> secret() const;
+  [[nodiscard]] Status make_sockets();
   [[nodiscard]] Status start_coordinator();
   [[nodiscard]] Status start_agent();
   [[nodiscard]] std::string log_of(const char* daemon) const;
@@ -59,6 +66,8 @@ class NodeLauncher {
   bool is_head_ = false;
   std::string node_;
   PassingFolder folder_{"sgd-nodes"};
+  std::optional<process::RuntimeDir> sockets_;
+  Console* console_ = nullptr;
   rendezvous::Folders folders_;
   std::shared_ptr<const net::TlsContext> tls_;
   std::optional<rendezvous::DaemonChildren> children_;

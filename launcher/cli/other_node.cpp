@@ -1,5 +1,6 @@
 #include "launcher/cli/other_node.hpp"
 
+#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,11 +17,46 @@ namespace {
 constexpr Duration kAskLimit = std::chrono::seconds(15);
 constexpr Duration kLookAtRun = std::chrono::milliseconds(200);
 constexpr Duration kLeaveLimit = std::chrono::seconds(60);
+constexpr Duration kLookAtOutput = std::chrono::milliseconds(5);
 
 }  // namespace
 
 int OtherNode::take_part() {
+  (void)std::signal(SIGPIPE, SIG_IGN);
   ClusterLine line = launcher_.line();
+  if (launcher_.output_socket().empty()) {
+    const int code = follow(line);
+    if (!ending_.empty()) launcher_.say(ending_);
+    return code;
+  }
+  Console console(line.io(), detect_style(launcher_.options().no_color, launcher_.options().quiet));
+  OwnOutputPlace place{launcher_.output_socket(), line_style(launcher_.options(), job_, console),
+                       launcher_.workers_here()};
+  auto output = OwnOutput::listen(line.io(), console, std::move(place));
+  if (!output) return refuse(exit_code::kFailed, output.error().message);
+  launcher_.say_on(&console);
+  const int code = follow(line);
+  show_rest(line, console, *output.value());
+  if (!ending_.empty()) launcher_.say(ending_);
+  launcher_.say_on(nullptr);
+  return code;
+}
+
+/// What ranks here have said last is on its way when the run has ended. Where it was ended by force, what is here is
+/// shown.
+void OtherNode::show_rest(ClusterLine& line, Console& console, OwnOutput& output) {
+  bool is_whole = !is_settled_;
+  if (is_settled_)
+    output.finish([&is_whole] { is_whole = true; });
+  else
+    output.flush();
+  while (!is_whole || !console.drained()) {
+    if (const auto signal = line.take_signal(); signal && !is_user_signal(*signal)) console.give_up();
+    line.wait(kLookAtOutput);
+  }
+}
+
+int OtherNode::follow(ClusterLine& line) {
   for (;;) {
     if (const auto signal = line.take_signal())
       if (const auto ended = on_signal(line, *signal)) return *ended;
@@ -55,7 +91,8 @@ std::optional<int> OtherNode::follow_run(ClusterLine& line) {
   if (!read_or(answer.value(), "is_settled", false))
     return std::nullopt;  // What was said here is on its way to node 0.
   const Json& summary = member(answer.value(), "summary");
-  launcher_.say(fmt::format("run {}: {}", run_, read_or(summary, "state", "has ended")));
+  is_settled_ = true;
+  ending_ = fmt::format("run {}: {}", run_, read_or(summary, "state", "has ended"));
   return read_or(summary, "exit_code", exit_code::kFailed);
 }
 
@@ -64,8 +101,9 @@ void OtherNode::look_for_run(const Json& answer) {
   if (!runs.empty()) {
     run_ = read_or(runs.front(), "run", "");
     const int workers = launcher_.workers_here();
-    return launcher_.say(
-        fmt::format("run {}: {} worker{} here, output and results at node 0", run_, workers, workers == 1 ? "" : "s"));
+    return launcher_.say(fmt::format("run {}: {} worker{} here, {}results at node 0", run_, workers,
+                                     workers == 1 ? "" : "s",
+                                     launcher_.options().output_at_first ? "output and " : ""));
   }
   if (launcher_.waited() < NodeLauncher::kQuiet) return;
   const std::string words = launcher_.children().last_words("agent");
@@ -126,6 +164,7 @@ int OtherNode::leave(ClusterLine& line, int signal) {
     if (const auto more = line.take_signal(); more && !is_user_signal(*more)) break;
     line.wait(NodeLauncher::kLook);
   }
+  is_settled_ = launcher_.children().pid("agent") == 0;
   return exit_code::kSignalBase + signal;
 }
 

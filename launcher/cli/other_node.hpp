@@ -8,14 +8,16 @@
 #include <optional>
 #include <string>
 
+#include "common/job/spec.hpp"
 #include "launcher/cli/node_launcher.hpp"
+#include "launcher/cli/own_output.hpp"
 
 namespace sgd::cli {
 
 class OtherNode {
  public:
   /// `launcher` has begun, not as the first one.
-  explicit OtherNode(NodeLauncher& launcher) : launcher_(launcher) {}
+  OtherNode(NodeLauncher& launcher, const job::JobSpec& job) : launcher_(launcher), job_(job) {}
 
   /// The exit code.
   [[nodiscard]] int take_part();
@@ -23,6 +25,8 @@ class OtherNode {
  private:
   using Json = nlohmann::ordered_json;
 
+  [[nodiscard]] int follow(ClusterLine& line);
+  void show_rest(ClusterLine& line, Console& console, OwnOutput& output);
   [[nodiscard]] int refused(const rendezvous::DaemonChildren::Refusal& refusal) const;
   [[nodiscard]] std::optional<int> follow_run(ClusterLine& line);
   void look_for_run(const Json& answer);
@@ -32,10 +36,13 @@ class OtherNode {
   [[nodiscard]] int leave(ClusterLine& line, int signal);
 
   NodeLauncher& launcher_;
+  const job::JobSpec& job_;
   std::string run_;  ///< Once there is one.
   bool was_there_ = false;
   TimePoint lost_at_{};  ///< Since when the first machine does not answer; none: it does.
   int signals_ = 0;
+  bool is_settled_ = false;  ///< The ranks here have ended as they were to.
+  std::string ending_;       ///< What is said at last.
 };
 
 }  // namespace sgd::cli

@@ -44,7 +44,7 @@ int RemoteRun::submit(Json request, bool detach) {
   detach_ = detach;
   signals_.add(SIGUSR1);
   signals_.add(SIGUSR2);
-  follow_ = {{"events", true}, {"metrics", true}, {"logs", true}};
+  follow_ = {{"events", true}, {"metrics", true}, {"logs", !own_place_}};
   const Json job = member(request, "job");
   is_training_ = job.contains("training");
   epochs_ = is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0;
@@ -54,8 +54,22 @@ int RemoteRun::submit(Json request, bool detach) {
   if (const auto loaded = job::load_resolved(job); loaded.job) {
     steps_planned_ = planned_steps(*loaded.job);
     printer_.emplace(console_, *loaded.job);
+    if (const Status listens = listen_for_own(*loaded.job); !listens) return refuse(exit_code::kFailed, listens.error().message);
   }
   return go();
+}
+
+void RemoteRun::show_own(std::string socket, int workers_here) {
+  own_place_ = OwnOutputPlace{std::move(socket), {}, workers_here};
+}
+
+Status RemoteRun::listen_for_own(const job::JobSpec& job) {
+  if (!own_place_) return {};
+  own_place_->style = line_style(options_, job, console_);
+  auto own = OwnOutput::listen(io_, console_, *own_place_);
+  if (!own) return own.error();
+  own_ = std::move(own).value();
+  return {};
 }
 
 int RemoteRun::read(Json follow) {
@@ -260,11 +274,16 @@ void RemoteRun::on_end(const Json& outcome_json) {
   if (printer_) printer_->end();
   if (table_)
     for (const std::string& line : table_->lines(kTrialRows)) console_.result(line);
+  is_over_ = true;
+  if (!own_) return say_end(outcome);
+  own_->finish([this, outcome] { say_end(outcome); });
+}
+
+void RemoteRun::say_end(const core::RunOutcome& outcome) {
   console_.when_drained([this, outcome] {
     print_end(outcome);
     end(outcome.exit_code);
   });
-  is_over_ = true;
 }
 
 void RemoteRun::print_end(const core::RunOutcome& outcome) {

@@ -20,6 +20,7 @@
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/narrator.hpp"
+#include "launcher/cli/own_output.hpp"
 #include "launcher/cli/report_printer.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
@@ -39,6 +40,10 @@ class RemoteRun {
   /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_desk.hpp. The lines of
   /// events and metrics are printed as they are.
   [[nodiscard]] int read(nlohmann::ordered_json follow);
+
+  /// Before submit(): what ranks on this machine say is shown, as the agent here brings it to `socket`, and nothing of
+  /// others.
+  void show_own(std::string socket, int workers_here);
 
   /// The run's folder is known, as the coordinator names it.
   std::function<void(const std::string& run_dir)> on_run_dir;
@@ -61,6 +66,8 @@ class RemoteRun {
   void print_json_line(const std::string& file, const std::string& line);
   void on_end(const Json& outcome);
   void print_end(const core::RunOutcome& outcome);
+  void say_end(const core::RunOutcome& outcome);
+  [[nodiscard]] Status listen_for_own(const job::JobSpec& job);
   void acknowledge(const std::string& file);
   void wait_signal();
   void on_signal(int signal);
@@ -95,6 +102,8 @@ class RemoteRun {
   std::string shown_dir_;
   int epochs_ = 0;                        ///< Of the job.
   std::optional<ReportPrinter> printer_;  ///< Of a job that this has submitted.
+  std::optional<OwnOutputPlace> own_place_;
+  std::unique_ptr<OwnOutput> own_;
   std::map<std::string, File> files_;
   std::string part_file_;  ///< Whose bytes the next chunk is.
   std::uint64_t part_offset_ = 0;

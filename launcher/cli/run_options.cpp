@@ -123,6 +123,16 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                      return text == "json" || text == "text" ? std::string()
                                                              : fmt::format("expected text or json, got \"{}\"", text);
                    }});
+  table.push_back({{"--output-at"},
+                   "WHERE",
+                   "with --nnodes, where workers' lines are shown: own (default): each node has its own workers'; "
+                   "first: node 0 has all",
+                   "",
+                   [&options](const std::string& text) {
+                     options.output_at_first = text == "first";
+                     return text == "own" || text == "first" ? std::string()
+                                                             : fmt::format("expected own or first, got \"{}\"", text);
+                   }});
   table.push_back(flag({"--quiet", "-q"}, "only workers' output, results and failures", options.quiet));
   table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
 }
@@ -214,6 +224,8 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
   }
   count_workers(options, diagnostics);
   options.several_nodes = rendezvous::plan_nodes(options.nodes, environment(), diagnostics);
+  if (options.output_at_first && !options.several_nodes)
+    options.notes.emplace_back("--output-at", "not used: there is one launcher, which shows all output");
   for (const auto& [name, text] : options.notes) diagnostics.warn(name, 0, 0, text);
   return options;
 }

@@ -30,6 +30,8 @@ struct RunOptions {
   bool folds = true;      ///< Equal lines of several ranks are shown once.
   bool has_time = false;  ///< In front of lines of ranks.
   bool is_json = false;   ///< Lines of ranks as JSON objects.
+  /// With several launchers: the first one shows what all ranks say, else each what those of its own machine do.
+  bool output_at_first = false;
   bool help = false;
 
   // torchrun's way to name a program:

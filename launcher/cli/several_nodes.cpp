@@ -43,6 +43,7 @@ void count_for_all(RunOptions& options, const rendezvous::NodesPlan& plan) {
 /// As the first machine, to the end of the run.
 int lead(NodeLauncher& launcher, FirstNode& first, const job::JobSpec& job) {
   RemoteRun run(launcher.options(), launcher.plan().head, launcher.tls());
+  if (!launcher.output_socket().empty()) run.show_own(launcher.output_socket(), launcher.workers_here());
   std::optional<ListedRun> listed;
   run.on_run_dir = [&launcher, &listed](const std::string& run_dir) {
     Status noted = note_coordinator(run_dir, launcher.plan().head, launcher.folders().client);
@@ -75,7 +76,7 @@ int join(const RunOptions& options, const rendezvous::NodesPlan& plan, const job
         break;
     }
   }
-  return OtherNode(launcher).take_part();
+  return OtherNode(launcher, job).take_part();
 }
 
 }  // namespace

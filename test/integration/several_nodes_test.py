@@ -1,5 +1,6 @@
 """One launcher on each of several machines, as with torchrun: they find each other, and whoever dies, nothing is lost and nothing left behind."""
 
+import json
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import CONFIGS, LIMIT_S, wait_for
+from harness import CONFIGS, LIMIT_S, read_file, wait_for
 from machines import PORT, Machine, network_of
 
 # Says who it is, meets the others at MASTER_ADDR, and waits for the file "go" of its own machine.
@@ -80,6 +81,19 @@ sys.excepthook = said
 raise ValueError("loss is NaN")
 """
 
+# Says much, and its rank 1 fails behind it.
+LOUD = """
+import os, sys, time
+say = lambda *words: os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+say("up", os.environ["RANK"])
+while len(sys.argv) > 1 and not os.path.exists("go"):
+    time.sleep(0.02)
+for number in range(20_000):
+    say("line", number)
+if os.environ["RANK"] == "1":
+    raise ValueError("loss is NaN")
+"""
+
 
 class SeveralNodesTest(unittest.TestCase):
     def setUp(self):
@@ -91,15 +105,16 @@ class SeveralNodesTest(unittest.TestCase):
             self.addCleanup(self.network.down)
         self.a, self.b, self.c = (Machine(folder.name, name, self.network) for name in names)
         for machine in (self.a, self.b, self.c):
-            for name, text in (("train.py", SCRIPT), ("user.py", USER), ("slow.py", SLOW_TO_END)):
+            for name, text in (("train.py", SCRIPT), ("user.py", USER), ("slow.py", SLOW_TO_END), ("loud.py", LOUD)):
                 with open(os.path.join(machine.home, name), "w", encoding="utf-8") as script:
                     script.write(text)
         self.head = self.network.addresses["a"] if self.network else "127.0.0.1"
 
-    def launch(self, machine, *options, rank=None, nodes="2", env=None):
+    def launch(self, machine, *options, rank=None, nodes="2", env=None, output_at="first", stdout=None):
         place = ["--node-rank", rank, "--master-addr", self.head, "--master-port", PORT] if rank is not None else \
             ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{self.head}:{PORT}"]
-        launch = machine.launch("--nnodes", nodes, *place, "--rdzv-secret-file", machine.secret, "--max-restarts", 5, *options, env=env)
+        where = ["--output-at", output_at] if output_at else []
+        launch = machine.launch("--nnodes", nodes, *place, "--rdzv-secret-file", machine.secret, "--max-restarts", 5, *where, *options, env=env, stdout=stdout)
         self.addCleanup(launch.end)
         return launch
 
@@ -116,6 +131,9 @@ class SeveralNodesTest(unittest.TestCase):
     def lines(self, head, word):
         """What ranks have said on the console that begins so, without the rank in front."""
         return sorted(re.findall(rf"^\d+: ({word} .*)$", head.said(), re.M))
+
+    def log_of_run(self, name):
+        return read_file(os.path.join(self.a.home, "runs/latest/logs", name)).decode()
 
     def wait_for_ranks(self, head, count):
         try:
@@ -137,6 +155,65 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertEqual(len(os.listdir(os.path.join(self.a.home, "runs"))), 2, "the run, and latest")
         self.assertIn("output and results at node 0", member.said())
         self.check_clean(head, member)
+
+    def test_each_machine_shows_its_own_ranks(self):
+        launches = [self.launch(machine, "--nproc-per-node", 2, *options, "train.py", "wait", rank=number, output_at=None)
+                    for number, (machine, options) in enumerate(((self.a, []), (self.b, ["--output", "json"])))]
+        head, member = launches
+        self.wait_for_ranks(head, 2)
+        self.assertEqual([line.split()[1] for line in self.lines(head, "up")], ["0", "1"])
+        member.wait_for_words('"text":"up ', 2)
+        self.go(self.a, self.b)
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], head.said() + member.said())
+        self.assertEqual(self.lines(head, "done"), ["done 0", "done 1"], "nothing of the other machine")
+        objects = [json.loads(line) for line in member.said().splitlines() if line.startswith("{")]
+        self.assertEqual(sorted(one["text"] for one in objects if one["text"].startswith("done")), ["done 2", "done 3"])
+        self.assertEqual({one["stream"] for one in objects}, {"stdout"})
+        self.assertIn("2 workers here, results at node 0", member.said())
+        self.assertTrue(member.said().endswith(": succeeded\n"), member.said())
+        self.assertIn("up 2 of 4", self.log_of_run("gen-0001/rank-0002.log"), "logs of all are at node 0")
+        self.check_clean(*launches)
+
+    def test_what_a_machines_ranks_say_last_is_shown_there(self):
+        """Much, at the end, to both streams; and a traceback stays whole."""
+        launches = [self.launch(machine, "--max-restarts", 0, "--no-fold", "loud.py", rank=number, output_at=None)
+                    for number, machine in enumerate((self.a, self.b))]
+        self.assertEqual([launch.wait() for launch in launches], [1, 1], launches[1].said())
+        self.assertEqual(re.findall(r"^(\d): line (\d+)$", launches[1].said(), re.M), [("1", str(number)) for number in range(20_000)])
+        self.assertNotIn("1: line", launches[0].said())
+        self.assertIn('1: Traceback (most recent call last):\n1:   File "', launches[1].said())
+        self.assertIn("1: ValueError: loss is NaN\n", launches[1].said())
+        self.assertNotIn("1: Traceback", launches[0].said())
+        self.assertIn("run failed: rank 1: ValueError: loss is NaN", launches[0].said(), "the block is at node 0")
+        self.assertRegex(launches[1].said(), r"run \S+: failed\n$")
+        self.check_clean(*launches)
+
+    def test_an_agent_that_is_killed_comes_back_to_its_launcher(self):
+        launches = [self.launch(machine, "train.py", "wait", rank=number, output_at=None) for number, machine in enumerate((self.a, self.b))]
+        for launch in launches:
+            self.wait_for_ranks(launch, 1)
+            before = launch.daemon("agent")
+            os.kill(before, signal.SIGKILL)
+            wait_for(lambda launch=launch, before=before: launch.daemon("agent") not in (0, before), LIMIT_S, "a new agent")
+        self.go(self.a, self.b)
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
+        self.assertEqual([self.lines(launch, "done") for launch in launches], [["done 0"], ["done 1"]])
+        self.check_clean(*launches)
+
+    def test_a_launcher_waits_for_whoever_reads_it(self):
+        launches = [self.launch(self.a, "loud.py", "wait", rank=0, output_at=None)]
+        reader, writer = os.pipe()
+        launches.append(self.launch(self.b, "loud.py", "wait", rank=1, output_at=None, stdout=writer))
+        os.close(writer)
+        self.wait_for_ranks(launches[0], 1)
+        self.go(self.a, self.b)
+        self.assertEqual(launches[0].process.wait(LIMIT_S), 1)
+        self.assertIsNone(launches[1].process.poll(), "what it has to say is not read yet")
+        with open(reader, "rb") as stream:
+            said = stream.read().decode()
+        self.assertEqual(launches[1].wait(), 1)
+        self.assertEqual(re.findall(r"^(\d): line (\d+)$", said, re.M), [("1", str(number)) for number in range(20_000)])
+        self.check_clean(*launches)
 
     def test_a_rank_dies_on_either_machine(self):
         launches = [self.launch(self.b, "train.py", "wait", rank=1), self.launch(self.a, "train.py", "wait", rank=0)]
@@ -313,7 +390,7 @@ class SeveralNodesTest(unittest.TestCase):
                                                                 "JOB_COMPLETION_INDEX": str(rank)}))
                 self.addCleanup(launches[-1].end)
             self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
-            self.assertEqual(self.lines(launches[0], "done"), ["done 0", "done 1"])
+            self.assertEqual([self.lines(launch, "done") for launch in launches], [["done 0"], ["done 1"]])
         self.check_clean(*launches)
 
     def test_what_is_wrong_is_said_before_anything_is_started(self):

@@ -27,8 +27,8 @@ class Machine:
         with open(os.path.join(self.home, "secret"), "w", encoding="utf-8") as file:
             file.write(text)
 
-    def launch(self, *arguments, env=None):
-        return MachineLaunch(self, arguments, env or {})
+    def launch(self, *arguments, env=None, stdout=None):
+        return MachineLaunch(self, arguments, env or {}, stdout)
 
     def temporary(self):
         return os.listdir(os.path.join(self.home, "tmp"))
@@ -37,7 +37,7 @@ class Machine:
 class MachineLaunch:
     """One sgd-launch on one of the machines."""
 
-    def __init__(self, machine, arguments, env):
+    def __init__(self, machine, arguments, env, stdout=None):
         self.mark = uuid.uuid4().hex
         machine.launches += 1
         self.output = os.path.join(machine.home, f"said-{machine.launches}")
@@ -46,7 +46,8 @@ class MachineLaunch:
                             "XDG_RUNTIME_DIR": os.path.join(machine.home, "tmp"), "MACHINE": machine.name, MARK: self.mark, **env})
         front = machine.network.inside(machine.name) if machine.network else []
         with open(self.output, "wb") as output:
-            self.process = subprocess.Popen([*front, LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            self.process = subprocess.Popen([*front, LAUNCHER, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                            stdout=output if stdout is None else stdout, stderr=output,
                                             cwd=machine.home, env=environment, start_new_session=True)
 
     def said(self):

@@ -10,6 +10,7 @@
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/link.hpp"
+#include "common/messages/node_output.hpp"
 #include "common/messages/transfer.hpp"
 
 namespace sgd {
@@ -170,6 +171,18 @@ TEST_CASE("keeper") {
   check_cases(
       up, [](const FromKeeper& message) { return unframed(encode(message)); },
       [](const std::string& text) { return decode_from_keeper(text); });
+}
+
+TEST_CASE("node_output") {
+  using namespace node_output;
+  check_cases(
+      std::vector<Case<FromAgent>>{{Warning{"slow"}, R"({"type":"warning","text":"slow"})"}},
+      [](const FromAgent& message) { return unframed(encode(message)); },
+      [](const std::string& text) { return decode_from_agent(text); });
+  check_cases(
+      std::vector<Case<ToAgent>>{{Taken{3}, R"({"type":"taken","bytes":3})"}},
+      [](const ToAgent& message) { return unframed(encode(message)); },
+      [](const std::string& text) { return decode_to_agent(text); });
 }
 
 TEST_CASE("keeper: the head of an output chunk") {
