@@ -45,8 +45,13 @@ bool OutputRelay::connect() {
   reader_ = {};
   stream_ = std::make_shared<LocalStream>(io_, std::move(socket).value());
   const auto is_mine = [this, stream = std::weak_ptr(stream_)] { return stream_ && stream_ == stream.lock(); };
-  stream_->start([this, is_mine](std::string_view bytes, const auto&) { if (is_mine()) on_bytes(bytes); },
-                 [this, is_mine](const std::string& reason) { if (is_mine()) on_lost(reason); });
+  stream_->start(
+      [this, is_mine](std::string_view bytes, const auto&) {
+        if (is_mine()) on_bytes(bytes);
+      },
+      [this, is_mine](const std::string& reason) {
+        if (is_mine()) on_lost(reason);
+      });
   return true;
 }
 
@@ -89,7 +94,8 @@ Status OutputRelay::take(std::int64_t bytes) {
 }
 
 void OutputRelay::on_lost(const std::string& reason) {
-  if (!pieces_.empty()) handlers_.on_trouble("some of what ranks have said is not shown by the launcher here: " + reason);
+  if (!pieces_.empty())
+    handlers_.on_trouble("some of what ranks have said is not shown by the launcher here: " + reason);
   give_up();
 }
 

@@ -51,8 +51,13 @@ void OwnOutput::take(process::UniqueFd socket) {
   Agent& agent = agents_[id];
   agent.stream = std::make_shared<agent::LocalStream>(io_, std::move(socket));
   const auto is_here = [alive = std::weak_ptr(alive_)] { return !alive.expired(); };
-  agent.stream->start([this, is_here, id](std::string_view bytes, const auto&) { if (is_here()) on_bytes(id, bytes); },
-                      [this, is_here, id](const std::string&) { if (is_here()) agents_.erase(id); });
+  agent.stream->start(
+      [this, is_here, id](std::string_view bytes, const auto&) {
+        if (is_here()) on_bytes(id, bytes);
+      },
+      [this, is_here, id](const std::string&) {
+        if (is_here()) agents_.erase(id);
+      });
 }
 
 void OwnOutput::on_bytes(int id, std::string_view bytes) {

@@ -54,7 +54,8 @@ int RemoteRun::submit(Json request, bool detach) {
   if (const auto loaded = job::load_resolved(job); loaded.job) {
     steps_planned_ = planned_steps(*loaded.job);
     printer_.emplace(console_, *loaded.job);
-    if (const Status listens = listen_for_own(*loaded.job); !listens) return refuse(exit_code::kFailed, listens.error().message);
+    if (const Status listens = listen_for_own(*loaded.job); !listens)
+      return refuse(exit_code::kFailed, listens.error().message);
   }
   return go();
 }

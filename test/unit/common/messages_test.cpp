@@ -175,14 +175,11 @@ TEST_CASE("keeper") {
 
 TEST_CASE("node_output") {
   using namespace node_output;
-  check_cases(
-      std::vector<Case<FromAgent>>{{Warning{"slow"}, R"({"type":"warning","text":"slow"})"}},
-      [](const FromAgent& message) { return unframed(encode(message)); },
-      [](const std::string& text) { return decode_from_agent(text); });
-  check_cases(
-      std::vector<Case<ToAgent>>{{Taken{3}, R"({"type":"taken","bytes":3})"}},
-      [](const ToAgent& message) { return unframed(encode(message)); },
-      [](const std::string& text) { return decode_to_agent(text); });
+  CHECK(Json::parse(unframed(encode(FromAgent(Warning{"slow"})))) ==
+        Json::parse(R"({"type":"warning","text":"slow"})"));
+  CHECK(std::get<Warning>(decode_from_agent(R"({"type":"warning","text":"slow"})").value()).text == "slow");
+  CHECK(Json::parse(unframed(encode(ToAgent(Taken{3})))) == Json::parse(R"({"type":"taken","bytes":3})"));
+  CHECK(std::get<Taken>(decode_to_agent(R"({"type":"taken","bytes":3})").value()).bytes == 3);
 }
 
 TEST_CASE("keeper: the head of an output chunk") {
