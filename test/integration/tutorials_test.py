@@ -1,4 +1,6 @@
-"""The tutorials word by word: worker/first_training.md, worker/python/first_script.md, launcher/first_cluster.md. worker/own_model.md has own_model_page_test.py."""
+"""The tutorials word by word: worker/first_training.md, worker/python/first_script.md, launcher/first_cluster.md, launcher/tune/first_search.md.
+
+worker/own_model.md has own_model_page_test.py, and configs/slurm/README.md slurm_test.py."""
 
 import os
 import pwd
@@ -39,6 +41,18 @@ class FirstScriptTest(PageWalk):
         kinds = self.walk("worker/python/first_script.md")
         self.assertEqual(kinds.count("python"), 1)
         self.assertEqual(kinds.count(""), 2)
+
+
+class FirstSearchTest(PageWalk):
+    search = (BIN_DIR,)
+
+    def setUp(self):
+        super().setUp()
+        self.lasting = [f"cd {self.home}"]
+
+    def test_page(self):
+        kinds = self.walk("launcher/tune/first_search.md")
+        self.assertEqual([kinds.count(kind) for kind in ("json", "sh", "")], [1, 4, 4])
 
 
 class FirstClusterTest(Tour, unittest.TestCase):
