@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import namespaces
 import slurm
 from harness import LAUNCHER, LIMIT_S
+from pages import blocks, missing_line
 
 SCRIPT = """
 import os, time
@@ -37,10 +38,13 @@ class SlurmTest(unittest.TestCase):
         with open(os.path.join(self.work, "train.py"), "w", encoding="utf-8") as script:
             script.write(SCRIPT)
 
-    def srun(self, *arguments, **env):
+    def environment(self):
         home = os.path.join(self.folder, "home")  # Seen by all nodes, as on most clusters.
         os.makedirs(home, exist_ok=True)
-        return self.slurm.srun(*arguments, cwd=self.work, env={"HOME": home, "XDG_RUNTIME_DIR": home, "TMPDIR": home, **env})
+        return {"HOME": home, "XDG_RUNTIME_DIR": home, "TMPDIR": home}
+
+    def srun(self, *arguments, **env):
+        return self.slurm.srun(*arguments, cwd=self.work, env={**self.environment(), **env})
 
     def said(self, step):
         try:
@@ -56,6 +60,24 @@ class SlurmTest(unittest.TestCase):
         ups = sorted(re.findall(r"\d: up (\d) of (\d) on (n\d) (\S+)", said))
         head = self.network.addresses["n1"]
         self.assertEqual(ups, [("0", "4", "n1", head), ("1", "4", "n1", head), ("2", "4", "n2", head), ("3", "4", "n2", head)], said)
+
+    def test_page(self):
+        """configs/slurm/README.md word by word."""
+        path = os.pathsep.join([os.path.dirname(LAUNCHER), os.environ["PATH"]])
+        said, kinds = "", []
+        for block in blocks("configs/slurm/README.md"):
+            kinds.append(block.kind)
+            if block.file_name():
+                with open(os.path.join(self.work, block.file_name()), "w", encoding="utf-8") as file:
+                    file.write(block.text)
+            elif block.kind == "sh":
+                script = "\n".join(block.commands())
+                step = self.slurm.person("bash", "-c", "set -e\n" + script, cwd=self.work, env={**self.environment(), "PATH": path})
+                said = self.said(step)
+                self.assertEqual(step.returncode != 0, "mistake" in block.introduction, (script, said))
+            else:
+                self.assertIsNone(missing_line(block.text, said), said)
+        self.assertEqual(kinds, ["python", "sh", "", "sh", "sbatch", "sh", ""])
 
     def test_a_launcher_for_each_worker_is_refused_with_the_remedy(self):
         step = self.srun("-N", "2", "--ntasks-per-node=2", LAUNCHER, "train.py")

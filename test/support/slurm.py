@@ -87,7 +87,11 @@ class Slurm:
 
     def srun(self, *arguments, cwd, env):
         """A step, from the first node."""
-        return subprocess.Popen([*self.network.inside(self.nodes[0]), "srun", *arguments], cwd=cwd, env={**self.environment, **env},
+        return self.person("srun", *arguments, cwd=cwd, env=env)
+
+    def person(self, *command, cwd, env):
+        """A command at the first node."""
+        return subprocess.Popen([*self.network.inside(self.nodes[0]), *command], cwd=cwd, env={**self.environment, **env},
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def down(self):
