@@ -161,7 +161,7 @@ void check_place_in_list(const nlohmann::json& one, std::size_t place, const std
                                                       json::quote(path + ".type"), json::quote(type)));
   } else if (type == "cosine_warm_restarts" && place > 0) {
     report.error_at_value(path + ".type",
-                          fmt::format("{} {} makes the rate anew, without those before it: put it first",
+                          fmt::format("{} {} sets the rate without regard to those before it: put it first",
                                       json::quote(path + ".type"), json::quote(type)));
   }
 }

@@ -161,7 +161,7 @@ Status AgentJournal::append(std::span<const core::TimedEvent> events, std::int64
     put_record(bytes, encode(event, &event == &events.back() ? told : kNotChecked));
   Status status;
   if (bytes_ + bytes.size() > kBytesMax) {
-    status = Error{fmt::format("its journal has more than {} MiB, and could not be begun anew", kBytesMax >> 20)};
+    status = Error{fmt::format("its journal has more than {} MiB, and could not be rewritten", kBytesMax >> 20)};
   } else {
     status = write_whole(file_.get(), bytes);
   }

@@ -84,7 +84,7 @@ bool AgentShell::begin_journal() {
   state.push_back(encode(books()));
   const Status begun = journal_->begin(continuity_->header, state);
   if (begun) sieve_ = {};
-  if (!begun) observer_.on_warning("the journal cannot be begun anew: " + begun.error().message);
+  if (!begun) observer_.on_warning("the journal cannot be rewritten: " + begun.error().message);
   return begun.ok();
 }
 

@@ -27,7 +27,7 @@ Result<bool> prove(PastJournal& past) {
 
 std::string why_not(const PastJournal& past, const std::string& node) {
   const JournalHeader& header = past.header();
-  if (header.boot_id.empty() || header.boot_id != boot_id()) return "the system was started anew since";
+  if (header.boot_id.empty() || header.boot_id != boot_id()) return "the system was rebooted since";
   if (header.program != SGD_VERSION) return fmt::format("it is of version {}", header.program);
   if (header.node != node) return fmt::format("it is of node {}", header.node);
   return {};

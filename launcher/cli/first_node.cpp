@@ -34,7 +34,7 @@ FirstNode::Gathered FirstNode::gather() {
   for (;;) {
     if (const auto signal = line.take_signal()) {
       if (!is_user_signal(*signal)) return end(exit_code::kSignalBase + *signal);
-      launcher_.say_not_passed(*signal, "the run has not begun");
+      launcher_.say_not_passed(*signal, "the run has not started");
     }
     if (const auto refusal = launcher_.children().refusal()) {
       if (gives_way(refusal->words)) return Gathered::kIsAnother;

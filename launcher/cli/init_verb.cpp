@@ -64,7 +64,7 @@ Status check_hosts(const std::string& folder, const std::vector<std::string>& ho
   if (!has) return has.error();
   for (const std::string& host : hosts)
     if (std::find(has.value().begin(), has.value().end(), host) == has.value().end())
-      return Error{fmt::format("the coordinator's identity is there and does not name {}: remove {} to make it anew",
+      return Error{fmt::format("the coordinator's identity is there and does not name {}: remove {} to make a new one",
                                host, net::identity_file(folder))};
   return {};
 }

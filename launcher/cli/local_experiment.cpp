@@ -293,7 +293,7 @@ Json LocalExperiment::answer(const nlohmann::json& request) {
   const std::string what = read_or(request, "request", "");
   if (what == "status") {
     const auto shot = coordinator_.snapshot(experiment_.id);
-    if (!shot) return refused_request("state", "the experiment has not begun");
+    if (!shot) return refused_request("state", "the experiment has not started");
     Json status = core::to_json(*shot);
     status["run_dir"] = experiment_.run_dir;
     return {{"ok", true}, {"status", std::move(status)}};

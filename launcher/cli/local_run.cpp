@@ -76,7 +76,7 @@ void LocalRun::say_beginning() {
   if (origin_)
     from = fmt::format("begins with step {} of {}; ", origin_->history.newest.step, as_typed(origin_->checkpoint));
   if (history_ && job_.training && history_->past.checkpoints.empty())
-    from = "no checkpoint to go on from, training begins anew; ";
+    from = "no checkpoint to continue from, training starts from the beginning; ";
   else if (history_ && job_.training)
     from = fmt::format("goes on from step {}; ", history_->newest.step);
   else if (history_)

@@ -33,7 +33,7 @@ Json LocalRun::answer(const nlohmann::json& request) {
 
 Json LocalRun::answer_status() const {
   const auto shot = coordinator_.snapshot(place_.id);
-  if (!shot) return refused_request("state", "the run has not begun");
+  if (!shot) return refused_request("state", "the run has not started");
   Json status = core::to_json(*shot);
   status["run_dir"] = place_.directory;
   return {{"ok", true}, {"status", std::move(status)}};

@@ -149,7 +149,7 @@ std::optional<int> OtherNode::on_signal(ClusterLine& line, int signal) {
 
 /// To the ranks on all nodes, as on one machine.
 void OtherNode::pass_signal(ClusterLine& line, int signal) {
-  if (run_.empty()) return launcher_.say_not_passed(signal, "the run has not begun");
+  if (run_.empty()) return launcher_.say_not_passed(signal, "the run has not started");
   const auto answer = line.ask({{"request", "signal"}, {"run", run_}, {"signal", signal}}, kAskLimit);
   if (!answer) return launcher_.say_not_passed(signal, answer.error().message);
   if (!read_or(answer.value(), "ok", false)) launcher_.say_not_passed(signal, read_or(answer.value(), "error", ""));

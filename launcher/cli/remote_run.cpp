@@ -335,7 +335,7 @@ void RemoteRun::pass_signal(int signal) {
   if (is_over_ || exit_code_) return;
   if (!is_open_ || run_.empty())
     return console_.complain("warning", fmt::format("signal {} is not passed on: {}", core::signal_words(signal),
-                                                    run_.empty() ? "the run has not begun" : "no coordinator"));
+                                                    run_.empty() ? "the run has not started" : "no coordinator"));
   link_.send({{"type", "request"}, {"id", kSignal}, {"request", "signal"}, {"run", run_}, {"signal", signal}});
 }
 

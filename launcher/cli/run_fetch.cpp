@@ -214,7 +214,7 @@ Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& pat
   if (!proved) {
     std::error_code ignored;
     fs::remove_all(part, ignored);
-    return Error{fmt::format("{}; it is removed here, and the same command begins anew", proved.error().message),
+    return Error{fmt::format("{}; it is removed here, and the same command starts again", proved.error().message),
                  exit_code::kFailed};
   }
   if (::rename(part.c_str(), whole.c_str()) != 0)

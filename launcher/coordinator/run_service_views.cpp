@@ -100,7 +100,7 @@ void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& 
                       {"summary", summary.is_object() ? summary : Json::object()}});
   }
   const auto shot = shell_.snapshot(row.id);
-  if (!shot) return reply(refused("state", "the run has not begun"));
+  if (!shot) return reply(refused("state", "the run has not started"));
   const auto show = [shot = *shot, run_dir = row.run_dir] {
     Json status = core::to_json(shot);
     status["run_dir"] = run_dir;

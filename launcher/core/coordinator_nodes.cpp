@@ -96,7 +96,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
   // Facts that it has forgotten, trusting an acknowledgement, and that are not known here: the store has lost its end.
   const bool is_ahead = place != nodes_.end() && !is_restarted && state.acknowledged > place->second.last_fact;
-  if (is_restarted) lose(now, node, "its agent was started anew", 0, out);
+  if (is_restarted) lose(now, node, "its agent was restarted", 0, out);
   if (is_ahead) lose(now, node, "the coordinator has lost what it had acknowledged", 0, out);
   const bool is_new = !nodes_.contains(node);
   Node& known = nodes_[node];

@@ -96,7 +96,7 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max, Re
   if (!S_ISREG(facts.st_mode)) return Error{path + " is not a plain file"};
   if (readers == Readers::kOwner && (facts.st_mode & 0077) != 0)
     return Error{
-        fmt::format("{} can be read by others (mode {:o}): chmod 600 it, and make it anew if others had access", path,
+        fmt::format("{} can be read by others (mode {:o}): chmod 600 it, and make a new one if others had access", path,
                     facts.st_mode & 0777)};
   if (facts.st_size > static_cast<off_t>(bytes_max))
     return Error{fmt::format("{} has more than {} bytes", path, bytes_max)};

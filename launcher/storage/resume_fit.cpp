@@ -33,7 +33,7 @@ std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
   std::string refusal = nothing_left(job, history);
   if (refusal.empty() && !job.resume_from.empty() && history.past.checkpoints.empty())
     return fmt::format(
-        "no whole checkpoint is left, and training must not begin anew: the run began from {}; start a "
+        "no whole checkpoint is left, and training must not start from the beginning: the run began from {}; start a "
         "new run of its job",
         job.resume_from);
   if (!refusal.empty() || !job.training || history.past.checkpoints.empty()) return refusal;

@@ -282,7 +282,7 @@ class RecoveryTest(LaunchTest):
         os.kill(pids[0], signal.SIGKILL)
 
     def test_damaged_memory_is_passed_over(self):
-        """[44] The copy before it is used; with both damaged and nothing on disk, training begins anew."""
+        """[44] The copy before it is used; with both damaged and nothing on disk, training starts from the beginning."""
         launch = self.train(checkpoint={"every": {"steps": 1_000_000}})  # Only the last one.
         self.kill_until_restored_from_memory(launch)
         for damaged, source in ((1, "memory"), (2, "fresh")):

@@ -170,7 +170,7 @@ class ResumeFromTest(LaunchTest):
         self.assertIn("is for a new run", said)
         shutil.rmtree(os.path.join(launch.run_dir, "checkpoints"))
         said = self.run_to_end("resume", "--set", "training.epochs=9", launch.run_dir, run_dir=None, expect=2).stderr()
-        self.assertIn("training must not begin anew", said)
+        self.assertIn("training must not start from the beginning", said)
 
     def test_on_a_cluster_by_a_runs_name(self):
         os.mkdir(self.path("cluster"))

@@ -316,7 +316,7 @@ class SeveralNodesTest(unittest.TestCase):
         head = self.launch(self.a, *options, rank=0)
         head.wait_for_words("waiting for 1 more")
         head.process.send_signal(signal.SIGUSR1)
-        head.wait_for_words("SIGUSR1) is not passed on: the run has not begun")
+        head.wait_for_words("SIGUSR1) is not passed on: the run has not started")
         member = self.launch(self.b, *options, rank=1)
         self.assertEqual([head.wait(), member.wait()], [0, 0], head.said() + member.said())
 

@@ -196,7 +196,7 @@ TEST_CASE("job: schedulers that do not go together") {
        {R"([{"type": "one_cycle", "max_lr": 1, "total_steps": 9}, {"type": "step"}])",
         {R"(job.json:2:24: error: "training.scheduler[0].type" "one_cycle" cannot be one of several: make it the only scheduler)"}},
        {R"([{"type": "step"}, {"type": "cosine_warm_restarts", "t_0": 3}])",
-        {R"(job.json:2:42: error: "training.scheduler[1].type" "cosine_warm_restarts" makes the rate anew, without those before it: put it first)"}},
+        {R"(job.json:2:42: error: "training.scheduler[1].type" "cosine_warm_restarts" sets the rate without regard to those before it: put it first)"}},
        {R"([{"type": "step", "frequency": "batch"}, {"type": "linear"}])",
         {R"(job.json:2:55: error: "training.scheduler[1].frequency" must be that of the list's first scheduler ("batch"), got "epoch")"}}});
   const char* const cycle =

@@ -174,7 +174,7 @@ TEST_CASE("journal: one that cannot be gone on with is refused, and it is said w
   };
   JournalHeader other = header();
   other.boot_id = "another";
-  CHECK(why_not(other, "n") == "the system was started anew since");
+  CHECK(why_not(other, "n") == "the system was rebooted since");
   other = header();
   other.program = "0.0.1";
   CHECK(why_not(other, "n") == "it is of version 0.0.1");
