@@ -247,8 +247,8 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   }
   if (ready.ready.source == "fresh" && !definition_.job.resume_from.empty())
     return add_failure(now, protocol_failure(ready.rank, rank->node,
-                                             fmt::format("no checkpoint could be read, and training must not begin "
-                                                         "anew: the run began from {}",
+                                             fmt::format("no checkpoint could be read, and training must not "
+                                                         "start from the beginning: the run began from {}",
                                                          definition_.job.resume_from)));
   if (ready.ready.source == "fresh" && generation_ == first_generation_) return;
   record({{"event", "restored"},

@@ -64,7 +64,7 @@ TEST_CASE("begun from: training does not begin anew where nothing could be read"
   const RunState& state = bench.coordinator().state().runs_.at("run").state();
   CHECK(state.outcome_.state == "failed");
   CHECK(state.outcome_.exit_code == 1);
-  CHECK_THAT(state.outcome_.error, Catch::Contains("must not begin anew: the run began from /other"));
+  CHECK_THAT(state.outcome_.error, Catch::Contains("must not start from the beginning: the run began from /other"));
 }
 
 }  // namespace sgd::core
