@@ -18,7 +18,7 @@ bool is_in_front(const std::string& name) {
          std::any_of(kFront.begin(), kFront.end(), [&name](const char* front) { return name == front; });
 }
 
-std::string shown_value(const callbacks::Report& value) {
+std::string reported_value(const callbacks::Report& value) {
   return value.is_number_float() ? fmt::format("{:.6g}", value.get_ref<const double&>()) : dump_text(value);
 }
 
@@ -36,9 +36,9 @@ std::string report_line(const callbacks::Report& report) {
       fmt::format("report {}  {}", read_or(report, "_training_iteration", 0), shown_name(read_or(report, "phase", "")));
   for (const char* name : {"epoch", "step"})
     if (const callbacks::Report& value = member(report, name); value.is_number())
-      line += fmt::format("  {} {}", name, shown_value(value));
+      line += fmt::format("  {} {}", name, reported_value(value));
   for (const auto& [name, value] : callbacks::flat_values(report))
-    if (!is_in_front(name)) line += fmt::format("  {} {}", shown_name(name), shown_value(*value));
+    if (!is_in_front(name)) line += fmt::format("  {} {}", shown_name(name), reported_value(*value));
   return line;
 }
 
