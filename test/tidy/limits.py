@@ -64,6 +64,7 @@ TESTS = {
     "common/messages/transfer.hpp kPartsMax": _COMMON + "limits_test.cpp: transfer: names",
     "launcher/cli/search_program.hpp kUnreadBytesMax": "untested: a search program that leaves 16 MiB unread",
     "common/messages/transfer.hpp kPathsMax": _UNIT + "transfer_limits_test.cpp: limit kPathsMax",
+    "launcher/agent/output_relay.hpp kUntakenBytesMax": _UNIT + "output_relay_test.cpp: limit kUntakenBytesMax",
     "launcher/agent/agent_journal.hpp kBytesMax": "untested: a journal of 256 MiB",
     "launcher/agent/file_fetcher.cpp kFilesMax": _UNIT + "transfer_limits_test.cpp: limit kFilesMax",
     "launcher/agent/file_fetcher.hpp kDamagedChunksMax": _UNIT + "transfer_limits_test.cpp: limit kDamagedChunksMax",

@@ -92,7 +92,8 @@ Restored Restorer::run() {
     share(0, reader_ ? packed(reader_->state()) : "", restored);
   } else if (restored.source == RestoreSource::kFresh) {
     if (was_damaged_)
-      throw EnvironmentError("the memory checkpoints are damaged, and there is no other: training starts from the beginning");
+      throw EnvironmentError(
+          "the memory checkpoints are damaged, and there is no other: training starts from the beginning");
     share(0, "", restored);
   }
   const std::int64_t step = restored.state ? restored.state->step : 0;

@@ -10,7 +10,6 @@
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/link.hpp"
-#include "common/messages/node_output.hpp"
 #include "common/messages/transfer.hpp"
 
 namespace sgd {
@@ -171,15 +170,6 @@ TEST_CASE("keeper") {
   check_cases(
       up, [](const FromKeeper& message) { return unframed(encode(message)); },
       [](const std::string& text) { return decode_from_keeper(text); });
-}
-
-TEST_CASE("node_output") {
-  using namespace node_output;
-  CHECK(Json::parse(unframed(encode(FromAgent(Warning{"slow"})))) ==
-        Json::parse(R"({"type":"warning","text":"slow"})"));
-  CHECK(std::get<Warning>(decode_from_agent(R"({"type":"warning","text":"slow"})").value()).text == "slow");
-  CHECK(Json::parse(unframed(encode(ToAgent(Taken{3})))) == Json::parse(R"({"type":"taken","bytes":3})"));
-  CHECK(std::get<Taken>(decode_to_agent(R"({"type":"taken","bytes":3})").value()).bytes == 3);
 }
 
 TEST_CASE("keeper: the head of an output chunk") {
