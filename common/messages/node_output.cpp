@@ -9,6 +9,8 @@ template <>
 inline constexpr auto kMessage<node_output::Warning> = message("warning",
                                                                required("text", &node_output::Warning::text));
 template <>
+inline constexpr auto kMessage<node_output::AllSaid> = message("all_said");
+template <>
 inline constexpr auto kMessage<node_output::Taken> = message("taken", required("bytes", &node_output::Taken::bytes));
 
 }  // namespace sgd::codec

@@ -16,7 +16,9 @@ namespace sgd::node_output {
 struct Warning {
   std::string text;
 };
-using FromAgent = std::variant<Warning>;
+/// Agent -> launcher: the agent holds no run, and has passed on all that was said.
+struct AllSaid {};
+using FromAgent = std::variant<Warning, AllSaid>;
 
 /// Launcher -> agent: so many bytes of output are written.
 struct Taken {

@@ -19,7 +19,10 @@ OutputRelay::~OutputRelay() {
 void OutputRelay::pass(Output output) {
   is_ending_ = false;
   const std::size_t bytes = output.bytes().size();
-  if (!stream_ && !connect()) return handlers_.on_taken(output.run, bytes);
+  if (!stream_ && !connect()) {
+    say_trouble();
+    return handlers_.on_taken(output.run, bytes);
+  }
   pieces_.push_back({output.run, bytes, std::move(output.chunk)});
   pump();
 }
@@ -30,15 +33,16 @@ void OutputRelay::warn(const std::string& text) {
 }
 
 void OutputRelay::end() {
-  is_ending_ = true;
+  if (std::exchange(is_ending_, true)) return;
+  // Nothing may have been said since an agent was killed whose launcher waits for the rest.
+  if (!stream_ && !connect()) return;  // The launcher has gone, too.
   close_if_done();
 }
 
 bool OutputRelay::connect() {
   auto socket = process::connect_unix(socket_, kConnectLimit);
   if (!socket) {
-    if (!std::exchange(is_in_trouble_, true))
-      handlers_.on_trouble("what ranks say is not shown by the launcher here: " + socket.error().message);
+    trouble_ = socket.error().message;
     return false;
   }
   is_in_trouble_ = false;
@@ -53,6 +57,11 @@ bool OutputRelay::connect() {
         if (is_mine()) on_lost(reason);
       });
   return true;
+}
+
+void OutputRelay::say_trouble() {
+  if (!std::exchange(is_in_trouble_, true))
+    handlers_.on_trouble("what ranks say is not shown by the launcher here: " + trouble_);
 }
 
 /// One that is larger than what may be untaken goes alone.
@@ -106,7 +115,9 @@ void OutputRelay::give_up() {
 }
 
 void OutputRelay::close_if_done() {
-  if (is_ending_ && pieces_.empty()) give_up();
+  if (!is_ending_ || !pieces_.empty() || !stream_) return;
+  stream_->send(node_output::encode(node_output::FromAgent(node_output::AllSaid{})));
+  give_up();
 }
 
 }  // namespace sgd::agent

@@ -3,7 +3,7 @@
 // on as it comes from keepers, and the keeper is told that it is taken when the launcher has written it. So a console
 // that is slow holds ranks up as one on their own machine does.
 //
-//   no connection --something is said--> connected --the run is gone, and all is written--> closed
+//   no connection --something is said--> connected --the run is gone, and all is written: AllSaid--> closed
 //        └─ nobody listens: it is taken at once, and lost for the console (logs have it)  <── the launcher has gone
 //
 // What is not written when this process dies is in the logs, and not on the console.
@@ -49,6 +49,7 @@ class OutputRelay {
   };
 
   [[nodiscard]] bool connect();
+  void say_trouble();
   void pump();
   void on_bytes(std::string_view bytes);
   [[nodiscard]] Status take(std::int64_t bytes);
@@ -66,7 +67,8 @@ class OutputRelay {
   std::size_t sent_bytes_ = 0;  ///< And their bytes, less those of `taken_`.
   std::size_t taken_ = 0;       ///< Bytes of the first one.
   bool is_ending_ = false;
-  bool is_in_trouble_ = false;
+  bool is_in_trouble_ = false;  ///< It was said.
+  std::string trouble_;         ///< Why nobody is connected.
 };
 
 }  // namespace sgd::agent

@@ -48,6 +48,7 @@ Status OwnOutput::open() {
 
 void OwnOutput::take(process::UniqueFd socket) {
   const int id = next_id_++;
+  lacks_rest_ = true;
   Agent& agent = agents_[id];
   agent.stream = std::make_shared<agent::LocalStream>(io_, std::move(socket));
   const auto is_here = [alive = std::weak_ptr(alive_)] { return !alive.expired(); };
@@ -78,7 +79,10 @@ Status OwnOutput::on_frame(int id, const Frame& frame) {
   if (frame.kind == FrameKind::kJson) {
     const auto message = node_output::decode_from_agent(frame.bytes);
     if (!message) return message.error();
-    console_.complain("warning", std::get<node_output::Warning>(message.value()).text);
+    if (const auto* warning = std::get_if<node_output::Warning>(&message.value()))
+      console_.complain("warning", warning->text);
+    else
+      lacks_rest_ = false;
     return {};
   }
   const auto head = keeper::decode_output_head(frame.bytes);
@@ -100,7 +104,7 @@ void OwnOutput::on_written(int id, std::size_t bytes) {
 
 bool OwnOutput::has_all() const {
   pollfd waiting{listener_, POLLIN, 0};
-  return agents_.empty() && ::poll(&waiting, 1, 0) == 0;
+  return agents_.empty() && !lacks_rest_ && ::poll(&waiting, 1, 0) == 0;
 }
 
 void OwnOutput::finish(std::function<void()> then) {
@@ -114,8 +118,8 @@ void OwnOutput::flush() {
   ranks_.stop();
 }
 
-/// The agent closes its connection when it has no more. One that is frozen is not waited for; whoever reads what we
-/// write is.
+/// The agent says when it has no more; one that was killed says nothing, and the next one does. One that is frozen is
+/// not waited for; whoever reads what we write is.
 void OwnOutput::look() {
   const bool is_quiet = console_.drained() && process::monotonic_now() - moved_at_ > kQuietLimit;
   if (has_all() || is_quiet) {

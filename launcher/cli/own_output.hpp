@@ -2,8 +2,8 @@
 // What ranks on this machine say, in a run of several launchers. The agent is another process: it passes on what comes
 // from the keeper, and is told what is written.
 //
-//   keeper ── output ──> agent (agent/output_relay) ══ chunks, Warning ══> RankConsole ──> Console
-//                                                   <══════ Taken ══════
+//   keeper ── output ──> agent (agent/output_relay) ══ chunks, Warning, AllSaid ══> RankConsole ──> Console
+//                                                   <══════ Taken ═══════════════
 
 #include <cstdint>
 #include <functional>
@@ -69,6 +69,7 @@ class OwnOutput {
   std::optional<process::AcceptLoop> accepting_;
   std::map<int, Agent> agents_;  ///< One, or a new one beside the rest of a killed one.
   int next_id_ = 0;
+  bool lacks_rest_ = false;  ///< An agent was here, and no later one has said all.
   TimePoint moved_at_{};
   std::function<void()> then_;
   boost::asio::steady_timer look_timer_;

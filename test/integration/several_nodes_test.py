@@ -201,9 +201,9 @@ class SeveralNodesTest(unittest.TestCase):
         self.check_clean(*launches)
 
     def test_a_launcher_waits_for_whoever_reads_it(self):
-        launches = [self.launch(self.a, "loud.py", "wait", rank=0, output_at=None)]
+        launches = [self.launch(self.a, "--max-restarts", 0, "loud.py", "wait", rank=0, output_at=None)]
         reader, writer = os.pipe()
-        launches.append(self.launch(self.b, "loud.py", "wait", rank=1, output_at=None, stdout=writer))
+        launches.append(self.launch(self.b, "--max-restarts", 0, "loud.py", "wait", rank=1, output_at=None, stdout=writer))
         os.close(writer)
         self.wait_for_ranks(launches[0], 1)
         self.go(self.a, self.b)

@@ -32,7 +32,8 @@ struct Shown {
     for (int quiet = 0; quiet < 5;) {
       if (io.stopped()) io.restart();
       io.run_for(5ms);
-      if (!socket) socket = process::UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket)
+        socket = process::UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       const ssize_t got = socket ? ::recv(socket.get(), bytes.data(), bytes.size(), 0) : -1;
       quiet = got > 0 ? 0 : quiet + 1;
       if (got > 0) reader.append({bytes.data(), static_cast<std::size_t>(got)});
