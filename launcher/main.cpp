@@ -1,5 +1,8 @@
 // sgd-launch: picks the verb. No decision about runs is made here.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -17,8 +20,24 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/keeper/keeper_main.hpp"
 
+namespace {
+
+/// Descriptors 0 to 2 are there, whatever the caller has closed: the first file or socket that is opened would get
+/// the number, and lines for people would be written into it.
+void open_standard_streams() {
+  int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= 2) {
+    (void)::fcntl(fd, F_SETFD, 0);  // Programs that are started keep it; ignoring a failure.
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  }
+  if (fd >= 0) ::close(fd);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace sgd::cli;
+  open_standard_streams();
   std::vector<std::string> words = verb_first({argv + 1, argv + argc});
   const std::string verb = words.empty() ? "" : words.front();
   try {

@@ -8,6 +8,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/find_origin.hpp"
 #include "launcher/cli/local_run.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/cli/several_nodes.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/terminal_text.hpp"
@@ -34,8 +35,7 @@ int run_verb(const std::vector<std::string>& arguments) {
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   auto origin = find_origin(loaded);
-  const auto place = storage::choose_run_place(loaded.job ? loaded.job->name : "run", options.run_dir);
-  if (!place) loaded.diagnostics.error("--run-dir", 0, 0, place.error().message);
+  const auto place = place_of_new_run(loaded.job ? loaded.job->name : "run", options.run_dir, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   return LocalRun(options, std::move(*loaded.job), place.value(), std::nullopt, std::move(origin)).run();

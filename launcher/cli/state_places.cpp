@@ -39,6 +39,11 @@ std::string usual_coordinator_state_dir() {
 std::string agent_state_dir() {
   return state_dir("agent");
 }
+std::string user_state_dir() {
+  const std::string folder = below_home("XDG_STATE_HOME", ".local/state");
+  const bool is_known = folder.front() == '/' && !(variable("XDG_STATE_HOME").empty() && variable("HOME").empty());
+  return is_known ? folder : "";
+}
 std::string user_identity_dir() {
   return below_home("XDG_CONFIG_HOME", ".config") + "/identity";
 }

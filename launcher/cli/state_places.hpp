@@ -15,6 +15,8 @@ inline constexpr int kStateLockWaitMs = 5000;
 [[nodiscard]] std::string usual_coordinator_state_dir();
 /// The same for an agent.
 [[nodiscard]] std::string agent_state_dir();
+/// $XDG_STATE_HOME/sgd-launch (~/.local/state by default); empty where neither is an absolute path.
+[[nodiscard]] std::string user_state_dir();
 /// Certificate and key of the calling user: $XDG_CONFIG_HOME/sgd-launch/identity (~/.config by default).
 [[nodiscard]] std::string user_identity_dir();
 

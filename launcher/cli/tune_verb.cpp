@@ -14,6 +14,7 @@
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/storage/run_lookup.hpp"
 
@@ -130,8 +131,7 @@ int start_experiment(const std::vector<std::string>& arguments) {
   if (coordinator) return tune_on_cluster(options, *coordinator, checked, std::move(diagnostics));
   if (options.detach)
     diagnostics.error("--detach", 0, 0, "needs a coordinator: an experiment on this machine ends with its launcher");
-  const auto place = storage::choose_run_place(checked ? checked->run.job.name : "tune", options.run_dir);
-  if (!place) diagnostics.error("--run-dir", 0, 0, place.error().message);
+  const auto place = place_of_new_run(checked ? checked->run.job.name : "tune", options.run_dir, diagnostics);
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   checked->run.id = place.value().id;

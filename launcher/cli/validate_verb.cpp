@@ -13,6 +13,7 @@
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -56,8 +57,7 @@ int validate_verb(const std::vector<std::string>& arguments) {
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   if (loaded.job) check_start(*loaded.job, file, loaded.diagnostics);
   auto origin = find_origin(loaded);
-  const auto place = storage::choose_run_place(loaded.job ? loaded.job->name : "run", options.run_dir);
-  if (!place) loaded.diagnostics.error("--run-dir", 0, 0, place.error().message);
+  const auto place = place_of_new_run(loaded.job ? loaded.job->name : "run", options.run_dir, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   return LocalRun(options, std::move(*loaded.job), place.value(), std::nullopt, std::move(origin)).run();

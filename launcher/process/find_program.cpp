@@ -3,6 +3,7 @@
 // dynamic loader, and ENOEXEC for another machine's program as well as for plain text.
 
 #include <elf.h>
+#include <paths.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,6 +91,7 @@ Error explain_exec_failure(const std::string& path, int code) {
 Result<std::string> find_program(const std::string& program, const std::string& search_path) {
   if (program.empty()) return Error{"the program's name is empty", ENOENT};
   if (program.find('/') != std::string::npos) return program;
+  if (search_path.empty()) return find_program(program, _PATH_DEFPATH);  // As a shell that is told nothing.
   std::string refused;  // Found, but not executable: a better message than "not found".
   for (std::size_t begin = 0; begin <= search_path.size();) {
     std::size_t end = search_path.find(':', begin);
