@@ -8,8 +8,8 @@
 
 namespace sgd::cli {
 
-/// `given_dir`, else a new folder in runs/. Where nobody has named one and the working directory cannot be written to: in the user's folder
-/// for state, else in a private folder of /tmp; that is said. An error is told to `diagnostics`.
+/// `given_dir`, else a new folder in runs/. Where nobody has named one and the working directory cannot be written to:
+/// in the user's folder for state, else in a private folder of /tmp; that is said. An error is told to `diagnostics`.
 [[nodiscard]] Result<storage::RunPlace> place_of_new_run(const std::string& name, const std::string& given_dir,
                                                          Diagnostics& diagnostics);
 

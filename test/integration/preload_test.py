@@ -4,8 +4,10 @@ would be, and whatever cannot be forked is started by exec, with a reason."""
 import json
 import os
 import signal
+import subprocess
 import sys
 import unittest
+import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from harness import TESTS_PYTHON, LaunchTest, read_file, wait_for
@@ -81,6 +83,19 @@ class PreloadTest(LaunchTest):
         launch = self.run_to_end("-n", 2, "--", "/usr/bin/python3", "-m", "show", "x", env=self.environment(), cwd=self.folder)
         said = self.shown(launch)
         self.assertEqual((said["forked"], said["argv"], said["path0"], said["spec"]), (True, [self.path("show.py"), "x"], self.folder, False))
+
+    def test_a_script_by_a_relative_name_a_folder_and_an_archive(self):
+        text = "import decimal, sys\nprint([__file__, sys.argv, sys.path[0], repr(__spec__)[:30], __name__], flush=True)\nraise ValueError('x')\n"
+        os.makedirs(self.path("folder"))
+        for name in ("show.py", "folder/__main__.py"):
+            self.write(name, text)
+        with zipfile.ZipFile(self.path("archive.zip"), "w") as archive:
+            archive.writestr("__main__.py", text)
+        for number, name in enumerate(("show.py", "./show.py", "folder/../show.py", "folder", "archive.zip")):
+            with self.subTest(name):
+                plain = subprocess.run(["/usr/bin/python3", name, "x"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                forked = self.run_to_end("-n", 1, "--", "/usr/bin/python3", name, "x", cwd=self.folder, env=self.environment(), run_dir=f"run{number}", expect=1)
+                self.assertEqual(forked.log(0).decode(), plain.stdout.decode())
 
     def test_exit_statuses(self):
         for number, (text, status, said) in enumerate([

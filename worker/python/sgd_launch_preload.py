@@ -13,6 +13,8 @@ import sys
 import sysconfig
 import time
 
+import sgd_launch_rank as rank
+
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL, which takes as long as all else here.
 except ImportError:
@@ -234,10 +236,16 @@ def find_module(name, folder):
 def make_plan(start, preload):
     """start: sgd_launch_rank.Start. preload: "auto" or a list of modules."""
     plan = Plan()
-    plan.folder = os.path.dirname(os.path.realpath(start.script)) if start.script else os.getcwd()
+    script = start.script
+    is_folder = os.path.isdir(script) if script else False
+    plan.folder = os.path.realpath(script) if is_folder else os.path.dirname(os.path.realpath(script)) if script else os.getcwd()
     plan.own_names = names_in(plan.folder)
     reader = Reader(plan)
-    path, package = (start.script, "") if start.script else find_module(start.module, plan.folder)
+    path, package = (script, "") if script else find_module(start.module, plan.folder)
+    if is_folder:
+        path = os.path.join(script, "__main__.py")
+    elif script and rank.is_importable(script):
+        plan.refusal = "%s is an archive, in which modules of its own may hide others" % script
     if path:
         reader.read(path, package)
     if isinstance(preload, list):

@@ -33,6 +33,22 @@ class Start:
         self.command = list(command)
 
 
+def absolute(script):
+    """As the interpreter names it in __file__ and tracebacks: since 3.9 below the working directory, with dots kept."""
+    return os.path.join(os.getcwd(), script) if sys.version_info >= (3, 9) else script
+
+
+def is_importable(script):
+    """A folder or an archive, whose __main__ is what runs."""
+    for hook in sys.path_hooks:
+        try:
+            hook(script)
+            return True
+        except ImportError:
+            pass
+    return False
+
+
 def set_up_main(start):
     """A fresh __main__, with sys.argv and sys.path as the interpreter makes them."""
     main = types.ModuleType("__main__")
@@ -43,7 +59,9 @@ def set_up_main(start):
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = list(start.command)
     safe_path = getattr(sys.flags, "safe_path", False) or sys.flags.isolated
-    if not safe_path:
+    if start.script and is_importable(start.script):
+        sys.path.insert(0, absolute(start.script))
+    elif not safe_path:
         sys.path.insert(0, os.path.dirname(os.path.realpath(start.script)) if start.script else os.getcwd())
     return main
 
@@ -54,20 +72,25 @@ def run_script(start):
         import runpy
         runpy._run_module_as_main(start.module)  # As -m does, frames of runpy in tracebacks included.
         return
+    path = absolute(start.script)
+    if is_importable(start.script):
+        import runpy
+        runpy._run_module_as_main("__main__", alter_argv=False)
+        return
     from importlib.machinery import SourceFileLoader
-    main.__file__ = start.script
+    main.__file__ = path
     main.__cached__ = None
     main.__spec__ = None
-    main.__loader__ = SourceFileLoader("__main__", start.script)
+    main.__loader__ = SourceFileLoader("__main__", path)
     try:
         with open(start.script, "rb") as file:
             source = file.read()
     except OSError as error:
         sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (sys.executable, os.path.abspath(start.script), error.errno, error.strerror))
         raise SystemExit(2) from None
-    code = compile(source, start.script, "exec", dont_inherit=True)
+    code = compile(source, path, "exec", dont_inherit=True)
     variables = main.__dict__
-    del main, source
+    del main, source, path
     exec(code, variables)
 
 
