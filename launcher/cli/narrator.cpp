@@ -13,7 +13,7 @@
 namespace sgd::cli {
 namespace {
 
-std::string value_text(const nlohmann::ordered_json& value) {
+std::string metric_text(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "nan";
   if (value.is_number_float())
     return fmt::format("{:.4f}", value.get<double>());  // tidy: allow lenient_json: it is a number
@@ -29,7 +29,7 @@ void append_numbers(std::string& line, const nlohmann::ordered_json& metrics, co
   for (const auto& [name, value] : metrics.items()) {
     const bool is_wanted = name.starts_with(prefix) || name == "loss" || name == "accuracy";
     if (!is_wanted || !(value.is_number() || value.is_null())) continue;
-    const std::string text = fmt::format("  {} {}", name, value_text(value));
+    const std::string text = fmt::format("  {} {}", name, metric_text(value));
     if (line.size() + text.size() + room <= kColumns) line += text;
   }
 }
@@ -250,9 +250,9 @@ std::string end_block(const core::RunOutcome& outcome, const std::string& run_di
   const nlohmann::ordered_json& validated = member(outcome.metrics, "validate");
   const nlohmann::ordered_json& trained = member(outcome.metrics, "train");
   if (validated.contains("val_loss"))
-    text += ", val_loss " + value_text(member(validated, "val_loss"));
+    text += ", val_loss " + metric_text(member(validated, "val_loss"));
   else if (trained.contains("train_loss"))
-    text += ", train_loss " + value_text(member(trained, "train_loss"));
+    text += ", train_loss " + metric_text(member(trained, "train_loss"));
   if (is_done && !outcome.error.empty()) text += ", " + outcome.error;
   // A command keeps what it has made itself, unless its job names an interval.
   const bool should_have_saved = is_training || member(member(job, "checkpoint"), "every").is_object();
