@@ -195,6 +195,8 @@ class SeveralNodesTest(unittest.TestCase):
             before = launch.daemon("agent")
             os.kill(before, signal.SIGKILL)
             wait_for(lambda launch=launch, before=before: launch.daemon("agent") not in (0, before), LIMIT_S, "a new agent")
+            # What is said before is in the log alone.
+            wait_for(lambda launch=launch: "this one takes over" in launch.said(), LIMIT_S, "the agent that takes over")
         self.go(self.a, self.b)
         self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
         self.assertEqual([self.lines(launch, "done") for launch in launches], [["done 0"], ["done 1"]])
