@@ -105,8 +105,9 @@ def use(box, torch):
     said = box.run(f"sgd-launch {job}", account="eva", expect=2)
     expect("without LibTorch a training is refused, and how to name one is said", "ln -s DIR /usr/lib/sgd-launch/torch" in said, said)
     os.makedirs(box.path("/opt/libtorch"))
-    subprocess.run(["mount", "--bind", torch, box.path("/opt/libtorch")], check=True)
-    os.symlink("/opt/libtorch", box.path("/usr/lib/sgd-launch/torch"))
+    # What LibTorch itself needs may lie beside it, as pip installs it.
+    subprocess.run(["mount", "--bind", os.path.dirname(torch), box.path("/opt/libtorch")], check=True)
+    os.symlink(os.path.join("/opt/libtorch", os.path.basename(torch)), box.path("/usr/lib/sgd-launch/torch"))
     said = box.run(f"sgd-launch -n 2 {job}", account="eva")
     expect("with it, an ordinary account trains", "finished in" in said and "model.safetensors" in said, said)
     said = box.run("sgd-launch resume --set training.epochs=5", account="eva")

@@ -67,6 +67,8 @@ if(SGD_WITH_TORCH)
   get_filename_component(torch_libraries ${LibTorch_CPU_LIBRARY} DIRECTORY)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${torch_libraries})
 endif()
+# The units reload by kill.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS procps)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "systemd, dataset-fashion-mnist")
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/debian)
