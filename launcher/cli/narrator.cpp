@@ -176,7 +176,8 @@ std::string short_number(double value) {
 std::string epoch_line(const nlohmann::ordered_json& metrics, int epochs) {
   const int epoch = read_or(metrics, "epoch", 0);
   const bool is_train = read_or(metrics, "phase", "") == "train";
-  if (is_train && read_or(metrics, "batch", std::int64_t{0}) != 0) return {};
+  // A command has no epochs: what it reports is its callbacks' and the files'.
+  if (is_train && (epochs == 0 || read_or(metrics, "batch", std::int64_t{0}) != 0)) return {};
   // A loop of the user's own may report more often than the job has epochs.
   std::string line = epoch > epochs ? fmt::format("report {}", epoch) : fmt::format("epoch {}/{}", epoch, epochs);
   if (!is_train) {

@@ -60,7 +60,8 @@ void print_ended(const std::string& run_dir, const Json& summary) {
              read_or(summary, "failures", 0));
   for (const char* phase : {"train", "validate"})
     if (const Json& last = member(member(summary, "metrics"), phase); last.is_object())
-      fmt::print("metrics    {}\n", plain_text(epoch_line(last, read_or(summary, "epochs", 0))));
+      if (const std::string line = epoch_line(last, read_or(summary, "epochs", 0)); !line.empty())
+        fmt::print("metrics    {}\n", plain_text(line));
   const std::string checkpoint = read_or(summary, "checkpoint", "");
   if (!checkpoint.empty()) fmt::print("checkpoint {}/{}\n", run_dir, checkpoint);
   fmt::print("folder     {}\n", run_dir);

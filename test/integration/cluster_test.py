@@ -306,7 +306,7 @@ class TrainingTest(ClusterCase):
         self.assertEqual(self.cluster.ask("status", run)["generation"], 1)
         # What the client printed has no gap and no line twice.
         printed = [line for line in client.said()[1].splitlines() if line.startswith("epoch ")]
-        self.assertEqual([line.split()[1] for line in printed], [f"{epoch}/{ENDLESS}" for epoch in range(1, epochs + 1)])
+        self.assertEqual([line.split()[1] for line in printed], [f"{epoch}/{ENDLESS}" for epoch in range(1, epochs + 1) for _ in ("train", "validate")])
 
     def test_node_that_is_asked_to_leave(self):
         """[55]"""

@@ -15,6 +15,7 @@ TEST_CASE("training and validation of an epoch have a line each, of 80 columns a
         "epoch 1/5  val_loss 0.5000  val_accuracy 0.8100");
   CHECK(line({{"phase", "validate"}, {"epoch", 6}, {"val_loss", nullptr}}) == "report 6  val_loss nan");
   CHECK(line({{"phase", "train"}, {"epoch", 2}, {"batch", 7}, {"loss", 0.5}}).empty());
+  CHECK(cli::epoch_line({{"phase", "train"}, {"epoch", 1}, {"loss", 0.5}}, 0).empty());  // Of a command.
   for (int number = 0; number < 20; ++number) train[fmt::format("train_metric_{}", number)] = 0.5;
   CHECK(line(train).size() <= 80);
   CHECK(line(train).ends_with("  lr 0.05  12.4k samples/s"));
