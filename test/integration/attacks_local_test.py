@@ -264,7 +264,7 @@ class OtherAccountsTest(RootAgent):
         run, = os.listdir(self.path("agent", "runs"))
         with open(self.path("agent", "runs", run, "end"), "w", encoding="ascii"):
             pass
-        wait_for(lambda: "succeeded" in self.said("client"), LIMIT_S, "the run's end")
+        wait_for(lambda: "finished in" in self.said("client"), LIMIT_S, "the run's end")
 
     def test_a_job_knows_nothing_of_the_agents_environment_under_the_agents_own_account(self):
         self.start_agent("--allow-root")
@@ -324,7 +324,7 @@ class StrayTest(RootAgent):
     def end(self):
         with open(self.mark + "-end", "w", encoding="ascii"):
             pass
-        wait_for(lambda: "succeeded" in self.said("client"), LIMIT_S, f"the run's end: {self.said('client')}")
+        wait_for(lambda: "finished in" in self.said("client"), LIMIT_S, f"the run's end: {self.said('client')}")
 
     def check_alone(self):
         wait_for(lambda: re.search("alone|beside", self.said("client")), LIMIT_S, "the second start")
