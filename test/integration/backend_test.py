@@ -106,7 +106,7 @@ class SeveralMachinesTest(unittest.TestCase):
             with open(os.path.join(machine.home, "train.py"), "w", encoding="utf-8") as file:
                 file.write(script)
             launches.append(machine.launch("--nnodes", 2, "--node-rank", rank, "--master-addr", self.head, "--master-port", PORT, "--rdzv-secret-file",
-                                           machine.secret, "--nproc-per-node", 2, "--backend", backend, "--no-fold", "train.py"))
+                                           machine.secret, "--nproc-per-node", 2, "--backend", backend, "--no-fold", "--output-at", "first", "train.py"))
             self.addCleanup(launches[-1].end)
         self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
         return launches[0].said()
