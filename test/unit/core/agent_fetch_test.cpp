@@ -9,6 +9,7 @@
 
 #include "launcher/core/agent.hpp"
 #include "launcher/core/node_run.hpp"
+#include "test/unit/core/agent_story.hpp"
 
 using namespace sgd;
 using namespace sgd::core;
@@ -20,13 +21,7 @@ namespace {
 class FetchingNode {
  public:
   explicit FetchingNode(int ranks) {
-    AgentFacts facts;
-    facts.node = "n";
-    facts.incarnation = 7;
-    facts.slots = 4;
-    facts.allowed_cores = {0, 1, 2, 3};
-    facts.worker_program = "sgd-worker";
-    agent_.emplace(facts, Secrets({1, 2, 3, 4}));
+    agent_.emplace(agent_story::facts(), Secrets({1, 2, 3, 4}));
     cluster::DesiredRun desired;
     desired.run = "run";
     desired.generation = 2;
