@@ -58,13 +58,6 @@ std::string counted(std::int64_t number, const char* what) {
   return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
 }
 
-/// "2 epochs, 12,500 steps", as far as the run has made any.
-std::string progress_text(const core::RunOutcome& outcome) {
-  std::string text = outcome.epochs > 0 ? counted(outcome.epochs, "epoch") : "";
-  if (outcome.steps > 0) text += (text.empty() ? "" : ", ") + counted(outcome.steps, "step");
-  return text;
-}
-
 std::string duration_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.2f} s", seconds);
   if (seconds < 100) return fmt::format("{:.1f} s", seconds);
@@ -173,6 +166,12 @@ std::string short_number(double value) {
   return fmt::format("{:.1f}", value);
 }
 
+std::string progress_text(int epochs, std::int64_t steps) {
+  std::string text = epochs > 0 ? counted(epochs, "epoch") : "";
+  if (steps > 0) text += (text.empty() ? "" : ", ") + counted(steps, "step");
+  return text;
+}
+
 std::string epoch_line(const nlohmann::ordered_json& metrics, int epochs) {
   const int epoch = read_or(metrics, "epoch", 0);
   const bool is_train = read_or(metrics, "phase", "") == "train";
@@ -247,7 +246,8 @@ std::string end_block(const core::RunOutcome& outcome, const std::string& run_di
   const bool is_done = outcome.state == "succeeded";
   std::string text = is_done ? "finished in " : (outcome.error.empty() ? outcome.state : outcome.error) + " after ";
   text += duration_text(outcome.wall_s);
-  if (const std::string progress = progress_text(outcome); !progress.empty()) text += fmt::format(" ({})", progress);
+  if (const std::string progress = progress_text(outcome.epochs, outcome.steps); !progress.empty())
+    text += fmt::format(" ({})", progress);
   const nlohmann::ordered_json& validated = member(outcome.metrics, "validate");
   const nlohmann::ordered_json& trained = member(outcome.metrics, "train");
   if (validated.contains("val_loss"))
@@ -271,7 +271,8 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
   const std::string head = color ? "\x1b[31msgd-launch: run failed:\x1b[0m " : "sgd-launch: run failed: ";
   std::string text = outcome.error + "\n";
   std::string after = "  after:   " + duration_text(outcome.wall_s);
-  if (const std::string progress = progress_text(outcome); !progress.empty()) after += ", " + progress;
+  if (const std::string progress = progress_text(outcome.epochs, outcome.steps); !progress.empty())
+    after += ", " + progress;
   if (!outcome.checkpoint.empty())
     after += fmt::format(", newest checkpoint {}/{}", run_dir, outcome.checkpoint);
   else if (outcome.steps > 0)

@@ -2,6 +2,7 @@
 // Turns what happens to a run into lines for people: epochs as results, transitions as
 // narration, the end of a failed run as one block that begins with the root cause.
 
+#include <cstdint>
 #include <string>
 
 #include "common/json/nlohmann.hpp"
@@ -32,6 +33,9 @@ namespace sgd::cli {
 /// would name it to a verb; `failed_at_s`: of the wall clock, where the cause itself does not tell; 0: not known.
 [[nodiscard]] std::string failure_block(const core::RunOutcome& outcome, const std::string& run_dir,
                                         const std::string& run, bool color, double failed_at_s = 0);
+
+/// "2 epochs, 12,500 steps", as far as a run has made any.
+[[nodiscard]] std::string progress_text(int epochs, std::int64_t steps);
 
 /// "9.8", "12.4k", "1.3M".
 [[nodiscard]] std::string short_number(double value);

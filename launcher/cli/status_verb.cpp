@@ -1,11 +1,13 @@
 // `sgd-launch status [RUN]`: what a run is doing, from its launcher; of one that has ended, from its summary.
 
+#include <algorithm>
 #include <fstream>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "launcher/cli/local_node.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/terminal_text.hpp"
@@ -22,12 +24,12 @@ std::string plain_text(const std::string& text) {
   return for_terminal(text, Steering::kNone);
 }
 
-/// "5 epochs, 2345 steps in ", as far as the run has made any.
-std::string progress_of(const Json& summary) {
-  const int epochs = read_or(summary, "epochs", 0);
-  const std::int64_t steps = read_or(summary, "steps", std::int64_t{0});
-  std::string text = epochs > 0 ? fmt::format("{} epochs, ", epochs) : "";
-  return steps > 0 ? text + fmt::format("{} steps in ", steps) : text;
+/// So many the job wants; of a run that is not on this machine, so many as it has made.
+int epochs_of(const std::string& run_dir, const Json& summary) {
+  std::ifstream file(run_dir + "/job.json");
+  const Json job = file ? Json::parse(file, nullptr, false) : Json();
+  const int made = read_or(summary, "epochs", 0);
+  return std::max(read_or(member(job, "training"), "epochs", made), made);
 }
 
 void print_live(const Json& status) {
@@ -50,21 +52,27 @@ void print_live(const Json& status) {
   }
 }
 
-void print_ended(const std::string& run_dir, const Json& summary) {
-  fmt::print("run        {}\nstate      {}", read_or(summary, "run", ""), read_or(summary, "state", "unknown"));
+/// `run`: how people would name it to a verb.
+void print_ended(const std::string& run_dir, const std::string& run, const Json& summary) {
+  const std::string state = read_or(summary, "state", "unknown");
+  fmt::print("run        {}\nstate      {}", read_or(summary, "run", ""), state);
   const int exit_code = read_or(summary, "exit_code", -1);
   fmt::print("{}\n", exit_code < 0 ? "" : fmt::format(" (exit code {})", exit_code));
   const std::string error = read_or(summary, "error", "");
   if (!error.empty()) fmt::print("error      {}\n", plain_text(error));
-  fmt::print("progress   {}{:.2f} s, {} failures\n", progress_of(summary), read_or(summary, "wall_s", 0.0),
-             read_or(summary, "failures", 0));
+  const std::string made = progress_text(read_or(summary, "epochs", 0), read_or(summary, "steps", std::int64_t{0}));
+  const int failures = read_or(summary, "failures", 0);
+  fmt::print("progress   {}{:.2f} s, {} failure{}\n", made.empty() ? "" : made + " in ",
+             read_or(summary, "wall_s", 0.0), failures, failures == 1 ? "" : "s");
+  const int epochs = epochs_of(run_dir, summary);
   for (const char* phase : {"train", "validate"})
     if (const Json& last = member(member(summary, "metrics"), phase); last.is_object())
-      if (const std::string line = epoch_line(last, read_or(summary, "epochs", 0)); !line.empty())
+      if (const std::string line = epoch_line(last, epochs); !line.empty())
         fmt::print("metrics    {}\n", plain_text(line));
   const std::string checkpoint = read_or(summary, "checkpoint", "");
   if (!checkpoint.empty()) fmt::print("checkpoint {}/{}\n", run_dir, checkpoint);
   fmt::print("folder     {}\n", run_dir);
+  if (!checkpoint.empty() && state != "succeeded") fmt::print("next       sgd-launch resume {}\n", run);
 }
 
 /// Status of a run whose launcher does not answer: its summary, or without one what the other files tell.
@@ -115,7 +123,7 @@ int status_verb(const std::vector<std::string>& arguments) {
   else if (is_live)
     print_live(status);
   else
-    print_ended(folder, status);
+    print_ended(folder, run.cluster ? read_or(status, "run", "") : as_typed(folder), status);
   return exit_code::kSucceeded;
 }
 

@@ -120,7 +120,9 @@ class DamagedFilesTest(LaunchTest):
         launch.wait_until_gone()
         text = self.ask("status", self.path("run"))
         self.assertIn("state      lost\n", text)
-        self.assertRegex(text, r"progress   [1-9]\d* epochs, [1-9]\d* steps")
+        self.assertRegex(text, r"progress   [1-9][\d,]* epochs?, [1-9][\d,]* steps in ")
+        self.assertRegex(text, r"metrics    epoch \d+/1000  train_loss")
+        self.assertRegex(text, r"next       sgd-launch resume \S+\n$")
         for verb in READING[:9]:
             self.ask(*verb, self.path("run"))
 
