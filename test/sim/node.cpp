@@ -247,7 +247,7 @@ void Node::reserve_port(const core::agent_command::ReservePort& wanted) {
   // 0: none, which the machine does not know yet, so that it may still release it.
   std::vector<int>& kept = ports_[wanted.run] = {0};
   if (is_full) {
-    cluster_.runs().at(wanted.run).check.on_spawn_failed(wanted.generation, 0);
+    cluster_.runs().at(wanted.run).check.on_port_refused(wanted.generation, id_);
   } else {
     kept.clear();
     while (static_cast<int>(kept.size()) <= wanted.workers)

@@ -195,8 +195,9 @@ void RunCheck::check_cause(const nlohmann::ordered_json& event) const {
   const std::string kind = event.at("kind");
   if (event.at("rank").is_null() || (kind != "signal" && kind != "exit_code") || has_forgotten()) return;
   const ProcessEnd* end = end_of(event);
-  if (end == nullptr &&
-      never_started_.contains({event.at("generation").get<Generation>(), event.at("rank").get<Rank>()}))
+  const auto generation = event.at("generation").get<Generation>();
+  if (end == nullptr && (never_started_.contains({generation, event.at("rank").get<Rank>()}) ||
+                         without_port_.contains({generation, event.at("node").get<NodeId>()})))
     return;
   if (end == nullptr) violated("{}: blamed, and alive: {}", job().name, event.dump());
   if (end->is_order) violated("{}: blamed, and killed by us: {}", job().name, event.dump());

@@ -55,6 +55,8 @@ class RunCheck {
   void on_keeper_lost(const NodeId& node) { keepers_lost_.emplace(node, generation_); }
   /// The keeper has refused to start it.
   void on_spawn_failed(Generation generation, Rank rank) { never_started_.insert({generation, rank}); }
+  /// None of its ranks of that generation is started then; one of them is blamed.
+  void on_port_refused(Generation generation, const NodeId& node) { without_port_.insert({generation, node}); }
   void on_stop_requested() { is_stop_requested_ = true; }
   void on_finish(const core::RunOutcome& outcome);
 
@@ -101,6 +103,7 @@ class RunCheck {
   std::vector<std::string> checkpoints_;  ///< Accepted, the newest last.
   std::map<std::pair<Generation, Rank>, ProcessEnd> ends_;
   std::set<std::pair<Generation, Rank>> never_started_;
+  std::set<std::pair<Generation, NodeId>> without_port_;
   std::map<std::tuple<Generation, int, bool>, std::int64_t> samples_;  ///< Of finished phases.
   std::map<Generation, int> world_sizes_;
   int lines_ = 0;
