@@ -15,6 +15,9 @@ namespace {
 
 constexpr int kFoldersTried = 16;
 
+/// A file in each, by which it is known as ours: others may give their folders such names too.
+constexpr const char* kMarkName = ".sgd-launch-passing";
+
 /// Of ours, locked; none when a process that lives has it, or it was removed meanwhile.
 process::UniqueFd try_lock(const std::string& path) {
   process::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -25,6 +28,16 @@ process::UniqueFd try_lock(const std::string& path) {
   return fd;
 }
 
+bool mark(const std::string& path) {
+  return static_cast<bool>(
+      process::UniqueFd(::open((path + "/" + kMarkName).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+}
+
+bool is_marked(const std::string& path) {
+  struct stat info {};
+  return ::lstat((path + "/" + kMarkName).c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid();
+}
+
 /// One whose process was killed stays behind. The lock is held meanwhile, so that nobody takes it for a new one.
 void remove_dead(const std::filesystem::path& base, const std::string& begin) {
   std::error_code error;
@@ -32,6 +45,7 @@ void remove_dead(const std::filesystem::path& base, const std::string& begin) {
   for (std::filesystem::directory_iterator at(base, error), end; !error && at != end; at.increment(error))
     if (at->path().filename().string().starts_with(begin)) found.push_back(at->path().string());
   for (const std::string& path : found) {
+    if (!is_marked(path)) continue;
     const process::UniqueFd lock = try_lock(path);
     if (lock) std::filesystem::remove_all(path, error);  // Ignoring: the next one tries again.
   }
@@ -47,8 +61,9 @@ PassingFolder::PassingFolder(const std::string& name) {
   for (int tried = 0; tried < kFoldersTried && !lock_; ++tried) {
     std::string path = base / (name + "-XXXXXX");
     if (::mkdtemp(path.data()) == nullptr) return;
-    lock_ = try_lock(path);  // Somebody may have seen it before it was locked, and removes it.
-    if (lock_) path_ = path;
+    lock_ = try_lock(path);
+    if (!lock_ || !mark(path)) return;
+    path_ = path;
   }
 }
 

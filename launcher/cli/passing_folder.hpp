@@ -1,6 +1,6 @@
 #pragma once
 // A folder for temporary files, 0700, as long as this lives. Those of the same name that a killed process of this user
-// has left behind are removed by the next one.
+// has left behind are removed by the next one; a file in each tells them from folders of other people's.
 
 #include <string>
 

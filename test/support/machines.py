@@ -51,7 +51,8 @@ class MachineLaunch:
                                             cwd=machine.home, env=environment, start_new_session=True)
 
     def said(self):
-        return read_file(self.output).decode(errors="replace")
+        with open(self.output, encoding="utf-8", errors="replace") as output:
+            return output.read()
 
     def wait_for_words(self, words, count=1):
         wait_for(lambda: self.said().count(words) >= count, LIMIT_S, f"{words!r} x {count} in: {self.said()}")
