@@ -78,6 +78,9 @@ class RunMachine : private RunState {
   void on_resume();
   /// Of one that is paused: from here on it goes on under `job`, from the state that this begins with.
   void on_clone(job::JobSpec job);
+  /// Of one that has not begun: nodes that are lost may have something of its former life. It is to go, and what they
+  /// know is older than what counts.
+  void note_former(const RunState& former);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   void on_restarted(CoordinatorCommands& out) const;
   /// Of a machine that was made of a state: its end that may not be recorded, and what counts of its files.
