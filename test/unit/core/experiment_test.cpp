@@ -268,8 +268,8 @@ TEST_CASE("experiment: a trial that waits after its run has ended with the exper
   bench.report(0, 1, 0.5);
   bench.exit(0, worker_exit::kStopped);
   bench.clear(0);
-  bench.tell(coordinator_event::StopRequested{"x", {}});
-  bench.clear(1);
+  bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kCancelled, 0, true, {}}});
+  for (const int trial : {0, 1}) bench.clear(trial);
   CHECK(bench.outcome_of("x")->state == "cancelled");
   bench.tell(coordinator_event::ExperimentResumed{"x", 0});
   CHECK(bench.trial(0).phase == TrialPhase::kPaused);
