@@ -182,6 +182,8 @@ class RunMachine : private RunState {
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
   void choose_checkpoints();
+  [[nodiscard]] std::string told(const std::string& checkpoint) const;
+  void note_newest();
   void note_best(const KeptCheckpoints& kept);
   void judge_line(const link::ReportKey& key, const nlohmann::ordered_json& line, CoordinatorCommands& out);
   void on_checkpoint_failed(const link::CheckpointFailed& failed, CoordinatorCommands& out);

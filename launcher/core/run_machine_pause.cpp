@@ -52,6 +52,7 @@ void RunMachine::on_clone(job::JobSpec job) {
   definition_.job = std::move(job);
   checkpoints_ = {definition_.job.resume_from};
   scores_.clear();
+  choose_checkpoints();  // What it has saved itself is not its state any more.
   // What it reports next is newer than what its donor had reported by then, whatever it has reported itself.
   reducer_.forget_written();
   trained_ = {};

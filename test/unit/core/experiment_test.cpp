@@ -241,6 +241,34 @@ TEST_CASE("experiment: asha that promotes lets a trial wait without a rank, and 
   CHECK(bench.coordinator().snapshot({}, "x.0000")->reason.starts_with("paused: "));
 }
 
+TEST_CASE("experiment: pbt copies what its donor would go on from, which may be what that one has taken itself") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
+  for (const int trial : {0, 1}) bench.start(trial);
+  for (const int trial : {0, 1}) bench.save(trial, 1);
+  bench.report(0, 1, 0.9);
+  bench.report(1, 1, 0.1);
+  const auto takes = [&bench] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const CoordinatorCommand& command : bench.all())
+      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command))
+        all.emplace_back(take->from, take->to);
+    return all;
+  };
+  const std::string saved = "/step-000000000010-gen-0001";
+  const std::string taken = "/x/trials/0001/taken/0001" + saved;
+  REQUIRE(takes() == std::vector<std::pair<std::string, std::string>>{{"/x/trials/0000/checkpoints" + saved, taken}});
+  bench.exit(1, worker_exit::kStopped);
+  bench.clear(1);
+  CHECK(bench.coordinator().snapshot({}, bench.id(1))->checkpoint ==
+        taken.substr(std::string("/x/trials/0001/").size()));
+  bench.start(1);
+  bench.report(1, 2, 0.95);  // It has saved nothing since.
+  bench.report(0, 2, 0.1);
+  REQUIRE(takes().size() == 2);
+  CHECK(takes().back().first == taken);
+}
+
 TEST_CASE("experiment: a trial that is to go on does so when it has given its place up, and not before") {
   ExperimentBench bench;
   bench.begin({{"samples", 3},
