@@ -33,6 +33,9 @@ namespace sgd::cli {
 
 class LocalExperiment {
  public:
+  /// A search program that is killed so often, and says nothing in between, is not started again.
+  static constexpr int kSearchKillsMax = 3;
+
   LocalExperiment(const RunOptions& options, core::RunDefinition experiment);
 
   /// A new one. The exit code of sgd-launch.
@@ -43,8 +46,10 @@ class LocalExperiment {
 
  private:
   [[nodiscard]] Status prepare();
+  void read_past();
   [[nodiscard]] int slots() const;
   [[nodiscard]] Status start_search();
+  void restart_search(const std::string& why);
   void stop_all();
   [[nodiscard]] Status start_node();
   [[nodiscard]] Status submit();
@@ -73,6 +78,7 @@ class LocalExperiment {
   coordinator::ControlServer control_;
   std::unique_ptr<agent::AgentShell> agent_;
   std::unique_ptr<SearchProgram> search_;  ///< That makes the trials; nothing: a list does.
+  int search_kills_ = 0;                   ///< Since it has said something.
   boost::asio::signal_set signals_;
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer end_timer_;

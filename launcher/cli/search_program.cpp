@@ -199,7 +199,9 @@ void SearchProgram::on_ended() {
   for (stream_descriptor* one : {&in_, &out_, &pidfd_}) one->close(ignored);
   if (done_) return std::exchange(done_, nullptr)();
   const bool is_known = status && status.value();
-  fail("has ended" + (is_known ? fmt::format(" with {}", process::describe(*status.value())) : std::string()));
+  const std::string how = is_known ? fmt::format("has ended with {}", process::describe(*status.value())) : "has ended";
+  if (is_known && status.value()->signal == 0) return fail(how);
+  if (!std::exchange(is_over_, true)) handlers_.on_killed("the search program " + how);
 }
 
 void SearchProgram::fail(const std::string& why) {

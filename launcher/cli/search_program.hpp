@@ -48,6 +48,8 @@ class SearchProgram {
     std::function<void(const std::string& line)> on_line;
     /// Once: it has ended, or cannot be spoken to any more.
     std::function<void(const std::string& why)> on_failed;
+    /// In place of that where a signal has ended it, which says nothing of the program itself: another one can go on.
+    std::function<void(const std::string& why)> on_killed;
   };
 
   SearchProgram(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers);

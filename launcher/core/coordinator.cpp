@@ -167,7 +167,11 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
     hear(now, id, node);
   }
   for (const auto& [id, run] : live_) run->on_restarted(out);
-  for (auto& [id, experiment] : experiments_) experiment.on_restarted(now, out);
+  for (auto& [id, experiment] : experiments_) {
+    TrialOrders orders;
+    experiment.on_restarted(now, out, orders);
+    carry_out(now, orders, out);
+  }
 }
 
 void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const cluster::Fact& fact,
@@ -216,6 +220,7 @@ void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
       Ticket& ticket = tickets_.at(finished->run);
       ticket = {ticket.submission, {}, {}};
       note_touched(finished->run);
+      if (is_needed(finished->run)) continue;  // It is forgotten with its experiment.
       finished_.push_back(finished->run);
     }
   while (finished_.size() > settings_.finished_max) forget(RunId(finished_.front()), out);
@@ -231,8 +236,9 @@ void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
   tickets_.erase(run);
   for (auto& [id, ticket] : tickets_) ticket.passed_by.erase(run);
   runs_.erase(run);
-  experiments_.erase(run);
+  const bool was_experiment = experiments_.erase(run) > 0;
   out.push_back(coordinator_command::ForgetRun{run});
+  if (was_experiment) forget_trials(run, out);
 }
 
 bool Coordinator::has_had_rank(const RunId& run, const NodeId& node) const {

@@ -101,10 +101,13 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void begin_experiment(TimePoint now, const RunDefinition& run, CoordinatorCommands& out);
   void begin_trial(TimePoint now, RunDefinition run, CoordinatorCommands& out);
   void take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out);
+  void end_waiting(TimePoint now, const RunMachine& run, CoordinatorCommands& out);
   void resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out);
   void on_experiment_resumed(TimePoint now, const coordinator_event::ExperimentResumed& resumed,
                              CoordinatorCommands& out);
   void on_search(TimePoint now, const RunId& run, const std::string& words, bool is_line, CoordinatorCommands& out);
+  [[nodiscard]] bool is_needed(const RunId& run) const;
+  void forget_trials(const RunId& experiment, CoordinatorCommands& out);
   void tell_parent(TimePoint now, std::size_t index, CoordinatorCommands& out);
   void advance(TimePoint now, Experiment& experiment, CoordinatorCommands& out);
   void advance_all(TimePoint now, CoordinatorCommands& out);

@@ -32,6 +32,22 @@ void Coordinator::begin_experiment(TimePoint now, const RunDefinition& run, Coor
   advance(now, place->second, out);
 }
 
+/// Of a run that has ended.
+bool Coordinator::is_needed(const RunId& run) const {
+  const auto machine = runs_.find(run);
+  if (machine == runs_.end() || !machine->second.definition().parent) return false;
+  const auto parent = experiments_.find(*machine->second.definition().parent);
+  return parent != experiments_.end() && parent->second.may_need(run);
+}
+
+void Coordinator::forget_trials(const RunId& experiment, CoordinatorCommands& out) {
+  const std::string front = experiment + ".";
+  std::vector<RunId> trials;
+  for (auto run = runs_.lower_bound(front); run != runs_.end() && run->first.starts_with(front); ++run)
+    if (run->second.definition().parent == experiment) trials.push_back(run->first);
+  for (const RunId& trial : trials) forget(trial, out);
+}
+
 /// The command number `index` may be a word of a trial. Its copy: what follows may move the commands.
 void Coordinator::tell_parent(TimePoint now, std::size_t index, CoordinatorCommands& out) {
   const auto parent_of = [this](const RunId& run) -> Experiment* {
@@ -104,9 +120,11 @@ void Coordinator::on_search(TimePoint now, const RunId& run, const std::string& 
 
 /// A trial that goes on after its run has ended is that run again, in its folder, from what it has left.
 void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorCommands& out) {
+  std::optional<RunState> former;
   if (const auto before = runs_.find(run.id); before != runs_.end()) {
     SGD_ASSERT(before->second.finished());  // Else ranks that are at work would be forgotten.
     run.past = before->second.definition().past;
+    former = before->second.state();
     std::erase(finished_, run.id);
     tickets_.erase(run.id);
     live_.erase(run.id);
@@ -120,6 +138,7 @@ void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorComma
                                {"from_generation", run.past->generation},
                                {"step", run.past->steps}}});
   begin_run(now, run);
+  if (former) runs_.at(run.id).note_former(*former);
 }
 
 /// Before anything else that the donor does: its newest checkpoint may not be kept for long.
@@ -141,6 +160,17 @@ void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorComman
   const Experiment& experiment = experiments_.at(*run.definition().parent);
   auto again = experiment.definition_of(*experiment.trial_of(run.definition().id));
   if (again) begin_trial(now, std::move(again).value(), out);
+}
+
+/// A trial may wait whose run has ended with its experiment, and which has gone on without it: nobody tells its end.
+void Coordinator::end_waiting(TimePoint now, const RunMachine& run, CoordinatorCommands& out) {
+  const RunState& state = run.state();
+  const auto parent = experiments_.find(state.definition_.parent.value_or(""));
+  if (parent == experiments_.end()) return;
+  TrialOrders orders;
+  parent->second.on_ended(state.definition_.id, state.outcome_, out, orders);
+  carry_out(now, orders, out);
+  advance(now, parent->second, out);
 }
 
 void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, CoordinatorCommands& out) {
@@ -166,7 +196,10 @@ void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, Coordinato
     }
     const auto run = runs_.find(id);
     if (run == runs_.end()) continue;
-    if (const auto* stop = std::get_if<trial_order::Stop>(&order)) run->second.on_stop(now, stop->request, out);
+    if (const auto* stop = std::get_if<trial_order::Stop>(&order)) {
+      if (run->second.finished()) end_waiting(now, run->second, out);
+      run->second.on_stop(now, stop->request, out);
+    }
     if (const auto* pause = std::get_if<trial_order::Pause>(&order))
       run->second.on_pause(now, pause->reason, true, out);
     if (std::holds_alternative<trial_order::Resume>(order)) resume_trial(now, run->second, out);

@@ -29,7 +29,8 @@ struct CoordinatorSettings {
   int flaps_max = 5;
   Duration flap_window = std::chrono::hours(1);
   Duration stable_after = std::chrono::minutes(5);
-  /// Finished runs that are remembered; the one that finished first is forgotten first.
+  /// Finished runs that are remembered; the one that finished first is forgotten first. Trials that their experiment
+  /// may need do not count: they go with it.
   std::size_t finished_max = 1000;
 };
 

@@ -53,32 +53,53 @@ bool is_experiment(const job::JobSpec& job) {
 
 // ---- made and kept ----
 
-tune::ExperimentSpec Experiment::spec_of(const RunDefinition& definition) {
+Result<tune::ExperimentSpec> Experiment::spec_of(const RunDefinition& definition) {
   SGD_ASSERT(definition.base.has_value());  // Else its trials would have no job.
-  const job::LoadResult loaded = job::load_given(definition.base->given, definition.base->folder, {});
-  Diagnostics diagnostics;
-  std::optional<tune::ExperimentSpec> spec;
-  if (loaded.job) spec = tune::parse_experiment(loaded, diagnostics);
-  SGD_ASSERT(spec.has_value());  // Whoever submits it has checked it.
-  return *std::move(spec);
+  job::LoadResult loaded = job::load_given(definition.base->given, definition.base->folder, {});
+  if (loaded.job)
+    if (auto spec = tune::parse_experiment(loaded, loaded.diagnostics)) return *std::move(spec);
+  std::string why = "it has no \"tune\"";
+  for (const Diagnostic& item : loaded.diagnostics.items) {
+    if (item.warning) continue;
+    why = item.message;
+    break;
+  }
+  return Error{"its job was submitted to another version of sgd-launch, and this one refuses it: " + why};
 }
 
-Experiment::Experiment(RunDefinition definition, TimePoint now)
-    : spec_(spec_of(definition)), rule_(tune::make_scheduler(spec_)) {
+void Experiment::read_spec() {
+  auto spec = spec_of(definition_);
+  if (spec)
+    spec_ = std::move(spec).value();
+  else
+    unreadable_ = spec.error().message;
+}
+
+Experiment::Experiment(RunDefinition definition, TimePoint now) {
   definition_ = std::move(definition);
   submitted_at_ = now;
+  read_spec();
+  if (is_readable()) rule_ = tune::make_scheduler(spec_);
   make_list();
 }
 
-Experiment::Experiment(State state) : State(std::move(state)), spec_(spec_of(definition_)) {
-  auto rule = tune::restore_scheduler(spec_, std::exchange(scheduler_, nullptr));
-  SGD_ASSERT(rule.ok());  // It has written it itself.
-  rule_ = std::move(rule).value();
+Experiment::Experiment(State state) : State(std::move(state)) {
+  read_spec();
+  if (is_readable()) {
+    auto rule = tune::restore_scheduler(spec_, scheduler_);
+    if (rule) {
+      rule_ = std::move(rule).value();
+      scheduler_ = nullptr;
+    } else {
+      unreadable_ = "its state was stored by another version of sgd-launch: " + rule.error().message;
+    }
+  }
   make_list();
 }
 
 /// Of what is known of trials.
 void Experiment::make_list() {
+  if (!is_readable()) return;
   if (spec_.search.kind != tune::SearchSpec::Kind::kExec) {
     list_ = spec_.list();
     return;
@@ -94,7 +115,7 @@ void Experiment::make_list() {
 
 Experiment::State Experiment::state() const {
   State state = *this;
-  state.scheduler_ = rule_->state();
+  if (rule_) state.scheduler_ = rule_->state();
   return state;
 }
 
@@ -113,16 +134,19 @@ void Experiment::begin(CoordinatorCommands& out) {
 }
 
 tune::TrialId Experiment::planned() const {
+  if (!is_readable()) return static_cast<tune::TrialId>(trials_.size());
   return list_ ? list_->size() : static_cast<tune::TrialId>(spec_.samples);
 }
 
 bool Experiment::more_may_come() const {
+  if (!is_readable()) return false;
   if (list_) return next_ < list_->size();
   return search_error_.empty() && !no_more_ && (next_ < planned() || !owed_.empty());
 }
 
 void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders) {
   if (is_over_) return;
+  if (!is_readable()) return end_if_done(now, out);
   const auto at_work = [&] { return at_work_ + static_cast<std::int64_t>(owed_.size()); };
   const auto most_more = [&]() -> std::int64_t {
     const auto to_come = static_cast<std::int64_t>(waiting + owed_.size());
@@ -135,6 +159,8 @@ void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands
     if (!more_may_come() && !std::exchange(has_told_last_, true)) obey(rule_->on_no_more_trials(), out, orders);
     if (stop_ || !has_room()) break;
     if (const auto chosen = rule_->next_paused(more_may_come())) {
+      // It has not given its place up yet, and goes on when it has.
+      if (trials_.at(chosen->trial).phase == TrialPhase::kPausing) break;
       rule_->on_resumed(chosen->trial);
       obey(tune::Decisions{*chosen}, out, orders);
     } else if (list_ && more_may_come()) {
@@ -190,6 +216,11 @@ std::string Experiment::run_dir_of(tune::TrialId trial) const {
   return fmt::format("{}/trials/{:04}", definition_.run_dir, trial);
 }
 
+bool Experiment::may_need(const RunId& run) const {
+  const auto trial = trial_of(run);
+  return trial && (trials_.at(*trial).interrupted || spec_.scheduler.type == "pbt");
+}
+
 std::optional<tune::TrialId> Experiment::trial_of(const RunId& run) const {
   const std::string front = definition_.id + ".";
   if (!run.starts_with(front)) return std::nullopt;
@@ -208,7 +239,7 @@ bool Experiment::is_better(double left, double right) const {
 
 void Experiment::on_line(const RunId& run, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
   const auto trial = trial_of(run);
-  if (!trial || is_over_) return;
+  if (!trial || is_over_ || !is_readable()) return;
   TrialRecord& its = trials_.at(*trial);
   const bool is_training = definition_.job.training.has_value();
   const auto found = line.find(spec_.metric);

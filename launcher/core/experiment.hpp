@@ -14,7 +14,8 @@
 //                       └<────── the scheduler resumes it <──────┘
 //
 // Ends when no trial is left and none is to come. It has succeeded when some trial has reported its metric; trials that
-// fail are counted, and touch no other one.
+// fail are counted, and touch no other one. What was stored by a version whose `tune` this one does not understand
+// ends with that as its error, when its trials have ended.
 
 #include <memory>
 #include <optional>
@@ -79,7 +80,8 @@ class Experiment : private ExperimentState {
   Experiment& operator=(Experiment&&) = default;
   ~Experiment() = default;
 
-  [[nodiscard]] static tune::ExperimentSpec spec_of(const RunDefinition& definition);
+  /// Error: its `tune` makes no sense to this version, which may be another one than that of its submission.
+  [[nodiscard]] static Result<tune::ExperimentSpec> spec_of(const RunDefinition& definition);
   [[nodiscard]] State state() const;
   [[nodiscard]] const RunDefinition& definition() const { return definition_; }
   [[nodiscard]] bool finished() const { return is_over_; }
@@ -89,6 +91,9 @@ class Experiment : private ExperimentState {
   /// A trial's run, as it is to be started.
   [[nodiscard]] Result<RunDefinition> definition_of(tune::TrialId trial) const;
   [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
+
+  /// What is known of a trial's run that has ended: it may go on from there, or others from its state.
+  [[nodiscard]] bool may_need(const RunId& run) const;
 
   void begin(CoordinatorCommands& out);
   /// Trials that there is room for. `waiting`: children of it that wait for room.
@@ -114,9 +119,11 @@ class Experiment : private ExperimentState {
   [[nodiscard]] std::vector<RunId> interrupted() const;
   /// Of a machine that was made of a state.
   void tell_open(CoordinatorCommands& out) const;
-  void on_restarted(TimePoint now, CoordinatorCommands& out);
+  void on_restarted(TimePoint now, CoordinatorCommands& out, TrialOrders& orders);
 
  private:
+  [[nodiscard]] bool is_readable() const { return unreadable_.empty(); }
+  void read_spec();
   [[nodiscard]] bool more_may_come() const;
   [[nodiscard]] tune::TrialId planned() const;
   void make_list();
@@ -143,6 +150,8 @@ class Experiment : private ExperimentState {
   std::optional<tune::TrialList> list_;   ///< Of spec_; nothing: a search program makes the trials.
   std::optional<tune::SearchTalk> talk_;  ///< With that one.
   std::unique_ptr<tune::Scheduler> rule_;
+  /// Why nothing of that is there: what another version has stored. It ends its trials, decides nothing, and fails.
+  std::string unreadable_;
 };
 
 /// A job of an experiment, and not of one run.

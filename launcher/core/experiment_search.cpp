@@ -42,7 +42,7 @@ void Experiment::on_search_said(TimePoint now, const std::string& line, Coordina
 
 /// Trials that it has given go on: what they find is known, and so is that it is not all.
 void Experiment::on_search_failed(const std::string& why, CoordinatorCommands& out) {
-  if (is_over_ || !search_error_.empty()) return;
+  if (is_over_ || !is_readable() || !search_error_.empty()) return;
   search_error_ = why;
   owed_.clear();
   owed_since_.reset();

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/core/experiment.hpp"
@@ -39,7 +40,7 @@ void Experiment::on_taken(const RunId& run, const std::string& from, const std::
 
 void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders) {
   const auto trial = trial_of(run);
-  if (!trial || trials_.at(*trial).phase != TrialPhase::kPausing) return;
+  if (!trial || !is_readable() || trials_.at(*trial).phase != TrialPhase::kPausing) return;
   TrialRecord& its = trials_.at(*trial);
   if (!its.taken.empty()) {
     its.origin = std::exchange(its.taken, {});
@@ -70,7 +71,7 @@ void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, Coordinat
   if (outcome.best_checkpoints.is_array() && !outcome.best_checkpoints.empty() &&
       read_or(outcome.best_checkpoints.front(), "metric", "") == spec_.metric)
     its.checkpoint = absolute(read_or(outcome.best_checkpoints.front(), "path", ""));
-  if (its.reports == 0 && outcome.state == "succeeded") note_missing(*trial, outcome.metrics, out);
+  if (its.reports == 0 && is_readable() && outcome.state == "succeeded") note_missing(*trial, outcome.metrics, out);
   const bool is_failed = outcome.state == "failed" || outcome.state == "not_placed";
   if (is_failed) {
     if (may_restart(its, outcome)) return restart(*trial, outcome.error, out, orders);
@@ -86,7 +87,7 @@ void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, Coordinat
 }
 
 bool Experiment::may_restart(const TrialRecord& trial, const RunOutcome& outcome) const {
-  return outcome.state == "failed" && trial.phase == TrialPhase::kRunning && !stop_ &&
+  return outcome.state == "failed" && is_readable() && trial.phase == TrialPhase::kRunning && !stop_ &&
          trial.failures < spec_.max_failures;
 }
 
@@ -122,6 +123,7 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   if (!its.reason.empty()) event["why"] = its.reason;
   record(std::move(event), out);
   if (talk_) talk_->on_end(trial);
+  if (!is_readable()) return;
   note_best(trial, out);
   if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
   if (its.interrupted) return;  // To who decides it is what it was: it may go on.
@@ -166,6 +168,7 @@ void Experiment::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
 }
 
 std::string Experiment::why_not_resumed(std::int64_t samples) const {
+  if (!is_readable()) return unreadable_;
   const auto is_interrupted = [](const auto& trial) { return trial.second.interrupted.has_value(); };
   if (samples > 0 && static_cast<std::uint64_t>(samples) < spec_.samples)
     return fmt::format("it has {} samples already: fewer are not possible", spec_.samples);
@@ -187,7 +190,8 @@ void Experiment::on_resumed(std::int64_t samples, CoordinatorCommands& out, Tria
   if (samples > 0) {
     definition_.base->given["tune"]["samples"] = samples;
     definition_.job.resolved["tune"]["samples"] = samples;
-    spec_ = spec_of(definition_);
+    read_spec();
+    SGD_ASSERT(is_readable());  // Of another number of samples only.
     make_list();
   }
   record({{"event", "experiment_resumed"}, {"trials", planned()}}, out);
@@ -210,7 +214,7 @@ void Experiment::on_resumed(std::int64_t samples, CoordinatorCommands& out, Tria
 
 void Experiment::end_if_done(TimePoint now, CoordinatorCommands& out) {
   if (is_over_ || at_work_ > 0) return;
-  if (!stop_ && (more_may_come() || paused_ > 0)) return;
+  if (!stop_ && is_readable() && (more_may_come() || paused_ > 0)) return;
   finish(now, out);
 }
 
@@ -223,7 +227,9 @@ void Experiment::finish(TimePoint now, CoordinatorCommands& out) {
     outcome_.exit_code = code;
     outcome_.error = std::move(error);
   };
-  if (stop_) {
+  if (!is_readable()) {
+    fail("failed", exit_code::kFailed, unreadable_);
+  } else if (stop_) {
     fail(state_of(*stop_).c_str(), exit_code_of(*stop_), words(*stop_));
   } else if (!search_error_.empty()) {
     fail("failed", exit_code::kFailed, search_error_);
@@ -260,9 +266,16 @@ void Experiment::tell_open(CoordinatorCommands& out) const {
 }
 
 /// Nobody has heard the search program meanwhile.
-void Experiment::on_restarted(TimePoint now, CoordinatorCommands& out) {
+void Experiment::on_restarted(TimePoint now, CoordinatorCommands& out, TrialOrders& orders) {
   if (owed_since_) owed_since_ = now;
-  if (!is_over_) record({{"event", "coordinator_restarted"}}, out);
+  if (is_over_) return;
+  record({{"event", "coordinator_restarted"}}, out);
+  if (is_readable()) return;
+  record({{"event", "experiment_unreadable"}, {"why", unreadable_}}, out);
+  for (const auto& [trial, its] : trials_)
+    if (its.phase != TrialPhase::kStopping && its.phase != TrialPhase::kEnded)
+      stop(trial, tune::Outcome::kCancelled, "its experiment cannot go on", {}, out, orders);
+  end_if_done(now, out);
 }
 
 RunSnapshot Experiment::snapshot(TimePoint now) const {

@@ -40,10 +40,7 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now) {
     trained_.world_size += static_cast<int>(ranks.size());
     trained_.nodes.push_back({NodeId(), ranks});
   }
-  if (past.checkpoints.empty()) return;
-  const std::string& newest = past.checkpoints.front();
-  const bool is_inside = newest.starts_with(definition_.run_dir + "/");
-  outcome_.checkpoint = is_inside ? newest.substr(definition_.run_dir.size() + 1) : newest;
+  note_newest();
 }
 
 // ---- placing and starting ----

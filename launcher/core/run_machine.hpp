@@ -78,6 +78,9 @@ class RunMachine : private RunState {
   void on_resume();
   /// Of one that is paused: from here on it goes on under `job`, from the state that this begins with.
   void on_clone(job::JobSpec job);
+  /// Of one that has not begun: nodes that are lost may have something of its former life. It is to go, and what they
+  /// know is older than what counts.
+  void note_former(const RunState& former);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   void on_restarted(CoordinatorCommands& out) const;
   /// Of a machine that was made of a state: its end that may not be recorded, and what counts of its files.
@@ -179,6 +182,8 @@ class RunMachine : private RunState {
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
   void choose_checkpoints();
+  [[nodiscard]] std::string told(const std::string& checkpoint) const;
+  void note_newest();
   void note_best(const KeptCheckpoints& kept);
   void judge_line(const link::ReportKey& key, const nlohmann::ordered_json& line, CoordinatorCommands& out);
   void on_checkpoint_failed(const link::CheckpointFailed& failed, CoordinatorCommands& out);

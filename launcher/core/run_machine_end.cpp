@@ -70,7 +70,7 @@ RunPast RunMachine::what_it_leaves() const {
   past.written = reducer_.state().written_;
   past.reports = reports_written_;
   past.epochs = outcome_.epochs;
-  past.steps = outcome_.steps;
+  past.steps = std::max(steps_told_, definition_.past ? definition_.past->steps : 0);  // Heartbeats are not stored.
   past.failures = outcome_.failures;
   past.metrics = outcome_.metrics;
   past.wall_s = outcome_.wall_s;

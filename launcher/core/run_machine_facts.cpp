@@ -137,7 +137,6 @@ void RunMachine::accept_reported(CoordinatorCommands& out) {
 }
 
 void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
-  outcome_.checkpoint = checkpoint.path;
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
   choose_checkpoints();
@@ -157,15 +156,25 @@ void RunMachine::choose_checkpoints() {
   KeptCheckpoints kept = kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint);
   note_best(kept);
   checkpoints_ = std::move(kept.paths);
+  note_newest();
+}
+
+/// As it is told: from the run's folder on, where it is inside.
+std::string RunMachine::told(const std::string& checkpoint) const {
+  const std::string own = definition_.run_dir + "/";
+  return checkpoint.starts_with(own) ? checkpoint.substr(own.size()) : checkpoint;
+}
+
+/// Its ranks would go on from this one.
+void RunMachine::note_newest() {
+  outcome_.checkpoint = checkpoints_.empty() ? std::string() : told(checkpoints_.back());
 }
 
 void RunMachine::note_best(const KeptCheckpoints& kept) {
   outcome_.best_checkpoints = nullptr;
-  const std::string own = definition_.run_dir + "/";
   for (const ScoredCheckpoint& one : kept.best)
-    outcome_.best_checkpoints.push_back({{"path", one.path.starts_with(own) ? one.path.substr(own.size()) : one.path},
-                                         {"metric", definition_.job.checkpoint.best->metric},
-                                         {"value", *one.score}});
+    outcome_.best_checkpoints.push_back(
+        {{"path", told(one.path)}, {"metric", definition_.job.checkpoint.best->metric}, {"value", *one.score}});
 }
 
 /// A line may come behind the checkpoint of its step, and change which ones are the best.

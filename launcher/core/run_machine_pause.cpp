@@ -1,4 +1,5 @@
-// How a run that is one of many gives its place up, and goes on later: from where it was, or from where another one is.
+// How a run that is one of many gives its place up, and goes on later: from where it was, or from where another one is,
+// or in another life after its end.
 
 #include <utility>
 
@@ -51,9 +52,17 @@ void RunMachine::on_clone(job::JobSpec job) {
   definition_.job = std::move(job);
   checkpoints_ = {definition_.job.resume_from};
   scores_.clear();
+  choose_checkpoints();  // What it has saved itself is not its state any more.
   // What it reports next is newer than what its donor had reported by then, whatever it has reported itself.
   reducer_.forget_written();
   trained_ = {};
+}
+
+void RunMachine::note_former(const RunState& former) {
+  touched_ = former.touched_;
+  for (const NodeId& node : touched_) keepers_from_[node] = first_generation_;
+  desired_generation_ = former.desired_generation_;
+  desired_uid_ = former.desired_uid_;
 }
 
 std::string RunMachine::newest_checkpoint() const {

@@ -145,6 +145,16 @@ Status read_job(const Json& json, const RunId& run, job::JobSpec& out) {
   return Error{fmt::format("the job of run {} is refused: {}", run, why)};
 }
 
+/// Of an experiment whose job this version refuses: enough to say so, and to end what it has (core/experiment.hpp).
+job::JobSpec refused_experiment(const Json& json, const RunId& run) {
+  job::JobSpec job;
+  job.name = read_or(json, "name", run);
+  read_if_fits(json, "num_workers", job.num_workers);
+  job.resolved = json;
+  job.tune = member(json, "tune");
+  return job;
+}
+
 Status read_ns(const Json& json, const char* key, Duration& out) {
   std::int64_t ns = 0;
   const Status status = read_key(json, key, ns);
@@ -196,7 +206,8 @@ Result<core::RunDefinition> run_definition_of(const Json& json) {
     if (const Status read = read_key(json, "may_be_root", run.may_be_root); !read) return read.error();
   const bool is_little = job.is_null() && json.contains("little");
   const Status its = is_little ? read_little(json.at("little"), run.job) : read_job(job, run.id, run.job);
-  if (!its) return its.error();
+  if (!its && !(json.contains("base") && member(job, "tune").is_object())) return its.error();
+  if (!its) run.job = refused_experiment(job, run.id);
   if (json.contains("parent"))
     if (const Status read = read_key(json, "parent", run.parent.emplace()); !read) return read.error();
   if (const auto past = json.find("past"); past != json.end()) {

@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
-from harness import read_file, read_lines, wait_for
+from harness import ROOT, children_of, read_file, read_lines, wait_for
 from tuning import SCORED, WAITS, TuneCase, linear
 
 # A search program: halves the distance to what has been best so far. `fault`: after so many trials it does that.
@@ -75,6 +76,25 @@ class Searches(TuneCase):
     def test_a_program_that_dies(self):
         self.failed("dies", "the search program has ended with exit code 3", 2)
 
+    def test_a_program_that_is_killed_goes_on_as_another_one(self):
+        launch = self.tune("--run-dir", self.path("x"), self.searching(text=WAITS, arguments=[self.folder]))
+        wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= 2, 60, "two trials")
+        os.rename(self.path("told"), self.path("told-before"))
+        (search,) = children_of(launch.process.pid, "search.py")
+        os.kill(search, signal.SIGKILL)
+        wait_for(lambda: os.path.exists(self.path("told")), 60, "another program")
+        self.write("go", "")
+        self.assertEqual(launch.wait(120), 0, launch.said())
+        self.assertEqual(self.told("next")[0]["given"], {"0": {"lr": 0.9}, "1": {"lr": 0.45}})
+        self.assertEqual(sorted(self.table()), [0, 1, 2, 3, 4])
+        self.assertIn("signal 9", launch.stderr())
+
+    def test_a_program_that_is_killed_again_and_again_is_given_up(self):
+        search = {"type": "exec", "command": [*self.script("dies.py", "import os\nos.kill(os.getpid(), 9)\n")]}
+        job = self.command(SCORED, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search)
+        launch = self.tune_to_end(job, expect=1)
+        self.assertIn("4 times without a word", launch.summary()["error"])
+
     def test_a_program_that_hangs(self):
         self.failed("hangs", "the search program has said nothing for 2s, and owes trial 2", 2)
 
@@ -102,6 +122,14 @@ class Searches(TuneCase):
         first = self.told("next")[0]
         self.assertEqual(first["given"], {"0": {"lr": 0.9}, "1": {"lr": 0.45}})
         self.assertEqual(sorted(self.table()), [0, 1, 2, 3, 4])
+
+
+class Kills(unittest.TestCase):
+    def test_kills_of_everything_in_turn_change_no_decision(self):
+        """A short form of `scripts/bench tune_kills`."""
+        program = os.path.join(ROOT, "test", "bench", "tune_kills.py")
+        done = subprocess.run([sys.executable, program, "--quick"], capture_output=True, text=True, timeout=280, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 class OnACluster(unittest.TestCase):

@@ -3,12 +3,24 @@
 import json
 import os
 import signal
+import sqlite3
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from harness import CONFIGS, read_file, read_lines, wait_for
 from tuning import SCORED, WAITS, TuneCase, linear
+
+
+def change_store(path, old, new):
+    """Wherever the text stands in it."""
+    store = sqlite3.connect(path)
+    tables = [name for name, in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for table in tables:
+        for column in [row[1] for row in store.execute(f"PRAGMA table_info({table})")]:
+            store.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?) WHERE instr({column}, ?) > 0", (old, new, old))
+    store.commit()
+    store.close()
 
 
 class Experiments(TuneCase):
@@ -183,6 +195,18 @@ class Interruptions(TuneCase):
         self.assertEqual(len(resumed.events("coordinator_restarted")), 1)
         for number in range(3):
             self.assertEqual(len(read_lines(self.trial(number, "metrics.jsonl"))), 1)
+
+    def test_one_of_another_version_fails_with_words(self):
+        launch = self.tune("--run-dir", self.path("x"), self.command(WAITS, self.folder, scheduler={"type": "median"}))
+        self.started(launch, 2)
+        os.kill(launch.process.pid, signal.SIGKILL)
+        launch.wait_until_gone(10)
+        change_store(self.path("x", "state", "coordinator.db"), '"median"', '"bohb"')
+        resumed = self.resume(expect=2)
+        self.assertIn("submitted to another version of sgd-launch, and this one refuses it: ", resumed.stderr())
+        self.assertIn('"bohb"', resumed.summary()["error"])
+        again = self.ask("tune", "--resume", self.path("x"), expect=2)
+        self.assertIn("submitted to another version", again)
 
     def test_kills_of_the_launcher_change_no_decision(self):
         """One trial at a time; reports that cross a decision are no decisions."""

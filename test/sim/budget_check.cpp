@@ -43,7 +43,7 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event, bool is_final)
     same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
     last_rank_ = rank;
   }
-  const bool is_first = event.at("generation") == 1;
+  const bool is_first = event.at("generation") == first_;
   if (event.at("restart") == true) return on_restart(kind, is_first, is_final);
   if (!is_final) on_refusal(kind, is_first);
 }

@@ -15,6 +15,14 @@ class BudgetCheck {
  public:
   explicit BudgetCheck(const job::JobSpec& job) : job_(job) {}
 
+  /// The run lives once more: it counts anew, and its first generation is this one.
+  void begin_again(Generation first) {
+    on_end();
+    first_ = first;
+    failures_ = 0;
+    attempts_ = same_rank_ = 0;
+    last_rank_ = -1;
+  }
   void on_start(Generation generation, int world_size);
   /// Its nodes are told to clear: what its ranks still say changes no count.
   void on_end() { live_ = was_started_ = false; }
@@ -28,6 +36,7 @@ class BudgetCheck {
   void use_attempt();
 
   const job::JobSpec& job_;
+  Generation first_ = 1;
   bool live_ = false;
   bool was_started_ = false;
   Generation generation_ = 0;

@@ -30,6 +30,10 @@ Cluster::Cluster(World& world)
     runs_.try_emplace(plan.definition.id, world, plan);
     world.queue.after(plan.submit_after, [this, &plan] { submit(plan); });
   }
+  for (const ExperimentPlan& plan : world.plan.experiments) {
+    experiments_.try_emplace(plan.definition.id, world, plan);
+    world.queue.after(plan.submit_after, [this, &plan] { submit(plan); });
+  }
 }
 
 /// As a client does it: again, until it is stored.
@@ -140,6 +144,8 @@ Keeper& Cluster::add_keeper(Node& node, const RunId& run) {
 
 /// Before a process of a generation starts on a node, everything older of its run there is reaped.
 Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity identity) {
+  if (const ExperimentCheck* parent = parent_of(run))
+    if (!run.check.was_lost(keeper.node().id(), identity.generation)) parent->on_process_start(run.plan.definition.id);
   for (Worker* other : run.alive) {
     if (&other->node() != &keeper.node()) continue;
     if (other->generation() != identity.generation || other->rank() == identity.rank)
@@ -183,7 +189,9 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event))
     note_submitted(submitted->run.id);
   is_refusal_ = !commands.empty() && std::holds_alternative<RefuseAgent>(commands.front());
+  note_trials(commands);
   std::set<RunId> growing;
+  std::set<RunId> pausing;  // They leave for others of their experiment.
   for (const core::CoordinatorCommand& command : commands) {
     if (const auto* store = std::get_if<Store>(&command)) {
       decided_.note(store->event);
@@ -191,8 +199,10 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
     }
     note_quota(command);
     const auto* record = std::get_if<RecordEvent>(&command);
-    if (record != nullptr && record->event.at("event") == "run_started")
+    if (record != nullptr && record->event.at("event") == "run_started" && !experiments_.contains(record->run))
       passes_.on_first_start(coordinator_.core(), record->run);
+    if (record != nullptr && record->event.at("event") == "trial_decided")
+      pausing.insert(experiments_.at(record->run).run_of(record->event.at("trial")));
     const auto* sent = std::get_if<SendToAgent>(&command);
     const auto* desired = sent == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&sent->message);
     if (desired == nullptr || desired->want != cluster::Want::kLeave) continue;
@@ -200,7 +210,11 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
     if (is_first && interrupted_[desired->run] != desired->generation) growing.insert(desired->run);
     if (decided_.at(sent->node).is_drained) growing.erase(desired->run);
   }
-  for (const RunId& run : growing) passes_.on_growth(coordinator_.core(), run);
+  // A trial that begins now was not there when they were asked to grow.
+  const auto begins = [](const auto& command) { return std::holds_alternative<BeginTrial>(command); };
+  if (std::any_of(commands.begin(), commands.end(), begins)) growing.clear();
+  for (const RunId& run : growing)
+    if (!pausing.contains(run)) passes_.on_growth(coordinator_.core(), run);
 }
 
 void Cluster::note_submitted(const RunId& run) {
@@ -222,6 +236,10 @@ void Cluster::note_quota(const core::CoordinatorCommand& command) {
 
 /// It is on the disk, and so is all that was before it.
 void Cluster::note(const core::coordinator_command::Store& store) {
+  if (!is_replaying_) {
+    ++noted_;
+    note_stop(store);
+  }
   known_.note(store.event);
   const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&store.event);
   removed_ = ordered != nullptr && ordered->order.kind == core::NodeOrder::Kind::kRemove ? ordered->node : NodeId{};
@@ -260,28 +278,36 @@ void Cluster::restart_coordinator() {
   const bool has_lost = std::exchange(loses_tail_, false) && log_.lose_tail();
   coordinator_.start(world_.plan.settings);
   std::size_t number = 0;
+  std::size_t replayed = 0;
   known_.clear();
   passes_.forget();
   quotas_.forget();
   leaving_.clear();
   for (const std::shared_ptr<const Store>& store : log_.stored()) {
     note(*store);
+    if (++replayed > noted_) note_stop(*store);
     if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store->event))
       note_submitted(submitted->run.id);
     core::CoordinatorCommands commands;
     coordinator_.machine().replay(store->at, store->event, commands);
+    note_trials(commands);
     for (const core::CoordinatorCommand& command : commands) {
       note_quota(command);
-      const bool is_record = std::holds_alternative<RecordEvent>(command) ||
-                             std::holds_alternative<RecordMetrics>(command) ||
-                             std::holds_alternative<FinishRun>(command);
-      if (is_record && ++number > recorded_) record(command);
+      if (const auto* take = std::get_if<TakeCheckpoint>(&command)) take_checkpoint(*take);
+      const auto said = words_of(command);
+      if (!said) continue;
+      if (++number > recorded_)
+        record(command);
+      else if (told_[number - 1] != *said)
+        violated("before it died the coordinator has told \"{}\", and now \"{}\"", told_[number - 1], *said);
     }
   }
+  noted_ = log_.stored().size();
   is_replaying_ = false;
   decided_ = known_;
   if (has_lost) forget_tail();
   recorded_ = std::min(recorded_, number);
+  told_.resize(recorded_);
   // Nodes of a generation that was being started hear of it one by one, as they connect.
   for (auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
@@ -307,24 +333,38 @@ void Cluster::forget_tail() {
 /// As the shell does it, when no run is live.
 void Cluster::cut_if_idle() {
   if (!coordinator_alive() || coordinator_.paused() || !log_.is_idle()) return;
+  // What has ended is forgotten with it, and an experiment may be wanted to go on.
+  for (const ExperimentPlan& plan : world_.plan.experiments)
+    if (plan.goes_on) return;
   const TimePoint now = world_.queue.now();
   for (const RunId& id : coordinator_.core().runs())
     if (coordinator_.core().snapshot(now, id)->phase != core::RunPhase::kFinished) return;
   world_.say("the coordinator's log is cut");
   log_.cut({now, coordinator_.core().known_nodes()});
   recorded_ = 0;
+  told_.clear();
+  noted_ = 1;
 }
 
 void Cluster::record(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
+  if (const auto* take = std::get_if<TakeCheckpoint>(&command)) return take_checkpoint(*take);
+  const auto said = words_of(command);
+  if (!said) return;
   ++recorded_;
+  told_.push_back(*said);
+  if (record_of_experiment(command)) return;
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
-    runs_.at(metrics->run).check.on_metrics(metrics->metrics);
+    RunState& run = runs_.at(metrics->run);
+    run.check.on_metrics(metrics->metrics);
+    if (ExperimentCheck* parent = parent_of(run)) parent->on_trial_metrics(metrics->run, metrics->metrics);
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
-    runs_.at(finished->run).check.on_finish(finished->outcome);
+    RunState& run = runs_.at(finished->run);
+    run.check.on_finish(finished->outcome);
+    if (ExperimentCheck* parent = parent_of(run)) parent->on_trial_finished(finished->run);
     check_end(finished->run);
     check_memory();
     if (world_.chance.with(world_.plan.cut)) world_.queue.after(milliseconds(10), [this] { cut_if_idle(); });
@@ -351,7 +391,7 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     refuse(*refused);
   } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
-    if (!runs_.at(forgotten->run).check.finished()) violated("{} is forgotten before it has finished", forgotten->run);
+    check_forgotten(forgotten->run);
   } else if (const auto* keep = std::get_if<KeepCheckpoints>(&command)) {
     runs_.at(keep->run).disk.keep(keep->paths);
   } else {
@@ -390,7 +430,10 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
       note_placement(id, *desired);
     } else {
       RunCheck& check = runs_.at(desired->run).check;
-      const RunCheck::Told told = check.on_desired(id, *desired, is_on_drained(desired->run, *desired));
+      const ExperimentCheck* parent = parent_of(runs_.at(desired->run));
+      const bool is_pausing = parent != nullptr && parent->is_pausing(desired->run);
+      const bool may_leave = is_pausing || is_on_drained(desired->run, *desired);
+      const RunCheck::Told told = check.on_desired(id, *desired, may_leave);
       if (told.starts) check_start(desired->run, *desired);
       // What was decided before a restart is told again, to nodes that may have changed meanwhile.
       if (told.places && interrupted_[desired->run] != desired->generation)
@@ -404,90 +447,6 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
       violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
   }
   node(id).wire().send_down(std::move(message));
-}
-
-/// Nothing older runs on a node that still counts, and when all nodes are told, the ranks are right.
-void Cluster::check_start(const RunId& id, const cluster::DesiredRun& desired) {
-  RunState& run = runs_.at(id);
-  for (Worker* worker : run.alive)
-    if (!run.check.was_lost(worker->node().id(), worker->generation()) && !run.check.is_forgotten(worker->generation()))
-      violated("{}: generation {} starts, and rank {} of generation {} lives on {}", id, desired.generation,
-               worker->rank(), worker->generation(), worker->node().id());
-  world_.queue.after(Duration{0}, [this, id, generation = desired.generation] {
-    const RunState& told = runs_.at(id);
-    if (is_crashed_ || told.check.generation() != generation || interrupted_[id] == generation) return;
-    told.check.check_ranks();
-  });
-}
-
-/// Its ranks leave because an operator wants so, whatever there is room for.
-bool Cluster::is_on_drained(const RunId& run, const cluster::DesiredRun& desired) {
-  if (desired.want != cluster::Want::kLeave) return false;
-  const auto is_it = [&](const Node& one) {
-    return known_.at(one.id()).is_drained && runs_.at(run).check.wanted_on(one.id()).value_or(0) > 0;
-  };
-  return std::any_of(nodes_.begin(), nodes_.end(), is_it);
-}
-
-void Cluster::check_place(const RunId& starting, const Node& place, std::size_t ranks) {
-  // A generation that waited for its port was placed when it asked for one.
-  const auto placed = placed_.find(starting);
-  const bool is_command = placed != placed_.end();
-  const KnownNode known = is_command ? placed->second.known.at(place.id()) : known_.at(place.id());
-  if (known.is_drained) violated("{}: new ranks on {}, which is drained", starting, place.id());
-  if (known.is_leaving) violated("{}: new ranks on {}, which is leaving", starting, place.id());
-  runs_.at(starting).check.check_rules(place.id(), place.plan(), ranks);
-  check_slots(starting, place, known);
-}
-
-void Cluster::check_slots(const RunId& starting, const Node& place, const KnownNode& known) {
-  int held = 0;
-  int cpus = 0;
-  for (auto& [id, run] : runs_) {
-    const auto wanted = run.check.wanted_on(place.id());
-    // Told to go, or given up with their node, and not gone: processes count, whatever is wanted.
-    const int alive = static_cast<int>(std::count_if(run.alive.begin(), run.alive.end(), [&](Worker* worker) {
-      return &worker->node() == &place && !run.check.is_forgotten(worker->generation());
-    }));
-    const int here = id == starting && wanted ? *wanted : std::max(wanted.value_or(0), alive);
-    held += here;
-    cpus += here * run.plan.definition.job.per_worker.cpus;
-  }
-  const KnownNode present = known_.at(place.id());
-  const int slots = std::max(known.slots(), present.slots());
-  if (held > slots) violated("{}: {} ranks on {}, which has {} slots", starting, held, place.id(), slots);
-  if (known.counts_cpus() && present.counts_cpus() && cpus > known.cpus)
-    violated("{}: ranks on {} take {} cores, it has {}", starting, place.id(), cpus, known.cpus);
-}
-
-/// A node whose agent and link are well, and have been for longer than any delay, must not be given up.
-void Cluster::check_loss(const nlohmann::ordered_json& event) {
-  if (world_.plan.is_embedded) violated("{} is declared lost in its own process", event.at("node").dump());
-  Node& lost = node(event.at("node"));
-  if (lost.id() == removed_) return;
-  // Who stood still judges by what came before.
-  const TimePoint now = world_.queue.now();
-  const TimePoint well = (now > late_until_ + kLossTime ? now : late_from_) - kLossTime;
-  if (lost.is_up() && lost.wire().is_healthy() && lost.healthy_since() < well)
-    violated("{} is declared lost, and is well", lost.id());
-}
-
-/// Runs that have ended are forgotten in the end.
-void Cluster::check_memory() {
-  if (is_replaying_) return;
-  std::size_t finished = 0;
-  for (const RunId& id : coordinator_.core().runs())
-    finished += coordinator_.core().snapshot(world_.queue.now(), id)->phase == core::RunPhase::kFinished;
-  if (finished > world_.plan.settings.finished_max)
-    violated("{} finished runs are kept, {} are allowed", finished, world_.plan.settings.finished_max);
-}
-
-void Cluster::check_end(const RunId& id) {
-  RunState& run = runs_.at(id);
-  for (Worker* worker : run.alive)
-    if (!run.check.was_lost(worker->node().id(), worker->generation()) && !run.check.is_forgotten(worker->generation()))
-      violated("{}: finished, and rank {} of generation {} lives on {}", id, worker->rank(), worker->generation(),
-               worker->node().id());
 }
 
 }  // namespace sgd::sim

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "launcher/core/coordinator.hpp"
+#include "test/sim/experiment_check.hpp"
 #include "test/sim/host.hpp"
 #include "test/sim/keeper.hpp"
 #include "test/sim/known_nodes.hpp"
@@ -38,6 +39,9 @@ class Cluster {
   bool crash_coordinator(bool loses_tail);
   [[nodiscard]] bool coordinator_alive() const { return coordinator_.alive() && !is_crashed_; }
   void stop_run(RunState& run, const core::StopRequest& request);
+  void stop_experiment(const RunId& experiment, const core::StopRequest& request);
+  /// As soon as it has ended.
+  void resume_when_ended(const RunId& experiment);
   /// An operator's, who asks first whether it makes sense; false: it does not.
   bool order(const NodeId& node, const core::NodeOrder& order);
   /// Repeated until it is stored; `for_good`: no other order ends it.
@@ -64,17 +68,30 @@ class Cluster {
   [[nodiscard]] bool coordinator_paused() const { return coordinator_.paused(); }
   [[nodiscard]] std::deque<Node>& nodes() { return nodes_; }
   [[nodiscard]] std::map<RunId, RunState>& runs() { return runs_; }
+  [[nodiscard]] std::map<RunId, ExperimentCheck>& experiments() { return experiments_; }
+  /// Of a trial: its experiment's; else nothing.
+  [[nodiscard]] ExperimentCheck* parent_of(const RunState& run);
 
  private:
   void submit(const RunPlan& plan);
+  void submit(const ExperimentPlan& plan);
+  void make_trial(const core::RunDefinition& run);
+  void begin_trial(const core::RunDefinition& run);
+  void take_checkpoint(const core::coordinator_command::TakeCheckpoint& take);
+  void note_trials(const core::CoordinatorCommands& commands);
+  void check_forgotten(const RunId& run);
   void die_now();
   void restart_coordinator();
   void forget_tail();
   void cut_if_idle();
   void record(const core::CoordinatorCommand& command);
+  [[nodiscard]] bool record_of_experiment(const core::CoordinatorCommand& command);
+  /// Of what is a record; nothing: it is none.
+  [[nodiscard]] static std::optional<std::string> words_of(const core::CoordinatorCommand& command);
   void observe(const core::CoordinatorEvent& event);
   void judge(const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands);
   void note(const core::coordinator_command::Store& store);
+  void note_stop(const core::coordinator_command::Store& store);
   void note_submitted(const RunId& run);
   void note_quota(const core::CoordinatorCommand& command);
   void take(core::CoordinatorCommand&& command);
@@ -98,6 +115,8 @@ class Cluster {
   Host<core::Coordinator, core::CoordinatorEvent, core::coordinator_event::Tick, core::CoordinatorCommand> coordinator_;
   std::deque<Node> nodes_;
   std::map<RunId, RunState> runs_;
+  std::map<RunId, ExperimentCheck> experiments_;
+  std::map<RunId, RunPlan> trials_;  ///< Of experiments, as far as they were thought of.
   std::deque<Keeper> keepers_;
   std::deque<Worker> workers_;
   KnownNodes known_;
@@ -118,10 +137,12 @@ class Cluster {
   std::map<RunId, TimePoint> submitted_;  ///< And stored.
   KnownNodes decided_;                    ///< As known_, with what is given and not yet stored.
   std::map<RunId, Generation> leaving_;   ///< Asked to leave, and not yet told.
-  std::size_t recorded_ = 0;  ///< Events, lines and ends of runs that were carried out, since the log was cut.
-  int crash_in_ = 0;          ///< Commands until it dies; 0: it lives.
-  bool loses_tail_ = false;   ///< When it dies.
-  bool is_refusal_ = false;   ///< The first command in work: it concerns a connection, and waits for nothing.
+  std::size_t recorded_ = 0;       ///< Events, lines and ends of runs that were carried out, since the log was cut.
+  std::vector<std::string> told_;  ///< Of each of them, what it said.
+  std::size_t noted_ = 0;          ///< Stored events whose barrier was passed, since then.
+  int crash_in_ = 0;               ///< Commands until it dies; 0: it lives.
+  bool loses_tail_ = false;        ///< When it dies.
+  bool is_refusal_ = false;        ///< The first command in work: it concerns a connection, and waits for nothing.
   bool is_crashed_ = false;
   bool is_replaying_ = false;
   std::map<RunId, Generation> interrupted_;  ///< Newest at the last restart.

@@ -31,6 +31,7 @@ void Disk::keep(const std::vector<std::string>& paths) {
 }
 
 const Saved* Disk::find(const std::string& path) const {
+  if (const auto taken = taken_.find(path); taken != taken_.end()) return &taken->second;
   const auto name = name_of(path);
   const auto place = name ? saved_.find(*name) : saved_.end();
   return place == saved_.end() ? nullptr : &place->second;

@@ -25,11 +25,14 @@ class Disk {
   /// What is older than the last of `paths`, and none of them, goes.
   void keep(const std::vector<std::string>& paths);
   [[nodiscard]] const Saved* find(const std::string& path) const;
+  /// Of another run's, which is its own from here on, at `path`.
+  void take(const std::string& path, const Saved& saved) { taken_.emplace(path, saved); }
   /// False: there is none.
   bool damage_newest();
 
  private:
   std::map<checkpoint::DirectoryName, Saved> saved_;
+  std::map<std::string, Saved> taken_;  ///< They stay.
 };
 
 }  // namespace sgd::sim

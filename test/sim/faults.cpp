@@ -14,6 +14,7 @@ using std::chrono::seconds;
 void Faults::begin() {
   for (std::size_t fault = 0; fault < kFaults; ++fault)
     if (world_.plan.per_minute[fault] > 0) plan_next(static_cast<Fault>(fault));
+  stop_experiments();
   if (world_.plan.drains_for_good)
     world_.queue.after(world_.plan.trouble - seconds(1),
                        [this] { cluster_.drain_until_done(world_.chance.pick(cluster_.nodes()).id(), true, true); });
@@ -179,6 +180,22 @@ bool Faults::to_keeper(Fault fault) {
   if (fault == Fault::kForkServerDeath) return keeper->kill_fork_server();
   keeper->die(milliseconds(5));
   return true;
+}
+
+/// Once, whatever else happens; nobody has to wait for it.
+void Faults::stop_experiments() {
+  for (const ExperimentPlan& plan : world_.plan.experiments) {
+    if (!plan.stops) continue;
+    const Duration until = plan.submit_after + world_.chance.spread_between(seconds(1), seconds(60));
+    world_.queue.after(until, [this, &plan] {
+      const RunId& id = plan.definition.id;
+      world_.say("{}: stop requested", id);
+      core::StopRequest request;
+      request.at_once = world_.chance.with(0.3);
+      cluster_.stop_experiment(id, request);
+      if (plan.goes_on) cluster_.resume_when_ended(id);
+    });
+  }
 }
 
 bool Faults::stop_a_run() {

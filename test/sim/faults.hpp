@@ -19,6 +19,7 @@ class Faults {
   bool to_node(Fault fault);
   bool to_link(Fault fault);
   bool to_keeper(Fault fault);
+  void stop_experiments();
   bool stop_a_run();
   bool change_slots();
   bool give_order();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/exit_codes.hpp"
+#include "test/sim/experiment_plan.hpp"
 #include "test/sim/keeper.hpp"
 #include "test/sim/run_state.hpp"
 #include "test/sim/worker.hpp"
@@ -208,6 +209,8 @@ void Group::report() {
     report.step = point_.step;
     report.metrics = {{"num_samples", point_.records[static_cast<std::size_t>(member->rank())]},
                       {"train_loss", static_cast<double>(generation_)}};
+    if (run_.plan.definition.parent && point_.validating)
+      report.metrics["score"] = score_of(run_.plan.definition.id, point_.epoch, generation_);
     member->say(std::move(report));
   }
 }

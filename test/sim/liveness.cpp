@@ -62,7 +62,14 @@ bool Liveness::others_wait(const RunId& id) {
   return false;
 }
 
+/// Of a trial: nobody wants it to be at work.
+bool Liveness::is_unwanted(const RunId& id, RunState& run) {
+  const ExperimentCheck* parent = cluster_.parent_of(run);
+  return parent != nullptr && (!run.is_begun || parent->is_paused(id));
+}
+
 std::string Liveness::trouble_of(const RunId& id, RunState& run) {
+  if (is_unwanted(id, run)) return "";
   if (run.check.finished()) {
     for (const Node& node : cluster_.nodes()) {
       const auto keeper = node.keepers().find(id);
@@ -75,7 +82,8 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), id);
   if (!shot) return cluster_.is_refused(id) ? "" : "it is not known";
   const job::JobSpec& job = run.plan.definition.job;
-  const int wanted = shot->generation == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
+  const int wanted =
+      shot->generation < run.check.first_generation() && !job.elastic_start ? job.num_workers : job.min_workers;
   const int free = room_for(run);
   const bool waits = shot->phase == core::RunPhase::kPlacing || shot->phase == core::RunPhase::kWaiting;
   // What is free may be kept for a run in front of it.
@@ -114,7 +122,10 @@ void Liveness::check_growth(const RunId& id, const RunState& run) {
 bool Liveness::all_well() {
   bool well = true;
   for (auto& [id, run] : cluster_.runs()) {
+    // Trials come and go, so that never all are well at one time: each of them is to be, once.
+    if (was_well_.contains(id) && !run.plan.definition.parent) continue;
     const std::string trouble = trouble_of(id, run);
+    if (trouble.empty() && !cluster_.experiments().empty()) was_well_.insert(id);
     if (trouble.empty()) continue;
     well = false;
     const Duration limit = bound(run.plan, 0) + world_.plan.settings.stable_after;
@@ -127,8 +138,9 @@ bool Liveness::all_well() {
 
 bool Liveness::all_finished() const {
   for (const auto& [id, run] : cluster_.runs())
-    if (!run.check.finished()) return false;
-  return true;
+    if (!run.check.finished() && run.is_begun) return false;
+  const auto& experiments = cluster_.experiments();
+  return std::all_of(experiments.begin(), experiments.end(), [](const auto& one) { return one.second.finished(); });
 }
 
 }  // namespace sgd::sim

@@ -3,6 +3,7 @@
 // and getting on, within a bound that follows from its job's own timeouts.
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "test/sim/cluster.hpp"
@@ -22,6 +23,7 @@ class Liveness {
   [[nodiscard]] static Duration longest_epoch(const RunPlan& plan);
 
  private:
+  [[nodiscard]] bool is_unwanted(const RunId& id, RunState& run);
   [[nodiscard]] std::string trouble_of(const RunId& id, RunState& run);
   void check_growth(const RunId& id, const RunState& run);
   [[nodiscard]] int room_for(const RunState& run);
@@ -30,6 +32,7 @@ class Liveness {
   World& world_;
   Cluster& cluster_;
   std::map<RunId, std::int64_t> steps_at_calm_;
+  std::set<RunId> was_well_;               ///< With experiments: once, since the calm.
   std::map<RunId, TimePoint> room_since_;  ///< At work below its size, and slots are free.
 };
 

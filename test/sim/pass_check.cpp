@@ -23,7 +23,8 @@ const job::JobSpec& PassCheck::job_of(const RunId& run) const {
 /// Workers without which it does not start.
 int PassCheck::least_of(const RunId& run) const {
   const job::JobSpec& job = job_of(run);
-  return runs_.at(run).check.generation() == 0 && !job.elastic_start ? job.num_workers : job.min_workers;
+  const RunCheck& check = runs_.at(run).check;
+  return check.generation() < check.first_generation() && !job.elastic_start ? job.num_workers : job.min_workers;
 }
 
 /// For its first start.

@@ -23,6 +23,12 @@ class PassCheck {
     startable_since_.clear();
   }
   void on_submitted(const RunId& run) { submitted_.try_emplace(run, ++submissions_); }
+  /// A trial, which may have been one before.
+  void on_begun(const RunId& run) {
+    submitted_[run] = ++submissions_;
+    passed_by_.erase(run);
+    startable_since_.erase(run);
+  }
   /// Its first generation was placed: nothing that waits in front of it is held up for longer than the limit.
   void on_first_start(const core::Coordinator& coordinator, const RunId& run);
   /// It is to leave at the next boundary because there is room for more: no waiting run may use that room.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "test/sim/chance.hpp"
+#include "test/sim/experiment_plan.hpp"
 
 namespace sgd::sim {
 namespace {
@@ -231,13 +232,7 @@ void make_stand_still(Chance& chance, Plan& plan) {
   plan.per_minute[static_cast<std::size_t>(Fault::kKillRank)] = 4 * chance.fraction();
 }
 
-}  // namespace
-
-const char* name(Fault fault) {
-  return kKinds[static_cast<std::size_t>(fault)].name;
-}
-
-Plan make_plan(std::uint64_t seed) {
+Plan draw_plan(std::uint64_t seed) {
   Chance chance(seed);
   Plan plan;
   plan.seed = seed;
@@ -291,6 +286,18 @@ Plan make_plan(std::uint64_t seed) {
   return plan;
 }
 
+}  // namespace
+
+const char* name(Fault fault) {
+  return kKinds[static_cast<std::size_t>(fault)].name;
+}
+
+Plan make_plan(std::uint64_t seed) {
+  Plan plan = draw_plan(seed);
+  draw_experiments(plan);
+  return plan;
+}
+
 std::string describe(const Plan& plan) {
   std::string text = fmt::format(
       "seed {}{}{}: latency {:.1f} ms, commit {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable "
@@ -324,6 +331,7 @@ std::string describe(const Plan& plan) {
     if (run.result_bytes > 0) text += fmt::format(", results of {} bytes", run.result_bytes);
     text += "\n";
   }
+  for (const ExperimentPlan& experiment : plan.experiments) text += describe(experiment);
   for (std::size_t fault = 0; fault < kFaults; ++fault)
     if (plan.per_minute[fault] > 0)
       text += fmt::format("  {} {:.1f} a minute\n", name(static_cast<Fault>(fault)), plan.per_minute[fault]);

@@ -58,6 +58,15 @@ struct RunPlan {
   int result_bytes = 0;       ///< That each rank says after each step, as its result.
 };
 
+/// Its trials are runs that nobody submits.
+struct ExperimentPlan {
+  core::RunDefinition definition;
+  Duration submit_after{0};
+  RunPlan trial;         ///< What is true of each of them, beside its job.
+  bool stops = false;    ///< Somebody stops it, once,
+  bool goes_on = false;  ///< and wants it to go on later.
+};
+
 struct NodePlan {
   int slots = 0;
   int cpus = 0;
@@ -74,6 +83,7 @@ struct Plan {
   std::optional<core::OwnerQuota> quota;  ///< Runs have owners, who may have so much.
   bool drains_for_good = false;           ///< One node, just before the calm.
   std::vector<RunPlan> runs;
+  std::vector<ExperimentPlan> experiments;
   Duration latency{0};  ///< Typical, between coordinator and agent.
   Duration commit{0};   ///< Typical, of what the coordinator stores.
   double cut = 0;       ///< That its log is cut, each time when no run is live.

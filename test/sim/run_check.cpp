@@ -59,6 +59,15 @@ void RunCheck::skip_to(Generation generation) {
   wants_.clear();
 }
 
+void RunCheck::begin_again(Generation past) {
+  finished_ = is_leaving_ = is_stop_requested_ = false;
+  skip_to(past);
+  first_generation_ = past + 1;
+  world_size_ = leaves_in_vain_ = 0;
+  resized_at_.reset();
+  budget_.begin_again(first_generation_);
+}
+
 void RunCheck::on_tail_lost(Generation generation, bool is_finished) {
   forgotten_ = std::max({forgotten_, generation_, Generation{1}});
   finished_ = finished_ && is_finished;
@@ -90,7 +99,7 @@ void RunCheck::start(const cluster::DesiredRun& desired) {
     violated("{}: generation {} after {}", job().name, desired.generation, generation_);
   generation_ = desired.generation;
   const int size = desired.world_size;
-  const bool is_strict = generation_ == 1 && !job().elastic_start;
+  const bool is_strict = generation_ == first_generation_ && !job().elastic_start;
   if (size > job().num_workers || size < (is_strict ? job().num_workers : job().min_workers))
     violated("{}: world size {} in generation {}", job().name, size, generation_);
   if (world_size_ != 0 && size != world_size_) resized_at_ = world_.queue.now();
@@ -157,6 +166,10 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
   if (what == "node_lost") lost_.emplace(event.at("node").get<NodeId>(), event.at("generation").get<Generation>());
   if (what == "failure") check_cause(event);
   if (what == "worker_started") open_[{event.at("generation"), event.at("rank")}] = event.at("node");
+  if (what == "paused") {
+    is_leaving_ = false;
+    leaves_in_vain_ = 0;
+  }
   if (what == "worker_exited") open_.erase({event.at("generation"), event.at("rank")});
   if (what == "checkpoint_saved") {
     const std::string& path = event.at("path").get_ref<const std::string&>();
@@ -166,7 +179,7 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
   }
   if (what == "checkpoint_rejected") on_rejected(event.at("path"));
   if (has_forgotten()) return;
-  if (what == "epoch_finished" && event.at("epoch") != lines_ / 2)
+  if (what == "epoch_finished" && event.at("epoch") != position_ / 2)
     violated("{}: epoch {} is finished after {} lines of metrics", job().name, event.at("epoch").dump(), lines_);
   budget_.on_event(event, what == "failure" && is_final(event));
 }
@@ -232,9 +245,10 @@ void RunCheck::on_metrics(const nlohmann::ordered_json& line) {
   if (has_forgotten()) return;
   const int epoch = line.at("epoch");
   const bool validating = line.at("phase") == "validate";
-  if (epoch != lines_ / 2 + 1 || validating != (lines_ % 2 == 1))
+  if (epoch != position_ / 2 + 1 || validating != (position_ % 2 == 1))
     violated("{}: line {} of metrics is epoch {} {}", job().name, lines_ + 1, epoch, line.at("phase").dump());
   ++lines_;
+  ++position_;
   if (line.at("_training_iteration") != lines_) violated("{}: iteration {}", job().name, line.dump());
   const Generation generation = line.at("generation");
   if (line.at("train_loss") != static_cast<double>(generation))
@@ -262,7 +276,7 @@ void RunCheck::on_finish(const core::RunOutcome& outcome) {
   if (outcome.state == "failed") {
     if (code == exit_code::kFailed || code == exit_code::kUsage || code == exit_code::kExhausted) return;
   } else if (outcome.state == "not_placed") {
-    if (code == exit_code::kNotPlaced && generation_ == 0) return;
+    if (code == exit_code::kNotPlaced && generation_ < first_generation_) return;
   } else if (is_stop_requested_) {
     if (outcome.state == "cancelled" && code == exit_code::kCancelled) return;
     if (outcome.state == "interrupted" && code > exit_code::kSignalBase) return;
@@ -271,7 +285,7 @@ void RunCheck::on_finish(const core::RunOutcome& outcome) {
 }
 
 void RunCheck::check_success() const {
-  if (job().training && !has_forgotten() && lines_ != 2 * job().training->epochs)
+  if (job().training && !has_forgotten() && position_ != 2 * job().training->epochs)
     violated("{}: succeeded after {} lines of metrics", job().name, lines_);
   for (Rank rank = 0; rank < world_size_; ++rank) {
     const auto end = ends_.find({generation_, rank});

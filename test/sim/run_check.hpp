@@ -48,6 +48,13 @@ class RunCheck {
   void on_event(const nlohmann::ordered_json& event);
   void on_metrics(const nlohmann::ordered_json& line);
   void on_phase_done(Generation generation, const Point& point);
+  /// Of a trial: its run has ended, and lives once more.
+  void begin_again(Generation past);
+  /// Of a trial: it goes on from a state of another one's.
+  void on_clone(const Point& point) {
+    checkpoints_.clear();
+    position_ = 2 * (point.epoch - 1) + (point.validating ? 1 : 0);
+  }
   /// A generation that its coordinator has forgotten may come again.
   void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
   void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
@@ -65,6 +72,8 @@ class RunCheck {
   [[nodiscard]] bool is_leaving() const { return is_leaving_; }
   [[nodiscard]] bool finished() const { return finished_; }
   [[nodiscard]] int lines() const { return lines_; }
+  /// Of this life of the run.
+  [[nodiscard]] Generation first_generation() const { return first_generation_; }
   /// The coordinator has given `node` up while `generation`, or a later one, was there.
   [[nodiscard]] bool was_lost(const NodeId& node, Generation generation) const;
   /// The generation of a placement that keeps the job's rules about nodes.
@@ -107,6 +116,8 @@ class RunCheck {
   std::map<std::tuple<Generation, int, bool>, std::int64_t> samples_;  ///< Of finished phases.
   std::map<Generation, int> world_sizes_;
   int lines_ = 0;
+  int position_ = 0;  ///< As many lines of metrics stand for all that its state has been through.
+  Generation first_generation_ = 1;
   bool finished_ = false;
   bool is_stop_requested_ = false;
   Generation restarted_at_ = 0;

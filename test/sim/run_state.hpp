@@ -19,6 +19,7 @@ struct RunState {
   RunState(World& world, const RunPlan& its_plan) : plan(its_plan), check(world, its_plan) {}
 
   const RunPlan& plan;
+  bool is_begun = true;  ///< Of a trial: that is recorded.
   Disk disk;
   RunCheck check;
   std::map<Generation, std::unique_ptr<Group>> groups;

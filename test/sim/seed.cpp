@@ -11,7 +11,7 @@ using std::chrono::seconds;
 
 /// One seed in four is played until all runs have ended.
 bool plays_to_the_end(const Plan& plan) {
-  return plan.seed % 4 == 0 || plan.trouble == Duration{0};
+  return plan.seed % 4 == 0 || !plan.experiments.empty() || plan.trouble == Duration{0};
 }
 
 Duration longest_run(const Plan& plan) {
@@ -19,6 +19,13 @@ Duration longest_run(const Plan& plan) {
   for (const RunPlan& run : plan.runs) {
     const int epochs = run.definition.job.training ? run.definition.job.training->epochs : 1;
     longest += Liveness::bound(run, 0) + Liveness::longest_epoch(run) * (epochs + 1);
+  }
+  for (const ExperimentPlan& experiment : plan.experiments) {
+    RunPlan trial = experiment.trial;
+    trial.definition = experiment.definition;
+    const int epochs = trial.definition.job.training->epochs;
+    const Duration one = Liveness::bound(trial, 0) + Liveness::longest_epoch(trial) * (epochs + 1);
+    longest += one * 2 * experiment.definition.base->given.at("tune").at("samples").get<int>();
   }
   return longest;
 }

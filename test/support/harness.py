@@ -86,6 +86,12 @@ def command_of(pid):
     return [part.decode(errors="replace") for part in read_file(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
 
 
+def children_of(pid, word):
+    """Ids of living processes right below `pid` whose command has `word` in it."""
+    children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == pid]
+    return [child for child in children if any(word in part for part in command_of(child)) and process_state(child) not in ("Z", "X", "")]
+
+
 def resident_bytes(pid, field="VmRSS"):
     """A memory figure of /proc/PID/status: VmRSS now, VmHWM the highest so far."""
     for line in read_file(f"/proc/{pid}/status").decode().splitlines():

@@ -62,6 +62,7 @@ TESTS = {
     "common/messages/transfer.hpp kChunkBytesMax": _UNIT + "transfer_down_test.cpp: who breaks the protocol is shown out",
     "common/messages/transfer.hpp kPartBytesMax": _COMMON + "limits_test.cpp: transfer: names",
     "common/messages/transfer.hpp kPartsMax": _COMMON + "limits_test.cpp: transfer: names",
+    "launcher/cli/local_experiment.hpp kSearchKillsMax": "test/integration/tune_search_test.py: test_a_program_that_is_killed_again_and_again_is_given_up",
     "launcher/cli/search_program.hpp kUnreadBytesMax": "untested: a search program that leaves 16 MiB unread",
     "common/messages/transfer.hpp kPathsMax": _UNIT + "transfer_limits_test.cpp: limit kPathsMax",
     "launcher/agent/output_relay.hpp kUntakenBytesMax": _UNIT + "output_relay_test.cpp: limit kUntakenBytesMax",

@@ -17,7 +17,9 @@ class ExperimentBench : public CoordinatorBench {
  public:
   using Json = nlohmann::json;
 
-  explicit ExperimentBench(int slots = 4) { node("n", slots); }
+  explicit ExperimentBench(int slots = 4, CoordinatorSettings settings = {}) : CoordinatorBench(settings) {
+    node("n", slots);
+  }
 
   /// A training job of one worker, 9 epochs; `tune` over "lr" from 0.1 to 1, val_accuracy, more is better.
   [[nodiscard]] static RunDefinition definition(Json tune) {

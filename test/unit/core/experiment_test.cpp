@@ -116,6 +116,8 @@ TEST_CASE("experiment: a trial that has failed starts again as often as it may, 
   REQUIRE(again.definition_.past);
   CHECK(again.definition_.past->checkpoints.front() == "/x/trials/0000/checkpoints/step-000000000010-gen-0001");
   CHECK(again.generation_ > 1);
+  // Whoever still has something of its former life has less than what counts.
+  CHECK(bench.wanted("n", "x.0000")->keeper_from == again.generation_);
   CHECK(bench.events("run_resumed", "x.0000").size() == 1);
   bench.start(0);
   bench.report(0, 2, 0.6);
@@ -237,6 +239,99 @@ TEST_CASE("experiment: asha that promotes lets a trial wait without a rank, and 
   CHECK(wanted->resume_from.front() == "/x/trials/0001/checkpoints/step-000000000010-gen-0001");
   CHECK(bench.phase_of(0) == RunPhase::kWaiting);
   CHECK(bench.coordinator().snapshot({}, "x.0000")->reason.starts_with("paused: "));
+}
+
+TEST_CASE("experiment: pbt copies what its donor would go on from, which may be what that one has taken itself") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
+  for (const int trial : {0, 1}) bench.start(trial);
+  for (const int trial : {0, 1}) bench.save(trial, 1);
+  bench.report(0, 1, 0.9);
+  bench.report(1, 1, 0.1);
+  const auto takes = [&bench] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const CoordinatorCommand& command : bench.all())
+      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command))
+        all.emplace_back(take->from, take->to);
+    return all;
+  };
+  const std::string saved = "/step-000000000010-gen-0001";
+  const std::string taken = "/x/trials/0001/taken/0001" + saved;
+  REQUIRE(takes() == std::vector<std::pair<std::string, std::string>>{{"/x/trials/0000/checkpoints" + saved, taken}});
+  bench.exit(1, worker_exit::kStopped);
+  bench.clear(1);
+  CHECK(bench.coordinator().snapshot({}, bench.id(1))->checkpoint ==
+        taken.substr(std::string("/x/trials/0001/").size()));
+  bench.start(1);
+  bench.report(1, 2, 0.95);  // It has saved nothing since.
+  bench.report(0, 2, 0.1);
+  REQUIRE(takes().size() == 2);
+  CHECK(takes().back().first == taken);
+}
+
+TEST_CASE("experiment: a trial that is to go on does so when it has given its place up, and not before") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 3},
+               {"concurrent", 3},
+               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  for (const int trial : {0, 1, 2}) bench.start(trial);
+  for (const int trial : {0, 1, 2}) bench.report(trial, 1, trial == 0 ? 0.9 : 0.5);
+  bench.exit(1, worker_exit::kStopped);
+  bench.clear(1);
+  CHECK(bench.trial(0).phase == TrialPhase::kPausing);  // It is the best, and its ranks are still leaving.
+  CHECK(bench.experiment().at_work_ == 2);
+  bench.exit(0, worker_exit::kStopped);
+  bench.clear(0);
+  CHECK(bench.trial(0).phase == TrialPhase::kRunning);
+  CHECK(bench.experiment().at_work_ == 2);
+  CHECK(bench.experiment().paused_ == 1);
+}
+
+TEST_CASE("experiment: a trial that waits after its run has ended with the experiment can be ended, too") {
+  ExperimentBench bench(1);
+  bench.begin({{"samples", 3},
+               {"concurrent", 1},
+               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  bench.start(0);
+  bench.report(0, 1, 0.5);
+  bench.exit(0, worker_exit::kStopped);
+  bench.clear(0);
+  bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kCancelled, 0, true, {}}});
+  for (const int trial : {0, 1}) bench.clear(trial);
+  CHECK(bench.outcome_of("x")->state == "cancelled");
+  bench.tell(coordinator_event::ExperimentResumed{"x", 0});
+  CHECK(bench.trial(0).phase == TrialPhase::kPaused);
+  CHECK(bench.coordinator().state().runs_.at("x.0000").finished());
+  bench.tell(coordinator_event::StopRequested{"x.0000", {}});
+  CHECK(bench.trial(0).phase == TrialPhase::kEnded);
+  CHECK(bench.trial(0).outcome == tune::Outcome::kCancelled);
+  CHECK(bench.experiment().paused_ == 0);
+}
+
+TEST_CASE("experiment: its trials that may go on are remembered as long as it is, however many ended runs are") {
+  CoordinatorSettings settings;
+  settings.finished_max = 1;
+  ExperimentBench bench(4, settings);
+  bench.begin({{"samples", 4}, {"concurrent", 3}});
+  for (const int trial : {0, 1, 2}) {
+    bench.start(trial);
+    bench.report(trial, 1, 0.5);
+    bench.save(trial, 1);
+  }
+  bench.tell(coordinator_event::StopRequested{"x", {}});
+  for (const int trial : {0, 1, 2}) {
+    bench.exit(trial, worker_exit::kStopped);
+    bench.clear(trial);
+  }
+  CHECK(bench.coordinator().state().runs_.size() == 3);
+  bench.tell(coordinator_event::ExperimentResumed{"x", 0});
+  for (const int trial : {0, 1, 2})
+    CHECK(bench.coordinator().state().runs_.at(bench.id(trial)).definition().past->checkpoints.size() == 1);
+  bench.tell(coordinator_event::StopRequested{"x", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  for (const int trial : {0, 1, 2}) bench.clear(trial);
+  bench.tell(coordinator_event::RunForgotten{"x"});
+  CHECK_FALSE(bench.coordinator().state().experiments_.contains("x"));
+  CHECK_FALSE(bench.coordinator().state().runs_.contains("x.0000"));
 }
 
 TEST_CASE("experiment: a stop condition ends a trial as completed") {

@@ -158,6 +158,9 @@ TEST_CASE("best checkpoints: one that is damaged is not the best any more") {
   bench.say(cluster::CheckpointRejected{{"/run/" + bench.path(10), "damaged"}});
   CHECK(bench.state().checkpoints_ == Paths{bench.path(20)});
   CHECK(bench.state().outcome_.best_checkpoints.is_null());
+  CHECK(bench.state().outcome_.checkpoint == bench.path(20));
+  bench.say(cluster::CheckpointRejected{{"/run/" + bench.path(20), "damaged"}});
+  CHECK(bench.state().outcome_.checkpoint.empty());
 }
 
 TEST_CASE("best checkpoints: a run that goes on knows those of before") {

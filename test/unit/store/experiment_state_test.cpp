@@ -58,7 +58,81 @@ void live(Twins& twins, int trial, double value) {
   twins.save(trial, 1);
 }
 
+/// As another version of the program would have stored it.
+std::string of_another_version(std::string text) {
+  const std::string known = "\"asha\"";
+  for (std::size_t at = text.find(known); at != std::string::npos; at = text.find(known))
+    text.replace(at, 6, "\"bohb\"");
+  return text;
+}
+
+constexpr const char* kAnotherVersion = "its job was submitted to another version of sgd-launch, and this one refuses";
+
 }  // namespace
+
+TEST_CASE("experiment's state: one that this version does not understand ends its trials and fails, and nothing else") {
+  Twins twins;
+  twins.begin({{"scheduler", {{"type", "asha"}}}, {"concurrent", 2}});
+  core::RunDefinition other = core::ExperimentBench::definition(nlohmann::json::object());
+  other.id = "other";
+  other.run_dir = "/other";
+  other.base->given.erase("tune");
+  other.job = *job::load_given(std::exchange(other.base, std::nullopt)->given, "/", {}).job;
+  twins.tell(core::coordinator_event::Submitted{other});
+  live(twins, 0, 0.5);
+  std::vector<StateRow> rows = encode_state(twins.coordinator().state());
+  for (StateRow& row : rows) row.text = of_another_version(row.text);
+  auto state = decode_state(rows);
+  REQUIRE(state.ok());
+  core::Coordinator machine({}, std::move(state).value());
+  core::CoordinatorCommands commands;
+  machine.on({}, core::coordinator_event::Restarted{}, commands);
+  const auto experiment = machine.snapshot({}, "x");
+  REQUIRE(experiment);
+  CHECK(machine.snapshot({}, "x.0000")->phase == core::RunPhase::kStopping);
+  CHECK(machine.snapshot({}, "other")->phase == twins.coordinator().snapshot({}, "other")->phase);
+  // Its node is gone with all that was there: the trials end, and the experiment with them.
+  machine.on({}, core::coordinator_event::StopRequested{"x", {core::StopRequest::Why::kCancelled, 0, true, {}}},
+             commands);
+  const auto has = [&commands](const std::string& name) {
+    return std::any_of(commands.begin(), commands.end(), [&](const core::CoordinatorCommand& command) {
+      const auto* event = std::get_if<core::coordinator_command::RecordEvent>(&command);
+      return event != nullptr && event->run == "x" && event->event.at("event") == name;
+    });
+  };
+  CHECK(has("experiment_unreadable"));
+  CHECK_FALSE(has("trial_decided"));
+  cluster::NodeState anew;
+  anew.node = "n";
+  anew.incarnation = 99;
+  anew.slots = 4;
+  anew.is_new_link = true;
+  machine.on({}, core::coordinator_event::FromAgent{"n", anew}, commands);
+  const core::RunOutcome* outcome = nullptr;
+  for (const core::CoordinatorCommand& command : commands)
+    if (const auto* finished = std::get_if<core::coordinator_command::FinishRun>(&command))
+      if (finished->run == "x") outcome = &finished->outcome;
+  REQUIRE(outcome != nullptr);
+  CHECK(outcome->state == "failed");
+  CHECK(outcome->exit_code == exit_code::kFailed);
+  CHECK(outcome->error.starts_with(kAnotherVersion));
+  CHECK_FALSE(machine.snapshot({}, "other")->phase == core::RunPhase::kFinished);
+  CHECK(decode_state(encode_state(machine.state())).ok());
+}
+
+TEST_CASE("experiment's state: a stored submission that this version does not understand fails by itself") {
+  const core::CoordinatorEvent submitted =
+      core::coordinator_event::Submitted{core::ExperimentBench::definition({{"scheduler", {{"type", "asha"}}}})};
+  const auto stored = decode_event(of_another_version(encode_event(submitted)));
+  REQUIRE(stored.ok());
+  core::Coordinator machine;
+  core::CoordinatorCommands commands;
+  machine.replay({}, stored.value(), commands);
+  const auto& finished = std::get<core::coordinator_command::FinishRun>(commands.back());
+  CHECK(finished.run == "x");
+  CHECK(finished.outcome.error.starts_with(kAnotherVersion));
+  CHECK_FALSE(machine.state().experiments_.at("x").why_not_resumed(8).empty());
+}
 
 TEST_CASE("experiment's state: trials, their ends, the best one") {
   Twins twins;
