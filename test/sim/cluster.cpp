@@ -327,6 +327,8 @@ void Cluster::forget_tail() {
   for (auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
     if (shot) run.check.on_tail_lost(shot->generation, shot->phase == core::RunPhase::kFinished);
+    const auto placed = placed_.find(id);
+    if (placed != placed_.end() && (!shot || placed->second.generation > shot->generation)) placed_.erase(placed);
   }
 }
 

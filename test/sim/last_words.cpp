@@ -17,6 +17,13 @@ void LastWords::on_spawn(const Speaker& speaker) {
   seen_.said.erase(speaker);
   seen_.exits.erase(speaker);
   seen_.ignored.erase(speaker);
+  std::set<GenerationUid>& older = seen_.older_than_ranks[speaker.run] = seen_.wishes[speaker.run];
+  older.erase(seen_.wish[speaker.run]);
+}
+
+void LastWords::on_wish(const RunId& run, GenerationUid uid) {
+  seen_.wish[run] = uid;
+  seen_.wishes[run].insert(uid);
 }
 
 void LastWords::on_fact(const cluster::Fact& fact) {
@@ -32,7 +39,7 @@ void LastWords::on_fact(const cluster::Fact& fact) {
     check_words(speaker, "its exit");
     seen_.exits.erase(speaker);
   } else if (std::holds_alternative<cluster::Cleared>(fact.body)) {
-    check_cleared(fact.run, fact.generation);
+    check_cleared(fact);
   }
 }
 
@@ -43,7 +50,11 @@ void LastWords::check_words(const Speaker& speaker, const char* before) const {
            speaker.rank, speaker.generation, before);
 }
 
-void LastWords::check_cleared(const RunId& run, Generation generation) const {
+void LastWords::check_cleared(const cluster::Fact& fact) const {
+  const RunId& run = fact.run;
+  const Generation generation = fact.generation;
+  const auto older = seen_.older_than_ranks.find(run);
+  if (older != seen_.older_than_ranks.end() && older->second.contains(fact.uid)) return;
   for (const auto& [speaker, words] : seen_.said)
     if (speaker.run == run && speaker.generation <= generation) check_words(speaker, "the group's clearing");
   for (const auto& [speaker, heard_at] : seen_.exits)

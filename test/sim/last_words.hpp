@@ -39,6 +39,9 @@ class LastWords {
   void on_paused(TimePoint until) { well_since_ = std::max(well_since_, until); }
   /// A process of this rank starts: what there was of a generation that has been forgotten is another one's.
   void on_spawn(const Speaker& speaker);
+  /// The agent is told a wish. What it answers to one that is older than the ranks is not about them: a coordinator
+  /// that has lost the end of its store gives the number of their generation a second time.
+  void on_wish(const RunId& run, GenerationUid uid);
   /// Another agent is here.
   void forget() { seen_ = {}; }
 
@@ -46,12 +49,15 @@ class LastWords {
 
  private:
   void check_words(const Speaker& speaker, const char* before) const;
-  void check_cleared(const RunId& run, Generation generation) const;
+  void check_cleared(const cluster::Fact& fact) const;
 
   struct Seen {
     std::map<Speaker, std::deque<TimePoint>> said;
     std::map<Speaker, TimePoint> exits;  ///< Heard of, and not told.
     std::set<Speaker> ignored;
+    std::map<RunId, GenerationUid> wish;  ///< The newest one.
+    std::map<RunId, std::set<GenerationUid>> wishes;
+    std::map<RunId, std::set<GenerationUid>> older_than_ranks;
     std::int64_t sequence = 0;  ///< Of the newest fact that was sent.
   };
 

@@ -188,6 +188,7 @@ void Node::observe(const core::AgentEvent& event) {
   const auto* message = std::get_if<core::agent_event::FromCoordinator>(&event);
   const auto* desired = message == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&message->message);
   if (desired == nullptr) return;
+  last_words_.on_wish(desired->run, desired->uid);
   Generation& newest = told_[desired->run];
   // Of a run that it does not hold it knows no older order.
   newest = agent_.core().runs().contains(desired->run) ? std::max(newest, desired->generation) : desired->generation;
