@@ -115,6 +115,12 @@ void remove_rejected(nlohmann::json& job, const std::vector<std::string>& reject
 void check_size(const nlohmann::json& job, const std::string& source, Diagnostics& diagnostics) {
   const std::size_t bytes = job.dump().size();
   if (bytes <= kResolvedBytesMax) return;
+  const std::size_t arguments = job.contains("command") ? job["command"].dump().size() : 0;
+  if (arguments > bytes / 2)
+    return diagnostics.error(source, 0, 0,
+                             fmt::format("the command has {} bytes with its arguments; a job has at most {}: pass what "
+                                         "is long in a file that the program reads",
+                                         arguments, kResolvedBytesMax));
   diagnostics.error(source, 0, 0,
                     fmt::format("the job has {} bytes with its defaults; at most {}", bytes, kResolvedBytesMax));
 }

@@ -6,8 +6,8 @@
 
 #include "common/job/cross_checks.hpp"
 #include "common/json/words.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/storage/resume_fit.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -18,7 +18,7 @@ Result<std::string> folder_of(const std::string& name, const std::string& job_fo
   std::error_code error;
   const std::filesystem::path beside = std::filesystem::path(job_folder) / name;
   if (std::filesystem::exists(beside, error)) return beside.string();
-  return storage::find_run(name);
+  return find_run(name);
 }
 
 }  // namespace

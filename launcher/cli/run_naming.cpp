@@ -6,12 +6,12 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/private_files.hpp"
 #include "launcher/storage/retention.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -60,7 +60,7 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   named.is_named = true;
   named.run = parsed.positional.empty() ? "" : parsed.positional.front();
   if (named.cluster) return named;
-  auto directory = storage::find_run(named.run);
+  auto directory = find_run(named.run);
   if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
   return run_at(directory.value());
 }

@@ -1,31 +1,48 @@
 #include "launcher/cli/run_place.hpp"
 
+#include <unistd.h>
+
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "launcher/cli/state_places.hpp"
 #include "launcher/process/runtime_dir.hpp"
+#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
+namespace {
+
+/// Of runs, in their order, where the working directory cannot be written to.
+std::vector<std::string> other_places() {
+  std::vector<std::string> places;
+  if (const std::string state = user_state_dir(); !state.empty()) places.push_back(state + "/runs");
+  if (const auto ours = process::runtime_base(""); ours) places.push_back(ours.value() + "/runs");
+  return places;
+}
+
+}  // namespace
 
 Result<storage::RunPlace> place_of_new_run(const std::string& name, const std::string& given_dir,
                                            Diagnostics& diagnostics) {
   auto place = storage::choose_run_place(name, given_dir);
   if (place) return place;
-  std::vector<std::string> others;
-  if (given_dir.empty()) {
-    if (const std::string state = user_state_dir(); !state.empty()) others.push_back(state);
-    if (const auto ours = process::runtime_base(""); ours) others.push_back(ours.value());
-  }
-  for (const std::string& folder : others) {
-    auto other = storage::choose_run_place(name, "", folder + "/runs");
+  for (const std::string& runs : given_dir.empty() ? other_places() : std::vector<std::string>()) {
+    auto other = storage::choose_run_place(name, "", runs);
     if (!other) continue;
-    diagnostics.warn("--run-dir", 0, 0, fmt::format("{}: files are in {}/runs", place.error().message, folder));
+    diagnostics.warn("--run-dir", 0, 0, fmt::format("{}: files are in {}", place.error().message, runs));
     return other;
   }
   diagnostics.error("--run-dir", 0, 0, place.error().message);
   return place;
+}
+
+Result<std::string> find_run(const std::string& name) {
+  auto found = storage::find_run(name);
+  if (found || ::access(".", W_OK) == 0) return found;
+  for (const std::string& runs : other_places())
+    if (auto other = storage::find_run(name, runs); other) return other;
+  return found;
 }
 
 }  // namespace sgd::cli

@@ -1,5 +1,5 @@
 #pragma once
-// Where a new run of this machine has its folder.
+// Where a new run of this machine has its folder, and where one that is named is looked for.
 
 #include <string>
 
@@ -12,5 +12,9 @@ namespace sgd::cli {
 /// in the user's folder for state, else in a private folder of /tmp; that is said. An error is told to `diagnostics`.
 [[nodiscard]] Result<storage::RunPlace> place_of_new_run(const std::string& name, const std::string& given_dir,
                                                          Diagnostics& diagnostics);
+
+/// storage::find_run in runs/; where the working directory cannot be written to, also where place_of_new_run puts runs
+/// then.
+[[nodiscard]] Result<std::string> find_run(const std::string& name);
 
 }  // namespace sgd::cli

@@ -10,9 +10,9 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/storage/retention.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -75,7 +75,7 @@ int change_run_on_cluster(const RunsOptions& options, const std::string& name) {
 }
 
 int change_run_here(const std::string& action, const std::string& name) {
-  const auto folder = storage::find_run(name);
+  const auto folder = find_run(name);
   if (!folder) return refuse(exit_code::kNotFound, folder.error().message);
   if (action == "remove" && storage::is_run_live(folder.value()))
     return refuse(exit_code::kFailed, fmt::format("{} is live: sgd-launch stop ends it", name));

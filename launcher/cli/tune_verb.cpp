@@ -16,7 +16,6 @@
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -80,7 +79,7 @@ int resume_experiment(const RunOptions& options, const std::string& folder, Diag
     else
       samples = *number;
   }
-  const auto found = storage::find_run(folder);
+  const auto found = find_run(folder);
   if (!found) diagnostics.error("--resume", 0, 0, found.error().message);
   if (!options.run_dir.empty())
     diagnostics.error("--run-dir", 0, 0, "is of a new experiment: --resume names the folder");

@@ -34,8 +34,8 @@ std::string list(const std::vector<std::string>& ids) {
 
 }  // namespace
 
-Result<std::string> find_run(const std::string& name) {
-  const fs::path runs = fs::absolute("runs");
+Result<std::string> find_run(const std::string& name, const std::string& runs_dir) {
+  const fs::path runs = fs::absolute(runs_dir);
   std::error_code error;
   if (name.empty()) {
     if (is_run(runs / "latest")) return fs::canonical(runs / "latest", error).string();

@@ -110,6 +110,10 @@ class OddEnvironmentsTest(LaunchTest):
                 folder = said.split("files in ")[1].split("\n")[0]
                 self.assertTrue(folder.startswith(place), said)
                 self.assertEqual(read_lines(os.path.join(folder, "events.jsonl"))[-1]["event"], "run_finished")
+                for name in ((), (os.path.basename(folder),)):
+                    status = subprocess.run([LAUNCHER, "status", *name], cwd=self.path("closed"), preexec_fn=as_nobody, capture_output=True, text=True, check=False,
+                                            env={key: value for key, value in {**os.environ, "HOME": self.path("home"), **env}.items() if key not in unset})
+                    self.assertIn(os.path.basename(folder), status.stdout, status.stderr)
                 if place == "/tmp/sgd-":
                     shutil.rmtree(folder)
         said = self.run_odd(["-n", 2, "--run-dir", self.path("closed", "run"), script], before=as_nobody, expect=2)

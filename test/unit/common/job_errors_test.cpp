@@ -401,7 +401,14 @@ TEST_CASE("job: a job that does not fit the worker link is refused") {
   for (int i = 0; i < 500; ++i) arguments += ", \"" + std::string(100, 'x') + "\"";
   const test::Loaded loaded = test::load_text("{\"command\": [" + arguments + "]}");
   REQUIRE(loaded.lines.size() == 1);
-  CHECK(loaded.lines[0].find("bytes with its defaults; at most 49152") != std::string::npos);
+  CHECK(
+      loaded.lines[0].find("the command has 51508 bytes with its arguments; a job has at most 49152: pass what is long "
+                           "in a file that the program reads") != std::string::npos);
+  std::string environment = R"("A": "")";
+  for (int i = 0; i < 500; ++i) environment += fmt::format(R"(, "A{}": "{}")", i, std::string(100, 'x'));
+  const test::Loaded wide = test::load_text(R"({"command": ["true"], "env": {)" + environment + "}}");
+  REQUIRE(wide.lines.size() == 1);
+  CHECK(wide.lines[0].find("bytes with its defaults; at most 49152") != std::string::npos);
 }
 
 }  // namespace sgd

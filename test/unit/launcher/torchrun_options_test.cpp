@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include <catch2/catch.hpp>
 
@@ -154,6 +155,70 @@ TEST_CASE("torchrun: its variables are read for scripts, and the command line wi
   CHECK_FALSE(parse({"train.py"}).options.is_module);
   CHECK(parse({"-n", "2", "--role", "s", "train.py"}).sets == Words{"num_workers=2", R"(process.role="s")"});
   CHECK(parse({"a.json"}).sets.empty());
+}
+
+TEST_CASE("torchrun: each variable does what its option does") {
+  struct Row {
+    const char* name;
+    const char* value;
+    Words option;
+  };
+  const Row rows[] = {
+      {"PET_NNODES", "2", {"--nnodes", "2"}},
+      {"PET_NPROC_PER_NODE", "3", {"--nproc-per-node", "3"}},
+      {"PET_NODE_RANK", "1", {"--node-rank", "1"}},
+      {"PET_MASTER_ADDR", "h", {"--master-addr", "h"}},
+      {"PET_MASTER_PORT", "29500", {"--master-port", "29500"}},
+      {"PET_LOCAL_ADDR", "10.0.0.1", {"--local-addr", "10.0.0.1"}},
+      {"PET_RDZV_BACKEND", "etcd", {"--rdzv-backend", "etcd"}},
+      {"PET_RDZV_ENDPOINT", "h:29400", {"--rdzv-endpoint", "h:29400"}},
+      {"PET_RDZV_ID", "7", {"--rdzv-id", "7"}},
+      {"PET_RDZV_CONF", "join_timeout=5", {"--rdzv-conf", "join_timeout=5"}},
+      {"PET_STANDALONE", "1", {"--standalone"}},
+      {"PET_MAX_RESTARTS", "2", {"--max-restarts", "2"}},
+      {"PET_MONITOR_INTERVAL", "5", {"--monitor-interval", "5"}},
+      {"PET_START_METHOD", "thread", {"--start-method", "thread"}},
+      {"PET_EVENT_LOG_HANDLER", "console", {"--event-log-handler", "console"}},
+      {"PET_ROLE", "trainer", {"--role", "trainer"}},
+      {"PET_MODULE", "1", {"--module"}},
+      {"PET_NO_PYTHON", "1", {"--no-python"}},
+      {"PET_RUN_PATH", "1", {"--run-path"}},
+      {"PET_LOG_DIR", "l", {"--log-dir", "l"}},
+      {"PET_REDIRECTS", "0:3,1:2", {"--redirects", "0:3,1:2"}},
+      {"PET_TEE", "3", {"--tee", "3"}},
+      {"PET_LOCAL_RANKS_FILTER", "0,2", {"--local-ranks-filter", "0,2"}},
+      {"PET_DUPLICATE_STDOUT_FILTERS", "a,b", {"--duplicate-stdout-filters", "a,b"}},
+      {"PET_DUPLICATE_STDERR_FILTERS", "e", {"--duplicate-stderr-filters", "e"}},
+      {"PET_LOGS_SPECS", "x", {"--logs-specs", "x"}},
+      {"PET_NUMA_BINDING", "node", {"--numa-binding", "node"}},
+      {"PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1", {"--signals-to-handle", "SIGTERM,SIGUSR1"}},
+      {"PET_SHUTDOWN_TIMEOUT", "30", {"--shutdown-timeout", "30"}},
+      {"PET_VIRTUAL_LOCAL_RANK", "1", {"--virtual-local-rank"}},
+  };
+  ::unsetenv("VIRTUAL_ENV");
+  const Parsed neither = parse({"train.py"});
+  for (const Row& row : rows) {
+    INFO(row.name);
+    Words words = row.option;
+    words.emplace_back("train.py");
+    const Parsed option = parse(words);
+    const Variable variable(row.name, row.value);
+    const Parsed read = parse({"train.py"});
+    CHECK(read.sets == option.sets);
+    CHECK(read.options.command == option.options.command);
+    CHECK(read.said.size() == option.said.size());
+    const rendezvous::NodesWords &nodes = read.options.nodes, &by_option = option.options.nodes;
+    CHECK(std::tie(nodes.nodes, nodes.rank, nodes.local_addr, nodes.endpoint, nodes.conf, nodes.is_standalone) ==
+          std::tie(by_option.nodes, by_option.rank, by_option.local_addr, by_option.endpoint, by_option.conf,
+                   by_option.is_standalone));
+    const bool is_heard =
+        read.sets != neither.sets || read.options.command != neither.options.command || read.said != neither.said ||
+        nodes.nodes != neither.options.nodes.nodes || nodes.rank != neither.options.nodes.rank ||
+        nodes.local_addr != neither.options.nodes.local_addr || nodes.endpoint != neither.options.nodes.endpoint ||
+        nodes.conf != neither.options.nodes.conf || nodes.is_standalone != neither.options.nodes.is_standalone ||
+        read.options.is_run_path != neither.options.is_run_path;
+    CHECK(is_heard);
+  }
 }
 
 TEST_CASE("torchrun: the variables without PET_") {
