@@ -1,6 +1,7 @@
 // RunService: runs that begin with what another run has saved, as its copy (resume) or with its state alone
 // ("resume_from"). The other one stays as it is.
 
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "launcher/coordinator/run_service.hpp"
+#include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/resume_fit.hpp"
 #include "launcher/storage/run_origin.hpp"
 #include "launcher/storage/run_succession.hpp"
@@ -39,6 +41,7 @@ Result<RunService::Copy> RunService::made_in(const std::string& runs_dir, const 
 Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir) {
   return made_in(runs_dir, job.name, [&](const storage::RunPlace& place, Copy& copy) -> Status {
     if (const Status copied = storage::copy_run(from, copy.folder); !copied) return copied;
+    if (const Status kept = shipping::keep_with_run_as(from, copy.folder); !kept) return kept;
     auto history = storage::read_history(copy.folder);
     if (!history) return history.error();
     copy.history = std::move(history).value();
@@ -77,7 +80,7 @@ void RunService::start_copy(Submission submission, RunId from, CopyMaker make) {
   const auto waiting = std::make_shared<Submission>(std::move(submission));
   const auto go_on = [this, waiting, from](Result<Copy> copy) {
     std::string refusal = copy ? "" : copy.error().message;
-    const char* kind = "state";
+    const char* kind = !copy && copy.error().code == ENOENT && !waiting->files.empty() ? "files" : "state";
     if (copy && !copy.value().misfit.empty()) {
       refusal = copy.value().misfit;
       kind = "job";
@@ -96,7 +99,15 @@ void RunService::start_copy(Submission submission, RunId from, CopyMaker make) {
     audit_.add(waiting->who, waiting->verb, {{"from", from}}, refusal);
     waiting->reply(refused(kind, refusal));
   };
-  const auto work = [waiting, make = std::move(make), runs_dir = runs_dir_] { return make(waiting->job, runs_dir); };
+  const auto work = [this, waiting, make = std::move(make), runs_dir = runs_dir_]() -> Result<Copy> {
+    auto copy = make(waiting->job, runs_dir);
+    if (!copy || !copy.value().misfit.empty() || waiting->files.empty()) return copy;
+    const Status kept = keep_files(waiting->who, waiting->files, copy.value().folder);
+    if (kept) return copy;
+    std::error_code ignored;
+    std::filesystem::remove_all(copy.value().folder, ignored);
+    return kept.error();
+  };
   files_.ask_within(kCopyLimit, work, go_on, [this](Result<Copy> late) {
     if (late) take_away(late.value().folder);
   });
