@@ -19,9 +19,9 @@ namespace sgd::cli {
 
 class FileUpload {
  public:
-  static constexpr int kAhead = 4;            ///< Pieces without an answer.
-  static constexpr int kDamagedMax = 2;       ///< Times that a file may be another one than it was.
-  static constexpr int kFirstNumber = 1000;   ///< Of its messages; those of others are smaller.
+  static constexpr int kAhead = 4;           ///< Pieces without an answer.
+  static constexpr int kDamagedMax = 2;      ///< Times that a file may be another one than it was.
+  static constexpr int kFirstNumber = 1000;  ///< Of its messages; those of others are smaller.
 
   using Json = nlohmann::ordered_json;
   struct Handlers {
@@ -67,11 +67,11 @@ class FileUpload {
   boost::asio::steady_timer again_;
   std::map<std::string, std::int64_t> sizes_;  ///< By hash.
   std::vector<Missing> missing_;
-  std::size_t next_ = 0;           ///< Of missing_: what is sent now.
+  std::size_t next_ = 0;  ///< Of missing_: what is sent now.
   std::map<int, Sent> unanswered_;
-  std::optional<int> asked_;       ///< The number of the question what is missing.
+  std::optional<int> asked_;  ///< The number of the question what is missing.
   int number_ = kFirstNumber;
-  std::size_t whole_ = 0;          ///< Files that were missing and are not.
+  std::size_t whole_ = 0;  ///< Files that were missing and are not.
   int damaged_ = 0;
   std::size_t put_files_ = 0;
   std::int64_t put_bytes_ = 0;

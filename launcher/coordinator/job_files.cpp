@@ -80,8 +80,10 @@ template <class Work, class Done>
 void JobFiles::ask(const Requester& who, Duration limit, const ClientDesk::Reply& reply, Work work, Done done) {
   const std::string name = folder_name(who);
   if (!owners_.contains(name) && owners_.size() >= kOwnersMax) {
-    const auto idle = std::find_if(owners_.begin(), owners_.end(), [](const auto& one) { return one.second.asked == 0; });
-    if (idle == owners_.end()) return reply(refused("busy", fmt::format("files of {} owners come just now", kOwnersMax)));
+    const auto idle =
+        std::find_if(owners_.begin(), owners_.end(), [](const auto& one) { return one.second.asked == 0; });
+    if (idle == owners_.end())
+      return reply(refused("busy", fmt::format("files of {} owners come just now", kOwnersMax)));
     owners_.erase(idle);
   }
   Owner& owner = owners_[name];
@@ -90,7 +92,8 @@ void JobFiles::ask(const Requester& who, Duration limit, const ClientDesk::Reply
   // Counted until the work is over, also when the answer was not awaited.
   const std::shared_ptr<void> place(nullptr, [this, name](void*) { --owners_.at(name).asked; });
   using Value = decltype(work());
-  owner.thread->ask_within(limit, std::move(work), [done, place](Value value) { done(value); }, [place](Value) {});
+  owner.thread->ask_within(
+      limit, std::move(work), [done, place](Value value) { done(value); }, [place](Value) {});
 }
 
 void JobFiles::look(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {

@@ -4,7 +4,8 @@
 //
 //   {"type":"request","request":"files","files":[{"sha256":H,"bytes":N}, ...]}
 //        -> {"ok":true,"missing":[{"sha256":H,"have":O}, ...]}, or refused: more than the owner may have
-//   {"type":"put","id":7,"sha256":H,"offset":O,"bytes":N,"last":true}, then a chunk frame with the bytes, if there are any
+//   {"type":"put","id":7,"sha256":H,"offset":O,"bytes":N,"last":true}, then a chunk frame with the bytes, if there are
+//   any
 //        -> {"ok":true,"have":O+N}, or refused: then from "have" on once more, or not at all
 //
 // What is whole is proven by its hash; a submission names that of its set (shipping::FileSet).

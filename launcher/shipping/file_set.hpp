@@ -1,6 +1,6 @@
 #pragma once
-// The files that a job brings: which path each of them has where the job was written, and the hash of its bytes. The text
-// of it is a file by itself, whose hash stands for all of them.
+// The files that a job brings: which path each of them has where the job was written, and the hash of its bytes. The
+// text of it is a file by itself, whose hash stands for all of them.
 //
 // Whoever reads one has it from somebody else: paths are whole and lead nowhere but down, none is there twice, none is
 // a folder of another.

@@ -92,8 +92,8 @@ std::vector<FileStore::Entry> FileStore::entries() const {
     if (is_part) name.resize(name.size() - kPart.size());
     struct stat info {};
     if (!is_sha256(name) || ::lstat(entry->path().c_str(), &info) != 0) continue;
-    found.push_back({entry->path().string(), static_cast<std::uint64_t>(info.st_size), info.st_mtim, is_part,
-                     info.st_nlink > 1});
+    found.push_back(
+        {entry->path().string(), static_cast<std::uint64_t>(info.st_size), info.st_mtim, is_part, info.st_nlink > 1});
   }
   return found;
 }
@@ -179,7 +179,8 @@ Status FileStore::link(const std::string& sha256, const std::string& path) const
     return system_error(fmt::format("cannot make {} of {}", path, path_of(sha256)));
   std::error_code error;
   fs::copy_file(path_of(sha256), path, error);
-  if (error) return Error{fmt::format("cannot copy {} to {}: {}", path_of(sha256), path, error.message()), error.value()};
+  if (error)
+    return Error{fmt::format("cannot copy {} to {}: {}", path_of(sha256), path, error.message()), error.value()};
   return {};
 }
 

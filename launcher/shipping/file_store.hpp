@@ -1,7 +1,7 @@
 #pragma once
-// Files by the hash of their bytes, each once, in a folder of this process's own: "<64 digits>", which nobody may write,
-// and what has come so far of others, "<64 digits>.part". Whoever uses one has a link to it, which stays when the store
-// gives it up.
+// Files by the hash of their bytes, each once, in a folder of this process's own: "<64 digits>", which nobody may
+// write, and what has come so far of others, "<64 digits>.part". Whoever uses one has a link to it, which stays when
+// the store gives it up.
 //
 // What no link leads to stays as long as there is room: the one that was asked for longest ago goes first. What is in
 // use stays, and counts: when it takes all the room, nothing more is taken.

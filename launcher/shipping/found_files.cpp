@@ -26,10 +26,10 @@ class Search {
   void add(const std::string& path) {
     std::error_code error;
     const fs::file_status what = fs::status(path, error);
-    if (what.type() == fs::file_type::not_found)
-      return fail(path, "is not there" + job::did_you_mean_file(path));
+    if (what.type() == fs::file_type::not_found) return fail(path, "is not there" + job::did_you_mean_file(path));
     if (what.type() == fs::file_type::directory) return add_folder(path);
-    if (what.type() != fs::file_type::regular) return fail(path, error ? error.message() : "is neither a file nor a folder");
+    if (what.type() != fs::file_type::regular)
+      return fail(path, error ? error.message() : "is neither a file nor a folder");
     add_file(path);
   }
 
@@ -74,7 +74,8 @@ class Search {
     if (error) return fail(path, "is a link that leads nowhere");
     const fs::path inside = target.lexically_relative(root);
     if (inside.empty() || *inside.begin() == "..")
-      return fail(path, fmt::format("is a link that leads out of its folder, to {}: name that in \"files\"", target.string()));
+      return fail(
+          path, fmt::format("is a link that leads out of its folder, to {}: name that in \"files\"", target.string()));
     if (!fs::is_regular_file(target, error)) return fail(path, "is a link to something else than a file");
     add_file(path);
   }
@@ -123,8 +124,7 @@ void check_files(const std::vector<std::string>& paths, const std::string& sourc
   std::error_code error;
   for (const std::string& path : paths)
     if (!fs::exists(path, error))
-      diagnostics.error(source, 0, 0,
-                        fmt::format("\"files\": {} is not there{}", path, job::did_you_mean_file(path)));
+      diagnostics.error(source, 0, 0, fmt::format("\"files\": {} is not there{}", path, job::did_you_mean_file(path)));
 }
 
 }  // namespace sgd::shipping

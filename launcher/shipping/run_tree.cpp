@@ -78,7 +78,8 @@ Status keep_with_run_as(const std::string& other_run_dir, const std::string& run
   if (!fs::exists(from, error)) return {};
   fs::copy(from, fs::path(run_dir) / transfer::kFilesFolder,
            fs::copy_options::recursive | fs::copy_options::create_hard_links, error);
-  if (error) return Error{fmt::format("cannot take the files of {}: {}", other_run_dir, error.message()), error.value()};
+  if (error)
+    return Error{fmt::format("cannot take the files of {}: {}", other_run_dir, error.message()), error.value()};
   return {};
 }
 

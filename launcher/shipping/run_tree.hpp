@@ -1,8 +1,8 @@
 #pragma once
 // A run's files out of a store, by links.
 //
-//   coordinator:  store of the owner ── keep_with_run ──> RUN/files/<hash>..., manifest.json      the run's, as long as it is
-//   node:         fetcher ── RunTree::append ──> the node's store ── finish ──> FOLDER/home/ada/job/train.py
+//   coordinator:  store of the owner ── keep_with_run ──> RUN/files/<hash>..., manifest.json      the run's, as long as
+//   it is node:         fetcher ── RunTree::append ──> the node's store ── finish ──> FOLDER/home/ada/job/train.py
 //
 // A folder is made under another name, and has its own when everything is in it.
 
@@ -24,8 +24,8 @@ namespace sgd::shipping {
 /// The same of what another run has, if it has any.
 [[nodiscard]] Status keep_with_run_as(const std::string& other_run_dir, const std::string& run_dir);
 
-/// Of one run on one node: what comes goes into the store; at the end there is `folder`, in which each file has its whole
-/// path. Folders in it are the owner's, who may write beside the files; those are read-only, and were proven.
+/// Of one run on one node: what comes goes into the store; at the end there is `folder`, in which each file has its
+/// whole path. Folders in it are the owner's, who may write beside the files; those are read-only, and were proven.
 class RunTree : public storage::Incoming {
  public:
   RunTree(std::shared_ptr<FileStore> store, std::string folder, std::optional<storage::FileOwner> owner)

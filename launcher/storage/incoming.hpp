@@ -31,7 +31,8 @@ class Incoming {
   [[nodiscard]] virtual Held append(const std::string& file, std::uint64_t offset, std::string_view bytes) = 0;
   /// All of PATH is here, and was proven.
   [[nodiscard]] virtual bool is_stored(const std::string& path) const = 0;
-  /// What was appended is proven and put in its place. What is damaged is removed, so that the next attempt begins anew.
+  /// What was appended is proven and put in its place. What is damaged is removed, so that the next attempt begins
+  /// anew.
   [[nodiscard]] virtual Status finish(const std::string& path) = 0;
 };
 

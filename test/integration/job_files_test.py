@@ -118,6 +118,19 @@ class JobFilesTest(unittest.TestCase):
         client.wait()
         wait_for(lambda: not os.path.exists(tree), 30, "the tree to go with the run")
 
+    def test_trials_have_their_experiments_files(self):
+        self.begin({"n1": 2})
+        self.write("trial.py", "import json, os, words_of\nprint(json.dumps({'loss': words_of.LOSS}), flush=True)\n")
+        self.write("words_of.py", "LOSS = 0.25\n")
+        self.write("tune.json", json.dumps({
+            "name": "files-tried", "num_workers": 1, "command": [sys.executable, "trial.py"], "files": ["trial.py", "words_of.py"],
+            "report": {"last_line": True},
+            "tune": {"parameters": {"env.X": {"choice": ["1", "2"]}}, "search": {"type": "grid"}, "metric": "loss", "mode": "min"}}))
+        client = self.cluster.run("tune", self.path("tune.json"))
+        said = client.wait_and_say(0)
+        self.assertIn("3 files (", said)
+        self.assertEqual(len(self.store("agent-n1")), 2)
+
     def test_what_cannot_be_brought_is_refused_with_all_errors(self):
         self.begin({"n1": 2}, coordinator_options=("--max-files", "10KiB"))
         os.symlink("/etc/hostname", self.path("lib", "elsewhere"))

@@ -95,7 +95,8 @@ TEST_CASE("job files: a list leads down, once, and has an end", "[files]") {
   many.pop_back();
   CHECK(fault_of_files(many).empty());
   CHECK(!shipping::parse_file_set(std::string(FileSet::kTextBytesMax + 1, ' ')).ok());
-  CHECK(!shipping::parse_file_set(R"({"format":1,"files":[{"path":[[[[1]]]]}]})").ok());  // deeper than a list of files is
+  CHECK(!shipping::parse_file_set(R"({"format":1,"files":[{"path":[[[[1]]]]}]})")
+             .ok());  // deeper than a list of files is
   CHECK(!shipping::parse_file_set(R"({"format":2,"files":[]})").ok());
 }
 
