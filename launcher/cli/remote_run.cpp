@@ -77,8 +77,9 @@ Status RemoteRun::listen_for_own(const job::JobSpec& job) {
   return {};
 }
 
-/// What the job brings, as it is now. False: it cannot be brought, which is said.
+/// What the job brings, as it is now. False: it cannot be brought, which is said. A run that goes on has its own.
 bool RemoteRun::find_files() {
+  if (read_or(request_, "request", "") == "resume") return true;
   std::vector<std::string> paths;
   for (const Json& path : member(member(request_, "job"), "files"))
     if (path.is_string()) paths.push_back(path.get_ref<const std::string&>());

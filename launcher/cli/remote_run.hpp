@@ -2,9 +2,10 @@
 // A run on a cluster, seen from here: submits it or joins it, follows its files, and prints what a run on this machine
 // would print. A coordinator that is gone for a while is waited for; nothing is printed twice and nothing left out.
 //
-//   connect ─► what its job brings, if anything ─► submit (again with the same id until answered) ─► follow from the
-//   offsets that were printed ─► end first signal: asks for a stop with a checkpoint · second: kills the ranks · with
-//   the coordinator gone: leaves SIGUSR1, SIGUSR2: passed on to the ranks of a command, on all nodes
+//   connect ─► bring the job's files ─► submit (again with the same id until answered)
+//     ─► follow from the offsets that were printed ─► end
+//   first signal: asks for a stop with a checkpoint · second: kills the ranks · with the coordinator gone: leaves
+//   SIGUSR1, SIGUSR2: passed on to the ranks of a command, on all nodes
 // The exit code is the run's.
 
 #include <functional>

@@ -3,11 +3,13 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/json/lenient.hpp"
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/resume_fit.hpp"
@@ -20,6 +22,15 @@ namespace {
 /// Where the files of a run that goes on begin to be its own.
 nlohmann::ordered_json offsets_of(const storage::RunHistory& history) {
   return {{"events.jsonl", history.events_end.whole_bytes}, {"metrics.jsonl", history.metrics_end.whole_bytes}};
+}
+
+/// Nothing is brought for a run that goes on: it keeps the files that it has.
+std::string misfit_of_files(const std::string& from, const job::JobSpec& job) {
+  std::ifstream file(from + "/job.json");
+  const auto was = nlohmann::json::parse(file, nullptr, false);
+  if (!was.is_object() || member(was, "files") == member(job.resolved, "files")) return {};
+  return fmt::format("\"files\" of a run that goes on stay as they are: submit a new job, with \"resume_from\": \"{}\"",
+                     std::filesystem::path(from).filename().string());
 }
 
 }  // namespace
@@ -40,6 +51,8 @@ Result<RunService::Copy> RunService::made_in(const std::string& runs_dir, const 
 
 Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir) {
   return made_in(runs_dir, job.name, [&](const storage::RunPlace& place, Copy& copy) -> Status {
+    copy.misfit = misfit_of_files(from, job);
+    if (!copy.misfit.empty()) return {};
     if (const Status copied = storage::copy_run(from, copy.folder); !copied) return copied;
     if (const Status kept = shipping::keep_with_run_as(from, copy.folder); !kept) return kept;
     auto history = storage::read_history(copy.folder);

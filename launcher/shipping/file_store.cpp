@@ -37,10 +37,14 @@ Result<storage::OpenFile> open_file(const std::string& path, int flags, mode_t m
 
 Result<std::string> hash_of(const storage::OpenFile& file) {
   net::Sha256 hash;
+  const Result<std::uint64_t> size = file.size();
+  if (!size) return size.error();
   for (std::uint64_t offset = 0;; offset += kPieceBytes) {
     const Result<std::string> bytes = file.read_at(offset, kPieceBytes);
     if (!bytes) return bytes.error();
     hash.add(bytes.value());
+    // What a system makes up while it is read, as below /proc, may have no end.
+    if (offset + bytes.value().size() > size.value()) return Error{"it has more bytes than its size says"};
     if (bytes.value().size() < kPieceBytes) return net::to_hex(hash.end());
   }
 }

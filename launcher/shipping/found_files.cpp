@@ -29,8 +29,13 @@ class Search {
     if (what.type() == fs::file_type::not_found) return fail(path, "is not there" + job::did_you_mean_file(path));
     if (what.type() == fs::file_type::directory) return add_folder(path);
     if (what.type() != fs::file_type::regular)
-      return fail(path, error ? error.message() : "is neither a file nor a folder");
+      return fail(path, error ? "cannot be read: " + error.message() : "is neither a file nor a folder");
     add_file(path);
+  }
+
+  void end() {
+    if (errors_ > kErrorsMax)
+      diagnostics_.error(source_, 0, 0, fmt::format("\"files\": {} more errors like these", errors_ - kErrorsMax));
   }
 
  private:
@@ -109,6 +114,7 @@ FoundFiles find_files(const std::vector<std::string>& paths, const std::string& 
   FoundFiles found;
   Search search(found, source, diagnostics);
   for (const std::string& path : paths) search.add(path);
+  search.end();
   if (found.set.files.empty() && !diagnostics.has_errors())
     diagnostics.error(source, 0, 0, "\"files\": there is no file in what they name");
   std::sort(found.set.files.begin(), found.set.files.end(),

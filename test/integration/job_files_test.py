@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
-from harness import read_file, wait_for
+from data import image_job, small_fashion
+from harness import BIN_DIR, read_file, wait_for
 
 SCRIPT = """
 import os, sys, time
@@ -49,7 +52,7 @@ class JobFilesTest(unittest.TestCase):
 
     def begin(self, nodes=None, **settings):
         # In plain text over loopback: where this is root, jobs have an account of their own.
-        self.cluster = Cluster(nodes or {"n1": 1, "n2": 1}, loopback=True, **settings)
+        self.cluster = Cluster(nodes or {"n1": 1, "n2": 1}, **{"loopback": True, **settings})
         self.cluster.__enter__()
         self.addCleanup(self.cluster.__exit__)
 
@@ -130,6 +133,91 @@ class JobFilesTest(unittest.TestCase):
         said = client.wait_and_say(0)
         self.assertIn("3 files (", said)
         self.assertEqual(len(self.store("agent-n1")), 2)
+
+    def training(self):
+        """With a model and data that only this folder has."""
+        job = image_job(small_fashion(self.path("data"), 2048, 256), epochs=1, operator={"type": "smoothed"})
+        del job["training"]["model"]
+        shutil.copy(os.path.join(BIN_DIR, "..", "lib", "own_operator.so"), self.path("own.so"))
+        job.update({"plugins": ["./own.so"], "files": ["own.so", "data"], "num_workers": 2, "placement": {"strategy": "spread"}})
+        self.write("train.json", json.dumps(job))
+        return self.path("train.json")
+
+    def test_a_plugin_and_the_data_of_a_training_that_goes_on_without_them_here(self):
+        self.begin(loopback=False)
+        client = self.cluster.run(self.training())
+        client.wait_and_say(0)
+        for node in ("n1", "n2"):
+            self.assertTrue(any(stat.st_size == os.path.getsize(self.path("own.so")) for stat in self.store(f"agent-{node}").values()), node)
+        shutil.rmtree(self.path("data"))
+        run = client.run_id()
+        said = self.cluster.run("resume", run, "--set", "training.epochs=2", "--set", 'files=["/etc/hostname"]').wait_and_say(2)
+        self.assertIn('"files" of a run that goes on stay as they are', said)
+        again = self.cluster.run("resume", run, "--set", "training.epochs=2")
+        self.assertNotIn("brought to the coordinator", again.wait_and_say(0))
+        epochs = [line["epoch"] for line in self.cluster.lines(again.run_id(), "metrics.jsonl") if line["phase"] == "train"]
+        self.assertEqual(epochs, [1, 2])
+
+    def part(self, owner):
+        """The largest of what has come in part."""
+        folder = os.path.join(self.cluster.folder, owner, "files")
+        found = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names if name.endswith(".part")]
+        return max((os.path.getsize(path) for path in found if os.path.exists(path)), default=0)
+
+    def test_a_coordinator_and_a_node_that_are_killed_while_they_come(self):
+        self.begin({"n1": 1})
+        with open(self.path("large"), "wb") as large:
+            for _ in range(192):
+                large.write(os.urandom(1 << 20))
+        client = self.cluster.run(self.job(files=["train.py", "lib", "data.txt", "large"], num_workers=1))
+        wait_for(lambda: self.part("coordinator") > 8 << 20, 60, "some of the large file to come")
+        self.cluster.coordinator.kill()
+        self.cluster.coordinator.wait()
+        self.cluster.start_coordinator()
+        wait_for(lambda: self.part("agent-n1") > 8 << 20, 60, "some of it to come to the node")
+        self.cluster.agents["n1"].kill()
+        self.cluster.agents["n1"].wait()
+        had = self.part("agent-n1")
+        self.cluster.start_agent("n1")
+        said = client.wait_and_say(0)
+        self.assertIn("is back", said)
+        self.assertGreater(had, 8 << 20)
+        self.assertEqual(self.part("agent-n1"), 0)
+        self.assertIn(os.path.getsize(self.path("large")), [stat.st_size for stat in self.store("agent-n1").values()])
+
+    def test_a_file_that_changes_after_it_was_looked_at(self):
+        self.begin({"n1": 2})
+        self.cluster.coordinator.send_signal(signal.SIGSTOP)
+        client = self.cluster.run(self.job())
+        # It connects when all is hashed.
+        fds = f"/proc/{client.process.pid}/fd"
+        wait_for(lambda: any(os.readlink(os.path.join(fds, fd)).startswith("socket:") for fd in os.listdir(fds)), 30, "a connection")
+        self.write("data.txt", "DATA" * 1000)
+        self.cluster.coordinator.send_signal(signal.SIGCONT)
+        self.assertIn("data.txt was changed while it was sent: submit again", client.wait_and_say(2))
+        self.cluster.run(self.job()).wait_and_say(0)
+
+    def bring_too_much(self, name, expect):
+        """To a disk of 64 MiB below the state folder of `name`."""
+        place = self.path("cluster", name)
+        os.makedirs(place)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "tmpfs", place], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", place], check=False)
+        with open(self.path("large"), "wb") as large:
+            large.truncate(80 << 20)
+        self.begin({"n1": 2}, loopback=False, folder=self.path("cluster"))
+        said = self.cluster.run(self.job(files=["train.py", "lib", "data.txt", "large"])).wait_and_say(expect)
+        self.assertIn("no room for files of jobs", said)
+        self.assertIn(place, said)
+        # Without it the next one runs.
+        self.cluster.run(self.job()).wait_and_say(0)
+
+    def test_a_coordinators_disk_without_room(self):
+        self.bring_too_much("coordinator", 2)
+
+    def test_a_nodes_disk_without_room(self):
+        self.bring_too_much("agent-n1", 1)
 
     def test_what_cannot_be_brought_is_refused_with_all_errors(self):
         self.begin({"n1": 2}, coordinator_options=("--max-files", "10KiB"))

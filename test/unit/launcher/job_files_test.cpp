@@ -149,6 +149,19 @@ TEST_CASE("job files: a store gives up what is unused, the oldest first, and nev
   CHECK(few->append(sha256_of("x"), 0, "x").is_too_much);
 }
 
+TEST_CASE("job files: what has no end, or too many errors, is refused in a bounded time", "[files]") {
+  const TemporaryFolder folder;
+  Diagnostics endless;
+  (void)shipping::find_files({"/proc/self/pagemap"}, "job", endless);
+  REQUIRE(endless.has_errors());
+  std::vector<std::string> absent;
+  for (int i = 0; i < 30; ++i) absent.push_back(folder.path("absent" + std::to_string(i)));
+  Diagnostics many;
+  (void)shipping::find_files(absent, "job", many);
+  CHECK(many.items.size() == 21);
+  CHECK(many.items.back().message.find("10 more errors") != std::string::npos);
+}
+
 TEST_CASE("job files: bytes of another hash are not kept; what has come so far is", "[files]") {
   const TemporaryFolder folder;
   auto store = store_in(folder.path("store"));
