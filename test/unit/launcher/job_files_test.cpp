@@ -248,3 +248,35 @@ TEST_CASE("job files: only so many owners' files are looked at at a time", "[fil
   for (const auto& entry : std::filesystem::directory_iterator(folder.path("files")))
     CHECK(entry.path().filename().string().starts_with("of-"));
 }
+
+TEST_CASE("job files: a hash gives nobody what another has brought, nor tells that it is there", "[files]") {
+  const TemporaryFolder folder;
+  boost::asio::io_context io;
+  coordinator::JobFiles files(io, folder.path("files"), {});
+  coordinator::Requester ada, eve;
+  ada.name = "ada";
+  eve.name = "eve";
+  const std::string hash = sha256_of("secret");
+  std::vector<nlohmann::json> answers;
+  const auto keep = [&answers](const coordinator::ClientDesk::Answer& answer) {
+    answers.push_back(nlohmann::json::parse(answer.text));
+  };
+  const auto done = [&] {
+    io.restart();
+    io.run();
+    return answers.back();
+  };
+  files.put(ada, {hash, 0, 6, true}, "secret", keep);
+  CHECK(done()["ok"] == true);
+  const nlohmann::json request = {{"files", {{{"sha256", hash}, {"bytes", 6}}}}};
+  files.look(ada, request, keep);
+  CHECK(done()["missing"].empty());
+  files.look(eve, request, keep);
+  CHECK(done()["missing"].size() == 1);
+  // Whoever has not got the bytes cannot end what has not come.
+  files.put(eve, {hash, 6, 0, true}, "", keep);
+  CHECK(done()["ok"] == false);
+  const auto store = files.store_of(eve);
+  REQUIRE(store.ok());
+  CHECK(!store.value()->has(hash, 6));
+}
