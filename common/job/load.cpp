@@ -84,6 +84,7 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
     recovery["max_failures"] = job.contains("training") ? kTrainingFailuresMax : kCommandFailuresMax;
   }
   if (job.contains("command") && !job.contains("process")) job["process"] = nlohmann::json::object();
+  if (job.contains("command") && job.contains("files") && !job.contains("workdir")) job["workdir"] = ".";
   spell_out_metrics(job);
   spell_out_after_save(job);
   const auto absolute = [&](const std::string& path) {

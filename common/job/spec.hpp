@@ -192,9 +192,10 @@ struct JobSpec {
   ReportRules report;
   std::optional<Training> training;  ///< Exactly one of training and command is set.
   std::vector<std::string> command;
-  std::string resume_from;                ///< Where a new run begins: a path, or a run's name; empty: anew.
-  std::string worker;                     ///< A worker of one's own, absolute; empty: sgd-worker.
-  std::vector<std::string> plugins;       ///< Libraries that the worker loads, absolute paths.
+  std::string resume_from;           ///< Where a new run begins: a path, or a run's name; empty: anew.
+  std::string worker;                ///< A worker of one's own, absolute; empty: sgd-worker.
+  std::vector<std::string> files;    ///< That the workers need, absolute paths: a cluster brings them to its nodes.
+  std::vector<std::string> plugins;  ///< Libraries that the worker loads, absolute paths.
   std::vector<nlohmann::json> callbacks;  ///< {"type": "json", ...}, defaults filled in, absolute folders.
   nlohmann::json tune;                    ///< An experiment, defaults filled in; null: none. See launcher/tune.
   bool fork_server = true;

@@ -221,6 +221,7 @@ JobSpec to_spec(Json resolved) {
   if (json.contains("command")) out.command = json["command"].get<std::vector<std::string>>();
   out.resume_from = json.value("resume_from", "");
   out.worker = json.value("worker", std::string());
+  if (json.contains("files")) out.files = json["files"].get<std::vector<std::string>>();
   if (json.contains("plugins")) out.plugins = json["plugins"].get<std::vector<std::string>>();
   out.callbacks = json["callbacks"].get<std::vector<Json>>();
   out.tune = json.value("tune", Json());

@@ -158,6 +158,10 @@ Status check_checkpoint(std::string_view path) {
   return Error{shown(path) + " is no name of a checkpoint"};
 }
 
+Status check_gettable(std::string_view path) {
+  return path == kFilesFolder ? Status() : check_checkpoint(path);
+}
+
 std::string checkpoint_of(std::string_view file) {
   const std::size_t slash = file.rfind('/');
   if (slash == std::string_view::npos || !check_checkpoint(file.substr(0, slash))) return {};

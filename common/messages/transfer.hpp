@@ -7,6 +7,7 @@
 //          checkpoint_done -> stored | refused
 //          all_sent -> taken                                   the node has nothing left of the run
 //   down:  get(path) -> listing | pending ... | refused;  get(file, offset) -> data
+//          `path` is a checkpoint, or "files": what the run's job has brought
 //
 // The sender keeps at most kWindowBytes without an acknowledgement. A chunk's checksum covers its place, too: bytes
 // never end up in another file or at another offset. A file's name is made of few and harmless parts, or is refused.
@@ -27,6 +28,8 @@ inline constexpr std::int64_t kChunkBytesMax = 1 << 20;
 inline constexpr std::int64_t kWindowBytes = 8 << 20;
 inline constexpr std::size_t kPartBytesMax = 128;  ///< Of a name, between slashes.
 inline constexpr int kPartsMax = 3;
+/// In a run's folder: what its job has brought ("files"), by hash, and manifest.json, which says what is called how.
+inline constexpr const char* kFilesFolder = "files";
 inline constexpr std::size_t kPathsMax = 1000;  ///< In one message.
 
 // ---- node -> coordinator ----
@@ -154,6 +157,8 @@ using ToNode = std::variant<Have, Stored, Refused, Listing, Data, Pending, Ship,
 [[nodiscard]] Status check_file(std::string_view file);
 /// Whether `path` is "checkpoints/" and a checkpoint's name.
 [[nodiscard]] Status check_checkpoint(std::string_view path);
+/// Whether `path` is what a node may get: a checkpoint, or "files".
+[[nodiscard]] Status check_gettable(std::string_view path);
 /// Whether `name` can stand for one folder or file.
 [[nodiscard]] bool is_part(std::string_view name);
 /// "checkpoints/step-.../model.safetensors": "checkpoints/step-..."; empty for other files.

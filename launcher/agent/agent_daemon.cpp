@@ -91,6 +91,8 @@ Status AgentDaemon::open() {
   files.incarnation = facts.incarnation;
   files.tls = tls_;
   files.has_other_owners = has_others();
+  files.files.keeps_disk_free = true;
+  if (options_.files_bytes) files.files.bytes = static_cast<std::uint64_t>(*options_.files_bytes);
   auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
   auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
   relay_ = make_relay();

@@ -50,6 +50,7 @@ struct AgentOptions {
   std::string own_program;  ///< This program's file, for keepers.
   std::string worker_program;
   std::string python_folder;                  ///< Of our modules for Python; empty: there are none.
+  std::optional<std::int64_t> files_bytes;    ///< Of what jobs bring.
   std::optional<std::int64_t> journal_bytes;  ///< What is kept for the next agent is begun anew beyond it.
   AccountRule accounts = {};                  ///< In whose name runs are started; others than ours need root.
   bool jobs_share_account = false;            ///< Jobs may run under the account that owns the node's key.

@@ -154,6 +154,7 @@ void AgentShell::on_event(const core::AgentEvent& event) {
   core_.on(now, here ? *here : event, commands);
   if (journal_) write_down(now, event);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
+  give_up_files(event);
   timer_.arm(core_.next_wakeup());
 }
 
@@ -217,6 +218,7 @@ void AgentShell::forget_run(const RunId& run) {
   auto keeper = keepers_.extract(run);
   dead_keepers_.erase(run);
   accounts_.forget(run);
+  bringing_.erase(run);
   workers_.forget(run);
   link_paths_.erase(run);
   const bool is_known = unknown_strays_.erase(run) == 0;
@@ -277,8 +279,32 @@ void AgentShell::start_keeper(const core::agent_command::StartKeeper& start) {
   accounts_.find(start.run,
                  [this, start, asked = keeper.get()](const Result<std::optional<process::Account>>& account) {
                    const auto waiting = keepers_.find(start.run);
-                   if (waiting != keepers_.end() && waiting->second.get() == asked) begin_keeper(start, account);
+                   if (waiting != keepers_.end() && waiting->second.get() == asked) bring_files(start, account);
                  });
+}
+
+/// What the job brings is here before anything of it is started.
+void AgentShell::bring_files(const core::agent_command::StartKeeper& start,
+                             const Result<std::optional<process::Account>>& account) {
+  const auto run = core_.runs().find(start.run);
+  const bool has_files = run != core_.runs().end() && run->second.state().desired_.job.contains("files");
+  if (!spool_ || !has_files || !account) return begin_keeper(start, account);
+  bringing_.insert(start.run);
+  std::optional<storage::FileOwner> owner;
+  if (account.value()) owner = storage::FileOwner{account.value()->uid, account.value()->gid};
+  spool_->bring_files(start.run, owner, [this, start, account](const Status& brought) {
+    if (bringing_.erase(start.run) == 0) return;
+    if (!brought) return fail_keeper(start.run, brought.error());
+    begin_keeper(start, account);
+  });
+}
+
+/// A run that is to be gone does not wait for its files.
+void AgentShell::give_up_files(const core::AgentEvent& event) {
+  const auto* from = std::get_if<core::agent_event::FromCoordinator>(&event);
+  const auto* desired = from == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&from->message);
+  if (desired == nullptr || desired->want != cluster::Want::kGone || bringing_.erase(desired->run) == 0) return;
+  fail_keeper(desired->run, Error{"the run has ended before its files were here"});
 }
 
 void AgentShell::begin_keeper(const core::agent_command::StartKeeper& start,

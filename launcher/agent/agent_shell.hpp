@@ -100,6 +100,9 @@ class AgentShell {
   void answer(const cluster::AccountAsk& ask);
   void carry_out(core::AgentCommand command);
   void start_keeper(const core::agent_command::StartKeeper& start);
+  void bring_files(const core::agent_command::StartKeeper& start,
+                   const Result<std::optional<process::Account>>& account);
+  void give_up_files(const core::AgentEvent& event);
   void begin_keeper(const core::agent_command::StartKeeper& start,
                     const Result<std::optional<process::Account>>& account);
   void ask_for_spare(const core::agent_command::StartKeeper& start);
@@ -159,6 +162,7 @@ class AgentShell {
   std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.
   std::set<RunId> strays_;                           ///< Of a replay: to be cleared, and not said to be.
   std::set<std::pair<RunId, std::string>> fetches_;  ///< Asked for and not answered: of a replay, to be asked again.
+  std::set<RunId> bringing_;                         ///< Whose keepers wait for the files that their jobs bring.
   std::map<RunId, std::string> link_paths_;          ///< Of the runs' sockets for their ranks.
 };
 

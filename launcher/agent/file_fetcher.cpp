@@ -33,7 +33,7 @@ bool FileFetcher::is_current(const RunId& run, const std::string& path) const {
   return !queue_.empty() && queue_.front().run == run && queue_.front().path == path;
 }
 
-void FileFetcher::fetch(const RunId& run, const std::string& path, std::shared_ptr<storage::RunFiles> files,
+void FileFetcher::fetch(const RunId& run, const std::string& path, std::shared_ptr<storage::Incoming> files,
                         Handlers handlers) {
   const auto same = std::find_if(queue_.begin(), queue_.end(),
                                  [&](const Fetch& fetch) { return fetch.run == run && fetch.path == path; });
@@ -60,6 +60,7 @@ void FileFetcher::begin() {
   if (fetch.is_finishing) return;
   fetch.parts.clear();
   fetch.in_flight = 0;
+  fetch.unanswered = 0;
   link_.send(transfer::Get{fetch.run, fetch.path, "", 0, 0});
 }
 
@@ -105,11 +106,12 @@ void FileFetcher::ask_more() {
   Fetch& fetch = queue_.front();
   bool is_complete = true;
   for (Part& part : fetch.parts) {
-    while (part.asked < part.file.bytes && fetch.in_flight < kWindowBytes) {
+    while (part.asked < part.file.bytes && fetch.in_flight < kWindowBytes && fetch.unanswered < kAskedMax) {
       const std::int64_t bytes = std::min(kChunkBytesMax, part.file.bytes - part.asked);
       link_.send(transfer::Get{fetch.run, fetch.path, part.file.name, part.asked, bytes});
       part.asked += bytes;
       fetch.in_flight += bytes;
+      ++fetch.unanswered;
     }
     is_complete = is_complete && part.written == part.file.bytes;
   }
@@ -124,6 +126,7 @@ void FileFetcher::on(const transfer::Data& data, std::string bytes) {
   if (part == fetch.parts.end()) return;
   const std::int64_t wanted = std::min(kChunkBytesMax, part->file.bytes - data.offset);
   fetch.in_flight = std::max<std::int64_t>(0, fetch.in_flight - wanted);
+  fetch.unanswered = std::max(0, fetch.unanswered - 1);
   const std::string file = data.path + "/" + data.file;
   const bool is_next = data.offset == part->written && data.bytes > 0;
   if (is_next && transfer::checksum(data.run, file, data.offset, bytes) == data.crc32c) {

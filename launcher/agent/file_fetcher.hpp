@@ -1,8 +1,8 @@
 #pragma once
-// Gets checkpoints that this node lacks, one after the other: asks what one consists of, asks for its bytes
-// as far as the window goes, and proves it by its manifest. What has come stays over a lost connection and
-// over the end of this process. Has no deadline of its own while the coordinator cannot be reached: a rank
-// that waits here is watched, and a checkpoint is not given up for a network that is down.
+// Gets what this node lacks, checkpoints or the files of jobs, one after the other: asks what it consists of, asks for
+// its bytes as far as the window goes, and has it proven by its manifest. What has come stays over a lost connection
+// and over the end of this process. Has no deadline of its own while the coordinator cannot be reached: a rank that
+// waits here is watched, and a checkpoint is not given up for a network that is down.
 
 #include <deque>
 #include <functional>
@@ -13,7 +13,7 @@
 
 #include "launcher/agent/file_link.hpp"
 #include "launcher/storage/file_thread.hpp"
-#include "launcher/storage/run_files.hpp"
+#include "launcher/storage/incoming.hpp"
 
 namespace sgd::agent {
 
@@ -22,6 +22,8 @@ class FileFetcher {
   /// Times that damaged bytes are asked for again, and that a whole checkpoint is.
   static constexpr int kDamagedChunksMax = 1000;
   static constexpr int kAttemptsMax = 2;
+  /// Questions without an answer; the coordinator takes so many, and more.
+  static constexpr int kAskedMax = 256;
 
   struct Fetched {
     std::string error;        ///< Empty: it is here, whole.
@@ -35,8 +37,8 @@ class FileFetcher {
   /// All of them must outlive it.
   FileFetcher(storage::FileThread& thread, FileLink& link) : thread_(thread), link_(link) {}
 
-  /// `path` is "checkpoints/step-...", `files` are the run's on this node.
-  void fetch(const RunId& run, const std::string& path, std::shared_ptr<storage::RunFiles> files, Handlers handlers);
+  /// `path` is "checkpoints/step-..." or "files"; `files` is where it is put together.
+  void fetch(const RunId& run, const std::string& path, std::shared_ptr<storage::Incoming> files, Handlers handlers);
   /// Fetches of the run end without a word.
   void forget(const RunId& run);
 
@@ -56,10 +58,11 @@ class FileFetcher {
   struct Fetch {
     RunId run;
     std::string path;
-    std::shared_ptr<storage::RunFiles> files;
+    std::shared_ptr<storage::Incoming> files;
     std::vector<Handlers> handlers;
     std::vector<Part> parts;     ///< Empty: the listing has not come.
-    std::int64_t in_flight = 0;  ///< Bytes asked for that have not come.
+    std::int64_t in_flight = 0;  ///< Bytes asked for that have not come,
+    int unanswered = 0;          ///< and in how many questions.
     int damaged = 0;
     int attempts = 0;
     bool is_finishing = false;

@@ -12,6 +12,7 @@
 #include <boost/asio/post.hpp>
 
 #include "common/checkpoint/manifest.hpp"
+#include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/private_folder.hpp"
 
 namespace sgd::agent {
@@ -48,17 +49,20 @@ Spool::Spool(boost::asio::io_context& io, Setup setup, core::Random random)
     : io_(io),
       setup_(std::move(setup)),
       runs_dir_(setup_.state_dir + "/runs"),
+      trees_dir_(setup_.state_dir + "/files/runs"),
       folders_made_(static_cast<std::uint32_t>(random.next())),
       revisit_timer_(io),
       link_(io, setup_.coordinator, {setup_.node, setup_.incarnation}, random, setup_.tls),
       sending_(io),
       fetching_(io),
+      bringing_(io),
       sender_(io, sending_, link_,
               {[this](const RunId& run) { remove(run); },
                [this](const RunId& run, const std::string& reason) { keep_for_later(run, reason); },
                [this](const std::string& message) { on_warning_(message); }},
               setup_.times),
-      fetcher_(fetching_, link_) {}
+      fetcher_(fetching_, link_),
+      bringer_(bringing_, link_) {}
 
 Spool::~Spool() = default;
 
@@ -68,12 +72,17 @@ Status Spool::start(std::function<void(std::string)> on_warning) {
     return Error{fmt::format("\"{}\" cannot be a node's name: it may have letters, digits, \".\", \"_\" and \"-\"",
                              setup_.node)};
   if (const Status made = storage::make_private_folder(runs_dir_, storage::Others::kPass); !made) return made;
+  if (const Status made = storage::make_private_folder(trees_dir_, storage::Others::kPass); !made) return made;
   if (const Status passable = let_owners_pass(); !passable) return passable;
+  auto store = shipping::FileStore::open(setup_.state_dir + "/files/store", setup_.files);
+  if (!store) return store.error();
+  store_ = std::move(store).value();
   visit_folders();
   link_.start(
       {[this] {
          sender_.on_open();
          fetcher_.on_open();
+         bringer_.on_open();
        },
        [this](transfer::ToNode message, std::string bytes) { on_message(std::move(message), std::move(bytes)); },
        [this](const std::string& reason) {
@@ -95,13 +104,18 @@ void Spool::on_message(transfer::ToNode message, std::string bytes) {
   if (const auto* ship = std::get_if<transfer::Ship>(&message)) return sender_.on(*ship);
   if (const auto* keep = std::get_if<transfer::Keep>(&message)) return sender_.on(*keep);
   if (const auto* taken = std::get_if<transfer::Taken>(&message)) return sender_.on(*taken);
-  if (const auto* listing = std::get_if<transfer::Listing>(&message)) return fetcher_.on(*listing);
-  if (const auto* pending = std::get_if<transfer::Pending>(&message)) return fetcher_.on(*pending);
-  if (const auto* data = std::get_if<transfer::Data>(&message)) return fetcher_.on(*data, std::move(bytes));
+  if (const auto* listing = std::get_if<transfer::Listing>(&message)) return fetcher_of(listing->path).on(*listing);
+  if (const auto* pending = std::get_if<transfer::Pending>(&message)) return fetcher_of(pending->path).on(*pending);
+  if (const auto* data = std::get_if<transfer::Data>(&message))
+    return fetcher_of(data->path).on(*data, std::move(bytes));
   if (const auto* refused = std::get_if<transfer::Refused>(&message)) {
     // A checkpoint that is fetched is not one that is brought.
-    if (!fetcher_.on(*refused)) sender_.on(*refused);
+    if (!fetcher_of(refused->path).on(*refused)) sender_.on(*refused);
   }
+}
+
+FileFetcher& Spool::fetcher_of(const std::string& path) {
+  return path == transfer::kFilesFolder ? bringer_ : fetcher_;
 }
 
 // ---- paths ----
@@ -113,7 +127,7 @@ std::string Spool::mark_of(const RunId& run) const {
 /// Owners get through our folders to theirs, and see nothing on the way.
 Status Spool::let_owners_pass() const {
   if (!setup_.has_other_owners) return {};
-  for (const std::string& folder : {setup_.state_dir, runs_dir_})
+  for (const std::string& folder : {setup_.state_dir, runs_dir_, setup_.state_dir + "/files", trees_dir_})
     if (::chmod(folder.c_str(), 0711) != 0) return system_error("cannot let owners of runs through " + folder);
   if (!storage::is_within_reach_of_all(runs_dir_))
     return Error{fmt::format("owners of runs cannot get to {}: a folder above it is closed to them; chmod o+x it, or "
@@ -179,6 +193,7 @@ cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
     if (const Status opened = open(run, std::nullopt); !opened) on_warning_(opened.error().message);
   const std::string remote = std::exchange(desired.run_dir, folder_of(run));
   for (std::string& path : desired.resume_from) path = moved(path, remote, desired.run_dir);
+  desired.job = shipping::with_files_below(std::move(desired.job), tree_of(run));
   remember(run, remote);
   return desired;
 }
@@ -234,6 +249,8 @@ void Spool::name_logs(const RunId& run, keeper::ToKeeper& message) const {
 
 void Spool::end(const RunId& run) {
   fetcher_.forget(run);
+  bringer_.forget(run);
+  remove_tree_of(run);
   const auto place = places_.find(run);
   // One that got no folder, as of an owner who has no account here, has nothing to send: its end need not be waited
   // for.
@@ -255,6 +272,38 @@ void Spool::fetch(const RunId& run, const std::string& path, FileFetcher::Handle
     return fetcher_.fetch(run, below, place->second.files, {std::move(handlers.on_bytes), std::move(done)});
   }
   boost::asio::post(io_, [done = std::move(handlers.on_fetched)] { done({"it is in no folder of this node", true}); });
+}
+
+void Spool::bring_files(const RunId& run, const std::optional<storage::FileOwner>& owner,
+                        std::function<void(Status)> done) {
+  auto tree = std::make_shared<shipping::RunTree>(store_, tree_of(run), owner);
+  const auto brought = [done = std::move(done)](const FileFetcher::Fetched& fetched) {
+    done(fetched.error.empty() ? Status() : Status(Error{"its files could not be brought here: " + fetched.error}));
+  };
+  bringer_.fetch(run, transfer::kFilesFolder, std::move(tree), {{}, brought});
+}
+
+/// Behind what has been begun for it, so that nothing of it comes afterwards.
+void Spool::remove_tree_of(const RunId& run) {
+  if (!transfer::is_part(run)) return;
+  bringing_.run(
+      [tree = tree_of(run)] {
+        shipping::remove_tree(tree + shipping::kHalf);
+        shipping::remove_tree(tree);
+      },
+      [] {});
+}
+
+/// Of runs of which nothing else is here.
+void Spool::remove_old_trees() {
+  std::error_code error;
+  for (fs::directory_iterator entry(trees_dir_, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::string run = entry->path().filename().string();
+    if (run.ends_with(shipping::kHalf)) run.resize(run.size() - std::string_view(shipping::kHalf).size());
+    std::error_code ignored;
+    if (!places_.contains(run) && !remotes_.contains(run) && !fs::exists(folder_of(run), ignored)) remove_tree_of(run);
+  }
 }
 
 /// The folder is gone at once, its bytes after a while.
@@ -300,6 +349,7 @@ void Spool::visit_folders() {
     if (is_gone) remove_bytes(entry->path().string());
     if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name)) visit(name);
   }
+  remove_old_trees();
   revisit_timer_.expires_after(setup_.revisit);
   revisit_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& ended) {
     if (!ended && !alive.expired()) visit_folders();

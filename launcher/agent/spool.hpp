@@ -28,6 +28,7 @@
 #include "launcher/agent/file_fetcher.hpp"
 #include "launcher/agent/file_link.hpp"
 #include "launcher/agent/file_sender.hpp"
+#include "launcher/shipping/file_store.hpp"
 #include "launcher/storage/file_thread.hpp"
 #include "launcher/storage/files_as.hpp"
 
@@ -44,6 +45,7 @@ class Spool {
     Duration revisit = std::chrono::hours(1);  ///< Refused folders are tried again, or removed.
     bool has_other_owners = false;             ///< They must get to their folders.
     storage::Quota quota;                      ///< Of what is fetched.
+    shipping::FileStore::Limits files;         ///< Of what jobs bring.
     SenderTimes times;
     std::shared_ptr<const net::TlsContext> tls;  ///< The node's identity; null: plain text.
   };
@@ -80,8 +82,13 @@ class Spool {
   void end(const RunId& run);
   /// `path` is a checkpoint's folder in the run's folder here. Never answered inside.
   void fetch(const RunId& run, const std::string& path, FileFetcher::Handlers handlers);
+  /// What the run's job brings is here, in folders of `owner` (nothing: ours), where the job that localize() has made
+  /// looks for it; then `done`, never inside. Not after end().
+  void bring_files(const RunId& run, const std::optional<storage::FileOwner>& owner, std::function<void(Status)> done);
 
   [[nodiscard]] std::string folder_of(const RunId& run) const { return runs_dir_ + "/" + run; }
+  /// Of the files that its job brings: with their whole paths.
+  [[nodiscard]] std::string tree_of(const RunId& run) const { return trees_dir_ + "/" + run; }
 
  private:
   struct Place {
@@ -93,17 +100,21 @@ class Spool {
   [[nodiscard]] Status let_owners_pass() const;
   [[nodiscard]] std::string mark_of(const RunId& run) const;
   void on_message(transfer::ToNode message, std::string bytes);
+  [[nodiscard]] FileFetcher& fetcher_of(const std::string& path);
   [[nodiscard]] Status make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void visit_folders();
   void visit(const RunId& run);
   void remember(const RunId& run, const std::string& remote);
   void remove(const RunId& run);
   void remove_bytes(const std::string& folder);
+  void remove_tree_of(const RunId& run);
+  void remove_old_trees();
   void keep_for_later(const RunId& run, const std::string& reason);
 
   boost::asio::io_context& io_;
   Setup setup_;
   std::string runs_dir_;
+  std::string trees_dir_;
   std::function<void(std::string)> on_warning_;
   std::map<RunId, Place> places_;
   std::map<RunId, std::string> remotes_;  ///< Run directories of the coordinator; facts may be told long after.
@@ -115,8 +126,11 @@ class Spool {
   FileLink link_;
   storage::FileThread sending_;
   storage::FileThread fetching_;
+  storage::FileThread bringing_;
   FileSender sender_;
-  FileFetcher fetcher_;
+  FileFetcher fetcher_;  ///< Of checkpoints, which others wait for that have run already;
+  FileFetcher bringer_;  ///< and of what jobs bring.
+  std::shared_ptr<shipping::FileStore> store_;
 };
 
 }  // namespace sgd::agent

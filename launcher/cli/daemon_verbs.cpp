@@ -118,6 +118,7 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   std::optional<int> live_max;
   std::optional<int> queued_max;
   std::optional<std::int64_t> bytes_max;
+  std::optional<std::int64_t> files_max;
   std::optional<int> kept_runs;
   Diagnostics diagnostics;
   const auto ended = parse_daemon(
@@ -133,6 +134,7 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
        whole_number_option({"--max-queued"}, "of them, those that wait for their first start (default: 100)",
                            queued_max, 1),
        size_option({"--max-bytes"}, "of the folders of its runs (default: not limited)", bytes_max),
+       size_option({"--max-files"}, "of the files that its jobs bring (default: 16GiB)", files_max),
        whole_number_option({"--keep-runs"}, "ended runs whose folders stay, beside pinned ones (default: 2000)",
                            kept_runs),
        age_option({"--keep-age"}, "only for so long after their end (default: no limit)", options.retention.age),
@@ -149,6 +151,7 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   options.state_dir = absolute(options.state_dir);
   if (!options.runs_dir.empty()) options.runs_dir = absolute(options.runs_dir);
   options.quota.bytes_max = bytes_max.value_or(0);
+  if (files_max) options.files_of_one.bytes = static_cast<std::uint64_t>(*files_max);
   if (kept_runs) options.retention.count = static_cast<std::size_t>(*kept_runs);
   if (live_max) options.quota.live_max = static_cast<std::size_t>(*live_max);
   if (queued_max) options.quota.queued_max = static_cast<std::size_t>(*queued_max);
@@ -192,6 +195,7 @@ int agent_verb(const std::vector<std::string>& arguments) {
                    options.orphan_timeout),
        size_option({"--journal-bytes"}, "what is kept for the next agent is rewritten beyond it (default: 16MiB)",
                    options.journal_bytes),
+       size_option({"--files"}, "room for the files that jobs bring (default: 16GiB)", options.files_bytes),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
        flag({"--for-one-run"}, "one run has this node for itself, with the agent's environment and working directory",
             options.is_for_one_run),

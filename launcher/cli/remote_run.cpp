@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "common/base/bytes.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/core/outcome_json.hpp"
@@ -21,6 +23,7 @@ namespace {
 constexpr std::size_t kTrialRows = 24;
 constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
 constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
+constexpr int kUploads = 3;
 constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5;
 
 bool is_log(const std::string& file) {
@@ -50,6 +53,7 @@ int RemoteRun::submit(Json request, bool detach) {
   epochs_ = is_training_ ? read_or(member(job, "training"), "epochs", 0) : 0;
   request["request_id"] = core::Secrets(process::random_seed()).next();
   request_ = std::move(request);
+  if (!find_files()) return exit_code::kUsage;
   if (request_.contains("base")) table_.emplace();
   if (const auto loaded = job::load_resolved(job); loaded.job) {
     steps_planned_ = planned_steps(*loaded.job);
@@ -71,6 +75,34 @@ Status RemoteRun::listen_for_own(const job::JobSpec& job) {
   if (!own) return own.error();
   own_ = std::move(own).value();
   return {};
+}
+
+/// What the job brings, as it is now. False: it cannot be brought, which is said. A run that goes on has its own.
+bool RemoteRun::find_files() {
+  if (read_or(request_, "request", "") == "resume") return true;
+  std::vector<std::string> paths;
+  for (const Json& path : member(member(request_, "job"), "files"))
+    if (path.is_string()) paths.push_back(path.get_ref<const std::string&>());
+  if (paths.empty()) return true;
+  Diagnostics diagnostics;
+  shipping::FoundFiles found = shipping::find_files(paths, "job", diagnostics);
+  print(diagnostics);
+  if (diagnostics.has_errors()) return false;
+  FileUpload::Handlers handlers;
+  handlers.send = [this](const Json& message, std::string_view bytes) { link_.send(message, bytes); };
+  handlers.on_done = [this](std::size_t files, std::int64_t bytes) {
+    if (files > 0)
+      console_.narrate(fmt::format("sgd-launch: {} file{} ({}) brought to the coordinator", files,
+                                   files == 1 ? "" : "s", format_bytes(bytes)));
+    send_submission();
+  };
+  handlers.on_failed = [this](const std::string& error, bool is_users) {
+    console_.complain("error", error);
+    end(is_users ? exit_code::kUsage : exit_code::kUnreachable);
+  };
+  request_["files"] = found.sha256;
+  upload_.emplace(io_, std::move(found), std::move(handlers));
+  return true;
 }
 
 int RemoteRun::read(Json follow) {
@@ -99,14 +131,17 @@ void RemoteRun::on_open() {
   if (was_open_) console_.narrate(fmt::format("sgd-launch: coordinator {} is back", to_text(coordinator_)));
   is_open_ = was_open_ = true;
   if (is_reader_) return follow();
-  if (run_.empty()) {
-    Json whole = {{"type", "request"}, {"id", kSubmit}, {"request", "submit"}};
-    whole.update(request_);
-    // Where a certificate says who this is, this is not heard.
-    if (const char* user = std::getenv("USER"); user != nullptr) whole["owner"] = user;
-    return link_.send(whole);
-  }
-  on_submitted({{"ok", true}, {"run", run_}});
+  if (!run_.empty()) return on_submitted({{"ok", true}, {"run", run_}});
+  if (upload_ && !upload_->is_done()) return upload_->begin();
+  send_submission();
+}
+
+void RemoteRun::send_submission() {
+  Json whole = {{"type", "request"}, {"id", kSubmit}, {"request", "submit"}};
+  whole.update(request_);
+  // Where a certificate says who this is, this is not heard.
+  if (const char* user = std::getenv("USER"); user != nullptr) whole["owner"] = user;
+  link_.send(whole);
 }
 
 void RemoteRun::on_lost(const std::string& reason) {
@@ -123,6 +158,7 @@ void RemoteRun::on_lost(const std::string& reason) {
 void RemoteRun::on_message(const Json& message) {
   const std::string type = read_or(message, "type", "");
   const int id = read_or(message, "id", 0);
+  if (upload_ && upload_->on(message)) return;
   if (type == "answer" && id == kSubmit) return on_submitted(message);
   if (type == "answer" && id == kFollow) return on_followed(message);
   if (type == "answer" && id == kStatus) return on_status(message);
@@ -137,6 +173,8 @@ void RemoteRun::on_message(const Json& message) {
 
 void RemoteRun::on_submitted(const Json& answer) {
   if (!read_or(answer, "ok", false)) {
+    // Something was given up meanwhile, to make room.
+    if (upload_ && read_or(answer, "kind", "") == "files" && ++uploads_ < kUploads) return upload_->begin();
     for (const Json& line : member(answer, "errors"))
       if (line.is_string()) console_.block(line.get_ref<const std::string&>() + "\n");
     if (answer.contains("error")) console_.complain("error", read_or(answer, "error", ""));

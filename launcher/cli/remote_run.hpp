@@ -2,7 +2,8 @@
 // A run on a cluster, seen from here: submits it or joins it, follows its files, and prints what a run on this machine
 // would print. A coordinator that is gone for a while is waited for; nothing is printed twice and nothing left out.
 //
-//   connect ─► submit (again with the same id until answered) ─► follow from the offsets that were printed ─► end
+//   connect ─► bring the job's files ─► submit (again with the same id until answered)
+//     ─► follow from the offsets that were printed ─► end
 //   first signal: asks for a stop with a checkpoint · second: kills the ranks · with the coordinator gone: leaves
 //   SIGUSR1, SIGUSR2: passed on to the ranks of a command, on all nodes
 // The exit code is the run's.
@@ -18,6 +19,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "launcher/cli/console.hpp"
+#include "launcher/cli/file_upload.hpp"
 #include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/own_output.hpp"
@@ -52,6 +54,8 @@ class RemoteRun {
   using Json = nlohmann::ordered_json;
 
   [[nodiscard]] int go();
+  [[nodiscard]] bool find_files();
+  void send_submission();
   void follow();
   void on_open();
   void on_lost(const std::string& reason);
@@ -98,6 +102,8 @@ class RemoteRun {
   bool is_reader_ = false;
   bool is_open_ = false;
   bool was_open_ = false;
+  std::optional<FileUpload> upload_;  ///< Of what its job brings.
+  int uploads_ = 0;
   std::string run_;  ///< Empty until the coordinator has taken it.
   std::string shown_dir_;
   int epochs_ = 0;                        ///< Of the job.

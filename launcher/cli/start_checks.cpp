@@ -17,6 +17,7 @@
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
+#include "launcher/shipping/found_files.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -120,6 +121,7 @@ void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagn
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   refuse_experiment(job, source, diagnostics);
+  shipping::check_files(job.files, source, diagnostics);
   job::check_data(job, source, diagnostics);
   job::check_memory_need(job, source, process::memory_bytes(), diagnostics);
   check_worker_program(job, diagnostics);

@@ -125,6 +125,12 @@ ClientDesk::Client* ClientDesk::find(std::uint64_t id) {
 void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
   Client* client = find(id);
   if (client == nullptr) return;
+  if (client->announced) {
+    const auto [put_number, put] = *std::exchange(client->announced, std::nullopt);
+    if (frame.kind != FrameKind::kChunk || static_cast<std::int64_t>(frame.bytes.size()) != put.bytes)
+      return client->visitor->close("the bytes that were announced do not follow", net::RefusalKind::kBadMessage);
+    return on_put(id, put_number, put, frame.bytes);
+  }
   const auto parsed = frame.kind == FrameKind::kJson ? codec::parse_object(frame.bytes, codec::kDepthMax)
                                                      : Result<nlohmann::json>(Error{"it is a chunk"});
   if (!parsed)
@@ -139,6 +145,7 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
     if (type == "request") return on_request(id, number, message);
     if (type == "follow") return on_follow(id, number, message);
     if (type == "got") return on_got(id, number, message);
+    if (type == "put") return announce(id, number, message);
     answer(id, number, refused("request", fmt::format("unknown message \"{}\"", type)));
   } catch (const nlohmann::json::exception&) {
     answer(id, number, refused("request", fmt::format("bad request: {}", kWrongShape)));
@@ -146,26 +153,55 @@ void ClientDesk::on_frame(std::uint64_t id, const Frame& frame) {
 }
 
 void ClientDesk::on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
-  Client& client = *find(id);
-  if (!may_ask(client)) {
-    client.visitor->rest(kRest);
-    return answer(
-        id, number,
-        refused("busy", fmt::format("{} requests of {} have no answer yet: wait for one",
-                                    client.unanswered >= kUnansweredMax ? kUnansweredMax : kUnansweredOfOneMax,
-                                    client.who.name.empty() ? "this client" : client.who.name)));
-  }
-  ++client.unanswered;
+  if (refuse_busy(id, number)) return;
+  const Client& client = *find(id);
   const auto what = message.find("request");
   client.visitor->charge(what != message.end() && *what == "status" ? kStatusWork : kRequestWork);
+  service_.answer(client.who, message, reply_to(id, number));
+}
+
+bool ClientDesk::refuse_busy(std::uint64_t id, std::int64_t number) {
+  Client& client = *find(id);
+  if (may_ask(client)) return false;
+  client.visitor->rest(kRest);
+  answer(id, number,
+         refused("busy", fmt::format("{} requests of {} have no answer yet: wait for one",
+                                     client.unanswered >= kUnansweredMax ? kUnansweredMax : kUnansweredOfOneMax,
+                                     client.who.name.empty() ? "this client" : client.who.name)));
+  return true;
+}
+
+ClientDesk::Reply ClientDesk::reply_to(std::uint64_t id, std::int64_t number) {
+  ++find(id)->unanswered;
   // Whatever becomes of the reply: its place is free when nobody holds it any more.
   const std::shared_ptr<void> place(nullptr, [this, id, is_here = is_here_](void*) {
     Client* asks = *is_here ? find(id) : nullptr;
     if (asks != nullptr) --asks->unanswered;
   });
-  service_.answer(client.who, message, [this, id, number, is_here = is_here_, place](const Answer& reply) {
+  return [this, id, number, is_here = is_here_, place](const Answer& reply) {
     if (*is_here) answer(id, number, reply);
-  });
+  };
+}
+
+// ---- files of jobs ----
+
+/// What may throw comes before anything is kept.
+void ClientDesk::announce(std::uint64_t id, std::int64_t number, const nlohmann::json& message) {
+  const Put put{message.at("sha256").get<std::string>(), message.at("offset").get<std::int64_t>(),
+                message.at("bytes").get<std::int64_t>(), message.value("last", false)};
+  Client& client = *find(id);
+  if (put.bytes < 0 || put.bytes > kPutBytesMax)
+    return client.visitor->close("a chunk of an impossible size", net::RefusalKind::kBadMessage);
+  if (put.bytes == 0) return on_put(id, number, put, {});
+  client.announced.emplace(number, put);
+}
+
+void ClientDesk::on_put(std::uint64_t id, std::int64_t number, const Put& put, std::string bytes) {
+  if (refuse_busy(id, number)) return;
+  const Client& client = *find(id);
+  client.visitor->charge(kStatusWork);
+  if (!service_.put) return answer(id, number, refused("request", "no files are taken here"));
+  service_.put(client.who, put, std::move(bytes), reply_to(id, number));
 }
 
 void ClientDesk::answer(std::uint64_t id, std::int64_t number, const Answer& answer) {

@@ -11,6 +11,7 @@
 //   {"type":"got","id":8,"file":F,"offset":N}             what the client has; no more than a window goes ahead of it
 //      {"type":"end","id":8,"outcome":{...}|null}         all has been got, and the run is over (or "until_now" was
 //      asked)
+//   {"type":"put","id":9,...}, and a chunk frame with bytes of a job's file: see job_files.hpp
 // An error of one message answers that message; a message that is none ends the connection.
 
 #include <functional>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -44,6 +46,7 @@ class ClientDesk {
   static constexpr std::size_t kUnansweredMax = 64;  ///< Requests of one client: others wait behind them.
   /// Of all clients of one name: answers of all names are made in one queue, which nobody may fill alone.
   static constexpr std::size_t kUnansweredOfOneMax = 64;
+  static constexpr std::int64_t kPutBytesMax = 1 << 20;  ///< At a time.
   /// Who has more than that is not read for so long.
   static constexpr Duration kRest = std::chrono::milliseconds(2);
   /// What threads beside the event loop have to do for a request, about; counts as the client's work (net::WorkShare).
@@ -64,6 +67,13 @@ class ClientDesk {
     Answer() = default;
   };
   using Reply = std::function<void(Answer answer)>;
+  /// Bytes of a file that a job brings.
+  struct Put {
+    std::string sha256;
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+    bool is_last = false;
+  };
   struct FollowedRun {
     RunId id;
     std::string directory;
@@ -77,6 +87,8 @@ class ClientDesk {
     std::function<Result<FollowedRun>(const std::string& run)> find;
     /// Told of who begins to read a run's logs. May be absent.
     std::function<void(const Requester& who, const FollowedRun& run)> on_read = {};
+    /// As `answer`, for bytes. May be absent.
+    std::function<void(const Requester& who, const Put& put, std::string bytes, Reply reply)> put = {};
   };
 
   std::size_t clients_max = kClientsMax;
@@ -107,6 +119,7 @@ class ClientDesk {
     Requester who;
     std::map<std::int64_t, Follow> follows;
     std::size_t unanswered = 0;
+    std::optional<std::pair<std::int64_t, Put>> announced = {};  ///< Its bytes are the next frame; and its number.
   };
 
   void check_untaken(Client& client);
@@ -115,6 +128,10 @@ class ClientDesk {
   [[nodiscard]] std::size_t clients_of(const std::string& name) const;
   void on_frame(std::uint64_t id, const Frame& frame);
   void on_request(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
+  void announce(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
+  void on_put(std::uint64_t id, std::int64_t number, const Put& put, std::string bytes);
+  [[nodiscard]] bool refuse_busy(std::uint64_t id, std::int64_t number);
+  [[nodiscard]] Reply reply_to(std::uint64_t id, std::int64_t number);
   void on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void on_got(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void end_if_done(std::uint64_t id, std::int64_t number);

@@ -28,7 +28,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
       probes_(io_, shell_, [this](const std::string& line) { log(line); }),
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
-      service_(io_, shell_, options_.runs(), audit_, [this](const std::string& line) { log(line); }),
+      service_(io_, shell_, options_.runs(), options_.files(), audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers(), storage::Quota{.keeps_disk_free = true}),
       settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
                       [this](const RunId& run, bool is_whole) {
@@ -40,6 +40,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       renewal_(io_) {
   audit_.write_beside(io_);
   service_.quota = options_.quota;
+  service_.job_files().limits() = options_.files_of_one;
   service_.retention().retention = options_.runs_dir.empty() ? options_.retention : storage::Retention{};
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
                   [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
@@ -190,6 +191,7 @@ void CoordinatorDaemon::serve() {
 FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   FileDesk::Handlers handlers;
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
+  handlers.directory_of_files = [this](const RunId& run) { return service_.directory_of_files(run); };
   handlers.may_touch = [this](const RunId& run, const NodeId& node) { return shell_.may_touch(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) {
     service_.on_log_grown(run, file);

@@ -35,6 +35,8 @@ struct CoordinatorOptions {
   Duration node_timeout = std::chrono::seconds(5);
   core::OwnerQuota quota;
   storage::Retention retention{2000, {}, {}};
+  /// Of one owner: what its jobs bring.
+  shipping::FileStore::Limits files_of_one{.keeps_disk_free = true};
   std::optional<int> metrics_port;  ///< On 127.0.0.1; 0 takes a free one.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
   /// Somebody else's folder, in place of the state folder's own: runs get folders in it, and nothing there is removed.
@@ -42,6 +44,8 @@ struct CoordinatorOptions {
   bool ends_with_input = false;  ///< The end of its standard input is a signal to end.
 
   [[nodiscard]] std::string runs() const { return runs_dir.empty() ? state_dir + "/runs" : runs_dir; }
+  /// On the disk of the runs, which keep them by links.
+  [[nodiscard]] std::string files() const { return runs_dir.empty() ? state_dir + "/files" : runs_dir + "/.files"; }
 };
 
 class CoordinatorDaemon {

@@ -168,7 +168,9 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
     refuse(id, run, path, kBadName, name.error().message);
     return nullptr;
   }
-  const std::optional<std::string> folder = transfer::is_part(run) ? handlers_.directory_of(run) : std::nullopt;
+  const bool is_of_job = path == transfer::kFilesFolder && handlers_.directory_of_files != nullptr;
+  const auto& directory_of = is_of_job ? handlers_.directory_of_files : handlers_.directory_of;
+  const std::optional<std::string> folder = transfer::is_part(run) ? directory_of(run) : std::nullopt;
   if (!folder) {
     files_.erase(run);
     refuse(id, run, path, kUnknownRun, "the run is not known here");
@@ -178,13 +180,14 @@ FileDesk::Files FileDesk::files_of(GuestId id, const RunId& run, const std::stri
     refuse(id, run, path, kForeignRun, "the run has had no rank on this node");
     return nullptr;
   }
-  Opened& opened_before = files_[run];
+  const std::string& key = is_of_job ? *folder : run;
+  Opened& opened_before = files_[key];
   opened_before.used = ++uses_;
   Files& files = opened_before.files;
   if (!files) {
     auto opened = storage::RunFiles::open(*folder, quota_);
     if (!opened) {
-      files_.erase(run);
+      files_.erase(key);
       refuse(id, run, path, kDisk, opened.error().message);
       return nullptr;
     }
@@ -391,11 +394,14 @@ void FileDesk::on_get(GuestId id, const transfer::Get& get) {
 }
 
 void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
-  const Files files = files_of(id, checkpoint.run, checkpoint.path, transfer::check_checkpoint(checkpoint.path));
+  const Files files = files_of(id, checkpoint.run, checkpoint.path, transfer::check_gettable(checkpoint.path));
   if (!files) return;
   const auto list = [files, path = checkpoint.path] { return files->listing(path); };
   ask(id, checkpoints_, list, [this, id, checkpoint](const Result<std::vector<transfer::ListedFile>>& listed) {
     if (listed) return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
+    // What a job has brought no node has before the coordinator.
+    if (checkpoint.path == transfer::kFilesFolder)
+      return refuse(id, checkpoint.run, checkpoint.path, kMissing, "the run's job has brought no files");
     RelayActions actions;
     relay_.on_wanted(process::monotonic_now(), id, checkpoint, actions);
     carry_out(actions);
@@ -404,8 +410,10 @@ void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
 
 void FileDesk::send_data(GuestId id, const transfer::Get& get) {
   const std::string file = get.path + "/" + get.file;
-  const Status name = transfer::check_checkpoint(get.path);
-  const Files files = files_of(id, get.run, get.path, name ? transfer::check_file(file) : name);
+  Status name = transfer::check_gettable(get.path);
+  if (name && get.path != transfer::kFilesFolder) name = transfer::check_file(file);
+  if (name && !transfer::is_part(get.file)) name = Error{"no name of a file"};
+  const Files files = files_of(id, get.run, get.path, name);
   if (!files) return;
   Guest& guest = *guests_.at(id);
   if (get.offset < 0 || get.bytes <= 0 || get.bytes > kChunkBytesMax)

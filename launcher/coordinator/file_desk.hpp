@@ -58,6 +58,8 @@ class FileDesk {
     std::function<void(const RunId& run, const NodeId& node)> on_all_sent;
     /// `kind` is one of a few fixed words, for counting. May be absent.
     std::function<void(const std::string& peer, const char* kind, const std::string& reason)> on_refused = {};
+    /// The folder whose "files" are what the run's job has brought; nothing as for directory_of. Absent: that one.
+    std::function<std::optional<std::string>(const RunId& run)> directory_of_files = {};
   };
 
   /// `io` must outlive it, and it the door whose visitors it serves.
@@ -118,7 +120,7 @@ class FileDesk {
   storage::Quota quota_;
   std::map<GuestId, std::unique_ptr<Guest>> guests_;
   GuestId next_ = 1;
-  std::map<RunId, Opened> files_;
+  std::map<std::string, Opened> files_;  ///< By run, and by folder where it is about what jobs have brought.
   std::uint64_t uses_ = 0;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
   std::map<RunId, std::string> troubles_;           ///< Of runs whose newest bytes could not be kept.

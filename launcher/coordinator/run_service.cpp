@@ -1,6 +1,7 @@
 #include "launcher/coordinator/run_service.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "launcher/core/experiment.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
 
 namespace sgd::coordinator {
@@ -100,8 +102,8 @@ void add_answers(Json& plan, const AccountAsks::Answers& answers) {
 
 }  // namespace
 
-RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit,
-                       Log log)
+RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir,
+                       std::string files_dir, AuditLog& audit, Log log)
     : shell_(shell),
       io_(io),
       runs_dir_(std::move(runs_dir)),
@@ -113,7 +115,10 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
                  [this](const std::string& run) { return find_to_follow(run); },
                  [this](const Requester& who, const ClientDesk::FollowedRun& run) {
                    note_read(who, "read_logs", run.id, run.owner);
-                 }}),
+                 },
+                 [this](const Requester& who, const ClientDesk::Put& put, std::string bytes,
+                        const ClientDesk::Reply& reply) { job_files_.put(who, put, std::move(bytes), reply); }}),
+      job_files_(io, std::move(files_dir), {}),
       folders_(io),
       files_(io),
       texts_(io),
@@ -137,6 +142,7 @@ std::optional<std::string> RunService::directory_of(const RunId& run) const {
 void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
   if (what == "submit") return submit(who, request, reply);
+  if (what == "files") return job_files_.look(who, request, reply);
   if (what == "resume") return resume(who, request, reply);
   if (what == "job") return job(who, request, reply);
   if (what == "ps") return (request.value("all", false) ? all_runs_ : live_runs_).ask(reply);
@@ -152,6 +158,29 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));
 }
 
+std::optional<std::string> RunService::directory_of_files(const RunId& run) const {
+  const auto folder = shell_.directory_of(run);
+  if (!folder) return folder;
+  const std::filesystem::path path(*folder);
+  const std::string name = path.filename().string();
+  const bool is_trial =
+      path.parent_path().filename() == "trials" &&
+      std::all_of(name.begin(), name.end(), [](char letter) { return letter >= '0' && letter <= '9'; });
+  return is_trial ? path.parent_path().parent_path().string() : *folder;
+}
+
+std::string RunService::refusal_of_files(const job::JobSpec& job, const std::string& files) const {
+  if (job.files.empty() || shipping::is_sha256(files)) return {};
+  return fmt::format("\"files\" of a job are brought by who submits it: this is sgd-launch {}, use the same",
+                     SGD_VERSION);
+}
+
+/// On a thread.
+Status RunService::keep_files(const Requester& who, const std::string& files, const std::string& run_dir) {
+  const auto store = job_files_.store_of(who);
+  return store ? shipping::keep_with_run(*store.value(), files, run_dir) : Status(store.error());
+}
+
 using Directory = std::unique_ptr<storage::RunDirectory>;
 
 /// The same request once more, after a lost connection, is answered with the same run.
@@ -165,20 +194,31 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
     audit_.add(who, "submit", AuditLog::Json::object(), refusal_text(loaded.diagnostics));
     return reply(refused_job(loaded.diagnostics));
   }
+  const std::string files = loaded.job->files.empty() ? "" : request.value("files", "");
+  if (const std::string fault = refusal_of_files(*loaded.job, files); !fault.empty())
+    return reply(refused("job", fault));
   const std::string owner = owner_of(who, request);
   if (const std::string full = refusal_of_one_more(who, "submit", owner, *loaded.job); !full.empty())
     return reply(refused("quota", full));
-  if (!loaded.job->resume_from.empty())
-    return submit_from({who, "submit", request_id, owner, std::move(*loaded.job), {}, nullptr, reply});
   const auto base = base_of(request, *loaded.job);
+  if (!loaded.job->resume_from.empty())
+    return submit_from(
+        {who, "submit", request_id, owner, std::move(*loaded.job), {}, nullptr, reply, Json::object(), base, files});
   const auto job = std::make_shared<job::JobSpec>(std::move(*loaded.job));
-  const auto make = [job, runs_dir = runs_dir_]() -> Result<Directory> {
+  const auto make = [this, who, files, job, runs_dir = runs_dir_]() -> Result<Directory> {
     auto place = storage::choose_run_place(job->name, "", runs_dir);
     if (!place) return place.error();
-    return storage::RunDirectory::create(place.value(), job->resolved);
+    auto made = storage::RunDirectory::create(place.value(), job->resolved);
+    if (!made || files.empty()) return made;
+    if (const Status kept = keep_files(who, files, place.value().directory); !kept) {
+      std::error_code ignored;
+      std::filesystem::remove_all(place.value().directory, ignored);
+      return kept.error();
+    }
+    return made;
   };
   const auto go_on = [this, who, owner, request_id, job, base, reply](Result<Directory> made) {
-    if (!made) return reply(refused("state", made.error().message));
+    if (!made) return reply(refused(made.error().code == ENOENT ? "files" : "state", made.error().message));
     // Others may have been taken while the folder was made.
     if (const std::string full = refusal_of_one_more(who, "submit", owner, *job); !full.empty()) {
       take_away(std::exchange(made.value(), nullptr)->path());

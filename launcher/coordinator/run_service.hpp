@@ -17,6 +17,7 @@
 #include "launcher/coordinator/client_desk.hpp"
 #include "launcher/coordinator/common_answer.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/coordinator/job_files.hpp"
 #include "launcher/coordinator/run_retention.hpp"
 #include "launcher/storage/file_thread.hpp"
 
@@ -38,9 +39,12 @@ class RunService {
   static constexpr Duration kTextLimit = std::chrono::seconds(30);
 
   /// Runs get folders below `runs_dir`, which exists.
-  RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, AuditLog& audit, Log log);
+  /// What clients bring for their jobs lies in `files_dir`, on the same disk.
+  RunService(boost::asio::io_context& io, CoordinatorShell& shell, std::string runs_dir, std::string files_dir,
+             AuditLog& audit, Log log);
 
   core::OwnerQuota quota;
+  [[nodiscard]] JobFiles& job_files() { return job_files_; }
   [[nodiscard]] RunRetention& retention() { return retention_; }
 
   /// Goes on with the runs of the shell's store.
@@ -48,6 +52,8 @@ class RunService {
   [[nodiscard]] ClientDesk& desk() { return desk_; }
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& run) const;
+  /// In which the files are that its job has brought: its own, or, of a trial, its experiment's.
+  [[nodiscard]] std::optional<std::string> directory_of_files(const RunId& run) const;
   /// Logs of `run` have grown.
   void on_log_grown(const RunId& run, const std::string& file) { desk_.on_grown(run, file); }
   struct Watcher {
@@ -79,6 +85,7 @@ class RunService {
     ClientDesk::Reply reply;
     Json offsets = Json::object();             ///< Where the files of a run that goes on begin to be its own.
     std::optional<core::TrialBase> base = {};  ///< Of an experiment.
+    std::string files = {};                    ///< The hash of the set that the job brings; empty: none.
   };
   /// The folder of a run that begins with what another one has saved.
   struct Copy {
@@ -96,6 +103,8 @@ class RunService {
   /// `job` of it names the run with whose state it begins.
   void submit_from(Submission submission);
   void start(Submission submission);
+  [[nodiscard]] std::string refusal_of_files(const job::JobSpec& job, const std::string& files) const;
+  [[nodiscard]] Status keep_files(const Requester& who, const std::string& files, const std::string& run_dir);
   [[nodiscard]] CommonAnswer::Make list_runs(CoordinatorShell::Which which) const;
   [[nodiscard]] CommonAnswer::Make list_nodes() const;
   void status(const nlohmann::json& request, const ClientDesk::Reply& reply);
@@ -125,6 +134,7 @@ class RunService {
   std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
   Watcher watcher_;
   ClientDesk desk_;
+  JobFiles job_files_;
   storage::FileThread folders_;  ///< Makes those of new runs.
   storage::FileThread files_;    ///< Reads what ended runs have left, and takes it away.
   storage::FileThread texts_;    ///< Makes answers.

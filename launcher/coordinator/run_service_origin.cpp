@@ -1,13 +1,17 @@
 // RunService: runs that begin with what another run has saved, as its copy (resume) or with its state alone
 // ("resume_from"). The other one stays as it is.
 
+#include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/json/lenient.hpp"
 #include "launcher/coordinator/run_service.hpp"
+#include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/resume_fit.hpp"
 #include "launcher/storage/run_origin.hpp"
 #include "launcher/storage/run_succession.hpp"
@@ -18,6 +22,15 @@ namespace {
 /// Where the files of a run that goes on begin to be its own.
 nlohmann::ordered_json offsets_of(const storage::RunHistory& history) {
   return {{"events.jsonl", history.events_end.whole_bytes}, {"metrics.jsonl", history.metrics_end.whole_bytes}};
+}
+
+/// Nothing is brought for a run that goes on: it keeps the files that it has.
+std::string misfit_of_files(const std::string& from, const job::JobSpec& job) {
+  std::ifstream file(from + "/job.json");
+  const auto was = nlohmann::json::parse(file, nullptr, false);
+  if (!was.is_object() || member(was, "files") == member(job.resolved, "files")) return {};
+  return fmt::format("\"files\" of a run that goes on stay as they are: submit a new job, with \"resume_from\": \"{}\"",
+                     std::filesystem::path(from).filename().string());
 }
 
 }  // namespace
@@ -38,7 +51,10 @@ Result<RunService::Copy> RunService::made_in(const std::string& runs_dir, const 
 
 Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSpec& job, const std::string& runs_dir) {
   return made_in(runs_dir, job.name, [&](const storage::RunPlace& place, Copy& copy) -> Status {
+    copy.misfit = misfit_of_files(from, job);
+    if (!copy.misfit.empty()) return {};
     if (const Status copied = storage::copy_run(from, copy.folder); !copied) return copied;
+    if (const Status kept = shipping::keep_with_run_as(from, copy.folder); !kept) return kept;
     auto history = storage::read_history(copy.folder);
     if (!history) return history.error();
     copy.history = std::move(history).value();
@@ -77,7 +93,7 @@ void RunService::start_copy(Submission submission, RunId from, CopyMaker make) {
   const auto waiting = std::make_shared<Submission>(std::move(submission));
   const auto go_on = [this, waiting, from](Result<Copy> copy) {
     std::string refusal = copy ? "" : copy.error().message;
-    const char* kind = "state";
+    const char* kind = !copy && copy.error().code == ENOENT && !waiting->files.empty() ? "files" : "state";
     if (copy && !copy.value().misfit.empty()) {
       refusal = copy.value().misfit;
       kind = "job";
@@ -96,7 +112,15 @@ void RunService::start_copy(Submission submission, RunId from, CopyMaker make) {
     audit_.add(waiting->who, waiting->verb, {{"from", from}}, refusal);
     waiting->reply(refused(kind, refusal));
   };
-  const auto work = [waiting, make = std::move(make), runs_dir = runs_dir_] { return make(waiting->job, runs_dir); };
+  const auto work = [this, waiting, make = std::move(make), runs_dir = runs_dir_]() -> Result<Copy> {
+    auto copy = make(waiting->job, runs_dir);
+    if (!copy || !copy.value().misfit.empty() || waiting->files.empty()) return copy;
+    const Status kept = keep_files(waiting->who, waiting->files, copy.value().folder);
+    if (kept) return copy;
+    std::error_code ignored;
+    std::filesystem::remove_all(copy.value().folder, ignored);
+    return kept.error();
+  };
   files_.ask_within(kCopyLimit, work, go_on, [this](Result<Copy> late) {
     if (late) take_away(late.value().folder);
   });

@@ -84,4 +84,11 @@ void ClientLink::send(const nlohmann::ordered_json& message) {
   if (const Status sent = open->send(FrameKind::kJson, dump(message)); !sent) open->close(sent.error().message);
 }
 
+void ClientLink::send(const nlohmann::ordered_json& message, std::string_view bytes) {
+  send(message);
+  const auto open = end_->connection.lock();
+  if (!open || !open->is_open() || bytes.empty()) return;
+  if (const Status sent = open->send(FrameKind::kChunk, bytes); !sent) open->close(sent.error().message);
+}
+
 }  // namespace sgd::net

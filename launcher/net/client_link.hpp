@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 
@@ -38,6 +39,8 @@ class ClientLink {
   void start(Handlers handlers);
   /// Dropped while there is no connection.
   void send(const nlohmann::ordered_json& message);
+  /// The same, and `bytes` that belong to it.
+  void send(const nlohmann::ordered_json& message, std::string_view bytes);
 
  private:
   struct End;

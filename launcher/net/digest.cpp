@@ -23,6 +23,25 @@ Digest sha256(std::span<const std::uint8_t> bytes) {
   return digest;
 }
 
+struct Sha256::State {
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context{EVP_MD_CTX_new(), EVP_MD_CTX_free};
+};
+
+Sha256::Sha256() : state_(std::make_shared<State>()) {
+  SGD_ASSERT(EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) == 1);
+}
+
+void Sha256::add(std::string_view bytes) {
+  SGD_ASSERT(EVP_DigestUpdate(state_->context.get(), bytes.data(), bytes.size()) == 1);
+}
+
+Digest Sha256::end() {
+  Digest digest{};
+  unsigned length = 0;
+  SGD_ASSERT(EVP_DigestFinal_ex(state_->context.get(), digest.data(), &length) == 1);
+  return digest;
+}
+
 bool equal_in_constant_time(const Digest& a, const Digest& b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,18 @@ namespace sgd::net {
 using Digest = std::array<std::uint8_t, 32>;
 
 [[nodiscard]] Digest sha256(std::span<const std::uint8_t> bytes);
+/// The same of bytes that come piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  void add(std::string_view bytes);
+  /// Of all that was added; once.
+  [[nodiscard]] Digest end();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
 /// In time that does not depend on the contents.
 [[nodiscard]] bool equal_in_constant_time(const Digest& a, const Digest& b);
 

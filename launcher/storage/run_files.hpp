@@ -18,6 +18,7 @@
 #include "common/messages/transfer.hpp"
 #include "launcher/storage/beneath.hpp"
 #include "launcher/storage/files_as.hpp"
+#include "launcher/storage/incoming.hpp"
 
 namespace sgd::storage {
 
@@ -28,29 +29,18 @@ struct Quota {
   bool keeps_disk_free = false;  ///< Nothing more comes when the disk has little room left: it is kept for others.
 };
 
-/// What is there of a file, after something was tried.
-struct Held {
-  std::uint64_t bytes = 0;
-  std::uint64_t added = 0;   ///< Of them, by this attempt.
-  bool is_stored = false;    ///< It belongs to a checkpoint that is whole: nothing is written.
-  bool is_gap = false;       ///< Bytes between `bytes` and the given offset are missing.
-  bool is_too_much = false;  ///< The quota is used up; `error` says which.
-  std::string error;         ///< Why not everything is written; empty: it is.
-};
-
-class RunFiles {
+class RunFiles : public Incoming {
  public:
   [[nodiscard]] static Result<std::shared_ptr<RunFiles>> open(const std::string& folder, const Quota& quota);
 
-  [[nodiscard]] Held held(const std::string& file) const;
-  /// Adds what of `bytes` is new; they begin at `offset` of the file.
-  [[nodiscard]] Held append(const std::string& file, std::uint64_t offset, std::string_view bytes);
+  [[nodiscard]] Held held(const std::string& file) const override;
+  [[nodiscard]] Held append(const std::string& file, std::uint64_t offset, std::string_view bytes) override;
   [[nodiscard]] Status sync(const std::string& file) const;
 
-  [[nodiscard]] bool is_stored(const std::string& checkpoint) const;
+  [[nodiscard]] bool is_stored(const std::string& checkpoint) const override;
   /// The checkpoint that was appended to is proven, safe on disk, and has its name. One that is damaged or
   /// incomplete is removed, so that the next attempt begins anew.
-  [[nodiscard]] Status finish(const std::string& checkpoint);
+  [[nodiscard]] Status finish(const std::string& checkpoint) override;
   /// manifest.json the last. Error: it is not here.
   [[nodiscard]] Result<std::vector<transfer::ListedFile>> listing(const std::string& checkpoint) const;
   /// Less than `bytes` where the file ends.

@@ -51,8 +51,9 @@ std::string misfit_of(const std::string& path, const Json& value, const json::Sc
 }
 
 /// What is looked at once, when the experiment is submitted, and what belongs to all of it.
-constexpr std::array kSameForAll = {"tune",    "$schema", "name",   "callbacks", "checkpoint.after_save", "resume_from",
-                                    "run_dir", "plugins", "worker", "priority",  "placement_timeout"};
+constexpr std::array kSameForAll = {"tune",        "$schema",          "name",  "callbacks", "checkpoint.after_save",
+                                    "resume_from", "run_dir",          "files", "plugins",   "worker",
+                                    "priority",    "placement_timeout"};
 
 /// Whether a value at `path` is a part of that at `other`, or holds it.
 bool meets(const std::string& path, const std::string& other) {

@@ -7,12 +7,13 @@ import json
 import math
 import os
 import re
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, linear_job, read_safetensors, small_fashion, write_job
-from harness import BIN_DIR, LaunchTest, read_file
+from harness import BIN_DIR, LAUNCHER, LIMIT_S, LaunchTest, read_file
 
 LIBRARIES = os.path.join(BIN_DIR, "..", "lib")
 
@@ -146,6 +147,23 @@ class SavingTest(Case):
                 job = linear_job(workers, epochs=1, model={"type": "linear", "weights": file}, optimizer={"type": "sgd", "lr": 0})
                 self.assertEqual(self.tensors(self.train(job, run_dir=f"run-{workers}")), self.tensors(saved))
 
+    def test_iterable_model(self):
+        """A model that is a list of its parts as well is one model. An optimizer that is one is of a class of its own, and refused."""
+        for workers in (1, 2):
+            with self.subTest(workers=workers):
+                job = linear_job(workers, epochs=6, operator={"type": "list_created"})
+                del job["training"]["model"]
+                job["plugins"] = [os.path.join(LIBRARIES, "creators.so")]
+                launch = self.train(job, run_dir=f"run-{workers}")
+                for phase, key in (("train", "train_loss"), ("validate", "val_loss")):
+                    losses = [line[key] for line in launch.metrics(phase)]
+                    self.assertLessEqual(losses[5], losses[2])
+                self.assertEqual(set(self.tensors(launch)), {"0.weight", "0.bias"})
+                self.assertEqual(len(self.state(launch)["optimizers"]), 1)
+                job["training"]["operator"]["type"] = "listed_optimizer_created"
+                del job["training"]["optimizer"]
+                self.assertIn("is of a class of its own; those that are known are", self.train(job, run_dir=f"refused-{workers}", expect=1).stderr())
+
     def test_multi_model(self):
         """Two models, two optimizers, a scheduler each: all are in a checkpoint, on one worker and on two."""
         data = small_fashion(self.path("data"), 512, 64)
@@ -198,6 +216,85 @@ class SavingTest(Case):
             self.assertLessEqual({"job.json", "events.jsonl", "metrics.jsonl", "summary.json", "checkpoints", "logs"}, set(os.listdir(folders[-1])))
         self.assertNotEqual(*folders)
         self.assertRegex(os.path.basename(folders[1]), r"^linear-\d{8}-\d{6}-[0-9a-f]{4}$")
+
+
+class DrivenTest(Case):
+    """Cases of a program that drives a trainer: here it drives a run by verbs, and its reports are read as they come."""
+
+    def turns(self, **settings):
+        job = {"name": "turns", "num_workers": 2, "plugins": [os.path.join(LIBRARIES, "own_loop.so")],
+               "training": {"function": {"type": "turns", **settings}}}
+        return write_job(self.path("job.json"), job)
+
+    def reader(self, launch):
+        """Of its reports, while it lives and until it ends."""
+        launch.wait_for_event("worker_started")
+        reader = subprocess.Popen([LAUNCHER, "metrics", "-f", launch.run_dir], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(reader.stdout.close)
+        self.addCleanup(reader.wait)
+        self.addCleanup(reader.kill)
+        return reader
+
+    def pause(self):
+        os.mkfifo(self.path("go on"))
+        return self.path("go on")
+
+    def go_on(self):
+        self.addCleanup(os.close, os.open(self.path("go on"), os.O_RDWR))
+
+    def returned(self, turns):
+        return [{"rank": rank, "turns": turns} for rank in (0, 1)]
+
+    def test_apply_all_workers(self):
+        """A function runs on each worker, and all that is returned comes back, in rank order."""
+        launch = self.run_to_end(self.turns(count=0))
+        self.assertEqual(launch.summary()["results"], self.returned(0))
+
+    def test_run_iterator(self):
+        """Reports come one by one, while the run goes on; then there are no more, and what was returned is there."""
+        launch = self.start(self.turns(pause_at=2, until=self.pause()))
+        reader = self.reader(launch)
+        self.assertEqual([json.loads(reader.stdout.readline())["index"] for _ in range(2)], [0, 1])
+        self.assertFalse(os.path.exists(os.path.join(launch.run_dir, "summary.json")))
+        self.go_on()
+        self.assertEqual([json.loads(line)["index"] for line in reader.stdout], [2])
+        self.assertEqual((reader.wait(LIMIT_S), launch.wait()), (0, 0))
+        self.assertEqual(launch.summary()["results"], self.returned(3))
+
+    def test_run_iterator_returns(self):
+        """What is returned does not need anybody who reads the reports."""
+        launch = self.run_to_end(self.turns())
+        self.assertEqual(launch.summary()["results"], self.returned(3))
+
+    def test_run_iterator_error(self):
+        """A reader has all reports until the error, and ends with the run, which has no results and says why."""
+        launch = self.start(self.turns(pause_at=2, until=self.pause(), fails=True))
+        reader = self.reader(launch)
+        self.assertEqual(json.loads(reader.stdout.readline())["index"], 0)
+        self.go_on()
+        self.assertEqual([json.loads(line)["index"] for line in reader.stdout], [1, 2])
+        self.assertEqual((reader.wait(LIMIT_S), launch.wait()), (0, 1))
+        self.assertIn("not all is well after the last turn", launch.stderr())
+        self.assertFalse(launch.summary().get("results"))
+
+    def test_no_exhaust(self):
+        """Who reads one report and goes keeps nobody from the end."""
+        launch = self.start(self.turns(count=2000, pause_at=2, until=self.pause()))
+        reader = self.reader(launch)
+        self.assertEqual(json.loads(reader.stdout.readline())["index"], 0)
+        reader.stdout.close()
+        self.go_on()
+        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertEqual(launch.summary()["results"], self.returned(2000))
+        reader.wait(LIMIT_S)  # It has noticed, too.
+
+    def test_dead_trainer(self):
+        """A run that has ended takes no order, and says so."""
+        launch = self.run_to_end(self.turns())
+        summary = launch.summary()
+        for options in ((), ("--now",)):
+            self.assertIn("is not running", self.run_to_end("stop", *options, launch.run_dir, run_dir=None, expect=3).stderr())
+        self.assertEqual(launch.summary(), summary)
 
 
 class MismatchTest(Case):

@@ -30,6 +30,21 @@ nlohmann::json make_scheduler(const nlohmann::json&) {
   return {{"type", "exponential"}, {"gamma", 0.5}};
 }
 
+/// A model, and an optimizer of a class of its own, that are lists of their parts as well.
+torch::nn::Sequential make_list(const nlohmann::json&) {
+  return torch::nn::Sequential(torch::nn::Linear(1, 1));
+}
+
+struct ListedSgd : torch::optim::SGD {
+  using torch::optim::SGD::SGD;
+  auto begin() { return param_groups().begin(); }
+  auto end() { return param_groups().end(); }
+};
+
+ListedSgd make_listed_optimizer(torch::nn::SequentialImpl& net, const nlohmann::json&) {
+  return ListedSgd(net.parameters(), torch::optim::SGDOptions(0.01));
+}
+
 }  // namespace
 
 SGD_REGISTER_CREATORS("all_created", sgd::operator_from_creators(make_net, make_optimizer, make_loss, make_scheduler),
@@ -48,3 +63,5 @@ SGD_REGISTER_CREATORS("loss_created",
                                                     return torch::cross_entropy_loss(output, target) * 2;
                                                   }),
                       R"({"hidden": {"type": "integer", "default": 16}})");
+SGD_REGISTER_CREATORS("list_created", sgd::operator_from_creators(make_list), "{}");
+SGD_REGISTER_CREATORS("listed_optimizer_created", sgd::operator_from_creators(make_list, make_listed_optimizer), "{}");

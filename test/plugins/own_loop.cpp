@@ -1,5 +1,6 @@
 // Training loops of a user's own: one over epochs and batches of the session, one that makes everything itself.
 #include <csignal>
+#include <fstream>
 
 #include <sgd/sgd.hpp>
 
@@ -67,6 +68,19 @@ void iterations(sgd::Session& session) {
   }
 }
 
+/// Reports its turns, and returns how many they were and who it is. In the turn "pause_at" it waits until
+/// somebody opens the FIFO "until", too.
+nlohmann::json turns(sgd::Session& session) {
+  const nlohmann::json& config = session.config();
+  const std::int64_t count = config.at("count");
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i == config.at("pause_at")) std::ifstream opened(config.at("until").get<std::string>());
+    session.report({{"index", i}});
+  }
+  if (config.at("fails")) throw std::runtime_error("not all is well after the last turn");
+  return {{"rank", session.world_rank()}, {"turns", count}};
+}
+
 /// Prepared, but with data of its own: steps count, and a save holds weights and optimizer. It dies long after one.
 void own_data(sgd::Session& session) {
   auto net = session.prepare_model("net", torch::nn::Linear(2, 1));
@@ -90,6 +104,12 @@ void own_data(sgd::Session& session) {
 
 }  // namespace
 
+SGD_REGISTER_FUNCTION("turns", turns, R"({
+  "count": {"type": "integer", "default": 3},
+  "pause_at": {"type": "integer", "default": -1},
+  "until": {"type": "string", "default": ""},
+  "fails": {"type": "boolean", "default": false}
+})");
 SGD_REGISTER_FUNCTION("own_data", own_data, R"({
   "dies": {"type": "boolean", "default": false},
   "steps": {"type": "integer", "minimum": 8, "default": 200}

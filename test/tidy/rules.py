@@ -18,6 +18,7 @@ _PURE = ("launcher/tune", "launcher/core")
 _SHELLS = ("launcher/net", "launcher/process", "launcher/storage", "launcher/http")
 _CALLBACKS = "launcher/callbacks"
 _RENDEZVOUS = "launcher/rendezvous"
+_SHIPPING = "launcher/shipping"
 _DAEMONS = ("launcher/keeper", "launcher/coordinator", "launcher/agent")
 _WARM = "launcher/warm"
 _DOCTOR = "launcher/doctor"
@@ -31,7 +32,8 @@ ARROWS = {
     **{shell: ("common", *_PURE, shell) for shell in _SHELLS},
     _CALLBACKS: ("common", *_PURE, "launcher/process", "launcher/storage", _CALLBACKS),
     _RENDEZVOUS: ("common", *_PURE, "launcher/net", "launcher/process", _RENDEZVOUS),
-    **{daemon: ("common", *_PURE, *_SHELLS, _CALLBACKS, daemon) for daemon in _DAEMONS},
+    _SHIPPING: ("common", *_PURE, "launcher/net", "launcher/storage", _SHIPPING),
+    **{daemon: ("common", *_PURE, *_SHELLS, _CALLBACKS, _SHIPPING, daemon) for daemon in _DAEMONS},
     _WARM: ("common", *_PURE, "launcher/process", "launcher/agent", _WARM),
     _DOCTOR: ("common", *_PURE, "launcher/process", _DOCTOR),
     **{top: ("common", "launcher") for top in _TOP},

@@ -262,3 +262,21 @@ TEST_CASE("client desk: of all requests of one name so many may wait and no more
   at.send(R"({"type":"request","id":101,"request":"echo","job":"mine"})");
   CHECK(at.next().at("echo") == "mine");
 }
+
+TEST_CASE("client desk: bytes that are put are as many as was said, and not too many", "[client]") {
+  const std::string hash(64, 'a');
+  const auto put = [&hash](std::int64_t bytes) {
+    return nlohmann::json{{"type", "put"}, {"id", 3}, {"sha256", hash}, {"offset", 0}, {"bytes", bytes}}.dump();
+  };
+  Desk none;
+  none.send(put(0));
+  CHECK(none.next().at("error") == "no files are taken here");
+  none.send(R"({"type":"put","id":4,"sha256":7})");
+  CHECK(none.next().at("ok") == false);
+  none.send(put(coordinator::ClientDesk::kPutBytesMax + 1));
+  CHECK(none.next().is_null());
+  Desk other;
+  other.send(put(5));
+  other.send(put(5));  // In place of a chunk.
+  CHECK(other.next().is_null());
+}

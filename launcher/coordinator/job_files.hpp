@@ -1,0 +1,61 @@
+#pragma once
+// The files that clients bring for their jobs, until a run keeps them: a store for each owner, so that nobody is given,
+// or told of, another's by its hash, and nobody's room is another's.
+//
+//   {"type":"request","request":"files","files":[{"sha256":H,"bytes":N}, ...]}
+//        -> {"ok":true,"missing":[{"sha256":H,"have":O}, ...]}, or refused: more than the owner may have
+//   {"type":"put","id":7,"sha256":H,"offset":O,"bytes":N,"last":true}, then a chunk frame with the bytes, if there are
+//   any
+//        -> {"ok":true,"have":O+N}, or refused: then from "have" on once more, or not at all
+//
+// What is whole is proven by its hash; a submission names that of its set (shipping::FileSet).
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "launcher/coordinator/client_desk.hpp"
+#include "launcher/coordinator/requester.hpp"
+#include "launcher/shipping/file_store.hpp"
+#include "launcher/storage/file_thread.hpp"
+
+namespace sgd::coordinator {
+
+class JobFiles {
+ public:
+  /// Owners whose files are looked at at a time, each on a thread of its own: nobody waits for another's.
+  static constexpr std::size_t kOwnersMax = 64;
+  static constexpr Duration kDiskLimit = std::chrono::seconds(10);
+  static constexpr Duration kProofLimit = std::chrono::minutes(5);  ///< The hash of a large file takes its time.
+
+  /// `folder` is made when somebody brings something; on the disk of the runs.
+  JobFiles(boost::asio::io_context& io, std::string folder, const shipping::FileStore::Limits& limits)
+      : io_(io), folder_(std::move(folder)), limits_(limits) {}
+
+  /// Answers a request "files".
+  void look(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void put(const Requester& who, const ClientDesk::Put& put, std::string bytes, const ClientDesk::Reply& reply);
+  /// On any thread.
+  [[nodiscard]] Result<std::shared_ptr<shipping::FileStore>> store_of(const Requester& who);
+  shipping::FileStore::Limits& limits() { return limits_; }
+
+ private:
+  struct Owner {
+    std::unique_ptr<storage::FileThread> thread;
+    std::size_t asked = 0;  ///< Without an answer.
+  };
+  template <class Work, class Done>
+  void ask(const Requester& who, Duration limit, const ClientDesk::Reply& reply, Work work, Done done);
+
+  boost::asio::io_context& io_;
+  std::map<std::string, Owner> owners_;
+  std::string folder_;
+  shipping::FileStore::Limits limits_;  ///< Of one owner.
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<shipping::FileStore>> stores_;  ///< By the folder's name.
+};
+
+}  // namespace sgd::coordinator
