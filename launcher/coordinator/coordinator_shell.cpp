@@ -357,7 +357,7 @@ void CoordinatorShell::change_outcome(const RunId& id, const core::RunOutcome& o
   if (run.records) return run.records->rewrite_summary(outcome);
   const Status written = storage::rewrite_summary(run.row.run_dir, id, outcome);
   (void)written;  // Ignoring: the disk that has no room for its files has none for this; the row is what counts.
-  if (store_) wait_for(store_->put(run.row));
+  if (store_) file(run);
 }
 
 /// A heartbeat makes the next wake-up later, ten thousand times a second: the timer stays where it is, and looks again.

@@ -205,6 +205,8 @@ class CoordinatorShell {
   // coordinator_store.cpp
   void store(const core::coordinator_command::Store& event);
   void wait_for(BarrierQueue::Ticket ticket);
+  void file(const Run& run);
+  [[nodiscard]] bool is_committed() const;
   void replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay);
   void adopt(const core::RunDefinition& definition);
   void begin_trial(const core::RunDefinition& definition);

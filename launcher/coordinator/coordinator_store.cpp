@@ -225,10 +225,20 @@ void CoordinatorShell::wait_for(BarrierQueue::Ticket ticket) {
   if (!uncommitted_) uncommitted_.emplace(io_.get_executor());
 }
 
+/// Nor before the row is.
+void CoordinatorShell::file(const Run& run) {
+  store_->file(run.row);
+  if (!uncommitted_) uncommitted_.emplace(io_.get_executor());
+}
+
+bool CoordinatorShell::is_committed() const {
+  return committed_ >= last_ticket_ && (!store_ || !store_->is_filing());
+}
+
 void CoordinatorShell::on_committed(BarrierQueue::Ticket up_to) {
   committed_ = up_to;
   queue_.committed(up_to);
-  if (committed_ >= last_ticket_) uncommitted_.reset();
+  if (is_committed()) uncommitted_.reset();
   if (is_held_ && store_->has_room()) {
     is_held_ = false;
     arm_timer();
@@ -261,7 +271,7 @@ void CoordinatorShell::settle_changed() {
     Run& run = *entry->second;
     if (run.records->written_up_to() && !is_watching_) watch_records();
     if (!run.records->is_complete()) continue;
-    wait_for(store_->put(run.row));
+    file(run);
     run.records.reset();
     live_.erase(entry);
   }
@@ -353,7 +363,7 @@ std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
 }
 
 bool CoordinatorShell::is_idle() const {
-  return live_.empty() && queue_.empty() && committed_ >= last_ticket_ && !is_cutting_;
+  return live_.empty() && queue_.empty() && is_committed() && !is_cutting_;
 }
 
 /// Nothing for a run that the machine does not know. One that has ended, and whose summary is still on its way to the

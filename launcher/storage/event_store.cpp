@@ -1,6 +1,5 @@
 #include "launcher/storage/event_store.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,16 +15,6 @@ namespace {
 
 std::size_t bytes_of(const StoreWrite& write) {
   return sizeof write + (write.event ? write.event->text.size() : 0) + (write.run ? write.run->summary.size() : 0);
-}
-
-/// Lines are written without waiting for the disk, as long as the events that they are made of are stored.
-void sync_files(const std::string& run_dir) {
-  for (const char* name : {"/events.jsonl", "/metrics.jsonl", "/summary.json", "/nodes.jsonl", ""}) {
-    const int fd = ::open((run_dir + name).c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    (void)::fsync(fd);  // Ignoring: the folder is the user's; what counts of it is in the row.
-    ::close(fd);
-  }
 }
 
 constexpr int kCompactorNice = 5;
@@ -55,6 +44,12 @@ EventStore::~EventStore() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
+    is_filing_ending_ = true;
+  }
+  filing_changed_.notify_all();
+  filer_.join();
+  {
+    const std::lock_guard lock(mutex_);
     is_ending_ = true;
   }
   changed_.notify_all();
@@ -79,6 +74,7 @@ Status EventStore::load(const std::function<void(TimePoint, core::CoordinatorEve
 void EventStore::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   thread_ = start_thread([this] { run(); });
+  filer_ = start_thread([this] { file_runs(); });
 }
 
 EventStore::Ticket EventStore::append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run) {
@@ -88,7 +84,62 @@ EventStore::Ticket EventStore::append(TimePoint at, const core::CoordinatorEvent
 }
 
 EventStore::Ticket EventStore::put(StoredRun run) {
+  SGD_ASSERT(!run.is_finished());  // Its files have not reached the disk.
   return add({nullptr, std::nullopt, std::move(run), {}});
+}
+
+void EventStore::file(StoredRun run) {
+  const std::lock_guard lock(mutex_);
+  const RunId id = run.id;
+  const std::uint64_t number = ++last_filing_;
+  const auto before = filing_.find(id);
+  const std::uint64_t first = before == filing_.end() ? number : before->second.first;
+  supersede(id);
+  Filing& filing = filing_[id];
+  filing = {number, first, {nullptr, std::nullopt, std::move(run), {}, true}};
+  ++unfiled_;
+  ++queued_;
+  queued_bytes_ += bytes_of(filing.write);
+  filing_changed_.notify_all();
+}
+
+bool EventStore::is_filing() const {
+  const std::lock_guard lock(mutex_);
+  return unfiled_ > 0;
+}
+
+/// Its row would say what is not true any more.
+void EventStore::supersede(const RunId& run) {
+  const auto found = filing_.find(run);
+  if (found == filing_.end()) return;
+  --unfiled_;
+  --queued_;
+  queued_bytes_ -= bytes_of(found->second.write);
+  filing_.erase(found);
+  filing_changed_.notify_all();
+}
+
+void EventStore::file_runs() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    filing_changed_.wait(lock, [this] { return !filing_.empty() || is_filing_ending_; });
+    if (filing_.empty()) return;
+    const std::uint64_t up_to = last_filing_;
+    std::vector<std::string> folders;
+    for (const auto& [id, filing] : filing_) folders.push_back(filing.write.run->run_dir);
+    lock.unlock();
+    handlers_.sync(folders);
+    lock.lock();
+    for (auto filing = filing_.begin(); filing != filing_.end();) {
+      if (filing->second.number > up_to) {
+        ++filing;
+        continue;
+      }
+      (void)enqueue(std::move(filing->second.write));
+      filing = filing_.erase(filing);
+    }
+    filing_changed_.notify_all();
+  }
 }
 
 EventStore::Ticket EventStore::drop(const RunId& run) {
@@ -97,15 +148,31 @@ EventStore::Ticket EventStore::drop(const RunId& run) {
 
 void EventStore::compact(std::uint64_t event, const core::CoordinatorSettings& settings) {
   if (compactor_.joinable()) compactor_.join();  // It has ended: on_cut was called.
-  compactor_ = start_thread([this, event, settings] {
+  const std::uint64_t filings = newest_filing();
+  compactor_ = start_thread([this, event, settings, filings] {
     // What others wait for goes first.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kCompactorNice);
     auto cut = storage::compact(tables_->path(), event, settings, is_compaction_ending_);
     if (cut) {
+      wait_filed(filings);
       (void)add({std::make_shared<const StateCut>(std::move(cut).value()), std::nullopt, std::nullopt, {}});
     } else if (!is_compaction_ending_ && handlers_.on_cut) {
       handlers_.on_cut(cut.error());
     }
+  });
+}
+
+std::uint64_t EventStore::newest_filing() const {
+  const std::lock_guard lock(mutex_);
+  return last_filing_;
+}
+
+/// Their events can be asked for again until their rows are there.
+void EventStore::wait_filed(std::uint64_t up_to) {
+  std::unique_lock lock(mutex_);
+  filing_changed_.wait(lock, [this, up_to] {
+    return std::none_of(filing_.begin(), filing_.end(),
+                        [up_to](const auto& filing) { return filing.second.first <= up_to; });
   });
 }
 
@@ -117,8 +184,22 @@ void EventStore::begin_behind(const StateCut& cut) {
 
 EventStore::Ticket EventStore::add(StoreWrite write) {
   const std::lock_guard lock(mutex_);
+  supersede(write.run ? write.run->id : write.gone_run);
+  if (write.cut) {  // Rows that come behind it say where the lines begin that are made after it.
+    for (const auto& [run, lines] : write.cut->lines) {
+      const auto filing = filing_.find(run);
+      if (filing == filing_.end()) continue;
+      filing->second.write.run->lines_before.events += lines.events;
+      filing->second.write.run->lines_before.metrics += lines.metrics;
+    }
+  }
   ++queued_;
   queued_bytes_ += bytes_of(write);
+  return enqueue(std::move(write));
+}
+
+/// What is counted already.
+EventStore::Ticket EventStore::enqueue(StoreWrite write) {
   queue_.push_back(std::move(write));
   changed_.notify_one();
   return ++last_ticket_;
@@ -146,8 +227,13 @@ void EventStore::run() {
     const bool is_committed = commit(batch);
     if (is_committed) {
       std::size_t bytes = 0;
-      for (const StoreWrite& write : batch) bytes += bytes_of(write);
+      std::size_t filed = 0;
+      for (const StoreWrite& write : batch) {
+        bytes += bytes_of(write);
+        filed += write.is_filed ? 1 : 0;
+      }
       lock.lock();
+      unfiled_ -= filed;
       queued_ -= batch.size();
       queued_bytes_ -= bytes;
       lock.unlock();
@@ -166,8 +252,6 @@ void EventStore::run() {
 
 /// Until it succeeds; false: the process ends before that.
 bool EventStore::commit(const std::vector<StoreWrite>& batch) {
-  for (const StoreWrite& write : batch)
-    if (write.run && write.run->is_finished()) sync_files(write.run->run_dir);
   std::string said;
   for (Duration delay = kRetryFirst;; delay = std::min(2 * delay, kRetryMax)) {
     const Status status = tables_->write(batch);

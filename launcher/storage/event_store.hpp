@@ -6,6 +6,10 @@
 //   loop: append() ──> queue ──> thread: one transaction ──> on_committed(ticket) ──posted──> loop: the commands behind
 //   it
 //                                  └── fails: said, tried again later and later, nothing is acknowledged meanwhile
+//         file() ──> thread of its own: the files of all runs that have ended meanwhile, to the disk ──> queue: their
+//         rows
+//
+// Nothing waits for the row of an ended run but a cut of the log, so that no event waits for the files of a run.
 //
 // The queue has a limit, and append() never refuses: the machine has taken the event already. Who appends asks
 // is_full() and takes nothing new from outside while it is; what comes in spite of that is bounded by the number of
@@ -15,6 +19,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +30,7 @@
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/storage/disk_reserve.hpp"
 #include "launcher/storage/store_tables.hpp"
+#include "launcher/storage/sync_run_files.hpp"
 
 namespace sgd::storage {
 
@@ -37,7 +43,7 @@ class EventStore {
   static constexpr Duration kRetryFirst = std::chrono::milliseconds(100);
   static constexpr Duration kRetryMax = std::chrono::seconds(5);
 
-  /// Called by the store's thread.
+  /// Called by the store's threads.
   struct Handlers {
     std::function<void(Ticket up_to)> on_committed;
     /// Once for each different error; it is tried again until it succeeds.
@@ -45,6 +51,7 @@ class EventStore {
     std::function<void()> on_recovered;
     /// The answer to compact(): the log begins behind `cut->event`, or what kept it from that.
     std::function<void(Result<std::shared_ptr<const StateCut>> cut)> on_cut;
+    std::function<void(const std::vector<std::string>& run_dirs)> sync = sync_run_files;
   };
 
   /// As StoreTables::open().
@@ -65,8 +72,12 @@ class EventStore {
 
   /// `run`: its row, written with the event or not at all.
   Ticket append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run = std::nullopt);
-  /// The files of a finished run reach the disk before its row does.
+  /// Of one that has not finished.
   Ticket put(StoredRun run);
+  /// Of one that has: its files reach the disk before its row does. What is said of it later counts in its place.
+  void file(StoredRun run);
+  /// Some of them are not committed.
+  [[nodiscard]] bool is_filing() const;
   /// Its row goes.
   Ticket drop(const RunId& run);
   /// The events up to `event` become the state that they lead to, on a thread of its own (compaction.hpp); what follows
@@ -86,8 +97,20 @@ class EventStore {
 
  private:
   explicit EventStore(std::unique_ptr<StoreTables> tables) : tables_(std::move(tables)), reserve_(tables_->folder()) {}
+  /// What waits for its files.
+  struct Filing {
+    std::uint64_t number = 0;
+    std::uint64_t first = 0;  ///< Of the first one in whose place it is.
+    StoreWrite write;
+  };
+
   Ticket add(StoreWrite write);
+  Ticket enqueue(StoreWrite write);
+  void supersede(const RunId& run);
   void run();
+  void file_runs();
+  [[nodiscard]] std::uint64_t newest_filing() const;
+  void wait_filed(std::uint64_t up_to);
   [[nodiscard]] bool commit(const std::vector<StoreWrite>& batch);
   [[nodiscard]] bool wait_to_retry(Duration delay);
 
@@ -103,10 +126,16 @@ class EventStore {
   mutable std::mutex mutex_;  ///< Of what follows.
   std::condition_variable changed_;
   std::vector<StoreWrite> queue_;
-  std::size_t queued_ = 0;  ///< With those that are being committed.
+  std::map<RunId, Filing> filing_;
+  std::condition_variable filing_changed_;
+  std::uint64_t last_filing_ = 0;
+  std::size_t unfiled_ = 0;  ///< Of file(), and not committed.
+  bool is_filing_ending_ = false;
+  std::size_t queued_ = 0;  ///< With those that are being filed or committed.
   std::size_t queued_bytes_ = 0;
   Ticket last_ticket_ = 0;
   bool is_ending_ = false;
+  std::thread filer_;
   std::thread thread_;
 };
 

@@ -31,6 +31,7 @@ struct StoreWrite {
   std::optional<StoredEvent> event;
   std::optional<StoredRun> run;  ///< New, or in place of its row.
   RunId gone_run;                ///< Whose row goes; empty: none.
+  bool is_filed = false;         ///< Of a run that has ended, and whose files are on the disk.
 };
 
 class StoreTables {

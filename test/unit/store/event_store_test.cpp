@@ -5,9 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <future>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <semaphore>
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
@@ -29,11 +33,16 @@ class Ear {
     return {[this](EventStore::Ticket up_to) { note([&] { committed_ = up_to; }); },
             [this](const std::string& message) { note([&] { troubles_.push_back(message); }); },
             [this] { note([&] { ++recoveries_; }); },
-            [this](Result<std::shared_ptr<const storage::StateCut>> cut) { note([&] { cut_ = std::move(cut); }); }};
+            [this](Result<std::shared_ptr<const storage::StateCut>> cut) { note([&] { cut_ = std::move(cut); }); },
+            storage::sync_run_files};
   }
   [[nodiscard]] Result<std::shared_ptr<const storage::StateCut>> wait_cut() {
     wait([&] { return cut_.has_value(); });
     return *std::exchange(cut_, std::nullopt);
+  }
+  [[nodiscard]] bool has_cut() {
+    const std::lock_guard lock(mutex_);
+    return cut_.has_value();
   }
   void wait_committed(EventStore::Ticket ticket) {
     wait([&] { return committed_ >= ticket; });
@@ -304,7 +313,7 @@ TEST_CASE("event store: a cut leaves the rows of runs, and the state in place of
     store.start(ear.handlers());
     for (int number = 1; number <= 5000; ++number) (void)store.append(at(number), closed(number));
     storage::StoredRun run{"run", "name", "owner", "request", "/dir", 3, "failed", 7, 10.5, 20.5, 9.25, {1, 2}, "{}"};
-    (void)store.put(run);
+    store.file(run);
     ear.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
     const auto before = std::filesystem::file_size(folder.file("coordinator.db-wal"));
     CHECK(before > 100'000);
@@ -350,6 +359,78 @@ TEST_CASE("event store: a cut leaves the rows of runs, and the state in place of
   CHECK(run.lines_before.metrics == 2);
   CHECK(run.summary == "{}");
   CHECK_FALSE(runs.value()[1].is_finished());
+}
+
+TEST_CASE(
+    "event store: the files of an ended run hold up its row and a cut, and no event; a newer row takes its place") {
+  const StateFolder folder;
+  const auto row = [](const char* id, double finished_s) {
+    return storage::StoredRun{id, "name", "", "", std::string("/") + id, 1, "", 0, 1.5, finished_s, 0, {1, 1}, ""};
+  };
+  Ear ear;
+  std::promise<void> on_disk;
+  std::promise<void> on_its_way;
+  std::vector<std::vector<std::string>> synced;
+  EventStore::Handlers handlers = ear.handlers();
+  handlers.sync = [&, disk = on_disk.get_future().share()](const std::vector<std::string>& run_dirs) {
+    if (synced.empty()) on_its_way.set_value();
+    synced.push_back(run_dirs);
+    disk.wait();
+  };
+  auto opened = EventStore::open(folder.state());
+  EventStore& store = *opened.value();
+  store.start(std::move(handlers));
+  (void)store.append(at(1), closed(1));
+  for (const char* id : {"again", "ended", "gone"}) ear.wait_committed(store.put(row(id, 0)));
+  store.file(row("again", 2.5));
+  on_its_way.get_future().wait();
+  for (const char* id : {"ended", "gone"}) store.file(row(id, 2.5));
+  store.compact(1, {});
+  ear.wait_committed(store.append(at(2), closed(2)));
+  ear.wait_committed(store.put(row("again", 0)));  // It lives once more.
+  ear.wait_committed(store.drop("gone"));
+  CHECK(store.is_filing());
+  CHECK(store.events() == 2);
+  on_disk.set_value();
+  REQUIRE(ear.wait_cut().ok());
+  CHECK_FALSE(store.is_filing());
+  CHECK(synced == std::vector<std::vector<std::string>>{{"/again"}, {"/ended"}});
+  for (const char* id : {"one", "two"}) store.file(row(id, 2.5));
+  opened.value().reset();  // Not before they are there.
+  auto later = EventStore::open(folder.state());
+  const auto runs = later.value()->load_runs();
+  REQUIRE(runs.ok());
+  std::map<RunId, bool> found;
+  for (const storage::StoredRun& run : runs.value()) found[run.id] = run.is_finished();
+  CHECK(found == std::map<RunId, bool>{{"again", false}, {"ended", true}, {"one", true}, {"two", true}});
+}
+
+TEST_CASE("event store: a cut waits for an ended run whose row has changed meanwhile, too") {
+  const StateFolder folder;
+  Ear ear;
+  std::counting_semaphore<> disk(0);
+  std::atomic<int> syncs = 0;
+  EventStore::Handlers handlers = ear.handlers();
+  handlers.sync = [&](const std::vector<std::string>&) {
+    ++syncs;
+    syncs.notify_all();
+    disk.acquire();
+  };
+  auto opened = EventStore::open(folder.state());
+  EventStore& store = *opened.value();
+  store.start(std::move(handlers));
+  ear.wait_committed(store.append(at(1), closed(1)));
+  const storage::StoredRun run{"run", "name", "", "", "/run", 1, "failed", 1, 1.5, 2.5, 0, {}, ""};
+  store.file(run);
+  syncs.wait(0);
+  store.file(run);
+  store.compact(1, {});
+  disk.release();
+  syncs.wait(1);
+  ear.wait_committed(store.append(at(2), closed(2)));
+  CHECK_FALSE(ear.has_cut());
+  disk.release();
+  CHECK(ear.wait_cut().ok());
 }
 
 TEST_CASE("event store: the clock's offset holds for one start of the machine") {
