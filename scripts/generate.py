@@ -29,6 +29,7 @@ EVENTS = {
     "epoch_finished": "all workers have finished an epoch",
     "experiment_resumed": "an experiment that had ended goes on",
     "experiment_started": "an experiment began",
+    "experiment_unreadable": "a coordinator of another version came back and cannot read what the experiment is: its trials are ended",
     "failure": "a worker failed: the root cause, and whether the workers start again",
     "first_step": "a worker has made its first step of a generation",
     "metric_missing": "no report has the metric that `checkpoint.keep.best` names",
