@@ -229,10 +229,11 @@ class Bench {
       if (const auto* stored = std::get_if<core::coordinator_command::Store>(&command))
         last_ticket_ = store_->append(stored->at, stored->event);
     note_cut();
-    if (!is_cutting_ && store_->events() > size_.cut_after) {
+    // What a slow disk has not committed is not there to be cut.
+    const std::uint64_t behind = last_ticket_ - committed();
+    if (!is_cutting_ && store_->events() > size_.cut_after + behind) {
       is_cutting_ = true;
-      const std::uint64_t behind = last_ticket_ - committed();
-      store_->compact(store_->last_event() - std::min<std::uint64_t>(behind, size_.cut_after), settings_);
+      store_->compact(store_->last_event() - behind, settings_);
     }
     const Duration held = Clock::now() - begin;
     longest_ = std::max(longest_, held);
@@ -250,6 +251,7 @@ class Bench {
       cut.swap(cut_);
     }
     if (!cut) return;
+    if (!cut->ok()) fmt::print(stderr, "the log could not be cut: {}\n", cut->error().message);
     SGD_ASSERT(cut->ok());
     store_->begin_behind(*cut->value());
     is_cutting_ = false;

@@ -444,7 +444,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(registered["operator"]["smoothed"]["hidden"]["default"], 64)
         self.assertEqual(list(registered["model"]), ["two_layers"])
         said = subprocess.run([worker_alone.WORKER, "--schema", library("own_loop")], capture_output=True, check=True, timeout=60)
-        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["epochs", "iterations", "own_data"])
+        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["epochs", "iterations", "own_data", "turns"])
 
 
 if __name__ == "__main__":
