@@ -91,14 +91,6 @@ namespace {
 
 constexpr std::size_t kShownBytesMax = 80;
 
-/// The start of a name that may hold anything, fit for a log line.
-std::string shown(std::string_view name) {
-  std::string text(name.substr(0, kShownBytesMax));
-  for (char& letter : text)
-    if (letter < ' ' || letter > '~') letter = '?';
-  return "\"" + text + (name.size() > kShownBytesMax ? "...\"" : "\"");
-}
-
 std::vector<std::string_view> parts_of(std::string_view path) {
   std::vector<std::string_view> parts;
   while (parts.size() <= static_cast<std::size_t>(kPartsMax)) {
@@ -127,6 +119,13 @@ Result<FromNode> decode_from_node(std::string_view json) {
 }
 Result<ToNode> decode_to_node(std::string_view json) {
   return codec::decode<ToNode>(json);
+}
+
+std::string shown(std::string_view name) {
+  std::string text(name.substr(0, kShownBytesMax));
+  for (char& letter : text)
+    if (letter < ' ' || letter > '~') letter = '?';
+  return "\"" + text + (name.size() > kShownBytesMax ? "...\"" : "\"");
 }
 
 bool is_part(std::string_view name) {

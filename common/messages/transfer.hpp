@@ -159,6 +159,8 @@ using ToNode = std::variant<Have, Stored, Refused, Listing, Data, Pending, Ship,
 [[nodiscard]] Status check_checkpoint(std::string_view path);
 /// Whether `path` is what a node may get: a checkpoint, or "files".
 [[nodiscard]] Status check_gettable(std::string_view path);
+/// The start of a name or path that may hold anything, between quotes and printable: fit for a log line.
+[[nodiscard]] std::string shown(std::string_view name);
 /// Whether `name` can stand for one folder or file.
 [[nodiscard]] bool is_part(std::string_view name);
 /// "checkpoints/step-.../model.safetensors": "checkpoints/step-..."; empty for other files.

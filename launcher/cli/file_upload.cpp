@@ -14,12 +14,11 @@ namespace sgd::cli {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 1 << 20;
-constexpr auto kBusyRest = std::chrono::milliseconds(300);
 
 }  // namespace
 
-FileUpload::FileUpload(boost::asio::io_context& io, shipping::FoundFiles files, Handlers handlers)
-    : files_(std::move(files)), handlers_(std::move(handlers)), again_(io) {
+FileUpload::FileUpload(boost::asio::io_context& io, shipping::FoundFiles files, Handlers handlers, Duration rest)
+    : files_(std::move(files)), handlers_(std::move(handlers)), again_(io), rest_(rest) {
   for (const shipping::ShippedFile& file : files_.set.files) sizes_[file.sha256] = file.bytes;
   sizes_[files_.sha256] = static_cast<std::int64_t>(files_.text.size());
 }
@@ -37,10 +36,14 @@ void FileUpload::begin() {
   handlers_.send({{"type", "request"}, {"id", *asked_}, {"request", "files"}, {"files", std::move(wanted)}}, {});
 }
 
-void FileUpload::begin_later() {
+void FileUpload::begin_later(const Json& answer) {
   asked_.reset();
   unanswered_.clear();
-  again_.expires_after(kBusyRest);
+  if (++busy_ >= kBusyMax)
+    return fail(fmt::format("the coordinator has taken no file for {} questions in a row: {}", kBusyMax,
+                            read_or(answer, "error", "it is busy")),
+                false);
+  again_.expires_after(rest_);
   again_.async_wait([this](const boost::system::error_code& error) {
     if (!error) begin();
   });
@@ -61,7 +64,7 @@ bool FileUpload::on(const Json& message) {
 
 void FileUpload::on_missing(const Json& answer) {
   if (!read_or(answer, "ok", false)) {
-    if (read_or(answer, "kind", "") == "busy") return begin_later();
+    if (read_or(answer, "kind", "") == "busy") return begin_later(answer);
     return fail(read_or(answer, "error", "the coordinator takes no files"), read_or(answer, "kind", "") == "quota");
   }
   for (const Json& file : member(answer, "missing")) {
@@ -112,6 +115,7 @@ bool FileUpload::send_piece(std::size_t index) {
 void FileUpload::on_put(const Sent& sent, const Json& answer) {
   const Missing& file = missing_.at(sent.file);
   if (read_or(answer, "ok", false)) {
+    busy_ = 0;
     if (sent.is_last) {
       ++whole_;
       ++put_files_;
@@ -121,8 +125,8 @@ void FileUpload::on_put(const Sent& sent, const Json& answer) {
   }
   const std::string kind = read_or(answer, "kind", "");
   // What is on its way now is answered to nobody.
-  if (kind == "busy" || kind == "gap") return begin_later();
-  if (kind == "files" && ++damaged_ < kDamagedMax) return begin_later();
+  if (kind == "busy" || kind == "gap") return begin_later(answer);
+  if (kind == "files" && ++damaged_ < kDamagedMax) return begin_later(answer);
   const auto source = files_.sources.find(file.sha256);
   if (kind == "files" && source != files_.sources.end())
     return fail(source->second + " was changed while it was sent: submit again", true);

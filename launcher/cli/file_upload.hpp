@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/shipping/found_files.hpp"
 
@@ -21,6 +22,7 @@ class FileUpload {
  public:
   static constexpr int kAhead = 4;           ///< Pieces without an answer.
   static constexpr int kDamagedMax = 2;      ///< Times that a file may be another one than it was.
+  static constexpr int kBusyMax = 400;       ///< Answers in a row that take nothing; two minutes.
   static constexpr int kFirstNumber = 1000;  ///< Of its messages; those of others are smaller.
 
   using Json = nlohmann::ordered_json;
@@ -31,7 +33,9 @@ class FileUpload {
     std::function<void(const std::string& error, bool is_users)> on_failed;  ///< Last.
   };
 
-  FileUpload(boost::asio::io_context& io, shipping::FoundFiles files, Handlers handlers);
+  /// `rest`: from an answer that takes nothing to the next question.
+  FileUpload(boost::asio::io_context& io, shipping::FoundFiles files, Handlers handlers,
+             Duration rest = std::chrono::milliseconds(300));
 
   /// There is a connection, for the first time or again; or something has gone at the coordinator.
   void begin();
@@ -47,7 +51,6 @@ class FileUpload {
     std::int64_t bytes = 0;
     std::int64_t sent = 0;
     std::int64_t had = 0;  ///< Of it, before.
-    bool is_sent = false;
   };
   struct Sent {
     std::size_t file = 0;  ///< Of missing_.
@@ -58,7 +61,7 @@ class FileUpload {
   void on_put(const Sent& sent, const Json& answer);
   void send_more();
   [[nodiscard]] bool send_piece(std::size_t index);
-  void begin_later();
+  void begin_later(const Json& answer);
   void fail(const std::string& error, bool is_users);
   [[nodiscard]] Result<std::string> read(const Missing& file, std::size_t bytes) const;
 
@@ -73,6 +76,8 @@ class FileUpload {
   int number_ = kFirstNumber;
   std::size_t whole_ = 0;  ///< Files that were missing and are not.
   int damaged_ = 0;
+  int busy_ = 0;
+  Duration rest_;
   std::size_t put_files_ = 0;
   std::int64_t put_bytes_ = 0;
   bool is_done_ = false;

@@ -85,7 +85,8 @@ bool RemoteRun::find_files() {
     if (path.is_string()) paths.push_back(path.get_ref<const std::string&>());
   if (paths.empty()) return true;
   Diagnostics diagnostics;
-  shipping::FoundFiles found = shipping::find_files(paths, "job", diagnostics);
+  shipping::FoundFiles found =
+      shipping::find_files(paths, options_.job_file.empty() ? "job" : options_.job_file, diagnostics);
   print(diagnostics);
   if (diagnostics.has_errors()) return false;
   FileUpload::Handlers handlers;
@@ -152,7 +153,7 @@ void RemoteRun::on_lost(const std::string& reason) {
   if (!std::exchange(is_open_, false)) return;
   console_.status("");
   console_.complain("warning", fmt::format("coordinator {} is lost ({}){}, waiting for it", to_text(coordinator_),
-                                           reason, is_reader_ ? "" : "; the run goes on"));
+                                           reason, is_reader_ || run_.empty() ? "" : "; the run goes on"));
 }
 
 void RemoteRun::on_message(const Json& message) {

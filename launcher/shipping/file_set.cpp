@@ -7,6 +7,7 @@
 
 #include "common/json/lenient.hpp"
 #include "common/messages/codec.hpp"
+#include "common/messages/transfer.hpp"
 
 namespace sgd::shipping {
 namespace {
@@ -31,30 +32,21 @@ inline constexpr auto kMessage<shipping::FileSet> = message("", required("files"
 namespace sgd::shipping {
 namespace {
 
-/// The start of a path that may hold anything, fit for a log line.
-std::string shown(std::string_view path) {
-  constexpr std::size_t kShown = 80;
-  std::string text(path.substr(0, kShown));
-  for (char& letter : text)
-    if (letter < ' ' || letter > '~') letter = '?';
-  return "\"" + text + (path.size() > kShown ? "...\"" : "\"");
-}
-
 std::string fault_of(const FileSet& set) {
   if (set.files.empty() || set.files.size() > FileSet::kFilesMax)
     return fmt::format("it names {} files; at most {}", set.files.size(), FileSet::kFilesMax);
   std::set<std::string_view> paths;
   for (const ShippedFile& file : set.files) {
     const std::string fault = fault_of_path(file.path);
-    if (!fault.empty()) return fmt::format("{} {}", shown(file.path), fault);
-    if (!is_sha256(file.sha256)) return fmt::format("the hash of {} is none", shown(file.path));
-    if (file.bytes < 0) return fmt::format("{} has less than no bytes", shown(file.path));
-    if (!paths.insert(file.path).second) return fmt::format("{} is there twice", shown(file.path));
+    if (!fault.empty()) return fmt::format("{} {}", transfer::shown(file.path), fault);
+    if (!is_sha256(file.sha256)) return fmt::format("the hash of {} is none", transfer::shown(file.path));
+    if (file.bytes < 0) return fmt::format("{} has less than no bytes", transfer::shown(file.path));
+    if (!paths.insert(file.path).second) return fmt::format("{} is there twice", transfer::shown(file.path));
   }
   for (const std::string_view path : paths)
     for (std::size_t slash = path.rfind('/'); slash > 0; slash = path.rfind('/', slash - 1))
       if (paths.contains(path.substr(0, slash)))
-        return fmt::format("{} is a file, and a folder of another", shown(path.substr(0, slash)));
+        return fmt::format("{} is a file, and a folder of another", transfer::shown(path.substr(0, slash)));
   return {};
 }
 
@@ -111,9 +103,7 @@ std::string fault_of_path(std::string_view path) {
 }
 
 bool is_sha256(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char letter) {
-           return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f');
-         });
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 /// Files of equal bytes count once.

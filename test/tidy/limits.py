@@ -49,6 +49,7 @@ TESTS = {
     "common/messages/rank_error.hpp kErrorLineBytesMax": _UNIT + "traceback_test.cpp: kErrorLineBytesMax",
     "common/messages/rank_error.hpp kErrorTextBytesMax": _UNIT + "traceback_test.cpp: kErrorTextBytesMax",
     "launcher/agent/file_fetcher.hpp kAskedMax": _UNIT + "job_files_test.cpp: more files than questions may be open",
+    "launcher/cli/file_upload.hpp kBusyMax": _UNIT + "job_files_test.cpp: FileUpload::kBusyMax",
     "launcher/cli/file_upload.hpp kDamagedMax": "shape: how often a file that has changed is sent again",
     "launcher/coordinator/client_desk.hpp kPutBytesMax": _UNIT + "client_desk_test.cpp: ClientDesk::kPutBytesMax",
     "launcher/coordinator/job_files.hpp kOwnersMax": _UNIT + "job_files_test.cpp: JobFiles::kOwnersMax",

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "launcher/cli/file_upload.hpp"
 #include "launcher/shipping/found_files.hpp"
 #include "launcher/shipping/run_tree.hpp"
 #include "transfer_support.hpp"
@@ -279,4 +280,35 @@ TEST_CASE("job files: a hash gives nobody what another has brought, nor tells th
   const auto store = files.store_of(eve);
   REQUIRE(store.ok());
   CHECK(!store.value()->has(hash, 6));
+}
+
+TEST_CASE("job files: a coordinator that stays busy is not asked for ever", "[files]") {
+  using Json = cli::FileUpload::Json;
+  boost::asio::io_context io;
+  std::unique_ptr<cli::FileUpload> upload;
+  int questions = 0;
+  std::string failed;
+  bool is_users = true;
+  cli::FileUpload::Handlers handlers;
+  handlers.send = [&](const Json& message, std::string_view) {
+    ++questions;
+    REQUIRE(message["request"] == "files");
+    const Json busy = {{"type", "answer"}, {"id", message["id"]}, {"ok", false}, {"kind", "busy"}, {"error", "full"}};
+    boost::asio::post(io, [&upload, busy] { CHECK(upload->on(busy)); });
+  };
+  handlers.on_done = [](std::size_t, std::int64_t) { FAIL("nothing was taken"); };
+  handlers.on_failed = [&](const std::string& error, bool of_user) {
+    failed = error;
+    is_users = of_user;
+  };
+  shipping::FoundFiles found;
+  found.set.files.push_back(file_at("/a"));
+  found.text = encode(found.set);
+  found.sha256 = sha256_of(found.text);
+  upload = std::make_unique<cli::FileUpload>(io, std::move(found), std::move(handlers), Duration{0});
+  upload->begin();
+  io.run();
+  CHECK(questions == cli::FileUpload::kBusyMax);
+  CHECK(failed == "the coordinator has taken no file for 400 questions in a row: full");
+  CHECK_FALSE(is_users);
 }
