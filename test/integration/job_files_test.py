@@ -32,6 +32,17 @@ if os.path.exists("wait"):
 """
 
 
+def has_socket(pid):
+    """Files that it closes meanwhile are none."""
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:"):
+                return True
+        except FileNotFoundError:
+            continue
+    return False
+
+
 class JobFilesTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sgd-files-test-")
@@ -190,8 +201,7 @@ class JobFilesTest(unittest.TestCase):
         self.cluster.coordinator.send_signal(signal.SIGSTOP)
         client = self.cluster.run(self.job())
         # It connects when all is hashed.
-        fds = f"/proc/{client.process.pid}/fd"
-        wait_for(lambda: any(os.readlink(os.path.join(fds, fd)).startswith("socket:") for fd in os.listdir(fds)), 30, "a connection")
+        wait_for(lambda: has_socket(client.process.pid), 30, "a connection")
         self.write("data.txt", "DATA" * 1000)
         self.cluster.coordinator.send_signal(signal.SIGCONT)
         self.assertIn("data.txt was changed while it was sent: submit again", client.wait_and_say(2))
