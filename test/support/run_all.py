@@ -7,6 +7,7 @@ wrong can be missing from the count. Output of a program is shown when something
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,6 +20,7 @@ import threading
 import time
 
 LIMIT_DEFAULT_S = 600.0
+LAST_WORDS_S = 3.0  # For a program that is told to end at once.
 ROOM_PER_CORE = 1.4  # Programs seldom want all that they take on average in the same moment.
 CAUSES = 5  # Of one program, in the list at the end; its whole output is further up.
 CAUSE_CHARACTERS = 300
@@ -97,16 +99,44 @@ def programs_of(build):
                       float(properties.get("COST", 0)), float(labels.get("cores", 1)))
 
 
+def places_of(session):
+    """A line for each thread of the processes of `session`: what it runs, and what in the kernel it waits for."""
+    lines = []
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            if os.getsid(pid) != session:
+                continue
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                command = file.read(200).replace(b"\0", b" ").decode(errors="replace")
+            for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
+                place = []
+                for name in ("wchan", "syscall"):
+                    with open(f"/proc/{pid}/task/{task}/{name}", encoding="utf-8") as file:
+                        place.append(file.read().strip())
+                lines.append(f"  {pid}/{task} {command}: {' '.join(place)}\n")
+        except OSError:  # It has ended meanwhile, or is somebody else's.
+            continue
+    return "".join(lines)
+
+
 def run_one(command, environment, folder, limit_s):
-    """(exit status, output) of one program; past its limit its whole process group is killed."""
+    """(exit status, output) of one program. Past its limit it is told to say where it is, and its whole process group is
+    killed."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                cwd=folder, env={**os.environ, **environment}, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        output += f"\nstopped after its limit of {limit_s:g} s\n".encode()
+        waits = places_of(process.pid)
+        process.send_signal(signal.SIGABRT)  # Catch names the test that was running.
+        try:
+            output, _ = process.communicate(timeout=LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # Who has closed its output may be there still.
+        output += f"\nstopped after its limit of {limit_s:g} s, when there were:\n{waits}".encode()
     return process.returncode, output.decode(errors="replace")
 
 

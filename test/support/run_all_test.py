@@ -89,6 +89,7 @@ class CountTest(unittest.TestCase):
             status, output = run_all.run_one(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], {}, folder, 0.3)
         self.assertNotEqual(status, 0)
         self.assertIn("limit of 0.3 s", output)
+        self.assertRegex(output, r"\d+/\d+ sleep 1000 : ")
         child = output.split()[0]
         try:
             with open(f"/proc/{child}/stat") as file:
