@@ -113,17 +113,26 @@ void remove_rejected(nlohmann::json& job, const std::vector<std::string>& reject
   }
 }
 
-void check_size(const nlohmann::json& job, const std::string& source, Diagnostics& diagnostics) {
+void check_size(nlohmann::json job, const std::string& source, Diagnostics& diagnostics) {
+  const auto take = [&job](const char* key) {
+    const std::size_t bytes = job.contains(key) ? job[key].dump().size() : 0;
+    if (bytes > 0) job.erase(key);
+    return bytes;
+  };
+  const bool is_command = job.contains("command");
+  const std::size_t arguments = is_command ? take("command") : 0;
+  const std::size_t variables = is_command ? take("env") : 0;
+  if (arguments + variables > kCommandBytesMax)
+    diagnostics.error(source, 0, 0,
+                      fmt::format("the command has {} bytes with its {}; at most {}: pass what is long in a file that "
+                                  "the program reads",
+                                  arguments + variables, arguments > variables ? "arguments" : "\"env\"",
+                                  kCommandBytesMax));
   const std::size_t bytes = job.dump().size();
   if (bytes <= kResolvedBytesMax) return;
-  const std::size_t arguments = job.contains("command") ? job["command"].dump().size() : 0;
-  if (arguments > bytes / 2)
-    return diagnostics.error(source, 0, 0,
-                             fmt::format("the command has {} bytes with its arguments; a job has at most {}: pass what "
-                                         "is long in a file that the program reads",
-                                         arguments, kResolvedBytesMax));
   diagnostics.error(source, 0, 0,
-                    fmt::format("the job has {} bytes with its defaults; at most {}", bytes, kResolvedBytesMax));
+                    fmt::format("the job has {} bytes with its defaults{}; at most {}", bytes,
+                                is_command ? ", without its command" : "", kResolvedBytesMax));
 }
 
 /// Values that are judged once more when the data is known.

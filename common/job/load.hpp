@@ -15,9 +15,13 @@
 
 namespace sgd::job {
 
-/// Largest job file read, in bytes; the resolved job must fit a line of the worker link (48 KiB).
+/// Largest job file read, in bytes.
 inline constexpr std::size_t kJobFileBytesMax = 1 << 20;
+/// The resolved job of a training must fit a line of the worker link.
 inline constexpr std::size_t kResolvedBytesMax = 48 << 10;
+/// Ranks of a command are not told what they have anyway: its arguments and variables, which fit a frame, also where
+/// the job is in it twice.
+inline constexpr std::size_t kCommandBytesMax = 256 << 10;
 
 struct Overrides {
   struct Set {

@@ -15,12 +15,16 @@ Range range_of(const Series& series, Of of) {
     range.least = std::min(range.least, of(point));
     range.greatest = std::max(range.greatest, of(point));
   }
-  if (range.greatest > range.least) return range;
-  const double margin = range.least == 0 ? 1 : std::abs(range.least) / 2;
-  return {range.least - margin, range.greatest + margin};
+  return range_between(range.least, range.greatest);
 }
 
 }  // namespace
+
+Range range_between(double least, double greatest) {
+  if (greatest > least) return {least, greatest};
+  const double margin = least == 0 ? 1 : std::abs(least) / 2;
+  return {least - margin, greatest + margin};
+}
 
 Range x_range(const Series& series) {
   return range_of(series, [](const auto& point) { return point.first; });
@@ -40,17 +44,28 @@ std::string shown_number(double value) {
   return fmt::format("{:.4g}", value);
 }
 
+std::pair<int, int> DotCanvas::dot_of(const std::pair<double, double>& point, const Range& x, const Range& y) const {
+  const double across = std::clamp(x.part(point.first), 0.0, 1.0) * (width_ - 1);
+  const double down = (1 - std::clamp(y.part(point.second), 0.0, 1.0)) * (height_ - 1);
+  return {static_cast<int>(std::lround(across)), static_cast<int>(std::lround(down))};
+}
+
 void DotCanvas::draw(const Series& series, const Range& x, const Range& y) {
-  const auto dot = [this, &x, &y](const std::pair<double, double>& point) {
-    const double across = std::clamp(x.part(point.first), 0.0, 1.0) * (width_ - 1);
-    const double down = (1 - std::clamp(y.part(point.second), 0.0, 1.0)) * (height_ - 1);
-    return std::pair(static_cast<int>(std::lround(across)), static_cast<int>(std::lround(down)));
-  };
-  std::pair<int, int> before = dot(series.points.front());
+  std::pair<int, int> before = dot_of(series.points.front(), x, y);
   for (const auto& point : series.points) {
-    const std::pair<int, int> here = dot(point);
+    const std::pair<int, int> here = dot_of(point, x, y);
     line(before, here);
     before = here;
+  }
+}
+
+void DotCanvas::mark(const Series& series, const Range& x, const Range& y, int side) {
+  for (const auto& point : series.points) {
+    const std::pair<int, int> dot = dot_of(point, x, y);
+    const int left = std::clamp(dot.first - side / 2, 0, width_ - 1);
+    const int top = std::clamp(dot.second - side / 2, 0, height_ - 1);
+    for (int down = top; down < std::min(top + side, height_); ++down)
+      for (int across = left; across < std::min(left + side, width_); ++across) set(across, down);
   }
 }
 

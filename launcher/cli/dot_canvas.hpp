@@ -19,6 +19,8 @@ struct Range {
   /// Where `value` stands from 0 to 1.
   [[nodiscard]] double part(double value) const { return (value - least) / (greatest - least); }
 };
+/// From `least` to `greatest`.
+[[nodiscard]] Range range_between(double least, double greatest);
 [[nodiscard]] Range x_range(const Series& series);
 [[nodiscard]] Range y_range(const Series& series);
 
@@ -40,8 +42,12 @@ class DotCanvas {
   void set(int x, int y) { dots_[place(x, y)] = true; }
   /// Points joined by lines, within `x` and `y`.
   void draw(const Series& series, const Range& x, const Range& y);
+  /// Points alone, each a square of `side` dots.
+  void mark(const Series& series, const Range& x, const Range& y, int side);
 
  private:
+  [[nodiscard]] std::pair<int, int> dot_of(const std::pair<double, double>& point, const Range& x,
+                                           const Range& y) const;
   [[nodiscard]] std::size_t place(int x, int y) const {
     return static_cast<std::size_t>(y) * static_cast<std::size_t>(width_) + static_cast<std::size_t>(x);
   }

@@ -1,9 +1,5 @@
 // `sgd-launch plot [RUN] [METRIC...]`: the run's metrics as curves, in the terminal or as a PNG image.
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 
@@ -13,22 +9,14 @@
 #include "launcher/cli/metric_series.hpp"
 #include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/plain_verb.hpp"
-#include "launcher/cli/png_plot.hpp"
+#include "launcher/cli/plot_output.hpp"
 #include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
-#include "launcher/cli/terminal_plot.hpp"
 #include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
 namespace {
-
-int plot_columns() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* columns = std::getenv("COLUMNS");
-  return whole_number(columns == nullptr ? "" : columns).value_or(80);
-}
 
 struct PlotOptions {
   std::vector<std::string> metrics;
@@ -54,22 +42,6 @@ Status read_reports(const std::string& path, MetricSeries& metrics) {
     if (report.is_object()) metrics.add(report);
   }
   return {};
-}
-
-int show_curves(const std::vector<Series>& series, const PlotOptions& options) {
-  if (!options.png.empty()) {
-    const std::string path = absolute(options.png);
-    if (const Status written = write_png(path, series, options.over); !written)
-      return refuse(exit_code::kFailed, written.error().message);
-    fmt::print("{}\n", path);
-    return exit_code::kSucceeded;
-  }
-  PlotShape shape;
-  shape.columns = plot_columns();
-  shape.is_utf8 = speaks_utf8(std::getenv("LC_ALL"), std::getenv("LC_CTYPE"), std::getenv("LANG"));
-  shape.over = options.over;
-  for (const Series& one : series) fmt::print("{}\n", for_terminal(plot_text(one, shape), Steering::kNone));
-  return exit_code::kSucceeded;
 }
 
 }  // namespace
@@ -111,7 +83,15 @@ int plot_verb(const std::vector<std::string>& arguments) {
   if (!series) return refuse(exit_code::kUsage, series.error().message);
   if (series.value().empty())
     return refuse(exit_code::kUsage, fmt::format("name a metric: {}", fmt::join(metrics.names(), ", ")));
-  return show_curves(series.value(), options);
+  if (!options.png.empty()) {
+    std::vector<Panel> panels;
+    for (const Series& one : series.value()) panels.push_back(panel_of(one, options.over));
+    return save_image(panels, options.png);
+  }
+  PlotShape shape = terminal_shape();
+  shape.over = options.over;
+  for (const Series& one : series.value()) fmt::print("{}\n", for_terminal(plot_text(one, shape), Steering::kNone));
+  return exit_code::kSucceeded;
 }
 
 }  // namespace sgd::cli

@@ -18,6 +18,7 @@ using Color = std::array<std::uint8_t, 3>;
 
 constexpr Color kInk = {40, 40, 40};
 constexpr Color kAxis = {170, 170, 170};
+constexpr Color kOthers = {176, 184, 196};  ///< Curves beside the one that stands out.
 constexpr std::array<Color, 5> kCurves = {
     {{31, 97, 184}, {196, 78, 16}, {20, 122, 84}, {146, 62, 158}, {120, 100, 20}}};
 
@@ -28,7 +29,9 @@ constexpr int kLeft = 120;
 constexpr int kRight = 20;
 constexpr int kTop = 34;
 constexpr int kBottom = 34;
-constexpr int kDot = 2;  ///< Of a letter.
+constexpr int kDot = 2;     ///< Of a letter.
+constexpr int kStroke = 2;  ///< Of a curve.
+constexpr int kMark = 5;    ///< Of a point that stands alone.
 constexpr int kLetter = (kGlyphColumns + 1) * kDot;
 
 class Picture {
@@ -72,39 +75,42 @@ int width_of(const std::string& words) {
   return static_cast<int>(words.size()) * kLetter;
 }
 
-void draw_panel(Picture& picture, int top, const Series& series, const Color& color, const std::string& over) {
-  const Range x = x_range(series);
-  const Range y = y_range(series);
+void draw_curve(Picture& picture, int top, const Panel& panel, const Series& curve, const Color& color) {
   DotCanvas canvas(kWidth - kLeft - kRight, kPanel - kTop - kBottom);
-  canvas.draw(series, x, y);
-  for (int down = 0; down <= canvas.height(); ++down) picture.put(kLeft - 3, top + kTop + down, kAxis);
-  for (int across = -3; across < canvas.width(); ++across)
-    picture.put(kLeft + across, top + kTop + canvas.height() + 1, kAxis);
+  panel.is_joined ? canvas.draw(curve, panel.x, panel.y) : canvas.mark(curve, panel.x, panel.y, kMark);
   for (int down = 0; down < canvas.height(); ++down)
     for (int across = 0; across < canvas.width(); ++across)
-      if (canvas.at(across, down)) picture.square(kLeft + across, top + kTop + down, 2, color);
-  picture.text(kLeft, top + 10, fmt::format("{}: {}", series.name, shown_number(series.points.back().second)));
-  const int bottom = top + kTop + canvas.height();
+      if (canvas.at(across, down)) picture.square(kLeft + across, top + kTop + down, kStroke, color);
+}
+
+void draw_panel(Picture& picture, int top, const Panel& panel, const Color& color) {
+  const int right = kWidth - kRight;
+  const int bottom = top + kPanel - kBottom;
+  for (int y = top + kTop; y <= bottom; ++y) picture.put(kLeft - 3, y, kAxis);
+  for (int x = kLeft - 3; x < right; ++x) picture.put(x, bottom + 1, kAxis);
+  for (std::size_t index = 0; index < panel.curves.size(); ++index)
+    if (index != panel.marked) draw_curve(picture, top, panel, panel.curves[index], panel.marked ? kOthers : color);
+  if (panel.marked) draw_curve(picture, top, panel, panel.curves[*panel.marked], color);
+  picture.text(kLeft, top + 10, panel.title);
   for (const auto& [value, height] :
-       {std::pair(y.greatest, top + kTop), std::pair(y.least, bottom - kGlyphRows * kDot)}) {
+       {std::pair(panel.y.greatest, top + kTop), std::pair(panel.y.least, bottom - kGlyphRows * kDot)}) {
     const std::string number = shown_number(value);
     picture.text(kLeft - 10 - width_of(number), height, number);
   }
-  const auto [least, greatest] = x_labels(series);
-  picture.text(kLeft, bottom + 10, least);
-  picture.text(kLeft + (canvas.width() - width_of(over)) / 2, bottom + 10, over);
-  picture.text(kWidth - kRight - width_of(greatest), bottom + 10, greatest);
+  picture.text(kLeft, bottom + 10, panel.left);
+  picture.text(kLeft + (right - kLeft - width_of(panel.over)) / 2, bottom + 10, panel.over);
+  picture.text(right - width_of(panel.right), bottom + 10, panel.right);
 }
 
 }  // namespace
 
-Status write_png(const std::string& path, const std::vector<Series>& series, const std::string& over) {
-  if (series.size() > kPngPanelsMax)
+Status write_png(const std::string& path, const std::vector<Panel>& panels) {
+  if (panels.size() > kPngPanelsMax)
     return Error{
-        fmt::format("{} curves are too many for one image, at most {}: name some", series.size(), kPngPanelsMax)};
-  Picture picture(kPanel * static_cast<int>(series.size()));
-  for (std::size_t index = 0; index < series.size(); ++index)
-    draw_panel(picture, kPanel * static_cast<int>(index), series[index], kCurves[index % kCurves.size()], over);
+        fmt::format("{} curves are too many for one image, at most {}: name some", panels.size(), kPngPanelsMax)};
+  Picture picture(kPanel * static_cast<int>(panels.size()));
+  for (std::size_t index = 0; index < panels.size(); ++index)
+    draw_panel(picture, kPanel * static_cast<int>(index), panels[index], kCurves[index % kCurves.size()]);
   return picture.write(path);
 }
 

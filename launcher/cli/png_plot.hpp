@@ -1,18 +1,18 @@
 #pragma once
-// Curves as a PNG image: a panel each, one below the other, drawn here and encoded by libpng.
+// Panels as a PNG image, one below the other, drawn here and encoded by libpng.
 
 #include <string>
 #include <vector>
 
 #include "common/base/result.hpp"
-#include "launcher/cli/metric_series.hpp"
+#include "launcher/cli/panel.hpp"
 
 namespace sgd::cli {
 
 /// Of one image; more would be taller than viewers like.
 inline constexpr std::size_t kPngPanelsMax = 64;
 
-/// `series`: with a point at least each. `over`: what stands below. Replaces `path`.
-[[nodiscard]] Status write_png(const std::string& path, const std::vector<Series>& series, const std::string& over);
+/// Replaces `path`. At least one panel.
+[[nodiscard]] Status write_png(const std::string& path, const std::vector<Panel>& panels);
 
 }  // namespace sgd::cli

@@ -46,27 +46,32 @@ void trim_right(std::string& line) {
 
 }  // namespace
 
-std::string plot_text(const Series& series, const PlotShape& shape) {
+std::string panel_text(const Panel& panel, const PlotShape& shape) {
   const int columns = std::max(shape.columns, PlotShape::kColumnsMin) - kLabelColumns - 2;
   const LetterDots dots = shape.is_utf8 ? LetterDots{2, 4} : LetterDots{};
-  const Range x = x_range(series);
-  const Range y = y_range(series);
   DotCanvas canvas(columns * dots.across, shape.rows * dots.down);
-  canvas.draw(series, x, y);
-  std::string text = fmt::format("{}: {} after {} report{}\n", series.name, shown_number(series.points.back().second),
-                                 series.points.size(), series.points.size() == 1 ? "" : "s");
+  for (const Series& curve : panel.curves)
+    panel.is_joined ? canvas.draw(curve, panel.x, panel.y) : canvas.mark(curve, panel.x, panel.y, dots.across);
+  std::string text = panel.title + "\n";
   for (int row = 0; row < shape.rows; ++row) {
-    std::string line = fmt::format("{:>{}} {}", label_of(row, shape.rows, y), kLabelColumns, shape.is_utf8 ? "│" : "|");
+    std::string line =
+        fmt::format("{:>{}} {}", label_of(row, shape.rows, panel.y), kLabelColumns, shape.is_utf8 ? "│" : "|");
     for (int column = 0; column < columns; ++column) line += letter_at(canvas, column, row, shape.is_utf8);
     trim_right(line);
     text += line + "\n";
   }
   text += std::string(kLabelColumns + 1, ' ') + (shape.is_utf8 ? "└" : "+");
   for (int column = 0; column < columns; ++column) text += shape.is_utf8 ? "─" : "-";
-  const auto [least, greatest] = x_labels(series);
-  const int middle = std::max(columns - static_cast<int>(least.size() + greatest.size()), 0);
-  text += fmt::format("\n{}{}{:^{}}{}\n", std::string(kLabelColumns + 2, ' '), least, shape.over, middle, greatest);
-  return text;
+  const int middle = std::max(columns - static_cast<int>(panel.left.size() + panel.right.size()), 0);
+  std::string below = fmt::format("{}{}{:^{}}{}", std::string(kLabelColumns + 2, ' '), panel.left, panel.over, middle,
+                                  panel.right);
+  return text + "\n" + below + "\n";
+}
+
+std::string plot_text(const Series& series, const PlotShape& shape) {
+  Panel panel = panel_of(series, shape.over);
+  panel.title += fmt::format(" after {} report{}", series.points.size(), series.points.size() == 1 ? "" : "s");
+  return panel_text(panel, shape);
 }
 
 bool speaks_utf8(const char* lc_all, const char* lc_ctype, const char* lang) {

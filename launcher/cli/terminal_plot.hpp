@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/cli/metric_series.hpp"
+#include "launcher/cli/panel.hpp"
 
 namespace sgd::cli {
 
@@ -15,6 +15,9 @@ struct PlotShape {
 
   static constexpr int kColumnsMin = 30;
 };
+
+/// A panel with its words; `shape.over` is not asked.
+[[nodiscard]] std::string panel_text(const Panel& panel, const PlotShape& shape);
 
 /// A curve with its name, its ends and its last value. `series` has a point at least.
 [[nodiscard]] std::string plot_text(const Series& series, const PlotShape& shape);

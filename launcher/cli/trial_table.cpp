@@ -23,10 +23,6 @@ std::string shown_number(std::optional<double> value) {
   return value ? fmt::format("{:.6g}", *value) : "-";
 }
 
-bool is_over(const std::string& state) {
-  return state == "completed" || state == "stopped" || state == "failed" || state == "cancelled";
-}
-
 /// Columns as wide as their widest cell; the last one has no end.
 std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
@@ -43,6 +39,10 @@ std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& ro
 }
 
 }  // namespace
+
+bool is_over(const std::string& state) {
+  return state == "completed" || state == "stopped" || state == "failed" || state == "cancelled";
+}
 
 std::string shown_value(const Json& value) {
   if (value.is_number_float()) return fmt::format("{:.4g}", read_or(Json{{"is", value}}, "is", 0.0));

@@ -59,6 +59,9 @@ class TrialTable {
   std::optional<std::int64_t> best_;  ///< By what has been reported so far.
 };
 
+/// Of a trial.
+[[nodiscard]] bool is_over(const std::string& state);
+
 /// "0.0213", "1e-05", "adam": as people would type it.
 [[nodiscard]] std::string shown_value(const nlohmann::ordered_json& value);
 

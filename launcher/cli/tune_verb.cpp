@@ -1,26 +1,22 @@
-// `sgd-launch tune job.json`: many trials of one job, here. `sgd-launch tune status|best [RUN]`: what is known of them.
+// `sgd-launch tune job.json`: many trials of one job, here or on a cluster.
 
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
-#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/experiment_checks.hpp"
 #include "launcher/cli/local_experiment.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_place.hpp"
+#include "launcher/cli/tune_views.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Option override_of(RunOptions& options, const char* name, const char* help, const char* path) {
   return {{name}, "N", help, "", [&options, name, path](const std::string& text) {
@@ -62,7 +58,9 @@ std::string tune_help() {
          "       sgd-launch tune --address HOST:PORT job.json  the same on a cluster\n"
          "       sgd-launch tune --resume RUN              goes on with it, or with --samples N has more trials\n"
          "       sgd-launch tune status [--json] [RUN]     the table of its trials\n"
-         "       sgd-launch tune best [--json] [RUN]       the best of them, and how it is run again\n" +
+         "       sgd-launch tune best [--json] [RUN]       the best of them, and how it is run again\n"
+         "       sgd-launch tune plot [--png FILE] [RUN]   its metric as curves, and over each parameter\n"
+         "       sgd-launch tune export --to DIR [RUN]     its trials in the form of another tool\n" +
          describe(tune_option_table(unused, none));
 }
 
@@ -138,91 +136,15 @@ int start_experiment(const std::vector<std::string>& arguments) {
   return LocalExperiment(options, std::move(checked->run)).run();
 }
 
-/// Of the experiment's own events: they are there while it runs, and when it has ended.
-Result<TrialTable> table_of(const std::string& run_dir) {
-  std::ifstream file(run_dir + "/events.jsonl");
-  if (!file) return system_error("cannot open " + run_dir + "/events.jsonl");
-  TrialTable table;
-  for (std::string line; std::getline(file, line);) {
-    const Json event = Json::parse(line, nullptr, false);
-    if (event.is_object()) table.add(event);
-  }
-  if (table.metric().empty()) return Error{run_dir + " is no experiment: sgd-launch status shows a run"};
-  return table;
-}
-
-NamedRun name_experiment(const char* verb, const std::vector<std::string>& arguments, bool& as_json) {
-  NamedRun run = name_run({std::string("tune ") + verb,
-                           "[--json] [RUN]",
-                           std::string("sgd-launch tune ") + verb,
-                           {flag({"--json"}, "one JSON object", as_json)},
-                           {}},
-                          arguments);
-  if (!run.is_named || !run.cluster) return run;
-  run.is_named = false;
-  run.exit_code = refuse(exit_code::kUsage, fmt::format("tune {} reads a folder of this machine; of an experiment on a "
-                                                        "cluster: sgd-launch status RUN, sgd-launch events RUN",
-                                                        verb));
-  return run;
-}
-
-/// "running", how it ended, or "lost": its launcher was killed.
-std::string state_of(const std::string& run_dir) {
-  const auto answer = ask_run(run_dir, {{"request", "status"}});
-  if (!answer || answer.value()) return "running";
-  std::ifstream file(run_dir + "/summary.json");
-  return read_or(file ? Json::parse(file, nullptr, false) : Json(), "state", "lost");
-}
-
-int show_status(const std::vector<std::string>& arguments) {
-  bool as_json = false;
-  const NamedRun run = name_experiment("status", arguments, as_json);
-  if (!run.is_named) return run.exit_code;
-  const auto table = table_of(run.directory);
-  if (!table) return refuse(exit_code::kNotFound, table.error().message);
-  const std::string state = state_of(run.directory);
-  if (as_json) {
-    Json json = table.value().to_json();
-    json["state"] = state;
-    fmt::print("{}\n", dump_text(json, 2));
-    return exit_code::kSucceeded;
-  }
-  for (const std::string& line : table.value().lines(table.value().trials().size())) fmt::print("{}\n", line);
-  fmt::print("{}\n", table.value().progress());
-  if (state == "lost")
-    fmt::print("its launcher was killed, and its trials with it; to go on: sgd-launch tune --resume {}\n",
-               as_typed(run.directory));
-  return exit_code::kSucceeded;
-}
-
-int show_best(const std::vector<std::string>& arguments) {
-  bool as_json = false;
-  const NamedRun run = name_experiment("best", arguments, as_json);
-  if (!run.is_named) return run.exit_code;
-  std::ifstream file(run.directory + "/best.json");
-  const Json best = file ? Json::parse(file, nullptr, false) : Json();
-  if (!best.is_object())
-    return refuse(exit_code::kNotFound, fmt::format("no trial of {} has ended with a value yet", run.directory));
-  if (as_json) {
-    fmt::print("{}\n", dump_text(best, 2));
-    return exit_code::kSucceeded;
-  }
-  fmt::print("trial      {}\n{:<10} {} at {}\n", read_or(best, "trial", 0), read_or(best, "metric", ""),
-             read_or(best, "value", 0.0), read_or(best, "iteration", 0));
-  for (const auto& [name, value] : member(best, "parameters").items()) fmt::print("{} = {}\n", name, dump_text(value));
-  const std::string checkpoint = read_or(best, "checkpoint", "");
-  if (!checkpoint.empty()) fmt::print("checkpoint {}\n", checkpoint);
-  fmt::print("again      sgd-launch {}/job.json\n", read_or(best, "folder", ""));
-  return exit_code::kSucceeded;
-}
-
 }  // namespace
 
 int tune_verb(const std::vector<std::string>& arguments) {
   const std::string first = arguments.empty() ? "" : arguments.front();
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (first == "status") return show_status(rest);
-  if (first == "best") return show_best(rest);
+  if (first == "status") return tune_status(rest);
+  if (first == "best") return tune_best(rest);
+  if (first == "plot") return tune_plot(rest);
+  if (first == "export") return tune_export(rest);
   return start_experiment(arguments);
 }
 

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
-#include "common/json/lenient.hpp"
 #include "launcher/core/trial_job.hpp"
 #include "launcher/tune/make_scheduler.hpp"
 
@@ -32,20 +29,6 @@ const char* name(TrialPhase phase) {
   }
   return "";
 }
-
-namespace {
-
-/// Keys that people may have meant, of lines without the metric, by phase.
-std::set<std::string> numbers_in(const Line& lines) {
-  constexpr std::size_t kShown = 16;
-  std::set<std::string> names;
-  for (const Line& line : lines)
-    for (const auto& [key, value] : line.items())
-      if (value.is_number() && !key.starts_with('_') && names.size() < kShown) names.insert(key);
-  return names;
-}
-
-}  // namespace
 
 bool is_experiment(const job::JobSpec& job) {
   return !job.tune.is_null();
@@ -163,6 +146,7 @@ void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands
       if (trials_.at(chosen->trial).phase == TrialPhase::kPausing) break;
       rule_->on_resumed(chosen->trial);
       obey(tune::Decisions{*chosen}, out, orders);
+      take_held(chosen->trial, out, orders);
     } else if (list_ && more_may_come()) {
       const tune::Trial trial = list_->at(next_++);
       start(trial.id, trial.values, out, orders);
@@ -231,54 +215,10 @@ std::optional<tune::TrialId> Experiment::trial_of(const RunId& run) const {
   return trial;
 }
 
-// ---- what trials say ----
+// ---- what is decided ----
 
 bool Experiment::is_better(double left, double right) const {
   return spec_.mode == tune::Mode::kMax ? left > right : left < right;
-}
-
-void Experiment::on_line(const RunId& run, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
-  const auto trial = trial_of(run);
-  if (!trial || is_over_ || !is_readable()) return;
-  TrialRecord& its = trials_.at(*trial);
-  const bool is_training = definition_.job.training.has_value();
-  const auto found = line.find(spec_.metric);
-  const bool has_metric = found != line.end() && (found->is_number() || found->is_null());
-  if (is_training && line.contains("batch")) return;  // Within an epoch; its end counts.
-  if (!has_metric) {
-    const bool is_round = read_or(line, "phase", "") == "validate" || (!is_training && ++its.silent_lines > 1);
-    return is_round ? note_missing(*trial, Line{{"line", line}}, out) : void();
-  }
-  is_metric_known_ = true;
-  ++its.reports;
-  its.iteration = is_training ? read_or(line, "epoch", its.reports) : its.reports;
-  const double value = found->is_number() ? found->get<double>() : std::nan("");
-  if (std::isfinite(value)) {
-    its.value = value;
-    if (!its.best || is_better(value, *its.best)) {
-      its.best = value;
-      its.best_iteration = its.iteration;
-    }
-  }
-  record({{"event", "trial_report"},
-          {"trial", *trial},
-          {"iteration", its.iteration},
-          {"value", std::isfinite(value) ? Line(value) : Line(nullptr)}},
-         out);
-  if (its.phase != TrialPhase::kRunning || stop_) return;
-  const bool others_wait = more_may_come();
-  const tune::Decisions decisions = rule_->on_report({*trial, its.iteration, value, others_wait});
-  const std::string reached = tune::bound_reached(spec_, its.iteration, nlohmann::json(line));
-  if (!reached.empty()) stop(*trial, tune::Outcome::kCompleted, reached, {}, out, orders);
-  obey(decisions, out, orders);
-}
-
-/// Told once: who misspelt it would find nothing at the end of the last trial. A line of training may come first, and
-/// that of validation then.
-void Experiment::note_missing(tune::TrialId trial, const Line& lines, CoordinatorCommands& out) {
-  if (is_metric_known_ || std::exchange(is_metric_missed_, true)) return;
-  record({{"event", "metric_missing"}, {"trial", trial}, {"metric", spec_.metric}, {"reported", numbers_in(lines)}},
-         out);
 }
 
 /// A trial whose end was decided already has it.
@@ -332,6 +272,7 @@ void Experiment::stop(tune::TrialId trial, tune::Outcome outcome, std::string re
     ++at_work_;
   }
   its.phase = TrialPhase::kStopping;
+  if (!its.interrupted) its.held.clear();  // As if nothing had crossed.
   its.outcome = outcome;
   its.reason = std::move(reason);
   record({{"event", "trial_stopping"}, {"trial", trial}, {"as", tune::word_of(outcome)}, {"why", its.reason}}, out);

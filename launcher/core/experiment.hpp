@@ -34,6 +34,9 @@ namespace sgd::core {
 /// one who submits an experiment fills no queue.
 inline constexpr std::int64_t kTrialsWaitingMax = 8;
 
+/// Reports of a trial that were on their way when it was to pause; what is more than that is not heard.
+inline constexpr std::size_t kHeldMax = 256;
+
 /// What is to be done with a child.
 namespace trial_order {
 struct Start {
@@ -136,6 +139,12 @@ class Experiment : private ExperimentState {
             CoordinatorCommands& out, TrialOrders& orders);
   void exploit(const tune::Decision& decision, const std::string& why, TrialOrders& orders);
   void obey(const tune::Decisions& decisions, CoordinatorCommands& out, TrialOrders& orders);
+  /// Whether a trial's line counts now, when it goes on, or not at all.
+  enum class Hearing { kNow, kLater, kNever };
+  [[nodiscard]] static Hearing hearing_of(const TrialRecord& its);
+  void take_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders);
+  void take_line(tune::TrialId trial, const nlohmann::ordered_json& line, CoordinatorCommands& out,
+                 TrialOrders& orders);
   void note_missing(tune::TrialId trial, const nlohmann::ordered_json& lines, CoordinatorCommands& out);
   [[nodiscard]] bool may_restart(const TrialRecord& trial, const RunOutcome& outcome) const;
   void restart(tune::TrialId trial, const std::string& error, CoordinatorCommands& out, TrialOrders& orders);

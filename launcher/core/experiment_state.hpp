@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/base/time.hpp"
 #include "launcher/core/coordinator_io.hpp"
@@ -42,6 +43,7 @@ struct TrialRecord {
   std::string taken;                ///< While it is pausing: with which state it goes on; empty: its own.
   tune::Values next;                ///< And with which values, then; null: its own.
   bool waits = true;                ///< And whether it waits until it is resumed.
+  std::vector<nlohmann::ordered_json> held;  ///< Lines that came after it was to pause: they count when it goes on.
   /// It was ended with the experiment, and goes on with it, as what it was then.
   std::optional<TrialPhase> interrupted;
 };

@@ -58,6 +58,7 @@ void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrde
   }
   its.phase = TrialPhase::kRunning;
   orders.emplace_back(trial_order::Resume{run});
+  take_held(*trial, out, orders);
 }
 
 void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, CoordinatorCommands& out, TrialOrders& orders) {
@@ -104,6 +105,7 @@ void Experiment::restart(tune::TrialId trial, const std::string& error, Coordina
 void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::string reason, CoordinatorCommands& out,
                            TrialOrders& orders) {
   TrialRecord& its = trials_.at(trial);
+  if (its.phase != TrialPhase::kStopping || outcome != tune::Outcome::kCancelled) take_held(trial, out, orders);
   --(its.phase == TrialPhase::kPaused ? paused_ : at_work_);
   ++ended_;
   its.phase = TrialPhase::kEnded;

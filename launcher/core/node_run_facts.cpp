@@ -206,6 +206,10 @@ void NodeRun::assign(Rank rank, RankRecord& record, AgentCommands& out) {
   assignment.resume_from = desired_.resume_from;
   assignment.cpus = desired_.job.at("per_worker").at("cpus").get<int>();
   assignment.config = desired_.job;
+  if (assignment.config.contains("command")) {  // Its arguments and variables it has, and they may be long.
+    assignment.config.erase("command");
+    assignment.config.erase("env");
+  }
   record.assigned = true;
   out.push_back(TellWorker{*record.connection, id_, std::move(assignment)});
 }

@@ -58,14 +58,13 @@ def job_of(folder, seed, samples, epoch_samples):
 
 
 def result_of(run_dir):
-    """What is the same whatever was killed. Reports that cross a decision are no decisions, so what a stopped trial has
-    said last may be of an epoch more; and trials that one decision ends do so in the order in which their ranks are gone."""
+    """What is the same whatever was killed. Trials that one decision ends do so in the order in which their ranks are gone."""
     events = read_lines(os.path.join(run_dir, "events.jsonl"))
     best = json.loads(read_file(os.path.join(run_dir, "best.json")))
     return {"trials": [(e["trial"], e["parameters"]) for e in events if e["event"] == "trial_started"],
             "decisions": [(e["trial"], e["action"], e["iteration"], e["reason"], e.get("value")) for e in events
-                          if e["event"] == "trial_decided" and e["reason"] != "not_running"],
-            "ends": sorted((e["trial"], e["state"], e["value"] if e["state"] == "completed" else None) for e in events if e["event"] == "trial_ended"),
+                          if e["event"] == "trial_decided"],
+            "ends": sorted((e["trial"], e["state"], e["iteration"], e["value"]) for e in events if e["event"] == "trial_ended"),
             "best": (best["trial"], best["value"], best["parameters"])}
 
 

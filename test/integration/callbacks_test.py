@@ -12,24 +12,14 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import linear_job, write_job
-from event_files import event_file, events
-from harness import LAUNCHER, LIMIT_S, TESTS_PYTHON, LaunchTest, read_file, wait_for
+from event_files import event_file, events, tensorboard_reads
+from harness import LAUNCHER, LIMIT_S, LaunchTest, read_file, wait_for
 
 SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support")
 RANK = os.path.join(SUPPORT, "reporting_rank.py")
 FILES = [{"type": "json"}, {"type": "csv"}, {"type": "tensorboard"}]
 AUTOFILLED = {"_timestamp", "_time_this_iter_s", "_training_iteration"}
 DETAILED = {"_date", "_hostname", "_node_ip", "_pid", "_time_total_s"}
-
-
-def tensorboard_reads(folder):
-    """By TensorBoard's own package; None where it is not installed."""
-    ended = subprocess.run([TESTS_PYTHON, os.path.join(SUPPORT, "event_files.py"), folder], capture_output=True, text=True,
-                           timeout=LIMIT_S, check=False)
-    if "No module named 'tensorboard'" in ended.stderr:
-        return None
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
 
 
 def reports_of(folder):

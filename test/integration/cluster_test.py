@@ -95,6 +95,12 @@ class CommandTest(ClusterCase):
         self.assertEqual(failed.wait(), 1, failed.said())
         self.assertIn("run failed: exit code 7, rank 1", failed.said()[0])
 
+    def test_arguments_of_hundreds_of_thousands_of_bytes_reach_a_node(self):
+        words = [f"{number:05}".ljust(100, "x") for number in range(2400)]
+        client = self.cluster.run("-n", 2, "--no-prefix", "--", "sh", "-c", 'echo "$# ${2400}"', "sh", *words)
+        self.assertEqual(client.wait(LIMIT_S), 0, client.said())
+        self.assertEqual(client.said()[1].splitlines(), ["2400 " + words[-1]] * 2)
+
     def test_detached_run_is_listed_shown_and_stopped(self):
         client = self.cluster.run("submit", "--detach", "-n", 2, "--", "sleep", "100")
         self.assertEqual(client.wait(), 0, client.said())

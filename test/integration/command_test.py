@@ -127,6 +127,16 @@ class CommandTest(LaunchTest):
             self.assertTrue(env["TORCHELASTIC_RUN_ID"])
         self.assertEqual(ranks[0]["MASTER_PORT"], ranks[1]["MASTER_PORT"])
 
+    def test_hundreds_of_thousands_of_bytes_of_arguments_reach_every_rank(self):
+        words = [f"{number:05}".ljust(100, "x") for number in range(2400)]
+        count = "import os, sys\nprint(len(sys.argv) - 1, sum(map(len, sys.argv[1:])), sys.argv[-1][:5], len(os.environ['LONG']))\n"
+        script = self.write("count.py", count)
+        for name, command in (("exec", self.script("plain.py", count)), ("forked", ["/usr/bin/python3", script])):
+            launch = self.run_to_end("-n", 2, "--", *command, *words, run_dir=name, env={"LONG": "y" * 100_000})
+            self.assertEqual([launch.log(rank).decode() for rank in (0, 1)], ["2400 240000 02399 100000\n"] * 2)
+        refused = self.run_to_end("-n", 2, "--", *self.script("plain.py", count), *words, *words[:300], run_dir="more", expect=2)
+        self.assertIn("pass what is long in a file that the program reads", refused.stderr())
+
     def test_torchrun_spellings(self):
         launch = self.run_to_end("--nproc-per-node", 2, "--", *self.script("show.py", PRINT_ENVIRONMENT))
         self.assertEqual(json.loads(launch.log(1))["WORLD_SIZE"], "2")

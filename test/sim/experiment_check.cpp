@@ -81,11 +81,17 @@ void ExperimentCheck::on_trial_metrics(const RunId& run, const Json& line) {
   const double value = number_of(line.at("score"));
   if (!same(value, score_of(run, epoch, line.at("generation"))))
     violated("{}: epoch {} has the score {}", run, epoch, value);
-  at(run).said.push_back({epoch, value});
+  if (Trial& its = at(run); !is_unheard(its)) its.said.push_back({epoch, value});
+}
+
+/// Its end was decided, or that it goes on as another one.
+bool ExperimentCheck::is_unheard(const Trial& its) {
+  return its.is_taking || (its.phase == Phase::kStopping && !its.interrupted);
 }
 
 void ExperimentCheck::on_trial_paused(const RunId& run) {
   Trial& its = at(run);
+  its.is_taking = false;
   if (its.phase == Phase::kPausing && std::exchange(its.goes_on, false)) its.phase = Phase::kRunning;
 }
 
@@ -128,6 +134,7 @@ void ExperimentCheck::take(const Json& event, const std::string& what) {
     // Who is asked to end with its experiment may go on with it.
     if (is_stopped_ && event.at("as") == "cancelled") its.interrupted = its.phase;
     its.phase = Phase::kStopping;
+    if (!its.interrupted) its.said.clear();
   } else if (what == "trial_paused") {
     if (its.phase != Phase::kPausing) violated("{}: trial {} pauses unasked", id(), trial);
     its.phase = Phase::kPaused;
@@ -137,6 +144,7 @@ void ExperimentCheck::take(const Json& event, const std::string& what) {
       rule_->on_values(trial, its.values);
     else
       its.values = its.next;
+    its.is_taking = !event.at("checkpoint").is_null();
   } else if (what == "trial_resumed") {
     its.phase = event.at("state") == "paused" ? Phase::kPaused : Phase::kRunning;
     its.has_place = its.phase == Phase::kRunning;
@@ -198,7 +206,9 @@ void ExperimentCheck::on_decided(tune::TrialId trial, Trial& its, const Json& ev
 void ExperimentCheck::on_ended(tune::TrialId trial, Trial& its, const Json& event) {
   if (!its.is_over) violated("{}: trial {} has ended, and its run is at work", id(), trial);
   if (its.phase == Phase::kEnded) violated("{}: trial {} ends twice", id(), trial);
-  if (!its.said.empty()) violated("{}: trial {} has ended, and not all that it said was told", id(), trial);
+  // Of one that may go on, what it said when it was to pause is told then.
+  if (!its.said.empty() && !its.interrupted)
+    violated("{}: trial {} has ended, and not all that it said was told", id(), trial);
   its.phase = Phase::kEnded;
   its.has_place = false;
   const tune::Outcome outcome = outcome_of(event.at("state"));

@@ -59,6 +59,7 @@ class ExperimentCheck {
     tune::Values values;
     tune::Values next;     ///< After it has taken another one's state.
     bool goes_on = false;  ///< While it is pausing: at once, with that.
+    bool is_taking = false;  ///< While it is pausing: another one's state, and what it says itself counts no more.
     int lives = 0;
   };
 
@@ -72,6 +73,7 @@ class ExperimentCheck {
   void check_all_decided();
   void drop_silent();
   void check_room() const;
+  [[nodiscard]] static bool is_unheard(const Trial& its);
   [[nodiscard]] bool more_may_come() const;
   [[nodiscard]] Phase phase_of(const RunId& run) const;
   [[nodiscard]] Trial& at(const RunId& run);

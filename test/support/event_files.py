@@ -7,6 +7,7 @@ own package reads it, where that is installed.
 import json
 import os
 import struct
+import subprocess
 import sys
 
 
@@ -121,6 +122,17 @@ def as_tensorboard_reads(folder):
             "histograms": {tag: [[one.step, list(one.histogram_value.bucket)] for one in reader.Histograms(tag)]
                            for tag in tags["histograms"]},
             "hparams": hparams, "status": status}
+
+
+def tensorboard_reads(folder):
+    """The same of another process, in which the package is; None where it is not installed."""
+    from harness import LIMIT_S, TESTS_PYTHON
+
+    ended = subprocess.run([TESTS_PYTHON, os.path.abspath(__file__), folder], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if "No module named 'tensorboard'" in ended.stderr:
+        return None
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
 
 
 if __name__ == "__main__":

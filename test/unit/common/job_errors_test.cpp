@@ -396,19 +396,31 @@ TEST_CASE("job: what was meant by a file that is missing, in a folder of up to 1
   CHECK(job::did_you_mean_file(folder.path("trian.py")).empty());
 }
 
-TEST_CASE("job: a job that does not fit the worker link is refused") {
-  std::string arguments = "\"true\"";
-  for (int i = 0; i < 500; ++i) arguments += ", \"" + std::string(100, 'x') + "\"";
-  const test::Loaded loaded = test::load_text("{\"command\": [" + arguments + "]}");
+TEST_CASE("job: a training that does not fit the worker link, and a command that does not fit a frame, are refused") {
+  const auto list_of = [](int count) {
+    std::string words;
+    for (int i = 0; i < count; ++i) words += ", \"" + std::string(100, 'x') + "\"";
+    return words;
+  };
+  const auto with = [&](int arguments) { return test::load_text(R"({"command": ["true")" + list_of(arguments) + "]}"); };
+  CHECK(with(2500).lines.empty());
+  const test::Loaded loaded = with(2600);
   REQUIRE(loaded.lines.size() == 1);
-  CHECK(
-      loaded.lines[0].find("the command has 51508 bytes with its arguments; a job has at most 49152: pass what is long "
-                           "in a file that the program reads") != std::string::npos);
-  std::string environment = R"("A": "")";
-  for (int i = 0; i < 500; ++i) environment += fmt::format(R"(, "A{}": "{}")", i, std::string(100, 'x'));
-  const test::Loaded wide = test::load_text(R"({"command": ["true"], "env": {)" + environment + "}}");
-  REQUIRE(wide.lines.size() == 1);
-  CHECK(wide.lines[0].find("bytes with its defaults; at most 49152") != std::string::npos);
+  CHECK(loaded.lines[0].find("the command has 267810 bytes with its arguments; at most 262144: pass what is long in a "
+                             "file that the program reads") != std::string::npos);
+  const auto wide = [](int variables) {
+    std::string environment = R"("A": "")";
+    for (int i = 0; i < variables; ++i) environment += fmt::format(R"(, "A{}": "{}")", i, std::string(100, 'x'));
+    return test::load_text(R"({"command": ["true"], "env": {)" + environment + "}}");
+  };
+  CHECK(wide(2000).lines.empty());
+  REQUIRE(wide(2600).lines.size() == 1);
+  CHECK(wide(2600).lines[0].find("bytes with its \"env\"; at most 262144") != std::string::npos);
+  std::string hosts = R"("a")";
+  for (int i = 0; i < 500; ++i) hosts += fmt::format(R"(, "{}{}")", std::string(100, 'n'), i);
+  const test::Loaded far = test::load_text(R"({"command": ["true"], "placement": {"exclude": [)" + hosts + "]}}");
+  REQUIRE(far.lines.size() == 1);
+  CHECK(far.lines[0].find("bytes with its defaults, without its command; at most 49152") != std::string::npos);
 }
 
 }  // namespace sgd

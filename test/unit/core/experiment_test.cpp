@@ -217,6 +217,91 @@ TEST_CASE("experiment: asha stops what is worse, with its reason, and the trial 
   CHECK(bench.is_at_work(2));
 }
 
+TEST_CASE("experiment: what a trial reports after its end was decided does not count") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 3}, {"concurrent", 1}, {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}}}});
+  bench.start(0);
+  bench.report(0, 1, 0.9);
+  bench.finish(0);
+  bench.start(1);
+  bench.report(1, 1, 0.1);
+  REQUIRE(bench.trial(1).phase == TrialPhase::kStopping);
+  bench.report(1, 2, 0.95);  // On its way when it was decided.
+  CHECK(bench.events("trial_report").size() == 2);
+  bench.exit(1, worker_exit::kStopped);
+  bench.clear(1);
+  CHECK(bench.trial(1).value == 0.1);
+  CHECK(bench.trial(1).best == 0.1);
+  CHECK(bench.trial(1).iteration == 1);
+  CHECK(bench.best()->at("trial") == 0);
+}
+
+TEST_CASE("experiment: what a trial reports after it was to pause counts when it goes on") {
+  ExperimentBench bench(1);
+  bench.begin({{"samples", 3},
+               {"concurrent", 1},
+               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  const auto begin = [&](int trial, double value) {
+    bench.start(trial);
+    bench.report(trial, 1, value);
+    REQUIRE(bench.trial(trial).phase == TrialPhase::kPausing);
+    bench.save(trial, 1);
+  };
+  const auto leave = [&](int trial) {
+    bench.exit(trial, worker_exit::kStopped);
+    bench.clear(trial);
+  };
+  begin(0, 0.9);
+  for (const int epoch : {2, 3}) bench.report(0, epoch, 0.9 + 0.01 * epoch);  // 3 is its next rung.
+  bench.save(0, 3);
+  CHECK(bench.trial(0).iteration == 1);
+  leave(0);
+  begin(1, 0.5);
+  bench.report(1, 2, 0.99);
+  leave(1);
+  begin(2, 0.4);
+  CHECK(bench.best() == std::nullopt);
+  leave(2);
+  // The best of three is chosen by what all had at the first rung. It goes on, and is at the second one already.
+  const auto decided = bench.events("trial_decided");
+  REQUIRE(decided.size() >= 2);
+  CHECK(decided[decided.size() - 2].at("action") == "resume");
+  CHECK(decided[decided.size() - 2].at("trial") == 0);
+  CHECK(decided.back().at("action") == "pause");
+  CHECK(decided.back().at("iteration") == 3);
+  CHECK(bench.trial(0).iteration == 3);
+  CHECK(bench.trial(0).best == 0.93);
+  CHECK(bench.trial(0).held.empty());
+  CHECK(bench.trial(1).iteration == 1);
+}
+
+TEST_CASE("experiment: what a trial reports after it was to take another one's state does not count") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
+  for (const int trial : {0, 1}) bench.start(trial);
+  for (const int trial : {0, 1}) bench.save(trial, 1);
+  bench.report(0, 1, 0.9);
+  bench.report(1, 1, 0.1);
+  REQUIRE_FALSE(bench.trial(1).taken.empty());
+  bench.report(1, 2, 0.99);
+  bench.exit(1, worker_exit::kStopped);
+  bench.clear(1);
+  CHECK(bench.trial(1).best == 0.1);
+  bench.start(1);
+  bench.report(1, 2, 0.95);
+  CHECK(bench.trial(1).best == 0.95);
+}
+
+TEST_CASE("experiment: of a trial that is to pause, a limited number of reports is kept; limit kHeldMax") {
+  ExperimentBench bench(1);
+  bench.begin({{"samples", 3},
+               {"concurrent", 1},
+               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  bench.start(0);
+  for (int epoch = 1; epoch <= static_cast<int>(kHeldMax) + 10; ++epoch) bench.report(0, epoch, 0.5);
+  CHECK(bench.trial(0).held.size() == kHeldMax);
+}
+
 TEST_CASE("experiment: asha that promotes lets a trial wait without a rank, and go on from its checkpoint") {
   ExperimentBench bench(1);
   bench.begin({{"samples", 3},

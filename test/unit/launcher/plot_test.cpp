@@ -114,8 +114,9 @@ TEST_CASE("plot: what the locale says") {
 TEST_CASE("plot: a PNG image") {
   const test::TemporaryFolder folder;
   const std::string path = folder.path("curves.png");
-  const auto series = plotted_run("step").select({}).value();
-  REQUIRE(write_png(path, series, "step").ok());
+  std::vector<Panel> panels;
+  for (const Series& series : plotted_run("step").select({}).value()) panels.push_back(panel_of(series, "step"));
+  REQUIRE(write_png(path, panels).ok());
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   REQUIRE(png_image_begin_read_from_file(&image, path.c_str()) != 0);
@@ -127,8 +128,8 @@ TEST_CASE("plot: a PNG image") {
   const auto dark = std::count_if(pixels.begin(), pixels.end(), [](unsigned char gray) { return gray < 160; });
   CHECK(dark > 3000);
   CHECK(dark < 60000);
-  CHECK_FALSE(write_png(folder.path("missing/curves.png"), series, "step").ok());
-  const Status many = write_png(path, std::vector<Series>(kPngPanelsMax + 1, series.front()), "step");
+  CHECK_FALSE(write_png(folder.path("missing/curves.png"), panels).ok());
+  const Status many = write_png(path, std::vector<Panel>(kPngPanelsMax + 1, panels.front()));
   REQUIRE_FALSE(many.ok());
   CHECK(many.error().message == "65 curves are too many for one image, at most 64: name some");
   CHECK(glyph_of('a') != glyph_of('b'));

@@ -1,0 +1,138 @@
+// `sgd-launch tune export --to DIR [RUN]`: the trials of an experiment in the form of another tool.
+
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
+#include "launcher/callbacks/csv_file.hpp"
+#include "launcher/callbacks/feed.hpp"
+#include "launcher/callbacks/fresh_file.hpp"
+#include "launcher/callbacks/run_callbacks.hpp"
+#include "launcher/cli/plain_verb.hpp"
+#include "launcher/cli/ray_results.hpp"
+#include "launcher/cli/trial_table.hpp"
+#include "launcher/cli/tune_views.hpp"
+
+namespace sgd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<Json> lines_of(const std::string& path) {
+  std::vector<Json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (Json report = Json::parse(line, nullptr, false); report.is_object()) lines.push_back(std::move(report));
+  return lines;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  auto file = callbacks::FreshFile::create(path);
+  if (!file) return file.error();
+  if (const Status written = file.value().append(text); !written) return written;
+  return file.value().publish();
+}
+
+Status write_csv(const std::string& path, const std::vector<Json>& rows) {
+  callbacks::CsvFile file(path, nlohmann::json::object());
+  // A row with a new column asks for all rows again.
+  for (std::size_t next = 0; next < rows.size();) {
+    if (next == 0)
+      if (const auto begun = file.begin(); !begun) return begun.error();
+    const auto taken = file.add(rows[next]);
+    if (!taken) return taken.error();
+    next = taken.value() == callbacks::Taken::kAgain ? 0 : next + 1;
+  }
+  return file.flush();
+}
+
+/// Of one trial, as Ray Tune leaves it in its experiment's folder.
+Status write_ray_trial(const std::string& source, const std::string& folder, const RayTrial& trial) {
+  const std::vector<Json> results = ray_results(trial, lines_of(source + "/metrics.jsonl"));
+  std::string text;
+  for (const Json& result : results) text += dump_text(result) + "\n";
+  if (const Status written = write_file(folder + "/params.json", dump_text(trial.parameters, 2) + "\n"); !written)
+    return written;
+  if (const Status written = write_file(folder + "/result.json", text); !written) return written;
+  return results.empty() ? Status{} : write_csv(folder + "/progress.csv", results);
+}
+
+/// The metrics of one trial, its whole job as hyperparameters.
+Status write_event_file(const std::string& source, const std::string& folder, const std::string& run,
+                        const std::string& state) {
+  std::ifstream file(source + "/job.json");
+  const nlohmann::json job = nlohmann::json::parse(file, nullptr, false);
+  auto sink = callbacks::make_sink({{"type", "tensorboard"}, {"folder", folder}}, run, source, job);
+  callbacks::Feed feed("trial", std::move(sink), source + "/metrics.jsonl");
+  feed.advance(Duration{0}, true);
+  if (is_over(state)) feed.end(state != "failed");
+  const auto warnings = feed.take_warnings();
+  return warnings.empty() ? Status{} : Status(Error{warnings.front()});
+}
+
+/// A row for each trial.
+Status write_table(const TrialTable& table, const std::string& path) {
+  std::vector<Json> rows;
+  for (const auto& [number, trial] : table.trials()) {
+    Json row = {{"trial", number}, {"state", trial.state}};
+    row.update(trial.parameters);
+    row["iteration"] = trial.iteration;
+    row[table.metric()] = trial.value ? Json(*trial.value) : Json(nullptr);
+    row["best"] = trial.best ? Json(*trial.best) : Json(nullptr);
+    row["best_iteration"] = trial.best_iteration;
+    row["wall_s"] = trial.wall_s;
+    rows.push_back(std::move(row));
+  }
+  return write_csv(path, rows);
+}
+
+Status export_trials(const TrialTable& table, const std::string& source, const std::string& layout,
+                     const std::string& folder) {
+  if (layout == "csv") return write_table(table, folder + "/trials.csv");
+  for (const auto& [number, trial] : table.trials()) {
+    const std::string from = fmt::format("{}/trials/{:04}", source, number);
+    const std::string to = folder + "/" + ray_name(number);
+    const Status written = layout == "ray" ? write_ray_trial(from, to, {number, trial.parameters, is_over(trial.state)})
+                                           : write_event_file(from, to, fmt::format("{:04}", number), trial.state);
+    if (!written) return written;
+  }
+  return {};
+}
+
+Option layout_option(std::string& layout) {
+  return {{"--layout"},
+          "WHAT",
+          "ray: result.json, progress.csv and params.json for each trial; tensorboard: an event file for each; csv: one "
+          "table; default: ray",
+          "",
+          [&layout](const std::string& value) {
+            layout = value;
+            const bool is_known = value == "ray" || value == "tensorboard" || value == "csv";
+            return is_known ? std::string() : fmt::format("expected ray, tensorboard or csv, got \"{}\"", value);
+          }};
+}
+
+}  // namespace
+
+int tune_export(const std::vector<std::string>& arguments) {
+  std::string layout = "ray";
+  std::string to;
+  const NamedRun run = name_experiment("export", "[--layout WHAT] --to DIR [RUN]",
+                                       {layout_option(layout), text_option({"--to"}, "DIR", "the folder for it", to)},
+                                       arguments);
+  if (!run.is_named) return run.exit_code;
+  if (to.empty()) return refuse(exit_code::kUsage, "tune export needs --to DIR: the folder for what is made");
+  TrialTable table;
+  const Status read = read_experiment(run.directory, [&table](const Json& event) { table.add(event); });
+  if (!read) return refuse(exit_code::kNotFound, read.error().message);
+  const std::string folder = absolute(to);
+  if (const Status written = export_trials(table, run.directory, layout, folder); !written)
+    return refuse(exit_code::kFailed, written.error().message);
+  fmt::print("{}\n", layout == "csv" ? folder + "/trials.csv" : folder);
+  return exit_code::kSucceeded;
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,107 @@
+// Experiment: what its trials report, and when it counts.
+
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "common/json/lenient.hpp"
+#include "launcher/core/experiment.hpp"
+
+namespace sgd::core {
+
+using Line = nlohmann::ordered_json;
+
+namespace {
+
+/// Keys that people may have meant, of lines without the metric, by phase.
+std::set<std::string> numbers_in(const Line& lines) {
+  constexpr std::size_t kShown = 16;
+  std::set<std::string> names;
+  for (const Line& line : lines)
+    for (const auto& [key, value] : line.items())
+      if (value.is_number() && !key.starts_with('_') && names.size() < kShown) names.insert(key);
+  return names;
+}
+
+}  // namespace
+
+void Experiment::on_line(const RunId& run, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
+  const auto trial = trial_of(run);
+  if (!trial || is_over_ || !is_readable()) return;
+  if (definition_.job.training && line.contains("batch")) return;  // Within an epoch; its end counts.
+  TrialRecord& its = trials_.at(*trial);
+  switch (hearing_of(its)) {
+    case Hearing::kNow:
+      return take_line(*trial, line, out, orders);
+    case Hearing::kLater:
+      if (its.held.size() < kHeldMax) its.held.push_back(line);
+      return;
+    case Hearing::kNever:
+      return;
+  }
+}
+
+/// A report may cross the order to stop or to pause on its way. Whether one does is chance, and chance must not change
+/// what is decided, or one seed would not give the same experiment twice.
+Experiment::Hearing Experiment::hearing_of(const TrialRecord& its) {
+  if (!its.taken.empty()) return Hearing::kNever;  // It goes on with another one's state.
+  switch (its.interrupted.value_or(its.phase)) {
+    case TrialPhase::kRunning:
+      return Hearing::kNow;
+    case TrialPhase::kPausing:
+    case TrialPhase::kPaused:
+      return Hearing::kLater;
+    case TrialPhase::kStopping:
+    case TrialPhase::kEnded:
+      return Hearing::kNever;
+  }
+  return Hearing::kNever;
+}
+
+/// It has gone on, or has ended without another word about it.
+void Experiment::take_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders) {
+  for (const Line& line : std::exchange(trials_.at(trial).held, {})) take_line(trial, line, out, orders);
+}
+
+void Experiment::take_line(tune::TrialId trial, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
+  TrialRecord& its = trials_.at(trial);
+  const bool is_training = definition_.job.training.has_value();
+  const auto found = line.find(spec_.metric);
+  const bool has_metric = found != line.end() && (found->is_number() || found->is_null());
+  if (!has_metric) {
+    const bool is_round = read_or(line, "phase", "") == "validate" || (!is_training && ++its.silent_lines > 1);
+    return is_round ? note_missing(trial, Line{{"line", line}}, out) : void();
+  }
+  is_metric_known_ = true;
+  ++its.reports;
+  its.iteration = is_training ? read_or(line, "epoch", its.reports) : its.reports;
+  const double value = found->is_number() ? found->get<double>() : std::nan("");
+  if (std::isfinite(value)) {
+    its.value = value;
+    if (!its.best || is_better(value, *its.best)) {
+      its.best = value;
+      its.best_iteration = its.iteration;
+    }
+  }
+  record({{"event", "trial_report"},
+          {"trial", trial},
+          {"iteration", its.iteration},
+          {"value", std::isfinite(value) ? Line(value) : Line(nullptr)}},
+         out);
+  if (its.phase != TrialPhase::kRunning || stop_) return;
+  const bool others_wait = more_may_come();
+  const tune::Decisions decisions = rule_->on_report({trial, its.iteration, value, others_wait});
+  const std::string reached = tune::bound_reached(spec_, its.iteration, nlohmann::json(line));
+  if (!reached.empty()) stop(trial, tune::Outcome::kCompleted, reached, {}, out, orders);
+  obey(decisions, out, orders);
+}
+
+/// Told once: who misspelt it would find nothing at the end of the last trial. A line of training may come first, and
+/// that of validation then.
+void Experiment::note_missing(tune::TrialId trial, const Line& lines, CoordinatorCommands& out) {
+  if (is_metric_known_ || std::exchange(is_metric_missed_, true)) return;
+  record({{"event", "metric_missing"}, {"trial", trial}, {"metric", spec_.metric}, {"reported", numbers_in(lines)}},
+         out);
+}
+
+}  // namespace sgd::core
