@@ -11,6 +11,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include "sgd/training_operator.hpp"
 #include "worker/torch/errors.hpp"
 
 namespace sgd::worker {
@@ -111,8 +112,8 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
   device.place_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device.place_);
   (void)at::zeros({1}, at::TensorOptions().device(device.place_));  // The context, and errors of it, are here.
-  const std::string uuid = uuid_of(index);
-  device.name_ = device.place_.str() + (uuid.empty() ? "" : " (" + uuid + ")");
+  device.uuid_ = uuid_of(index);
+  device.name_ = device.place_.str() + (device.uuid_.empty() ? "" : " (" + device.uuid_ + ")");
   return device;
 }
 

@@ -16,7 +16,10 @@
 #include <c10/core/Stream.h>
 
 #include "common/job/spec.hpp"
-#include "sgd/training_operator.hpp"
+
+namespace sgd {
+struct Batch;
+}
 
 namespace sgd::worker {
 
@@ -41,6 +44,8 @@ class Device {
   [[nodiscard]] bool is_separate() const { return is_separate_; }
   /// "cuda:0 (GPU-8f5c…)", "cpu".
   [[nodiscard]] const std::string& name() const { return name_; }
+  /// "GPU-8f5c…"; empty where there is none.
+  [[nodiscard]] const std::string& uuid() const { return uuid_; }
 
   /// `values` floats at an address of the device, as a tensor.
   [[nodiscard]] at::Tensor wrap(float* values, std::size_t count) const;
@@ -59,6 +64,7 @@ class Device {
   at::Device place_{at::kCPU};
   bool is_separate_ = false;
   std::string name_ = "cpu";
+  std::string uuid_;
 };
 
 /// A place in the order of a stream, to be waited for. On the host everything before it is done.

@@ -60,6 +60,7 @@ void Engine::begin(bool may_be_empty) {
   if (setup_.device.is_separate()) {
     gradients_ = std::make_unique<FlatGradients>(setup_.device, floats);
     mirror_ = std::make_unique<StateMirror>(setup_.device);
+    monitor_ = DeviceMonitor::open(setup_.device.uuid());
   }
   collective_ = setup_.form_group(floats, gradients_.get());
   buffers_ = std::make_unique<SharedBuffers>(

@@ -28,6 +28,7 @@
 #include "worker/torch/autocast.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/device.hpp"
+#include "worker/torch/device_usage.hpp"
 #include "worker/torch/flat_gradients.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/phase_stream.hpp"
@@ -200,6 +201,7 @@ class Engine final : public Step, private StateSource {
   std::unique_ptr<SharedBuffers> buffers_;
   std::unique_ptr<SyncBatchNorm> sync_batch_norm_;
   std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<DeviceMonitor> monitor_;
   std::unique_ptr<StateMirror> mirror_;  // With a device; used by the saver's thread.
   std::unique_ptr<Saver> saver_;
 
