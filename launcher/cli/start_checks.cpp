@@ -63,8 +63,8 @@ void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
 
 /// Whether the worker finds LibTorch's CUDA part: it knows best where it looks.
 void check_gpu_library(const job::JobSpec& job, Diagnostics& diagnostics) {
-  const auto said = process::ask_program({job.worker.empty() ? worker_program() : job.worker, "--check-gpu"},
-                                         kLibraryPatience);
+  const auto said =
+      process::ask_program({job.worker.empty() ? worker_program() : job.worker, "--check-gpu"}, kLibraryPatience);
   if (!said) return diagnostics.error("training.device", 0, 0, said.error().message);
   if (said.value().exit_code == 0 && said.value().signal == 0 && !said.value().is_late) return;
   constexpr std::string_view kName = "sgd-worker: ";

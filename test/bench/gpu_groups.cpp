@@ -1,5 +1,6 @@
-// A communicator of NCCL of one rank is made, used and aborted again and again, on the GPU that this process sees first:
-// bin/gpu_groups [rounds] prints how long each part takes and what memory has grown by, of the GPU and of the process.
+// A communicator of NCCL of one rank is made, used and aborted again and again, on the GPU that this process sees
+// first: bin/gpu_groups [rounds] prints how long each part takes and what memory has grown by, of the GPU and of the
+// process.
 #include <poll.h>
 #include <unistd.h>
 
@@ -78,10 +79,11 @@ int measure(int rounds) {
       in_process = resident_mib();
     }
   }
-  std::printf("%s, NCCL %s: %d times init, sum, abort: connected in %.1f ms, aborted in %.1f ms (medians); memory grew by "
-              "%.1f MiB on the device, %.1f MiB in the process\n",
-              device.name().c_str(), nccl_version_text(api.version).c_str(), rounds, median(connected),
-              median(aborted), used() - on_device, resident_mib() - in_process);
+  std::printf(
+      "%s, NCCL %s: %d times init, sum, abort: connected in %.1f ms, aborted in %.1f ms (medians); memory grew by "
+      "%.1f MiB on the device, %.1f MiB in the process\n",
+      device.name().c_str(), nccl_version_text(api.version).c_str(), rounds, median(connected), median(aborted),
+      used() - on_device, resident_mib() - in_process);
   return 0;
 }
 

@@ -102,13 +102,21 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
   const auto count = at::hasCUDA() ? c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() : c10::DeviceIndex{0};
   if (count == 0) {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    throw ConfigurationError(fmt::format(
-        "the job asks for a GPU, and this process sees none{}: check nvidia-smi and the driver, or set "
-        "\"training.device\" to \"cpu\"",
-        visible == nullptr ? std::string() : fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", visible)));
+    throw ConfigurationError(
+        fmt::format("the job asks for a GPU, and this process sees none{}: check nvidia-smi and the driver, or set "
+                    "\"training.device\" to \"cpu\"",
+                    visible == nullptr ? std::string() : fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", visible)));
   }
-  // Whoever sees one device sees its own; else the node's lie in the order of its ranks.
-  const int index = local_rank % count;
+  if (job.training->deterministic) {
+    (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // Without it matrix products refuse.
+    at::globalContext().setDeterministicCuDNN(true);
+  }
+  // fp32 is that: TensorFloat-32 drops 13 bits of each factor.
+  at::globalContext().setAllowTF32CuBLAS(false);
+  at::globalContext().setAllowTF32CuDNN(false);
+  // With one device each, those of the node lie in the order of its ranks, or a rank sees its own alone; with several
+  // it sees its own, and takes the first.
+  const int index = job.per_worker.gpus > 1 ? 0 : local_rank % count;
   device.place_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device.place_);
   (void)at::zeros({1}, at::TensorOptions().device(device.place_));  // The context, and errors of it, are here.
@@ -117,8 +125,8 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
   return device;
 }
 
-at::Tensor Device::wrap(float* values, std::size_t count) const {
-  return at::for_blob(values, {static_cast<std::int64_t>(count)})
+at::Tensor Device::wrap(float* values, at::IntArrayRef sizes) const {
+  return at::for_blob(values, sizes)
       .target_device(place_)
       .options(at::TensorOptions().dtype(at::kFloat).device(place_))
       .make_tensor();

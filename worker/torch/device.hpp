@@ -47,8 +47,11 @@ class Device {
   /// "GPU-8f5c…"; empty where there is none.
   [[nodiscard]] const std::string& uuid() const { return uuid_; }
 
-  /// `values` floats at an address of the device, as a tensor.
-  [[nodiscard]] at::Tensor wrap(float* values, std::size_t count) const;
+  /// Floats at an address of the device, as a tensor.
+  [[nodiscard]] at::Tensor wrap(float* values, at::IntArrayRef sizes) const;
+  [[nodiscard]] at::Tensor wrap(float* values, std::size_t count) const {
+    return wrap(values, {static_cast<std::int64_t>(count)});
+  }
   /// Memory of the host for copies from and to the device.
   [[nodiscard]] at::Tensor host_memory_for(const at::Tensor& tensor) const;
   [[nodiscard]] Batch moved(Batch batch) const;

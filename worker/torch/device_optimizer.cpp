@@ -47,7 +47,8 @@ class DeviceOptimizer : public StepOptimizer {
     if (std::any_of(groups.begin(), groups.end(), needs)) keep(name);
   }
   [[nodiscard]] at::Tensor kept(std::string_view name, const Part& part) const {
-    const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& one) { return one.first == name; });
+    const auto found =
+        std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& one) { return one.first == name; });
     SGD_ASSERT(found != tensors_.end());
     return found->second.narrow(0, static_cast<std::int64_t>(part.offset), static_cast<std::int64_t>(part.count));
   }
@@ -117,8 +118,8 @@ class DeviceAdam final : public DeviceOptimizer {
       square = largest;
     }
     at::Tensor root = square.sqrt().div_(rounded_tensor(std::sqrt(1 - std::pow(settings.beta2, t)), square));
-    const at::Tensor change = mean.div(root.add_(rounded(settings.eps)))
-                                  .mul_(rounded(settings.lr / (1 - std::pow(settings.beta1, t))));
+    const at::Tensor change =
+        mean.div(root.add_(rounded(settings.eps))).mul_(rounded(settings.lr / (1 - std::pow(settings.beta1, t))));
     if (decoupled_) at.params.mul_(rounded(1 - settings.lr * settings.weight_decay));
     at.params.sub_(change);
   }

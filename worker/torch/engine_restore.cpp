@@ -139,12 +139,12 @@ StateTensors Engine::tensors() {
   for (const auto& part : stepper_->parts()) {
     const ParameterRange& range = part->range();
     for (const OptimizerBuffer& buffer : part->buffers())
-      tensors.flat.push_back(
-          {"." + buffer.name, on_host(part->name() + "." + buffer.name, buffer.values),
-           places.subspan(range.first, range.count), range.floats.offset});
+      tensors.flat.push_back({"." + buffer.name, on_host(part->name() + "." + buffer.name, buffer.values),
+                              places.subspan(range.first, range.count), range.floats.offset});
   }
   for (const NamedBuffer& one : named_module_buffers(models_, parameters_->places()))
-    tensors.buffers.push_back(describe(one.name, mirror_ ? mirror_->add("buffer/" + one.name, one.tensor) : one.tensor));
+    tensors.buffers.push_back(
+        describe(one.name, mirror_ ? mirror_->add("buffer/" + one.name, one.tensor) : one.tensor));
   tensors.optimizers = stepper_->kinds();
   return tensors;
 }

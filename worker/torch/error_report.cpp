@@ -86,7 +86,8 @@ Failure describe(const std::exception_ptr& error) {
   } catch (const c10::Error& e) {
     if (const auto fault = device_fault_of(e, Device::in_use()))
       return {worker_exit::kEnvironment, type_name(e), shortened(*fault, kMessageBytesMax), ""};
-    const bool no_memory = dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr ||
+    const bool no_memory =
+        dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr ||
 
         std::string_view(e.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
     Failure failure = failure_of(no_memory ? worker_exit::kEnvironment : worker_exit::kUserError, e);

@@ -16,7 +16,7 @@ constexpr std::size_t kAlignedFloats = 16;  // 64 bytes.
 thread_local FlatParameters* in_backward = nullptr;
 
 at::Tensor view_of(const Device& device, std::span<float> buffer, const ParameterPlace& place) {
-  return device.wrap(buffer.data() + place.offset, place.count).view(place.shape);
+  return device.wrap(buffer.data() + place.offset, place.shape);
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ std::vector<NamedBuffer> named_module_buffers(const NamedModels& models, const s
 
 std::vector<ModuleBuffer> module_buffers(const NamedModels& models, const std::vector<ParameterPlace>& trained) {
   std::vector<ModuleBuffer> buffers;
-  for (const NamedBuffer& one : named_module_buffers(models, trained)) buffers.push_back(describe(one.name, one.tensor));
+  for (const NamedBuffer& one : named_module_buffers(models, trained))
+    buffers.push_back(describe(one.name, one.tensor));
   return buffers;
 }
 

@@ -126,8 +126,7 @@ float OptimizerPart::clipped_scale(const std::vector<bool>& used, float unscale)
 float OptimizerPart::clipped_on_device(const std::vector<bool>& used, float scale) {
   if (!clip_.value && !clip_.norm) return scale;
   const at::NoGradGuard no_gradients;
-  at::Tensor gradients =
-      device_.wrap(collective_.gradients().data() + range_.floats.offset, range_.floats.count);
+  at::Tensor gradients = device_.wrap(collective_.gradients().data() + range_.floats.offset, range_.floats.count);
   if (clip_.value) {
     const auto limit = static_cast<double>(static_cast<float>(*clip_.value));
     (void)gradients.mul_(static_cast<double>(scale)).clamp_(-limit, limit);

@@ -95,18 +95,17 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   const bool is_same = preloaded.dataset && preloaded.dataset_settings == data_settings(*job.training) &&
                        preloaded.model_settings == job.training->model && preloaded.seed == job.training->seed;
   const std::shared_ptr<const Dataset> dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
-  const EngineSetup setup{
-      job,
-      received.assignment,
-      link,
-      dataset.get(),
-      [&link, &received, &job](std::size_t gradient_count, DeviceGradients* on_device) {
-        return form_group(link, received, job, gradient_count, on_device);
-      },
-      is_same ? preloaded.model : nullptr,
-      received.memory_checkpoint.get(),
-      assigned,
-      Device::of(job, received.assignment.local_rank)};
+  const EngineSetup setup{job,
+                          received.assignment,
+                          link,
+                          dataset.get(),
+                          [&link, &received, &job](std::size_t gradient_count, DeviceGradients* on_device) {
+                            return form_group(link, received, job, gradient_count, on_device);
+                          },
+                          is_same ? preloaded.model : nullptr,
+                          received.memory_checkpoint.get(),
+                          assigned,
+                          Device::of(job, received.assignment.local_rank)};
   return run(setup) == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
 }
 

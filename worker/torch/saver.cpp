@@ -79,8 +79,9 @@ void Saver::save(unsigned targets) {
   const bool copies = memory_ && (targets & kMemory) != 0;
   if (writes || copies) {
     settle();
-    Taken taken{setup_.source.point(), setup_.source.state(std::move(told)), setup_.source.tensors(), writes, copies,
-                began, std::nullopt};
+    Taken taken{
+        setup_.source.point(), setup_.source.state(std::move(told)), setup_.source.tensors(), writes, copies, began,
+        std::nullopt};
     if (StateMirror* mirror = setup_.source.mirror()) {
       mirror->take();
       taken.held = time_now() - began;

@@ -180,7 +180,8 @@ struct BatchNormFunction : torch::autograd::Function<BatchNormFunction> {
     }
     const at::ScalarType type = mean.scalar_type();
     at::Tensor all = input.to(type) - by_channel(mean, input);
-    all.mul_(by_channel(tensor_of(slopes, type, input.device()), input)).add_(by_channel(tensor_of(offsets, type, input.device()), input));
+    all.mul_(by_channel(tensor_of(slopes, type, input.device()), input))
+        .add_(by_channel(tensor_of(offsets, type, input.device()), input));
     return all.add_(constant).to(input.scalar_type());
   }
 };

@@ -149,7 +149,7 @@ TEST_CASE("nccl: one rank needs no library") {
 }
 
 TEST_CASE("nccl: ranks that come for different parts all learn it, with nothing given to the devices") {
-  for (const std::string& error : run(2, {}, [](const RankContext& context, const Memory& region) {
+  for (const std::string& error : run(2, {}, [](const RankContext&context, const Memory&region) {
          HostGradients gradients;
          const std::unique_ptr<Collective> collective = make_collective(setup_of(context, region, gradients));
          (void)collective->all_reduce(0, 0, context.rank == 0 ? kCount : 16);  // Ignoring: it throws.

@@ -1,6 +1,6 @@
-// NCCL's interface over memory that processes of one machine share: addresses of the host serve as those of devices, and
-// sums are made in rank order. Nothing is done beside the calls: each call, and each look at the state, does as much as
-// can be done without waiting, so that everything is kInProgress as long as a rank is missing.
+// NCCL's interface over memory that processes of one machine share: addresses of the host serve as those of devices,
+// and sums are made in rank order. Nothing is done beside the calls: each call, and each look at the state, does as
+// much as can be done without waiting, so that everything is kInProgress as long as a rank is missing.
 //
 //   FAKE_NCCL_VERSION=21200    says it is that version
 //   FAKE_NCCL_HANG_INIT=1      never connects
