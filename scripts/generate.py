@@ -75,6 +75,7 @@ METRICS = {
     "samples_per_s": "of all workers",
     "step_ms": "`median` and `p95` of a step, and `own` without waiting for other workers",
     "skipped_updates": "updates that were left out (`training.on_nan` is `skip`)",
+    "gpu": "`busy_percent`, `memory_mib` and `celsius` of the workers' GPUs, mean over the workers",
     "profile": "mean times of the last batches (`training.profile`)",
     "workers": "reports of single workers (`report.workers`)",
     "generation": "counts starts of the workers",

@@ -79,6 +79,20 @@ void check_variables(const Sound& sound, Reporter& report) {
   }
 }
 
+void check_gpus(const Sound& sound, Reporter& report) {
+  const nlohmann::json* gpus = sound.at("per_worker.gpus");
+  const nlohmann::json* device = sound.at("training.device");
+  if (gpus == nullptr || device == nullptr) return;
+  if (*gpus > 0 && *device == "cpu")
+    report.error_at_value("per_worker.gpus",
+                          "\"per_worker.gpus\" gives workers GPUs, and \"training.device\" is \"cpu\", which uses "
+                          "none: leave it out, or set the device to \"cuda\"");
+  else if (*gpus == 0 && *device == "cuda")
+    report.error_at_value("per_worker.gpus",
+                          "\"per_worker.gpus\" is 0, and \"training.device\" is \"cuda\", which needs one: leave it "
+                          "out, or give 1");
+}
+
 void check_counts(const Sound& sound, Reporter& report) {
   const nlohmann::json* num_workers = sound.at("num_workers");
   if (num_workers == nullptr) return;
@@ -88,11 +102,7 @@ void check_counts(const Sound& sound, Reporter& report) {
     report.error_at_value("min_workers", fmt::format("\"min_workers\" must be at most \"num_workers\" ({}), got {}",
                                                      workers, min_workers->dump()));
   }
-  const nlohmann::json* gpus = sound.at("per_worker.gpus");
-  if (gpus != nullptr && *gpus > 0 && sound.at("training") != nullptr)
-    report.error_at_value("per_worker.gpus",
-                          "\"per_worker.gpus\" is for commands: training is computed on the CPU for now, and its "
-                          "workers take no GPU: leave it out, or give 0");
+  check_gpus(sound, report);
   const nlohmann::json* batch_size = sound.at("training.batch_size");
   if (batch_size == nullptr) return;
   const auto batch = batch_size->get<std::int64_t>();

@@ -74,6 +74,15 @@ void spell_out_after_save(nlohmann::json& job) {
   if (rule != checkpoint->end() && rule->is_array()) *rule = nlohmann::json{{"command", *rule}};
 }
 
+/// Workers that compute on GPUs have one each where nothing is said.
+void give_gpus(nlohmann::json& job) {
+  const auto training = job.find("training");
+  if (training == job.end() || !training->is_object() || read_or(*training, "device", "") != "cuda") return;
+  nlohmann::json& per_worker = job["per_worker"];
+  if (per_worker.is_null()) per_worker = nlohmann::json::object();
+  if (per_worker.is_object() && !per_worker.contains("gpus")) per_worker["gpus"] = 1;
+}
+
 /// Defaults that depend on the kind of job come first, the schema's after them.
 void complete(nlohmann::json& job, const Input& input, const json::Schema& schema) {
   job.erase("$schema");
@@ -87,6 +96,7 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
   if (job.contains("command") && job.contains("files") && !job.contains("workdir")) job["workdir"] = ".";
   spell_out_metrics(job);
   spell_out_after_save(job);
+  give_gpus(job);
   const auto absolute = [&](const std::string& path) {
     const std::string whole = (input.folder / path).lexically_normal().string();
     return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;

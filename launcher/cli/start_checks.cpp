@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,6 +16,7 @@
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/experiment.hpp"
+#include "launcher/process/ask_program.hpp"
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
@@ -21,6 +24,8 @@
 
 namespace sgd::cli {
 namespace {
+
+constexpr Duration kLibraryPatience = std::chrono::seconds(120);  // Gigabytes may come from a cold disk.
 
 void check_worker_program(const job::JobSpec& job, Diagnostics& diagnostics) {
   if (!job.training) return;
@@ -54,6 +59,20 @@ void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
       check_program(fmt::format("callbacks[{}].command", i), command.front().get_ref<const std::string&>(),
                     diagnostics);
   }
+}
+
+/// Whether the worker finds LibTorch's CUDA part: it knows best where it looks.
+void check_gpu_library(const job::JobSpec& job, Diagnostics& diagnostics) {
+  const auto said =
+      process::ask_program({job.worker.empty() ? worker_program() : job.worker, "--check-gpu"}, kLibraryPatience);
+  if (!said) return diagnostics.error("training.device", 0, 0, said.error().message);
+  if (said.value().exit_code == 0 && said.value().signal == 0 && !said.value().is_late) return;
+  constexpr std::string_view kName = "sgd-worker: ";
+  std::string_view words = said.value().text;
+  if (const std::size_t at = words.rfind(kName); at != std::string_view::npos) words.remove_prefix(at + kName.size());
+  diagnostics.error("training.device", 0, 0,
+                    words.empty() ? std::string("the worker program does not come to load LibTorch's CUDA part")
+                                  : std::string(words));
 }
 
 /// Open files of a launcher, its keeper or a worker by themselves, and for each worker in the keeper, which has most.
@@ -130,6 +149,7 @@ void check_start(const job::JobSpec& job, const std::string& source, Diagnostics
   if (job.per_worker.gpus == 0) return;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   check_gpus(job, process::gpus(visible).size(), visible, diagnostics);
+  if (job.training && !diagnostics.has_errors()) check_gpu_library(job, diagnostics);
 }
 
 }  // namespace sgd::cli

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/collective/call.hpp"
+
 namespace sgd::worker {
 
 /// A collective did not complete. Ends the process with worker_exit::kPeerLost: secondary, never the cause.
@@ -51,11 +53,12 @@ class Collective {
   [[nodiscard]] virtual int world_size() const = 0;
 
   /// This rank's gradient buffer, `count` floats, 64-byte aligned: the operand of all_reduce. It lies in
-  /// shared memory where the implementation can thereby avoid copies. Sized at construction.
+  /// shared memory where the implementation can thereby avoid copies, or on a device, where this process can neither
+  /// read nor write it. Sized at construction.
   [[nodiscard]] virtual std::span<float> gradients() = 0;
 
-  /// Sums gradients() over all ranks in rank order, in place, bit-equal on every rank, and ORs `control_word`. With
-  /// control::kInfinite if some sum is infinite or NaN, on every rank.
+  /// Sums gradients() over all ranks in rank order (on devices: in one order), in place, bit-equal on every rank, and
+  /// ORs `control_word`. With control::kInfinite if some sum is infinite or NaN, on every rank.
   [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word) {
     return all_reduce(control_word, 0, gradients().size());
   }
@@ -63,7 +66,11 @@ class Collective {
   [[nodiscard]] virtual std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) = 0;
 
   /// ORs the control word without data: validation, and loops without steps, once per batch.
-  [[nodiscard]] virtual std::uint32_t agree(std::uint32_t control_word) = 0;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) {
+    return agree(control_word, Call{Operation::kAgree});
+  }
+  /// The same for a `call` whose data go another way; all ranks must come for the same.
+  [[nodiscard]] virtual std::uint32_t agree(std::uint32_t control_word, const Call& call) = 0;
 
   /// Copies `bytes` of rank `root` into `bytes` of every other rank.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;

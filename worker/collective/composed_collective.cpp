@@ -97,11 +97,11 @@ std::uint32_t ComposedCollective::all_reduce(std::uint32_t control_word, std::si
   return local_->share_from_leader(word, offset, count);
 }
 
-std::uint32_t ComposedCollective::agree(std::uint32_t control_word) {
-  if (!local_) return between_->agree(control_word);
-  std::uint32_t word = inside_host([&] { return local_->agree(control_word); });
-  if (between_) word = between_hosts([&] { return between_->agree(word); });
-  return local_->agree(word);
+std::uint32_t ComposedCollective::agree(std::uint32_t control_word, const Call& call) {
+  if (!local_) return between_->agree(control_word, call);
+  std::uint32_t word = inside_host([&] { return local_->agree(control_word, call); });
+  if (between_) word = between_hosts([&] { return between_->agree(word, call); });
+  return local_->agree(word, call);
 }
 
 void ComposedCollective::broadcast(std::span<std::byte> bytes, int root) {

@@ -29,7 +29,8 @@ class ComposedCollective final : public Collective {
   [[nodiscard]] std::span<float> gradients() override { return local_ ? local_->gradients() : between_->gradients(); }
   using Collective::all_reduce;
   [[nodiscard]] std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) override;
-  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override;
+  using Collective::agree;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word, const Call& call) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override;
   void barrier() override;

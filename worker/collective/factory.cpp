@@ -4,7 +4,9 @@
 
 #include "common/base/assert.hpp"
 #include "worker/collective/composed_collective.hpp"
+#include "worker/collective/device_collective.hpp"
 #include "worker/collective/gloo_collective.hpp"
+#include "worker/collective/nccl_api.hpp"
 #include "worker/collective/placement.hpp"
 #include "worker/collective/shm_collective.hpp"
 #include "worker/collective/solo_collective.hpp"
@@ -71,9 +73,32 @@ void check_setup(const CollectiveSetup& setup) {
   }
 }
 
+/// Where NCCL moves the gradients, what is beside has none.
+constexpr std::size_t kControlGradients = 16;
+
+std::unique_ptr<Collective> make_on_device(const CollectiveSetup& setup) {
+  const bool is_nccl = setup.world_size > 1 && setup.backend == "auto";
+  CollectiveSetup beside = setup;
+  beside.device = nullptr;
+  if (is_nccl || setup.world_size == 1) beside.gradient_count = kControlGradients;
+  if (!is_nccl)
+    return std::make_unique<DeviceCollective>(make_collective(beside), *setup.device, nullptr, setup.stall_timeout);
+  // Before anything is exchanged: whoever has no library ends at once, and waits for nobody.
+  const NcclApi& api = load_nccl();
+  std::unique_ptr<Collective> control = make_collective(beside);
+  auto group = std::make_unique<NcclGroup>(api, setup.rank, setup.world_size);
+  const std::vector<std::string> ids = exchanged(setup, "nccl", setup.rank == 0 ? NcclGroup::make_id(api) : "");
+  group->begin(ids.front());
+  auto collective =
+      std::make_unique<DeviceCollective>(std::move(control), *setup.device, std::move(group), setup.stall_timeout);
+  collective->wait_connected();
+  return collective;
+}
+
 }  // namespace
 
 std::unique_ptr<Collective> make_collective(const CollectiveSetup& setup) {
+  if (setup.device != nullptr) return make_on_device(setup);
   if (setup.world_size == 1) return std::make_unique<SoloCollective>(setup.gradient_count);
   check_setup(setup);
   if (setup.backend == "gloo") return make_gloo(setup);

@@ -1,6 +1,7 @@
 #pragma once
 // Chooses and forms the collective of a generation: none for one rank, shared memory inside a
-// host, Gloo between hosts, both composed where a host has several ranks. Every rank of the
+// host, Gloo between hosts, both composed where a host has several ranks; and NCCL beside them where gradients lie on
+// GPUs. Every rank of the
 // generation calls make_collective() with the same world; who is on which host is agreed by one
 // exchange, so all ranks choose alike.
 
@@ -21,6 +22,8 @@ namespace sgd::worker {
 /// all ranks of the generation have given theirs. Values are printable text.
 using Exchange = std::function<std::vector<std::string>(const std::string& key, const std::string& value)>;
 
+class DeviceGradients;
+
 /// A collective that cannot exist here: module missing, backend against the placement. A configuration error.
 class CollectiveSetupError : public std::runtime_error {
  public:
@@ -38,6 +41,9 @@ struct CollectiveSetup {
   int region_fd = -1;                      ///< The node's memfd; needed where local_world_size > 1. Stays the caller's.
   std::size_t gradient_count = 0;          ///< Floats of gradients().
   std::string backend = "auto";            ///< "auto", "shm" or "gloo".
+  /// Where gradients lie on a device; null: the host's memory. They are summed by NCCL with "auto", and else, or where
+  /// there is one rank, without it. Outlives the collective.
+  DeviceGradients* device = nullptr;
   std::string bind_address = "127.0.0.1";  ///< Address of this node that the other nodes reach.
   Duration stall_timeout = std::chrono::minutes(10);  ///< The longest wait for a peer.
   bool exclusive_cores = false;  ///< Every rank of this node has a core of its own: waiting may spin.

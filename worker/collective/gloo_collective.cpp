@@ -90,8 +90,8 @@ std::uint32_t GlooCollective::all_reduce(std::uint32_t control_word, std::size_t
   return sum(control_word, offset, gradients_.span().subspan(offset, count));
 }
 
-std::uint32_t GlooCollective::agree(std::uint32_t control_word) {
-  return meet(visit_for({Operation::kAgree}, control_word));
+std::uint32_t GlooCollective::agree(std::uint32_t control_word, const Call& call) {
+  return meet(visit_for(call, control_word));
 }
 
 void GlooCollective::broadcast(std::span<std::byte> bytes, int root) {

@@ -70,8 +70,8 @@ std::uint32_t ShmCollective::share_from_leader(std::uint32_t control_word, std::
   return result;
 }
 
-std::uint32_t ShmCollective::agree(std::uint32_t control_word) {
-  return barrier_.wait(control_word, {Operation::kAgree});
+std::uint32_t ShmCollective::agree(std::uint32_t control_word, const Call& call) {
+  return barrier_.wait(control_word, call);
 }
 
 void ShmCollective::barrier() {

@@ -23,7 +23,8 @@ class SoloCollective final : public Collective {
     SGD_ASSERT(offset <= gradients_.size() && count <= gradients_.size() - offset);
     return control_word | (all_finite(gradients_.span().subspan(offset, count)) ? 0 : control::kInfinite);
   }
-  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override {
+  using Collective::agree;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word, const Call&) override {
     check();
     return control_word;
   }

@@ -26,9 +26,10 @@ class WatchedCollective final : public Collective {
     const Waiting waiting(progress_);
     return inner_->all_reduce(control_word, offset, count);
   }
-  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) override {
+  using Collective::agree;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word, const Call& call) override {
     const Waiting waiting(progress_);
-    return inner_->agree(control_word);
+    return inner_->agree(control_word, call);
   }
   void broadcast(std::span<std::byte> bytes, int root) override {
     const Waiting waiting(progress_);

@@ -1,6 +1,7 @@
 #include "worker/program/program.hpp"
 
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "worker/plugin/load_plugins.hpp"
 #include "worker/plugin/registered.hpp"
 #include "worker/standalone/config_command.hpp"
+#include "worker/torch/device.hpp"
 #include "worker/torch/fork_server.hpp"
 #include "worker/torch/rank_process.hpp"
 
@@ -33,6 +35,7 @@ int usage(int code) {
       "    models, datasets, optimizers, schedulers, losses, metrics, operators or functions\n"
       "  sgd-worker --config job.json [--set PATH=VALUE]... [--run-dir DIR] [--resume-from CHECKPOINT]\n"
       "    one rank without a launcher, for a debugger or a first try; reports are JSON lines on stdout\n"
+      "  sgd-worker --check-gpu    whether LibTorch's CUDA part is there; touches no GPU\n"
       "  sgd-worker --version\n",
       code == 0 ? stdout : stderr);
   return code;
@@ -45,6 +48,16 @@ int print_schema(const std::vector<std::string>& plugins) {
     return worker_exit::kConfiguration;
   }
   std::puts(registered_types().properties.dump().c_str());
+  return worker_exit::kDone;
+}
+
+int check_gpu() {
+  try {
+    open_device_library();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sgd-worker: %s\n", error.what());
+    return worker_exit::kConfiguration;
+  }
   return worker_exit::kDone;
 }
 
@@ -66,6 +79,7 @@ int run(int argc, char** argv) {
     std::puts("sgd-worker " SGD_VERSION);
     return worker_exit::kDone;
   }
+  if (mode == "--check-gpu") return check_gpu();
   if (mode == "--help" || mode == "-h") return usage(worker_exit::kDone);
   if (!mode.empty() && mode != "--fork-server") {
     std::fprintf(stderr, "sgd-worker: unknown argument \"%s\"\n", argv[1]);

@@ -96,7 +96,8 @@ void CheckpointWriter::prepare(const StateTensors& tensors) {
   changed_.notify_all();
 }
 
-void CheckpointWriter::save(TrainingState state, const StateTensors& tensors, TimePoint began) {
+void CheckpointWriter::save(TrainingState state, const StateTensors& tensors, TimePoint began,
+                            std::optional<Duration> held) {
   SGD_ASSERT(!busy());
   const std::size_t floats = floats_of(tensors);
   if (staging_.size() != floats) staging_ = AlignedFloats(floats);
@@ -114,7 +115,7 @@ void CheckpointWriter::save(TrainingState state, const StateTensors& tensors, Ti
   job_.state = std::move(state);
   job_.skipped = std::exchange(skipped_, 0);
   job_.copied = now();
-  job_.stall_s = to_seconds(job_.copied - began);
+  job_.stall_s = to_seconds(held.value_or(job_.copied - began));
   const std::lock_guard lock(mutex_);
   busy_ = true;
   changed_.notify_all();

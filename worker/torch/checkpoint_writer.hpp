@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -57,9 +58,10 @@ class CheckpointWriter {
   /// A save was left out because the one before was still being written: counted in the next one's message.
   void note_skipped() { ++skipped_; }
 
-  /// Must not be busy. `began` is when training was held for this checkpoint. What operators keep of their own is not
+  /// Must not be busy. `began` is when training was held for this checkpoint, and `held` for how long, where it is not
+  /// until now. What operators keep of their own is not
   /// copied: `state` holds its memory.
-  void save(TrainingState state, const StateTensors& tensors, TimePoint began);
+  void save(TrainingState state, const StateTensors& tensors, TimePoint began, std::optional<Duration> held = {});
 
  private:
   /// What the thread works on; written by save() while it rests.

@@ -164,7 +164,7 @@ class Cnn : public Model {
 
  private:
   at::Tensor convolutions(const at::Tensor& features) {
-    if (is_autocast()) return lower_precision(features);
+    if (is_autocast() || !features.is_cpu()) return by_operators(features);
     if (at::GradMode::is_enabled())
       return Features::apply(features, conv1_->weight, conv1_->bias, conv2_->weight, conv2_->bias);
     at::Tensor hidden;
@@ -172,8 +172,8 @@ class Cnn : public Model {
                              nullptr);
   }
 
-  /// The same by LibTorch's operators, for which types are chosen.
-  at::Tensor lower_precision(const at::Tensor& features) {
+  /// The same by LibTorch's operators, for which types are chosen, and which GPUs have.
+  at::Tensor by_operators(const at::Tensor& features) {
     const at::Tensor images = features.contiguous(kChannelsLast);
     const at::Tensor hidden = at::conv2d(images, conv1_->weight, conv1_->bias).relu();
     return at::max_pool2d(at::conv2d(hidden, conv2_->weight, conv2_->bias), 2).relu().flatten(1);

@@ -36,7 +36,7 @@ Engine::Engine(const EngineSetup& setup, UserState& user)
       user_(user),
       training_(*setup.job.training),
       initialized_model_(setup.initialized_model),
-      autocast_(training_.precision),
+      autocast_(training_.precision, setup.device.place().type()),
       record_(setup.job, {[this] { return job_model(); }, [this] { return worker::make_loss(training_.loss); }}),
       link_forgets_{setup.link},
       measures_(training_.metrics),
@@ -54,21 +54,35 @@ Engine::~Engine() {
 void Engine::begin(bool may_be_empty) {
   record_.finish(may_be_empty);
   models_ = named(record_.models());
-  parameters_ = std::make_unique<FlatParameters>(record_.trained());
-  collective_ = setup_.form_group(std::max(parameters_->size(), kFloatsMin));
+  move_to_device();
+  parameters_ = std::make_unique<FlatParameters>(record_.trained(), setup_.device);
+  const std::size_t floats = std::max(parameters_->size(), kFloatsMin);
+  if (setup_.device.is_separate()) {
+    gradients_ = std::make_unique<FlatGradients>(setup_.device, floats);
+    mirror_ = std::make_unique<StateMirror>(setup_.device);
+    monitor_ = DeviceMonitor::open(setup_.device.uuid());
+  }
+  collective_ = setup_.form_group(floats, gradients_.get());
   buffers_ = std::make_unique<SharedBuffers>(
       models_, *collective_,
-      SharedBuffers::Rules{training_.broadcast_buffers, training_.on_nan != "stop" || training_.precision == "fp16"});
+      SharedBuffers::Rules{training_.broadcast_buffers, training_.on_nan != "stop" || training_.precision == "fp16",
+                           setup_.device.is_separate()});
   if (training_.sync_batchnorm) sync_batch_norm_ = std::make_unique<SyncBatchNorm>(*collective_);
   stepper_ = std::make_unique<Stepper>(*parameters_, *collective_, record_.optimizers(),
                                        GradientClip{training_.clip_norm, training_.clip_value},
-                                       StepRules{training_.on_nan, training_.precision == "fp16"});
+                                       StepRules{training_.on_nan, training_.precision == "fp16"}, setup_.device);
   for (const RegisteredOptimizer& one : record_.optimizers())
     one.optimizer->on_step([this](PreparedOptimizer& optimizer) { update(optimizer); });
   check_same_model(*collective_, tensors());
   saver_ = std::make_unique<Saver>(
       SaverSetup{setup_.job, setup_.assignment, setup_.link, *collective_, static_cast<StateSource&>(*this)});
   restore();
+}
+
+/// What setup() has made on the host. Its tensors stay the same objects, so optimizers find them.
+void Engine::move_to_device() {
+  if (!setup_.device.is_separate() || setup_.device.place().is_cpu()) return;
+  for (const RegisteredModel& model : record_.models()) model.module->to(setup_.device.place());
 }
 
 std::shared_ptr<Model> Engine::job_model() {
@@ -133,6 +147,7 @@ PhaseStream& Engine::begin_training() {
   settings.waited_ns = &setup_.link.progress().waited_ns;
   settings.step = this;
   settings.skips_not_finite = training_.on_nan != "stop";
+  settings.device = setup_.device;
   const std::int64_t count = dataset().count(Split::kTrain);
   if (count == 0) (void)dataset().named(job::kTrainSet);  // Throws.
   stream_ = std::make_unique<PhaseStream>(
@@ -167,6 +182,7 @@ PhaseStream& Engine::begin_validation() {
   set_validating(true);
   PhaseSettings settings;
   settings.split = Split::kValidation;
+  settings.device = setup_.device;
   settings.epoch = settings.pass = position_.epoch;
   settings.rank = world_rank();
   settings.batch_size = batch_size();

@@ -27,11 +27,15 @@
 #include "worker/measure/measure_set.hpp"
 #include "worker/torch/autocast.hpp"
 #include "worker/torch/datasets.hpp"
+#include "worker/torch/device.hpp"
+#include "worker/torch/device_usage.hpp"
+#include "worker/torch/flat_gradients.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/phase_stream.hpp"
 #include "worker/torch/saver.hpp"
 #include "worker/torch/setup_record.hpp"
 #include "worker/torch/shared_buffers.hpp"
+#include "worker/torch/state_mirror.hpp"
 #include "worker/torch/stepper.hpp"
 #include "worker/torch/sync_batch_norm.hpp"
 
@@ -48,11 +52,12 @@ struct EngineSetup {
   const link::Assignment& assignment;
   LinkClient& link;
   const Dataset* dataset = nullptr;  ///< Null: the job has none.
-  /// Forms the group once the number of parameters is known.
-  std::function<std::unique_ptr<Collective>(std::size_t gradient_count)> form_group;
+  /// Forms the group once the number of parameters is known; with a device it is given the gradients that lie there.
+  std::function<std::unique_ptr<Collective>(std::size_t gradient_count, DeviceGradients* on_device)> form_group;
   std::shared_ptr<Model> initialized_model;  ///< As make_model() would make it, or null.
   int memory_fd = -1;                        ///< The node's memory checkpoint; -1: there is none.
   TimePoint assigned;                        ///< When the assignment came.
+  Device device = {};                        ///< Where this rank computes.
 };
 
 /// What the user's own code keeps beside models and optimizers.
@@ -138,6 +143,7 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] int world_rank() const { return setup_.assignment.rank; }
   [[nodiscard]] int world_size() const { return setup_.assignment.world_size; }
   [[nodiscard]] int local_rank() const { return setup_.assignment.local_rank; }
+  [[nodiscard]] const Device& device() const { return setup_.device; }
 
  private:
   /// At its end the link thread aborts nobody any more.
@@ -148,6 +154,7 @@ class Engine final : public Step, private StateSource {
 
   [[nodiscard]] std::shared_ptr<Model> job_model();
   [[nodiscard]] const Dataset& dataset() const;
+  [[nodiscard]] Restored restored_from(const link::Assignment& assignment, int memory_fd);
   void restore();
   void roll_back(const std::string& fault);
   void begin_work();
@@ -164,6 +171,7 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] nlohmann::ordered_json profiled();
   void publish(std::int64_t num_samples);
   void compare_weights();
+  void move_to_device();
   [[nodiscard]] std::uint32_t control_word() const;
   [[nodiscard]] std::int64_t batch_size() const;
   /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
@@ -175,6 +183,7 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] RankMessage own_message() override;
   [[nodiscard]] TrainingState state(std::vector<RankMessage> told) override;
   [[nodiscard]] StateTensors tensors() override;
+  [[nodiscard]] StateMirror* mirror() override { return mirror_.get(); }
   [[nodiscard]] MemoryPoint point() const override;
 
   EngineSetup setup_;
@@ -184,13 +193,16 @@ class Engine final : public Step, private StateSource {
   Autocast autocast_;
   SetupRecord record_;
   NamedModels models_;
-  // The gradient views point into the collective's memory: it is destroyed after them.
+  // The gradient views point into the collective's memory, or into the device's: both are destroyed after them.
+  std::unique_ptr<FlatGradients> gradients_;  // With a device.
   std::unique_ptr<Collective> collective_;
   AbortsNobody link_forgets_;  // Before the collective goes, also when the constructor throws.
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<SharedBuffers> buffers_;
   std::unique_ptr<SyncBatchNorm> sync_batch_norm_;
   std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<DeviceMonitor> monitor_;
+  std::unique_ptr<StateMirror> mirror_;  // With a device; used by the saver's thread.
   std::unique_ptr<Saver> saver_;
 
   Position position_;

@@ -106,6 +106,9 @@ nlohmann::json Engine::measured(const nlohmann::json& further) {
     metrics["step_ms"]["p95"] = stream_->timer().p95_ms();
     metrics["step_ms"]["own"] = stream_->own_timer().mean_ms();
   }
+  if (const std::optional<DeviceUsage> usage = monitor_ ? monitor_->now() : std::nullopt)
+    metrics["gpu"] = {
+        {"busy_percent", usage->busy_percent}, {"memory_mib", usage->memory_mib}, {"celsius", usage->celsius}};
   if (profile_.is_on()) metrics["profile"] = nlohmann::json(profiled());
   exact_ = nlohmann::json(measures_.finish(phase(), *collective_));
   metrics.update(exact_);

@@ -10,7 +10,7 @@
 #include "common/checkpoint/made_by.hpp"
 #include "worker/torch/engine.hpp"
 #include "worker/torch/errors.hpp"
-#include "worker/torch/module_buffers.hpp"
+#include "worker/torch/named_buffers.hpp"
 
 namespace sgd::worker {
 
@@ -18,8 +18,20 @@ int Engine::memory_fd() const {
   return setup_.job.checkpoint.memory ? setup_.memory_fd : -1;
 }
 
+/// Collective. A device gets what the host's memory then holds.
+Restored Engine::restored_from(const link::Assignment& assignment, int memory_fd) {
+  const StateTensors state = tensors();
+  if (mirror_) {
+    mirror_->take();
+    mirror_->wait_taken();
+  }
+  Restored restored = Restorer({assignment, setup_.link, *collective_, state, memory_fd}).run();
+  if (mirror_) mirror_->give();
+  return restored;
+}
+
 void Engine::restore() {
-  Restored restored = Restorer({setup_.assignment, setup_.link, *collective_, tensors(), memory_fd()}).run();
+  Restored restored = restored_from(setup_.assignment, memory_fd());
   if (restored.state) {
     buffers_->take_own(*restored.state);
     const TrainingState& state = *restored.state;
@@ -66,7 +78,7 @@ void Engine::roll_back(const std::string& fault) {
     from.resume_from.insert(from.resume_from.begin(), newest);
   Progress& progress = setup_.link.progress();
   const Progress::Phase phase = progress.phase;
-  Restored restored = Restorer({from, setup_.link, *collective_, tensors(), -1}).run();
+  Restored restored = restored_from(from, -1);
   progress.phase = phase;
   if (!restored.state)
     throw std::runtime_error(fault + ", and there is no checkpoint yet to go back to, as training.on_nan asks");
@@ -82,8 +94,15 @@ void Engine::roll_back(const std::string& fault) {
 }
 
 void Engine::compare_weights() {
+  saver_->settle();
+  const StateTensors state = tensors();
+  if (mirror_) {
+    mirror_->take();
+    mirror_->wait_taken();
+  }
+  const std::uint64_t hash = FlatParameters::hash(state.flat.front().values);
   const std::vector<std::string> hashes =
-      collective_->all_gather(fmt::format("{:016x} {:016x}", parameters_->hash(), buffers_->hash()));
+      collective_->all_gather(fmt::format("{:016x} {:016x}", hash, buffers_->hash()));
   std::string different;
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] != hashes[0]) different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
@@ -106,17 +125,26 @@ MemoryPoint Engine::point() const {
   return {stepper_->steps(), position_.epoch, position_.phase == "validate", position_.consumed};
 }
 
+/// As memory of the host: the tensors' own, or the mirror's.
 StateTensors Engine::tensors() {
+  if (mirror_) mirror_->begin();
+  const auto on_host = [this](const std::string& name, std::span<float> values) {
+    if (!mirror_) return values;
+    const at::Tensor memory = mirror_->add(name, setup_.device.wrap(values.data(), values.size()));
+    return std::span<float>(static_cast<float*>(memory.data_ptr()), values.size());
+  };
   StateTensors tensors;
   const std::span<const ParameterPlace> places = parameters_->places();
-  tensors.flat.push_back({"", parameters_->values(), places, 0});
+  tensors.flat.push_back({"", on_host("parameters", parameters_->values()), places, 0});
   for (const auto& part : stepper_->parts()) {
     const ParameterRange& range = part->range();
     for (const OptimizerBuffer& buffer : part->buffers())
-      tensors.flat.push_back(
-          {"." + buffer.name, buffer.values, places.subspan(range.first, range.count), range.floats.offset});
+      tensors.flat.push_back({"." + buffer.name, on_host(part->name() + "." + buffer.name, buffer.values),
+                              places.subspan(range.first, range.count), range.floats.offset});
   }
-  tensors.buffers = module_buffers(models_, parameters_->places());
+  for (const NamedBuffer& one : named_module_buffers(models_, parameters_->places()))
+    tensors.buffers.push_back(
+        describe(one.name, mirror_ ? mirror_->add("buffer/" + one.name, one.tensor) : one.tensor));
   tensors.optimizers = stepper_->kinds();
   return tensors;
 }

@@ -20,6 +20,7 @@
 #include "worker/collective/factory.hpp"
 #include "worker/link/client.hpp"
 #include "worker/torch/errors.hpp"
+#include "worker/torch/flat_gradients.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -76,12 +77,18 @@ Failure describe(const std::exception_ptr& error) {
     return failure_of(worker_exit::kConfiguration, e);
   } catch (const ConfigurationError& e) {
     return failure_of(worker_exit::kConfiguration, e);
+  } catch (const DeviceFault& e) {
+    return failure_of(worker_exit::kEnvironment, e);
   } catch (const EnvironmentError& e) {
     return failure_of(worker_exit::kEnvironment, e);
   } catch (const std::bad_alloc& e) {
     return {worker_exit::kEnvironment, type_name(e), "out of memory", ""};
   } catch (const c10::Error& e) {
+    if (const auto fault = device_fault_of(e, Device::in_use()))
+      return {worker_exit::kEnvironment, type_name(e), shortened(*fault, kMessageBytesMax), ""};
     const bool no_memory =
+        dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr ||
+
         std::string_view(e.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
     Failure failure = failure_of(no_memory ? worker_exit::kEnvironment : worker_exit::kUserError, e);
     failure.message = shortened(e.what_without_backtrace(), kMessageBytesMax);

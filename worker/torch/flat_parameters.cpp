@@ -15,8 +15,8 @@ constexpr std::size_t kAlignedFloats = 16;  // 64 bytes.
 /// Whose backward pass runs on this thread: LibTorch runs that of CPU tensors on the thread that asks for it.
 thread_local FlatParameters* in_backward = nullptr;
 
-at::Tensor view_of(float* base, const ParameterPlace& place) {
-  return at::from_blob(base + place.offset, place.shape, at::TensorOptions().dtype(at::kFloat));
+at::Tensor view_of(const Device& device, std::span<float> buffer, const ParameterPlace& place) {
+  return device.wrap(buffer.data() + place.offset, place.shape);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ std::vector<TrainedParameter> trainable_parameters(const NamedModels& models) {
   return all;
 }
 
-FlatParameters::FlatParameters(std::vector<TrainedParameter> parameters) {
+FlatParameters::FlatParameters(std::vector<TrainedParameter> parameters, const Device& device) : device_(device) {
   std::size_t offset = 0;
   for (TrainedParameter& one : parameters) {
     if (one.tensor.layout() != at::kStrided || one.tensor.scalar_type() != at::kFloat)
@@ -60,10 +60,16 @@ FlatParameters::FlatParameters(std::vector<TrainedParameter> parameters) {
     places_.push_back(std::move(place));
     parameters_.push_back(std::move(one.tensor));
   }
-  values_ = AlignedFloats(offset);
   const at::NoGradGuard no_gradients;
+  if (device_.is_separate()) {
+    on_device_ = at::zeros({static_cast<std::int64_t>(offset)}, at::TensorOptions().device(device_.place()));
+    values_ = {static_cast<float*>(on_device_.data_ptr()), offset};
+  } else {
+    on_host_ = AlignedFloats(offset);
+    values_ = on_host_.span();
+  }
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    at::Tensor view = view_of(values_.data(), places_[i]);
+    at::Tensor view = view_of(device_, values_, places_[i]);
     view.copy_(parameters_[i]);
     parameters_[i].set_data(view);
   }
@@ -90,12 +96,11 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
   views_.clear();
   claimed_.assign(places_.size(), false);
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    views_.push_back(view_of(gradients_.data(), places_[i]));
+    views_.push_back(view_of(device_, gradients_, places_[i]));
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<PlacingHook>(*this, i));
     const std::size_t end = places_[i].offset + places_[i].count;
     const std::size_t next = i + 1 < places_.size() ? places_[i + 1].offset : size();
-    std::fill(gradients_.begin() + static_cast<std::ptrdiff_t>(end),
-              gradients_.begin() + static_cast<std::ptrdiff_t>(next), 0.0f);
+    if (next > end) (void)device_.wrap(gradients_.data() + end, next - end).zero_();
   }
 }
 
@@ -168,13 +173,13 @@ at::Tensor claim_gradient_place(const at::Tensor& parameter) {
   return in_backward->views_[*index].alias();
 }
 
-std::uint64_t FlatParameters::hash() {
+std::uint64_t FlatParameters::hash(std::span<const float> values) {
   // Eight independent lanes keep the multiplier busy; each step is a bijection of its lane.
   constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15;
   constexpr std::size_t kLanes = kAlignedFloats / 2;
   std::uint64_t lanes[kLanes] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const float* data = values_.data();
-  for (std::size_t at = 0; at + kAlignedFloats <= values_.size(); at += kAlignedFloats) {
+  const float* data = values.data();
+  for (std::size_t at = 0; at + kAlignedFloats <= values.size(); at += kAlignedFloats) {
     std::uint64_t words[kLanes];
     std::memcpy(words, data + at, sizeof words);
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
@@ -182,7 +187,7 @@ std::uint64_t FlatParameters::hash() {
       lanes[lane] = mixed ^ (mixed >> 29);
     }
   }
-  std::uint64_t result = values_.size();
+  std::uint64_t result = values.size();
   for (const std::uint64_t lane : lanes) result = (result ^ lane) * kMultiplier + (result >> 31);
   return result;
 }

@@ -22,6 +22,7 @@
 
 #include "worker/core/aligned_floats.hpp"
 #include "worker/core/step_optimizer.hpp"
+#include "worker/torch/device.hpp"
 #include "worker/torch/named_models.hpp"
 #include "worker/torch/parameter_place.hpp"
 
@@ -46,14 +47,16 @@ struct ParameterRange {
 
 class FlatParameters {
  public:
-  /// Moves the parameters into the flat buffer, in this order. Throws on one that is not dense fp32.
-  explicit FlatParameters(std::vector<TrainedParameter> parameters);
+  /// Moves the parameters into the flat buffer, in this order. Throws on one that is not dense fp32. All lie on
+  /// `device`, and so do both buffers.
+  explicit FlatParameters(std::vector<TrainedParameter> parameters, const Device& device = {});
   FlatParameters(const FlatParameters&) = delete;
   FlatParameters& operator=(const FlatParameters&) = delete;
   ~FlatParameters();
 
   [[nodiscard]] std::size_t size() const { return values_.size(); }
-  [[nodiscard]] std::span<float> values() { return values_.span(); }
+  /// Addresses of the device.
+  [[nodiscard]] std::span<float> values() { return values_; }
   [[nodiscard]] const std::vector<ParameterPlace>& places() const { return places_; }
 
   /// Gradients have their places in `gradients` (of size() or more) from here on; those of before are dropped. The gaps
@@ -79,8 +82,8 @@ class FlatParameters {
   void scale_gradients(const ParameterRange& range, double factor);
   [[nodiscard]] bool has_gradients(const ParameterRange& range) const;
 
-  /// A number that differs (all but surely) when any bit of the values differs.
-  [[nodiscard]] std::uint64_t hash();
+  /// A number that differs (all but surely) when any bit of the values differs; `values` as memory of the host.
+  [[nodiscard]] static std::uint64_t hash(std::span<const float> values);
 
  private:
   friend at::Tensor claim_gradient_place(const at::Tensor& parameter);
@@ -89,7 +92,10 @@ class FlatParameters {
   void place(std::size_t index);
   [[nodiscard]] std::optional<std::size_t> find(const at::Tensor& parameter) const;
 
-  AlignedFloats values_;
+  Device device_;
+  AlignedFloats on_host_;  // The buffer, where the device is the host.
+  at::Tensor on_device_;   // And where it is not.
+  std::span<float> values_;
   std::span<float> gradients_;
   std::vector<ParameterPlace> places_;
   std::vector<at::Tensor> parameters_;

@@ -12,6 +12,7 @@ extern "C" {
 #include <sys/pidfd.h>  // glibc 2.36 declares its functions without C linkage.
 }
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -27,6 +28,7 @@ extern "C" {
 #include "common/exit_codes.hpp"
 #include "common/messages/fork_server.hpp"
 #include "worker/link/socket.hpp"
+#include "worker/torch/device.hpp"
 #include "worker/torch/error_report.hpp"
 #include "worker/torch/rank_process.hpp"
 #include "worker/torch/warm_up.hpp"
@@ -179,6 +181,10 @@ Status handle_prepare(int control_fd, const fork_server::Prepare& prepare, Prelo
   }
   fork_server::Prepared prepared;
   prepared.threads = thread_count();
+  if (has_begun_cuda()) {
+    std::fputs("sgd-worker: a plug-in has begun CUDA where ranks are forked: each is started by itself\n", stderr);
+    prepared.threads = std::max(prepared.threads, 2);  // None is forked from a process of several.
+  }
   return reply(control_fd, prepared);
 }
 

@@ -147,7 +147,7 @@ std::optional<Batch> FunctionRun::next_validation_batch() {
   validation_->batch(validated_, world_rank(), size, indices);
   validated_ = validation_->advance(validated_, size);
   setup_.link.progress().samples.fetch_add(static_cast<std::int64_t>(indices.size()), std::memory_order_relaxed);
-  return validated_on_->gather(Split::kValidation, engine_.position().epoch, indices);
+  return setup_.device.moved(validated_on_->gather(Split::kValidation, engine_.position().epoch, indices));
 }
 
 /// In a loop over epochs a report has its place in it; else it is the run's next one.

@@ -26,7 +26,7 @@ class FunctionRun final : public Session, private UserState {
   [[nodiscard]] int world_rank() const override { return engine_.world_rank(); }
   [[nodiscard]] int local_rank() const override { return setup_.assignment.local_rank; }
   [[nodiscard]] int world_size() const override { return engine_.world_size(); }
-  [[nodiscard]] at::Device get_device() const override { return at::kCPU; }
+  [[nodiscard]] at::Device get_device() const override { return setup_.device.place(); }
   [[nodiscard]] const nlohmann::json& config() const override { return setup_.job.training->function; }
   [[nodiscard]] const nlohmann::json& training() const override { return training_; }
   [[nodiscard]] Setup& setup() override;

@@ -83,7 +83,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, bool relu) {
-  if (is_autocast()) {
+  if (is_autocast() || !input.is_cpu()) {
     const at::Tensor output = at::linear(input, weight, bias);
     return relu ? output.relu() : output;
   }

@@ -58,9 +58,10 @@ class MemorySaver {
   static constexpr Duration kRetry = std::chrono::seconds(10);
 
   /// Copies the state when the memory is there; the text in pieces, as in MemoryCheckpoint. `began` is when training
-  /// was held for it. An error is a warning, once until a copy succeeds.
+  /// was held for it, and `held` for how long, where it is not until now. An error is a warning, once until a copy
+  /// succeeds.
   void commit(const MemoryPoint& point, std::span<const std::string_view> text, const StateParts& state,
-              TimePoint began);
+              TimePoint began, std::optional<Duration> held = {});
 
   /// The slot holds what training went on from: it counts as this generation's.
   void adopt(int slot) { region_->restamp(slot, generation_); }

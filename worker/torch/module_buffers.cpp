@@ -5,6 +5,7 @@
 
 #include <torch/torch.h>
 
+#include "worker/torch/named_buffers.hpp"
 #include "worker/torch/named_models.hpp"
 #include "worker/torch/tensor_types.hpp"
 
@@ -17,6 +18,13 @@ TensorType type_of(const std::string& name, const at::Tensor& tensor) {
   return *type;
 }
 
+void append_buffers(const NamedModel& model, std::vector<NamedBuffer>& buffers) {
+  for (const auto& item : model.module->named_buffers())
+    if (item.value().defined()) buffers.push_back({model.prefix + item.key(), item.value()});
+}
+
+}  // namespace
+
 ModuleBuffer describe(const std::string& name, const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous())
     throw std::invalid_argument("buffer " + name + " is not dense and contiguous");
@@ -24,33 +32,33 @@ ModuleBuffer describe(const std::string& name, const at::Tensor& tensor) {
   return {name, type_of(name, tensor), tensor.sizes().vec(), {data, tensor.nbytes()}};
 }
 
-void append_buffers(const NamedModel& model, std::vector<ModuleBuffer>& buffers) {
-  for (const auto& item : model.module->named_buffers())
-    if (item.value().defined()) buffers.push_back(describe(model.prefix + item.key(), item.value()));
-}
-
-}  // namespace
-
-std::vector<ModuleBuffer> buffers_of(const NamedModels& models) {
-  std::vector<ModuleBuffer> buffers;
+std::vector<NamedBuffer> named_buffers(const NamedModels& models) {
+  std::vector<NamedBuffer> buffers;
   for (const NamedModel& model : models) append_buffers(model, buffers);
   return buffers;
 }
 
-std::vector<ModuleBuffer> module_buffers(const NamedModels& models, const std::vector<ParameterPlace>& trained) {
+std::vector<NamedBuffer> named_module_buffers(const NamedModels& models, const std::vector<ParameterPlace>& trained) {
   std::set<std::string> names;
   for (const ParameterPlace& place : trained) {
     names.insert(place.name);
     names.insert(place.also.begin(), place.also.end());
   }
-  std::vector<ModuleBuffer> buffers;
+  std::vector<NamedBuffer> buffers;
   for (const NamedModel& model : models) {
     for (const auto& item : model.module->named_parameters()) {
       const std::string name = model.prefix + item.key();
-      if (!names.contains(name)) buffers.push_back(describe(name, item.value()));
+      if (!names.contains(name)) buffers.push_back({name, item.value()});
     }
     append_buffers(model, buffers);
   }
+  return buffers;
+}
+
+std::vector<ModuleBuffer> module_buffers(const NamedModels& models, const std::vector<ParameterPlace>& trained) {
+  std::vector<ModuleBuffer> buffers;
+  for (const NamedBuffer& one : named_module_buffers(models, trained))
+    buffers.push_back(describe(one.name, one.tensor));
   return buffers;
 }
 

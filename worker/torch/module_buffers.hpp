@@ -19,15 +19,12 @@ struct ModuleBuffer {
   std::string name;
   TensorType type = TensorType::kF32;
   std::vector<std::int64_t> shape;
-  std::span<std::byte> bytes;  ///< The tensor's own memory, valid as long as the model.
+  std::span<std::byte> bytes;  ///< The tensor's own memory, valid as long as the model; of a device: a copy's.
 };
 
 /// `trained`: the parameters that lie in the flat buffer, whether they are frozen by now or not; all others are among
 /// the buffers. Throws on a buffer that is not dense and contiguous, or of a type that files cannot hold.
 [[nodiscard]] std::vector<ModuleBuffer> module_buffers(const std::vector<NamedModel>& models,
                                                        const std::vector<ParameterPlace>& trained);
-
-/// Their buffers alone, without parameters. Throws likewise.
-[[nodiscard]] std::vector<ModuleBuffer> buffers_of(const std::vector<NamedModel>& models);
 
 }  // namespace sgd::worker

@@ -10,6 +10,7 @@
 
 #include "worker/collective/sum.hpp"
 #include "worker/core/gradient_clip.hpp"
+#include "worker/torch/device_optimizer.hpp"
 #include "worker/torch/optimizer_options.hpp"
 
 namespace sgd::worker {
@@ -36,8 +37,9 @@ auto needs(const job::Optimizer& settings) {
 }  // namespace
 
 OptimizerPart::OptimizerPart(const RegisteredOptimizer& registered, FlatParameters& parameters, Collective& collective,
-                             const GradientClip& clip)
-    : parameters_(parameters),
+                             const GradientClip& clip, const Device& device)
+    : device_(device),
+      parameters_(parameters),
       collective_(collective),
       clip_(clip),
       optimizer_(registered.optimizer),
@@ -52,7 +54,8 @@ OptimizerPart::OptimizerPart(const RegisteredOptimizer& registered, FlatParamete
   }
   // After the schedules: one that cycles momentum gives it to an optimizer that has none of its own.
   begun_ = settings();
-  stepper_ = make_step_optimizer(begun_, range_.floats.count);
+  stepper_ = device_.is_separate() ? make_device_optimizer(begun_, range_.floats.count, device_)
+                                   : make_step_optimizer(begun_, range_.floats.count);
 }
 
 std::vector<job::Optimizer> OptimizerPart::settings() const {
@@ -104,6 +107,7 @@ void OptimizerPart::skip() {
 float OptimizerPart::clipped_scale(const std::vector<bool>& used, float unscale) {
   const float scale = unscale / static_cast<float>(collective_.world_size());
   const std::span<float> gradients = collective_.gradients();
+  if (device_.is_separate()) return clipped_on_device(used, scale);
   if (clip_.value) {
     scale_and_clamp(gradients.subspan(range_.floats.offset, range_.floats.count), scale,
                     static_cast<float>(*clip_.value));
@@ -118,14 +122,41 @@ float OptimizerPart::clipped_scale(const std::vector<bool>& used, float unscale)
   return static_cast<float>(scale * clip_factor(scale * std::sqrt(squares), *clip_.norm));
 }
 
+/// The same. The norm is summed in double in the device's own order.
+float OptimizerPart::clipped_on_device(const std::vector<bool>& used, float scale) {
+  if (!clip_.value && !clip_.norm) return scale;
+  const at::NoGradGuard no_gradients;
+  at::Tensor gradients = device_.wrap(collective_.gradients().data() + range_.floats.offset, range_.floats.count);
+  if (clip_.value) {
+    const auto limit = static_cast<double>(static_cast<float>(*clip_.value));
+    (void)gradients.mul_(static_cast<double>(scale)).clamp_(-limit, limit);
+    return 1.0f;
+  }
+  at::Tensor squares = at::zeros({}, gradients.options().dtype(at::kDouble));
+  for (std::size_t i = 0; i < range_.count; ++i) {
+    const ParameterPlace& place = parameters_.places()[range_.first + i];
+    if (!used[i]) continue;
+    const at::Tensor own = device_.wrap(collective_.gradients().data() + place.offset, place.count).to(at::kDouble);
+    squares.add_(own.mul(own).sum());
+  }
+  return static_cast<float>(scale * clip_factor(scale * std::sqrt(squares.item<double>()), *clip_.norm));
+}
+
+std::vector<float> OptimizerPart::gradients_on_host() const {
+  std::vector<float> values(range_.floats.count);
+  at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())})
+      .copy_(device_.wrap(collective_.gradients().data() + range_.floats.offset, values.size()));
+  return values;
+}
+
 /// Every rank has the same sums, so each finds the same names by itself. Whose gradients made them so is not in them.
 std::string OptimizerPart::not_finite() const {
-  const std::span<const float> gradients = collective_.gradients();
+  const std::vector<float> gradients = gradients_on_host();
   std::string names;
   std::size_t found = 0;
   for (std::size_t i = 0; i < range_.count; ++i) {
     const ParameterPlace& place = parameters_.places()[range_.first + i];
-    if (all_finite(gradients.subspan(place.offset, place.count))) continue;
+    if (all_finite(std::span(gradients).subspan(place.offset - range_.floats.offset, place.count))) continue;
     if (++found <= kNamedParameters) names += (found == 1 ? "" : ", ") + place.name;
   }
   if (found > kNamedParameters) names += " and " + std::to_string(found - kNamedParameters) + " more";

@@ -41,7 +41,7 @@ class OptimizerPart {
  public:
   /// References must outlive this object.
   OptimizerPart(const RegisteredOptimizer& registered, FlatParameters& parameters, Collective& collective,
-                const GradientClip& clip);
+                const GradientClip& clip, const Device& device = {});
 
   /// Collective. Returns the control word that all ranks have agreed on. With control::kNan or control::kInfinite in it
   /// nothing has changed. Without, the gradients are taken: there are none any more.
@@ -93,8 +93,13 @@ class OptimizerPart {
   [[nodiscard]] std::vector<job::Optimizer> settings() const;
   void check(const std::vector<job::Optimizer>& now) const;
   [[nodiscard]] float clipped_scale(const std::vector<bool>& used, float unscale);
+  [[nodiscard]] float clipped_on_device(const std::vector<bool>& used, float scale);
   void load_settings(const nlohmann::json& groups);
 
+  /// Of these gradients, with the range's beginning as the first, as memory of the host.
+  [[nodiscard]] std::vector<float> gradients_on_host() const;
+
+  Device device_;
   FlatParameters& parameters_;
   Collective& collective_;
   GradientClip clip_;

@@ -62,7 +62,7 @@ std::optional<Batch> PhaseStream::next() {
   info_.global_step = before_();
   info_.is_last = ends_at(batches_ + 1, sampler_.advance(consumed_, settings_.batch_size));
   pending_ = true;
-  std::optional<Batch> batch = loader_->next();
+  std::optional<Batch> batch = settings_.device.moved(loader_->next());
   given_ = now();
   return batch;
 }

@@ -15,6 +15,7 @@
 #include "worker/core/metrics.hpp"
 #include "worker/core/sampler.hpp"
 #include "worker/core/step_timer.hpp"
+#include "worker/torch/device.hpp"
 #include "worker/torch/loader.hpp"
 
 namespace sgd::worker {
@@ -30,6 +31,7 @@ struct PhaseSettings {
   std::int64_t consumed = 0;                             ///< Where the phase begins in this process.
   const std::atomic<std::int64_t>* waited_ns = nullptr;  ///< Inside collectives so far; null: there are none.
   Step* step = nullptr;                                  ///< For the gradients of a batch; null: nothing is trained.
+  Device device = {};                                    ///< Where batches go.
   bool skips_not_finite = false;                         ///< Values of metrics that are NaN or infinite do not count.
 };
 

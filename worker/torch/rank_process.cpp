@@ -25,6 +25,7 @@
 #include "worker/collective/factory.hpp"
 #include "worker/collective/watched_collective.hpp"
 #include "worker/link/client.hpp"
+#include "worker/torch/device.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -52,7 +53,7 @@ std::vector<std::string> exchange_text(LinkClient& link, const std::string& key,
 }
 
 std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignment& received, const job::JobSpec& job,
-                                       std::size_t gradient_count) {
+                                       std::size_t gradient_count, DeviceGradients* on_device) {
   const link::Assignment& assignment = received.assignment;
   CollectiveSetup setup;
   setup.rank = assignment.rank;
@@ -65,6 +66,7 @@ std::unique_ptr<Collective> form_group(LinkClient& link, const ReceivedAssignmen
   setup.region_fd = received.shared_region.get();
   setup.gradient_count = gradient_count;
   setup.backend = job.training->backend;
+  setup.device = on_device;
   if (!assignment.bind_address.empty()) setup.bind_address = assignment.bind_address;
   setup.stall_timeout = job.heartbeat.stall_timeout;
   setup.exclusive_cores = has_exclusive_cores(assignment);
@@ -88,19 +90,22 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   const StackTracing stack_tracing(received.assignment.run_dir, received.assignment.generation,
                                    received.assignment.rank, link.progress());
   const job::JobSpec job = read_worker_job(received.assignment.config);
+  if (wants_gpu(job)) open_device_library();
   at::set_num_threads(std::max(received.assignment.cpus, 1));
   const bool is_same = preloaded.dataset && preloaded.dataset_settings == data_settings(*job.training) &&
                        preloaded.model_settings == job.training->model && preloaded.seed == job.training->seed;
   const std::shared_ptr<const Dataset> dataset = is_same ? preloaded.dataset : make_dataset(*job.training);
-  const EngineSetup setup{
-      job,
-      received.assignment,
-      link,
-      dataset.get(),
-      [&link, &received, &job](std::size_t gradient_count) { return form_group(link, received, job, gradient_count); },
-      is_same ? preloaded.model : nullptr,
-      received.memory_checkpoint.get(),
-      assigned};
+  const EngineSetup setup{job,
+                          received.assignment,
+                          link,
+                          dataset.get(),
+                          [&link, &received, &job](std::size_t gradient_count, DeviceGradients* on_device) {
+                            return form_group(link, received, job, gradient_count, on_device);
+                          },
+                          is_same ? preloaded.model : nullptr,
+                          received.memory_checkpoint.get(),
+                          assigned,
+                          Device::of(job, received.assignment.local_rank)};
   return run(setup) == Outcome::kDone ? worker_exit::kDone : worker_exit::kStopped;
 }
 

@@ -7,6 +7,7 @@
 
 #include "worker/torch/errors.hpp"
 #include "worker/torch/operator_save.hpp"
+#include "worker/torch/state_mirror.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -61,9 +62,9 @@ std::uint32_t Saver::due_bits() const {
   const TimePoint time = time_now();
   const job::CheckpointPolicy& policy = setup_.job.checkpoint;
   if (policy.every == job::CheckpointPolicy::Every::kSeconds && time - last_save_ >= from_seconds(policy.seconds) &&
-      !writer_->busy())
+      !writer_->busy() && !behind_.is_busy())
     word |= control::kCheckpoint;
-  if (memory_ && memory_->due(time)) word |= control::kMemory;
+  if (!behind_.is_busy() && memory_ && memory_->due(time)) word |= control::kMemory;
   return word;
 }
 
@@ -77,15 +78,20 @@ void Saver::save(unsigned targets) {
   const bool writes = writer_ && (targets & kDisk) != 0;
   const bool copies = memory_ && (targets & kMemory) != 0;
   if (writes || copies) {
-    TrainingState current = setup_.source.state(std::move(told));
-    const StateTensors tensors = setup_.source.tensors();
-    if (copies) {
-      const std::string head = packed_head(current);
-      memory_->commit(setup_.source.point(), packed_pieces(head, current), state_parts(tensors), began);
-    }
-    if (writes) {
-      wait_for_writer();
-      writer_->save(std::move(current), tensors, began);
+    settle();
+    Taken taken{
+        setup_.source.point(), setup_.source.state(std::move(told)), setup_.source.tensors(), writes, copies, began,
+        std::nullopt};
+    if (StateMirror* mirror = setup_.source.mirror()) {
+      mirror->take();
+      taken.held = time_now() - began;
+      const auto shared = std::make_shared<Taken>(std::move(taken));
+      behind_.run([this, mirror, shared] {
+        mirror->wait_taken();
+        put_away(std::move(*shared));
+      });
+    } else {
+      put_away(std::move(taken));
     }
   }
   if ((targets & kDisk) != 0) {
@@ -95,11 +101,21 @@ void Saver::save(unsigned targets) {
   setup_.link.progress().phase = phase;
 }
 
+void Saver::put_away(Taken taken) {
+  if (taken.copies) {
+    const std::string head = packed_head(taken.state);
+    memory_->commit(taken.point, packed_pieces(head, taken.state), state_parts(taken.tensors), taken.began, taken.held);
+  }
+  if (!taken.writes) return;
+  wait_for_writer();
+  writer_->save(std::move(taken.state), taken.tensors, taken.began, taken.held);
+}
+
 /// What every rank has told, by rank.
 std::vector<RankMessage> Saver::tell_all(unsigned targets) {
   RankMessage own = setup_.source.own_message();
   own.has_unsent = setup_.link.has_unsent();
-  own.is_busy = writer_ && (targets & kIfFree) != 0 && writer_->busy();
+  own.is_busy = writer_ && (targets & kIfFree) != 0 && (writer_->busy() || behind_.is_busy());
   const std::string text = encode(own);
   check_rank_bytes(setup_.assignment.rank, text.size());
   std::vector<RankMessage> told;
@@ -129,6 +145,7 @@ void Saver::wait_for_writer() {
 }
 
 bool Saver::on_disk() {
+  settle();
   std::uint32_t failed = 0;
   if (writer_) {
     wait_for_writer();
@@ -138,6 +155,7 @@ bool Saver::on_disk() {
 }
 
 void Saver::finish() {
+  settle();
   if (!writer_) return;
   setup_.link.progress().phase = Progress::Phase::kSaving;
   wait_for_writer();

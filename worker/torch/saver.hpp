@@ -3,20 +3,27 @@
 // knows what the state is.
 //
 //   agreed bits of the control word ─► save(targets) ─► all ranks tell what they keep ─► all decide alike ─► copies
+//
+// A device copies behind training: the state is taken at the safe point, in order with the device's work, and put away
+// by a thread once it has come.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/job/spec.hpp"
 #include "common/messages/link.hpp"
 #include "worker/collective/collective.hpp"
 #include "worker/link/client.hpp"
+#include "worker/torch/behind_training.hpp"
 #include "worker/torch/checkpoint_writer.hpp"
 #include "worker/torch/memory_saver.hpp"
 #include "worker/torch/rank_message.hpp"
 #include "worker/torch/restorer.hpp"
 
 namespace sgd::worker {
+
+class StateMirror;
 
 /// Where the state to be saved comes from.
 class StateSource {
@@ -27,6 +34,8 @@ class StateSource {
   /// All but the tensors; `told` by all ranks, in their order.
   [[nodiscard]] virtual TrainingState state(std::vector<RankMessage> told) = 0;
   [[nodiscard]] virtual StateTensors tensors() = 0;
+  /// What brings those tensors from a device; null: they are what training works on.
+  [[nodiscard]] virtual StateMirror* mirror() { return nullptr; }
   /// Where training is: the step, and its place in the run.
   [[nodiscard]] virtual MemoryPoint point() const = 0;
 };
@@ -70,17 +79,31 @@ class Saver {
   [[nodiscard]] std::string newest() const { return writer_ ? writer_->newest() : std::string(); }
   /// Until nothing is being written.
   void finish();
+  /// Until what a device has given last lies where it is to: the mirror is free then.
+  void settle() { behind_.settle(); }
 
  private:
   [[nodiscard]] std::vector<RankMessage> tell_all(unsigned targets);
   [[nodiscard]] unsigned possible(unsigned targets, const std::vector<RankMessage>& told);
   void wait_for_writer();
+  /// What is saved of a step, and how long training was held for it, where it is not until now.
+  struct Taken {
+    MemoryPoint point;
+    TrainingState state;
+    StateTensors tensors;
+    bool writes = false;
+    bool copies = false;
+    TimePoint began;
+    std::optional<Duration> held;
+  };
+  void put_away(Taken taken);
 
   SaverSetup setup_;
   std::unique_ptr<CheckpointWriter> writer_;  // On rank 0 only.
   std::unique_ptr<MemorySaver> memory_;       // On local rank 0, where there are memory checkpoints.
   MemoryPoint saved_{-1, 0, false, 0};        // Of the last save on disk, so that none is made twice.
   TimePoint last_save_;
+  BehindTraining behind_;  // With a device: what becomes of the last copy. Ends before all that it uses.
 };
 
 }  // namespace sgd::worker

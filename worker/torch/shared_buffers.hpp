@@ -21,6 +21,7 @@ class SharedBuffers {
   struct Rules {
     bool broadcasts = true;
     bool heals = false;  ///< A buffer that a batch makes infinite or NaN is as it was before that batch.
+    bool is_separate = false;  ///< They lie on a device.
   };
 
   /// `collective` must outlive this object. Buffers may be replaced later, but none may be added to models without any.
@@ -41,6 +42,7 @@ class SharedBuffers {
 
  private:
   void take_rank_0s();
+  void take_rank_0s_on_device();
   void heal();
   [[nodiscard]] bool keeps_own() const;
 

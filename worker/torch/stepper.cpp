@@ -10,17 +10,23 @@
 namespace sgd::worker {
 
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
-                 const GradientClip& clip, const StepRules& rules)
-    : parameters_(parameters), collective_(collective), on_nan_(rules.on_nan) {
+                 const GradientClip& clip, const StepRules& rules, const Device& device)
+    : parameters_(parameters), collective_(collective), device_(device), on_nan_(rules.on_nan) {
   if (rules.scales_losses) scale_.emplace();
   for (const RegisteredOptimizer& one : optimizers)
-    parts_.push_back(std::make_unique<OptimizerPart>(one, parameters, collective, clip));
+    parts_.push_back(std::make_unique<OptimizerPart>(one, parameters, collective, clip, device));
   parameters_.attach_gradients(collective_.gradients());
 }
 
 void Stepper::backward(const at::Tensor& loss, const OptimizerPart* only, double weight) {
+  // A device is given the backward pass first: reading the loss waits for it.
+  if (device_.is_separate()) run_backward(loss, only, weight);
   last_loss_ = loss.item<double>();
   is_finite_ = is_finite_ && std::isfinite(last_loss_);
+  if (!device_.is_separate()) run_backward(loss, only, weight);
+}
+
+void Stepper::run_backward(const at::Tensor& loss, const OptimizerPart* only, double weight) {
   // A loss without history (a constant) has no gradients; the other ranks, whose may have some, wait for us.
   if (!loss.requires_grad()) return;
   if (scale_) weight *= scale_->value();

@@ -29,7 +29,7 @@ class Stepper {
  public:
   /// References must outlive this object; the gradients of `parameters` become views of the collective's buffer.
   Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
-          const GradientClip& clip, const StepRules& rules = {});
+          const GradientClip& clip, const StepRules& rules = {}, const Device& device = {});
 
   /// Adds the gradients of `loss`, times `weight`; with `only` to its parameters alone. Not collective.
   void backward(const at::Tensor& loss, const OptimizerPart* only = nullptr, double weight = 1);
@@ -83,6 +83,7 @@ class Stepper {
   void load(const std::vector<OptimizerRecord>& records, std::int64_t steps);
 
  private:
+  void run_backward(const at::Tensor& loss, const OptimizerPart* only, double weight);
   /// What is not finite, where, and how to go on. Collective.
   [[nodiscard]] std::string fault_of(std::uint32_t agreed, bool is_own_finite, const OptimizerPart& part);
 
@@ -93,6 +94,7 @@ class Stepper {
   std::int64_t skipped_ = 0;
   double last_loss_ = 0;
   bool is_finite_ = true;  // All losses since the last update.
+  Device device_;
   std::string on_nan_;
   std::string fault_;
   std::optional<LossScale> scale_;

@@ -37,13 +37,13 @@ class Alone {
 };
 
 std::vector<double> numbers_of(const at::Tensor& tensor) {
-  const at::Tensor doubles = tensor.to(at::kDouble).contiguous();
+  const at::Tensor doubles = tensor.to(at::kCPU, at::kDouble).contiguous();
   const auto* data = doubles.const_data_ptr<double>();
   return {data, data + doubles.numel()};
 }
 
-at::Tensor tensor_of(const std::vector<double>& numbers, at::ScalarType type) {
-  return at::tensor(numbers, at::kDouble).to(type);
+at::Tensor tensor_of(const std::vector<double>& numbers, at::ScalarType type, at::Device device) {
+  return at::tensor(numbers, at::kDouble).to(device, type);
 }
 
 /// Collective: the numbers of all ranks, in their order. Each has as many.
@@ -75,10 +75,11 @@ Moments moments_of(const at::Tensor& input) {
   const at::ScalarType type = at::toOpMathType(input.scalar_type());
   std::vector<double> own(static_cast<std::size_t>(1 + 2 * channels), 0.0);
   if (input.numel() > 0) {
+    const at::TensorOptions of_type = input.options().dtype(type);
     own[0] = static_cast<double>(input.numel() / channels);
     // Statistics to update, which are thrown away: of their type the results are.
     const auto [mean, variance] =
-        at::batch_norm_update_stats(input, at::zeros({channels}, type), at::ones({channels}, type), 0);
+        at::batch_norm_update_stats(input, at::zeros({channels}, of_type), at::ones({channels}, of_type), 0);
     const std::vector<double> means = numbers_of(mean);
     const std::vector<double> variances = numbers_of(variance);
     std::copy(means.begin(), means.end(), own.begin() + 1);
@@ -122,8 +123,8 @@ struct BatchNormFunction : torch::autograd::Function<BatchNormFunction> {
                             double momentum, double eps) {
     const Moments moments = moments_of(input);
     const at::ScalarType type = at::toOpMathType(input.scalar_type());
-    const at::Tensor mean = tensor_of(moments.means, type);
-    const at::Tensor variance = tensor_of(moments.variances, type);
+    const at::Tensor mean = tensor_of(moments.means, type, input.device());
+    const at::Tensor variance = tensor_of(moments.variances, type, input.device());
     follow(running_mean, mean, momentum);
     follow(running_var, variance * (moments.count / (moments.count - 1)), momentum);
     context->save_for_backward({input, weight.value_or(at::Tensor()), mean, variance});
@@ -179,7 +180,8 @@ struct BatchNormFunction : torch::autograd::Function<BatchNormFunction> {
     }
     const at::ScalarType type = mean.scalar_type();
     at::Tensor all = input.to(type) - by_channel(mean, input);
-    all.mul_(by_channel(tensor_of(slopes, type), input)).add_(by_channel(tensor_of(offsets, type), input));
+    all.mul_(by_channel(tensor_of(slopes, type, input.device()), input))
+        .add_(by_channel(tensor_of(offsets, type, input.device()), input));
     return all.add_(constant).to(input.scalar_type());
   }
 };

@@ -11,6 +11,7 @@
 #include "common/json/lenient.hpp"
 #include "worker/plugin/registered.hpp"
 #include "worker/torch/datasets.hpp"
+#include "worker/torch/device.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/worker_job.hpp"
@@ -65,6 +66,7 @@ void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
 Preloaded warm_up(const nlohmann::json& resolved_job) {
   at::set_num_threads(1);
   const job::JobSpec job = read_worker_job(resolved_job);
+  if (wants_gpu(job)) open_device_library();
   const job::Training& training = *job.training;
   Preloaded preloaded;
   preloaded.model_settings = training.model;
@@ -72,6 +74,9 @@ Preloaded warm_up(const nlohmann::json& resolved_job) {
   preloaded.seed = training.seed;
   preloaded.dataset = make_dataset(training);
   if (training.dataset.is_null()) return preloaded;
+  // A backward pass counts the devices, and so does a seed for all generators: CUDA would begin in this process, and a
+  // child could not use it.
+  if (wants_gpu(job)) return preloaded;
   run_one_batch(job, *preloaded.dataset);
   // What a user's own code leaves behind in this process would be in every rank, and not in one that begins anew.
   if (!is_built_in(training)) return preloaded;

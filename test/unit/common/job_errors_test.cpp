@@ -212,10 +212,27 @@ TEST_CASE("job: keys that are not built yet are refused by name") {
     CHECK(loaded.lines == Lines{"job.json:2:1: error: \"training." + std::string(key) + "\" is not supported yet"});
   }
   CHECK(test::load_text(R"({"command": ["true"], "per_worker": {"gpus": 1}})").lines.empty());
+  CHECK(test::load_text(test::training_job(R"("per_worker": {"gpus": 1})")).lines.empty());
+}
+
+TEST_CASE("job: workers that compute on GPUs have one each") {
+  const auto load = [](const char* top, const char* device) {
+    return test::load_text(test::training_job(top, "\n\"device\": \"" + std::string(device) + "\""));
+  };
+  const test::Loaded loaded = load("", "cuda");
+  REQUIRE(loaded.lines.empty());
+  CHECK(loaded.result.job->per_worker.gpus == 1);
+  CHECK(loaded.result.job->resolved.at("per_worker").at("gpus") == 1);
+  CHECK(load(R"("per_worker": {"gpus": 2})", "cuda").result.job->per_worker.gpus == 2);
+  CHECK_FALSE(load("", "auto").result.job->resolved.at("per_worker").contains("gpus"));
   CHECK(
-      test::load_text(test::training_job(R"("per_worker": {"gpus": 1})")).lines ==
-      Lines{R"(job.json:1:25: error: "per_worker.gpus" is for commands: training is computed on the CPU for now, and )"
-            R"(its workers take no GPU: leave it out, or give 0)"});
+      load(R"("per_worker": {"gpus": 1})", "cpu").lines ==
+      Lines{R"(job.json:1:25: error: "per_worker.gpus" gives workers GPUs, and "training.device" is "cpu", which uses )"
+            R"(none: leave it out, or set the device to "cuda")"});
+  CHECK(
+      load(R"("per_worker": {"gpus": 0})", "cuda").lines ==
+      Lines{R"(job.json:1:25: error: "per_worker.gpus" is 0, and "training.device" is "cuda", which needs one: leave )"
+            R"(it out, or give 1)"});
 }
 
 TEST_CASE("job: accumulation and what happens on NaN") {

@@ -66,4 +66,22 @@ int nvmlDeviceGetUUID(void* part, char* uuid, unsigned length) {
   (void)std::snprintf(uuid, length, "MIG-%08d-0000", *static_cast<int*>(part));
   return kSuccess;
 }
+int nvmlDeviceGetHandleByUUID(const char*, void** device) {
+  return nvmlDeviceGetHandleByIndex_v2(0, device);
+}
+int nvmlDeviceGetUtilizationRates(void*, unsigned* rates) {
+  rates[0] = 87;
+  rates[1] = 40;
+  return is_open ? kSuccess : kUninitialized;
+}
+int nvmlDeviceGetMemoryInfo(void*, unsigned long long* bytes) {
+  bytes[0] = 80ULL << 30;
+  bytes[1] = 60ULL << 30;
+  bytes[2] = 20ULL << 30;
+  return kSuccess;
+}
+int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) {
+  *celsius = 61;
+  return kSuccess;
+}
 }

@@ -20,7 +20,8 @@ class Probe final : public Collective {
   [[nodiscard]] std::uint32_t all_reduce(std::uint32_t word, std::size_t offset, std::size_t count) override {
     return note(word + static_cast<std::uint32_t>(10 * offset + 100 * count));
   }
-  [[nodiscard]] std::uint32_t agree(std::uint32_t word) override { return note(word); }
+  using Collective::agree;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t word, const Call&) override { return note(word); }
   void broadcast(std::span<std::byte>, int root) override { (void)note(static_cast<std::uint32_t>(root)); }
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override {
     (void)note(0);

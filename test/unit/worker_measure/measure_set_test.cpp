@@ -19,7 +19,8 @@ class ToldGroup final : public Collective {
   [[nodiscard]] std::span<float> gradients() override { return {}; }
   using Collective::all_reduce;
   [[nodiscard]] std::uint32_t all_reduce(std::uint32_t word, std::size_t, std::size_t) override { return word; }
-  [[nodiscard]] std::uint32_t agree(std::uint32_t word) override { return word; }
+  using Collective::agree;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t word, const Call&) override { return word; }
   void broadcast(std::span<std::byte>, int) override {}
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& bytes) override {
     ++calls;

@@ -23,7 +23,8 @@ class FakePair final : public Collective {
   [[nodiscard]] int world_size() const override { return 2; }
   [[nodiscard]] std::span<float> gradients() override { return {}; }
   [[nodiscard]] std::uint32_t all_reduce(std::uint32_t word, std::size_t, std::size_t) override { return word; }
-  [[nodiscard]] std::uint32_t agree(std::uint32_t word) override { return word; }
+  using Collective::agree;
+  [[nodiscard]] std::uint32_t agree(std::uint32_t word, const Call&) override { return word; }
   void broadcast(std::span<std::byte>, int) override {}
   void barrier() override {}
   void abort() noexcept override {}

@@ -423,9 +423,9 @@ class Mistakes(RecoveryTest):
         with open(library("own_operator"), "rb") as file:
             data = file.read()
         with open(other, "wb") as file:
-            file.write(data.replace(b"sgd-plugin-abi: API 4", b"sgd-plugin-abi: API 9"))
+            file.write(data.replace(b"sgd-plugin-abi: API 5", b"sgd-plugin-abi: API 9"))
         said = self.failure(own_job(other), CONFIGURATION)
-        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 4, LibTorch [\d.]+")
+        self.assertRegex(said, r"was built for API 9, LibTorch [\d.]+.*this worker is API 5, LibTorch [\d.]+")
         with open(other, "wb") as file:  # A tag that is too long.
             file.write(b"\x7fELF sgd-plugin-abi: " + b"x" * 300 + b"\0")
         self.assertIn("registers nothing", self.failure(own_job(other), CONFIGURATION))

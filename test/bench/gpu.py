@@ -1,0 +1,151 @@
+"""What only a GPU can tell. Not run by any test; figures are of the machine that runs it.
+
+  groups   world 1 through NCCL's init, a sum and an abort, 100 times: times, and growth of memory
+  rates    samples/s of the CNN (Fashion-MNIST) and ResNet18, fp32 without TF32 and bf16, one worker a GPU, against DistributedDataParallel
+  recovery a rank is killed, n times: to the first step of all ranks, by phase; the same weights as undisturbed, with deterministic algorithms
+  save     how long checkpoints of a model of 1 GiB (weights and momenta) hold training
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from measure import BIN_DIR, FASHION, LAUNCHER, LIMIT_S, PEERS_PYTHON, TORCHRUN, arguments, hardware
+
+PARTS = ("groups", "rates", "recovery", "save")
+
+
+def gpus():
+    """Lines of nvidia-smi, one a GPU; none where there is no GPU."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        return []
+    return [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+
+
+def job(workers, model, dataset, batch, epochs, precision="fp32", **more):
+    return {"name": "gpu", "num_workers": workers, "recovery": {"max_failures": "unlimited"}, "checkpoint": more.pop("checkpoint", {"every": "never"}),
+            "training": {"seed": 1, "epochs": epochs, "batch_size_per_worker": batch, "model": model, "dataset": dataset, "loss": "cross_entropy",
+                         "device": "cuda", "precision": precision, "optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9}, **more}}
+
+
+def lines(folder, name):
+    try:
+        with open(os.path.join(folder, "run", name), encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
+
+
+class Run:
+    def __init__(self, described, folder):
+        self.folder = folder
+        path = os.path.join(folder, "job.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(described, file)
+        self.process = subprocess.Popen([LAUNCHER, "--run-dir", os.path.join(folder, "run"), path], cwd=folder, stdout=subprocess.DEVNULL)
+
+    def events(self, name):
+        return [event for event in lines(self.folder, "events.jsonl") if event["event"] == name]
+
+    def wait(self):
+        if self.process.wait(LIMIT_S) != 0:
+            raise SystemExit(f"sgd-launch ended with {self.process.returncode}")
+
+
+def ours(described):
+    with tempfile.TemporaryDirectory() as folder:
+        Run(described, folder).wait()
+        return [line for line in lines(folder, "metrics.jsonl") if line["phase"] == "train"][-1]["samples_per_s"]
+
+
+def theirs(model, epochs, batch, folder, precision, workers):
+    command = [*TORCHRUN, "--standalone", f"--nproc-per-node={workers}", os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_torch.py"),
+               model, str(epochs), str(batch), folder, precision]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    return json.loads(ended.stdout.splitlines()[-1])["samples_per_s"]
+
+
+def rates(options, workers):
+    synthetic = {"type": "synthetic", "shape": [3, 32, 32], "targets": "classes", "classes": 10, "samples": 1024}
+    for name, dataset, folder, batch in (("cnn", {"type": "idx", "path": FASHION}, FASHION, 256), ("resnet18", synthetic, "", 128)):
+        for precision in ("fp32", "bf16"):
+            pairs = [(ours(job(workers, {"type": name}, dataset, batch, 4, precision)), theirs(name, 4, batch, folder, precision, workers))
+                     for _ in range(options.n)]
+            mine, other = (statistics.median(side) for side in zip(*pairs))
+            print(f"{name} {precision}: {mine:,.0f} samples/s, DistributedDataParallel {other:,.0f}, ratio {mine / other:.2f} (medians of {options.n})",
+                  flush=True)
+
+
+def newest(folder):
+    """Bytes of the last checkpoint's weights and optimizer."""
+    last = sorted(os.listdir(os.path.join(folder, "run", "checkpoints")))[-1]
+    content = b""
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        with open(os.path.join(folder, "run", "checkpoints", last, name), "rb") as file:
+            content += file.read()
+    return content
+
+
+def recovery(options, workers):
+    described = job(workers, {"type": "cnn"}, {"type": "idx", "path": FASHION}, 64, 12, deterministic=True, checkpoint={"every": "epoch"})
+    with tempfile.TemporaryDirectory() as calm, tempfile.TemporaryDirectory() as folder:
+        Run(described, calm).wait()
+        run = Run(described, folder)
+        kills = 0
+        while kills < 4 * options.n and run.process.poll() is None:
+            begun = len(run.events("first_step"))
+            if begun <= kills:
+                time.sleep(0.05)
+                continue
+            generation = run.events("first_step")[-1]["generation"]
+            pid = next(event["pid"] for event in run.events("worker_started") if event["generation"] == generation)
+            time.sleep(0.5)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                break
+            kills += 1
+        run.wait()
+        for event in run.events("recovered")[-3:]:
+            print("recovered:", json.dumps(event), flush=True)
+        same = "the same bits as undisturbed" if newest(calm) == newest(folder) else "OTHER BITS THAN UNDISTURBED"
+        print(f"{kills} kills: {same}", flush=True)
+
+
+def save(options, workers):
+    del options
+    hidden = 11_200  # 134 million weights, with a momentum each: 1 GiB.
+    described = job(workers, {"type": "mlp", "hidden": [hidden, hidden]}, {"type": "idx", "path": FASHION}, 64, 1, checkpoint={"every": {"steps": 50}, "keep": 1})
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(described, folder)
+        run.wait()
+        stalls = [event["stall_s"] * 1000 for event in run.events("checkpoint_saved")]
+        print(f"save of 1 GiB: training was held for {statistics.median(stalls):.1f} ms (median of {len(stalls)}, at most {max(stalls):.1f})", flush=True)
+
+
+def groups(options, workers):
+    del workers
+    subprocess.run([os.path.join(BIN_DIR, "gpu_groups"), "10" if options.quick else "100"], check=True)
+
+
+def main():
+    options = arguments(__doc__, only={"default": ",".join(PARTS), "help": "parts, with commas"})
+    found = gpus()
+    if not found:
+        sys.exit("gpu: there is no GPU here that nvidia-smi lists: nothing is measured")
+    print(f"{hardware()}; {len(found)} GPUs: {found[0]}; PyTorch's side by {PEERS_PYTHON}", flush=True)
+    for part in options.only.split(","):
+        if part not in PARTS:
+            sys.exit(f"gpu: no part is named {part}: {', '.join(PARTS)}")
+        {"groups": groups, "rates": rates, "recovery": recovery, "save": save}[part](options, len(found))
+
+
+if __name__ == "__main__":
+    main()

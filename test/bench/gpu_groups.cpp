@@ -1,0 +1,99 @@
+// A communicator of NCCL of one rank is made, used and aborted again and again, on the GPU that this process sees
+// first: bin/gpu_groups [rounds] prints how long each part takes and what memory has grown by, of the GPU and of the
+// process.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <vector>
+
+#include "common/job/load.hpp"
+#include "worker/collective/nccl_api.hpp"
+#include "worker/collective/nccl_group.hpp"
+#include "worker/torch/device.hpp"
+#include "worker/torch/device_usage.hpp"
+#include "worker/torch/flat_gradients.hpp"
+
+namespace {
+
+using namespace sgd;
+using namespace sgd::worker;
+
+constexpr std::size_t kFloats = 1 << 20;
+constexpr int kSettled = 10;  // Rounds until caches have what they keep.
+constexpr Duration kLimit = std::chrono::seconds(60);
+
+double milliseconds_until(NcclGroup& group) {
+  const auto began = std::chrono::steady_clock::now();
+  while (!group.is_ready()) {
+    if (std::chrono::steady_clock::now() - began > kLimit) throw std::runtime_error("NCCL is not ready within 60 s");
+    (void)::poll(nullptr, 0, 1);  // Ignoring: only time passes.
+  }
+  return to_seconds(std::chrono::steady_clock::now() - began) * 1000;
+}
+
+double resident_mib() {
+  long pages = 0;
+  long resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+int measure(int rounds) {
+  job::JobSpec job;
+  job.training.emplace();
+  job.training->device = "cuda";
+  open_device_library();
+  const Device device = Device::of(job, 0);
+  const std::unique_ptr<DeviceMonitor> monitor = DeviceMonitor::open(device.uuid());
+  const NcclApi& api = load_nccl();
+  FlatGradients gradients(device, kFloats);
+  const auto used = [&] { return monitor && monitor->now() ? monitor->now()->memory_mib : 0; };
+  std::vector<double> connected;
+  std::vector<double> aborted;
+  double on_device = 0;
+  double in_process = 0;
+  for (int round = 0; round < rounds; ++round) {
+    NcclGroup group(api, 0, 1);
+    group.begin(NcclGroup::make_id(api));
+    connected.push_back(milliseconds_until(group));
+    group.all_reduce(gradients.values().data(), kFloats, gradients.stream());
+    (void)milliseconds_until(group);  // Ignoring: the sum is timed elsewhere.
+    gradients.look(0, kFloats);
+    while (!gradients.seen()) (void)::poll(nullptr, 0, 1);  // Ignoring: only time passes.
+    const auto began = std::chrono::steady_clock::now();
+    group.abort();
+    aborted.push_back(to_seconds(std::chrono::steady_clock::now() - began) * 1000);
+    if (round == std::min(kSettled, rounds - 1)) {
+      on_device = used();
+      in_process = resident_mib();
+    }
+  }
+  std::printf(
+      "%s, NCCL %s: %d times init, sum, abort: connected in %.1f ms, aborted in %.1f ms (medians); memory grew by "
+      "%.1f MiB on the device, %.1f MiB in the process\n",
+      device.name().c_str(), nccl_version_text(api.version).c_str(), rounds, median(connected), median(aborted),
+      used() - on_device, resident_mib() - in_process);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return measure(argc > 1 ? std::max(std::atoi(argv[1]), 1) : 100);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_groups: %s\n", error.what());
+    return 1;
+  }
+}

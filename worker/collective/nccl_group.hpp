@@ -1,0 +1,52 @@
+#pragma once
+// One communicator of NCCL, from its id to its abort. No call waits inside of NCCL: each begins something, and who waits
+// polls, so that an abort, an error of a peer and a deadline all end the wait.
+//
+//   id of rank 0 ─► begin() ─► is_ready() … ─► all_reduce() ─► is_ready() … ─► abort()
+//
+// A communicator is always given up by ncclCommAbort: whatever it has promised was waited for before, and its orderly
+// end would wait for all peers.
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+#include "worker/collective/nccl_api.hpp"
+
+namespace sgd::worker {
+
+class NcclGroup {
+ public:
+  /// An id for a new group, as printable text for the exchange. Throws CollectiveError.
+  [[nodiscard]] static std::string make_id(const NcclApi& api);
+
+  NcclGroup(const NcclApi& api, int rank, int size) : api_(api), rank_(rank), size_(size) {}
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+  ~NcclGroup() { abort(); }
+
+  /// Begins to connect to the others; `id` is what make_id() has given rank 0. Throws CollectiveError.
+  void begin(const std::string& id);
+  /// Begins the sum of `count` floats over all ranks, in place, in the order of `stream`. Throws CollectiveError.
+  void all_reduce(float* values, std::size_t count, void* stream);
+  /// Whether what was begun is done, as far as the host goes. Throws CollectiveError with NCCL's words when the group
+  /// has failed or was aborted.
+  [[nodiscard]] bool is_ready();
+
+  /// From any thread, any time: whatever NCCL does ends. Idempotent.
+  void abort() noexcept;
+
+ private:
+  void check(int result, const char* function);
+  [[nodiscard]] nccl::Communicator live() const;
+
+  const NcclApi& api_;
+  int rank_;
+  int size_;
+  std::timed_mutex mutex_;  // Around each call: abort() frees what the others use.
+  nccl::Communicator communicator_ = nullptr;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace sgd::worker

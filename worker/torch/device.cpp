@@ -1,0 +1,182 @@
+#include "worker/torch/device.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include "sgd/training_operator.hpp"
+#include "worker/torch/errors.hpp"
+
+namespace sgd::worker {
+namespace {
+
+constexpr const char* kCudaLibrary = "libtorch_cuda.so";
+
+Device used;  // For the words of errors, which come from everywhere.
+
+bool is_stand_in() {
+  const char* value = std::getenv("SGD_DEVICE_STAND_IN");
+  return value != nullptr && value[0] == '1';
+}
+
+/// The folder of LibTorch's libraries that this process uses.
+std::string library_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&at::globalContext), &info) == 0 || info.dli_fname == nullptr) return {};
+  const std::string file = info.dli_fname;
+  return file.substr(0, file.rfind('/'));
+}
+
+/// As NVIDIA's tools name the device; empty where the driver does not say.
+std::string uuid_of(int index) {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return {};
+  const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
+  const auto uuid = reinterpret_cast<int (*)(unsigned char*, int)>(::dlsym(driver, "cuDeviceGetUuid_v2"));
+  int device = 0;
+  unsigned char bytes[16] = {};
+  const bool is_told = get != nullptr && uuid != nullptr && get(&device, index) == 0 && uuid(bytes, device) == 0;
+  ::dlclose(driver);
+  if (!is_told) return {};
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", bytes[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+bool wants_gpu(const job::JobSpec& job) {
+  const std::string& device = job.training->device;
+  return device == "cuda" || (device == "auto" && job.per_worker.gpus > 0);
+}
+
+void open_device_library() {
+  if (is_stand_in()) return;
+  static void* library = nullptr;
+  if (library != nullptr) return;
+  const std::string path = library_folder() + "/" + kCudaLibrary;
+  // Its symbols are found by name from LibTorch's other libraries.
+  library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr)
+    throw ConfigurationError(
+        fmt::format("the job asks for a GPU, and LibTorch's CUDA part cannot be opened: {}: install it with "
+                    "scripts/setup --cuda, build with SGD_TORCH_DIR naming a LibTorch that is whole, or set "
+                    "\"training.device\" to \"cpu\"",
+                    ::dlerror()));
+}
+
+bool has_begun_cuda() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/libcuda.so") != std::string::npos) return true;
+  return false;
+}
+
+const Device& Device::in_use() {
+  return used;
+}
+
+Device Device::of(const job::JobSpec& job, int local_rank) {
+  used = made(job, local_rank);
+  return used;
+}
+
+Device Device::made(const job::JobSpec& job, int local_rank) {
+  Device device;
+  if (!wants_gpu(job)) return device;
+  device.is_separate_ = true;
+  if (is_stand_in()) {
+    device.name_ = "cpu (as a stand-in of a GPU)";
+    return device;
+  }
+  const auto count = at::hasCUDA() ? c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() : c10::DeviceIndex{0};
+  if (count == 0) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    throw ConfigurationError(
+        fmt::format("the job asks for a GPU, and this process sees none{}: check nvidia-smi and the driver, or set "
+                    "\"training.device\" to \"cpu\"",
+                    visible == nullptr ? std::string() : fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", visible)));
+  }
+  if (job.training->deterministic) {
+    (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // Without it matrix products refuse.
+    at::globalContext().setDeterministicCuDNN(true);
+  }
+  // fp32 is that: TensorFloat-32 drops 13 bits of each factor.
+  at::globalContext().setAllowTF32CuBLAS(false);
+  at::globalContext().setAllowTF32CuDNN(false);
+  // With one device each, those of the node lie in the order of its ranks, or a rank sees its own alone; with several
+  // it sees its own, and takes the first.
+  const int index = job.per_worker.gpus > 1 ? 0 : local_rank % count;
+  device.place_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device.place_);
+  (void)at::zeros({1}, at::TensorOptions().device(device.place_));  // The context, and errors of it, are here.
+  device.uuid_ = uuid_of(index);
+  device.name_ = device.place_.str() + (device.uuid_.empty() ? "" : " (" + device.uuid_ + ")");
+  return device;
+}
+
+at::Tensor Device::wrap(float* values, at::IntArrayRef sizes) const {
+  return at::for_blob(values, sizes)
+      .target_device(place_)
+      .options(at::TensorOptions().dtype(at::kFloat).device(place_))
+      .make_tensor();
+}
+
+at::Tensor Device::host_memory_for(const at::Tensor& tensor) const {
+  const auto options = at::TensorOptions().dtype(tensor.scalar_type());
+  return at::empty(tensor.sizes(), place_.is_cpu() ? options : options.pinned_memory(true));
+}
+
+Batch Device::moved(Batch batch) const {
+  if (!is_separate_) return batch;
+  const auto move = [this](at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    tensor = place_.is_cpu() ? tensor.clone() : tensor.pin_memory().to(place_, /*non_blocking=*/true);
+  };
+  move(batch.features);
+  move(batch.target);
+  for (at::Tensor& tensor : batch.further) move(tensor);
+  return batch;
+}
+
+std::optional<c10::Stream> Device::stream() const {
+  if (place_.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(place_.type()).getStream(place_);
+}
+
+std::optional<c10::Stream> Device::side_stream() const {
+  if (place_.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(place_.type()).getStreamFromGlobalPool(place_);
+}
+
+DeviceMark::DeviceMark(const Device& device) {
+  if (!device.place().is_cpu()) event_.emplace(device.place().type());
+}
+
+void DeviceMark::record(const std::optional<c10::Stream>& stream) {
+  if (event_) event_->record(stream.value());
+}
+
+void DeviceMark::hold(const std::optional<c10::Stream>& stream) const {
+  if (event_) event_->block(stream.value());
+}
+
+bool DeviceMark::is_done() const {
+  return !event_ || event_->query();
+}
+
+void DeviceMark::wait() const {
+  if (event_) event_->synchronize();
+}
+
+}  // namespace sgd::worker
