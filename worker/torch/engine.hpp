@@ -26,6 +26,7 @@
 #include "worker/link/client.hpp"
 #include "worker/measure/measure_set.hpp"
 #include "worker/torch/autocast.hpp"
+#include "worker/torch/data_streams.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/phase_stream.hpp"
@@ -135,6 +136,8 @@ class Engine final : public Step, private StateSource {
   void step_scheduler() override;
   void step_scheduler(const torch::optim::Optimizer& optimizer) override;
 
+  /// Whose part of a stream this rank reads.
+  [[nodiscard]] StreamPlace stream_place(Split split) const;
   [[nodiscard]] int world_rank() const { return setup_.assignment.rank; }
   [[nodiscard]] int world_size() const { return setup_.assignment.world_size; }
   [[nodiscard]] int local_rank() const { return setup_.assignment.local_rank; }
@@ -148,6 +151,7 @@ class Engine final : public Step, private StateSource {
 
   [[nodiscard]] std::shared_ptr<Model> job_model();
   [[nodiscard]] const Dataset& dataset() const;
+  [[nodiscard]] std::shared_ptr<PassBatches> batches_of(Split split);
   void restore();
   void roll_back(const std::string& fault);
   void begin_work();
@@ -192,6 +196,7 @@ class Engine final : public Step, private StateSource {
   std::unique_ptr<SyncBatchNorm> sync_batch_norm_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<Saver> saver_;
+  std::unique_ptr<DataStreams> streams_;  // Null: there is no data.
 
   Position position_;
   MetricsAccumulator metrics_;                       // Of the phase in work.
