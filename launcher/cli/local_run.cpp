@@ -1,5 +1,6 @@
 #include "launcher/cli/local_run.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +48,8 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       status_timer_(io_),
-      timeout_(io_) {
+      timeout_(io_),
+      lifeline_(io_) {
   for (const int signal : {SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) signals_.add(signal);
 }
 
@@ -67,6 +69,10 @@ int LocalRun::run() {
     });
   }
   submit();
+  if (options_.lifeline) {
+    lifeline_.assign(::fcntl(*options_.lifeline, F_DUPFD_CLOEXEC, 3));
+    watch_lifeline();
+  }
   io_.run();
   return outcome_ ? outcome_->exit_code : exit_code::kFailed;
 }
@@ -241,6 +247,7 @@ void LocalRun::end() {
     status_timer_.cancel();
     ranks_.stop();
     timeout_.cancel();
+    lifeline_.close();
     io_.stop();  // Idle control clients are all that could still wait here.
   });
 }

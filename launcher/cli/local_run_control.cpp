@@ -1,6 +1,9 @@
 // What a run on this machine answers on its control socket.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 
 #include <fmt/format.h>
 
@@ -76,6 +79,18 @@ Json LocalRun::answer_set_slots(const nlohmann::json& request) {
   node->slots = given.get<int>();
   node->agent->set_slots(node->slots);
   return answer_nodes();
+}
+
+/// Nothing is written there: it is readable when nobody holds the other end any more, and that is as if the terminal
+/// had been closed.
+void LocalRun::watch_lifeline() {
+  lifeline_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (error) return;
+                         char unused[64];
+                         if (::read(lifeline_.native_handle(), unused, sizeof unused) > 0) return watch_lifeline();
+                         on_signal(SIGHUP);
+                       });
 }
 
 }  // namespace sgd::cli

@@ -1,5 +1,6 @@
 #include "launcher/cli/run_options.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -100,6 +101,16 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                      options.timeout = parse_duration(text);
                      return options.timeout ? std::string()
                                             : fmt::format("expected a time as 90s or 2h, got \"{}\"", text);
+                   }});
+  table.push_back({{"--lifeline"},
+                   "FD",
+                   "stop, with a checkpoint, when the other end of this descriptor is closed: for programs that start "
+                   "runs, and may be killed",
+                   "",
+                   [&options](const std::string& text) {
+                     options.lifeline = whole_number(text);
+                     const bool is_open = options.lifeline && ::fcntl(*options.lifeline, F_GETFD) >= 0;
+                     return is_open ? std::string() : fmt::format("expected an open descriptor, got \"{}\"", text);
                    }});
   table.push_back({{"--local-nodes"},
                    "N",

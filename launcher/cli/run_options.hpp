@@ -23,6 +23,7 @@ struct RunOptions {
   std::string address;       ///< As given: the coordinator; empty: see cluster_address().
   bool detach = false;       ///< On a cluster: print the run's id and leave.
   std::optional<Duration> timeout;
+  std::optional<int> lifeline;  ///< A descriptor: the run ends when nobody holds the other end any more.
   bool quiet = false;
   bool no_color = false;
   bool force_color = false;

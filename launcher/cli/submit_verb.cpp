@@ -19,6 +19,7 @@ void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
   };
   if (!options.run_dir.empty()) only_here("--run-dir");
   if (options.slots) only_here("--slots");
+  if (options.lifeline) only_here("--lifeline");
   if (options.local_nodes != 1) only_here("--local-nodes");
   if (!options.nodes.nodes.empty() && options.nodes.nodes != "1" && !options.address.empty())
     diagnostics.error(

@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import small_fashion
-from harness import BIN_DIR, LaunchTest
+from harness import BIN_DIR, LaunchTest, read_file
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -26,12 +26,17 @@ class ExamplesTest(LaunchTest):
         os.environ["SGD_WORKER"] = self.path("prefix", "bin", "sgd-worker")
         self.addCleanup(os.environ.pop, "SGD_WORKER")
 
-    def run_example(self, name, samples, **training):
-        """Built outside of the tree, and trained on a part of the data."""
+    def build(self, name):
+        """Outside of the tree."""
         source = shutil.copytree(os.path.join(ROOT, "worker", "examples", name), self.path(name), ignore=shutil.ignore_patterns("build"))
         self.command("cmake", "-S", source, "-B", source + "/build", f"-DCMAKE_PREFIX_PATH={self.path('prefix')}",
                      "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
         self.command("cmake", "--build", source + "/build")
+        return source
+
+    def run_example(self, name, samples, **training):
+        """Built, and trained on a part of the data."""
+        source = self.build(name)
         with open(source + "/job.json", encoding="utf-8") as file:
             job = json.load(file)
         job["training"]["dataset"]["path"] = small_fashion(self.path("data"), samples, 512)
@@ -43,6 +48,29 @@ class ExamplesTest(LaunchTest):
     def test_own_model(self):
         launch = self.run_example("own_model", 4096)
         self.assertGreater(launch.metrics("validate")[-1]["val_accuracy"], 0.6)
+
+    def test_own_stream(self):
+        """Each line once, over kills of both ranks, and to the same bits."""
+        source = self.build("own_stream")
+        for file, count in (("train", 20_000), ("validation", 400)):
+            xs = [i % 1000 / 100 for i in range(count)]
+            self.write(os.path.join(source, file + ".txt"), "".join(f"{x} {2 * x + 5}\n" for x in xs))
+        plain = self.run_to_end(source + "/job.json")
+        self.assertEqual([line["num_samples"] for line in plain.metrics()], [20_000, 400] * 3)
+        self.assertLess(plain.metrics("validate")[-1]["val_loss"], 0.01)
+        killed = self.start(source + "/job.json", run_dir="killed")
+        for count in (1, 2):
+            killed.wait_for_event("first_step", count=count)
+            try:
+                os.kill([event for event in killed.events("worker_started") if event["rank"] == count - 1][-1]["pid"], signal.SIGKILL)
+            except ProcessLookupError:
+                break
+        self.assertEqual(killed.wait(), 0, killed.said())
+        self.assertEqual([line["num_samples"] for line in killed.metrics()], [20_000, 400] * 3)
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            self.assertEqual(*(read_file(os.path.join(launch.checkpoints()[-1], name)) for launch in (plain, killed)))
+        self.write(os.path.join(source, "train.txt"), "1 2\n3 x\n")
+        self.assertIn("train.txt: a line behind byte 0 is no two numbers", self.run_to_end(source + "/job.json", run_dir="bad", expect=1).stderr())
 
     def test_own_worker(self):
         launch = self.run_example("own_worker", 4096)

@@ -22,6 +22,7 @@ _SHIPPING = "launcher/shipping"
 _DAEMONS = ("launcher/keeper", "launcher/coordinator", "launcher/agent")
 _WARM = "launcher/warm"
 _DOCTOR = "launcher/doctor"
+_CLIENT = "launcher/client"
 _TOP = ("launcher/cli", "launcher/main.cpp")
 
 # What the files of a folder may include, by the front of the header's path.
@@ -36,6 +37,7 @@ ARROWS = {
     **{daemon: ("common", *_PURE, *_SHELLS, _CALLBACKS, _SHIPPING, daemon) for daemon in _DAEMONS},
     _WARM: ("common", *_PURE, "launcher/process", "launcher/agent", _WARM),
     _DOCTOR: ("common", *_PURE, "launcher/process", _DOCTOR),
+    _CLIENT: (_CLIENT,),
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),
     "worker/data": ("common", "worker/core", "worker/data"),
@@ -56,12 +58,12 @@ OUR_FRONTS = ("common/", "launcher/", "worker/", "test/")
 # Outside headers that only some folders may see: pattern, folders, why.
 OUTSIDE = (
     (r"^(torch|ATen|c10)/", ("worker/torch", "worker/measure", "worker/plugin", "worker/builtin", "worker/examples", "worker/include", "worker/main.cpp",
-                             "test"),
+                             _CLIENT + "/include", "test"),
      "LibTorch belongs to worker/torch, worker/builtin and the public headers: it costs 12 s a file and 125 MB a process"),
     (r"^gloo/", ("worker/collective", "test"), "Gloo belongs to its module in worker/collective"),
     (r"^boost/asio", (*_SHELLS, _CALLBACKS, *_DAEMONS, _WARM, *_TOP, "test", "third_party"), "Asio belongs to shells; take time and facts as arguments"),
     (r"^openssl/", ("launcher/net", "test"), "OpenSSL belongs to launcher/net: take its values (digest.hpp, tls_context.hpp)"),
-    (r"^nlohmann/", ("common/json/nlohmann.hpp", "worker/include"), "include common/json/nlohmann.hpp: its types are compiled once"),
+    (r"^nlohmann/", ("common/json/nlohmann.hpp", "worker/include", _CLIENT), "include common/json/nlohmann.hpp: its types are compiled once"),
     (r"^boost/program_options", ("launcher/cli/command_line.cpp",), "options are a table: launcher/cli/command_line.hpp reads them"),
     (r"^boost/process", ("launcher/process", *_DAEMONS, "test"), "processes belong to launcher/process and the keeper"),
 )
@@ -136,7 +138,7 @@ BANNED = (
     ("using_namespace", r"\busing\s+namespace\s+(?!std\b)", (), r"\.cpp$", "never in a header"),
     ("thread", r"\bstd::j?thread\b", ("common", "launcher"), r"^launcher/storage/", "use the storage thread, or post to the loop"),
     ("assert", r"(?<![\w.:])assert\s*\(", (), r"^$", "use SGD_ASSERT, which stays on in every build"),
-    ("library_text", r"(\.|->)what\s*\(\s*\)", ("common", "launcher"), r"^launcher/cli/last_words\.cpp$|^common/json/reader\.cpp$",
+    ("library_text", r"(\.|->)what\s*\(\s*\)", ("common", "launcher"), r"^launcher/cli/last_words\.cpp$|^common/json/reader\.cpp$|^launcher/client/example/",
      "a library's words are for programmers: say it in ours"),
     ("lenient_json", r"(\.|->)(value|at)\(\s{3,}|(\.|->)get<", ("launcher/cli",), r"local_run_control",  # It is asked: what makes no sense is refused.
      "files and answers may be damaged: read_or() and member() of common/json/lenient.hpp do not throw"),
@@ -228,7 +230,7 @@ def header_is_used(tree):
     used = {header for _, text in cpp_files(tree) for _, header, _ in includes(text)}
     used |= {f"{path.rsplit('/', 1)[0]}/{header}" for path, text in cpp_files(tree, "test") for _, header, _ in includes(text)}
     return [Finding(path, 1, "no file includes this header: use it or remove it") for path, _ in cpp_files(tree)
-            if path.endswith(".hpp") and path not in used and not path.startswith("worker/include/")]
+            if path.endswith(".hpp") and path not in used and not path.startswith(("worker/include/", _CLIENT + "/include/"))]
 
 
 def presets_refuse_warnings(tree):

@@ -25,7 +25,7 @@ void add(const std::string& kind, std::map<std::string, Factory>& table, const s
   };
   if (name.empty()) return fault("it has no name");
   if (is_built_in(kind, name)) return fault("a built-in one has this name: take another");
-  if (table.contains(name)) return fault("it is registered twice: take another name");
+  if (all.properties[kind].contains(name)) return fault("it is registered twice: take another name");
   nlohmann::json properties = nlohmann::json::parse(text.empty() ? "{}" : text, nullptr, false);
   if (properties.is_discarded()) return fault("its properties are no JSON");
   if (const std::string wrong = json::fault_of_properties(properties); !wrong.empty())
@@ -46,6 +46,10 @@ bool has_registered() {
   return std::any_of(all.begin(), all.end(), [](const nlohmann::json& types) { return !types.empty(); });
 }
 
+bool has_registered_dataset(const std::string& name) {
+  return registered_types().datasets.contains(name) || registered_types().streams.contains(name);
+}
+
 }  // namespace worker
 
 Registration::Registration(const char* name, const char* properties, OperatorFactory factory) {
@@ -62,6 +66,10 @@ Registration::Registration(const char* name, const char* properties, TrainingFun
 
 Registration::Registration(const char* name, const char* properties, DatasetFactory factory) {
   worker::add("dataset", worker::registered_types().datasets, name, properties, std::move(factory));
+}
+
+Registration::Registration(const char* name, const char* properties, IterableFactory factory) {
+  worker::add("dataset", worker::registered_types().streams, name, properties, std::move(factory));
 }
 
 Registration::Registration(const char* name, const char* properties, LossFactory factory) {

@@ -16,6 +16,7 @@ struct RegisteredTypes {
   std::map<std::string, ModelFactory> models;
   std::map<std::string, TrainingFunction> functions;
   std::map<std::string, sgd::DatasetFactory> datasets;
+  std::map<std::string, IterableFactory> streams;  ///< Data sets, too: a job names either by "dataset".
   std::map<std::string, LossFactory> losses;
   /// {"operator": {NAME: PROPERTIES}, "model": {...}}, as job::Registered.
   nlohmann::json properties = {{"operator", nlohmann::json::object()},
@@ -30,5 +31,8 @@ struct RegisteredTypes {
 
 /// Whether there is any.
 [[nodiscard]] bool has_registered();
+
+/// Whether a data set of either kind is registered under that name.
+[[nodiscard]] bool has_registered_dataset(const std::string& name);
 
 }  // namespace sgd::worker

@@ -21,11 +21,28 @@
 
 namespace sgd::worker {
 
+/// A stream of a user's own, and the name that errors say.
+struct OpenedStream {
+  std::string name;
+  std::shared_ptr<IterableDataset> made;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual SampleShape shape() const = 0;
+  /// 0 of a stream, which is read, not gathered from.
   [[nodiscard]] virtual std::int64_t count(Split split) const = 0;
+  /// Whether samples of the split have no numbers: they come from open_stream().
+  [[nodiscard]] virtual bool is_stream(Split split) const {
+    (void)split;
+    return false;
+  }
+  /// A new one, for this rank. Throws what its making throws.
+  [[nodiscard]] virtual OpenedStream open_stream(Split split) const {
+    (void)split;
+    return {};
+  }
   /// What a sample is may depend on the epoch (from 1) by its transforms, and on nothing else. Throws on bad data,
   /// naming the sample.
   [[nodiscard]] virtual Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const = 0;

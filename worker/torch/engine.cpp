@@ -14,6 +14,7 @@
 
 #include "common/job/named_datasets.hpp"
 #include "worker/torch/errors.hpp"
+#include "worker/torch/indexed_batches.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/same_model.hpp"
 
@@ -76,6 +77,8 @@ void Engine::begin(bool may_be_empty) {
   check_same_model(*collective_, tensors());
   saver_ = std::make_unique<Saver>(
       SaverSetup{setup_.job, setup_.assignment, setup_.link, *collective_, static_cast<StateSource&>(*this)});
+  if (setup_.dataset != nullptr)
+    streams_ = std::make_unique<DataStreams>(*setup_.dataset, stream_place(Split::kTrain), *collective_);
   restore();
 }
 
@@ -124,6 +127,25 @@ const Dataset& Engine::dataset() const {
   return *setup_.dataset;
 }
 
+StreamPlace Engine::stream_place(Split split) const {
+  return {split, world_rank(), world_size(), batch_size(), training_.seed, training_.loader};
+}
+
+/// From the position on, in the phase that begins.
+std::shared_ptr<PassBatches> Engine::batches_of(Split split) {
+  const bool is_training = split == Split::kTrain;
+  if (dataset().is_stream(split)) return streams_->at(split, position_);
+  const std::int64_t count = dataset().count(split);
+  if (count == 0) (void)dataset().named(is_training ? job::kTrainSet : job::kValidationSet);  // Throws.
+  return std::make_shared<IndexedBatches>(
+      LoaderPhase{split, is_training ? position_.pass : position_.epoch, world_rank(), batch_size(),
+                  position_.consumed},
+      [this, count, shuffle = is_training && training_.shuffle](int pass) {
+        return Sampler(training_.seed, pass, count, world_size(), shuffle);
+      },
+      dataset());
+}
+
 void Engine::set_validating(bool is_validating) {
   if (sync_batch_norm_) sync_batch_norm_->set_on(!is_validating);
   autocast_.forget_copies();
@@ -138,22 +160,14 @@ PhaseStream& Engine::begin_training() {
   stepper_->set_epochs_completed(position_.epoch - 1);
   PhaseSettings settings;
   settings.epoch = position_.epoch;
-  settings.pass = position_.pass;
   settings.batches = position_.batches;
   settings.batches_max = training_.steps_per_epoch;
-  settings.rank = world_rank();
-  settings.batch_size = batch_size();
-  settings.consumed = position_.consumed;
   settings.waited_ns = &setup_.link.progress().waited_ns;
   settings.step = this;
   settings.skips_not_finite = training_.on_nan != "stop";
   settings.device = setup_.device;
-  const std::int64_t count = dataset().count(Split::kTrain);
-  if (count == 0) (void)dataset().named(job::kTrainSet);  // Throws.
   stream_ = std::make_unique<PhaseStream>(
-      settings,
-      [this, count](int pass) { return Sampler(training_.seed, pass, count, world_size(), training_.shuffle); },
-      dataset(), metrics_,
+      settings, batches_of(Split::kTrain), metrics_,
       [this] {
         at::manual_seed(step_seed(training_.seed, stream_->pass(), stream_->consumed(), world_rank()));
         return stepper_->steps();
@@ -181,16 +195,10 @@ PhaseStream& Engine::begin_validation() {
   setup_.link.progress().phase = Progress::Phase::kValidate;
   set_validating(true);
   PhaseSettings settings;
-  settings.split = Split::kValidation;
   settings.device = setup_.device;
-  settings.epoch = settings.pass = position_.epoch;
-  settings.rank = world_rank();
-  settings.batch_size = batch_size();
-  settings.consumed = position_.consumed;
-  const std::int64_t count = dataset().count(Split::kValidation);
+  settings.epoch = position_.epoch;
   stream_ = std::make_unique<PhaseStream>(
-      settings, [this, count](int pass) { return Sampler(training_.seed, pass, count, world_size(), false); },
-      dataset(), metrics_,
+      settings, batches_of(Split::kValidation), metrics_,
       [this] {
         at::manual_seed(step_seed(~training_.seed, position_.epoch, position_.consumed, world_rank()));
         return stepper_->steps();

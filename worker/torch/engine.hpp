@@ -26,6 +26,7 @@
 #include "worker/link/client.hpp"
 #include "worker/measure/measure_set.hpp"
 #include "worker/torch/autocast.hpp"
+#include "worker/torch/data_streams.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/device.hpp"
 #include "worker/torch/device_usage.hpp"
@@ -140,6 +141,8 @@ class Engine final : public Step, private StateSource {
   void step_scheduler() override;
   void step_scheduler(const torch::optim::Optimizer& optimizer) override;
 
+  /// Whose part of a stream this rank reads.
+  [[nodiscard]] StreamPlace stream_place(Split split) const;
   [[nodiscard]] int world_rank() const { return setup_.assignment.rank; }
   [[nodiscard]] int world_size() const { return setup_.assignment.world_size; }
   [[nodiscard]] int local_rank() const { return setup_.assignment.local_rank; }
@@ -155,6 +158,7 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] std::shared_ptr<Model> job_model();
   [[nodiscard]] const Dataset& dataset() const;
   [[nodiscard]] Restored restored_from(const link::Assignment& assignment, int memory_fd);
+  [[nodiscard]] std::shared_ptr<PassBatches> batches_of(Split split);
   void restore();
   void roll_back(const std::string& fault);
   void begin_work();
@@ -204,6 +208,7 @@ class Engine final : public Step, private StateSource {
   std::unique_ptr<DeviceMonitor> monitor_;
   std::unique_ptr<StateMirror> mirror_;  // With a device; used by the saver's thread.
   std::unique_ptr<Saver> saver_;
+  std::unique_ptr<DataStreams> streams_;  // Null: there is no data.
 
   Position position_;
   MetricsAccumulator metrics_;                       // Of the phase in work.

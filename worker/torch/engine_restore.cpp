@@ -45,6 +45,7 @@ void Engine::restore() {
     if (!sums) throw std::runtime_error(sums.error().message);
     metrics_ = std::move(sums).value();
     load_measures(state);
+    if (streams_ && !training_.validate_only) streams_->load(state);
     if (early_stop_)
       if (Status loaded = early_stop_->load(state.early_stop); !loaded)
         throw std::runtime_error(loaded.error().message);
@@ -115,9 +116,9 @@ void Engine::compare_weights() {
 nlohmann::json Engine::made_by() const {
   nlohmann::json made = {{"training", setup_.job.resolved.value("training", nlohmann::json::object())},
                          {"cpus", setup_.assignment.cpus}};
-  if (setup_.dataset != nullptr)
-    made["samples"] = {{"train", setup_.dataset->count(Split::kTrain)},
-                       {"validation", setup_.dataset->count(Split::kValidation)}};
+  if (setup_.dataset == nullptr) return made;
+  for (const auto& [name, split] : {std::pair("train", Split::kTrain), std::pair("validation", Split::kValidation)})
+    if (!setup_.dataset->is_stream(split)) made["samples"][name] = setup_.dataset->count(split);
   return made;
 }
 
@@ -153,6 +154,9 @@ RankMessage Engine::own_message() {
   RankMessage own;
   own.record.sums = metrics_.export_state();
   own.record.sums["measures"] = measures_.state();
+  if (streams_)
+    if (nlohmann::json places = streams_->state(position_); !places.empty())
+      own.record.sums[kStreams] = std::move(places);
   own.record.own = user_.own(world_rank());
   buffers_->give_own(own.record.own);
   if (world_rank() == 0) own.shared = user_.shared();

@@ -133,11 +133,32 @@ void FunctionRun::begin_validation(const std::string& name) {
     throw ConfigurationError("the job names no \"training.dataset\", and its function asks for it");
   validated_on_ = &setup_.dataset->named(name);
   engine_.set_validating(true);
+  validation_stream_.reset();
+  if (validated_on_->is_stream(Split::kValidation)) {
+    StreamPlace place = engine_.stream_place(Split::kValidation);
+    place.loader = job::Loader{0, 1};
+    validation_stream_ = std::make_unique<StreamReader>(validated_on_->open_stream(Split::kValidation), place);
+    validation_stream_->begin(engine_.position().epoch);
+    return;
+  }
   validation_.emplace(0, 1, validated_on_->count(Split::kValidation), world_size(), false);
   validated_ = 0;
 }
 
+/// Nothing is done together here, so each rank reads its part of a stream to the end.
+std::optional<Batch> FunctionRun::next_streamed_validation_batch() {
+  if (!validation_stream_->read()) {
+    engine_.set_validating(false);
+    return std::nullopt;
+  }
+  Batch batch = validation_stream_->take();
+  validation_stream_->done();
+  setup_.link.progress().samples.fetch_add(batch.features.size(0), std::memory_order_relaxed);
+  return batch;
+}
+
 std::optional<Batch> FunctionRun::next_validation_batch() {
+  if (validation_stream_) return next_streamed_validation_batch();
   const std::int64_t size = job::batch_size_per_rank(*setup_.job.training, world_size());
   if (validation_->batch_length(validated_, size) == 0) {
     engine_.set_validating(false);

@@ -43,6 +43,7 @@ class FunctionRun final : public Session, private UserState {
   std::optional<Batch> next_train_batch() override;
   void begin_validation(const std::string& name) override;
   std::optional<Batch> next_validation_batch() override;
+  std::optional<Batch> next_streamed_validation_batch();
 
   void begin();
   void agree_on(const std::string& what);
@@ -66,6 +67,7 @@ class FunctionRun final : public Session, private UserState {
   std::int64_t num_samples_ = 0;    // Of that turn.
   const Dataset* validated_on_ = nullptr;
   std::optional<Sampler> validation_;
+  std::unique_ptr<StreamReader> validation_stream_;  // In its place, where that is a stream.
   std::int64_t validated_ = 0;  // Position there.
   std::int64_t reports_ = 0;    // Of the run, where there are no epochs.
   std::int64_t sequence_ = 0;   // Of reports at one position.

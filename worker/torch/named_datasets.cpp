@@ -36,6 +36,11 @@ std::int64_t NamedDatasets::count(Split split) const {
   return dataset == nullptr ? 0 : dataset->count(split);
 }
 
+bool NamedDatasets::is_stream(Split split) const {
+  const Dataset* dataset = find(split);
+  return dataset != nullptr && dataset->is_stream(split);
+}
+
 Batch NamedDatasets::gather(Split split, int epoch, std::span<const std::int64_t> indices) const {
   return of(split).gather(split, epoch, indices);
 }

@@ -20,6 +20,8 @@ class NamedDatasets : public Dataset {
   [[nodiscard]] Batch gather(Split split, int epoch, std::span<const std::int64_t> indices) const override;
   [[nodiscard]] Batch gather_unless(const std::atomic<bool>& is_ending, Split split, int epoch,
                                     std::span<const std::int64_t> indices) const override;
+  [[nodiscard]] bool is_stream(Split split) const override;
+  [[nodiscard]] OpenedStream open_stream(Split split) const override { return of(split).open_stream(split); }
   [[nodiscard]] bool is_slow() const override;
   [[nodiscard]] const Dataset& named(const std::string& name) const override;
 

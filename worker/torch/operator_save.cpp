@@ -58,19 +58,22 @@ void check_rank_bytes(int rank, std::size_t bytes) {
                     rank, bytes, kGatherBytesMax));
 }
 
-OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value) {
+std::string exact_json(const char* what, int rank, const nlohmann::json& value, const char* way_out) {
   const std::string lost = what_is_lost(value, "");
   if (!lost.empty())
-    throw std::invalid_argument(fmt::format(
-        "{} of rank {} holds {}, which JSON has no text for: keep it in state_tensors(), or in words of your own", what,
-        rank, lost));
-  std::shared_ptr<const std::string> text;
+    throw std::invalid_argument(
+        fmt::format("{} of rank {} holds {}, which JSON has no text for: {}", what, rank, lost, way_out));
   try {
-    text = std::make_shared<const std::string>(value.dump());
+    return value.dump();
   } catch (const nlohmann::json::type_error& error) {
     throw std::invalid_argument(
         fmt::format("{} of rank {} holds a string that is not UTF-8: {}", what, rank, error.what()));
   }
+}
+
+OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value) {
+  const auto text = std::make_shared<const std::string>(
+      exact_json(what, rank, value, "keep it in state_tensors(), or in words of your own"));
   check_json_bytes(what, rank, text->size());
   return {*text, {}, {text}};
 }

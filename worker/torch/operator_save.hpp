@@ -18,6 +18,9 @@ void check_json_bytes(const char* what, int rank, std::size_t bytes);
 /// Throws with the way out when what one rank tells all, its tensors with it, is more than can be gathered.
 void check_rank_bytes(int rank, std::size_t bytes);
 
+/// The text of JSON that comes back equal to the bit. Throws, naming `what`, the place in it and the way out, where it
+/// would not.
+[[nodiscard]] std::string exact_json(const char* what, int rank, const nlohmann::json& value, const char* way_out);
 /// JSON as a state. Throws, naming `what` and the place in it, where it would not come back equal to the bit.
 [[nodiscard]] OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value);
 /// Tensors beside it. Throws, naming the tensor, where checkpoints cannot hold it.

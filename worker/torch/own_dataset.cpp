@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::int64_t kSamplesMax = std::numeric_limits<std::uint32_t>::max();  // As Sampler counts them.
 
-sgd::Split public_split(Split split) {
-  return split == Split::kTrain ? sgd::Split::kTrain : sgd::Split::kValidation;
-}
-
 class OwnDataset : public Dataset {
  public:
   OwnDataset(std::string name, std::shared_ptr<const sgd::Dataset> made)
@@ -59,7 +55,38 @@ class OwnDataset : public Dataset {
   std::shared_ptr<const sgd::Dataset> made_;
 };
 
+class OwnStream : public Dataset {
+ public:
+  OwnStream(std::string name, IterableFactory factory, const DatasetSettings& settings)
+      : name_(std::move(name)), factory_(std::move(factory)), settings_(settings.dataset), seed_(settings.seed) {}
+
+  SampleShape shape() const override { return make()->shape(); }
+  std::int64_t count(Split /*split*/) const override { return 0; }
+  bool is_stream(Split /*split*/) const override { return true; }
+  OpenedStream open_stream(Split /*split*/) const override { return {name_, make()}; }
+
+  Batch gather(Split /*split*/, int /*epoch*/, std::span<const std::int64_t> /*indices*/) const override {
+    throw std::logic_error(fmt::format("the data set \"{}\" is a stream: its samples have no numbers", name_));
+  }
+
+ private:
+  std::shared_ptr<IterableDataset> make() const {
+    std::shared_ptr<IterableDataset> made = factory_(settings_, seed_);
+    if (!made) throw std::logic_error("the data set \"" + name_ + "\": its factory has made nothing");
+    return made;
+  }
+
+  std::string name_;
+  IterableFactory factory_;
+  nlohmann::json settings_;
+  std::uint64_t seed_;
+};
+
 }  // namespace
+
+sgd::Split public_split(Split split) {
+  return split == Split::kTrain ? sgd::Split::kTrain : sgd::Split::kValidation;
+}
 
 std::shared_ptr<Dataset> as_dataset(std::string name, std::shared_ptr<const sgd::Dataset> made) {
   if (!made) throw std::logic_error("the data set \"" + name + "\": its factory has made nothing");
@@ -68,6 +95,8 @@ std::shared_ptr<Dataset> as_dataset(std::string name, std::shared_ptr<const sgd:
 
 std::shared_ptr<Dataset> make_own_dataset(const DatasetSettings& settings) {
   const std::string type = read_or(settings.dataset, "type", "");
+  if (const auto stream = registered_types().streams.find(type); stream != registered_types().streams.end())
+    return std::make_shared<OwnStream>(type, stream->second, settings);
   const auto own = registered_types().datasets.find(type);
   if (own == registered_types().datasets.end()) return nullptr;
   return as_dataset(type, own->second(settings.dataset, settings.seed));

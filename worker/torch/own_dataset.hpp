@@ -11,8 +11,11 @@
 namespace sgd::worker {
 
 /// The registered one with that dataset["type"]; null: there is none. Throws what its making throws, and where it has
-/// no samples.
+/// no samples. A stream is made anew for each rank that opens it.
 [[nodiscard]] std::shared_ptr<Dataset> make_own_dataset(const DatasetSettings& settings);
+
+/// As the public headers call it.
+[[nodiscard]] sgd::Split public_split(Split split);
 
 /// `made` under `name`, which errors say.
 [[nodiscard]] std::shared_ptr<Dataset> as_dataset(std::string name, std::shared_ptr<const sgd::Dataset> made);

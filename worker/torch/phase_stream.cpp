@@ -14,40 +14,17 @@ TimePoint now() {
 
 }  // namespace
 
-PhaseStream::PhaseStream(const PhaseSettings& settings, Order order, const Dataset& dataset,
+PhaseStream::PhaseStream(const PhaseSettings& settings, std::shared_ptr<PassBatches> source,
                          MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after)
     : settings_(settings),
-      order_(std::move(order)),
-      sampler_(order_(settings.pass)),
-      dataset_(dataset),
+      source_(std::move(source)),
       metrics_(metrics),
       before_(std::move(before)),
       after_(std::move(after)),
-      pass_(settings.pass),
-      consumed_(settings.consumed),
       batches_(settings.batches),
       started_(now()),
       batch_started_(started_),
-      waited_before_(waited()) {
-  begin_loading();
-}
-
-void PhaseStream::begin_loading() {
-  loader_ = std::make_unique<Loader>(
-      LoaderPhase{settings_.split, pass_, settings_.rank, settings_.batch_size, consumed_}, sampler_, dataset_);
-}
-
-void PhaseStream::begin_pass() {
-  loader_.reset();  // Its threads read the order.
-  ++pass_;
-  consumed_ = 0;
-  sampler_ = order_(pass_);
-  begin_loading();
-}
-
-bool PhaseStream::ends_at(std::int64_t batches, std::int64_t consumed) const {
-  return settings_.batches_max > 0 ? batches >= settings_.batches_max : samples_left(consumed) == 0;
-}
+      waited_before_(waited()) {}
 
 Duration PhaseStream::waited() const {
   return settings_.waited_ns == nullptr ? Duration{0} : Duration{settings_.waited_ns->load(std::memory_order_relaxed)};
@@ -55,16 +32,39 @@ Duration PhaseStream::waited() const {
 
 std::optional<Batch> PhaseStream::next() {
   if (pending_) throw std::logic_error("BatchStream::next() was called before add() completed the last batch");
-  if (interrupted_ || ends_at(batches_, consumed_)) return std::nullopt;
-  if (is_pass_done()) begin_pass();
+  while (!interrupted_ && !ends_after(batches_)) {
+    // The last of a number of batches is known without the one behind it, which may be long in coming.
+    switch (source_->look(!ends_after(batches_ + 1))) {
+      case PassBatches::Next::kBatch:
+        return give();
+      case PassBatches::Next::kIdle:
+        idle();
+        break;
+      case PassBatches::Next::kEnd:
+        if (settings_.batches_max == 0) return std::nullopt;
+        source_->begin_pass(source_->pass() + 1);
+        break;
+    }
+  }
+  return std::nullopt;
+}
+
+Batch PhaseStream::give() {
   info_.epoch = settings_.epoch;
   info_.batch_index = metrics_.batch_count();
   info_.global_step = before_();
-  info_.is_last = ends_at(batches_ + 1, sampler_.advance(consumed_, settings_.batch_size));
+  info_.is_last = ends_after(batches_ + 1) || (settings_.batches_max == 0 && source_->is_last());
   pending_ = true;
-  std::optional<Batch> batch = settings_.device.moved(loader_->next());
+  Batch batch = settings_.device.moved(source_->take());
   given_ = now();
   return batch;
+}
+
+/// A turn of the others.
+void PhaseStream::idle() {
+  given_ = now();
+  source_->advance();
+  interrupted_ = !after_(BatchMetrics{0, {}});
 }
 
 void PhaseStream::add(const BatchMetrics& metrics) {
@@ -74,7 +74,7 @@ void PhaseStream::add(const BatchMetrics& metrics) {
   for (const auto& [name, value] : metrics.values)
     if (!settings_.skips_not_finite || std::isfinite(value)) values_.push_back({name, value});
   metrics_.add(metrics.num_samples, values_);
-  consumed_ = sampler_.advance(consumed_, settings_.batch_size);
+  source_->advance();
   ++batches_;
   samples_ += metrics.num_samples;
   const TimePoint time = now();

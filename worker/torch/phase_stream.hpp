@@ -2,7 +2,8 @@
 // This rank's batches of one phase of one epoch, from a position to the phase's end, and the
 // metrics of those done. It keeps the position right: a batch counts as consumed when it has been
 // added, and only then may a save or a stop happen. A phase ends with its pass over the data, or
-// after a number of batches: then a pass may go on in the next epoch, and end within one.
+// after a number of batches: then a pass may go on in the next epoch, and end within one. Where a rank's part of the
+// data is over before that of others, it takes part in what they do after their batches.
 
 #include <atomic>
 #include <cstdint>
@@ -13,22 +14,16 @@
 
 #include "sgd/training_operator.hpp"
 #include "worker/core/metrics.hpp"
-#include "worker/core/sampler.hpp"
 #include "worker/core/step_timer.hpp"
 #include "worker/torch/device.hpp"
-#include "worker/torch/loader.hpp"
+#include "worker/torch/pass_batches.hpp"
 
 namespace sgd::worker {
 
 struct PhaseSettings {
-  Split split = Split::kTrain;
   int epoch = 1;
-  int pass = 1;                  ///< Over the split's data, from 1: it has an order, and draws of its own.
-  std::int64_t batches = 0;      ///< Done in this phase before.
-  std::int64_t batches_max = 0;  ///< 0: the phase ends with the pass.
-  int rank = 0;
-  std::int64_t batch_size = 1;                           ///< Of one rank.
-  std::int64_t consumed = 0;                             ///< Where the phase begins in this process.
+  std::int64_t batches = 0;                              ///< Done in this phase before.
+  std::int64_t batches_max = 0;                          ///< 0: the phase ends with the pass.
   const std::atomic<std::int64_t>* waited_ns = nullptr;  ///< Inside collectives so far; null: there are none.
   Step* step = nullptr;                                  ///< For the gradients of a batch; null: nothing is trained.
   Device device = {};                                    ///< Where batches go.
@@ -42,10 +37,8 @@ class PhaseStream final : public BatchStream {
   /// Called after a batch was added; false ends the stream inside the phase.
   using AfterBatch = std::function<bool(const BatchMetrics&)>;
 
-  /// The order of a pass.
-  using Order = std::function<Sampler(int pass)>;
-
-  PhaseStream(const PhaseSettings& settings, Order order, const Dataset& dataset, MetricsAccumulator& metrics,
+  /// `source` stands where the phase begins in this process.
+  PhaseStream(const PhaseSettings& settings, std::shared_ptr<PassBatches> source, MetricsAccumulator& metrics,
               BeforeBatch before, AfterBatch after);
 
   std::optional<Batch> next() override;
@@ -56,10 +49,10 @@ class PhaseStream final : public BatchStream {
   [[nodiscard]] Step* step() override { return settings_.step; }
   void add(const BatchMetrics& metrics) override;
 
-  [[nodiscard]] int pass() const { return pass_; }
-  [[nodiscard]] std::int64_t consumed() const { return consumed_; }
+  [[nodiscard]] int pass() const { return source_->pass(); }
+  [[nodiscard]] std::int64_t consumed() const { return source_->consumed(); }
   [[nodiscard]] std::int64_t batches() const { return batches_; }
-  [[nodiscard]] bool is_pass_done() const { return samples_left(consumed_) == 0; }
+  [[nodiscard]] bool is_pass_done() const { return source_->is_pass_done(); }
   [[nodiscard]] bool interrupted() const { return interrupted_; }
   [[nodiscard]] const StepTimer& timer() const { return timer_; }
   /// Without the time inside collectives.
@@ -68,26 +61,19 @@ class PhaseStream final : public BatchStream {
   [[nodiscard]] double samples_per_s() const;
 
  private:
-  /// Of this rank's next batch.
-  [[nodiscard]] std::int64_t samples_left(std::int64_t consumed) const {
-    return sampler_.batch_length(consumed, settings_.batch_size);
+  [[nodiscard]] bool ends_after(std::int64_t batches) const {
+    return settings_.batches_max > 0 && batches >= settings_.batches_max;
   }
-  [[nodiscard]] bool ends_at(std::int64_t batches, std::int64_t consumed) const;
-  void begin_pass();
-  void begin_loading();
+  [[nodiscard]] Batch give();
+  void idle();
 
   PhaseSettings settings_;
-  Order order_;
-  Sampler sampler_;
-  const Dataset& dataset_;
+  std::shared_ptr<PassBatches> source_;
   MetricsAccumulator& metrics_;
   BeforeBatch before_;
   AfterBatch after_;
 
-  int pass_;
-  std::int64_t consumed_;
   std::int64_t batches_;
-  std::unique_ptr<Loader> loader_;
   bool pending_ = false;  // next() gave a batch that add() has not completed.
   bool interrupted_ = false;
   BatchInfo info_;

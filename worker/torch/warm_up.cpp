@@ -44,8 +44,9 @@ void run_one_batch(const job::JobSpec& job, const Dataset& dataset) {
   const Loss loss = is_own ? Loss() : make_loss(training.loss);
   const std::int64_t most = is_light(is_own ? any_model : training.model, dataset) ? kWarmUpBatchMax : kHeavyBatchMax;
   const std::int64_t wanted = job::batch_size_per_rank(training, job.num_workers);
-  const std::int64_t count = std::min({wanted, most, dataset.count(Split::kTrain)});
-  if (registered_types().datasets.contains(read_or(training.dataset, "type", ""))) {
+  const bool is_stream = dataset.is_stream(Split::kTrain);
+  const std::int64_t count = std::min({wanted, most, is_stream ? wanted : dataset.count(Split::kTrain)});
+  if (is_stream || has_registered_dataset(read_or(training.dataset, "type", ""))) {
     if (!dataset.shape().features.empty()) model->forward(zeros_of(dataset.shape(), count)).sum().backward();
     return;
   }

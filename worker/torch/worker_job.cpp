@@ -41,10 +41,9 @@ nlohmann::json data_settings(const job::Training& training) {
 bool is_built_in(const job::Training& training) {
   return training.training_operator.is_null() && training.function.is_null() &&
          !registered_types().models.contains(read_or(training.model, "type", "")) &&
-         !registered_types().datasets.contains(read_or(training.dataset, "type", "")) &&
-         std::none_of(
-             training.datasets.begin(), training.datasets.end(),
-             [](const auto& one) { return registered_types().datasets.contains(read_or(one.second, "type", "")); }) &&
+         !has_registered_dataset(read_or(training.dataset, "type", "")) &&
+         std::none_of(training.datasets.begin(), training.datasets.end(),
+                      [](const auto& one) { return has_registered_dataset(read_or(one.second, "type", "")); }) &&
          !registered_types().losses.contains(read_or(training.loss, "type", ""));
 }
 

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "worker/link/stack_signal.hpp"
+#include "worker/torch/indexed_batches.hpp"
 #include "worker/torch/loader.hpp"
 #include "worker/torch/phase_stream.hpp"
 
@@ -98,12 +99,10 @@ TEST_CASE("loader: a phase is left inside of it, and gone on with") {
   MetricsAccumulator metrics;
   PhaseSettings settings;
   settings.epoch = 2;
-  settings.rank = 1;
-  settings.batch_size = 4;
   const auto run = [&](std::int64_t consumed, bool goes_on) {
-    settings.consumed = consumed;
+    const auto order = [](int) { return shuffled_order(); };
     PhaseStream stream(
-        settings, [](int) { return shuffled_order(); }, dataset, metrics, [] { return 0; },
+        settings, std::make_shared<IndexedBatches>(phase_from(consumed), order, dataset), metrics, [] { return 0; },
         [&](const BatchMetrics&) { return goes_on; });
     std::vector<at::Tensor> features;
     while (const auto batch = stream.next()) {

@@ -1,10 +1,16 @@
 // The batches of a phase, its position and what user code may do wrong.
 #include <catch2/catch.hpp>
 
+#include "worker/torch/indexed_batches.hpp"
 #include "worker/torch/phase_stream.hpp"
 
 namespace sgd::worker {
 namespace {
+
+/// Of ten samples for two ranks.
+Sampler in_order(int pass) {
+  return Sampler(1, pass, 10, 2, false);
+}
 
 /// Ten samples whose feature is their number.
 class Numbers : public Dataset {
@@ -31,11 +37,10 @@ struct StreamFixture {
   PhaseStream stream(int rank, std::int64_t consumed, bool go_on = true) {
     PhaseSettings settings;
     settings.epoch = 4;
-    settings.rank = rank;
-    settings.batch_size = 2;
-    settings.consumed = consumed;
+    auto batches =
+        std::make_shared<IndexedBatches>(LoaderPhase{Split::kTrain, 4, rank, 2, consumed}, in_order, dataset);
     return PhaseStream(
-        settings, [](int) { return Sampler(1, 4, 10, 2, false); }, dataset, metrics, [this] { return steps++; },
+        settings, std::move(batches), metrics, [this] { return steps++; },
         [go_on](const BatchMetrics&) { return go_on; });
   }
   Numbers dataset;
@@ -64,11 +69,11 @@ TEST_CASE("time inside collectives is not a rank's own") {
   StreamFixture fixture;
   std::atomic<std::int64_t> waited_ns{0};
   PhaseSettings settings;
-  settings.batch_size = 2;
   settings.waited_ns = &waited_ns;
   constexpr auto kLong = std::chrono::hours(1);  // Longer than the test: what is left is nothing.
   PhaseStream stream(
-      settings, [](int) { return Sampler(1, 4, 10, 2, false); }, fixture.dataset, fixture.metrics, [] { return 0; },
+      settings, std::make_shared<IndexedBatches>(LoaderPhase{Split::kTrain, 1, 0, 2, 0}, in_order, fixture.dataset),
+      fixture.metrics, [] { return 0; },
       [&](const BatchMetrics&) {
         waited_ns += std::chrono::nanoseconds(kLong).count();
         return true;
@@ -96,16 +101,17 @@ TEST_CASE("an interrupted phase ends after the batch in work, which counts") {
 TEST_CASE("a number of batches ends a phase, and passes go on in the next and end within one") {
   StreamFixture fixture;
   PhaseSettings settings;
-  settings.batch_size = 2;
+  LoaderPhase phase{Split::kTrain, 1, 0, 2, 0};
   settings.batches_max = 4;
   std::vector<int> passes;
   const auto order = [&passes](int pass) {
     passes.push_back(pass);
-    return Sampler(1, pass, 10, 2, false);
+    return in_order(pass);
   };
   const auto stream = [&] {
     return PhaseStream(
-        settings, order, fixture.dataset, fixture.metrics, [] { return 0; }, [](const BatchMetrics&) { return true; });
+        settings, std::make_shared<IndexedBatches>(phase, order, fixture.dataset), fixture.metrics, [] { return 0; },
+        [](const BatchMetrics&) { return true; });
   };
   PhaseStream first = stream();
   // Three batches of a rank are a pass.
@@ -116,16 +122,16 @@ TEST_CASE("a number of batches ends a phase, and passes go on in the next and en
   CHECK_FALSE(first.is_pass_done());
   CHECK(fixture.infos[2].is_last == false);
   CHECK(fixture.infos[3].is_last);
-  settings.pass = first.pass();
-  settings.consumed = first.consumed();
+  phase.epoch = first.pass();
+  phase.consumed = first.consumed();
   PhaseStream second = stream();
   CHECK(fixture.drain(second) == std::vector<std::int64_t>{4, 6, 8, 0, 2, 4, 6});
   CHECK(passes == std::vector<int>{1, 2, 2, 3});
   CHECK_FALSE(second.is_pass_done());
   // Left inside a phase: the batches done before count.
   settings.batches = 3;
-  settings.pass = 3;
-  settings.consumed = 8;
+  phase.epoch = 3;
+  phase.consumed = 8;
   PhaseStream rest = stream();
   CHECK(fixture.drain(rest) == std::vector<std::int64_t>{8});
   CHECK(rest.is_pass_done());

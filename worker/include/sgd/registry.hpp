@@ -33,6 +33,8 @@ using TrainingFunction = std::function<nlohmann::json(Session& session)>;
 using ModelFactory = std::function<std::shared_ptr<Model>(const nlohmann::json& settings, const SampleShape& sample)>;
 /// `seed`: the job's, for what the data set draws.
 using DatasetFactory = std::function<std::shared_ptr<Dataset>(const nlohmann::json& settings, std::uint64_t seed)>;
+using IterableFactory =
+    std::function<std::shared_ptr<IterableDataset>(const nlohmann::json& settings, std::uint64_t seed)>;
 using LossFactory = std::function<Loss(const nlohmann::json& settings)>;
 
 /// Registers when it is made; made by the macros below while a library is loaded. What is wrong with it (a name twice,
@@ -43,8 +45,23 @@ class Registration {
   Registration(const char* name, const char* properties, ModelFactory factory);
   Registration(const char* name, const char* properties, TrainingFunction function);
   Registration(const char* name, const char* properties, DatasetFactory factory);
+  Registration(const char* name, const char* properties, IterableFactory factory);
   Registration(const char* name, const char* properties, LossFactory factory);
 };
+
+/// Of a type that is made from its settings, or from them and the job's seed.
+template <class Type>
+[[nodiscard]] auto dataset_factory() {
+  using Kind = std::conditional_t<std::is_base_of_v<IterableDataset, Type>, IterableDataset, Dataset>;
+  using Factory = std::function<std::shared_ptr<Kind>(const nlohmann::json& settings, std::uint64_t seed)>;
+  return Factory([](const nlohmann::json& settings, std::uint64_t seed) -> std::shared_ptr<Kind> {
+    if constexpr (std::is_constructible_v<Type, const nlohmann::json&, std::uint64_t>) {
+      return std::make_shared<Type>(settings, seed);
+    } else {
+      return std::make_shared<Type>(settings);
+    }
+  });
+}
 
 /// Of a function that returns something, or nothing.
 template <class Function>
@@ -74,17 +91,9 @@ template <class Function>
 /// `factory`: from (settings, sample) to a std::shared_ptr of a subclass of Model.
 #define SGD_REGISTER_MODEL(name, factory, properties) SGD_REGISTRATION(name, properties, ::sgd::ModelFactory(factory))
 
-/// `Type`: a subclass of Dataset that can be made from its settings, or from them and the job's seed.
-#define SGD_REGISTER_DATASET(name, Type, properties)                                                               \
-  SGD_REGISTRATION(name, properties,                                                                               \
-                   ::sgd::DatasetFactory(                                                                          \
-                       [](const nlohmann::json& settings, std::uint64_t seed) -> std::shared_ptr<::sgd::Dataset> { \
-                         if constexpr (std::is_constructible_v<Type, const nlohmann::json&, std::uint64_t>) {      \
-                           return std::make_shared<Type>(settings, seed);                                          \
-                         } else {                                                                                  \
-                           return std::make_shared<Type>(settings);                                                \
-                         }                                                                                         \
-                       }))
+/// `Type`: a subclass of Dataset or IterableDataset that can be made from its settings, or from them and the job's seed.
+#define SGD_REGISTER_DATASET(name, Type, properties) \
+  SGD_REGISTRATION(name, properties, ::sgd::dataset_factory<Type>())
 
 /// `factory`: from settings to a loss(output, target) of one number, the mean over the batch. A job names it as an
 /// object, {"type": NAME}.

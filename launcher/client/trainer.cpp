@@ -1,0 +1,392 @@
+#include <sgd/trainer.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "launcher/client/launcher_process.hpp"
+#include "launcher/client/run_folder.hpp"
+
+namespace sgd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr client::Milliseconds kPoll(20);  // Between two looks at a file that grows.
+constexpr client::Milliseconds kHour = std::chrono::hours(1);
+constexpr std::size_t kWordsBytesMax = 64 << 10;
+
+// Of sgd-launch.
+constexpr int kSucceeded = 0;
+constexpr int kUsage = 2;
+constexpr int kCancelled = 6;
+constexpr int kTimeout = 124;
+
+constexpr const char* kInactive =
+    "This Trainer is not active. It is either shutdown already or never started in the first place. Either create a "
+    "new Trainer or start this one.";
+constexpr const char* kBusy = "a run of this Trainer goes on: read its run_iterator() to the end, or destroy it";
+
+std::string with_time(const char* format) {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm local{};
+  (void)::localtime_r(&seconds, &local);
+  char text[32] = "";
+  (void)std::strftime(text, sizeof text, format, &local);
+  return text;
+}
+
+std::string absolute(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+void set(std::vector<std::string>& words, const std::string& path, const nlohmann::json& value) {
+  words.insert(words.end(), {"--set", path + "=" + value.dump()});
+}
+
+/// The last line of a run's metrics that is of `phase`, and of `epoch`, where one is given.
+nlohmann::json last_report(const std::string& run_dir, const std::string& phase, int epoch) {
+  nlohmann::json found;
+  client::LineFollower lines(run_dir + "/metrics.jsonl");
+  while (const auto line = lines.next()) {
+    nlohmann::json report = nlohmann::json::parse(*line, nullptr, false);
+    if (!report.is_object()) continue;
+    const bool fits = report.value("phase", "") == phase && (epoch == 0 || report.value("epoch", 0) == epoch);
+    if (fits) found = std::move(report);
+  }
+  return found;
+}
+
+/// What the function has returned, by rank.
+nlohmann::json results_of(const nlohmann::json& summary) {
+  nlohmann::json results = summary.is_object() ? summary.value("results", nlohmann::json()) : nlohmann::json();
+  return results.is_array() ? results : nlohmann::json::array();
+}
+
+}  // namespace
+
+namespace client {
+
+/// One start of sgd-launch, and what is known of it.
+struct Launch {
+  std::string run_dir;
+  std::string log;
+  std::uint64_t log_from = 0;
+  std::string summary_before;
+  std::shared_ptr<client::LauncherProcess> process;
+
+  [[nodiscard]] std::string words() const {
+    std::string said = client::tail_of(log, log_from);
+    if (said.size() > kWordsBytesMax) said.erase(0, said.size() - kWordsBytesMax);
+    while (!said.empty() && said.back() == '\n') said.pop_back();
+    return said;
+  }
+
+  /// After its end: the summary. Throws what has become of it.
+  [[nodiscard]] nlohmann::json finish() const {
+    const std::string text = client::text_of(run_dir + "/summary.json");
+    nlohmann::json summary;
+    if (text != summary_before) summary = nlohmann::json::parse(text, nullptr, false);
+    std::optional<int> code = process->code();
+    if (!code && summary.is_object()) code = summary.value("exit_code", kSucceeded);
+    if (code == kSucceeded) return summary;
+    const std::string said = words();
+    if (!code) throw LauncherLost("how sgd-launch has ended, this program has asked before the Trainer did\n" + said);
+    if (*code < 0) throw LauncherLost("sgd-launch was ended by signal " + std::to_string(-*code) + "\n" + said);
+    if (*code == kUsage && !summary.is_object()) throw JobError(said);
+    if (*code == kCancelled || *code >= kTimeout) throw TrainingStopped(said, *code, summary);
+    throw TrainingFailed(said, *code, summary);
+  }
+};
+
+}  // namespace client
+
+using client::Launch;
+
+struct Trainer::Impl {
+  nlohmann::json job;    // Null: it is in a file.
+  std::string job_file;  // "-": it is given as standard input.
+  TrainerOptions options;
+  bool is_active = false;
+  std::string logdir;
+  int runs = 0;
+  std::string run_dir;      // The newest run that trains: its checkpoints count.
+  std::string base;         // The checkpoint that it has begun with.
+  bool is_changed = false;  // Its job is not ours alone: one call has changed it.
+  std::string origin;       // What load() has named, until a run begins with it.
+  std::weak_ptr<client::LauncherProcess> running;
+
+  /// A job as standard input, and the folder that its paths are relative to.
+  struct Source {
+    std::string text;
+    std::string folder;
+  };
+
+  void check_active() const {
+    if (!is_active) throw TrainerInactive(kInactive);
+    const auto process = running.lock();
+    if (process && !process->has_ended(client::Milliseconds(0))) throw TrainerError(kBusy);
+  }
+
+  [[nodiscard]] std::string program() const {
+    const char* given = std::getenv("SGD_LAUNCH");
+    return given != nullptr && *given != '\0' ? given : options.launcher;
+  }
+
+  [[nodiscard]] std::string next_dir(const char* kind) {
+    char number[16] = "";
+    (void)std::snprintf(number, sizeof number, "_%03d", ++runs);
+    return logdir + "/" + kind + number;
+  }
+
+  [[nodiscard]] Source source() const { return {job.is_null() ? std::string() : job.dump(), {}}; }
+
+  /// The same job with a function in place of what trains.
+  [[nodiscard]] Source source_with(const nlohmann::json& function) const {
+    const bool is_file = job.is_null();
+    nlohmann::json changed = is_file ? nlohmann::json::parse(client::text_of(job_file), nullptr, false, true) : job;
+    if (!changed.is_object() || !changed.value("training", nlohmann::json::object()).is_object())
+      throw JobError(job_file + ": the job has no object \"training\"");
+    nlohmann::json& training = changed["training"];
+    for (const char* key : {"model", "operator", "early_stop", "validate_every"}) training.erase(key);
+    training["function"] = function;
+    return {changed.dump(), is_file ? fs::path(job_file).parent_path().string() : std::string()};
+  }
+
+  [[nodiscard]] Launch launch(std::vector<std::string> words, const std::string& dir, const Changes& changes) {
+    return launch(std::move(words), dir, changes, source());
+  }
+
+  [[nodiscard]] Launch launch(std::vector<std::string> words, const std::string& dir, const Changes& changes,
+                              const Source& from) {
+    Launch one;
+    one.run_dir = dir;
+    one.log = dir + ".log";
+    one.log_from = client::size_of(one.log);
+    one.summary_before = client::text_of(dir + "/summary.json");
+    words.insert(words.end(), {"--quiet", "--no-color", "--lifeline", "3"});
+    words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+    if (!changes.is_null() && !changes.is_object())
+      throw TrainerError("changes are a JSON object of dotted paths and their values, got " + changes.dump());
+    for (const auto& [path, value] : changes.items()) set(words, path, value);
+    one.process = std::make_shared<client::LauncherProcess>(
+        client::LaunchSettings{program(), std::move(words), from.text, one.log, from.folder});
+    running = one.process;
+    return one;
+  }
+
+  [[nodiscard]] static std::vector<std::string> new_run(const std::string& job, const std::string& dir) {
+    return {"run", job, "--address", "local", "--run-dir", dir};
+  }
+
+  static nlohmann::json wait(const Launch& one) {
+    while (!one.process->has_ended(kHour)) continue;
+    return one.finish();
+  }
+
+  /// Of the newest checkpoint, or of none.
+  [[nodiscard]] std::string newest() const {
+    if (!origin.empty()) return origin;
+    const std::string own = run_dir.empty() ? std::string() : client::newest_checkpoint(run_dir);
+    return own.empty() ? base : own;
+  }
+
+  /// Whether its run's folder is the place for one more epoch of the job as it is.
+  [[nodiscard]] bool can_resume(const Changes& changes) const {
+    return changes.empty() && !is_changed && origin.empty() && !run_dir.empty() &&
+           !client::newest_checkpoint(run_dir).empty();
+  }
+
+  /// The words of a new run that begins with `from`, where it is not empty.
+  [[nodiscard]] std::vector<std::string> begin_run(const std::string& from, const Changes& changes) {
+    run_dir = next_dir("run");
+    base = from;
+    is_changed = !changes.empty();
+    origin.clear();
+    std::vector<std::string> words = new_run(job_file, run_dir);
+    if (!from.empty()) set(words, "resume_from", from);
+    return words;
+  }
+};
+
+struct RunIterator::State {
+  std::shared_ptr<Trainer::Impl> trainer;
+  Launch launch;
+  client::LineFollower reports;
+  bool is_finished = false;
+  nlohmann::json results;
+
+  ~State() {
+    if (!is_finished) launch.process->end(true, trainer->options.shutdown_limit);
+  }
+
+  void finish() {
+    is_finished = true;
+    results = results_of(launch.finish());
+  }
+};
+
+RunIterator::RunIterator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RunIterator::RunIterator(RunIterator&&) noexcept = default;
+RunIterator::~RunIterator() = default;
+
+std::optional<nlohmann::json> RunIterator::next() {
+  while (!state_->is_finished) {
+    // In this order: what is written before the end is read after it.
+    const bool has_ended = state_->launch.process->has_ended(client::Milliseconds(0));
+    while (const auto line = state_->reports.next()) {
+      nlohmann::json report = nlohmann::json::parse(*line, nullptr, false);
+      if (report.is_object()) return report;
+    }
+    if (has_ended) {
+      state_->finish();
+    } else {
+      (void)state_->launch.process->has_ended(kPoll);  // Ignoring: it is asked again above.
+    }
+  }
+  return std::nullopt;
+}
+
+bool RunIterator::is_finished() const {
+  return state_->is_finished;
+}
+
+nlohmann::json RunIterator::get_final_results(bool force) {
+  if (!state_->is_finished && force) {
+    while (!state_->launch.process->has_ended(kHour)) continue;
+    state_->finish();
+  }
+  return state_->results;
+}
+
+Trainer::Trainer(const fs::path& job_file, TrainerOptions options) : impl_(std::make_shared<Impl>()) {
+  impl_->job_file = absolute(job_file.string());
+  impl_->options = std::move(options);
+}
+
+Trainer::Trainer(nlohmann::json job, TrainerOptions options) : impl_(std::make_shared<Impl>()) {
+  impl_->job = std::move(job);
+  impl_->job_file = "-";
+  impl_->options = std::move(options);
+}
+
+Trainer::Trainer(Trainer&&) noexcept = default;
+
+Trainer::~Trainer() {
+  if (impl_) shutdown(true);
+}
+
+void Trainer::start() {
+  if (impl_->is_active) return;
+  if (impl_->logdir.empty()) {
+    const std::string wanted =
+        absolute(impl_->options.logdir.empty() ? with_time("runs/trainer-%Y%m%d-%H%M%S") : impl_->options.logdir);
+    std::error_code error;
+    fs::create_directories(impl_->options.logdir.empty() ? fs::path(wanted).parent_path() : fs::path(wanted), error);
+    if (error) throw TrainerError(wanted + ": " + error.message());
+    impl_->logdir = impl_->options.logdir.empty() ? client::new_folder(wanted) : wanted;
+  }
+  Launch check;
+  check.run_dir = impl_->logdir + "/check";
+  check.log = impl_->logdir + "/check.log";
+  check.log_from = client::size_of(check.log);
+  check.process = std::make_shared<client::LauncherProcess>(
+      client::LaunchSettings{impl_->program(),
+                             {"config", "show", impl_->job_file, "--address", "local"},
+                             impl_->source().text,
+                             check.log,
+                             {}});
+  (void)Impl::wait(check);
+  impl_->is_active = true;
+}
+
+nlohmann::json Trainer::train(const Changes& changes) {
+  impl_->check_active();
+  const std::string from = impl_->newest();
+  const int epoch = from.empty() ? 1 : client::epochs_done(from) + 1;
+  std::vector<std::string> words =
+      impl_->can_resume(changes) ? std::vector<std::string>{"resume", impl_->run_dir} : impl_->begin_run(from, changes);
+  set(words, "training.epochs", epoch);
+  (void)Impl::wait(impl_->launch(std::move(words), impl_->run_dir, changes));
+  return last_report(impl_->run_dir, "train", epoch);
+}
+
+nlohmann::json Trainer::validate(const Changes& changes) {
+  impl_->check_active();
+  const std::string dir = impl_->next_dir("validate");
+  std::vector<std::string> words = Impl::new_run(impl_->job_file, dir);
+  if (const std::string from = impl_->newest(); !from.empty()) set(words, "resume_from", from);
+  set(words, "training.validate_only", true);
+  set(words, "checkpoint.every", "never");
+  (void)Impl::wait(impl_->launch(std::move(words), dir, changes));
+  return last_report(dir, "validate", 0);
+}
+
+RunIterator Trainer::run_iterator(const Changes& changes) {
+  impl_->check_active();
+  std::vector<std::string> words = impl_->begin_run(impl_->origin, changes);
+  auto launch = impl_->launch(std::move(words), impl_->run_dir, changes);
+  client::LineFollower reports(impl_->run_dir + "/metrics.jsonl");
+  return RunIterator(std::unique_ptr<RunIterator::State>(
+      new RunIterator::State{impl_, std::move(launch), std::move(reports), false, nullptr}));
+}
+
+nlohmann::json Trainer::run(const Changes& changes) {
+  return run_iterator(changes).get_final_results(true);
+}
+
+nlohmann::json Trainer::apply(const nlohmann::json& function, const Changes& changes) {
+  impl_->check_active();
+  const std::string dir = impl_->next_dir("apply");
+  const Impl::Source source = impl_->source_with(function);
+  return results_of(Impl::wait(impl_->launch(Impl::new_run("-", dir), dir, changes, source)));
+}
+
+std::string Trainer::save(const std::string& path) const {
+  client::copy_checkpoint(path_for_model(), path);
+  return path;
+}
+
+void Trainer::load(const std::string& path) {
+  impl_->check_active();
+  if (!client::is_checkpoint(path)) throw TrainerError(path + ": it is no checkpoint");
+  impl_->origin = absolute(path);
+}
+
+std::string Trainer::path_for_model() const {
+  impl_->check_active();
+  std::string newest = impl_->newest();
+  if (newest.empty()) throw TrainerError("there is no checkpoint yet: train(), run() or load() come first");
+  return newest;
+}
+
+nlohmann::json Trainer::latest_checkpoint() const {
+  const std::string newest = impl_->newest();
+  if (newest.empty()) return nullptr;
+  const nlohmann::json state = client::json_of(newest + "/state.json");
+  const nlohmann::json shared = state.is_object() ? state.value("shared", nlohmann::json()) : nlohmann::json();
+  return shared.is_object() ? shared.value("saved", nlohmann::json()) : nlohmann::json();
+}
+
+std::string Trainer::latest_checkpoint_path() const {
+  return impl_->newest();
+}
+
+std::string Trainer::latest_checkpoint_dir() const {
+  return impl_->run_dir.empty() ? std::string() : impl_->run_dir + "/checkpoints";
+}
+
+std::string Trainer::latest_run_dir() const {
+  return impl_->run_dir;
+}
+
+std::string Trainer::logdir() const {
+  return impl_->logdir;
+}
+
+void Trainer::shutdown(bool force) {
+  impl_->is_active = false;
+  if (const auto process = impl_->running.lock()) process->end(force, impl_->options.shutdown_limit);
+}
+
+}  // namespace sgd
