@@ -18,6 +18,7 @@ class OperatorRun final : public OperatorHost, private UserState {
   [[nodiscard]] int world_rank() const override { return engine_.world_rank(); }
   [[nodiscard]] int world_size() const override { return engine_.world_size(); }
   [[nodiscard]] int local_rank() const override { return engine_.local_rank(); }
+  [[nodiscard]] at::Device device() const override { return engine_.device().place(); }
   [[nodiscard]] const nlohmann::json& config() const override { return config_; }
   [[nodiscard]] const nlohmann::json& training() const override { return training_; }
   [[nodiscard]] const std::vector<RegisteredModel>& models() const override { return engine_.record().models(); }
