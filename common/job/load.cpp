@@ -133,11 +133,11 @@ void check_size(nlohmann::json job, const std::string& source, Diagnostics& diag
   const std::size_t arguments = is_command ? take("command") : 0;
   const std::size_t variables = is_command ? take("env") : 0;
   if (arguments + variables > kCommandBytesMax)
-    diagnostics.error(source, 0, 0,
-                      fmt::format("the command has {} bytes with its {}; at most {}: pass what is long in a file that "
-                                  "the program reads",
-                                  arguments + variables, arguments > variables ? "arguments" : "\"env\"",
-                                  kCommandBytesMax));
+    diagnostics.error(
+        source, 0, 0,
+        fmt::format("the command has {} bytes with its {}; at most {}: pass what is long in a file that "
+                    "the program reads",
+                    arguments + variables, arguments > variables ? "arguments" : "\"env\"", kCommandBytesMax));
   const std::size_t bytes = job.dump().size();
   if (bytes <= kResolvedBytesMax) return;
   diagnostics.error(source, 0, 0,

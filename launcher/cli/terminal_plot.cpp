@@ -63,8 +63,8 @@ std::string panel_text(const Panel& panel, const PlotShape& shape) {
   text += std::string(kLabelColumns + 1, ' ') + (shape.is_utf8 ? "└" : "+");
   for (int column = 0; column < columns; ++column) text += shape.is_utf8 ? "─" : "-";
   const int middle = std::max(columns - static_cast<int>(panel.left.size() + panel.right.size()), 0);
-  std::string below = fmt::format("{}{}{:^{}}{}", std::string(kLabelColumns + 2, ' '), panel.left, panel.over, middle,
-                                  panel.right);
+  std::string below =
+      fmt::format("{}{}{:^{}}{}", std::string(kLabelColumns + 2, ' '), panel.left, panel.over, middle, panel.right);
   return text + "\n" + below + "\n";
 }
 

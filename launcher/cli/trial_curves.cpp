@@ -45,7 +45,8 @@ Axis axis_of(const std::vector<Json>& values) {
   Axis axis;
   if (!std::all_of(values.begin(), values.end(), is_number)) {
     for (const Json& value : values)
-      if (const std::string name = shown_value(value); std::find(axis.names.begin(), axis.names.end(), name) == axis.names.end())
+      if (const std::string name = shown_value(value);
+          std::find(axis.names.begin(), axis.names.end(), name) == axis.names.end())
         axis.names.push_back(name);
     axis.range = range_between(0, static_cast<double>(axis.names.size()) - 1);
     if (axis.names.size() > 1) axis.right = axis.names.back();
@@ -56,7 +57,8 @@ Axis axis_of(const std::vector<Json>& values) {
   for (const Json& value : values) numbers.push_back(value.get<double>());
   const auto [least, greatest] = std::minmax_element(numbers.begin(), numbers.end());
   axis.is_logarithmic = *least > 0 && *greatest >= kLogarithmFrom * *least;
-  axis.range = axis.is_logarithmic ? range_between(std::log10(*least), std::log10(*greatest)) : range_between(*least, *greatest);
+  axis.range =
+      axis.is_logarithmic ? range_between(std::log10(*least), std::log10(*greatest)) : range_between(*least, *greatest);
   axis.left = shown_number(*least);
   if (*greatest > *least) axis.right = shown_number(*greatest);
   return axis;
@@ -154,7 +156,8 @@ Panel TrialCurves::over_parameter(const std::string& name) const {
     if (number == *best_) panel.marked = panel.curves.size();
     panel.curves.push_back({fmt::to_string(number), {{place_of(trial.parameters.at(name), axis), *trial.best}}});
   }
-  panel.title = fmt::format("{} over {}: best at {}", metric_, name, shown_value(trials_.at(*best_).parameters.at(name)));
+  panel.title =
+      fmt::format("{} over {}: best at {}", metric_, name, shown_value(trials_.at(*best_).parameters.at(name)));
   panel.x = with_margin(axis.range);
   panel.y = with_margin(shown_values(std::move(bests)));
   panel.left = axis.left;

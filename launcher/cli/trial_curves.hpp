@@ -31,9 +31,7 @@ class TrialCurves {
     std::vector<std::pair<double, double>> points;  ///< (iteration, value), finite.
     std::optional<double> best;
   };
-  [[nodiscard]] bool is_better(double left, double right) const {
-    return is_highest_ ? left > right : left < right;
-  }
+  [[nodiscard]] bool is_better(double left, double right) const { return is_highest_ ? left > right : left < right; }
   [[nodiscard]] Range shown_values(std::vector<double> values) const;
   [[nodiscard]] Panel curves() const;
   [[nodiscard]] Panel over_parameter(const std::string& name) const;

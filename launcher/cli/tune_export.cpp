@@ -103,16 +103,17 @@ Status export_trials(const TrialTable& table, const std::string& source, const s
 }
 
 Option layout_option(std::string& layout) {
-  return {{"--layout"},
-          "WHAT",
-          "ray: result.json, progress.csv and params.json for each trial; tensorboard: an event file for each; csv: one "
-          "table; default: ray",
-          "",
-          [&layout](const std::string& value) {
-            layout = value;
-            const bool is_known = value == "ray" || value == "tensorboard" || value == "csv";
-            return is_known ? std::string() : fmt::format("expected ray, tensorboard or csv, got \"{}\"", value);
-          }};
+  return {
+      {"--layout"},
+      "WHAT",
+      "ray: result.json, progress.csv and params.json for each trial; tensorboard: an event file for each; csv: one "
+      "table; default: ray",
+      "",
+      [&layout](const std::string& value) {
+        layout = value;
+        const bool is_known = value == "ray" || value == "tensorboard" || value == "csv";
+        return is_known ? std::string() : fmt::format("expected ray, tensorboard or csv, got \"{}\"", value);
+      }};
 }
 
 }  // namespace
@@ -120,9 +121,9 @@ Option layout_option(std::string& layout) {
 int tune_export(const std::vector<std::string>& arguments) {
   std::string layout = "ray";
   std::string to;
-  const NamedRun run = name_experiment("export", "[--layout WHAT] --to DIR [RUN]",
-                                       {layout_option(layout), text_option({"--to"}, "DIR", "the folder for it", to)},
-                                       arguments);
+  const NamedRun run =
+      name_experiment("export", "[--layout WHAT] --to DIR [RUN]",
+                      {layout_option(layout), text_option({"--to"}, "DIR", "the folder for it", to)}, arguments);
   if (!run.is_named) return run.exit_code;
   if (to.empty()) return refuse(exit_code::kUsage, "tune export needs --to DIR: the folder for what is made");
   TrialTable table;

@@ -14,8 +14,8 @@ namespace sgd::cli {
 
 int tune_plot(const std::vector<std::string>& arguments) {
   std::string png;
-  const NamedRun run =
-      name_experiment("plot", "[--png FILE] [RUN]", {text_option({"--png"}, "FILE", "an image instead of text", png)}, arguments);
+  const NamedRun run = name_experiment("plot", "[--png FILE] [RUN]",
+                                       {text_option({"--png"}, "FILE", "an image instead of text", png)}, arguments);
   if (!run.is_named) return run.exit_code;
   TrialCurves curves;
   const Status read = read_experiment(run.directory, [&curves](const auto& event) { curves.add(event); });

@@ -60,7 +60,8 @@ Status read_experiment(const std::string& run_dir, const std::function<void(cons
 
 int tune_status(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  const NamedRun run = name_experiment("status", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
+  const NamedRun run =
+      name_experiment("status", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
   if (!run.is_named) return run.exit_code;
   const auto table = table_of(run.directory);
   if (!table) return refuse(exit_code::kNotFound, table.error().message);
@@ -81,7 +82,8 @@ int tune_status(const std::vector<std::string>& arguments) {
 
 int tune_best(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  const NamedRun run = name_experiment("best", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
+  const NamedRun run =
+      name_experiment("best", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
   if (!run.is_named) return run.exit_code;
   std::ifstream file(run.directory + "/best.json");
   const Json best = file ? Json::parse(file, nullptr, false) : Json();

@@ -25,8 +25,7 @@ inline constexpr auto kMessage<core::TrialRecord> = message(
     required("silent_lines", &core::TrialRecord::silent_lines), required("origin", &core::TrialRecord::origin),
     required("clones", &core::TrialRecord::clones), required("taken", &core::TrialRecord::taken),
     required("next", &core::TrialRecord::next), required("waits", &core::TrialRecord::waits),
-    optional("held", &core::TrialRecord::held),
-    required("interrupted", &core::TrialRecord::interrupted));
+    optional("held", &core::TrialRecord::held), required("interrupted", &core::TrialRecord::interrupted));
 template <>
 inline constexpr auto kMessage<core::ExperimentState> = message(
     "", required("definition", &core::ExperimentState::definition_),

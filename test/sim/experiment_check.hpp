@@ -57,8 +57,8 @@ class ExperimentCheck {
     std::deque<Reported> said;  ///< And not told to the experiment yet.
     std::optional<double> best;
     tune::Values values;
-    tune::Values next;     ///< After it has taken another one's state.
-    bool goes_on = false;  ///< While it is pausing: at once, with that.
+    tune::Values next;       ///< After it has taken another one's state.
+    bool goes_on = false;    ///< While it is pausing: at once, with that.
     bool is_taking = false;  ///< While it is pausing: another one's state, and what it says itself counts no more.
     int lives = 0;
   };

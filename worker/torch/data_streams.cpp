@@ -34,8 +34,9 @@ void check(const std::string& name, int rank, const nlohmann::json& state) {
   const std::string what = fmt::format("state() of the data set \"{}\"", name);
   const std::size_t bytes = exact_json(what.c_str(), rank, state, "keep it in words of your own").size();
   if (bytes > kStateBytesMax)
-    throw std::invalid_argument(fmt::format("{} on rank {} has {} bytes as JSON, and the limit is {}: keep the place, and not the data", what,
-                                            rank, bytes, kStateBytesMax));
+    throw std::invalid_argument(
+        fmt::format("{} on rank {} has {} bytes as JSON, and the limit is {}: keep the place, and not the data", what,
+                    rank, bytes, kStateBytesMax));
 }
 
 }  // namespace

@@ -68,9 +68,9 @@ class FunctionRun final : public Session, private UserState {
   const Dataset* validated_on_ = nullptr;
   std::optional<Sampler> validation_;
   std::unique_ptr<StreamReader> validation_stream_;  // In its place, where that is a stream.
-  std::int64_t validated_ = 0;  // Position there.
-  std::int64_t reports_ = 0;    // Of the run, where there are no epochs.
-  std::int64_t sequence_ = 0;   // Of reports at one position.
+  std::int64_t validated_ = 0;                       // Position there.
+  std::int64_t reports_ = 0;                         // Of the run, where there are no epochs.
+  std::int64_t sequence_ = 0;                        // Of reports at one position.
   Position reported_at_;
   std::optional<SavedCheckpoint> saved_;
 };

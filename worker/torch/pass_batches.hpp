@@ -1,6 +1,6 @@
 #pragma once
-// Where a phase's batches come from: passes over the data of a split, one behind the other, as one rank reads them. What
-// has numbers is in indexed_batches.hpp; streams, whose end nobody knows before, in stream_batches.hpp.
+// Where a phase's batches come from: passes over the data of a split, one behind the other, as one rank reads them.
+// What has numbers is in indexed_batches.hpp; streams, whose end nobody knows before, in stream_batches.hpp.
 
 #include <cstdint>
 

@@ -419,7 +419,9 @@ TEST_CASE("job: a training that does not fit the worker link, and a command that
     for (int i = 0; i < count; ++i) words += ", \"" + std::string(100, 'x') + "\"";
     return words;
   };
-  const auto with = [&](int arguments) { return test::load_text(R"({"command": ["true")" + list_of(arguments) + "]}"); };
+  const auto with = [&](int arguments) {
+    return test::load_text(R"({"command": ["true")" + list_of(arguments) + "]}");
+  };
   CHECK(with(2500).lines.empty());
   const test::Loaded loaded = with(2600);
   REQUIRE(loaded.lines.size() == 1);

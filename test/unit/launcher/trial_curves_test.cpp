@@ -23,7 +23,8 @@ std::vector<Panel> panels_of(const std::string& mode, const std::vector<Said>& t
   for (const Said& said : trials) {
     curves.add({{"event", "trial_started"}, {"trial", said.trial}, {"parameters", said.parameters}});
     for (std::size_t index = 0; index < said.values.size(); ++index)
-      curves.add({{"event", "trial_report"}, {"trial", said.trial}, {"iteration", index + 1}, {"value", said.values[index]}});
+      curves.add(
+          {{"event", "trial_report"}, {"trial", said.trial}, {"iteration", index + 1}, {"value", said.values[index]}});
   }
   return curves.panels();
 }
@@ -81,7 +82,12 @@ TEST_CASE("tune plot: one trial, equal values, nothing reported") {
 TEST_CASE("tune export: an epoch's training and validation are one of Ray's results") {
   const std::vector<Json> lines = {
       {{"phase", "train"}, {"epoch", 1}, {"batch", 10}, {"loss", 9}, {"_timestamp", 100}},
-      {{"phase", "train"}, {"epoch", 1}, {"loss", 0.5}, {"generation", 1}, {"_time_this_iter_s", 1.5}, {"_timestamp", 101}},
+      {{"phase", "train"},
+       {"epoch", 1},
+       {"loss", 0.5},
+       {"generation", 1},
+       {"_time_this_iter_s", 1.5},
+       {"_timestamp", 101}},
       {{"phase", "validate"}, {"epoch", 1}, {"val_loss", 0.6}, {"_time_this_iter_s", 0.5}, {"_timestamp", 102}},
       {{"phase", "train"}, {"epoch", 2}, {"loss", 0.25}, {"_time_this_iter_s", 1.0}, {"_timestamp", 103}}};
   const auto results = ray_results({7, {{"lr", 0.1}}, true}, lines);

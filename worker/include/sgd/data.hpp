@@ -77,12 +77,14 @@ class IterableDataset {
   /// The next 1 to `batch_size` samples of this rank: the first size of each tensor is their number. Nothing: its part
   /// of the pass ends. It may wait for data, but not longer than the job's heartbeat.stall_timeout. Throws on bad data.
   virtual std::optional<Batch> next(std::int64_t batch_size) = 0;
-  /// Where the stream is, after begin() or any next(). Called after each of them, so it is short: at most 1 MiB as JSON.
+  /// Where the stream is, after begin() or any next(). Called after each of them, so it is short: at most 1 MiB as
+  /// JSON.
   [[nodiscard]] virtual nlohmann::json state() const = 0;
   /// After begin(): what comes next is what came behind that state. Throws where it cannot be.
   virtual void load_state(const nlohmann::json& state) = 0;
   /// In its place where the number of ranks has changed inside the pass: the states of all the ranks that there were,
-  /// by rank. Each sample that none of them has got must go to one of the ranks that there are now. The default refuses.
+  /// by rank. Each sample that none of them has got must go to one of the ranks that there are now. The default
+  /// refuses.
   virtual void load_states(const std::vector<nlohmann::json>& states) {
     (void)states;
     throw std::runtime_error("it does not override load_states(), which divides what is left of a pass anew");

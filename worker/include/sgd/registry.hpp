@@ -91,9 +91,9 @@ template <class Function>
 /// `factory`: from (settings, sample) to a std::shared_ptr of a subclass of Model.
 #define SGD_REGISTER_MODEL(name, factory, properties) SGD_REGISTRATION(name, properties, ::sgd::ModelFactory(factory))
 
-/// `Type`: a subclass of Dataset or IterableDataset that can be made from its settings, or from them and the job's seed.
-#define SGD_REGISTER_DATASET(name, Type, properties) \
-  SGD_REGISTRATION(name, properties, ::sgd::dataset_factory<Type>())
+/// `Type`: a subclass of Dataset or IterableDataset that can be made from its settings, or from them and the job's
+/// seed.
+#define SGD_REGISTER_DATASET(name, Type, properties) SGD_REGISTRATION(name, properties, ::sgd::dataset_factory<Type>())
 
 /// `factory`: from settings to a loss(output, target) of one number, the mean over the batch. A job names it as an
 /// object, {"type": NAME}.
