@@ -41,6 +41,10 @@ bool is_number(const Json& value) {
   return value.is_number();
 }
 
+double number_in(const Json& value) {
+  return read_or(Json{{"is", value}}, "is", 0.0);
+}
+
 Axis axis_of(const std::vector<Json>& values) {
   Axis axis;
   if (!std::all_of(values.begin(), values.end(), is_number)) {
@@ -54,7 +58,7 @@ Axis axis_of(const std::vector<Json>& values) {
     return axis;
   }
   std::vector<double> numbers;
-  for (const Json& value : values) numbers.push_back(value.get<double>());
+  for (const Json& value : values) numbers.push_back(number_in(value));
   const auto [least, greatest] = std::minmax_element(numbers.begin(), numbers.end());
   axis.is_logarithmic = *least > 0 && *greatest >= kLogarithmFrom * *least;
   axis.range =
@@ -65,7 +69,7 @@ Axis axis_of(const std::vector<Json>& values) {
 }
 
 double place_of(const Json& value, const Axis& axis) {
-  if (axis.names.empty()) return axis.is_logarithmic ? std::log10(value.get<double>()) : value.get<double>();
+  if (axis.names.empty()) return axis.is_logarithmic ? std::log10(number_in(value)) : number_in(value);
   const auto found = std::find(axis.names.begin(), axis.names.end(), shown_value(value));
   return static_cast<double>(found - axis.names.begin());
 }

@@ -150,6 +150,7 @@ TESTS = {
     "launcher/callbacks/save_queue.hpp kWaitingMax": _UNIT + "after_save_test.cpp: kWaitingMax",
     "launcher/core/kept_checkpoints.hpp kScoresMax": _CORE + "kept_checkpoints_test.cpp: scores have a limit",
     "launcher/core/experiment.hpp kTrialsWaitingMax": _CORE + "experiment_test.cpp: limit kTrialsWaitingMax",
+    "launcher/core/experiment.hpp kHeldMax": _CORE + "experiment_test.cpp: limit kHeldMax",
     "launcher/core/claims.hpp kNodeUnitsMax": _CORE + "claims_test.cpp: core::kNodeUnitsMax",
     "launcher/core/claims.hpp kNodeMemoryMax": _CORE + "claims_test.cpp: core::kNodeMemoryMax",
     "launcher/core/claims.hpp kNodeRunsMax": _CORE + "limits_test.cpp: limit kNodeRunsMax",
