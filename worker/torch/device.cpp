@@ -132,6 +132,11 @@ at::Tensor Device::wrap(float* values, at::IntArrayRef sizes) const {
       .make_tensor();
 }
 
+at::Tensor Device::wrap(float* values, std::size_t count) const {
+  const auto size = static_cast<std::int64_t>(count);
+  return wrap(values, at::IntArrayRef(size));
+}
+
 at::Tensor Device::host_memory_for(const at::Tensor& tensor) const {
   const auto options = at::TensorOptions().dtype(tensor.scalar_type());
   return at::empty(tensor.sizes(), place_.is_cpu() ? options : options.pinned_memory(true));

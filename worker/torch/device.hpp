@@ -49,9 +49,7 @@ class Device {
 
   /// Floats at an address of the device, as a tensor.
   [[nodiscard]] at::Tensor wrap(float* values, at::IntArrayRef sizes) const;
-  [[nodiscard]] at::Tensor wrap(float* values, std::size_t count) const {
-    return wrap(values, {static_cast<std::int64_t>(count)});
-  }
+  [[nodiscard]] at::Tensor wrap(float* values, std::size_t count) const;
   /// Memory of the host for copies from and to the device.
   [[nodiscard]] at::Tensor host_memory_for(const at::Tensor& tensor) const;
   [[nodiscard]] Batch moved(Batch batch) const;
