@@ -1,5 +1,6 @@
 #include "launcher/cli/start_checks.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
+#include "launcher/process/unique_fd.hpp"
 #include "launcher/shipping/found_files.hpp"
 
 namespace sgd::cli {
@@ -92,10 +94,36 @@ void check_program(const std::string& key, const std::string& program, Diagnosti
         key, 0, 0, process::explain_exec_failure(found.value(), errno).message + job::did_you_mean_file(found.value()));
 }
 
+namespace {
+
+/// A job with plug-ins is read twice, also from standard input: what a pipe gives once is kept in memory.
+Status make_input_seekable() {
+  if (::lseek(STDIN_FILENO, 0, SEEK_CUR) >= 0) return {};
+  const Result<std::string> text = job::read_file("-", job::kJobFileBytesMax);
+  if (!text) return text.error();
+  const process::UniqueFd kept(::memfd_create("job", MFD_CLOEXEC));
+  const auto size = static_cast<ssize_t>(text.value().size());
+  if (kept.get() < 0 || ::write(kept.get(), text.value().data(), text.value().size()) != size ||
+      ::lseek(kept.get(), 0, SEEK_SET) != 0 || ::dup2(kept.get(), STDIN_FILENO) < 0)
+    return system_error("cannot keep it in memory");
+  return {};
+}
+
+}  // namespace
+
 job::LoadResult load_named_job(const RunOptions& options, Diagnostics found) {
   job::LoadResult loaded;
+  const bool is_input = options.job_file == "-";
+  if (is_input)
+    if (const Status kept = make_input_seekable(); !kept) {
+      found.error("<stdin>", 0, 0, kept.error().message);
+      loaded.diagnostics = std::move(found);
+      return loaded;
+    }
+  const off_t begin = is_input ? ::lseek(STDIN_FILENO, 0, SEEK_CUR) : 0;
   if (!options.job_file.empty())
-    loaded = load_with_plugins([&options](const job::Registered& registered) {
+    loaded = load_with_plugins([&](const job::Registered& registered) {
+      if (is_input) (void)::lseek(STDIN_FILENO, begin, SEEK_SET);
       return job::load_job_file(options.job_file, options.overrides, registered);
     });
   else if (!options.command.empty())

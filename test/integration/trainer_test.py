@@ -394,8 +394,8 @@ class ModelTest(ClientTest):
     """The trained model as a module of LibTorch's."""
 
     def test_example(self):
-        build = self.build("launcher", "client", "example")
-        said = subprocess.run([os.path.join(build, "drive"), os.path.join(ROOT, "launcher", "client", "example", "job.json")], capture_output=True, text=True,
+        build = self.build("worker", "examples", "trainer")
+        said = subprocess.run([os.path.join(build, "drive"), os.path.join(ROOT, "worker", "examples", "trainer", "job.json")], capture_output=True, text=True,
                               cwd=self.folder, timeout=300, check=True).stdout
         value = float(re.search(r"^f\(3\) = (\S+)$", said, re.MULTILINE).group(1))
         self.assertAlmostEqual(value, 11, delta=0.7)

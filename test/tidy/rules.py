@@ -138,7 +138,7 @@ BANNED = (
     ("using_namespace", r"\busing\s+namespace\s+(?!std\b)", (), r"\.cpp$", "never in a header"),
     ("thread", r"\bstd::j?thread\b", ("common", "launcher"), r"^launcher/storage/", "use the storage thread, or post to the loop"),
     ("assert", r"(?<![\w.:])assert\s*\(", (), r"^$", "use SGD_ASSERT, which stays on in every build"),
-    ("library_text", r"(\.|->)what\s*\(\s*\)", ("common", "launcher"), r"^launcher/cli/last_words\.cpp$|^common/json/reader\.cpp$|^launcher/client/example/",
+    ("library_text", r"(\.|->)what\s*\(\s*\)", ("common", "launcher"), r"^launcher/cli/last_words\.cpp$|^common/json/reader\.cpp$",
      "a library's words are for programmers: say it in ours"),
     ("lenient_json", r"(\.|->)(value|at)\(\s{3,}|(\.|->)get<", ("launcher/cli",), r"local_run_control",  # It is asked: what makes no sense is refused.
      "files and answers may be damaged: read_or() and member() of common/json/lenient.hpp do not throw"),

@@ -160,7 +160,7 @@ void train(const RankContext& context, const Node& node, Generation generation, 
   const auto dataset = make_dataset(*loaded.job->training);
   const link::Assignment assignment = assignment_of(context, generation, node.run_dir);
   Keeping keeping(end, expected_ranks, generation == 1, mark_of(node, generation, context.rank));
-  const auto form_group = [&](std::size_t gradient_count) {
+  const auto form_group = [&](std::size_t gradient_count, DeviceGradients*) {
     CollectiveSetup setup;
     setup.rank = setup.local_rank = context.rank;
     setup.world_size = setup.local_world_size = context.size;
