@@ -66,9 +66,7 @@ class Collective {
   [[nodiscard]] virtual std::uint32_t all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) = 0;
 
   /// ORs the control word without data: validation, and loops without steps, once per batch.
-  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) {
-    return agree(control_word, Call{Operation::kAgree});
-  }
+  [[nodiscard]] std::uint32_t agree(std::uint32_t control_word) { return agree(control_word, Call{Operation::kAgree}); }
   /// The same for a `call` whose data go another way; all ranks must come for the same.
   [[nodiscard]] virtual std::uint32_t agree(std::uint32_t control_word, const Call& call) = 0;
 

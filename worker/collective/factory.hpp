@@ -37,14 +37,14 @@ struct CollectiveSetup {
   int local_world_size = 1;
   int node_rank = 0;
   int node_count = 1;
-  Generation generation = 0;               ///< Stamped into the shared region.
-  int region_fd = -1;                      ///< The node's memfd; needed where local_world_size > 1. Stays the caller's.
-  std::size_t gradient_count = 0;          ///< Floats of gradients().
-  std::string backend = "auto";            ///< "auto", "shm" or "gloo".
+  Generation generation = 0;       ///< Stamped into the shared region.
+  int region_fd = -1;              ///< The node's memfd; needed where local_world_size > 1. Stays the caller's.
+  std::size_t gradient_count = 0;  ///< Floats of gradients().
+  std::string backend = "auto";    ///< "auto", "shm" or "gloo".
   /// Where gradients lie on a device; null: the host's memory. They are summed by NCCL with "auto", and else, or where
   /// there is one rank, without it. Outlives the collective.
   DeviceGradients* device = nullptr;
-  std::string bind_address = "127.0.0.1";  ///< Address of this node that the other nodes reach.
+  std::string bind_address = "127.0.0.1";             ///< Address of this node that the other nodes reach.
   Duration stall_timeout = std::chrono::minutes(10);  ///< The longest wait for a peer.
   bool exclusive_cores = false;  ///< Every rank of this node has a core of its own: waiting may spin.
   Exchange exchange;             ///< Needed where world_size > 1.

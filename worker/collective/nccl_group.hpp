@@ -1,6 +1,6 @@
 #pragma once
-// One communicator of NCCL, from its id to its abort. No call waits inside of NCCL: each begins something, and who waits
-// polls, so that an abort, an error of a peer and a deadline all end the wait.
+// One communicator of NCCL, from its id to its abort. No call waits inside of NCCL: each begins something, and who
+// waits polls, so that an abort, an error of a peer and a deadline all end the wait.
 //
 //   id of rank 0 ─► begin() ─► is_ready() … ─► all_reduce() ─► is_ready() … ─► abort()
 //

@@ -1,7 +1,7 @@
 #pragma once
-// Mixed precision as torch.autocast has it, on the CPU or a GPU: while an object lives, operations of this thread that gain by it
-// (matrix products, convolutions) take bfloat16 or float16 copies of their fp32 arguments. Weights, gradients and
-// updates stay fp32.
+// Mixed precision as torch.autocast has it, on the CPU or a GPU: while an object lives, operations of this thread that
+// gain by it (matrix products, convolutions) take bfloat16 or float16 copies of their fp32 arguments. Weights,
+// gradients and updates stay fp32.
 
 #include <string>
 

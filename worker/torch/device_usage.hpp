@@ -1,6 +1,7 @@
 #pragma once
-// How busy, full and warm the GPU of a rank is, as the driver's NVML tells. The library is opened where it is; without it
-// nothing is told. Names and numbers of its interface are NVIDIA's, who keeps them (https://docs.nvidia.com/deploy/nvml-api).
+// How busy, full and warm the GPU of a rank is, as the driver's NVML tells. The library is opened where it is; without
+// it nothing is told. Names and numbers of its interface are NVIDIA's, who keeps them
+// (https://docs.nvidia.com/deploy/nvml-api).
 
 #include <memory>
 #include <optional>

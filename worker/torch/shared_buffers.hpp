@@ -20,7 +20,7 @@ class SharedBuffers {
  public:
   struct Rules {
     bool broadcasts = true;
-    bool heals = false;  ///< A buffer that a batch makes infinite or NaN is as it was before that batch.
+    bool heals = false;        ///< A buffer that a batch makes infinite or NaN is as it was before that batch.
     bool is_separate = false;  ///< They lie on a device.
   };
 

@@ -4,7 +4,7 @@
 
 #include <torch/version.h>
 
-#define SGD_API_VERSION 4
+#define SGD_API_VERSION 5
 
 #define SGD_ABI_TEXT(value) #value
 #define SGD_ABI_NUMBER(value) SGD_ABI_TEXT(value)

@@ -55,6 +55,8 @@ class OperatorHost {
   [[nodiscard]] virtual const Loss& loss() const = 0;
   /// Counts into the job's "metrics" of the phase in work.
   virtual void measure(const at::Tensor& output, const at::Tensor& target) = 0;
+  /// Where models, batches and outputs are.
+  [[nodiscard]] virtual at::Device device() const = 0;
 };
 
 class TrainingOperator {
@@ -120,7 +122,7 @@ class TrainingOperator {
   /// Among the ranks of this node.
   [[nodiscard]] int local_rank() const { return host_->local_rank(); }
   /// Where models and batches are.
-  [[nodiscard]] at::Device device() const { return at::kCPU; }
+  [[nodiscard]] at::Device device() const { return host_->device(); }
   /// The operator's own settings: `training.operator` of the job, with the defaults of its registration.
   [[nodiscard]] const nlohmann::json& config() const { return host_->config(); }
   /// The job's `training` section.
