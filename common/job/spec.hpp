@@ -150,7 +150,7 @@ struct Training {
   bool broadcast_buffers = true;           ///< Buffers of models are rank 0's after each batch.
   bool sync_batchnorm = false;             ///< Batch normalization measures the batches of all workers together.
   std::string backend = "auto";            ///< "auto", "shm" or "gloo".
-  std::string device = "auto";             ///< "auto" or "cpu".
+  std::string device = "auto";             ///< "auto", "cpu" or "cuda".
   std::vector<nlohmann::json> metrics;     ///< {"type": "top_k", "k": 5, "on": "validation"}, defaults filled in.
   bool profile = false;                    ///< Reports have the mean times of steps.
   nlohmann::json info;                     ///< For the operator; null: none.
