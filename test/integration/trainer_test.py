@@ -192,7 +192,7 @@ class TrainerTest(ClientTest):
         self.assertEqual(program.do("train")["num_samples"], 1000, "the change of one call holds for another")
         # Of a call that fails, too: what was trained before it is still there.
         self.assertEqual(program.ask("train", {"training.optimizer.lr": 1e30})["error"], "TrainingFailed")
-        self.assertEqual((program.do("places")["run_dir"], program.do("train")["epoch"]), (self.path("logs-a", "run_003"), 3))
+        self.assertEqual(program.do("train")["epoch"], 3)
 
     def test_run_returns_what_the_function_returns(self):
         program = self.program()
