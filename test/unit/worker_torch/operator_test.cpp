@@ -25,6 +25,7 @@ class Host : public OperatorHost, public Setup, public Step {
   [[nodiscard]] int world_rank() const override { return 0; }
   [[nodiscard]] int world_size() const override { return 1; }
   [[nodiscard]] int local_rank() const override { return 0; }
+  [[nodiscard]] at::Device device() const override { return at::kCPU; }
   [[nodiscard]] const nlohmann::json& config() const override { return config_; }
   [[nodiscard]] const nlohmann::json& training() const override { return config_; }
   [[nodiscard]] const std::vector<RegisteredModel>& models() const override { return models_; }
