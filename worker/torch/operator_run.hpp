@@ -24,7 +24,6 @@ class OperatorRun final : public OperatorHost, private UserState {
   [[nodiscard]] const std::vector<RegisteredModel>& models() const override { return engine_.record().models(); }
   [[nodiscard]] const Loss& loss() const override { return engine_.record().loss(); }
   void measure(const at::Tensor& output, const at::Tensor& target) override { engine_.measure(output, target); }
-  [[nodiscard]] at::Device device() const override { return engine_.device().place(); }
 
  private:
   using After = Engine::After;
