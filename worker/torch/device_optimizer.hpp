@@ -1,7 +1,7 @@
 #pragma once
 // The updates of worker/core/optimizers on a device: the same formulas, one operation of LibTorch after the other, in
-// the same order, each rounded as IEEE 754 says. So the bits are those of the host, and a formula has one truth: the
-// host's, which a test compares these with.
+// the same order. The bits are those of the host as far as the device rounds each operation as IEEE 754 says; a test
+// compares the two.
 
 #include <memory>
 #include <vector>

