@@ -73,6 +73,7 @@ struct Launch {
   std::string log;
   std::uint64_t log_from = 0;
   std::string summary_before;
+  bool says_json = false;  ///< All that it writes is JSON where it has ended well.
   std::shared_ptr<client::LauncherProcess> process;
 
   [[nodiscard]] std::string words() const {
@@ -89,6 +90,7 @@ struct Launch {
     if (text != summary_before) summary = nlohmann::json::parse(text, nullptr, false);
     std::optional<int> code = process->code();
     if (!code && summary.is_object()) code = summary.value("exit_code", kSucceeded);
+    if (!code && says_json && nlohmann::json::accept(client::tail_of(log, log_from))) code = kSucceeded;
     if (code == kSucceeded) return summary;
     const std::string said = words();
     if (!code) throw LauncherLost("how sgd-launch has ended, this program has asked before the Trainer did\n" + said);
@@ -290,9 +292,10 @@ void Trainer::start() {
   check.run_dir = impl_->logdir + "/check";
   check.log = impl_->logdir + "/check.log";
   check.log_from = client::size_of(check.log);
+  check.says_json = true;
   check.process = std::make_shared<client::LauncherProcess>(
       client::LaunchSettings{impl_->program(),
-                             {"config", "show", impl_->job_file, "--address", "local"},
+                             {"config", "show", "--json", impl_->job_file, "--address", "local"},
                              impl_->source().text,
                              check.log,
                              {}});

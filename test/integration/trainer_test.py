@@ -299,7 +299,7 @@ class TrainerTest(ClientTest):
         program.do("make", {"job": self.path("none.json"), "logdir": self.path("logs-b")}, "b")
         self.assertIn("none.json", program.ask("start", trainer="b")["words"])
         # What is wrong with the data is found where it is needed.
-        program.do("make", {"job": self.line(dataset={"type": "idx", "path": "nowhere"}), "logdir": self.path("logs-c")}, "c")
+        program.do("make", {"job": self.line(dataset={"type": "idx", "path": "nowhere"}, loss="cross_entropy", model={"type": "mlp"}), "logdir": self.path("logs-c")}, "c")
         told = program.ask("start", trainer="c")
         told = program.ask("train", trainer="c") if "ok" in told else told
         self.assertEqual(told["error"], "JobError")
