@@ -52,7 +52,7 @@ class FirstSearchTest(PageWalk):
 
     def test_page(self):
         kinds = self.walk("launcher/tune/first_search.md")
-        self.assertEqual([kinds.count(kind) for kind in ("json", "sh", "")], [1, 4, 4])
+        self.assertEqual([kinds.count(kind) for kind in ("json", "sh", "")], [1, 6, 6])
 
 
 class FirstClusterTest(Tour, unittest.TestCase):

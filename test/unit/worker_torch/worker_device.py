@@ -59,22 +59,20 @@ class DeviceTest(RecoveryTest):
 
 class Bits(DeviceTest):
     def test_sgd(self):
-        path = self.data()
+        path = self.data(320)
         for more in ({}, {"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}):
             with self.subTest(more):
                 self.same_on_both(changed(image_job(path=path, batch=32, epochs=2), optimizer={"type": "sgd", "lr": 0.05, **more}))
 
     def test_optimizers_with_roots(self):
         """LibTorch's square roots of the stand-in come from MKL, whose last bit may be another one."""
-        path = self.data()
+        path = self.data(320)
         for optimizer in ({"type": "adam", "lr": 1e-3, "weight_decay": 1e-3}, {"type": "adamw", "lr": 1e-3, "amsgrad": True},
                           {"type": "rmsprop", "lr": 1e-3, "centered": True, "momentum": 0.5}, {"type": "adagrad", "lr": 1e-2}):
             with self.subTest(optimizer):
                 job = changed(image_job(path=path, batch=32), optimizer=optimizer)
                 host, device = self.train(job, 2), self.train(on_device(job), 2)
                 self.assertAlmostEqual(self.metric(host, 1, "train", "train_loss"), self.metric(device, 1, "train", "train_loss"), places=4)
-                again = self.train(on_device(job), 2)
-                self.assertEqual(self.weights(device), self.weights(again))
 
     def test_models_with_statistics(self):
         """Running means and variances are rank 0's on every rank, and saved."""
@@ -85,14 +83,13 @@ class Bits(DeviceTest):
 
     def test_one_to_three_ranks_with_and_without_nccl(self):
         path = self.data(360)
-        for ranks in (1, 2, 3):
-            for backend in ("auto", "gloo"):
-                with self.subTest(ranks=ranks, backend=backend):
-                    job = image_job(workers=ranks, path=path, batch=24 * ranks, model="cnn")
-                    self.same_on_both(changed(job, backend=backend), ranks)
+        for ranks, backend in ((1, "auto"), (2, "gloo"), (3, "auto")):
+            with self.subTest(ranks=ranks, backend=backend):
+                job = image_job(workers=ranks, path=path, batch=24 * ranks, model="cnn")
+                self.same_on_both(changed(job, backend=backend), ranks)
 
     def test_lower_precision_limits_and_accumulation(self):
-        path = self.data()
+        path = self.data(320)
         for training in ({"precision": "bf16"}, {"precision": "fp16"}, {"gradient_clip": {"value": 0.01}},
                          {"gradient_accumulation": 3}):
             with self.subTest(training):
