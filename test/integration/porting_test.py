@@ -105,9 +105,9 @@ class PortingTest(unittest.TestCase):
             self.assertTrue(any(self.NOT_YET & set(entry) or any(self.NOT_YET & set(one) for one in entry.get("oneOf", [])) for entry in found), key)
 
     def test_calls(self):
-        folder = os.path.join(ROOT, "worker", "include", "sgd")
-        headers = "".join(read_file(os.path.join(folder, name)).decode() for name in sorted(os.listdir(folder)))
-        calls = self.names(r"(?:session|setup|step)\.(\w+)\(") | self.names(r"(?:sgd::)?(\w+)\(\)`") | self.names(r"sgd::(\w+)`")
+        folders = [os.path.join(ROOT, *parts, "include", "sgd") for parts in (["worker"], ["launcher", "client"])]
+        headers = "".join(read_file(os.path.join(folder, name)).decode() for folder in folders for name in sorted(os.listdir(folder)))
+        calls = self.names(r"(?:session|setup|step|trainer)\.(\w+)\(") | self.names(r"(?:sgd::)?(\w+)\(\)`") | self.names(r"sgd::(\w+)`")
         self.assertGreater(len(calls), 25)
         for call in calls:
             self.assertRegex(headers, rf"\b{call}\b")

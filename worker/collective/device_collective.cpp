@@ -55,7 +55,7 @@ std::uint32_t DeviceCollective::all_reduce(std::uint32_t control_word, std::size
   const std::uint32_t agreed = control_->agree(control_word, {Operation::kAllReduce, offset, count});
   try {
     group_->all_reduce(values.data() + offset, count, gradients_.stream());
-    wait([this] { return group_->is_ready(); }, "a sum has not begun");
+    wait([this] { return group_->is_ready(); }, "a sum has not started");
     gradients_.look(offset, count);
     std::optional<bool> finite;
     const auto is_seen = [&] { return group_->is_ready() && (finite = gradients_.seen()).has_value(); };
