@@ -115,7 +115,8 @@ TEST_CASE("plot: a PNG image") {
   const test::TemporaryFolder folder;
   const std::string path = folder.path("curves.png");
   std::vector<Panel> panels;
-  for (const Series& series : plotted_run("step").select({}).value()) panels.push_back(panel_of(series, "step"));
+  const auto curves = plotted_run("step").select({}).value();
+  for (const Series& series : curves) panels.push_back(panel_of(series, "step"));
   REQUIRE(write_png(path, panels).ok());
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
