@@ -264,11 +264,10 @@ TEST_CASE("experiment: what a trial reports after it was to pause counts when it
   leave(2);
   // The best of three is chosen by what all had at the first rung. It goes on, and is at the second one already.
   const auto decided = bench.events("trial_decided");
-  REQUIRE(decided.size() >= 2);
-  CHECK(decided[decided.size() - 2].at("action") == "resume");
-  CHECK(decided[decided.size() - 2].at("trial") == 0);
-  CHECK(decided.back().at("action") == "pause");
-  CHECK(decided.back().at("iteration") == 3);
+  REQUIRE_FALSE(decided.empty());
+  CHECK(decided.back().at("action") == "resume");
+  CHECK(decided.back().at("trial") == 0);
+  CHECK(bench.events("trial_report").back().at("iteration") == 3);
   CHECK(bench.trial(0).iteration == 3);
   CHECK(bench.trial(0).best == 0.93);
   CHECK(bench.trial(0).held.empty());
