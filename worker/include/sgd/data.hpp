@@ -87,7 +87,8 @@ class IterableDataset {
   /// refuses.
   virtual void load_states(const std::vector<nlohmann::json>& states) {
     (void)states;
-    throw std::runtime_error("it does not override load_states(), which divides what is left of a pass anew");
+    throw std::runtime_error(
+        "it does not override load_states(), which divides what is left of a pass among the ranks");
   }
 };
 
