@@ -150,7 +150,7 @@ class StreamsTest(LaunchTest):
         launch.wait_for_event("first_step")
         subprocess.run([LAUNCHER, "nodes", launch.run_dir, "set-slots", "1"], check=True, timeout=20, stdout=subprocess.DEVNULL)
         self.assertEqual(launch.wait(), 1, launch.said())
-        self.assertRegex(launch.stderr(), r'the data set "fixed_stream" cannot go on in the middle of pass 1, which 2 ranks have begun, with 1: it does not override load_states\(\)')
+        self.assertRegex(launch.stderr(), r'the data set "fixed_stream" cannot go on in the middle of pass 1, which 2 ranks have started, with 1: it does not override load_states\(\)')
         self.assertIn('With "min_workers": 2', launch.stderr())
 
     def test_ranks_that_end_at_different_times_end_together(self):

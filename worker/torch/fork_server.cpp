@@ -182,7 +182,7 @@ Status handle_prepare(int control_fd, const fork_server::Prepare& prepare, Prelo
   fork_server::Prepared prepared;
   prepared.threads = thread_count();
   if (has_begun_cuda()) {
-    std::fputs("sgd-worker: a plug-in has begun CUDA where ranks are forked: each is started by itself\n", stderr);
+    std::fputs("sgd-worker: a plug-in has started CUDA where ranks are forked: each is started by itself\n", stderr);
     prepared.threads = std::max(prepared.threads, 2);  // None is forked from a process of several.
   }
   return reply(control_fd, prepared);

@@ -63,7 +63,7 @@ void StreamReader::load(const std::vector<nlohmann::json>& states, std::int64_t 
       throw std::runtime_error(
           fmt::format("the data set \"{}\" cannot go on in the middle of pass {}: {}", name(), pass_, error.what()));
     throw std::runtime_error(fmt::format(
-        "the data set \"{}\" cannot go on in the middle of pass {}, which {} ranks have begun, with {}: {}. "
+        "the data set \"{}\" cannot go on in the middle of pass {}, which {} ranks have started, with {}: {}. "
         "With \"min_workers\": {} a run waits for as many workers as it had",
         name(), pass_, states.size(), place_.world_size, error.what(), states.size()));
   }
