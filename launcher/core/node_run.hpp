@@ -12,7 +12,7 @@
 //
 // A group counts as cleared, and an ended keeper as none, when its links have closed, too: what its ranks said last
 // comes before it.
-// An exit is told upwards only after the rank's link has closed too (at most kLinkDrain later), so that
+// An exit is told upwards only after the rank's link has closed too (at most kLinkDrain after its last word), so that
 // what the rank said last comes before it; a link that is not read (agent_command::PauseWorker) gets that time when it
 // is read again. Anything of an older generation is dropped.
 
@@ -41,6 +41,8 @@ class NodeRun : private NodeRunState, private NodeRunHome {
  public:
   using State = NodeRunState;
   static constexpr Duration kLinkDrain = std::chrono::milliseconds(200);
+  /// As long as something of a rank that has ended is still heard; others may hold its link, and go on.
+  static constexpr Duration kLastWordsMax = std::chrono::seconds(10);
   /// Between the request for stacks and the report of who is silent.
   static constexpr Duration kStackTime = std::chrono::milliseconds(200);
   /// Fork servers that may die in one run before ranks are started by exec.
@@ -121,6 +123,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void keep_stacks(AgentCommands& out);
   void ask_to_stop(TimePoint now, AgentCommands& out);
   [[nodiscard]] bool is_unheard() const;
+  void wait_for_more(TimePoint now, RankRecord& record);
   void on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCommands& out);
   [[nodiscard]] Status check_process(const RankRecord& record) const;
   /// Returns why not, in words; empty: it is on its way.

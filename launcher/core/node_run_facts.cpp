@@ -66,6 +66,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     if (record == nullptr || record->exit) return;
     record->exit = *exited;
     record->exit_deadline = now + kLinkDrain;
+    record->last_words_until = now + kLastWordsMax;
     watchdog_.forget(exited->rank);
     if (!record->connection) tell_exit(now, exited->rank, *record);
     if (ending_deadline_) reconcile(now, out);
@@ -84,6 +85,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     has_closed_ = cleared->generation == 0;
     cleared_ = *cleared;
     links_deadline_ = now + kLinkDrain;
+    links_until_ = now + kLastWordsMax;
     if (connections_.empty()) end_clearing(now, out);
   }
 }
@@ -269,7 +271,17 @@ bool NodeRun::on_link(TimePoint now, ConnectionId connection, const link::FromWo
     void operator()(const link::Unknown&) const {}
   };
   std::visit(Visitor{*this, now, rank, record, out, matters}, message);
+  if (matters) wait_for_more(now, record);
   return matters;
+}
+
+/// A rank may have ended long before all is read that it has said.
+void NodeRun::wait_for_more(TimePoint now, RankRecord& record) {
+  const auto move = [now](TimePoint& deadline, TimePoint until) {
+    deadline = std::max(deadline, std::min(now + kLinkDrain, until));
+  };
+  if (record.exit) move(record.exit_deadline, record.last_words_until);
+  if (cleared_) move(links_deadline_, links_until_);
 }
 
 /// All runs here have one line for files: what a rank asks for there is what it may go on from, one at a time, and not

@@ -41,6 +41,7 @@ struct NodeRunState {
     std::string failure_message;         ///< What the rank said in `failed`.
     std::optional<keeper::Exited> exit;  ///< Held until the link has closed.
     TimePoint exit_deadline;
+    TimePoint last_words_until;                ///< The deadline moves with what is heard, up to here.
     std::optional<std::string> fetching;       ///< Path of the checkpoint that it waits for.
     int fetches = 0;                           ///< That were asked for.
     std::map<std::string, std::size_t> given;  ///< Exchange values in this generation: a digest by key.
@@ -69,6 +70,7 @@ struct NodeRunState {
   std::optional<TimePoint> ending_deadline_;  ///< Ranks of a command that is not wanted any more have got SIGTERM.
   std::optional<keeper::Cleared> cleared_;    ///< The keeper is done; links are still open.
   TimePoint links_deadline_;
+  TimePoint links_until_;  ///< It moves with what is heard, up to here.
   int fork_servers_lost_ = 0;
   bool errors_asked_ = false;  ///< The keeper is to say what living ranks have said, once.
   Watchdog watchdog_;

@@ -279,13 +279,13 @@ class DrivenTest(Case):
 
     def test_no_exhaust(self):
         """Who reads one report and goes keeps nobody from the end."""
-        launch = self.start(self.turns(count=300, pause_at=2, until=self.pause()))
+        launch = self.start(self.turns(count=2000, pause_at=2, until=self.pause()))
         reader = self.reader(launch)
         self.assertEqual(json.loads(reader.stdout.readline())["index"], 0)
         reader.stdout.close()
         self.go_on()
         self.assertEqual(launch.wait(), 0, launch.said())
-        self.assertEqual(launch.summary()["results"], self.returned(300))
+        self.assertEqual(launch.summary()["results"], self.returned(2000))
         reader.wait(LIMIT_S)  # It has noticed, too.
 
     def test_dead_trainer(self):

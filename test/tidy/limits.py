@@ -158,6 +158,7 @@ TESTS = {
     "launcher/core/claims.hpp kNodeLabelsMax": _CORE + "claims_test.cpp: core::kNodeLabelsMax",
     "launcher/core/node_run.hpp kFetchesMax": _CORE + "agent_fetch_test.cpp: limit kFetchesMax",
     "launcher/core/node_run.hpp kForkServersMax": "test/scenario/transcripts/fork_server_dies_again_and_again.txt: after three of them ranks are started by exec",
+    "launcher/core/node_run.hpp kLastWordsMax": _CORE + "agent_window_test.cpp: kLastWordsMax",
     "launcher/core/outbox.hpp kResendMax": "shape: how long is waited before a fact is sent again",
     "launcher/core/outbox.hpp kRunBytesMax": _CORE + "agent_window_test.cpp: a full run holds up no other run's facts",
     "launcher/core/outbox.hpp kRunFactsMax": _CORE + "agent_window_test.cpp: small facts are counted too",

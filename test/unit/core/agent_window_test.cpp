@@ -1,5 +1,6 @@
 // What a rank, a keeper or an outage can do to an agent by the amount of what it says: nothing to other runs, and
 // nothing to the link.
+#include <algorithm>
 #include <csignal>
 #include <set>
 
@@ -335,4 +336,44 @@ TEST_CASE("facts window: nobody waits longer than a moment for the last words of
   CHECK_FALSE(node.agent.runs().empty());
   node.on(agent_event::Tick{}, NodeRun::kLinkDrain);
   CHECK(node.agent.runs().empty());
+}
+
+TEST_CASE("facts window: a rank's end is told behind all that it said, however long its link takes to read") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 5);
+  node.take();
+  node.on(agent_event::FromKeeper{"run", exited(0)});
+  for (int number = 0; number < 5; ++number) {
+    node.report(5, 10);
+    node.on(agent_event::Tick{}, NodeRun::kLinkDrain - 10ms);
+  }
+  std::vector<cluster::Fact> told = node.take();
+  REQUIRE(told.size() == 5);
+  for (const cluster::Fact& fact : told) CHECK(std::holds_alternative<cluster::Report>(fact.body));
+  node.on(agent_event::Tick{}, NodeRun::kLinkDrain);
+  told = node.take();
+  REQUIRE(told.size() == 1);
+  CHECK(std::holds_alternative<cluster::WorkerExited>(told[0].body));
+}
+
+TEST_CASE("facts window: who goes on writing to the link of a rank that has ended holds its end up for kLastWordsMax") {
+  Node node;
+  node.on(agent_event::Connected{});
+  node.start("run", 5);
+  node.take();
+  const TimePoint began = node.now;
+  node.on(agent_event::FromKeeper{"run", exited(0)});
+  const auto is_told = [&node] {
+    const std::vector<cluster::Fact> told = node.take();
+    return std::any_of(told.begin(), told.end(), [](const cluster::Fact& fact) {
+      return std::holds_alternative<cluster::WorkerExited>(fact.body);
+    });
+  };
+  while (!is_told()) {
+    REQUIRE(node.now < began + 2 * NodeRun::kLastWordsMax);
+    node.report(5, 10);
+    node.on(agent_event::Tick{}, 100ms);
+  }
+  CHECK(node.now >= began + NodeRun::kLastWordsMax);
 }
