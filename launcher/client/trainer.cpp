@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "common/exit_codes.hpp"
 #include "launcher/client/launcher_process.hpp"
 #include "launcher/client/run_folder.hpp"
 
@@ -15,12 +16,6 @@ namespace fs = std::filesystem;
 constexpr client::Milliseconds kPoll(20);  // Between two looks at a file that grows.
 constexpr client::Milliseconds kHour = std::chrono::hours(1);
 constexpr std::size_t kWordsBytesMax = 64 << 10;
-
-// Of sgd-launch.
-constexpr int kSucceeded = 0;
-constexpr int kUsage = 2;
-constexpr int kCancelled = 6;
-constexpr int kTimeout = 124;
 
 constexpr const char* kInactive =
     "This Trainer is not active. It is either shutdown already or never started in the first place. Either create a "
@@ -51,7 +46,9 @@ nlohmann::json last_report(const std::string& run_dir, const std::string& phase,
   while (const auto line = lines.next()) {
     nlohmann::json report = nlohmann::json::parse(*line, nullptr, false);
     if (!report.is_object()) continue;
-    const bool fits = report.value("phase", "") == phase && (epoch == 0 || report.value("epoch", 0) == epoch);
+    // Ranks may report anything under these names, too.
+    const nlohmann::json none;
+    const bool fits = report.value("phase", none) == phase && (epoch == 0 || report.value("epoch", none) == epoch);
     if (fits) found = std::move(report);
   }
   return found;
@@ -89,14 +86,17 @@ struct Launch {
     nlohmann::json summary;
     if (text != summary_before) summary = nlohmann::json::parse(text, nullptr, false);
     std::optional<int> code = process->code();
-    if (!code && summary.is_object()) code = summary.value("exit_code", kSucceeded);
-    if (!code && says_json && nlohmann::json::accept(client::tail_of(log, log_from))) code = kSucceeded;
-    if (code == kSucceeded) return summary;
+    if (!code && summary.is_object()) {
+      const nlohmann::json told = summary.value("exit_code", nlohmann::json());
+      if (told.is_number_integer()) code = told.get<int>();
+    }
+    if (!code && says_json && nlohmann::json::accept(client::tail_of(log, log_from))) code = exit_code::kSucceeded;
+    if (code == exit_code::kSucceeded) return summary;
     const std::string said = words();
     if (!code) throw LauncherLost("how sgd-launch has ended, this program has asked before the Trainer did\n" + said);
     if (*code < 0) throw LauncherLost("sgd-launch was ended by signal " + std::to_string(-*code) + "\n" + said);
-    if (*code == kUsage && !summary.is_object()) throw JobError(said);
-    if (*code == kCancelled || *code >= kTimeout) throw TrainingStopped(said, *code, summary);
+    if (*code == exit_code::kUsage && !summary.is_object()) throw JobError(said);
+    if (*code == exit_code::kCancelled || *code >= exit_code::kTimeout) throw TrainingStopped(said, *code, summary);
     throw TrainingFailed(said, *code, summary);
   }
 };

@@ -356,6 +356,15 @@ class TrainerTest(ClientTest):
         self.assertEqual(len({line["train_loss"] for line in together}), 1)
         self.assertEqual(program.others(), [])
 
+    def test_reports_of_any_shape(self):
+        """What ranks report under names of ours is no reason to end the program."""
+        program = self.program()
+        self.trainer(program, self.line())
+        self.assertEqual(program.do("train")["epoch"], 1)
+        with open(self.path("logs-a", "run_001", "metrics.jsonl"), "a", encoding="utf-8") as file:
+            file.write('{"phase": 3, "epoch": "one"}\n{"phase": "train", "epoch": [2]}\n')
+        self.assertEqual(program.do("train")["epoch"], 2)
+
     def test_in_a_program_that_ignores_its_children(self):
         program = self.program()
         program.do("ignore_children")

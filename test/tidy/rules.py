@@ -37,7 +37,7 @@ ARROWS = {
     **{daemon: ("common", *_PURE, *_SHELLS, _CALLBACKS, _SHIPPING, daemon) for daemon in _DAEMONS},
     _WARM: ("common", *_PURE, "launcher/process", "launcher/agent", _WARM),
     _DOCTOR: ("common", *_PURE, "launcher/process", _DOCTOR),
-    _CLIENT: (_CLIENT,),
+    _CLIENT: ("common/exit_codes.hpp", _CLIENT),
     **{top: ("common", "launcher") for top in _TOP},
     "worker/core": ("common", "worker/core"),
     "worker/data": ("common", "worker/core", "worker/data"),
