@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/failure.hpp"
@@ -127,11 +127,7 @@ void LocalExperiment::read_table() {
 /// All that it was told so far: what is told is written before.
 void LocalExperiment::read_past() {
   past_.clear();
-  std::ifstream file(experiment_.run_dir + "/events.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    Json event = Json::parse(line, nullptr, false);
-    if (event.is_object()) past_.push_back(std::move(event));
-  }
+  (void)each_object(experiment_.run_dir + "/events.jsonl", [this](Json event) { past_.push_back(std::move(event)); });
 }
 
 /// Told of all that has happened so far, however often it was started before.

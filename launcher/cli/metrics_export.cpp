@@ -18,16 +18,30 @@ namespace {
 
 /// Of a run whose job is not at hand, nothing.
 nlohmann::json job_of(const NamedRun& run) {
-  if (!run.cluster) {
-    std::ifstream file(run.directory + "/job.json");
-    return nlohmann::json::parse(file, nullptr, false);
-  }
+  if (!run.cluster) return job_in(run.directory);
   const auto answer = ask(run, {{"request", "job"}});
   if (!answer || !answer.value()) return {};
   return nlohmann::json(member(*answer.value(), "job"));
 }
 
 }  // namespace
+
+nlohmann::json job_in(const std::string& run_dir) {
+  std::ifstream file(run_dir + "/job.json");
+  return nlohmann::json::parse(file, nullptr, false);
+}
+
+Result<std::string> write_reports(const nlohmann::json& callback, const std::string& run, const std::string& run_dir,
+                                  const nlohmann::json& job, std::optional<bool> succeeded) {
+  auto sink = callbacks::make_sink(callback, run, run_dir, job);
+  std::string place = sink->place();
+  callbacks::Feed feed("metrics", std::move(sink), run_dir + "/metrics.jsonl");
+  feed.advance(Duration{0}, true);
+  if (succeeded) feed.end(*succeeded);
+  const auto warnings = feed.take_warnings();
+  if (!warnings.empty()) return Error{warnings.front()};
+  return place;
+}
 
 int export_metrics(const NamedRun& run, const std::string& shape, const std::string& folder) {
   std::optional<PassingFolder> here;
@@ -42,13 +56,9 @@ int export_metrics(const NamedRun& run, const std::string& shape, const std::str
   nlohmann::json callback = {{"type", shape}, {"folder", folder}};
   callback["file"] = shape == "csv" ? "progress.csv" : "results.json";
   const std::string id = run.cluster ? run.run : std::filesystem::path(run.directory).filename().string();
-  auto sink = callbacks::make_sink(callback, id.empty() ? "latest" : id, source, job_of(run));
-  const std::string place = sink->place();
-  callbacks::Feed feed("metrics", std::move(sink), source + "/metrics.jsonl");
-  feed.advance(Duration{0}, true);
-  const auto warnings = feed.take_warnings();
-  if (!warnings.empty()) return refuse(exit_code::kFailed, warnings.front());
-  fmt::print("{}\n", place);
+  const auto place = write_reports(callback, id.empty() ? "latest" : id, source, job_of(run), std::nullopt);
+  if (!place) return refuse(exit_code::kFailed, place.error().message);
+  fmt::print("{}\n", place.value());
   return exit_code::kSucceeded;
 }
 

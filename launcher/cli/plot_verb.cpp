@@ -1,11 +1,11 @@
 // `sgd-launch plot [RUN] [METRIC...]`: the run's metrics as curves, in the terminal or as a PNG image.
 
-#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/metric_series.hpp"
 #include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/plain_verb.hpp"
@@ -32,16 +32,6 @@ std::string refusal_of_over(const std::string& over) {
     known += (known.empty() ? "" : ", ") + std::string(one);
   }
   return fmt::format("expected one of {}, got \"{}\"", known, over);
-}
-
-Status read_reports(const std::string& path, MetricSeries& metrics) {
-  std::ifstream file(path);
-  if (!file) return Error{fmt::format("{} is not there: the run has reported nothing yet", path)};
-  for (std::string line; std::getline(file, line);) {
-    const auto report = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (report.is_object()) metrics.add(report);
-  }
-  return {};
 }
 
 }  // namespace
@@ -76,8 +66,9 @@ int plot_verb(const std::vector<std::string>& arguments) {
   }
   MetricSeries metrics(options.over);
   const std::string folder = here ? here->path() : run.directory;
-  if (const Status read = read_reports(folder + "/metrics.jsonl", metrics); !read)
-    return refuse(exit_code::kNotFound, read.error().message);
+  const std::string path = folder + "/metrics.jsonl";
+  if (!each_object(path, [&metrics](const auto& report) { metrics.add(report); }))
+    return refuse(exit_code::kNotFound, fmt::format("{} is not there: the run has reported nothing yet", path));
   if (metrics.names().empty()) return refuse(exit_code::kNotFound, "the run has reported no number yet");
   const auto series = metrics.select(options.metrics);
   if (!series) return refuse(exit_code::kUsage, series.error().message);

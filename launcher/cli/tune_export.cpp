@@ -1,16 +1,14 @@
 // `sgd-launch tune export --to DIR [RUN]`: the trials of an experiment in the form of another tool.
 
-#include <filesystem>
-#include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
-#include "common/json/lenient.hpp"
 #include "launcher/callbacks/csv_file.hpp"
-#include "launcher/callbacks/feed.hpp"
 #include "launcher/callbacks/fresh_file.hpp"
-#include "launcher/callbacks/run_callbacks.hpp"
+#include "launcher/cli/json_lines.hpp"
+#include "launcher/cli/metrics_export.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/ray_results.hpp"
 #include "launcher/cli/trial_table.hpp"
@@ -20,14 +18,6 @@ namespace sgd::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::vector<Json> lines_of(const std::string& path) {
-  std::vector<Json> lines;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (Json report = Json::parse(line, nullptr, false); report.is_object()) lines.push_back(std::move(report));
-  return lines;
-}
 
 Status write_file(const std::string& path, const std::string& text) {
   auto file = callbacks::FreshFile::create(path);
@@ -51,26 +41,15 @@ Status write_csv(const std::string& path, const std::vector<Json>& rows) {
 
 /// Of one trial, as Ray Tune leaves it in its experiment's folder.
 Status write_ray_trial(const std::string& source, const std::string& folder, const RayTrial& trial) {
-  const std::vector<Json> results = ray_results(trial, lines_of(source + "/metrics.jsonl"));
+  std::vector<Json> lines;  // None: it has reported nothing.
+  (void)each_object(source + "/metrics.jsonl", [&lines](Json line) { lines.push_back(std::move(line)); });
+  const std::vector<Json> results = ray_results(trial, lines);
   std::string text;
   for (const Json& result : results) text += dump_text(result) + "\n";
   if (const Status written = write_file(folder + "/params.json", dump_text(trial.parameters, 2) + "\n"); !written)
     return written;
   if (const Status written = write_file(folder + "/result.json", text); !written) return written;
   return results.empty() ? Status{} : write_csv(folder + "/progress.csv", results);
-}
-
-/// The metrics of one trial, its whole job as hyperparameters.
-Status write_event_file(const std::string& source, const std::string& folder, const std::string& run,
-                        const std::string& state) {
-  std::ifstream file(source + "/job.json");
-  const nlohmann::json job = nlohmann::json::parse(file, nullptr, false);
-  auto sink = callbacks::make_sink({{"type", "tensorboard"}, {"folder", folder}}, run, source, job);
-  callbacks::Feed feed("trial", std::move(sink), source + "/metrics.jsonl");
-  feed.advance(Duration{0}, true);
-  if (is_over(state)) feed.end(state != "failed");
-  const auto warnings = feed.take_warnings();
-  return warnings.empty() ? Status{} : Status(Error{warnings.front()});
 }
 
 /// A row for each trial.
@@ -95,8 +74,15 @@ Status export_trials(const TrialTable& table, const std::string& source, const s
   for (const auto& [number, trial] : table.trials()) {
     const std::string from = fmt::format("{}/trials/{:04}", source, number);
     const std::string to = folder + "/" + ray_name(number);
-    const Status written = layout == "ray" ? write_ray_trial(from, to, {number, trial.parameters, is_over(trial.state)})
-                                           : write_event_file(from, to, fmt::format("{:04}", number), trial.state);
+    Status written;
+    if (layout == "ray") {
+      written = write_ray_trial(from, to, {number, trial.parameters, is_over(trial.state)});
+    } else {
+      const std::optional<bool> ended = is_over(trial.state) ? std::optional(trial.state != "failed") : std::nullopt;
+      const auto place = write_reports({{"type", "tensorboard"}, {"folder", to}}, fmt::format("{:04}", number), from,
+                                       job_in(from), ended);
+      if (!place) written = place.error();
+    }
     if (!written) return written;
   }
   return {};

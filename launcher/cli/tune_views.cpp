@@ -7,6 +7,7 @@
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/trial_table.hpp"
 
@@ -45,15 +46,12 @@ NamedRun name_experiment(const char* verb, const std::string& usage, std::vector
 }
 
 Status read_experiment(const std::string& run_dir, const std::function<void(const Json& event)>& take) {
-  std::ifstream file(run_dir + "/events.jsonl");
-  if (!file) return system_error("cannot open " + run_dir + "/events.jsonl");
   bool is_experiment = false;
-  for (std::string line; std::getline(file, line);) {
-    const Json event = Json::parse(line, nullptr, false);
-    if (!event.is_object()) continue;
+  const bool is_there = each_object(run_dir + "/events.jsonl", [&](const Json& event) {
     is_experiment = is_experiment || read_or(event, "event", "") == "experiment_started";
     take(event);
-  }
+  });
+  if (!is_there) return system_error("cannot open " + run_dir + "/events.jsonl");
   if (is_experiment) return {};
   return Error{run_dir + " is no experiment: sgd-launch status shows a run"};
 }
