@@ -6,6 +6,16 @@
 #include "experiment_bench.hpp"
 
 namespace sgd::core {
+namespace {
+
+/// One trial at a time waits for the others after its first epoch.
+nlohmann::json promoting() {
+  return {{"samples", 3},
+          {"concurrent", 1},
+          {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}};
+}
+
+}  // namespace
 
 TEST_CASE("experiment: as many trials at a time as are wanted, each with its values and folder") {
   ExperimentBench bench;
@@ -238,9 +248,7 @@ TEST_CASE("experiment: what a trial reports after its end was decided does not c
 
 TEST_CASE("experiment: what a trial reports after it was to pause counts when it goes on") {
   ExperimentBench bench(1);
-  bench.begin({{"samples", 3},
-               {"concurrent", 1},
-               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  bench.begin(promoting());
   const auto begin = [&](int trial, double value) {
     bench.start(trial);
     bench.report(trial, 1, value);
@@ -293,9 +301,7 @@ TEST_CASE("experiment: what a trial reports after it was to take another one's s
 
 TEST_CASE("experiment: of a trial that is to pause, a limited number of reports is kept; limit kHeldMax") {
   ExperimentBench bench(1);
-  bench.begin({{"samples", 3},
-               {"concurrent", 1},
-               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  bench.begin(promoting());
   bench.start(0);
   for (int epoch = 1; epoch <= static_cast<int>(kHeldMax) + 10; ++epoch) bench.report(0, epoch, 0.5);
   CHECK(bench.trial(0).held.size() == kHeldMax);
@@ -303,9 +309,7 @@ TEST_CASE("experiment: of a trial that is to pause, a limited number of reports 
 
 TEST_CASE("experiment: asha that promotes lets a trial wait without a rank, and go on from its checkpoint") {
   ExperimentBench bench(1);
-  bench.begin({{"samples", 3},
-               {"concurrent", 1},
-               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  bench.begin(promoting());
   for (const int trial : {0, 1, 2}) {
     bench.start(trial);
     bench.report(trial, 1, trial == 1 ? 0.9 : 0.5);
@@ -373,9 +377,7 @@ TEST_CASE("experiment: a trial that is to go on does so when it has given its pl
 
 TEST_CASE("experiment: a trial that waits after its run has ended with the experiment can be ended, too") {
   ExperimentBench bench(1);
-  bench.begin({{"samples", 3},
-               {"concurrent", 1},
-               {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}});
+  bench.begin(promoting());
   bench.start(0);
   bench.report(0, 1, 0.5);
   bench.exit(0, worker_exit::kStopped);
