@@ -10,7 +10,8 @@
 namespace sgd::job {
 
 const json::Schema& job_schema() {
-  static const json::Schema schema(nlohmann::json::parse(kSchemaText));
+  // Never destroyed: the end of every process would wait for it.
+  static const json::Schema& schema = *new json::Schema(nlohmann::json::parse(kSchemaText));
   return schema;
 }
 

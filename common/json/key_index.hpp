@@ -1,6 +1,6 @@
 #pragma once
 // Where each key of a schema has its place, and what other tools call it: the memory behind
-// advice on unknown keys. Built once from the schema; holds no second list of keys.
+// advice on unknown keys. Built from the schema where a document has such a key; holds no second list of keys.
 
 #include <map>
 #include <string>

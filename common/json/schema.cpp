@@ -57,7 +57,7 @@ bool has_type(const json& value, const std::string& type) {
   return value.is_number();
 }
 
-Schema::Schema(json root) : root_(std::move(root)), keys_(root_) {}
+Schema::Schema(json root) : root_(std::move(root)) {}
 
 const json& Schema::resolve(const json& node) const {
   const auto reference = node.find("$ref");

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "common/json/diagnostics.hpp"
-#include "common/json/key_index.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/json/reader.hpp"
 
@@ -56,7 +55,6 @@ class Schema {
   /// The variant of a oneOf that `value` means, or null.
   [[nodiscard]] const nlohmann::json* variant_for(const nlohmann::json& one_of, const nlohmann::json& value) const;
   [[nodiscard]] const nlohmann::json& root() const { return root_; }
-  [[nodiscard]] const KeyIndex& keys() const { return keys_; }
 
  private:
   /// Appends what `value`, where it is known, is described by: a node that is no oneOf, or all that are possible.
@@ -66,7 +64,6 @@ class Schema {
                      const std::function<std::string(const std::string&)>& absolute) const;
 
   nlohmann::json root_;
-  KeyIndex keys_;
 };
 
 /// `a.b` from `a` and `b`; `b` from the root.

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <regex>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/json/key_index.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/suggest.hpp"
 #include "common/json/words.hpp"
@@ -285,6 +287,7 @@ class Walk {
 
   void unknown_key(const std::string& key, const json& object, const Where& where, const json& node,
                    const std::string& path) {
+    if (!keys_) keys_.emplace(schema_.root());  // Most documents have no such key.
     std::vector<std::string> known;
     for (const auto& property : node["properties"].items()) known.push_back(property.key());
     const bool variant = node["properties"].value("/type/const"_json_pointer, json()).is_string();
@@ -292,8 +295,7 @@ class Walk {
     std::string message = fmt::format("unknown key {}", quote(key));
     if (!path.empty()) message += fmt::format(" in {}", quote(path));
     if (variant) message += fmt::format(" of type {}", quote(type));
-    error(where, where.key, joined(path, key),
-          message + schema_.keys().advice(key, without_indices(path), type, known));
+    error(where, where.key, joined(path, key), message + keys_->advice(key, without_indices(path), type, known));
   }
 
   static const Place* member(const Place& place, const std::string& key) {
@@ -305,6 +307,7 @@ class Walk {
   bool is_open_;  ///< The document names programs of the user's, which may know more types than the schema.
   Diagnostics& diagnostics_;
   json not_required_ = json::array();  ///< Keys that the variant in work need not have where it stands.
+  std::optional<KeyIndex> keys_;       ///< Made for the first unknown key.
   std::vector<std::string> rejected_;  ///< Paths of values with an error.
 };
 

@@ -3,14 +3,11 @@
 #include <set>
 
 namespace sgd::core {
-namespace {
 
 bool has_samples(const nlohmann::json& metrics) {
   const auto samples = metrics.find("num_samples");
   return samples == metrics.end() || !samples->is_number() || samples->get<double>() > 0;
 }
-
-}  // namespace
 
 std::vector<KeyMismatch> find_mismatches(const std::vector<nlohmann::json>& per_rank) {
   std::set<std::string> keys;

@@ -15,6 +15,9 @@ struct KeyMismatch {
   std::vector<Rank> without;  ///< Ranks whose report lacks it.
 };
 
+/// Whether a rank had a sample of this part of training; whoever does not count them had some.
+[[nodiscard]] bool has_samples(const nlohmann::json& metrics);
+
 /// `per_rank`: the metrics of one report in rank order. Ranks that had no sample of this part of training, as those
 /// that come for its last batches, are not asked for anything.
 [[nodiscard]] std::vector<KeyMismatch> find_mismatches(const std::vector<nlohmann::json>& per_rank);

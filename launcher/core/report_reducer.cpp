@@ -95,6 +95,17 @@ std::vector<std::string> ordered_keys(const nlohmann::json& metrics) {
   return keys;
 }
 
+/// Rank 0's. Where it had no sample of this part, it has no means either: then those of the first rank that had some.
+nlohmann::json leading(const std::vector<nlohmann::json>& per_rank) {
+  nlohmann::json first = per_rank.front();
+  if (has_samples(first)) return first;
+  const auto other = std::find_if(per_rank.begin(), per_rank.end(), has_samples);
+  if (other == per_rank.end() || !other->is_object()) return first;
+  for (const auto& [key, value] : other->items())
+    if (!first.contains(key)) first[key] = value;
+  return first;
+}
+
 }  // namespace
 
 std::string words(const link::ReportKey& key) {
@@ -117,8 +128,9 @@ nlohmann::ordered_json reduce_metrics(const std::vector<nlohmann::json>& per_ran
   if (!per_rank.front().is_object()) return reduced;
   const std::vector<double> weights = weights_of(per_rank);
   const std::vector<double> even(per_rank.size(), 1.0);
-  for (const std::string& key : ordered_keys(per_rank.front())) {
-    const nlohmann::json& value = per_rank.front().at(key);
+  const nlohmann::json first = leading(per_rank);
+  for (const std::string& key : ordered_keys(first)) {
+    const nlohmann::json& value = first.at(key);
     if (is_summed(key)) {
       reduced[key] = sum(per_rank, key);
     } else if (number(value)) {

@@ -44,6 +44,19 @@ TEST_CASE(
   CHECK(reduced.at("epoch").is_number_float());
 }
 
+TEST_CASE("reduction: what rank 0 lacks because it had no sample comes from the ranks that had some") {
+  const Json none = {{"epoch", 3}, {"batch_count", 0}, {"num_samples", 0}};
+  const auto reduced = core::reduce_metrics(
+      {none, none, Json{{"epoch", 3}, {"batch_count", 2}, {"num_samples", 20}, {"val_loss", 0.5}, {"text", "two"}},
+       Json{{"epoch", 3}, {"batch_count", 2}, {"num_samples", 60}, {"val_loss", 0.25}, {"text", "three"}}});
+  CHECK(reduced.at("epoch") == 3);
+  CHECK(reduced.at("num_samples") == 80);
+  CHECK(reduced.at("val_loss") == 0.3125);
+  CHECK(reduced.at("text") == "two");
+  CHECK(core::reduce_metrics({none, none}).at("num_samples") == 0);
+  CHECK_FALSE(core::reduce_metrics({none, none}).contains("val_loss"));
+}
+
 TEST_CASE("reduction: a rank without num_samples makes the sum NaN, all NaN stays NaN") {
   const auto reduced = core::reduce_metrics({Json{{"num_samples", 10}, {"loss", nullptr}}, Json{{"loss", nullptr}}});
   CHECK(reduced.at("num_samples").is_null());
