@@ -27,10 +27,6 @@ void check_for_cluster(LoadResult& loaded) {
     refuse("tune.search.type",
            "\"exec\" is for an experiment on this machine: a coordinator starts no program of a job. Use \"random\" or "
            "\"grid\"");
-  if (read_or(member(loaded.job->tune, "scheduler"), "type", "") == "pbt")
-    refuse("tune.scheduler.type",
-           "\"pbt\" is for an experiment on this machine: on a cluster no trial has another one's checkpoints. Use "
-           "\"asha\" or \"hyperband\"");
   for (std::size_t i = 0; i < loaded.job->callbacks.size(); ++i) {
     const nlohmann::json& callback = loaded.job->callbacks[i];
     const std::string path = fmt::format("callbacks[{}]", i);

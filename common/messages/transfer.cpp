@@ -157,13 +157,25 @@ Status check_checkpoint(std::string_view path) {
   return Error{shown(path) + " is no name of a checkpoint"};
 }
 
+Status check_taken(std::string_view path) {
+  const std::vector<std::string_view> parts = parts_of(path);
+  if (parts.size() == 3 && parts[0] == kTakenFolder && is_part(parts[1]) && is_part(parts[2]) &&
+      checkpoint::parse_directory_name(parts[2]))
+    return {};
+  return Error{shown(path) + " is no name of a checkpoint that was taken from another run"};
+}
+
+Status check_restorable(std::string_view path) {
+  return check_taken(path) ? Status() : check_checkpoint(path);
+}
+
 Status check_gettable(std::string_view path) {
-  return path == kFilesFolder ? Status() : check_checkpoint(path);
+  return path == kFilesFolder ? Status() : check_restorable(path);
 }
 
 std::string checkpoint_of(std::string_view file) {
   const std::size_t slash = file.rfind('/');
-  if (slash == std::string_view::npos || !check_checkpoint(file.substr(0, slash))) return {};
+  if (slash == std::string_view::npos || !check_restorable(file.substr(0, slash))) return {};
   return std::string(file.substr(0, slash));
 }
 

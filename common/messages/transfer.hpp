@@ -7,7 +7,8 @@
 //          checkpoint_done -> stored | refused
 //          all_sent -> taken                                   the node has nothing left of the run
 //   down:  get(path) -> listing | pending ... | refused;  get(file, offset) -> data
-//          `path` is a checkpoint, or "files": what the run's job has brought
+//          `path` is a checkpoint of the run's, one that it has taken from another ("taken/0001/step-..."), or
+//          "files": what its job has brought
 //
 // The sender keeps at most kWindowBytes without an acknowledgement. A chunk's checksum covers its place, too: bytes
 // never end up in another file or at another offset. A file's name is made of few and harmless parts, or is refused.
@@ -30,6 +31,8 @@ inline constexpr std::size_t kPartBytesMax = 128;  ///< Of a name, between slash
 inline constexpr int kPartsMax = 3;
 /// In a run's folder: what its job has brought ("files"), by hash, and manifest.json, which says what is called how.
 inline constexpr const char* kFilesFolder = "files";
+/// And the checkpoints that it has taken from other runs, each in a folder of its own.
+inline constexpr const char* kTakenFolder = "taken";
 inline constexpr std::size_t kPathsMax = 1000;  ///< In one message.
 
 // ---- node -> coordinator ----
@@ -157,13 +160,17 @@ using ToNode = std::variant<Have, Stored, Refused, Listing, Data, Pending, Ship,
 [[nodiscard]] Status check_file(std::string_view file);
 /// Whether `path` is "checkpoints/" and a checkpoint's name.
 [[nodiscard]] Status check_checkpoint(std::string_view path);
-/// Whether `path` is what a node may get: a checkpoint, or "files".
+/// Whether `path` is "taken/", one more folder, and a checkpoint's name.
+[[nodiscard]] Status check_taken(std::string_view path);
+/// Whether `path` is a checkpoint of the run's own, or one that it has taken.
+[[nodiscard]] Status check_restorable(std::string_view path);
+/// Whether `path` is what a node may get: such a checkpoint, or "files".
 [[nodiscard]] Status check_gettable(std::string_view path);
 /// The start of a name or path that may hold anything, between quotes and printable: fit for a log line.
 [[nodiscard]] std::string shown(std::string_view name);
 /// Whether `name` can stand for one folder or file.
 [[nodiscard]] bool is_part(std::string_view name);
-/// "checkpoints/step-.../model.safetensors": "checkpoints/step-..."; empty for other files.
+/// "checkpoints/step-.../model.safetensors": "checkpoints/step-...", also of one that was taken; empty for other files.
 [[nodiscard]] std::string checkpoint_of(std::string_view file);
 
 /// CRC-32C of the place and the bytes of a chunk.

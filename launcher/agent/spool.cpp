@@ -263,7 +263,7 @@ void Spool::fetch(const RunId& run, const std::string& path, FileFetcher::Handle
   const auto place = places_.find(run);
   const std::string own = folder_of(run) + "/";
   const std::string below = path.starts_with(own) ? path.substr(own.size()) : "";
-  if (place != places_.end() && transfer::check_checkpoint(below)) {
+  if (place != places_.end() && transfer::check_restorable(below)) {
     sender_.spare(run, below.substr(below.rfind('/') + 1));
     auto done = [this, run, last = std::move(handlers.on_fetched)](const FileFetcher::Fetched& fetched) {
       sender_.spare(run, "");

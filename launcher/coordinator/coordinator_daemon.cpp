@@ -25,7 +25,7 @@ constexpr Duration kRenewalLook = std::chrono::hours(24);
 CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
     : options_(std::move(options)),
       log_(process::stderr_log(options_.log_format)),
-      shell_(io_, core::CoordinatorSettings{options_.node_timeout}),
+      shell_(io_, core::CoordinatorSettings{.node_timeout = options_.node_timeout, .files_travel = true}),
       probes_(io_, shell_, [this](const std::string& line) { log(line); }),
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
       service_(io_, shell_, options_.runs(), options_.files(), audit_, [this](const std::string& line) { log(line); }),
@@ -195,6 +195,9 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   handlers.may_touch = [this](const RunId& run, const NodeId& node) { return shell_.may_touch(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) {
     service_.on_log_grown(run, file);
+  };
+  handlers.on_checkpoint_stored = [this](const RunId& run, const std::string& path) {
+    shell_.checkpoint_stored(run, path);
   };
   handlers.on_all_sent = [this](const RunId& run, const NodeId& node) {
     if (service_.is_settled(run)) return files_.settle(run);  // It came late, and had opened them again.

@@ -109,6 +109,8 @@ class CoordinatorShell {
   /// Its search program has said a line, or cannot be heard any more.
   void search_said(const RunId& experiment, const std::string& line);
   void search_failed(const RunId& experiment, const std::string& why);
+  /// A checkpoint of the run is whole in its folder, where it comes from nodes; may be told again.
+  void checkpoint_stored(const RunId& run, const std::string& path);
   /// That are known, in the order of their ids.
   [[nodiscard]] std::vector<core::RunDefinition> experiments() const;
   /// To the ranks of a command, on all nodes. Error: they are not told, and why.
@@ -190,6 +192,7 @@ class CoordinatorShell {
 
   // coordinator_shell.cpp
   void on_event(const core::CoordinatorEvent& event);
+  void look_for_checkpoints();
   void on_agent(const NodeId& node, std::uint64_t number, cluster::FromAgent message);
   void on_agent_closed(NodeId node, std::uint64_t number, const std::string& reason);
   void turn_away(std::uint64_t number, std::unique_ptr<net::CoordinatorLink> link, const std::string& reason);

@@ -2,11 +2,13 @@
 // cut.
 
 #include <algorithm>
+#include <filesystem>
 #include <tuple>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
+#include "common/checkpoint/manifest.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/process/clock.hpp"
 
@@ -52,7 +54,27 @@ Status CoordinatorShell::restore(const ObserverOf& observer_of) {
   carried_out_ = store_->last_event();
   settle_changed();
   if (!is_new) on_event(core::coordinator_event::Restarted{});
+  if (!is_new && settings_.files_travel) look_for_checkpoints();
   return {};
+}
+
+/// That had come, and what was told of them was lost with the former process: their nodes do not send them again.
+void CoordinatorShell::look_for_checkpoints() {
+  for (const auto& [id, run] : live_) {
+    const std::string folder = run->row.run_dir + "/" + checkpoint::kDirectory;
+    std::vector<checkpoint::DirectoryName> found;
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(folder, error);
+         !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      const auto name = checkpoint::parse_directory_name(entry->path().filename().string());
+      std::error_code ignored;
+      if (name && std::filesystem::exists(entry->path() / checkpoint::kManifestFile, ignored)) found.push_back(*name);
+    }
+    std::sort(found.begin(), found.end());
+    for (const checkpoint::DirectoryName& name : found)
+      checkpoint_stored(id, fmt::format("{}/{}", checkpoint::kDirectory,
+                                        checkpoint::directory_name(name.step, name.generation, name.number)));
+  }
 }
 
 /// The machine as it was at the last cut of the log; the lines before that are in the files.
@@ -159,6 +181,10 @@ void CoordinatorShell::search_said(const RunId& experiment, const std::string& l
 
 void CoordinatorShell::search_failed(const RunId& experiment, const std::string& why) {
   on_event(core::coordinator_event::SearchFailed{experiment, why});
+}
+
+void CoordinatorShell::checkpoint_stored(const RunId& run, const std::string& path) {
+  on_event(core::coordinator_event::CheckpointStored{run, path});
 }
 
 std::vector<core::RunDefinition> CoordinatorShell::experiments() const {

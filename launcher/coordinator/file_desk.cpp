@@ -311,7 +311,7 @@ void FileDesk::on_put_done(GuestId id, const transfer::Put& put, const PutOutcom
   if (outcome.is_late) return;
   const storage::Held& held = outcome.held;
   const std::string checkpoint = transfer::checkpoint_of(put.file);
-  if (held.is_stored) return stored(id, {put.run, checkpoint}, false);
+  if (held.is_stored) return stored(id, {put.run, checkpoint});
   note_trouble(put.run, held.error);
   if (held.is_too_much) return refuse(id, put.run, put.file, kNoRoom, held.error);
   transfer::Have have{put.run, put.file, static_cast<std::int64_t>(held.bytes), false, outcome.is_synced, held.error};
@@ -347,7 +347,7 @@ void FileDesk::on_query(GuestId id, const transfer::Query& query) {
   const auto look = [files, file = query.file] { return files->held(file); };
   ask(id, thread_of(query.file), look, [this, id, query](const storage::Held& held) {
     const std::string checkpoint = transfer::checkpoint_of(query.file);
-    if (held.is_stored) return stored(id, {query.run, checkpoint}, false);
+    if (held.is_stored) return stored(id, {query.run, checkpoint});
     if (!held.error.empty()) return refuse(id, query.run, query.file, kDisk, held.error);
     send(id, transfer::Have{query.run, query.file, static_cast<std::int64_t>(held.bytes), false, false, ""});
   });
@@ -361,14 +361,14 @@ void FileDesk::on_checkpoint_done(GuestId id, const transfer::CheckpointDone& do
     const bool is_news = !files->is_stored(path);
     const Status finished = files->finish(path);
     if (finished && is_news) files->prune(kept);
-    return finished ? Result<bool>(is_news) : Result<bool>(finished.error());
+    return finished;
   };
-  ask(id, checkpoints_, finish, [this, id, done](const Result<bool>& is_news) {
+  ask(id, checkpoints_, finish, [this, id, done](const Status& finished) {
     const CheckpointId checkpoint{done.run, done.path};
-    if (is_news) return stored(id, checkpoint, is_news.value());
-    refuse(id, done.run, done.path, kBadCheckpoint, is_news.error().message);
+    if (finished) return stored(id, checkpoint);
+    refuse(id, done.run, done.path, kBadCheckpoint, finished.error().message);
     RelayActions actions;
-    relay_.on_lacks(process::monotonic_now(), id, checkpoint, is_news.error().message, actions);
+    relay_.on_lacks(process::monotonic_now(), id, checkpoint, finished.error().message, actions);
     carry_out(actions);
   });
 }
@@ -379,9 +379,9 @@ void FileDesk::on_all_sent(GuestId id, const transfer::AllSent& sent) {
   send(id, transfer::Taken{sent.run});
 }
 
-void FileDesk::stored(GuestId id, const CheckpointId& checkpoint, bool is_news) {
+void FileDesk::stored(GuestId id, const CheckpointId& checkpoint) {
   send(id, transfer::Stored{checkpoint.run, checkpoint.path});
-  if (is_news && handlers_.on_checkpoint_stored) handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
+  if (handlers_.on_checkpoint_stored) handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
   for (const GuestId waiting : relay_.on_stored(checkpoint)) send_listing(waiting, checkpoint);
   timer_.arm(relay_.next_wakeup());
 }
@@ -411,7 +411,6 @@ void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
 void FileDesk::send_data(GuestId id, const transfer::Get& get) {
   const std::string file = get.path + "/" + get.file;
   Status name = transfer::check_gettable(get.path);
-  if (name && get.path != transfer::kFilesFolder) name = transfer::check_file(file);
   if (name && !transfer::is_part(get.file)) name = Error{"no name of a file"};
   const Files files = files_of(id, get.run, get.path, name);
   if (!files) return;

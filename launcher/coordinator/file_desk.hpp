@@ -52,7 +52,7 @@ class FileDesk {
     std::function<bool(const RunId& run, const NodeId& node)> may_touch;
     /// A file below logs/ or errors/ has `bytes` bytes now. May be absent.
     std::function<void(const RunId& run, const std::string& file, std::int64_t bytes)> on_log_grown;
-    /// A checkpoint, "checkpoints/step-...", is whole in the run's folder. May be absent.
+    /// A checkpoint, "checkpoints/step-...", is whole in the run's folder; may be told again. May be absent.
     std::function<void(const RunId& run, const std::string& path)> on_checkpoint_stored;
     /// Every file that the node had of a run is here, and safe; may be told twice. May be absent.
     std::function<void(const RunId& run, const NodeId& node)> on_all_sent;
@@ -100,7 +100,7 @@ class FileDesk {
   void on_get(GuestId id, const transfer::Get& get);
   void send_listing(GuestId id, const CheckpointId& checkpoint);
   void send_data(GuestId id, const transfer::Get& get);
-  void stored(GuestId id, const CheckpointId& checkpoint, bool is_news);
+  void stored(GuestId id, const CheckpointId& checkpoint);
   [[nodiscard]] bool may_touch(GuestId id, const RunId& run) const;
   /// The run's files, or nothing after a refusal.
   [[nodiscard]] Files files_of(GuestId id, const RunId& run, const std::string& path, const Status& name);

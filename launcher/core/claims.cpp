@@ -24,12 +24,15 @@ std::string why_not(const link::CheckpointSaved& saved, Generation generation) {
 
 std::string why_not(const link::CheckpointRejected& rejected) {
   const std::string_view path = rejected.path;
-  const std::size_t name = path.rfind('/');
-  const std::size_t folder = name == 0 || name == std::string_view::npos ? name : path.rfind('/', name - 1);
-  if (!path.starts_with('/') || folder == std::string_view::npos)
-    return "a rejected checkpoint is named by its absolute path";
-  const Status named = transfer::check_checkpoint(path.substr(folder + 1));
-  return named ? "" : named.error().message;
+  // The last `count` parts of the path; all of it, where it has no more.
+  const auto end_of_path = [path](int count) {
+    std::size_t from = path.size();
+    for (; count > 0 && from != 0 && from != std::string_view::npos; --count) from = path.rfind('/', from - 1);
+    return from == std::string_view::npos ? path : path.substr(from + 1);
+  };
+  if (!path.starts_with('/') || path.rfind('/') == 0) return "a rejected checkpoint is named by its absolute path";
+  const Status named = transfer::check_checkpoint(end_of_path(2));
+  return named || transfer::check_taken(end_of_path(3)) ? "" : named.error().message;
 }
 
 std::string why_not(const std::map<std::string, std::string>& labels) {

@@ -40,8 +40,9 @@ bool Coordinator::is_sign_of_life(const CoordinatorEvent& event) {
                                 std::holds_alternative<cluster::Beat>(arrived->message));
 }
 
-/// All but signs of life, and facts that have been taken or come too early.
+/// All but signs of life, facts that have been taken or come too early, and checkpoints that are known to be here.
 bool Coordinator::is_stored(const CoordinatorEvent& event) const {
+  if (const auto* checkpoint = std::get_if<coordinator_event::CheckpointStored>(&event)) return is_news(*checkpoint);
   const auto* arrived = std::get_if<coordinator_event::FromAgent>(&event);
   if (arrived == nullptr) return true;
   const auto known = nodes_.find(arrived->node);
@@ -49,6 +50,11 @@ bool Coordinator::is_stored(const CoordinatorEvent& event) const {
   if (const auto* fact = std::get_if<cluster::Fact>(&arrived->message))
     return fact->incarnation == known->second.incarnation && fact->sequence == known->second.last_fact + 1;
   return !is_sign_of_life(event);
+}
+
+bool Coordinator::is_news(const coordinator_event::CheckpointStored& stored) const {
+  const auto run = runs_.find(stored.run);
+  return run != runs_.end() && run->second.awaits(stored.path);
 }
 
 void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out) {
@@ -83,6 +89,7 @@ void Coordinator::note_touched(const CoordinatorEvent& event) {
     return fact == nullptr ? note_all_touched() : note_touched(fact->run);
   }
   if (const auto* stop = std::get_if<StopRequested>(&event)) return note_touched(stop->run);
+  if (const auto* stored = std::get_if<CheckpointStored>(&event)) return note_touched(stored->run);
   note_all_touched();
 }
 
@@ -145,6 +152,8 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
     on_search(now, said->run, said->line, true, out);
   } else if (const auto* failed = std::get_if<SearchFailed>(&event)) {
     on_search(now, failed->run, failed->why, false, out);
+  } else if (const auto* stored = std::get_if<CheckpointStored>(&event)) {
+    if (is_news(*stored)) runs_.at(stored->run).on_checkpoint_stored(stored->path, out);
   } else if (std::holds_alternative<Restarted>(event)) {
     on_restarted(now, out);
   } else {

@@ -86,6 +86,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   // coordinator.cpp: events and runs
   void apply(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);
   [[nodiscard]] bool is_stored(const CoordinatorEvent& event) const;
+  [[nodiscard]] bool is_news(const coordinator_event::CheckpointStored& stored) const;
   [[nodiscard]] static bool is_sign_of_life(const CoordinatorEvent& event);
   void on_restarted(TimePoint now, CoordinatorCommands& out);
   void handle(TimePoint now, const CoordinatorEvent& event, CoordinatorCommands& out);

@@ -17,7 +17,7 @@ using coordinator_command::RecordMetrics;
 using coordinator_command::TakeCheckpoint;
 
 void Coordinator::begin_run(TimePoint now, const RunDefinition& run) {
-  const auto [place, is_new] = runs_.try_emplace(run.id, run, now);
+  const auto [place, is_new] = runs_.try_emplace(run.id, run, now, settings_.files_travel);
   SGD_ASSERT(is_new);
   live_[run.id] = &place->second;
   tickets_[run.id].submission = ++submissions_;
@@ -141,7 +141,8 @@ void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorComma
   if (former) runs_.at(run.id).note_former(*former);
 }
 
-/// Before anything else that the donor does: its newest checkpoint may not be kept for long.
+/// Before anything else that the donor does: its newest checkpoint may not be kept for long. Where files travel, what
+/// its node has not yet sent cannot be copied: then it is an older one, or none.
 void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out) {
   const auto donor = runs_.find(order.donor);
   const std::string from = donor == runs_.end() ? std::string() : donor->second.newest_checkpoint();

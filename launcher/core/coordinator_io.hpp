@@ -159,6 +159,11 @@ struct SearchFailed {
   RunId run;
   std::string why;
 };
+/// A checkpoint of a run, "checkpoints/step-...", has come to the coordinator's disk, whole. Where files travel.
+struct CheckpointStored {
+  RunId run;
+  std::string path;
+};
 /// A coordinator has been built again from what was stored; first event after the replay.
 struct Restarted {};
 struct Tick {};
@@ -168,8 +173,8 @@ using CoordinatorEvent =
     std::variant<coordinator_event::Submitted, coordinator_event::FromAgent, coordinator_event::AgentClosed,
                  coordinator_event::StopRequested, coordinator_event::NodeOrdered, coordinator_event::RunForgotten,
                  coordinator_event::NodeSilent, coordinator_event::NodesKnown, coordinator_event::ExperimentResumed,
-                 coordinator_event::SearchSaid, coordinator_event::SearchFailed, coordinator_event::Restarted,
-                 coordinator_event::Tick>;
+                 coordinator_event::SearchSaid, coordinator_event::SearchFailed, coordinator_event::CheckpointStored,
+                 coordinator_event::Restarted, coordinator_event::Tick>;
 
 namespace coordinator_command {
 /// A barrier: the commands behind it wait until this event is committed to what outlives the process. Replaying all

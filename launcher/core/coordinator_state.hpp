@@ -32,6 +32,9 @@ struct CoordinatorSettings {
   /// Finished runs that are remembered; the one that finished first is forgotten first. Trials that their experiment
   /// may need do not count: they go with it.
   std::size_t finished_max = 1000;
+  /// Nodes have disks of their own, and what they save comes to the coordinator's some time later: it is told then
+  /// (coordinator_event::CheckpointStored).
+  bool files_travel = false;
 };
 
 struct CoordinatorState {

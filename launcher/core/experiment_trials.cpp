@@ -8,6 +8,7 @@
 #include "common/base/assert.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "common/messages/transfer.hpp"
 #include "launcher/core/experiment.hpp"
 #include "launcher/core/stop_request.hpp"
 
@@ -23,7 +24,7 @@ void Experiment::exploit(const tune::Decision& decision, const std::string& why,
   its.phase = TrialPhase::kPausing;
   its.next = decision.values;
   its.waits = decision.waits;
-  const std::string to = fmt::format("{}/taken/{:04}", run_dir_of(decision.trial), ++its.clones);
+  const std::string to = fmt::format("{}/{}/{:04}", run_dir_of(decision.trial), transfer::kTakenFolder, ++its.clones);
   orders.emplace_back(trial_order::Exploit{run_of(decision.trial), run_of(*decision.donor), to, why});
 }
 

@@ -18,7 +18,8 @@ using coordinator_command::RecordEvent;
 using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
-RunMachine::RunMachine(RunDefinition definition, TimePoint now) {
+RunMachine::RunMachine(RunDefinition definition, TimePoint now, bool files_travel) {
+  files_travel_ = files_travel;
   definition_ = std::move(definition);
   submitted_at_ = now;
   budget_ = RetryBudget(definition_.job);
@@ -27,7 +28,10 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now) {
   const RunPast& past = *definition_.past;
   generation_ = past.generation;
   first_generation_ = past.generation + 1;
-  checkpoints_.assign(past.checkpoints.rbegin(), past.checkpoints.rend());
+  for (auto path = past.checkpoints.rbegin(); path != past.checkpoints.rend(); ++path) {
+    checkpoints_.push_back(told(*path));
+    note_here(checkpoints_.back());
+  }
   scores_ = past.scores;
   note_best(kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint));
   reports_written_ = past.reports;

@@ -52,7 +52,8 @@ class RunMachine : private RunState {
   /// Of its last lines, and of its ranks' results: longer ones are told, and not kept when it has finished.
   static constexpr std::size_t kOutcomeBytesMax = 4 << 10;
 
-  RunMachine(RunDefinition definition, TimePoint now);
+  /// `files_travel`: as in CoordinatorSettings.
+  RunMachine(RunDefinition definition, TimePoint now, bool files_travel = false);
   explicit RunMachine(State state) : State(std::move(state)) {}
   [[nodiscard]] const State& state() const { return *this; }
 
@@ -113,8 +114,11 @@ class RunMachine : private RunState {
   [[nodiscard]] bool is_clearing(const NodeId& node) const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
-  /// Absolute; empty: it has none.
+  /// On the coordinator's disk, absolute; empty: it has none there.
   [[nodiscard]] std::string newest_checkpoint() const;
+  /// `path` has come to the coordinator's disk, and that is news.
+  [[nodiscard]] bool awaits(const std::string& path) const { return files_travel_ && !is_stored(path, arrivals_); }
+  void on_checkpoint_stored(const std::string& path, CoordinatorCommands& out);
   [[nodiscard]] RunSnapshot snapshot(TimePoint now, Ranks ranks = Ranks::kShown) const;
   /// How its ranks are told of a signal that its launcher has got. Error: they are not, and why.
   [[nodiscard]] Result<std::vector<coordinator_command::SendToAgent>> signal_orders(int signal) const;
@@ -182,6 +186,7 @@ class RunMachine : private RunState {
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
   void choose_checkpoints();
+  void note_here(const std::string& path);
   [[nodiscard]] std::string told(const std::string& checkpoint) const;
   void note_newest();
   void note_best(const KeptCheckpoints& kept);

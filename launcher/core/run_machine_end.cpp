@@ -111,6 +111,11 @@ void RunMachine::keep_little() {
   kept.first_generation_ = first_generation_;
   kept.placement_.world_size = placement_.world_size;
   kept.touched_ = std::move(touched_);
+  // A trial that copies it needs no more of it.
+  if (definition_.parent) {
+    kept.files_travel_ = files_travel_;
+    kept.arrivals_ = std::move(arrivals_);
+  }
   kept.outcome_ = std::move(outcome_);
   static_cast<RunState&>(*this) = std::move(kept);
   const auto bytes_of = [](const auto& json) {

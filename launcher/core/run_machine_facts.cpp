@@ -139,6 +139,7 @@ void RunMachine::accept_reported(CoordinatorCommands& out) {
 void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out) {
   std::erase(checkpoints_, checkpoint.path);
   checkpoints_.push_back(checkpoint.path);
+  if (files_travel_) note_accepted(checkpoint.path, arrivals_);
   choose_checkpoints();
   note_step(checkpoint.step);
   Event event = {{"event", "checkpoint_saved"},   {"generation", generation_}, {"step", checkpoint.step},
@@ -151,11 +152,27 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
   out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
 }
 
+/// It may be one that the job keeps no more: until a newer one has come it is what a lost node leaves.
+void RunMachine::on_checkpoint_stored(const std::string& path, CoordinatorCommands& out) {
+  note_stored(path, arrivals_);
+  const std::vector<std::string> before = checkpoints_;
+  if (finished()) return;
+  choose_checkpoints();
+  if (checkpoints_ != before) out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
+}
+
+/// From its beginning on.
+void RunMachine::note_here(const std::string& path) {
+  if (!files_travel_) return;
+  note_accepted(path, arrivals_);
+  note_stored(path, arrivals_);
+}
+
 /// Of those that are there.
 void RunMachine::choose_checkpoints() {
   KeptCheckpoints kept = kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint);
   note_best(kept);
-  checkpoints_ = std::move(kept.paths);
+  checkpoints_ = with_newest_stored(std::move(kept.paths), arrivals_);
   note_newest();
 }
 
@@ -198,6 +215,7 @@ void RunMachine::judge_line(const link::ReportKey& key, const Event& line, Coord
 
 void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {
   std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
+  note_rejected(rejected.path, arrivals_);
   choose_checkpoints();
   record({{"event", "checkpoint_rejected"},
           {"generation", generation_},

@@ -50,7 +50,9 @@ void RunMachine::on_clone(job::JobSpec job) {
   SGD_ASSERT(is_paused_ &&
              (phase_ == RunPhase::kWaiting || phase_ == RunPhase::kPlacing));  // Else ranks would have it.
   definition_.job = std::move(job);
-  checkpoints_ = {definition_.job.resume_from};
+  checkpoints_ = {told(definition_.job.resume_from)};
+  arrivals_.clear();
+  note_here(checkpoints_.front());
   scores_.clear();
   choose_checkpoints();  // What it has saved itself is not its state any more.
   // What it reports next is newer than what its donor had reported by then, whatever it has reported itself.
@@ -63,10 +65,12 @@ void RunMachine::note_former(const RunState& former) {
   for (const NodeId& node : touched_) keepers_from_[node] = first_generation_;
   desired_generation_ = former.desired_generation_;
   desired_uid_ = former.desired_uid_;
+  arrivals_ = former.arrivals_;  // Its newest checkpoints may still be on their way.
 }
 
 std::string RunMachine::newest_checkpoint() const {
-  const std::string& path = outcome_.checkpoint;  // That of one that has ended is kept, too.
+  // That of one that has ended is kept, too.
+  const std::string path = files_travel_ ? newest_stored(arrivals_) : outcome_.checkpoint;
   if (path.empty() || path.starts_with('/')) return path;
   return definition_.run_dir + "/" + path;
 }

@@ -282,10 +282,14 @@ bool RunMachine::is_bit_exact() const {
   return is_same_shape();
 }
 
+/// Among them the newest that has come from its node.
 std::vector<std::string> RunMachine::checkpoints_to_try() const {
   std::vector<std::string> paths;
   for (auto path = checkpoints_.rbegin(); path != checkpoints_.rend() && paths.size() < kCheckpointsMax; ++path)
-    paths.push_back(path->starts_with('/') ? *path : definition_.run_dir + "/" + *path);
+    paths.push_back(*path);
+  const std::string stored = newest_stored(arrivals_);
+  if (!stored.empty() && std::find(paths.begin(), paths.end(), stored) == paths.end()) paths.back() = stored;
+  for (std::string& path : paths) path = path.starts_with('/') ? path : definition_.run_dir + "/" + path;
   return paths;
 }
 

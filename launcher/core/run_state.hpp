@@ -19,6 +19,7 @@
 #include "launcher/core/report_reducer.hpp"
 #include "launcher/core/retry_budget.hpp"
 #include "launcher/core/snapshot.hpp"
+#include "launcher/core/stored_checkpoints.hpp"
 
 namespace sgd::core {
 
@@ -119,6 +120,8 @@ struct RunState {
   std::optional<link::CheckpointFailed> unsaved_;
   std::map<NodeId, Generation> keepers_from_;  ///< As in cluster::DesiredRun.
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
+  bool files_travel_ = false;             ///< Nodes have disks of their own,
+  Arrivals arrivals_;                     ///< and these have come from them, or may; else empty.
   Scores scores_;                         ///< With checkpoint.keep.best: of lines, by which the best are known.
 
   std::optional<StopRequest> stop_;

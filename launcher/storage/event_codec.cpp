@@ -14,6 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 using core::coordinator_event::AgentClosed;
+using core::coordinator_event::CheckpointStored;
 using core::coordinator_event::ExperimentResumed;
 using core::coordinator_event::FromAgent;
 using core::coordinator_event::NodeOrdered;
@@ -167,6 +168,17 @@ struct Coding<SearchFailed> {
 };
 
 template <>
+struct Coding<CheckpointStored> {
+  static constexpr const char* kType = "checkpoint_stored";
+  static void write(const CheckpointStored& event, Json& out) {
+    out.update({{"run", event.run}, {"path", event.path}});
+  }
+  static Status read(const Json& json, CheckpointStored& event) {
+    return first_error({read_key(json, "run", event.run), read_key(json, "path", event.path)});
+  }
+};
+
+template <>
 struct Coding<Restarted> {
   static constexpr const char* kType = "restarted";
   static void write(const Restarted&, Json&) {}
@@ -187,6 +199,7 @@ static_assert(kFields<Submitted> == 1 && kFields<FromAgent> == 2 && kFields<Agen
 static_assert(kFields<StopRequested> == 2 && kFields<NodeSilent> == 2);
 static_assert(kFields<NodeOrdered> == 2 && kFields<RunForgotten> == 1);
 static_assert(kFields<ExperimentResumed> == 2 && kFields<SearchSaid> == 2 && kFields<SearchFailed> == 2);
+static_assert(kFields<CheckpointStored> == 2);
 static_assert(kFields<NodesKnown> == 2 && std::is_empty_v<Restarted> && std::is_empty_v<Tick>);
 
 template <class... Events>

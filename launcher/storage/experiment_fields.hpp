@@ -30,7 +30,7 @@ template <>
 inline constexpr auto kMessage<core::ExperimentState> = message(
     "", required("definition", &core::ExperimentState::definition_),
     required("submitted_at", &core::ExperimentState::submitted_at_),
-    required("trials", &core::ExperimentState::trials_), required("next", &core::ExperimentState::next_),
+    optional("trials", &core::ExperimentState::trials_), required("next", &core::ExperimentState::next_),
     required("best", &core::ExperimentState::best_), required("at_work", &core::ExperimentState::at_work_),
     required("paused", &core::ExperimentState::paused_), required("ended", &core::ExperimentState::ended_),
     required("failed", &core::ExperimentState::failed_), required("unplaced", &core::ExperimentState::unplaced_),

@@ -23,9 +23,14 @@ std::string name_of(const std::string& checkpoint) {
   return checkpoint.substr(checkpoint.rfind('/') + 1);
 }
 
+/// The folder that it is in.
+std::string above(const std::string& checkpoint) {
+  return checkpoint.substr(0, checkpoint.rfind('/'));
+}
+
 /// As its writer on a node names what is not whole, so that the same rules clear it away.
 std::string part_of(const std::string& checkpoint) {
-  return fmt::format("{}/.{}.part", checkpoint::kDirectory, name_of(checkpoint));
+  return fmt::format("{}/.{}.part", above(checkpoint), name_of(checkpoint));
 }
 
 /// ".step-000000001200-gen-0003.part": the checkpoint that it is to become.
@@ -204,8 +209,8 @@ Status RunFiles::finish(const std::string& checkpoint) {
     (void)folder_.remove_folder(part);  // Ignoring: what stays is found damaged again.
     return Error{fmt::format("{}: {}", checkpoint, proven.error().message), proven.error().code};
   }
-  const Status renamed = folder_.rename(checkpoint::kDirectory, name_of(part), name_of(checkpoint));
-  return renamed ? folder_.sync_folder(checkpoint::kDirectory) : renamed;
+  const Status renamed = folder_.rename(above(checkpoint), name_of(part), name_of(checkpoint));
+  return renamed ? folder_.sync_folder(above(checkpoint)) : renamed;
 }
 
 Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& checkpoint) const {

@@ -138,6 +138,10 @@ inline constexpr auto kMessage<core::RunState::HeldCheckpoint> =
     message("", required("after", &core::RunState::HeldCheckpoint::after),
             required("checkpoint", &core::RunState::HeldCheckpoint::checkpoint));
 template <>
+inline constexpr auto kMessage<core::Arrival> = message("", required("path", &core::Arrival::path),
+                                                        required("accepted", &core::Arrival::is_accepted),
+                                                        required("stored", &core::Arrival::is_stored));
+template <>
 inline constexpr auto kMessage<core::RunState> = message(
     "", required("definition", &core::RunState::definition_), required("submitted_at", &core::RunState::submitted_at_),
     required("phase", &core::RunState::phase_), required("generation", &core::RunState::generation_),
@@ -166,6 +170,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     optional("mismatches_told", &core::RunState::mismatches_told_),
     required("held_checkpoints", &core::RunState::held_checkpoints_), required("unsaved", &core::RunState::unsaved_),
     required("keepers_from", &core::RunState::keepers_from_), required("checkpoints", &core::RunState::checkpoints_),
+    optional("files_travel", &core::RunState::files_travel_), optional("arrivals", &core::RunState::arrivals_),
     optional("scores", &core::RunState::scores_), required("stop", &core::RunState::stop_),
     required("outcome", &core::RunState::outcome_), required("steps_told", &core::RunState::steps_told_),
     required("last_report_at", &core::RunState::last_report_at_),

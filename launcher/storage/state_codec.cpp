@@ -1,6 +1,8 @@
 #include "launcher/storage/state_codec.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -25,6 +27,7 @@ struct RunEntry {
   core::RunState machine;
   CoordinatorState::Ticket ticket;
 };
+/// Its trials have rows of their own: few of many change between two cuts of the log.
 struct ExperimentEntry {
   core::ExperimentState machine;
   CoordinatorState::Ticket ticket;
@@ -38,6 +41,11 @@ Result<Json> parse(const StateRow& row) {
   auto json = codec::parse_object(row.text, codec::kDepthMax);
   if (!json) return Error{fmt::format("{} {}: {}", row.kind, row.id, json.error().message)};
   return json;
+}
+
+/// Of a trial's row: in the order of the trials.
+std::string row_of_trial(const RunId& experiment, tune::TrialId trial) {
+  return fmt::format("{}.{:09}", experiment, trial);
 }
 
 template <class T>
@@ -70,8 +78,13 @@ std::vector<StateRow> encode_state(const CoordinatorState& state) {
   const auto add = [&rows](const char* kind, const std::string& id, const auto& value) {
     rows.push_back({kind, id, codec::print(codec::write(value))});
   };
-  for (const auto& [id, experiment] : state.experiments_)
-    add("experiment", id, ExperimentEntry{experiment.state(), state.tickets_.at(id)});
+  std::vector<StateRow> trials;
+  for (const auto& [id, experiment] : state.experiments_) {
+    ExperimentEntry entry{experiment.state(), state.tickets_.at(id)};
+    for (const auto& [trial, record] : std::exchange(entry.machine.trials_, {}))
+      trials.push_back({"trial", row_of_trial(id, trial), codec::print(codec::write(record))});
+    add("experiment", id, entry);
+  }
   for (const auto& [id, node] : state.lost_) add("lost", id, node);
   for (const auto& [id, node] : state.nodes_) add("node", id, node);
   add("rest", "", SavedRest{state.time_to_be_back_, state.finished_, state.submissions_});
@@ -80,11 +93,26 @@ std::vector<StateRow> encode_state(const CoordinatorState& state) {
     rows.push_back({"run", id, codec::print(entry)});
   }
   for (const auto& [id, standing] : state.standings_) add("standing", id, standing);
+  std::move(trials.begin(), trials.end(), std::back_inserter(rows));
   return rows;
 }
 
+namespace {
+
+Status read_trial(const StateRow& row, std::map<RunId, core::ExperimentState>& experiments) {
+  const std::size_t dot = row.id.rfind('.');
+  tune::TrialId trial = 0;
+  const char* end = row.id.data() + row.id.size();
+  if (dot == std::string::npos || std::from_chars(row.id.data() + dot + 1, end, trial).ptr != end)
+    return Error{fmt::format("\"{}\" is no trial", row.id)};
+  return read_row(row, experiments[row.id.substr(0, dot)].trials_[trial]);
+}
+
+}  // namespace
+
 Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
   CoordinatorState state;
+  std::map<RunId, core::ExperimentState> experiments;
   for (const StateRow& row : rows) {
     Status status;
     if (row.kind == "node" || row.kind == "lost") {
@@ -99,8 +127,11 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
     } else if (row.kind == "experiment") {
       ExperimentEntry entry;
       status = read_row(row, entry);
-      if (status) state.experiments_.emplace(row.id, core::Experiment(std::move(entry.machine)));
+      entry.machine.trials_.merge(experiments[row.id].trials_);
+      experiments[row.id] = std::move(entry.machine);
       state.tickets_[row.id] = std::move(entry.ticket);
+    } else if (row.kind == "trial") {
+      status = read_trial(row, experiments);
     } else if (row.kind == "rest") {
       SavedRest rest;
       status = read_row(row, rest);
@@ -110,6 +141,11 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
       status = Error{fmt::format("unknown kind of state \"{}\"", row.kind)};
     }
     if (!status) return status.error();
+  }
+  for (auto& [id, experiment] : experiments) {
+    if (!state.tickets_.contains(id))
+      return Error{fmt::format("experiment {} is missing, and its trials are there", id)};
+    state.experiments_.emplace(id, core::Experiment(std::move(experiment)));
   }
   return state;
 }

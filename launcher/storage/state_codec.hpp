@@ -1,6 +1,7 @@
 #pragma once
-// The coordinator's state as rows of text, one for each node, name and run and one for the rest, so that what has not
-// changed since they were written need not be written again; and back. Strict, as event_codec.hpp, and for its reasons.
+// The coordinator's state as rows of text, one for each node, name, run and trial and one for the rest, so that what
+// has not changed since they were written need not be written again; and back. Strict, as event_codec.hpp, and for its
+// reasons.
 
 #include <string>
 #include <vector>
@@ -11,8 +12,8 @@
 namespace sgd::storage {
 
 struct StateRow {
-  std::string kind;  ///< "node", "lost", "standing", "run" or "rest".
-  std::string id;    ///< Of the node or the run; empty for the rest.
+  std::string kind;  ///< "experiment", "lost", "node", "rest", "run", "standing" or "trial".
+  std::string id;    ///< Of the node, the run or the trial; empty for the rest.
   std::string text;  ///< JSON.
 };
 

@@ -159,7 +159,6 @@ class ClientAttacksTest(Attacked):
                            ("a folder that is a number", {"given": program, "folder": 5}), ("no experiment", {"given": good, "folder": "/"}),
                            ("what another run has saved", of(resume_from=self.run_id)), ("a path to begin from", of(resume_from="/etc")),
                            ("a program that says what is tried", of(tune=tune | {"search": {"type": "exec", "command": ["id"]}})),
-                           ("checkpoints of others", of(tune=tune | {"scheduler": {"type": "pbt"}})),
                            ("10^9 points", of(tune=tune | {"parameters": {f"p{i}": {"grid": list(range(1000))} for i in range(3)}})),
                            ("10^9 trials", of(tune=tune | {"samples": 10**9})), ("trials that write where they like", over("callbacks", [{"type": "csv", "folder": "/etc"}])),
                            ("trials that start programs", over("checkpoint", {"after_save": {"command": ["id"]}})), ("trials that begin elsewhere", over("resume_from", "/etc")),

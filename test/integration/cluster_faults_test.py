@@ -210,6 +210,28 @@ class ClusterFaultsTest(unittest.TestCase):
             self.assertIn(data, client.said()[0])
             self.assertIn("bare", client.said()[0])
 
+    def test_a_lost_node_takes_no_more_than_what_it_has_not_sent(self):
+        """It saves faster than it sends, and the job keeps one checkpoint: what has come counts, though the job would not keep it."""
+        cluster = self.cluster({"n1": 1, "n2": 1}, coordinator_options=["--node-timeout", "1s"])
+        dataset = {"type": "linear", "samples": 1000, "validation_samples": 8}
+        job = write_job(os.path.join(cluster.folder, "job.json"), {
+            "name": "fast", "num_workers": 1, "checkpoint": {"every": {"steps": 1}, "keep": 1, "memory": False},
+            "training": {"epochs": 400, "batch_size": 8, "model": {"type": "linear"}, "loss": "mse", "dataset": dataset,
+                         "optimizer": {"type": "sgd", "lr": 0.001}}})
+        run = cluster.run(job).run_id()
+        folder = os.path.join(cluster.run_dir(run), "checkpoints")
+        for lost in (1, 2):
+            wait_for(lambda many=20 * lost: len(cluster.events(run, "checkpoint_saved")) > many and
+                     any(name.startswith("step-") for name in os.listdir(folder)), LIMIT_S, "checkpoints that have come")
+            cluster.kill_node(cluster.events(run, "worker_started")[-1]["node"])
+            begun = cluster.wait_for_event(run, "restored", lost)
+            self.assertEqual(begun["source"], "disk", cluster.events(run, "checkpoint_rejected"))
+            self.assertGreater(begun["step"], 0)
+            if lost == 1:
+                node = next(name for name in cluster.slots if cluster.agents[name].poll() is not None)
+                cluster.start_agent(node)
+                cluster.wait_for_nodes(node)
+
     def test_coordinator_goes_on_from_a_copy_of_its_folder(self):
         """[16] The machine is lost for good, and its folder was kept."""
         cluster = self.cluster({"n1": 1})

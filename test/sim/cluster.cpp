@@ -241,6 +241,8 @@ void Cluster::note(const core::coordinator_command::Store& store) {
     note_stop(store);
   }
   known_.note(store.event);
+  if (const auto* stored = std::get_if<core::coordinator_event::CheckpointStored>(&store.event))
+    runs_.at(stored->run).check.on_checkpoint_stored(stored->path);
   const auto* ordered = std::get_if<core::coordinator_event::NodeOrdered>(&store.event);
   removed_ = ordered != nullptr && ordered->order.kind == core::NodeOrder::Kind::kRemove ? ordered->node : NodeId{};
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&store.event))
@@ -320,6 +322,7 @@ void Cluster::restart_coordinator() {
   }
   world_.say("coordinator is back after {} stored events{}", log_.stored().size(), has_lost ? ", some are lost" : "");
   coordinator_.tell(core::coordinator_event::Restarted{});
+  tell_stored_again();
 }
 
 /// What it had told and recorded since is news to it.

@@ -51,6 +51,11 @@ class Cluster {
   /// A second agent says that it is `node`; it must be turned away.
   bool send_twin(Node& node);
 
+  /// Where files travel: `node` has saved it, and brings it to the coordinator.
+  void send_checkpoint(RunState& run, const std::string& path, Node& node);
+  /// The coordinator has it, or a node that can be asked.
+  [[nodiscard]] bool is_within_reach(const Saved& saved);
+
   [[nodiscard]] Keeper& add_keeper(Node& node, const RunId& run);
   [[nodiscard]] Worker& add_worker(RunState& run, Keeper& keeper, Worker::Identity identity);
 
@@ -77,6 +82,8 @@ class Cluster {
   void submit(const ExperimentPlan& plan);
   void make_trial(const core::RunDefinition& run);
   void begin_trial(const core::RunDefinition& run);
+  void bring_checkpoint(RunState& run, const std::string& path, Node& node);
+  void tell_stored_again();
   void take_checkpoint(const core::coordinator_command::TakeCheckpoint& take);
   void note_trials(const core::CoordinatorCommands& commands);
   void check_forgotten(const RunId& run);

@@ -75,9 +75,9 @@ void Cluster::take_checkpoint(const TakeCheckpoint& take) {
   for (auto& [id, donor] : runs_) {
     if (!take.from.starts_with(donor.plan.definition.run_dir + "/")) continue;
     const Saved* saved = donor.disk.find(take.from);
-    if (saved == nullptr && taker.disk.find(take.to) == nullptr)
+    if ((saved == nullptr || !saved->is_stored) && taker.disk.find(take.to) == nullptr)
       violated("{} is to take {}, which is not there", take.run, take.from);
-    if (saved != nullptr) taker.disk.take(take.to, *saved);
+    if (saved != nullptr && saved->is_stored) taker.disk.take(take.to, *saved);
     return;
   }
   violated("{} is to take {}, which is nobody's", take.run, take.from);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -22,12 +23,51 @@ std::string Disk::save(Generation generation, const Point& point) {
   return fmt::format("{}/{}", checkpoint::kDirectory, checkpoint::directory_name(point.step, generation, name.number));
 }
 
+void Disk::keep_at(const std::string& path, const NodeId& home, bool is_sent_off) {
+  Saved& saved = saved_.at(name_of(path).value());
+  saved.home = home;
+  saved.is_stored = false;
+  saved.is_sent_off = is_sent_off;
+}
+
+void Disk::store(const std::string& path) {
+  Saved& saved = saved_.at(name_of(path).value());
+  saved.is_stored = true;
+  saved.is_sent_off = false;
+}
+
+std::vector<std::string> Disk::stored() const {
+  std::vector<std::string> paths;
+  for (const auto& [name, saved] : saved_)
+    if (saved.is_stored && !saved.is_damaged)
+      paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory,
+                                  checkpoint::directory_name(name.step, name.generation, name.number)));
+  return paths;
+}
+
+/// Each disk by itself: one that counts and is not there makes none there superfluous.
 void Disk::keep(const std::vector<std::string>& paths) {
-  const auto newest = name_of(paths.back());
-  std::erase_if(saved_, [&](const auto& one) {
-    return one.first < newest && std::none_of(paths.begin(), paths.end(),
-                                              [&](const std::string& path) { return name_of(path) == one.first; });
-  });
+  std::map<NodeId, checkpoint::DirectoryName> newest_at;
+  std::optional<checkpoint::DirectoryName> newest_stored;
+  std::set<checkpoint::DirectoryName> counting;
+  for (const std::string& path : paths) {
+    const auto name = name_of(path);
+    const auto saved = name ? saved_.find(*name) : saved_.end();
+    if (saved == saved_.end()) continue;
+    counting.insert(*name);
+    if (saved->second.is_stored) newest_stored = std::max(newest_stored, name);
+    if (!saved->second.home.empty()) {
+      checkpoint::DirectoryName& newest = newest_at.try_emplace(saved->second.home, *name).first->second;
+      newest = std::max(newest, *name);
+    }
+  }
+  for (auto& [name, saved] : saved_) {
+    if (counting.contains(name)) continue;
+    if (newest_stored && name < *newest_stored) saved.is_stored = false;
+    const auto newest = newest_at.find(saved.home);
+    if (newest != newest_at.end() && name < newest->second && !saved.is_sent_off) saved.home.clear();
+  }
+  std::erase_if(saved_, [](const auto& one) { return !one.second.is_stored && one.second.home.empty(); });
 }
 
 const Saved* Disk::find(const std::string& path) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/exit_codes.hpp"
+#include "test/sim/cluster.hpp"
 #include "test/sim/experiment_plan.hpp"
 #include "test/sim/keeper.hpp"
 #include "test/sim/run_state.hpp"
@@ -63,7 +64,7 @@ void Group::on_end(Worker& worker) {
   if (writing_ && &worker == leader()) {
     writing_ = false;
     // Killed between the rename and the message, at worst: whole on disk, and nobody was told.
-    if (world_.chance.with(0.3)) (void)run_.disk.save(generation_, in_writing_);
+    if (world_.chance.with(0.3)) (void)put_on_disk(in_writing_);
   }
   if (broken_ || past_barrier_) return;
   broken_ = true;
@@ -93,6 +94,7 @@ std::vector<worker::MemoryOffer> Group::offers() {
 Group::Restored Group::choose_disk(const std::optional<worker::MemoryOffer>& memory) {
   for (const std::string& path : leader()->assignment().resume_from) {
     const Saved* saved = run_.disk.find(path);
+    if (saved != nullptr && !leader()->node().cluster().is_within_reach(*saved)) saved = nullptr;
     if (saved == nullptr || saved->is_damaged) {
       leader()->say(link::CheckpointRejected{path, saved == nullptr ? "it is not there" : "it is damaged"});
       continue;
@@ -264,10 +266,16 @@ void Group::write_done(const Point& point) {
   last_on_disk_ = world_.calm || !world_.chance.with(world_.plan.fail_write);
   if (!last_on_disk_) return world_.count(Fault::kFailWrite);
   link::CheckpointSaved saved;
-  saved.path = run_.disk.save(generation_, point);
+  saved.path = put_on_disk(point);
   saved.step = point.step;
   saved.epoch = point.epoch - 1;
   leader()->say(saved);
+}
+
+std::string Group::put_on_disk(const Point& point) {
+  std::string path = run_.disk.save(generation_, point);
+  if (world_.plan.settings.files_travel) leader()->node().cluster().send_checkpoint(run_, path, leader()->node());
+  return path;
 }
 
 void Group::leave_if_on_disk() {

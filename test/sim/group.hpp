@@ -55,6 +55,7 @@ class Group {
   void save_to_memory();
   void save_to_disk();
   void write_done(const Point& point);
+  [[nodiscard]] std::string put_on_disk(const Point& point);
   void leave_if_on_disk();
   void finish(int exit_code);
   void publish(const char* phase);

@@ -294,19 +294,27 @@ const char* name(Fault fault) {
 
 Plan make_plan(std::uint64_t seed) {
   Plan plan = draw_plan(seed);
+  // Of its own chance: the other plans stay as they are.
+  Chance chance(seed ^ 0x7261766C);
+  if (!plan.is_embedded && chance.with(0.4)) {
+    plan.settings.files_travel = true;
+    plan.travel = chance.spread_between(milliseconds(10), seconds(20));
+  }
   draw_experiments(plan);
   return plan;
 }
 
 std::string describe(const Plan& plan) {
   std::string text = fmt::format(
-      "seed {}{}{}: latency {:.1f} ms, commit {:.1f} ms, faults for {:.0f} s{}, backfill limit {:.0f} s, unstable "
+      "seed {}{}{}: latency {:.1f} ms, commit {:.1f} ms, faults for {:.0f} s{}{}, backfill limit {:.0f} s, unstable "
       "after {} "
       "losses within {:.0f} s, stable after {:.0f} s\n",
       plan.seed, plan.is_embedded ? ", embedded" : "", plan.has_bytes ? ", with bytes" : "",
       to_seconds(plan.latency) * 1000, to_seconds(plan.commit) * 1000, to_seconds(plan.trouble),
-      plan.drains_for_good ? ", a drained node at the end" : "", to_seconds(plan.settings.backfill_limit),
-      plan.settings.flaps_max, to_seconds(plan.settings.flap_window), to_seconds(plan.settings.stable_after));
+      plan.drains_for_good ? ", a drained node at the end" : "",
+      plan.settings.files_travel ? fmt::format(", checkpoints travel for {:.2f} s", to_seconds(plan.travel)) : "",
+      to_seconds(plan.settings.backfill_limit), plan.settings.flaps_max, to_seconds(plan.settings.flap_window),
+      to_seconds(plan.settings.stable_after));
   for (const NodePlan& node : plan.nodes)
     text +=
         fmt::format("  a node with {} slots in {}{}\n", node.slots, node.zone, node.counts_cpus ? ", cores count" : "");

@@ -84,6 +84,7 @@ struct Plan {
   bool drains_for_good = false;           ///< One node, just before the calm.
   std::vector<RunPlan> runs;
   std::vector<ExperimentPlan> experiments;
+  Duration travel{0};   ///< Typical, of a checkpoint, with settings.files_travel.
   Duration latency{0};  ///< Typical, between coordinator and agent.
   Duration commit{0};   ///< Typical, of what the coordinator stores.
   double cut = 0;       ///< That its log is cut, each time when no run is live.

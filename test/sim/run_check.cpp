@@ -114,9 +114,22 @@ void RunCheck::start(const cluster::DesiredRun& desired) {
 }
 
 void RunCheck::check_resume(const cluster::DesiredRun& desired) const {
-  if (checkpoints_.empty() || has_forgotten()) return;
+  if (has_forgotten()) return;
+  check_stored(desired);
+  if (checkpoints_.empty()) return;
   if (desired.resume_from.empty() || !desired.resume_from.front().ends_with(checkpoints_.back()))
     violated("{}: generation {} is not given the newest checkpoint {}", job().name, generation_, checkpoints_.back());
+}
+
+/// The newest that no lost node takes with it.
+void RunCheck::check_stored(const cluster::DesiredRun& desired) const {
+  const auto newest = std::find_if(accepted_.rbegin(), accepted_.rend(),
+                                   [this](const std::string& path) { return stored_.contains(path); });
+  if (newest == accepted_.rend() || newest - accepted_.rbegin() >= static_cast<int>(core::kArrivalsMax)) return;
+  const bool is_given = std::any_of(desired.resume_from.begin(), desired.resume_from.end(),
+                                    [&](const std::string& path) { return path.ends_with(*newest); });
+  if (!is_given)
+    violated("{}: generation {} is not given {}, which no lost node takes with it", job().name, generation_, *newest);
 }
 
 void RunCheck::check_ranks() const {
@@ -175,6 +188,8 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
     const std::string& path = event.at("path").get_ref<const std::string&>();
     std::erase(checkpoints_, path);
     checkpoints_.push_back(path);
+    std::erase(accepted_, path);
+    accepted_.push_back(path);
     if (checkpoints_.size() > static_cast<std::size_t>(job().checkpoint.keep)) checkpoints_.erase(checkpoints_.begin());
   }
   if (what == "checkpoint_rejected") on_rejected(event.at("path"));
@@ -185,7 +200,9 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
 }
 
 void RunCheck::on_rejected(const std::string& path) {
-  std::erase_if(checkpoints_, [&](const std::string& known) { return path.ends_with(known); });
+  const auto is_that = [&](const std::string& known) { return path.ends_with(known); };
+  std::erase_if(checkpoints_, is_that);
+  std::erase_if(accepted_, is_that);
 }
 
 /// Of the rank that a failure blames; nothing: no rank, or it has not ended.

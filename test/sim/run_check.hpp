@@ -53,8 +53,11 @@ class RunCheck {
   /// Of a trial: it goes on from a state of another one's.
   void on_clone(const Point& point) {
     checkpoints_.clear();
+    accepted_.clear();
     position_ = 2 * (point.epoch - 1) + (point.validating ? 1 : 0);
   }
+  /// It has come to the coordinator's disk, and that is committed.
+  void on_checkpoint_stored(const std::string& path) { stored_.insert(path); }
   /// A generation that its coordinator has forgotten may come again.
   void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
   void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
@@ -88,6 +91,7 @@ class RunCheck {
   void start(const cluster::DesiredRun& desired);
   [[nodiscard]] bool has_forgotten() const { return forgotten_ > 0; }
   void check_resume(const cluster::DesiredRun& desired) const;
+  void check_stored(const cluster::DesiredRun& desired) const;
   void check_cause(const nlohmann::ordered_json& event) const;
   [[nodiscard]] const ProcessEnd* end_of(const nlohmann::ordered_json& failure) const;
   [[nodiscard]] bool is_final(const nlohmann::ordered_json& failure) const;
@@ -109,7 +113,9 @@ class RunCheck {
   std::set<std::pair<NodeId, Generation>> keepers_lost_;
   /// Ranks that have started and whose end is not recorded, and where they are.
   std::map<std::pair<Generation, Rank>, NodeId> open_;
-  std::vector<std::string> checkpoints_;  ///< Accepted, the newest last.
+  std::vector<std::string> checkpoints_;  ///< Accepted, and as many as the job keeps, the newest last.
+  std::vector<std::string> accepted_;     ///< All of them,
+  std::set<std::string> stored_;          ///< and those that have come to the coordinator, where files travel.
   std::map<std::pair<Generation, Rank>, ProcessEnd> ends_;
   std::set<std::pair<Generation, Rank>> never_started_;
   std::set<std::pair<Generation, NodeId>> without_port_;

@@ -149,6 +149,7 @@ TESTS = {
     "launcher/core/fact_text.hpp kFactTextBytesMax": "shape: what of a message a fact carries",
     "launcher/callbacks/save_queue.hpp kWaitingMax": _UNIT + "after_save_test.cpp: kWaitingMax",
     "launcher/core/kept_checkpoints.hpp kScoresMax": _CORE + "kept_checkpoints_test.cpp: scores have a limit",
+    "launcher/core/stored_checkpoints.hpp kArrivalsMax": _CORE + "stored_checkpoints_test.cpp: limit kArrivalsMax",
     "launcher/core/experiment.hpp kTrialsWaitingMax": _CORE + "experiment_test.cpp: limit kTrialsWaitingMax",
     "launcher/core/experiment.hpp kHeldMax": _CORE + "experiment_test.cpp: limit kHeldMax",
     "launcher/core/claims.hpp kNodeUnitsMax": _CORE + "claims_test.cpp: core::kNodeUnitsMax",

@@ -34,6 +34,8 @@ TEST_CASE("a checkpoint is one of the generation that speaks, by a name that lea
 TEST_CASE("a rejected checkpoint is named by the absolute path that it was given by") {
   const std::string name = "checkpoints/step-000000000012-gen-0003";
   CHECK(core::why_not(link::CheckpointRejected{"/runs/a/" + name, "torn"}).empty());
+  const std::string taken = "taken/0001/step-000000000012-gen-0003";
+  CHECK(core::why_not(link::CheckpointRejected{"/runs/a/" + taken, "torn"}).empty());
   for (const std::string& path :
        {name, std::string(), std::string("/"), std::string("checkpoints"), std::string("/etc/passwd"),
         std::string("../other/checkpoints/x"), "/runs/a/" + name + "/x"}) {

@@ -357,6 +357,42 @@ TEST_CASE("experiment: pbt copies what its donor would go on from, which may be 
   CHECK(takes().back().first == taken);
 }
 
+TEST_CASE("experiment: pbt where files travel copies the newest that has come to the coordinator, or nothing") {
+  CoordinatorSettings settings;
+  settings.files_travel = true;
+  ExperimentBench bench(4, settings);
+  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
+  for (const int trial : {0, 1}) bench.start(trial);
+  const auto takes = [&bench] {
+    std::vector<std::string> all;
+    for (const CoordinatorCommand& command : bench.all())
+      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command)) all.push_back(take->from);
+    return all;
+  };
+  const auto round = [&bench](int epoch) {
+    for (const int trial : {0, 1}) bench.save(trial, epoch);
+    bench.report(0, epoch, 0.9);
+    bench.report(1, epoch, 0.1);
+  };
+  const auto go_on = [&bench] {
+    bench.exit(1, worker_exit::kStopped);
+    bench.clear(1);
+    bench.start(1);
+  };
+  round(1);
+  CHECK(takes().empty());
+  CHECK(bench.events("trial_cloned").back().at("checkpoint").is_null());
+  go_on();
+  bench.tell(coordinator_event::CheckpointStored{bench.id(0), bench.path_of(0, 1)});
+  round(2);
+  REQUIRE(takes().size() == 1);
+  CHECK(takes().back() == "/x/trials/0000/" + bench.path_of(0, 1));
+  // The copy is on the coordinator's disk from its beginning on.
+  go_on();
+  CHECK(bench.coordinator().state().runs_.at(bench.id(1)).newest_checkpoint() ==
+        "/x/trials/0001/taken/0002/step-000000000010-gen-0001");
+}
+
 TEST_CASE("experiment: a trial that is to go on does so when it has given its place up, and not before") {
   ExperimentBench bench;
   bench.begin({{"samples", 3},

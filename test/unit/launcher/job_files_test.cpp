@@ -221,6 +221,12 @@ TEST_CASE("job files: a run without any, a foreign one, and names that are none 
   CHECK(brought_to(at, other)->error().message.find("no rank on this node") != std::string::npos);
   CHECK(!transfer::check_file("files/" + sha256_of("a")).ok());  // Nobody puts any.
   CHECK(!transfer::check_gettable("files/x").ok());
+  for (const char* file : {"taken/0001/step-000000000100-gen-0001", "taken/0001/model.safetensors"})
+    CHECK(!transfer::check_file(file).ok());
+  CHECK(transfer::check_gettable("taken/0001/step-000000000100-gen-0001").ok());
+  for (const char* path : {"taken/step-000000000100-gen-0001", "taken/../step-000000000100-gen-0001", "taken/0001/x",
+                           "taken/0001/step-000000000100-gen-0001/x", "taken/.x/step-000000000100-gen-0001"})
+    CHECK(!transfer::check_gettable(path).ok());
   CHECK(!transfer::check_gettable("files/../logs").ok());
 }
 

@@ -48,6 +48,27 @@ TEST_CASE("fetch: a node gets the checkpoint that it lacks, over a line that bre
   CHECK(Transfers::has(desired.resume_from.front(), made));
 }
 
+TEST_CASE("fetch: a node gets what the run has taken from another one, to the same place in its own folder",
+          "[transfer]") {
+  Transfers at;
+  const CheckpointFiles made = make_checkpoint(100, 1, 3 << 20);
+  fs::create_directories(at.folder.path("other") + "/checkpoints");
+  write_checkpoint(at.folder.path("other"), made);
+  const std::string taken = "/taken/0001/" + made.name;
+  fs::create_directories(at.run_dir + "/taken/0001");
+  fs::rename(at.folder.path("other") + "/checkpoints/" + made.name, at.run_dir + taken);
+  Transfers::Node& node = at.add_node("node1");
+  const cluster::DesiredRun desired = at.want(node, {at.run_dir + taken});
+  CHECK(desired.resume_from.front() == node.folder() + taken);
+  Fetched fetched;
+  node.spool->fetch("run1", node.folder() + taken,
+                    {nullptr, [&](const agent::FileFetcher::Fetched& got) { fetched = got; }});
+  at.run_until([&] { return fetched.has_value(); });
+  CHECK(fetched->error.empty());
+  CHECK(Transfers::has(node.folder() + taken, made));
+  CHECK(fs::is_empty(node.folder() + "/checkpoints"));
+}
+
 TEST_CASE("fetch: bits that turn over on the way are found and asked for again", "[transfer]") {
   Transfers at;
   const CheckpointFiles made = make_checkpoint(100, 1, 6 << 20);

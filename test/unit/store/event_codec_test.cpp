@@ -90,6 +90,7 @@ std::vector<CoordinatorEvent> samples() {
       ExperimentResumed{"run", 0},
       SearchSaid{"run", R"({"no_more": true})"},
       SearchFailed{"run", "it has ended with exit code 3"},
+      CheckpointStored{"run", "checkpoints/step-000000000010-gen-0001"},
       Restarted{},
       Tick{},
   };

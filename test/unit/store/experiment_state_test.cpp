@@ -188,4 +188,30 @@ TEST_CASE("experiment's state: a search program's trials") {
   CHECK(twins.outcome_of("x")->state == "succeeded");
 }
 
+TEST_CASE("experiment's state: what one trial does changes no other one's row") {
+  core::ExperimentBench bench;
+  bench.begin({{"samples", 4}, {"concurrent", 4}});
+  for (const int trial : {0, 1, 2, 3}) bench.start(trial);
+  const auto rows = [&bench] {
+    std::map<std::string, std::string> texts;
+    for (const StateRow& row : encode_state(bench.coordinator().state())) texts[row.kind + " " + row.id] = row.text;
+    return texts;
+  };
+  const auto before = rows();
+  bench.report(2, 1, 0.5);
+  std::set<std::string> changed;
+  for (const auto& [name, text] : rows())
+    if (!before.contains(name) || before.at(name) != text) changed.insert(name);
+  CHECK(changed.contains("trial x.000000002"));
+  CHECK_FALSE(changed.contains("trial x.000000001"));
+  const auto whole = encode_state(bench.coordinator().state());
+  auto state = decode_state(whole);
+  REQUIRE(state.ok());
+  CHECK(state.value().experiments_.at("x").state().trials_.size() == 4);
+  std::vector<StateRow> torn;
+  std::copy_if(whole.begin(), whole.end(), std::back_inserter(torn),
+               [](const StateRow& row) { return row.kind != "experiment"; });
+  CHECK(decode_state(torn).error().message == "experiment x is missing, and its trials are there");
+}
+
 }  // namespace sgd::storage
