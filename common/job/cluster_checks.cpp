@@ -23,10 +23,6 @@ void check_for_cluster(LoadResult& loaded) {
     refuse("checkpoint.after_save",
            "is for a run on this machine: a coordinator starts no program of a job. Leave it out, and where you are: "
            "sgd-launch checkpoints get RUN DIR");
-  if (read_or(member(loaded.job->tune, "search"), "type", "") == "exec")
-    refuse("tune.search.type",
-           "\"exec\" is for an experiment on this machine: a coordinator starts no program of a job. Use \"random\" or "
-           "\"grid\"");
   for (std::size_t i = 0; i < loaded.job->callbacks.size(); ++i) {
     const nlohmann::json& callback = loaded.job->callbacks[i];
     const std::string path = fmt::format("callbacks[{}]", i);

@@ -75,15 +75,15 @@ std::optional<CheckedExperiment> check_experiment(const RunOptions& options, Exp
   refuse_keys(*loaded.job, source, diagnostics);
   const std::size_t before = diagnostics.items.size();
   check_trials(*checked.run.base, checked.spec, source, diagnostics);
+  const bool is_exec = checked.spec.search.kind == tune::SearchSpec::Kind::kExec;
   // What is needed on a cluster is looked for by its nodes.
   if (diagnostics.items.size() == before && place == ExperimentPlace::kHere) {
-    const bool is_exec = checked.spec.search.kind == tune::SearchSpec::Kind::kExec;
     const job::LoadResult first = is_exec
                                       ? core::trial_job(*checked.run.base, checked.spec, {0, tune::Values::object()})
                                       : core::trial_job(*checked.run.base, checked.spec, checked.spec.list().at(0));
     if (first.job) check_start(*first.job, source, diagnostics);
-    if (is_exec) check_program("tune.search.command", checked.spec.search.command.front(), diagnostics);
   }
+  if (is_exec) check_program("tune.search.command", checked.spec.search.command.front(), diagnostics);
   checked.run.placement_timeout = loaded.job->placement_timeout;
   checked.run.priority = loaded.job->priority;
   checked.run.job = std::move(*loaded.job);

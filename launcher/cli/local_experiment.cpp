@@ -119,46 +119,26 @@ Status LocalExperiment::reopen(std::int64_t samples) {
   return start_node();
 }
 
+/// All that it was told so far: what is told is written before.
 void LocalExperiment::read_table() {
-  read_past();
+  past_.clear();
+  (void)each_object(experiment_.run_dir + "/events.jsonl", [this](Json event) { past_.push_back(std::move(event)); });
   for (const Json& event : past_) table_.add(event);
 }
 
-/// All that it was told so far: what is told is written before.
-void LocalExperiment::read_past() {
-  past_.clear();
-  (void)each_object(experiment_.run_dir + "/events.jsonl", [this](Json event) { past_.push_back(std::move(event)); });
-}
-
-/// Told of all that has happened so far, however often it was started before.
 Status LocalExperiment::start_search() {
   auto read = core::Experiment::spec_of(experiment_);
   const std::vector<Json> past = std::exchange(past_, {});
   if (!read) return {};  // It ends with that.
   tune::ExperimentSpec spec = std::move(read).value();
   if (spec.search.kind != tune::SearchSpec::Kind::kExec) return {};
-  SearchProgram::Handlers handlers;
-  handlers.on_line = [this](const std::string& line) {
-    search_kills_ = 0;
-    coordinator_.search_said(experiment_.id, line);
-  };
-  // Later: it is the program that tells so.
-  handlers.on_killed = [this](const std::string& why) { boost::asio::post(io_, [this, why] { restart_search(why); }); };
+  KeptSearch::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) { coordinator_.search_said(experiment_.id, line); };
   handlers.on_failed = [this](const std::string& why) { coordinator_.search_failed(experiment_.id, why); };
-  search_ = std::make_unique<SearchProgram>(io_, std::move(spec), std::move(handlers));
-  return search_->start(experiment_.run_dir + "/search.log", past);
-}
-
-void LocalExperiment::restart_search(const std::string& why) {
-  if (outcome_) return;
-  if (++search_kills_ > kSearchKillsMax)
-    return coordinator_.search_failed(
-        experiment_.id,
-        fmt::format("{}, {} times without a word; what it has said of itself is in search.log", why, search_kills_));
-  console_.narrate(fmt::format("sgd-launch: {}: another one goes on from there", why));
-  read_past();
-  if (const Status started = start_search(); !started)
-    coordinator_.search_failed(experiment_.id, started.error().message);
+  handlers.on_restart = [this](const std::string& what) { console_.narrate("sgd-launch: " + what); };
+  search_ =
+      std::make_unique<KeptSearch>(io_, std::move(spec), experiment_.run_dir + "/search.log", std::move(handlers));
+  return search_->start(past);
 }
 
 /// As many trials as are wanted at a time, or as this machine has room for.

@@ -21,8 +21,8 @@
 
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/cli/console.hpp"
+#include "launcher/cli/kept_search.hpp"
 #include "launcher/cli/run_options.hpp"
-#include "launcher/cli/search_program.hpp"
 #include "launcher/cli/trial_table.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
@@ -33,9 +33,6 @@ namespace sgd::cli {
 
 class LocalExperiment {
  public:
-  /// A search program that is killed so often, and says nothing in between, is not started again.
-  static constexpr int kSearchKillsMax = 3;
-
   LocalExperiment(const RunOptions& options, core::RunDefinition experiment);
 
   /// A new one. The exit code of sgd-launch.
@@ -46,10 +43,8 @@ class LocalExperiment {
 
  private:
   [[nodiscard]] Status prepare();
-  void read_past();
   [[nodiscard]] int slots() const;
   [[nodiscard]] Status start_search();
-  void restart_search(const std::string& why);
   void stop_all();
   [[nodiscard]] Status start_node();
   [[nodiscard]] Status submit();
@@ -77,8 +72,7 @@ class LocalExperiment {
   coordinator::CoordinatorShell coordinator_;
   coordinator::ControlServer control_;
   std::unique_ptr<agent::AgentShell> agent_;
-  std::unique_ptr<SearchProgram> search_;  ///< That makes the trials; nothing: a list does.
-  int search_kills_ = 0;                   ///< Since it has said something.
+  std::unique_ptr<KeptSearch> search_;  ///< That makes the trials; nothing: a list does.
   boost::asio::signal_set signals_;
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer end_timer_;

@@ -24,7 +24,7 @@ constexpr std::size_t kTrialRows = 24;
 constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
 constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
 constexpr int kUploads = 3;
-constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5;
+constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5, kSearch = 6;
 
 bool is_log(const std::string& file) {
   return file.starts_with("logs/");
@@ -66,6 +66,24 @@ int RemoteRun::submit(Json request, bool detach) {
 
 void RemoteRun::show_own(std::string socket, int workers_here) {
   own_place_ = OwnOutputPlace{std::move(socket), {}, workers_here};
+}
+
+void RemoteRun::search_with(tune::ExperimentSpec spec) {
+  RemoteSearch::Handlers handlers;
+  handlers.ask = [this](const Json& what) {
+    if (!is_open_ || run_.empty()) return;  // It comes again.
+    Json whole = {{"type", "request"}, {"id", kSearch}, {"request", "search"}, {"run", run_}};
+    whole.update(what);
+    link_.send(whole);
+  };
+  handlers.narrate = [this](const std::string& line) { console_.narrate("sgd-launch: " + line); };
+  search_.emplace(io_, std::move(spec), std::move(handlers));
+}
+
+/// What is refused once is refused again.
+void RemoteRun::on_searched(const Json& answer) {
+  if (read_or(answer, "ok", false) || read_or(answer, "kind", "") == "later") return;
+  console_.complain("warning", "the search program is not heard: " + read_or(answer, "error", ""));
 }
 
 Status RemoteRun::listen_for_own(const job::JobSpec& job) {
@@ -164,6 +182,7 @@ void RemoteRun::on_message(const Json& message) {
   if (type == "answer" && id == kFollow) return on_followed(message);
   if (type == "answer" && id == kStatus) return on_status(message);
   if (type == "answer" && id == kSignal) return on_signal_passed(message);
+  if (type == "answer" && id == kSearch) return on_searched(message);
   if (type == "part") {
     part_file_ = read_or(message, "file", "");
     part_offset_ = read_or(message, "offset", std::uint64_t{0});
@@ -196,6 +215,8 @@ void RemoteRun::on_submitted(const Json& answer) {
     console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on the cluster at {}", run_, workers,
                                  workers == 1 ? "" : "s", to_text(coordinator_)));
   follow();
+  if (search_ && is_new) search_->start(run_);
+  if (search_ && !is_new) search_->say_again();
   if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
   if (is_new) tick_status();
 }
@@ -279,9 +300,11 @@ void RemoteRun::print_json_line(const std::string& file, const std::string& line
 
 void RemoteRun::print_trial_event(const Json& event) {
   table_->add(event);
+  if (search_) search_->on_event(event);
   const std::string line = table_->narrate(event);
   if (line.empty()) return;
-  const bool is_wrong = read_or(event, "event", "") == "metric_missing" || read_or(event, "state", "") == "failed";
+  const std::string what = read_or(event, "event", "");
+  const bool is_wrong = what == "metric_missing" || what == "search_failed" || read_or(event, "state", "") == "failed";
   if (is_wrong)
     console_.complain("warning", line);
   else
@@ -322,7 +345,8 @@ void RemoteRun::on_end(const Json& outcome_json) {
 void RemoteRun::say_end(const core::RunOutcome& outcome) {
   console_.when_drained([this, outcome] {
     print_end(outcome);
-    end(outcome.exit_code);
+    if (!search_) return end(outcome.exit_code);
+    search_->end([this, exit_code = outcome.exit_code] { end(exit_code); });
   });
 }
 

@@ -23,6 +23,7 @@
 #include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/own_output.hpp"
+#include "launcher/cli/remote_search.hpp"
 #include "launcher/cli/report_printer.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
@@ -43,6 +44,8 @@ class RemoteRun {
   /// events and metrics are printed as they are.
   [[nodiscard]] int read(nlohmann::ordered_json follow);
 
+  /// Before submit(): a program makes the experiment's trials, here.
+  void search_with(tune::ExperimentSpec spec);
   /// Before submit(): what ranks on this machine say is shown, as the agent here brings it to `socket`, and nothing of
   /// others.
   void show_own(std::string socket, int workers_here);
@@ -63,6 +66,7 @@ class RemoteRun {
   void on_submitted(const Json& answer);
   void on_followed(const Json& answer);
   void on_status(const Json& answer);
+  void on_searched(const Json& answer);
   void on_part(const std::string& bytes);
   void print_log(const std::string& file, std::string text);
   void print_json_lines(const std::string& file, const std::string& lines);
@@ -117,7 +121,8 @@ class RemoteRun {
   std::int64_t steps_planned_ = 0;
   bool is_training_ = false;
   std::optional<TrialTable> table_;  ///< Of an experiment.
-  bool is_over_ = false;             ///< The run has ended; what is left is to be printed.
+  std::optional<RemoteSearch> search_;
+  bool is_over_ = false;  ///< The run has ended; what is left is to be printed.
   int signals_seen_ = 0;
   int status_ticks_ = 0;
   std::optional<int> exit_code_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <utility>
@@ -112,6 +113,7 @@ SearchProgram::~SearchProgram() {
 }
 
 Status SearchProgram::start(const std::string& log, const std::vector<Json>& past) {
+  log_ = std::filesystem::path(log).filename().string();
   auto to = make_pipe();
   if (!to) return to.error();
   auto from = make_pipe();
@@ -206,7 +208,7 @@ void SearchProgram::on_ended() {
 
 void SearchProgram::fail(const std::string& why) {
   if (std::exchange(is_over_, true)) return;
-  handlers_.on_failed("the search program " + why + "; what it has said of itself is in search.log");
+  handlers_.on_failed(fmt::format("the search program {}; what it has said of itself is in {}", why, log_));
 }
 
 void SearchProgram::end(std::function<void()> done) {

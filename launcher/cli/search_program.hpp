@@ -76,6 +76,7 @@ class SearchProgram {
   SearchScript script_;
   Handlers handlers_;
   tune::SearchLines lines_;
+  std::string log_;
   boost::asio::posix::stream_descriptor in_;   ///< Its stdin.
   boost::asio::posix::stream_descriptor out_;  ///< Its stdout.
   boost::asio::posix::stream_descriptor pidfd_;

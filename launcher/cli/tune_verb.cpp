@@ -91,14 +91,19 @@ int resume_experiment(const RunOptions& options, const std::string& folder, Diag
 int tune_on_cluster(const RunOptions& options, const net::Address& coordinator,
                     const std::optional<CheckedExperiment>& checked, Diagnostics diagnostics) {
   refuse_local_options(options, diagnostics);
+  const bool is_searched = checked && checked->spec.search.kind == tune::SearchSpec::Kind::kExec;
+  if (is_searched && options.detach)
+    diagnostics.error("--detach", 0, 0,
+                      "the job's search program runs beside this command, which has to stay: leave it out");
   print(diagnostics);
   if (diagnostics.has_errors() || !checked) return exit_code::kUsage;
   auto tls = user_tls(coordinator);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   const core::TrialBase& base = *checked->run.base;
-  return RemoteRun(options, coordinator, std::move(tls).value())
-      .submit({{"job", checked->run.job.resolved}, {"base", {{"given", base.given}, {"folder", base.folder}}}},
-              options.detach);
+  RemoteRun run(options, coordinator, std::move(tls).value());
+  if (is_searched) run.search_with(checked->spec);
+  return run.submit({{"job", checked->run.job.resolved}, {"base", {{"given", base.given}, {"folder", base.folder}}}},
+                    options.detach);
 }
 
 int start_experiment(const std::vector<std::string>& arguments) {

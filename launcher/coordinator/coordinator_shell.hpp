@@ -111,6 +111,11 @@ class CoordinatorShell {
   void search_failed(const RunId& experiment, const std::string& why);
   /// A checkpoint of the run is whole in its folder, where it comes from nodes; may be told again.
   void checkpoint_stored(const RunId& run, const std::string& path);
+  /// Null: it is none that is known. Until the next event.
+  [[nodiscard]] const core::Experiment* experiment(const RunId& id) const {
+    const auto known = core_.state().experiments_.find(id);
+    return known == core_.state().experiments_.end() ? nullptr : &known->second;
+  }
   /// That are known, in the order of their ids.
   [[nodiscard]] std::vector<core::RunDefinition> experiments() const;
   /// To the ranks of a command, on all nodes. Error: they are not told, and why.

@@ -112,6 +112,7 @@ class RunService {
   void take_away(const std::string& folder);
   [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json signal(const Requester& who, const nlohmann::json& request);
+  [[nodiscard]] Json search(const Requester& who, const nlohmann::json& request);
   void runs(const ClientDesk::Reply& reply);
   void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
                   const ClientDesk::Reply& reply);

@@ -154,12 +154,18 @@ void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& ord
   run.on_pause(now, order.reason, from.empty(), out);
 }
 
-/// It waits, or was ended with its experiment while it did.
+/// It waits, or was ended with its experiment while it did. Behind those that wait already: one that gives its place up
+/// again and again would else be in front of them each time.
 void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out) {
   capacity_changed_ = true;
-  if (!run.finished()) return run.on_resume();
+  if (!run.finished()) {
+    tickets_.at(run.definition().id).submission = ++submissions_;
+    return run.on_resume();
+  }
   const Experiment& experiment = experiments_.at(*run.definition().parent);
-  auto again = experiment.definition_of(*experiment.trial_of(run.definition().id));
+  const tune::TrialId trial = *experiment.trial_of(run.definition().id);
+  if (!experiment.wants(trial)) return;  // What it had said already has ended it.
+  auto again = experiment.definition_of(trial);
   if (again) begin_trial(now, std::move(again).value(), out);
 }
 

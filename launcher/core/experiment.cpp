@@ -146,7 +146,7 @@ void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands
       if (trials_.at(chosen->trial).phase == TrialPhase::kPausing) break;
       rule_->on_resumed(chosen->trial);
       obey(tune::Decisions{*chosen}, out, orders);
-      take_held(chosen->trial, out, orders);
+      hear_held(chosen->trial, out, orders);
     } else if (list_ && more_may_come()) {
       const tune::Trial trial = list_->at(next_++);
       start(trial.id, trial.values, out, orders);

@@ -94,6 +94,14 @@ class Experiment : private ExperimentState {
   /// A trial's run, as it is to be started.
   [[nodiscard]] Result<RunDefinition> definition_of(tune::TrialId trial) const;
   [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
+  /// A program makes its trials, and more may come.
+  [[nodiscard]] bool hears_search() const { return talk_ && !is_over_ && search_error_.empty(); }
+  [[nodiscard]] bool has_trial(tune::TrialId trial) const { return trials_.contains(trial); }
+  /// It is to have ranks, or to get another one's state and then to have some.
+  [[nodiscard]] bool wants(tune::TrialId trial) const {
+    const TrialPhase phase = trials_.at(trial).phase;
+    return phase == TrialPhase::kRunning || phase == TrialPhase::kPausing;
+  }
 
   /// What is known of a trial's run that has ended: it may go on from there, or others from its state.
   [[nodiscard]] bool may_need(const RunId& run) const;
@@ -142,7 +150,10 @@ class Experiment : private ExperimentState {
   /// Whether a trial's line counts now, when it goes on, or not at all.
   enum class Hearing { kNow, kLater, kNever };
   [[nodiscard]] static Hearing hearing_of(const TrialRecord& its);
+  void hear(tune::TrialId trial, const nlohmann::ordered_json& line, CoordinatorCommands& out, TrialOrders& orders);
+  void hear_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders);
   void take_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders);
+  [[nodiscard]] Status become_clone(tune::TrialId trial, TrialOrders& orders);
   void take_line(tune::TrialId trial, const nlohmann::ordered_json& line, CoordinatorCommands& out,
                  TrialOrders& orders);
   void note_missing(tune::TrialId trial, const nlohmann::ordered_json& lines, CoordinatorCommands& out);

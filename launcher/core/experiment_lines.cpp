@@ -29,10 +29,14 @@ void Experiment::on_line(const RunId& run, const Line& line, CoordinatorCommands
   const auto trial = trial_of(run);
   if (!trial || is_over_ || !is_readable()) return;
   if (definition_.job.training && line.contains("batch")) return;  // Within an epoch; its end counts.
-  TrialRecord& its = trials_.at(*trial);
+  hear(*trial, line, out, orders);
+}
+
+void Experiment::hear(tune::TrialId trial, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
+  TrialRecord& its = trials_.at(trial);
   switch (hearing_of(its)) {
     case Hearing::kNow:
-      return take_line(*trial, line, out, orders);
+      return take_line(trial, line, out, orders);
     case Hearing::kLater:
       if (its.held.size() < kHeldMax) its.held.push_back(line);
       return;
@@ -58,7 +62,12 @@ Experiment::Hearing Experiment::hearing_of(const TrialRecord& its) {
   return Hearing::kNever;
 }
 
-/// It has gone on, or has ended without another word about it.
+/// It goes on, as if it said them now: after one of them it may have to pause again, or to end.
+void Experiment::hear_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders) {
+  for (const Line& line : std::exchange(trials_.at(trial).held, {})) hear(trial, line, out, orders);
+}
+
+/// It has ended without another word about it.
 void Experiment::take_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders) {
   for (const Line& line : std::exchange(trials_.at(trial).held, {})) take_line(trial, line, out, orders);
 }

@@ -43,13 +43,8 @@ void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrde
   const auto trial = trial_of(run);
   if (!trial || !is_readable() || trials_.at(*trial).phase != TrialPhase::kPausing) return;
   TrialRecord& its = trials_.at(*trial);
-  if (!its.taken.empty()) {
-    its.origin = std::exchange(its.taken, {});
-    its.values = std::exchange(its.next, nullptr);
-    auto clone = definition_of(*trial);
-    if (!clone) return stop(*trial, tune::Outcome::kFailed, clone.error().message, {}, out, orders);
-    orders.emplace_back(trial_order::Clone{std::move(clone).value()});
-  }
+  if (const Status cloned = become_clone(*trial, orders); !cloned)
+    return stop(*trial, tune::Outcome::kFailed, cloned.error().message, {}, out, orders);
   if (std::exchange(its.waits, true)) {
     its.phase = TrialPhase::kPaused;
     --at_work_;
@@ -59,7 +54,19 @@ void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrde
   }
   its.phase = TrialPhase::kRunning;
   orders.emplace_back(trial_order::Resume{run});
-  take_held(*trial, out, orders);
+  hear_held(*trial, out, orders);
+}
+
+/// One that was to take another one's state has no rank: it has it from here on.
+Status Experiment::become_clone(tune::TrialId trial, TrialOrders& orders) {
+  TrialRecord& its = trials_.at(trial);
+  if (its.taken.empty()) return {};
+  its.origin = std::exchange(its.taken, {});
+  its.values = std::exchange(its.next, nullptr);
+  auto clone = definition_of(trial);
+  if (!clone) return clone.error();
+  orders.emplace_back(trial_order::Clone{std::move(clone).value()});
+  return {};
 }
 
 void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, CoordinatorCommands& out, TrialOrders& orders) {
@@ -129,7 +136,10 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   if (!is_readable()) return;
   note_best(trial, out);
   if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
-  if (its.interrupted) return;  // To who decides it is what it was: it may go on.
+  if (its.interrupted) {                // To who decides it is what it was: it may go on.
+    (void)become_clone(trial, orders);  // Ignoring: it fails when it goes on.
+    return;
+  }
   obey(rule_->on_end(trial, outcome), out, orders);
 }
 
@@ -164,7 +174,10 @@ void Experiment::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
   for (auto& [trial, its] : trials_) {
     if (its.phase == TrialPhase::kStopping) orders.emplace_back(trial_order::Stop{run_of(trial), request});
     if (its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded) continue;
-    its.interrupted = its.phase == TrialPhase::kRunning ? TrialPhase::kRunning : TrialPhase::kPaused;
+    // One that only changes its state and its values is at work to who decides.
+    const bool goes_on = its.phase == TrialPhase::kRunning || (its.phase == TrialPhase::kPausing && !its.waits);
+    its.waits = true;
+    its.interrupted = goes_on ? TrialPhase::kRunning : TrialPhase::kPaused;
     stop(trial, tune::Outcome::kCancelled, words(request), request, out, orders);
   }
   end_if_done(now, out);

@@ -187,6 +187,7 @@ class RunMachine : private RunState {
   void accept_reported(CoordinatorCommands& out);
   void choose_checkpoints();
   void note_here(const std::string& path);
+  void clone_past(const std::string& from);
   [[nodiscard]] std::string told(const std::string& checkpoint) const;
   void note_newest();
   void note_best(const KeptCheckpoints& kept);

@@ -47,6 +47,7 @@ void RunMachine::on_resume() {
 }
 
 void RunMachine::on_clone(job::JobSpec job) {
+  if (finished()) return clone_past(job.resume_from);
   SGD_ASSERT(is_paused_ &&
              (phase_ == RunPhase::kWaiting || phase_ == RunPhase::kPlacing));  // Else ranks would have it.
   definition_.job = std::move(job);
@@ -54,10 +55,24 @@ void RunMachine::on_clone(job::JobSpec job) {
   arrivals_.clear();
   note_here(checkpoints_.front());
   scores_.clear();
-  choose_checkpoints();  // What it has saved itself is not its state any more.
+  choose_checkpoints();  // What it has saved itself is not its state any more,
+  for (const NodeId& node : touched_) keepers_from_[node] = next_generation();  // nor what keepers have in memory.
   // What it reports next is newer than what its donor had reported by then, whatever it has reported itself.
   reducer_.forget_written();
   trained_ = {};
+}
+
+/// It has ended, and may go on.
+void RunMachine::clone_past(const std::string& from) {
+  arrivals_.clear();
+  note_here(told(from));
+  outcome_.checkpoint = told(from);
+  if (!definition_.past) return;
+  RunPast& past = *definition_.past;
+  past.checkpoints = {from};
+  past.written.reset();
+  past.shape.clear();
+  past.scores.clear();
 }
 
 void RunMachine::note_former(const RunState& former) {

@@ -32,7 +32,8 @@ void note_accepted(const std::string& path, Arrivals& arrivals) {
 }
 
 void note_stored(const std::string& path, Arrivals& arrivals) {
-  const auto known = std::find_if(arrivals.begin(), arrivals.end(), [&](const Arrival& one) { return one.path == path; });
+  const auto known =
+      std::find_if(arrivals.begin(), arrivals.end(), [&](const Arrival& one) { return one.path == path; });
   if (known == arrivals.end())
     arrivals.push_back({path, false, true});
   else

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "launcher/tune/chance.hpp"
 
@@ -37,6 +38,7 @@ Decision Pbt::reported(const Report& report) {
   }
   const bool is_number = !std::isnan(report.value);
   own.ranked_at = report.iteration;
+  own.turn = ++turns_;
   own.score = is_number ? std::optional(score_of(rules_.mode, report.value)) : std::nullopt;
   own.value = is_number ? report.value : 0;
   std::vector<TrialId> ranked;  // The worst first.
@@ -67,10 +69,13 @@ Decision Pbt::reported(const Report& report) {
 std::optional<Decision> Pbt::chosen(bool others_wait) const {
   if (others_wait) return std::nullopt;  // They are furthest behind.
   std::optional<Decision> next;
+  std::pair<std::int64_t, std::uint64_t> first;
   for (const auto& [trial, member] : members()) {
     if (member.phase != Phase::kPaused) continue;
     const One& one = population_.at(trial);
-    if (next && next->iteration <= one.ranked_at) continue;
+    const std::pair place(one.ranked_at, one.turn);
+    if (next && first <= place) continue;
+    first = place;
     next = {.trial = trial, .action = Action::kResume, .reason = Reason::kTurn, .iteration = one.ranked_at};
     if (one.score) next->value = one.value;
   }
@@ -88,8 +93,8 @@ void Pbt::values_set(TrialId trial, const Values& values) {
 nlohmann::json Pbt::own_state() const {
   nlohmann::json population = nlohmann::json::array();
   for (const auto& [trial, one] : population_)
-    population.push_back(
-        {trial, one.values, one.score ? nlohmann::json(one.value) : nlohmann::json(), one.ranked_at, one.copies});
+    population.push_back({trial, one.values, one.score ? nlohmann::json(one.value) : nlohmann::json(), one.ranked_at,
+                          one.copies, one.turn});
   return {{"population", std::move(population)}};
 }
 
@@ -104,6 +109,8 @@ bool Pbt::restore(const nlohmann::json& state) {
     }
     read.ranked_at = one.at(3).get<std::int64_t>();
     read.copies = one.at(4).get<std::uint64_t>();
+    read.turn = one.at(5).get<std::uint64_t>();
+    turns_ = std::max(turns_, read.turn);
   }
   return std::all_of(members().begin(), members().end(), [&](const auto& one) {
     return (one.second.phase == Phase::kEnded) != population_.contains(one.first);

@@ -7,7 +7,7 @@
 //   no number                                it is worse than all, and copies wherever there is a number
 //   a missing report                         the trial is ranked at the next one
 //   others wait for room                     a trial gives its place at each ranking; who is furthest behind has it
-//   next
+//                                            next, and of several who has waited longest
 // A copy is as far as its donor was when that was ranked last, and is ranked again an interval later.
 
 #include <map>
@@ -41,6 +41,7 @@ class Pbt : public Scheduler {
     double value = 0;             ///< The same as the metric has it.
     std::int64_t ranked_at = 0;   ///< Epoch; 0: never.
     std::uint64_t copies = 0;     ///< How often it has copied.
+    std::uint64_t turn = 0;       ///< The larger, the later it was ranked last.
   };
   void added(TrialId trial, const Values& values) override;
   Decision reported(const Report& report) override;
@@ -56,6 +57,7 @@ class Pbt : public Scheduler {
 
   PbtRules rules_;
   std::map<TrialId, One> population_;  ///< Trials that have not ended.
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace sgd::tune

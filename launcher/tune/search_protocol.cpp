@@ -145,6 +145,13 @@ Result<SearchAnswer> SearchTalk::take_kill(const Json& message) {
   return fault(fmt::format("wanted trial {} killed, which it has not given", id));
 }
 
+std::optional<TrialId> trial_given_in(std::string_view line) {
+  const Json message = Json::parse(line, nullptr, false);
+  const Json& trial = member(message, "trial");
+  if (read_or(message, "type", "") != "trial" || !trial.is_number_unsigned()) return std::nullopt;
+  return trial.get<TrialId>();
+}
+
 Result<std::vector<std::string>> SearchLines::take(std::string_view bytes) {
   std::vector<std::string> lines;
   while (!bytes.empty()) {

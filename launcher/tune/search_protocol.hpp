@@ -19,6 +19,7 @@
 // ends it then.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -92,6 +93,9 @@ class SearchTalk {
   TrialId asked_end_ = 0;          ///< All that were asked for are below it.
   bool no_more_ = false;
 };
+
+/// The trial that a line gives; nothing for any other line, whatever it is.
+[[nodiscard]] std::optional<TrialId> trial_given_in(std::string_view line);
 
 /// Bytes to lines. What a program says without ending its line has a limit.
 class SearchLines {

@@ -81,7 +81,7 @@ class ClientAttacksTest(Attacked):
     def test_names_of_runs(self):
         for name, run in (("above the folder", "../../etc"), ("an absolute path", "/etc"), ("with a NUL", "a\0b"), ("with an ESC", "\x1b[2J"),
                           ("a very long one", "x" * 100_000), ("a wildcard", "*"), ("SQL", "' OR 1=1 --")):
-            for request in ("status", "job", "checkpoints", "stop", "resume"):
+            for request in ("status", "job", "checkpoints", "stop", "resume", "search"):
                 self.refused(f"{request} of a run: {name}", {"type": "request", "id": 1, "request": request, "run": run, "job": {}})
             self.refused(f"follows a run: {name}", {"type": "follow", "id": 1, "run": run, "logs": True})
         self.refused("a run that is a number", {"type": "request", "id": 1, "request": "status", "run": 5})
@@ -158,7 +158,6 @@ class ClientAttacksTest(Attacked):
         for name, base in (("a string", "job.json"), ("nothing of it", {}), ("no folder", {"given": program}), ("a list", {"given": [], "folder": "/"}),
                            ("a folder that is a number", {"given": program, "folder": 5}), ("no experiment", {"given": good, "folder": "/"}),
                            ("what another run has saved", of(resume_from=self.run_id)), ("a path to begin from", of(resume_from="/etc")),
-                           ("a program that says what is tried", of(tune=tune | {"search": {"type": "exec", "command": ["id"]}})),
                            ("10^9 points", of(tune=tune | {"parameters": {f"p{i}": {"grid": list(range(1000))} for i in range(3)}})),
                            ("10^9 trials", of(tune=tune | {"samples": 10**9})), ("trials that write where they like", over("callbacks", [{"type": "csv", "folder": "/etc"}])),
                            ("trials that start programs", over("checkpoint", {"after_save": {"command": ["id"]}})), ("trials that begin elsewhere", over("resume_from", "/etc")),
@@ -189,6 +188,21 @@ class ClientAttacksTest(Attacked):
         for number in (0, -10, 9, 15, 19, 64, 2**31 + 10, 2**64, "10", None, [10], 1e300):
             self.refused(f"signal {number!r}", asked | {"signal": number})
         self.assertGreaterEqual(read_file(os.path.join(self.state, "audit.jsonl")).decode().count('"signal"'), 7)
+
+    def test_the_search_of_somebody_else(self):
+        """Who may say which trials there are: whoever may end the experiment, and of an experiment alone."""
+        asked = {"type": "request", "id": 1, "request": "search", "run": self.run_id, "line": '{"type": "no_more"}'}
+        for name, more in (("by its id", {}), ("as its owner", {"owner": "operator"}), ("by a prefix", {"run": self.run_id[:-2]}), ("its end", {"line": "", "why": "x"})):
+            self.refused(f"says its trials: {name}", asked | more, "only")
+        with Wire(self.address, self.eva) as wire:
+            wire.send(*OPENED, {"type": "request", "id": 1, "request": "submit", "job": self.job_of(num_workers=60_000, name="no-experiment")})
+            own = wire.read_until("answer")["run"]
+        for name, more in (("nothing", {"line": ""}), ("both", {"why": "x"}), ("too much", {"line": "x" * 65_537}), ("too much of an end", {"line": "", "why": "x" * 4097}),
+                           ("a number", {"line": 5}), ("of a run that is no experiment", {})):
+            self.refused(f"says of its own run: {name}", asked | {"run": own} | more)
+        with Wire(self.address, self.eva) as wire:
+            wire.send(*OPENED, {"type": "request", "id": 1, "request": "stop", "run": own, "at_once": True})
+            self.assertTrue(wire.read_until("answer")["ok"])
 
     def test_the_request_of_somebody_else(self):
         """The same name of a request, said by two: each has a run of its own."""

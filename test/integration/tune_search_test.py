@@ -186,14 +186,55 @@ class OnACluster(unittest.TestCase):
         self.assertEqual({event["state"] for event in self.cluster.events(run, "trial_ended")}, {"cancelled"})
         self.assertEqual(len(self.cluster.events(run, "trial_ended")), 2)
 
-    def test_what_only_a_launcher_can_do_is_refused(self):
+    def searched(self, *options, text=SCORED):
+        """A client that submits an experiment whose trials search.py makes, beside it."""
+        search = os.path.join(self.folder, "search.py")
+        script = os.path.join(self.folder, "trial.py")
+        for path, content in ((search, SEARCHES), (script, text)):
+            with open(path, "w") as file:
+                file.write(content)
+        command = ["/usr/bin/python3", search, "none", "0", os.path.join(self.folder, "told")]
+        job = {"name": "searched", "command": ["/usr/bin/python3", "-S", script, "{lr}", self.folder],
+               "tune": {"parameters": {"lr": {"uniform": [0, 1]}}, "metric": "loss", "mode": "min", "samples": 5, "concurrent": 2,
+                        "search": {"type": "exec", "command": command, "timeout": "20s"}}}
         path = os.path.join(self.folder, "job.json")
-        job = linear(search={"type": "exec", "command": ["true"]})
         with open(path, "w") as file:
             json.dump(job, file)
-        client = self.cluster.run("tune", path)
+        return self.cluster.run("tune", path, *options)
+
+    def values(self, run):
+        return {event["trial"]: event["parameters"]["lr"] for event in self.cluster.events(run, "trial_started")}
+
+    def test_a_program_beside_the_client_makes_the_trials(self):
+        client = self.searched()
+        run = client.run_id()
+        self.assertEqual(client.wait(60), 0, client.said())
+        self.assertEqual(self.values(run), {n: 0.9 / (1 + n) for n in range(5)})
+        told = read_lines(os.path.join(self.folder, "told"))
+        self.assertEqual({line["trial"]: line["outcome"] for line in told if line["type"] == "end"}, {n: "completed" for n in range(5)})
+        self.assertEqual(told[-1]["type"], "bye")
+        self.assertIn(f"{run}.search.log", client.said()[0])
+        self.assertTrue(os.path.exists(os.path.join(self.cluster.folder, f"{run}.search.log")))
+
+    def test_neither_its_death_nor_the_coordinators_loses_or_doubles_a_trial(self):
+        client = self.searched(text=WAITS)
+        run = client.run_id()
+        self.started(2)
+        (search,) = children_of(client.process.pid, "search.py")
+        os.kill(search, signal.SIGKILL)
+        self.cluster.kill("coordinator")
+        self.cluster.start_coordinator()
+        with open(os.path.join(self.folder, "go"), "w"):
+            pass
+        self.assertEqual(client.wait(120), 0, client.said())
+        self.assertIn("another one goes on from there", client.said()[0])
+        self.assertEqual(self.values(run), {n: 0.9 / (1 + n) for n in range(5)})
+        self.assertEqual(len(self.cluster.events(run, "trial_started")), 5)
+
+    def test_detached_nobody_would_make_the_trials(self):
+        client = self.searched("--detach")
         self.assertEqual(client.wait(60), 2)
-        self.assertIn("tune.search.type", client.said()[0])
+        self.assertIn("the job's search program runs beside this command", client.said()[0])
 
 
 if __name__ == "__main__":

@@ -110,7 +110,10 @@ bool Cluster::record_of_experiment(const core::CoordinatorCommand& command) {
       return true;
     }
     ExperimentCheck* parent = parent_of(runs_.at(event->run));
-    if (parent != nullptr && event->event.at("event") == "paused") parent->on_trial_paused(event->run);
+    if (parent != nullptr && event->event.at("event") == "paused") {
+      parent->on_trial_paused(event->run);
+      passes_.on_paused(event->run);
+    }
     return false;
   }
   const auto* finished = std::get_if<FinishRun>(&command);

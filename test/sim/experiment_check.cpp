@@ -69,7 +69,8 @@ void ExperimentCheck::on_begin(const core::RunDefinition& run) {
   Trial& its = at(run.id);
   if (!its.is_over) violated("{} begins while it is at work", run.id);
   if (run.parent != id()) violated("{} begins, and is nobody's trial", run.id);
-  if (its.phase != Phase::kRunning) violated("{} begins, and nobody wants it", run.id);
+  // One that goes on may have said already what it is to pause for.
+  if (its.phase != Phase::kRunning && its.phase != Phase::kPausing) violated("{} begins, and nobody wants it", run.id);
   if (finished_) violated("{} begins after the end", run.id);
   if (++its.lives > 1 && !run.past) violated("{} begins again, and knows nothing of its past", run.id);
   its.is_over = false;
@@ -148,6 +149,7 @@ void ExperimentCheck::take(const Json& event, const std::string& what) {
   } else if (what == "trial_resumed") {
     its.phase = event.at("state") == "paused" ? Phase::kPaused : Phase::kRunning;
     its.has_place = its.phase == Phase::kRunning;
+    its.is_taking = its.goes_on = false;
     its.interrupted.reset();
   } else if (what == "trial_restarted") {
     if (!its.is_over) violated("{}: trial {} starts again, and has not ended", id(), trial);

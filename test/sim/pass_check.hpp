@@ -29,6 +29,8 @@ class PassCheck {
     passed_by_.erase(run);
     startable_since_.erase(run);
   }
+  /// It wants no room until it is resumed; then it goes on, which is no first start.
+  void on_paused(const RunId& run) { submitted_.erase(run); }
   /// Its first generation was placed: nothing that waits in front of it is held up for longer than the limit.
   void on_first_start(const core::Coordinator& coordinator, const RunId& run);
   /// It is to leave at the next boundary because there is room for more: no waiting run may use that room.

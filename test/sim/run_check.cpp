@@ -121,6 +121,18 @@ void RunCheck::check_resume(const cluster::DesiredRun& desired) const {
     violated("{}: generation {} is not given the newest checkpoint {}", job().name, generation_, checkpoints_.back());
 }
 
+void RunCheck::on_checkpoint_stored(const std::string& path) {
+  stored_.insert(path);
+  drop_older();
+}
+
+/// They need not be kept any more.
+void RunCheck::drop_older() {
+  const auto newest = std::find_if(accepted_.rbegin(), accepted_.rend(),
+                                   [this](const std::string& path) { return stored_.contains(path); });
+  if (newest != accepted_.rend()) accepted_.erase(accepted_.begin(), newest.base() - 1);
+}
+
 /// The newest that no lost node takes with it.
 void RunCheck::check_stored(const cluster::DesiredRun& desired) const {
   const auto newest = std::find_if(accepted_.rbegin(), accepted_.rend(),
@@ -190,6 +202,7 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
     checkpoints_.push_back(path);
     std::erase(accepted_, path);
     accepted_.push_back(path);
+    drop_older();
     if (checkpoints_.size() > static_cast<std::size_t>(job().checkpoint.keep)) checkpoints_.erase(checkpoints_.begin());
   }
   if (what == "checkpoint_rejected") on_rejected(event.at("path"));

@@ -57,7 +57,7 @@ class RunCheck {
     position_ = 2 * (point.epoch - 1) + (point.validating ? 1 : 0);
   }
   /// It has come to the coordinator's disk, and that is committed.
-  void on_checkpoint_stored(const std::string& path) { stored_.insert(path); }
+  void on_checkpoint_stored(const std::string& path);
   /// A generation that its coordinator has forgotten may come again.
   void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
   void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
@@ -92,6 +92,7 @@ class RunCheck {
   [[nodiscard]] bool has_forgotten() const { return forgotten_ > 0; }
   void check_resume(const cluster::DesiredRun& desired) const;
   void check_stored(const cluster::DesiredRun& desired) const;
+  void drop_older();
   void check_cause(const nlohmann::ordered_json& event) const;
   [[nodiscard]] const ProcessEnd* end_of(const nlohmann::ordered_json& failure) const;
   [[nodiscard]] bool is_final(const nlohmann::ordered_json& failure) const;
@@ -114,7 +115,7 @@ class RunCheck {
   /// Ranks that have started and whose end is not recorded, and where they are.
   std::map<std::pair<Generation, Rank>, NodeId> open_;
   std::vector<std::string> checkpoints_;  ///< Accepted, and as many as the job keeps, the newest last.
-  std::vector<std::string> accepted_;     ///< All of them,
+  std::vector<std::string> accepted_;     ///< None before the newest that has come,
   std::set<std::string> stored_;          ///< and those that have come to the coordinator, where files travel.
   std::map<std::pair<Generation, Rank>, ProcessEnd> ends_;
   std::set<std::pair<Generation, Rank>> never_started_;

@@ -13,6 +13,13 @@
 
 namespace sgd::core {
 
+/// "tune" of three samples, one at a time, of which the best one of each rung (epochs 1, 3, 9) goes on.
+inline nlohmann::json promoting() {
+  return {{"samples", 3},
+          {"concurrent", 1},
+          {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}};
+}
+
 class ExperimentBench : public CoordinatorBench {
  public:
   using Json = nlohmann::json;

@@ -6,16 +6,6 @@
 #include "experiment_bench.hpp"
 
 namespace sgd::core {
-namespace {
-
-/// One trial at a time waits for the others after its first epoch.
-nlohmann::json promoting() {
-  return {{"samples", 3},
-          {"concurrent", 1},
-          {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}, {"mode", "promote"}}}};
-}
-
-}  // namespace
 
 TEST_CASE("experiment: as many trials at a time as are wanted, each with its values and folder") {
   ExperimentBench bench;
@@ -227,84 +217,21 @@ TEST_CASE("experiment: asha stops what is worse, with its reason, and the trial 
   CHECK(bench.is_at_work(2));
 }
 
-TEST_CASE("experiment: what a trial reports after its end was decided does not count") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 3}, {"concurrent", 1}, {"scheduler", {{"type", "asha"}, {"reduction_factor", 3}}}});
-  bench.start(0);
-  bench.report(0, 1, 0.9);
-  bench.finish(0);
-  bench.start(1);
-  bench.report(1, 1, 0.1);
-  REQUIRE(bench.trial(1).phase == TrialPhase::kStopping);
-  bench.report(1, 2, 0.95);  // On its way when it was decided.
-  CHECK(bench.events("trial_report").size() == 2);
-  bench.exit(1, worker_exit::kStopped);
-  bench.clear(1);
-  CHECK(bench.trial(1).value == 0.1);
-  CHECK(bench.trial(1).best == 0.1);
-  CHECK(bench.trial(1).iteration == 1);
-  CHECK(bench.best()->at("trial") == 0);
-}
-
-TEST_CASE("experiment: what a trial reports after it was to pause counts when it goes on") {
+TEST_CASE(
+    "experiment: what was held counts up to where it leads to another pause, and the rest when it goes on again") {
   ExperimentBench bench(1);
   bench.begin(promoting());
-  const auto begin = [&](int trial, double value) {
+  for (const int trial : {0, 1, 2}) {
     bench.start(trial);
-    bench.report(trial, 1, value);
-    REQUIRE(bench.trial(trial).phase == TrialPhase::kPausing);
-    bench.save(trial, 1);
-  };
-  const auto leave = [&](int trial) {
+    bench.report(trial, 1, trial == 0 ? 0.9 : 0.5);
+    for (const int epoch : {2, 3, 4}) bench.report(trial, epoch, 0.9);
+    bench.save(trial, 4);
     bench.exit(trial, worker_exit::kStopped);
     bench.clear(trial);
-  };
-  begin(0, 0.9);
-  for (const int epoch : {2, 3}) bench.report(0, epoch, 0.9 + 0.01 * epoch);  // 3 is its next rung.
-  bench.save(0, 3);
-  CHECK(bench.trial(0).iteration == 1);
-  leave(0);
-  begin(1, 0.5);
-  bench.report(1, 2, 0.99);
-  leave(1);
-  begin(2, 0.4);
-  CHECK(bench.best() == std::nullopt);
-  leave(2);
-  // The best of three is chosen by what all had at the first rung. It goes on, and is at the second one already.
-  const auto decided = bench.events("trial_decided");
-  REQUIRE_FALSE(decided.empty());
-  CHECK(decided.back().at("action") == "resume");
-  CHECK(decided.back().at("trial") == 0);
-  CHECK(bench.events("trial_report").back().at("iteration") == 3);
-  CHECK(bench.trial(0).iteration == 3);
-  CHECK(bench.trial(0).best == 0.93);
-  CHECK(bench.trial(0).held.empty());
-  CHECK(bench.trial(1).iteration == 1);
-}
-
-TEST_CASE("experiment: what a trial reports after it was to take another one's state does not count") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  for (const int trial : {0, 1}) bench.save(trial, 1);
-  bench.report(0, 1, 0.9);
-  bench.report(1, 1, 0.1);
-  REQUIRE_FALSE(bench.trial(1).taken.empty());
-  bench.report(1, 2, 0.99);
-  bench.exit(1, worker_exit::kStopped);
-  bench.clear(1);
-  CHECK(bench.trial(1).best == 0.1);
-  bench.start(1);
-  bench.report(1, 2, 0.95);
-  CHECK(bench.trial(1).best == 0.95);
-}
-
-TEST_CASE("experiment: of a trial that is to pause, a limited number of reports is kept; limit kHeldMax") {
-  ExperimentBench bench(1);
-  bench.begin(promoting());
-  bench.start(0);
-  for (int epoch = 1; epoch <= static_cast<int>(kHeldMax) + 10; ++epoch) bench.report(0, epoch, 0.5);
-  CHECK(bench.trial(0).held.size() == kHeldMax);
+  }
+  // The next rung of the best one is epoch 3: there it waits again, and goes on since nobody else comes to it.
+  CHECK(bench.events("trial_paused").back().at("iteration") == 3);
+  CHECK(bench.events("trial_report").back().at("iteration") == 4);
 }
 
 TEST_CASE("experiment: asha that promotes lets a trial wait without a rank, and go on from its checkpoint") {
@@ -327,70 +254,6 @@ TEST_CASE("experiment: asha that promotes lets a trial wait without a rank, and 
   CHECK(wanted->resume_from.front() == "/x/trials/0001/checkpoints/step-000000000010-gen-0001");
   CHECK(bench.phase_of(0) == RunPhase::kWaiting);
   CHECK(bench.coordinator().snapshot({}, "x.0000")->reason.starts_with("paused: "));
-}
-
-TEST_CASE("experiment: pbt copies what its donor would go on from, which may be what that one has taken itself") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  for (const int trial : {0, 1}) bench.save(trial, 1);
-  bench.report(0, 1, 0.9);
-  bench.report(1, 1, 0.1);
-  const auto takes = [&bench] {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (const CoordinatorCommand& command : bench.all())
-      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command))
-        all.emplace_back(take->from, take->to);
-    return all;
-  };
-  const std::string saved = "/step-000000000010-gen-0001";
-  const std::string taken = "/x/trials/0001/taken/0001" + saved;
-  REQUIRE(takes() == std::vector<std::pair<std::string, std::string>>{{"/x/trials/0000/checkpoints" + saved, taken}});
-  bench.exit(1, worker_exit::kStopped);
-  bench.clear(1);
-  CHECK(bench.coordinator().snapshot({}, bench.id(1))->checkpoint ==
-        taken.substr(std::string("/x/trials/0001/").size()));
-  bench.start(1);
-  bench.report(1, 2, 0.95);  // It has saved nothing since.
-  bench.report(0, 2, 0.1);
-  REQUIRE(takes().size() == 2);
-  CHECK(takes().back().first == taken);
-}
-
-TEST_CASE("experiment: pbt where files travel copies the newest that has come to the coordinator, or nothing") {
-  CoordinatorSettings settings;
-  settings.files_travel = true;
-  ExperimentBench bench(4, settings);
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  const auto takes = [&bench] {
-    std::vector<std::string> all;
-    for (const CoordinatorCommand& command : bench.all())
-      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command)) all.push_back(take->from);
-    return all;
-  };
-  const auto round = [&bench](int epoch) {
-    for (const int trial : {0, 1}) bench.save(trial, epoch);
-    bench.report(0, epoch, 0.9);
-    bench.report(1, epoch, 0.1);
-  };
-  const auto go_on = [&bench] {
-    bench.exit(1, worker_exit::kStopped);
-    bench.clear(1);
-    bench.start(1);
-  };
-  round(1);
-  CHECK(takes().empty());
-  CHECK(bench.events("trial_cloned").back().at("checkpoint").is_null());
-  go_on();
-  bench.tell(coordinator_event::CheckpointStored{bench.id(0), bench.path_of(0, 1)});
-  round(2);
-  REQUIRE(takes().size() == 1);
-  CHECK(takes().back() == "/x/trials/0000/" + bench.path_of(0, 1));
-  // The copy is on the coordinator's disk from its beginning on.
-  go_on();
-  CHECK(bench.coordinator().state().runs_.at(bench.id(1)).newest_checkpoint() ==
-        "/x/trials/0001/taken/0002/step-000000000010-gen-0001");
 }
 
 TEST_CASE("experiment: a trial that is to go on does so when it has given its place up, and not before") {

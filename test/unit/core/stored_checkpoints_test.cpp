@@ -2,8 +2,8 @@
 
 #include "launcher/core/stored_checkpoints.hpp"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "coordinator_bench.hpp"
 
@@ -50,9 +50,7 @@ struct TravelBench : CoordinatorBench {
       return std::holds_alternative<coordinator_command::Store>(command);
     });
   }
-  [[nodiscard]] const Paths& checkpoints() const {
-    return coordinator().state().runs_.at("run").state().checkpoints_;
-  }
+  [[nodiscard]] const Paths& checkpoints() const { return coordinator().state().runs_.at("run").state().checkpoints_; }
   /// What ranks are given to go on from when node "a" is lost with all that it has.
   [[nodiscard]] Paths after_loss() {
     node("b", 1);

@@ -124,6 +124,15 @@ TEST_CASE("pbt: where there is no room for all, they take turns") {
                        {"3 at 1: 0.9", "3 continue among_top"}});
 }
 
+TEST_CASE("pbt: of several that wait at one epoch the one that has waited longest goes on") {
+  Story story = population(pbt_spec());
+  check_events(story, {{"0 at 1: 0.5 waiting", "0 pause too_few_trials waits"},
+                       {"1 at 1: 0.6 waiting", "1 pause among_top waits"},
+                       {"next", "0 resume turn"},
+                       {"0 at 2: 0.1", "0 exploit of 1 at 1 waits"},  // It is thrown back to where the other one waits.
+                       {"next", "1 resume turn"}});
+}
+
 TEST_CASE("explore: values change as the rules say, and stay in their domains") {
   const ExperimentSpec spec = pbt_spec();
   const Values values{{"lr", 0.5}, {"batch", 64}, {"kind", "b"}, {"seed", 2}};

@@ -215,7 +215,7 @@ TEST_CASE("streams: a pass that is over is that until the next begins, which sta
 }
 
 TEST_CASE("streams: another number of ranks is refused where the data set cannot divide what is left") {
-  for (const std::string& error : on_ranks({4, 4}, {}, [](StreamBatches& stream, int) { stream.resume(3, 1, {1}); })) {
+  for (const std::string& error : on_ranks({4, 4}, {}, [](StreamBatches&stream, int) { stream.resume(3, 1, {1}); })) {
     CHECK(error.find("\"numbers\" cannot go on in the middle of pass 3, which 1 ranks have started, with 2") !=
           std::string::npos);
     CHECK(error.find("\"min_workers\": 1") != std::string::npos);
@@ -230,10 +230,22 @@ TEST_CASE("streams: what next() gives is checked, and what it throws comes where
   const std::vector<Row> rows = {
       {"broken file", [](int) -> Batch { throw std::runtime_error("broken file"); }},
       {"leaves features undefined", [](int) { return Batch{}; }},
-      {"leaves target undefined", [](int) { return Batch{at::zeros({2}), {}}; }},
-      {"1 to 2 samples", [](int) { return Batch{at::zeros({3}), at::zeros({3})}; }},
-      {"1 to 2 samples", [](int) { return Batch{at::zeros({0}), at::zeros({0})}; }},
-      {"gives target with the shape [1]", [](int) { return Batch{at::zeros({2}), at::zeros({1})}; }},
+      {"leaves target undefined",
+       [](int) {
+         return Batch{at::zeros({2}), {}};
+       }},
+      {"1 to 2 samples",
+       [](int) {
+         return Batch{at::zeros({3}), at::zeros({3})};
+       }},
+      {"1 to 2 samples",
+       [](int) {
+         return Batch{at::zeros({0}), at::zeros({0})};
+       }},
+      {"gives target with the shape [1]",
+       [](int) {
+         return Batch{at::zeros({2}), at::zeros({1})};
+       }},
   };
   for (const Row& row : rows) {
     INFO(row.said);

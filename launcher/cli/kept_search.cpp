@@ -1,0 +1,66 @@
+#include "launcher/cli/kept_search.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/post.hpp>
+
+#include "common/json/lenient.hpp"
+
+namespace sgd::cli {
+
+using Json = nlohmann::ordered_json;
+
+KeptSearch::KeptSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, std::string log, Handlers handlers)
+    : io_(io), spec_(std::move(spec)), log_(std::move(log)), handlers_(std::move(handlers)) {}
+
+Status KeptSearch::start(const std::vector<Json>& past) {
+  for (const Json& event : past) note(event);
+  return begin();
+}
+
+void KeptSearch::on_event(const Json& event) {
+  note(event);
+  if (program_) program_->on_event(event);
+}
+
+void KeptSearch::note(const Json& event) {
+  const std::string what = read_or(event, "event", "");
+  if (what == "run_finished") is_over_ = true;
+  if (what == "experiment_resumed") is_over_ = false;
+  if (what == "trials_wanted" || what == "trial_started" || what == "trial_report" || what == "trial_ended")
+    past_.push_back(dump_text(event));
+}
+
+Status KeptSearch::begin() {
+  SearchProgram::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) {
+    kills_ = 0;
+    handlers_.on_line(line);
+  };
+  // Later: it is the program that tells so.
+  handlers.on_killed = [this](const std::string& why) { boost::asio::post(io_, [this, why] { restart(why); }); };
+  handlers.on_failed = [this](const std::string& why) { handlers_.on_failed(why); };
+  program_ = std::make_unique<SearchProgram>(io_, spec_, std::move(handlers));
+  std::vector<Json> past;
+  for (const std::string& event : past_) past.push_back(Json::parse(event));
+  return program_->start(log_, past);
+}
+
+void KeptSearch::restart(const std::string& why) {
+  if (is_over_) return;
+  if (++kills_ > kKillsMax)
+    return handlers_.on_failed(fmt::format("{}, {} times without a word; what it has said of itself is in {}", why,
+                                           kills_, std::filesystem::path(log_).filename().string()));
+  handlers_.on_restart(fmt::format("{}: another one goes on from there", why));
+  if (const Status started = begin(); !started) handlers_.on_failed(started.error().message);
+}
+
+void KeptSearch::end(std::function<void()> done) {
+  is_over_ = true;
+  if (!program_) return done();
+  program_->end(std::move(done));
+}
+
+}  // namespace sgd::cli

@@ -1,0 +1,76 @@
+#include "launcher/cli/remote_search.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/json/lenient.hpp"
+
+namespace sgd::cli {
+
+using Json = nlohmann::ordered_json;
+
+RemoteSearch::RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers)
+    : io_(io), spec_(std::move(spec)), handlers_(std::move(handlers)), timer_(io) {}
+
+void RemoteSearch::start(const std::string& run) {
+  const std::string log = ::access(".", W_OK) == 0 ? run + ".search.log" : "/dev/null";
+  KeptSearch::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) { take(line); };
+  handlers.on_failed = [this](const std::string& why) { fail(why); };
+  handlers.on_restart = [this](const std::string& what) { handlers_.narrate(what); };
+  search_ = std::make_unique<KeptSearch>(io_, spec_, log, std::move(handlers));
+  handlers_.narrate(fmt::format("{} runs here and makes the trials: they wait where this command ends; its own words "
+                                "are in {}",
+                                spec_.search.command.front(), log));
+  if (const Status started = search_->start({}); !started) fail(started.error().message);
+  wait();
+}
+
+void RemoteSearch::take(const std::string& line) {
+  const Json said = Json::parse(line, nullptr, false);
+  const std::string type = read_or(said, "type", "");
+  say(fmt::format("{} {}", type, read_or(said, "trial", std::int64_t{-1})), {{"line", line}});
+}
+
+void RemoteSearch::fail(const std::string& why) {
+  say("failure", {{"why", why}});
+}
+
+void RemoteSearch::say(const std::string& key, Json what) {
+  handlers_.ask(what);
+  unconfirmed_[key] = std::move(what);
+}
+
+void RemoteSearch::on_event(const Json& event) {
+  const std::string what = read_or(event, "event", "");
+  const std::int64_t trial = read_or(event, "trial", std::int64_t{-1});
+  if (what == "trial_started") unconfirmed_.erase(fmt::format("trial {}", trial));
+  if (what == "trial_stopping" || what == "trial_ended") unconfirmed_.erase(fmt::format("kill {}", trial));
+  if (what == "search_failed") unconfirmed_.clear();
+  if (search_) search_->on_event(event);
+}
+
+void RemoteSearch::say_again() {
+  for (const auto& [key, what] : unconfirmed_) handlers_.ask(what);
+}
+
+void RemoteSearch::wait() {
+  timer_.expires_after(kAgain);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    say_again();
+    wait();
+  });
+}
+
+void RemoteSearch::end(std::function<void()> done) {
+  timer_.cancel();
+  unconfirmed_.clear();
+  if (!search_) return done();
+  search_->end(std::move(done));
+}
+
+}  // namespace sgd::cli

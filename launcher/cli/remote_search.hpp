@@ -1,0 +1,53 @@
+#pragma once
+// The search program of an experiment on a cluster. It runs here, beside the command that has submitted the experiment,
+// under the account of whoever did: a coordinator starts no program of a job.
+//
+//   events that are followed ──> KeptSearch ──lines──> requests ──> coordinator ──> events
+//
+// A line counts when an event says so: until then it is sent again after each lost connection, and now and then. The
+// coordinator passes over what it has taken already.
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/cli/kept_search.hpp"
+
+namespace sgd::cli {
+
+class RemoteSearch {
+ public:
+  static constexpr Duration kAgain = std::chrono::seconds(5);
+
+  struct Handlers {
+    /// Sends a request, if there is a connection; `what` lacks its id and the run.
+    std::function<void(const nlohmann::ordered_json& what)> ask;
+    std::function<void(const std::string& line)> narrate;
+  };
+
+  /// `io` must outlive it.
+  RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers);
+
+  /// `run` is the experiment's id. Where this folder cannot be written to nobody reads what the program says of itself.
+  void start(const std::string& run);
+  void on_event(const nlohmann::ordered_json& event);
+  void say_again();
+  void end(std::function<void()> done);
+
+ private:
+  void take(const std::string& line);
+  void fail(const std::string& why);
+  void say(const std::string& key, nlohmann::ordered_json what);
+  void wait();
+
+  boost::asio::io_context& io_;
+  tune::ExperimentSpec spec_;
+  Handlers handlers_;
+  boost::asio::steady_timer timer_;
+  std::map<std::string, nlohmann::ordered_json> unconfirmed_;  ///< By what confirms them: "trial 7", "kill 7", ...
+  std::unique_ptr<KeptSearch> search_;
+};
+
+}  // namespace sgd::cli
