@@ -136,10 +136,8 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   if (!is_readable()) return;
   note_best(trial, out);
   if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
-  if (its.interrupted) {                // To who decides it is what it was: it may go on.
-    (void)become_clone(trial, orders);  // Ignoring: it fails when it goes on.
-    return;
-  }
+  // To who decides it is what it was: it may go on. One that cannot become a clone fails then.
+  if (its.interrupted) return static_cast<void>(become_clone(trial, orders));
   obey(rule_->on_end(trial, outcome), out, orders);
 }
 
