@@ -22,10 +22,9 @@ void RemoteSearch::start(const std::string& run) {
   handlers.on_failed = [this](const std::string& why) { fail(why); };
   handlers.on_restart = [this](const std::string& what) { handlers_.narrate(what); };
   search_ = std::make_unique<KeptSearch>(io_, spec_, log, std::move(handlers));
-  handlers_.narrate(
-      fmt::format("{} runs here and makes the trials: they wait where this command ends; its own words "
-                  "are in {}",
-                  spec_.search.command.front(), log));
+  handlers_.narrate(fmt::format(
+      "{} makes the trials, on this machine: this command has to stay until the end. What it says of itself is in {}",
+      spec_.search.command.front(), log));
   if (const Status started = search_->start({}); !started) fail(started.error().message);
   wait();
 }
