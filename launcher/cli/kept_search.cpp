@@ -23,11 +23,13 @@ Status KeptSearch::start(const std::vector<Json>& past) {
 void KeptSearch::on_event(const Json& event) {
   note(event);
   if (program_) program_->on_event(event);
+  if (!waiting_.empty() && said_.empty()) restart(std::exchange(waiting_, {}));
 }
 
 void KeptSearch::note(const Json& event) {
   const std::string what = read_or(event, "event", "");
-  if (what == "run_finished") is_over_ = true;
+  if (what == "run_finished" || what == "search_failed") is_over_ = true;
+  if (what == "trial_started") said_.erase(read_or(event, "trial", tune::TrialId{-1}));
   if (what == "experiment_resumed") is_over_ = false;
   if (what == "trials_wanted" || what == "trial_started" || what == "trial_report" || what == "trial_ended")
     past_.push_back(dump_text(event));
@@ -37,6 +39,7 @@ Status KeptSearch::begin() {
   SearchProgram::Handlers handlers;
   handlers.on_line = [this](const std::string& line) {
     kills_ = 0;
+    if (const auto trial = tune::trial_given_in(line)) said_.insert(*trial);
     handlers_.on_line(line);
   };
   // Later: it is the program that tells so.
@@ -48,8 +51,13 @@ Status KeptSearch::begin() {
   return program_->start(log_, past);
 }
 
+/// What the one before has given counts: else the next one would give it once more.
 void KeptSearch::restart(const std::string& why) {
   if (is_over_) return;
+  if (!said_.empty()) {
+    waiting_ = why;
+    return;
+  }
   if (++kills_ > kKillsMax)
     return handlers_.on_failed(fmt::format("{}, {} times without a word; what it has said of itself is in {}", why,
                                            kills_, std::filesystem::path(log_).filename().string()));

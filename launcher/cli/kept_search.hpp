@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class KeptSearch {
   Handlers handlers_;
   std::vector<std::string> past_;  ///< Events that a program is told of, as text.
   int kills_ = 0;                  ///< Since it has said something.
+  std::set<tune::TrialId> said_;   ///< Trials that it has given, and that no event has told of yet.
+  std::string waiting_;            ///< Why another one is to be started, as soon as there are none of those; or empty.
   bool is_over_ = false;
   std::unique_ptr<SearchProgram> program_;
 };

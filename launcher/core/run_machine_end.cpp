@@ -58,6 +58,10 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
           {"exit_code", outcome_.exit_code},
           {"failures", outcome_.failures}},
          out);
+  // What was kept beside those that the job keeps goes when these have come.
+  if (files_travel_ && !definition_.parent && !checkpoints_.empty())
+    out.push_back(coordinator_command::KeepCheckpoints{
+        definition_.id, kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint).paths});
   out.push_back(FinishRun{definition_.id, outcome_});
   keep_little();
 }

@@ -24,7 +24,7 @@ PARAMETERS = {"batch": {"qrandint": [16, 256, 16]}, "kind": {"choice": ["a", "b"
 ODDITIES = {"asha": ("not_a_number", "infinite", "skipped", "repeated"), "median": ("not_a_number", "infinite", "skipped", "repeated"),
             "pbt": ("not_a_number", "infinite", "skipped", "repeated")}
 # Differences that no oddity of a stream brings out.
-ALWAYS = {"asha": set(), "median": set(), "pbt": {"checkpoints", "domains"}}
+ALWAYS = {"asha": set(), "median": set(), "pbt": {"checkpoints", "domains", "turns"}}
 
 
 def rules(name, rng):
@@ -191,6 +191,10 @@ class AmendedPbt(pbt.PopulationBasedTraining):
     amendments = frozenset()
     reporter = None
 
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.turns = {}  # Of those that were ranked: the larger, the later.
+
     def _quantiles(self):
         lower, upper = super()._quantiles()
         if not {"not_a_number", "infinite"} & self.amendments or math.isfinite(self._trial_state[self.reporter].last_score):
@@ -200,7 +204,14 @@ class AmendedPbt(pbt.PopulationBasedTraining):
         part = min(math.ceil(len(ranked) * self._quantile_fraction), max(len(ranked) // 2, min(len(ranked), 1)))
         return ([self.reporter], ranked[len(ranked) - part:]) if part else ([], [])
 
+    def choose_trial_to_run(self, controller):
+        if "turns" not in self.amendments:
+            return super().choose_trial_to_run(controller)
+        waiting = [trial for trial in controller.get_trials() if trial.status in ("PENDING", "PAUSED")]
+        return min(waiting, key=lambda trial: (self._trial_state[trial].last_train_time, self.turns.get(trial, 0)), default=None)
+
     def _checkpoint_or_exploit(self, trial, controller, upper, lower):
+        self.turns[trial] = 1 + max(self.turns.values(), default=0)
         if "checkpoints" in self.amendments:  # Every trial has one, not only those that were best when they were looked at last.
             for one in upper:
                 self._trial_state[one].last_checkpoint = self._trial_state[one].last_checkpoint or "a checkpoint"
