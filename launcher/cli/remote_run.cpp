@@ -80,9 +80,9 @@ void RemoteRun::search_with(tune::ExperimentSpec spec) {
   search_.emplace(io_, std::move(spec), std::move(handlers));
 }
 
-/// What is refused once is refused again.
 void RemoteRun::on_searched(const Json& answer) {
   if (read_or(answer, "ok", false) || read_or(answer, "kind", "") == "later") return;
+  search_->on_refused();
   console_.complain("warning", "the search program is not heard: " + read_or(answer, "error", ""));
 }
 

@@ -16,20 +16,24 @@ RemoteSearch::RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spe
     : io_(io), spec_(std::move(spec)), handlers_(std::move(handlers)), timer_(io) {}
 
 void RemoteSearch::start(const std::string& run) {
-  const std::string log = ::access(".", W_OK) == 0 ? run + ".search.log" : "/dev/null";
+  const bool may_write = ::access(".", W_OK) == 0;
+  const std::string log = may_write ? run + ".search.log" : "/dev/null";
   KeptSearch::Handlers handlers;
   handlers.on_line = [this](const std::string& line) { take(line); };
   handlers.on_failed = [this](const std::string& why) { fail(why); };
   handlers.on_restart = [this](const std::string& what) { handlers_.narrate(what); };
   search_ = std::make_unique<KeptSearch>(io_, spec_, log, std::move(handlers));
-  handlers_.narrate(fmt::format(
-      "{} makes the trials, on this machine: this command has to stay until the end. What it says of itself is in {}",
-      spec_.search.command.front(), log));
+  handlers_.narrate(fmt::format("{} makes the trials, on this machine: this command has to stay until the end. {}",
+                                spec_.search.command.front(),
+                                may_write ? "What it says of itself is in " + log
+                                          : "What it says of itself is lost: this folder cannot be written to"));
   if (const Status started = search_->start({}); !started) fail(started.error().message);
   wait();
 }
 
 void RemoteSearch::take(const std::string& line) {
+  if (const auto trial = tune::trial_given_in(line); trial && !given_.insert(*trial).second)
+    return fail(fmt::format("the search program gave trial {} twice", *trial));
   const Json said = Json::parse(line, nullptr, false);
   const std::string type = read_or(said, "type", "");
   say(fmt::format("{} {}", type, read_or(said, "trial", std::int64_t{-1})), {{"line", line}});

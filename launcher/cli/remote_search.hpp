@@ -5,10 +5,11 @@
 //   events that are followed ──> KeptSearch ──lines──> requests ──> coordinator ──> events
 //
 // A line counts when an event says so: until then it is sent again after each lost connection, and now and then. The
-// coordinator passes over what it has taken already.
+// coordinator passes over what it has taken already, so a trial that the program gives twice is found here.
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include <boost/asio/steady_timer.hpp>
@@ -34,6 +35,8 @@ class RemoteSearch {
   void start(const std::string& run);
   void on_event(const nlohmann::ordered_json& event);
   void say_again();
+  /// What was said is refused, and would be again.
+  void on_refused() { unconfirmed_.clear(); }
   void end(std::function<void()> done);
 
  private:
@@ -47,6 +50,7 @@ class RemoteSearch {
   Handlers handlers_;
   boost::asio::steady_timer timer_;
   std::map<std::string, nlohmann::ordered_json> unconfirmed_;  ///< By what confirms them: "trial 7", "kill 7", ...
+  std::set<tune::TrialId> given_;
   std::unique_ptr<KeptSearch> search_;
 };
 

@@ -35,7 +35,8 @@ for text in sys.stdin:
             break
         number = trial + 100 if fault == "lies" and given >= after else trial
         value = 7.5 if fault == "errs" and given >= after else 0.9 / (1 + trial)
-        print(json.dumps({"type": "trial", "trial": number, "parameters": {"lr": value}}), flush=True)
+        for _ in range(2 if fault == "repeats" and given >= after else 1):
+            print(json.dumps({"type": "trial", "trial": number, "parameters": {"lr": value}}), flush=True)
         given += 1
 """
 
@@ -186,14 +187,14 @@ class OnACluster(unittest.TestCase):
         self.assertEqual({event["state"] for event in self.cluster.events(run, "trial_ended")}, {"cancelled"})
         self.assertEqual(len(self.cluster.events(run, "trial_ended")), 2)
 
-    def searched(self, *options, text=SCORED):
+    def searched(self, *options, text=SCORED, fault="none"):
         """A client that submits an experiment whose trials search.py makes, beside it."""
         search = os.path.join(self.folder, "search.py")
         script = os.path.join(self.folder, "trial.py")
         for path, content in ((search, SEARCHES), (script, text)):
             with open(path, "w") as file:
                 file.write(content)
-        command = ["/usr/bin/python3", search, "none", "0", os.path.join(self.folder, "told")]
+        command = ["/usr/bin/python3", search, fault, "2", os.path.join(self.folder, "told")]
         job = {"name": "searched", "command": ["/usr/bin/python3", "-S", script, "{lr}", self.folder],
                "tune": {"parameters": {"lr": {"uniform": [0, 1]}}, "metric": "loss", "mode": "min", "samples": 5, "concurrent": 2,
                         "search": {"type": "exec", "command": command, "timeout": "20s"}}}
@@ -230,6 +231,12 @@ class OnACluster(unittest.TestCase):
         self.assertIn("another one goes on from there", client.said()[0])
         self.assertEqual(self.values(run), {n: 0.9 / (1 + n) for n in range(5)})
         self.assertEqual(len(self.cluster.events(run, "trial_started")), 5)
+
+    def test_a_trial_that_is_given_twice_ends_the_search(self):
+        """As on one machine; what a lost connection repeats is not meant."""
+        client = self.searched(fault="repeats")
+        self.assertEqual(client.wait(60), 1)
+        self.assertIn("the search program gave trial 2 twice", client.said()[0])
 
     def test_detached_nobody_would_make_the_trials(self):
         client = self.searched("--detach")
