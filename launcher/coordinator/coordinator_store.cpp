@@ -2,13 +2,12 @@
 // cut.
 
 #include <algorithm>
-#include <filesystem>
 #include <tuple>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
-#include "common/checkpoint/manifest.hpp"
+#include "common/checkpoint/scan.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/process/clock.hpp"
 
@@ -62,18 +61,11 @@ Status CoordinatorShell::restore(const ObserverOf& observer_of) {
 void CoordinatorShell::look_for_checkpoints() {
   for (const auto& [id, run] : live_) {
     const std::string folder = run->row.run_dir + "/" + checkpoint::kDirectory;
-    std::vector<checkpoint::DirectoryName> found;
-    std::error_code error;
-    for (std::filesystem::directory_iterator entry(folder, error);
-         !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-      const auto name = checkpoint::parse_directory_name(entry->path().filename().string());
-      std::error_code ignored;
-      if (name && std::filesystem::exists(entry->path() / checkpoint::kManifestFile, ignored)) found.push_back(*name);
-    }
-    std::sort(found.begin(), found.end());
-    for (const checkpoint::DirectoryName& name : found)
-      checkpoint_stored(id, fmt::format("{}/{}", checkpoint::kDirectory,
-                                        checkpoint::directory_name(name.step, name.generation, name.number)));
+    auto found = checkpoint::list_checkpoints(folder, checkpoint::Proof::kSizes);
+    if (!found) continue;  // They come again when their nodes ask what is here.
+    std::reverse(found.value().begin(), found.value().end());
+    for (const checkpoint::Found& one : found.value())
+      if (one.damage.empty()) checkpoint_stored(id, one.path.substr(run->row.run_dir.size() + 1));
   }
 }
 
