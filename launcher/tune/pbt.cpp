@@ -95,10 +95,11 @@ nlohmann::json Pbt::own_state() const {
   for (const auto& [trial, one] : population_)
     population.push_back({trial, one.values, one.score ? nlohmann::json(one.value) : nlohmann::json(), one.ranked_at,
                           one.copies, one.turn});
-  return {{"population", std::move(population)}};
+  return {{"population", std::move(population)}, {"turns", turns_}};
 }
 
 bool Pbt::restore(const nlohmann::json& state) {
+  turns_ = state.at("turns").get<std::uint64_t>();
   for (const nlohmann::json& one : state.at("population")) {
     One& read = population_[one.at(0).get<TrialId>()];
     read.values = one.at(1);
@@ -110,7 +111,6 @@ bool Pbt::restore(const nlohmann::json& state) {
     read.ranked_at = one.at(3).get<std::int64_t>();
     read.copies = one.at(4).get<std::uint64_t>();
     read.turn = one.at(5).get<std::uint64_t>();
-    turns_ = std::max(turns_, read.turn);
   }
   return std::all_of(members().begin(), members().end(), [&](const auto& one) {
     return (one.second.phase == Phase::kEnded) != population_.contains(one.first);
