@@ -59,7 +59,7 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
           {"failures", outcome_.failures}},
          out);
   // What was kept beside those that the job keeps goes when these have come.
-  if (files_travel_ && !definition_.parent && !checkpoints_.empty())
+  if (files_travel_ && !checkpoints_.empty())
     out.push_back(coordinator_command::KeepCheckpoints{
         definition_.id, kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint).paths});
   out.push_back(FinishRun{definition_.id, outcome_});
@@ -115,7 +115,7 @@ void RunMachine::keep_little() {
   kept.first_generation_ = first_generation_;
   kept.placement_.world_size = placement_.world_size;
   kept.touched_ = std::move(touched_);
-  // A trial that copies it needs no more of it.
+  // What other trials may copy of it.
   if (definition_.parent) {
     kept.files_travel_ = files_travel_;
     kept.arrivals_ = std::move(arrivals_);

@@ -155,8 +155,8 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
 /// It may be one that the job keeps no more: until a newer one has come it is what a lost node leaves.
 void RunMachine::on_checkpoint_stored(const std::string& path, CoordinatorCommands& out) {
   note_stored(path, arrivals_);
-  const std::vector<std::string> before = checkpoints_;
   if (finished()) return;
+  const std::vector<std::string> before = checkpoints_;
   choose_checkpoints();
   if (checkpoints_ != before) out.push_back(coordinator_command::KeepCheckpoints{definition_.id, checkpoints_});
 }
