@@ -14,13 +14,18 @@ std::optional<checkpoint::DirectoryName> name_of(const std::string& path) {
   return checkpoint::parse_directory_name(std::string_view(path).substr(path.rfind('/') + 1));
 }
 
+std::string path_of(const checkpoint::DirectoryName& name) {
+  return fmt::format("{}/{}", checkpoint::kDirectory,
+                     checkpoint::directory_name(name.step, name.generation, name.number));
+}
+
 }  // namespace
 
 std::string Disk::save(Generation generation, const Point& point) {
   checkpoint::DirectoryName name{generation, point.step, 1};
   while (saved_.contains(name)) ++name.number;
   saved_[name] = {generation, point, false};
-  return fmt::format("{}/{}", checkpoint::kDirectory, checkpoint::directory_name(point.step, generation, name.number));
+  return path_of(name);
 }
 
 void Disk::keep_at(const std::string& path, const NodeId& home, bool is_sent_off) {
@@ -39,9 +44,7 @@ void Disk::store(const std::string& path) {
 std::vector<std::string> Disk::stored() const {
   std::vector<std::string> paths;
   for (const auto& [name, saved] : saved_)
-    if (saved.is_stored && !saved.is_damaged)
-      paths.push_back(fmt::format("{}/{}", checkpoint::kDirectory,
-                                  checkpoint::directory_name(name.step, name.generation, name.number)));
+    if (saved.is_stored && !saved.is_damaged) paths.push_back(path_of(name));
   return paths;
 }
 

@@ -135,13 +135,12 @@ void RunCheck::drop_older() {
 
 /// The newest that no lost node takes with it.
 void RunCheck::check_stored(const cluster::DesiredRun& desired) const {
-  const auto newest = std::find_if(accepted_.rbegin(), accepted_.rend(),
-                                   [this](const std::string& path) { return stored_.contains(path); });
-  if (newest == accepted_.rend() || newest - accepted_.rbegin() >= static_cast<int>(core::kArrivalsMax)) return;
+  if (accepted_.empty() || accepted_.size() > core::kArrivalsMax || !stored_.contains(accepted_.front())) return;
   const bool is_given = std::any_of(desired.resume_from.begin(), desired.resume_from.end(),
-                                    [&](const std::string& path) { return path.ends_with(*newest); });
+                                    [this](const std::string& path) { return path.ends_with(accepted_.front()); });
   if (!is_given)
-    violated("{}: generation {} is not given {}, which no lost node takes with it", job().name, generation_, *newest);
+    violated("{}: generation {} is not given {}, which no lost node takes with it", job().name, generation_,
+             accepted_.front());
 }
 
 void RunCheck::check_ranks() const {

@@ -6,6 +6,42 @@
 #include "experiment_bench.hpp"
 
 namespace sgd::core {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+/// Population based training of two trials, of which 0 is the better one.
+class PairBench : public ExperimentBench {
+ public:
+  explicit PairBench(CoordinatorSettings settings = {}) : ExperimentBench(4, settings) {
+    begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
+    for (const int trial : {0, 1}) start(trial);
+  }
+  /// Both save and report an epoch, after which 1 is to take the state of 0.
+  void compare(int epoch) {
+    for (const int trial : {0, 1}) save(trial, epoch);
+    report(0, epoch, 0.9);
+    report(1, epoch, 0.1);
+  }
+  /// Its rank has saved and ended.
+  void leave(int trial) {
+    exit(trial, worker_exit::kStopped);
+    clear(trial);
+  }
+  /// What was to be copied so far: where from, and where to.
+  [[nodiscard]] Paths copied_from() const { return copied(&coordinator_command::TakeCheckpoint::from); }
+  [[nodiscard]] Paths copied_to() const { return copied(&coordinator_command::TakeCheckpoint::to); }
+
+ private:
+  [[nodiscard]] Paths copied(std::string coordinator_command::TakeCheckpoint::*path) const {
+    Paths paths;
+    for (const CoordinatorCommand& command : all())
+      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command)) paths.push_back(take->*path);
+    return paths;
+  }
+};
+
+}  // namespace
 
 TEST_CASE("experiment: what a trial reports after its end was decided does not count") {
   ExperimentBench bench;
@@ -63,16 +99,11 @@ TEST_CASE("experiment: what a trial reports after it was to pause counts when it
 }
 
 TEST_CASE("experiment: what a trial reports after it was to take another one's state does not count") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  for (const int trial : {0, 1}) bench.save(trial, 1);
-  bench.report(0, 1, 0.9);
-  bench.report(1, 1, 0.1);
+  PairBench bench;
+  bench.compare(1);
   REQUIRE_FALSE(bench.trial(1).taken.empty());
   bench.report(1, 2, 0.99);
-  bench.exit(1, worker_exit::kStopped);
-  bench.clear(1);
+  bench.leave(1);
   CHECK(bench.trial(1).best == 0.1);
   bench.start(1);
   bench.report(1, 2, 0.95);
@@ -100,19 +131,12 @@ TEST_CASE("experiment: what was held does not count behind the line that ends it
 }
 
 TEST_CASE("experiment: one that is stopped while a trial takes another one's state goes on with that state") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  for (const int trial : {0, 1}) bench.save(trial, 1);
-  bench.report(0, 1, 0.9);
-  bench.report(1, 1, 0.1);
+  PairBench bench;
+  bench.compare(1);
   REQUIRE_FALSE(bench.trial(1).taken.empty());
   const std::string taken = bench.trial(1).taken;
   bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kSignal, 2, false, {}}});
-  for (const int trial : {0, 1}) {
-    bench.exit(trial, worker_exit::kStopped);
-    bench.clear(trial);
-  }
+  for (const int trial : {0, 1}) bench.leave(trial);
   REQUIRE(bench.outcome_of("x")->state == "interrupted");
   bench.tell(coordinator_event::ExperimentResumed{"x", 0});
   CHECK(bench.trial(1).phase == TrialPhase::kRunning);
@@ -125,14 +149,9 @@ TEST_CASE("experiment: one that is stopped while a trial takes another one's sta
 }
 
 TEST_CASE("experiment: a clone does not go on from what a keeper has in memory of the trial itself") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  for (const int trial : {0, 1}) bench.save(trial, 1);
-  bench.report(0, 1, 0.9);
-  bench.report(1, 1, 0.1);
-  bench.exit(1, worker_exit::kStopped);
-  bench.clear(1);
+  PairBench bench;
+  bench.compare(1);
+  bench.leave(1);
   const auto wanted = bench.wanted("n", "x.0001");
   REQUIRE(wanted);
   CHECK(wanted->generation == 2);
@@ -148,65 +167,37 @@ TEST_CASE("experiment: of a trial that is to pause, a limited number of reports 
 }
 
 TEST_CASE("experiment: pbt copies what its donor would go on from, which may be what that one has taken itself") {
-  ExperimentBench bench;
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  for (const int trial : {0, 1}) bench.save(trial, 1);
-  bench.report(0, 1, 0.9);
-  bench.report(1, 1, 0.1);
-  const auto takes = [&bench] {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (const CoordinatorCommand& command : bench.all())
-      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command))
-        all.emplace_back(take->from, take->to);
-    return all;
-  };
+  PairBench bench;
+  bench.compare(1);
   const std::string saved = "/step-000000000010-gen-0001";
   const std::string taken = "/x/trials/0001/taken/0001" + saved;
-  REQUIRE(takes() == std::vector<std::pair<std::string, std::string>>{{"/x/trials/0000/checkpoints" + saved, taken}});
-  bench.exit(1, worker_exit::kStopped);
-  bench.clear(1);
+  REQUIRE(bench.copied_from() == Paths{"/x/trials/0000/checkpoints" + saved});
+  REQUIRE(bench.copied_to() == Paths{taken});
+  bench.leave(1);
   CHECK(bench.coordinator().snapshot({}, bench.id(1))->checkpoint ==
         taken.substr(std::string("/x/trials/0001/").size()));
   bench.start(1);
   bench.report(1, 2, 0.95);  // It has saved nothing since.
   bench.report(0, 2, 0.1);
-  REQUIRE(takes().size() == 2);
-  CHECK(takes().back().first == taken);
+  REQUIRE(bench.copied_from().size() == 2);
+  CHECK(bench.copied_from().back() == taken);
 }
 
 TEST_CASE("experiment: pbt where files travel copies the newest that has come to the coordinator, or nothing") {
   CoordinatorSettings settings;
   settings.files_travel = true;
-  ExperimentBench bench(4, settings);
-  bench.begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
-  for (const int trial : {0, 1}) bench.start(trial);
-  const auto takes = [&bench] {
-    std::vector<std::string> all;
-    for (const CoordinatorCommand& command : bench.all())
-      if (const auto* take = std::get_if<coordinator_command::TakeCheckpoint>(&command)) all.push_back(take->from);
-    return all;
-  };
-  const auto round = [&bench](int epoch) {
-    for (const int trial : {0, 1}) bench.save(trial, epoch);
-    bench.report(0, epoch, 0.9);
-    bench.report(1, epoch, 0.1);
-  };
-  const auto go_on = [&bench] {
-    bench.exit(1, worker_exit::kStopped);
-    bench.clear(1);
-    bench.start(1);
-  };
-  round(1);
-  CHECK(takes().empty());
+  PairBench bench(settings);
+  bench.compare(1);
+  CHECK(bench.copied_from().empty());
   CHECK(bench.events("trial_cloned").back().at("checkpoint").is_null());
-  go_on();
+  bench.leave(1);
+  bench.start(1);
   bench.tell(coordinator_event::CheckpointStored{bench.id(0), bench.path_of(0, 1)});
-  round(2);
-  REQUIRE(takes().size() == 1);
-  CHECK(takes().back() == "/x/trials/0000/" + bench.path_of(0, 1));
+  bench.compare(2);
+  CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + bench.path_of(0, 1)});
+  bench.leave(1);
+  bench.start(1);
   // The copy is on the coordinator's disk from its beginning on.
-  go_on();
   CHECK(bench.coordinator().state().runs_.at(bench.id(1)).newest_checkpoint() ==
         "/x/trials/0001/taken/0002/step-000000000010-gen-0001");
 }
