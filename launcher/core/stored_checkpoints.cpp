@@ -14,12 +14,18 @@ Arrivals::const_iterator newest(const Arrivals& arrivals) {
   return last == arrivals.rend() ? arrivals.end() : last.base() - 1;
 }
 
+/// What has come and nobody has accepted yet.
+Arrivals::const_iterator first_claim(const Arrivals& arrivals) {
+  return std::find_if(arrivals.begin(), arrivals.end(), [](const Arrival& one) { return !one.is_accepted; });
+}
+
 /// Takes away what is before the newest that counts, and what is too much.
 void shorten(Arrivals& arrivals) {
   if (const auto last = newest(arrivals); last != arrivals.end()) arrivals.erase(arrivals.begin(), last);
   if (arrivals.size() <= kArrivalsMax) return;
+  const auto claim = first_claim(arrivals);
   const bool is_first_needed = counts(arrivals.front());
-  arrivals.erase(arrivals.begin() + (is_first_needed ? 1 : 0));
+  arrivals.erase(claim != arrivals.end() ? claim : arrivals.begin() + (is_first_needed ? 1 : 0));
 }
 
 }  // namespace
@@ -27,7 +33,7 @@ void shorten(Arrivals& arrivals) {
 void note_accepted(const std::string& path, Arrivals& arrivals) {
   const bool has_come = is_stored(path, arrivals);
   std::erase_if(arrivals, [&](const Arrival& one) { return one.path == path; });
-  arrivals.push_back({path, true, has_come});
+  arrivals.insert(first_claim(arrivals), {path, true, has_come});
   shorten(arrivals);
 }
 

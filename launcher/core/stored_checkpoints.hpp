@@ -12,15 +12,17 @@
 
 namespace sgd::core {
 
-/// Those that are remembered; in place of the oldest.
-inline constexpr std::size_t kArrivalsMax = 32;
+/// Those that are remembered, in place of the oldest: as many as a node can save and send while the coordinator does
+/// not hear its agent.
+inline constexpr std::size_t kArrivalsMax = 256;
 
 struct Arrival {
   std::string path;
   bool is_accepted = false;
   bool is_stored = false;
 };
-/// In the order of acceptance, and of coming for those that are not accepted; none before the newest that counts.
+/// In the order of acceptance, then those that are not accepted, in that of their coming; none before the newest that
+/// counts.
 using Arrivals = std::vector<Arrival>;
 
 void note_accepted(const std::string& path, Arrivals& arrivals);

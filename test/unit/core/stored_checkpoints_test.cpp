@@ -86,6 +86,17 @@ TEST_CASE("stored checkpoints: only what was accepted and has come counts, in th
   CHECK(newest_stored(arrivals).empty());
 }
 
+TEST_CASE("stored checkpoints: several may have come before the first of them is accepted") {
+  Arrivals arrivals;
+  note_stored("a", arrivals);
+  note_stored("b", arrivals);
+  note_accepted("a", arrivals);
+  CHECK(newest_stored(arrivals) == "a");
+  note_accepted("b", arrivals);
+  CHECK(newest_stored(arrivals) == "b");
+  CHECK(arrivals.size() == 1);
+}
+
 TEST_CASE("stored checkpoints: the newest stands among the others as it was accepted") {
   Arrivals arrivals;
   for (const char* path : {"a", "b", "c"}) note_accepted(path, arrivals);
