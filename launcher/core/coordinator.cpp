@@ -65,19 +65,29 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
   note_touched(event);
   if (std::exchange(room_changed_, false)) take_back_slots(now, out);
   std::size_t told = first;
+  std::map<RunId, int> growth;
   do {
+    growth = settle(now, told, out);
+  } while (offer_growth(now, growth, out));
+  changed_nodes_.clear();
+  note_finished(first, out);
+}
+
+/// Until nobody who waits can be given more, nor what that leads to changes what is free; the workers that each run at
+/// work may have more then. `told`: the first command that its experiment has not heard of.
+std::map<RunId, int> Coordinator::settle(TimePoint now, std::size_t& told, CoordinatorCommands& out) {
+  std::map<RunId, int> growth;
+  while (true) {
     // A run that ends while it waits makes way in the queue.
     for (; told < out.size(); ++told) {
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
       if (!experiments_.empty()) tell_parent(now, told, out);
     }
-    if (!std::exchange(capacity_changed_, false) && wanting_.empty()) break;
-    offer_capacity(now, out);
+    if (!std::exchange(capacity_changed_, false) && wanting_.empty()) return growth;
+    growth = offer_capacity(now, out);
     note_all_touched();
     advance_all(now, out);
-  } while (true);
-  changed_nodes_.clear();
-  note_finished(first, out);
+  }
 }
 
 /// What concerns one run, and changes nothing that runs share, is no news of any other.

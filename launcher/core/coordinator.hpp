@@ -146,7 +146,9 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
 
   // coordinator_queue.cpp: who may have what
   void take_back_slots(TimePoint now, CoordinatorCommands& out);
-  void offer_capacity(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] std::map<RunId, int> settle(TimePoint now, std::size_t& told, CoordinatorCommands& out);
+  [[nodiscard]] std::map<RunId, int> offer_capacity(TimePoint now, CoordinatorCommands& out);
+  bool offer_growth(TimePoint now, const std::map<RunId, int>& growth, CoordinatorCommands& out);
   void note_starts(const QueuePlan& plan);
   [[nodiscard]] QueueState queue_state(TimePoint now, bool asks_for_labels = false) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;

@@ -159,7 +159,9 @@ void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& ord
 void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out) {
   capacity_changed_ = true;
   if (!run.finished()) {
-    tickets_.at(run.definition().id).submission = ++submissions_;
+    Ticket& ticket = tickets_.at(run.definition().id);
+    ticket.submission = ++submissions_;
+    ticket.gave_way = true;
     return run.on_resume();
   }
   const Experiment& experiment = experiments_.at(*run.definition().parent);

@@ -28,9 +28,10 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
   }
 }
 
-/// Runs hear of what has changed on their nodes, and are told what they may have now: those that wait in the order of
-/// the queue, then those that could grow. With many nodes that is what makes most events cheap.
-void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
+/// Runs hear of what has changed on their nodes, and those that wait are told what they may have now, in the order of
+/// the queue; returns how many workers each of the others may have more. With many nodes that is what makes most events
+/// cheap.
+std::map<RunId, int> Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
   const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
   QueuePlan plan;
   if (std::any_of(live_.begin(), live_.end(), is_served)) plan = serve_queue(queue_state(now));
@@ -48,15 +49,24 @@ void Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
     waiting.insert(turn.run);
     runs_.at(turn.run).on_capacity(now, offer, out);
   }
-  for (const auto& [id, machine] : live_) {
-    RunMachine& run = *machine;
-    if (run.finished() || waiting.contains(id)) continue;
-    const auto growth = plan.growth.find(id);
-    if (growth == plan.growth.end() && !run.wants_capacity()) continue;
+  for (const auto& [id, run] : live_)
+    if (!waiting.contains(id) && run->wants_capacity()) run->on_capacity(now, Offer(), out);
+  return plan.growth;
+}
+
+/// Last, when all who wait have what they get: a run that leaves for room which another one is given then has been
+/// interrupted for nothing. False: there was nothing to offer.
+bool Coordinator::offer_growth(TimePoint now, const std::map<RunId, int>& growth, CoordinatorCommands& out) {
+  for (const auto& [id, workers] : growth) {
     Offer offer;
-    offer.growth = growth == plan.growth.end() ? 0 : growth->second;
-    run.on_capacity(now, offer, out);
+    offer.growth = workers;
+    if (const auto run = live_.find(id); run != live_.end() && !run->second->waits_for_room())
+      run->second->on_capacity(now, offer, out);
   }
+  if (growth.empty()) return false;
+  note_all_touched();
+  advance_all(now, out);
+  return true;
 }
 
 NodeView Coordinator::view_of(const NodeId& node) const {
@@ -71,6 +81,7 @@ void Coordinator::note_starts(const QueuePlan& plan) {
     Ticket& ticket = tickets_.at(turn->run);
     if (turn->placement.world_size > 0) {
       ticket.passed_by.clear();
+      ticket.gave_way = false;
       ticket.startable_since.reset();
       continue;
     }
@@ -93,8 +104,9 @@ QueueState Coordinator::queue_state(TimePoint now, bool asks_for_labels) const {
     const Ticket& ticket = tickets_.at(id);
     const int priority = run.definition().priority;
     if (run.waits_for_room())
-      state.waiting.push_back({id, run.definition().owner, run.is_admitted(), priority, ticket.submission, run.demand(),
-                               run.placement(), ticket.passed_by, ticket.startable_since});
+      state.waiting.push_back({id, run.definition().owner, run.is_admitted() && !ticket.gave_way, priority,
+                               ticket.submission, run.demand(), run.placement(), ticket.passed_by,
+                               ticket.startable_since});
     if (run.may_grow())
       state.growing.push_back({id, priority, ticket.submission, run.demand(), run.placement().world_size});
   }

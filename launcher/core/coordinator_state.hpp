@@ -70,6 +70,7 @@ struct CoordinatorState {
     std::int64_t submission = 0;
     std::set<RunId> passed_by;
     std::optional<TimePoint> startable_since;
+    bool gave_way = false;  ///< It has given its place up, and waits as one that has not run yet.
   };
 
   std::map<NodeId, Node> nodes_;

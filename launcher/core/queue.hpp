@@ -26,7 +26,7 @@ namespace sgd::core {
 struct WaitingRun {
   RunId run;
   std::string owner;
-  bool is_admitted = false;  ///< Has run before, and waits to go on.
+  bool is_admitted = false;  ///< Has run before, and waits to go on; not if it has given its place up.
   int priority = 0;
   std::int64_t submission = 0;  ///< Smaller: earlier.
   Demand demand;

@@ -48,6 +48,7 @@ template <>
 inline constexpr auto kMessage<core::CoordinatorState::Ticket> =
     message("", required("submission", &core::CoordinatorState::Ticket::submission),
             required("passed_by", &core::CoordinatorState::Ticket::passed_by),
-            required("startable_since", &core::CoordinatorState::Ticket::startable_since));
+            required("startable_since", &core::CoordinatorState::Ticket::startable_since),
+            optional("gave_way", &core::CoordinatorState::Ticket::gave_way));
 
 }  // namespace sgd::codec

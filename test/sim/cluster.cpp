@@ -83,15 +83,21 @@ void Cluster::check_drained(const NodeId& node) {
   }
 }
 
+/// Who asked last has it: two who go on asking for opposite things would never be done.
 void Cluster::drain_until_done(const NodeId& node, bool is_drained, bool for_good) {
-  if (drained_for_good_.contains(node)) return;
+  drain_until_done(node, is_drained, for_good, ++drain_orders_[node]);
+}
+
+void Cluster::drain_until_done(const NodeId& node, bool is_drained, bool for_good, int number) {
+  if (drained_for_good_.contains(node) || number != drain_orders_[node]) return;
   if (known_.at(node).is_drained == is_drained && coordinator_alive()) {
     if (for_good) drained_for_good_.insert(node);
     return;
   }
   (void)order(node, {is_drained ? core::NodeOrder::Kind::kDrain : core::NodeOrder::Kind::kUndrain, -1});
-  world_.queue.after(milliseconds(500),
-                     [this, node, is_drained, for_good] { drain_until_done(node, is_drained, for_good); });
+  world_.queue.after(milliseconds(500), [this, node, is_drained, for_good, number] {
+    drain_until_done(node, is_drained, for_good, number);
+  });
 }
 
 void Cluster::remove_until_done(const NodeId& node) {
@@ -210,11 +216,11 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
     if (is_first && interrupted_[desired->run] != desired->generation) growing.insert(desired->run);
     if (decided_.at(sent->node).is_drained) growing.erase(desired->run);
   }
-  // A trial that begins now was not there when they were asked to grow.
-  const auto begins = [](const auto& command) { return std::holds_alternative<BeginTrial>(command); };
-  if (std::any_of(commands.begin(), commands.end(), begins)) growing.clear();
-  for (const RunId& run : growing)
-    if (!pausing.contains(run)) passes_.on_growth(coordinator_.core(), run);
+  for (const RunId& run : growing) {
+    const auto shot = coordinator_.core().snapshot(world_.queue.now(), run);
+    const bool is_past = shot && shot->generation != leaving_[run];  // Its nodes were lost then, and it has the room.
+    if (!pausing.contains(run) && !is_past) passes_.on_growth(coordinator_.core(), run);
+  }
 }
 
 void Cluster::note_submitted(const RunId& run) {

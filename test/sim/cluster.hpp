@@ -78,6 +78,7 @@ class Cluster {
   [[nodiscard]] ExperimentCheck* parent_of(const RunState& run);
 
  private:
+  void drain_until_done(const NodeId& node, bool is_drained, bool for_good, int number);
   void submit(const RunPlan& plan);
   void submit(const ExperimentPlan& plan);
   void make_trial(const core::RunDefinition& run);
@@ -135,6 +136,7 @@ class Cluster {
   PassCheck passes_;
   QuotaCheck quotas_;
   std::set<NodeId> drained_for_good_;
+  std::map<NodeId, int> drain_orders_;
   NodeId removed_;                                   ///< By the order that was stored last.
   Incarnation twin_ = 0;                             ///< The newest second agent.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< And stored, without a gap.

@@ -98,13 +98,17 @@ void PassCheck::on_first_start(const core::Coordinator& coordinator, const RunId
 
 void PassCheck::on_growth(const core::Coordinator& coordinator, const RunId& run) const {
   Grounds present = grounds(coordinator, {});
+  RunId waiting;
   for (const auto& [other, state] : runs_) {
     if (other == run || !waits(coordinator, other)) continue;
     if (all_rooms(present, job_of(other), true) < least_of(other)) continue;
+    waiting = other;
     for (auto& [id, ground] : present)
       if (room_on(ground, job_of(other), 0, true) > 0) ground.slots_taken = ground.slots;
   }
-  if (all_rooms(present, job_of(run), false) == 0) violated("{} is to grow into room that a waiting run may use", run);
+  if (all_rooms(present, job_of(run), false) > 0) return;
+  if (waiting.empty()) violated("{} is to grow, and there is no room", run);
+  violated("{} is to grow into room that {} may use, which waits", run, waiting);
 }
 
 }  // namespace sgd::sim
