@@ -16,6 +16,8 @@ namespace sgd::agent {
 namespace {
 
 constexpr std::size_t kDescriptors = 2;  ///< The shared region and the memory checkpoint.
+constexpr const char* kErrorPrefix = "sgd-launch: error: ";
+constexpr std::size_t kShownBytes = 500;
 
 process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_fd,
                                      const std::optional<process::Account>& account) {
@@ -73,6 +75,10 @@ Status KeeperProcess::start_listening(const std::string& program, const std::opt
   options.inherits_environment = place_->inherits_environment;  // Other people's jobs have nothing of the daemon's.
   const std::size_t equals = place_->mark.find('=');
   options.env[place_->mark.substr(0, equals)] = place_->mark.substr(equals + 1);
+  auto words = process::KeptStderr::make();
+  if (!words) return words.error();
+  words_ = std::move(words).value();
+  options.error_fd = words_->fd();
   const auto leaf = process::CgroupLeaf::make(place_->cgroup);
   if (leaf) options.cgroup = leaf->path();
   auto child = process::spawn(options);
@@ -190,6 +196,7 @@ Status KeeperProcess::on_started(const keeper::Started& started) {
       return Error{fmt::format("it says that it is pid {}, which is another user's", started.pid)};
     pidfd_.assign(pidfd.value().release());
     pid_ = started.pid;
+    if (auto words = process::KeptStderr::of(pid_)) words_ = std::move(words).value();
   }
   is_attached_ = true;
   for (const std::string& frame : sent_.kept()) stream_->send(frame);
@@ -227,7 +234,17 @@ void KeeperProcess::reap() {
   const std::string how = status && status.value() ? process::describe(*status.value()) : close_reason_;
   boost::system::error_code ignored;
   pidfd_.close(ignored);
-  handlers_.on_closed(signal, signal != 0 ? std::string() : how);
+  std::string reason = signal != 0 ? std::string() : how;
+  if (const std::string words = its_last_words(); !words.empty()) reason += (reason.empty() ? "" : ": ") + words;
+  handlers_.on_closed(signal, reason);
+}
+
+/// What it wrote goes to our own log as a whole, and its last line to whoever asks why the run has ended.
+std::string KeeperProcess::its_last_words() const {
+  if (!words_) return {};
+  const std::string text = words_->text();
+  (void)!::write(STDERR_FILENO, text.data(), text.size());  // Ignoring: there is no other place to say it.
+  return process::last_line(text, kErrorPrefix, kShownBytes);
 }
 
 }  // namespace sgd::agent

@@ -33,6 +33,7 @@
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/agent/spare_request.hpp"
 #include "launcher/process/account.hpp"
+#include "launcher/process/kept_stderr.hpp"
 #include "launcher/process/unique_fd.hpp"
 #include "launcher/storage/files_as.hpp"
 
@@ -109,6 +110,7 @@ class KeeperProcess {
   void on_stream_closed(std::string reason);
   void wait_for_end();
   void reap();
+  [[nodiscard]] std::string its_last_words() const;
 
   Handlers handlers_;
   std::optional<Place> place_;
@@ -119,6 +121,7 @@ class KeeperProcess {
   FrameReader reader_;
   std::vector<process::SharedFd> descriptors_;
   std::string close_reason_;
+  std::optional<process::KeptStderr> words_;  ///< With a Place: why it ends, if it can still say that.
   int pid_ = 0;
   std::string mark_;
   std::optional<uid_t> user_;

@@ -17,6 +17,7 @@ namespace sgd::process {
 namespace {
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(2);
+constexpr mode_t kMode = 0755;  ///< Whatever our umask: other accounts' keepers read their limits in there.
 
 bool is_file(const std::string& path) {
   struct stat info {};
@@ -42,7 +43,8 @@ std::optional<CgroupLeaf> CgroupLeaf::make(const std::string& name) {
   const std::string group = own_group();
   if (group.empty()) return std::nullopt;
   const std::string path = group + "/" + name;
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return std::nullopt;
+  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) return std::nullopt;
+  (void)::chmod(path.c_str(), kMode);  // Ignoring: who cannot change it may use it as it is.
   if (::access((path + "/cgroup.kill").c_str(), W_OK) == 0 && ::access((path + "/cgroup.procs").c_str(), W_OK) == 0)
     return CgroupLeaf(path);
   (void)::rmdir(path.c_str());  // Ignoring: it is of no use, and empty.

@@ -1,6 +1,7 @@
 #include "launcher/process/memory_cgroup.hpp"
 
-#include <filesystem>
+#include <unistd.h>
+
 #include <fstream>
 
 namespace sgd::process {
@@ -8,13 +9,13 @@ namespace {
 
 constexpr std::int64_t kUnlimitedFrom = std::int64_t{1} << 60;  // Version 1 says 2^63 less a page for no limit.
 
-/// Of the nearest group that counts memory. In a container the path of /proc may be that of the host, and the folder
-/// itself is mounted.
+/// Of the nearest group that counts memory and can be read by us. In a container the path of /proc may be that of the
+/// host, and the folder itself is mounted.
 std::optional<MemoryCgroup> files_of(const std::string& root, std::string path, const char* counter,
                                      const char* limit) {
   for (;; path = path.substr(0, path.rfind('/'))) {
     if (path == "/") path.clear();
-    if (const std::string folder = root + path; std::filesystem::exists(folder + "/" + counter))
+    if (const std::string folder = root + path; ::access((folder + "/" + counter).c_str(), R_OK) == 0)
       return MemoryCgroup{folder + "/" + counter, folder + "/" + limit};
     if (path.find('/') == std::string::npos) return std::nullopt;
   }

@@ -26,6 +26,7 @@ class RootAgent(TlsCluster):
         self.join(self.token("--name", "n1"), os.path.join(self.agent_state, "identity"))
 
     def start_agent(self, *options):
+        self.addCleanup(os.umask, os.umask(0o077))  # As the unit has it.
         self.agent = self.start("agent", "agent", "--join", self.address, "--state-dir", self.agent_state, "--slots", 2, *options)
         self.wait_for_words("coordinator", "node n1: connected")
 

@@ -2,8 +2,13 @@
 
 #include "launcher/process/out_of_memory.hpp"
 
+#include <unistd.h>
+
+#include <filesystem>
+
 #include <catch2/catch.hpp>
 
+#include "launcher/process/memory_cgroup.hpp"
 #include "test/unit/common/temporary_folder.hpp"
 
 using namespace sgd;
@@ -33,6 +38,24 @@ TEST_CASE("out of memory: a group that counts no memory is below one that does")
   folder.write("cgroup/agent.service/memory.events", "oom 3\noom_kill 6\n");
   CHECK(kills.take_one());
   CHECK_THAT(kills.words(), Catch::StartsWith("out of memory: the kernel killed it at the limit of 512 MiB"));
+}
+
+TEST_CASE("out of memory: a group that we may not look into is as none") {
+  const test::TemporaryFolder folder;
+  folder.write("proc/self/cgroup", "0::/agent.service/sgd-1-2-3\n");
+  folder.write("cgroup/agent.service/sgd-1-2-3/memory.events", "oom_kill 1\n");
+  folder.write("cgroup/agent.service/memory.events", "oom_kill 5\n");
+  folder.write("cgroup/agent.service/memory.max", "536870912\n");
+  std::filesystem::permissions(folder.path(""), std::filesystem::perms(0755));
+  std::filesystem::permissions(folder.path("cgroup/agent.service/sgd-1-2-3"), std::filesystem::perms::none);
+  constexpr uid_t kNobody = 65534;
+  const bool is_root = ::geteuid() == 0;
+  if (is_root) REQUIRE(::seteuid(kNobody) == 0);
+  const auto group = process::find_memory_cgroup(folder.path("proc"), folder.path("cgroup"));
+  if (is_root) REQUIRE(::seteuid(0) == 0);
+  std::filesystem::permissions(folder.path("cgroup/agent.service/sgd-1-2-3"), std::filesystem::perms::owner_all);
+  REQUIRE(group);
+  CHECK(group->counter == folder.path("cgroup/agent.service/memory.events"));
 }
 
 TEST_CASE("out of memory: version 1 of cgroups, below the path that a container sees") {

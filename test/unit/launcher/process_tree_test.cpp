@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,11 +98,16 @@ TEST_CASE("killing spares whole trees, and kills what other trees have left behi
 }
 
 TEST_CASE("a control group has all that was started in it, and kills them", "[process]") {
+  const mode_t umask_before = ::umask(0077);  // As an agent that systemd has started.
   const auto leaf = CgroupLeaf::make("sgd-unit-" + std::to_string(::getpid()));
+  ::umask(umask_before);
   if (!leaf) {
     WARN("skipped: no control groups can be made here");
     return;
   }
+  struct stat info {};
+  REQUIRE(::stat(leaf->path().c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0755);  // Keepers of other accounts read their limits in it.
   TemporaryDir dir;
   SpawnOptions options;
   options.cgroup = leaf->path();
