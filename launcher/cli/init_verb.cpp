@@ -1,6 +1,8 @@
 // `sgd-launch init`: makes a cluster's authority, the coordinator's identity, and one for the person who
 // asks, as its first administrator. An existing one is kept: nothing is ever replaced.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -20,6 +22,8 @@
 
 namespace sgd::cli {
 namespace {
+
+constexpr const char* kUnit = "/usr/lib/systemd/system/sgd-launch-coordinator.service";
 
 void say(bool is_new, const std::string& what, const std::string& where) {
   fmt::print("{} {}: {}\n", is_new ? "made" : "kept", what, where);
@@ -69,7 +73,25 @@ Status check_hosts(const std::string& folder, const std::vector<std::string>& ho
   return {};
 }
 
+/// Once more by root, when a service has the folder: what is in there is its account's, what is in root's home is
+/// root's.
+template <typename Function>
+auto as_ourselves(const std::string& state_dir, const Function& function) -> decltype(function()) {
+  if (const Status own = net::act_as_ourselves(); !own) return own.error();
+  auto result = function();
+  if (const Status acting = net::act_as_owner_of(state_dir); !acting) return acting.error();
+  return result;
+}
+
+/// `user`: where the person's identity is.
+Status make_administrator(const std::string& state_dir, const net::CertificateAuthority& ca, const std::string& user) {
+  const auto files = net::issue_identity(state_dir, ca, {net::Role::kClient, user_name(), true, {}}, net::unix_now_s());
+  if (!files) return files.error();
+  return as_ourselves(state_dir, [&] { return net::save_identity(user, files.value()); });
+}
+
 Status init(const std::string& state_dir, const std::vector<std::string>& hosts) {
+  if (const Status acting = net::act_as_owner_of(state_dir); !acting) return acting;
   if (const Status made = net::make_private_folder(state_dir); !made) return made;
   const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return lock.error();
@@ -79,7 +101,7 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
   const std::string own = net::coordinator_identity_folder(state_dir);
   const std::string user = user_identity_dir();
   const auto has_own = has_identity(own, ca.value());
-  const auto has_user = has_identity(user, ca.value());
+  const auto has_user = as_ourselves(state_dir, [&] { return has_identity(user, ca.value()); });
   if (!has_own) return has_own.error();
   if (!has_user) return has_user.error();
   if (has_own.value())
@@ -93,13 +115,12 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
     if (!made) return made.error();
   }
   say(!has_own.value(), "the coordinator's identity", own);
-  const bool is_due = has_user.value() && is_user_due(user);
-  if (!has_user.value() || is_due) {
-    const auto made =
-        net::make_identity(state_dir, ca.value(), {net::Role::kClient, user_name(), true, {}}, user, net::unix_now_s());
-    if (!made) return made.error();
-  }
-  say(!has_user.value() || is_due, fmt::format("the identity of {}, an administrator", user_name()), user);
+  const auto is_due = as_ourselves(state_dir, [&] { return Result<bool>(has_user.value() && is_user_due(user)); });
+  if (!is_due) return is_due.error();
+  const bool is_new_user = !has_user.value() || is_due.value();
+  if (is_new_user)
+    if (const Status made = make_administrator(state_dir, ca.value(), user); !made) return made;
+  say(is_new_user, fmt::format("the identity of {}, an administrator", user_name()), user);
   return {};
 }
 
@@ -130,8 +151,13 @@ int init_verb(const std::vector<std::string>& arguments) {
   if (diagnostics.has_errors()) return exit_code::kUsage;
   state_dir = absolute(state_dir);
   if (const Status made = init(state_dir, hosts); !made) return refuse(exit_code::kUsage, made.error().message);
+  if (::getuid() == 0 && ::access(kUnit, F_OK) == 0)
+    fmt::print(stderr,
+               "next: SGD_LISTEN=0.0.0.0:7070 in /etc/default/sgd-launch, where other machines are to reach it\n"
+               "      systemctl enable --now sgd-launch-coordinator\n");
+  else
+    fmt::print(stderr, "next: sgd-launch coordinator --listen 0.0.0.0:7070\n");
   fmt::print(stderr,
-             "next: sgd-launch coordinator --listen 0.0.0.0:7070\n"
              "      sgd-launch token create > FILE      for each node; then, on the node, with that file:\n"
              "      sgd-launch join COORDINATOR:7070 --token-file FILE\n");
   return exit_code::kSucceeded;

@@ -1,7 +1,6 @@
 #include "launcher/net/cluster_state.hpp"
 
 #include "launcher/net/certificate.hpp"
-#include "launcher/net/identity_files.hpp"
 #include "launcher/net/issued_log.hpp"
 #include "launcher/net/private_files.hpp"
 
@@ -22,8 +21,8 @@ std::string coordinator_identity_folder(const std::string& state_dir) {
   return state_dir + "/identity";
 }
 
-Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca, const Grant& grant,
-                                   const std::string& folder, std::int64_t now_s) {
+Result<IdentityFiles> issue_identity(const std::string& state_dir, const CertificateAuthority& ca, const Grant& grant,
+                                     std::int64_t now_s) {
   IdentityFiles files;
   files.key = make_key();
   files.ca = ca.certificate();
@@ -37,8 +36,15 @@ Result<PeerIdentity> make_identity(const std::string& state_dir, const Certifica
   Result<IssuedLog> log = IssuedLog::load(state_dir);
   if (!log) return log.error();
   if (const Status noted = log.value().add(identity.value(), "init"); !noted) return noted.error();
-  if (const Status saved = save_identity(folder, files); !saved) return saved.error();
-  return identity;
+  return files;
+}
+
+Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca, const Grant& grant,
+                                   const std::string& folder, std::int64_t now_s) {
+  const Result<IdentityFiles> files = issue_identity(state_dir, ca, grant, now_s);
+  if (!files) return files.error();
+  if (const Status saved = save_identity(folder, files.value()); !saved) return saved.error();
+  return identity_in(files.value().certificate);
 }
 
 Result<bool> renew_coordinator(const std::string& state_dir, std::int64_t now_s) {

@@ -12,6 +12,7 @@
 
 #include "common/base/result.hpp"
 #include "launcher/net/ca.hpp"
+#include "launcher/net/identity_files.hpp"
 #include "launcher/net/peer_identity.hpp"
 
 namespace sgd::net {
@@ -22,8 +23,10 @@ namespace sgd::net {
 /// For TlsContext::load().
 [[nodiscard]] std::string coordinator_identity_folder(const std::string& state_dir);
 
-/// Makes a key and a certificate of `ca` for it, writes both to `folder` and notes the certificate in
-/// `state_dir`.
+/// Makes a key and a certificate of `ca` for it, and notes the certificate in `state_dir`.
+[[nodiscard]] Result<IdentityFiles> issue_identity(const std::string& state_dir, const CertificateAuthority& ca,
+                                                   const Grant& grant, std::int64_t now_s);
+/// The same, and writes both to `folder`.
 [[nodiscard]] Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
                                                  const Grant& grant, const std::string& folder, std::int64_t now_s);
 

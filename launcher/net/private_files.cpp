@@ -57,7 +57,8 @@ Status make_private_folder(const std::string& path) {
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0) return system_error("cannot look at " + path);
   if (!S_ISDIR(facts.st_mode)) return Error{path + " is not a folder"};
-  if (facts.st_uid != ::geteuid()) return Error{path + " belongs to somebody else"};
+  if (facts.st_uid != ::geteuid())
+    return Error{fmt::format("{} belongs to another account, whose uid is {}", path, facts.st_uid)};
   if ((facts.st_mode & 0022) != 0) return Error{path + " can be written to by others: chmod 700 it"};
   return {};
 }
@@ -67,6 +68,11 @@ Status act_as_owner_of(const std::string& folder) {
   if (::geteuid() != 0 || ::lstat(folder.c_str(), &facts) != 0 || facts.st_uid == 0) return {};
   if (::setgroups(0, nullptr) != 0 || ::setegid(facts.st_gid) != 0 || ::seteuid(facts.st_uid) != 0)
     return system_error("cannot act as the owner of " + folder);
+  return {};
+}
+
+Status act_as_ourselves() {
+  if (::seteuid(::getuid()) != 0 || ::setegid(::getgid()) != 0) return system_error("cannot act as ourselves again");
   return {};
 }
 

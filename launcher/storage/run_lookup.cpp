@@ -45,7 +45,9 @@ Result<std::string> find_run(const std::string& name, const std::string& runs_di
                                fs::read_symlink(runs / "latest", error).string(),
                                left.empty() ? "" : "; there is " + list(left))};
     }
-    return Error{fmt::format("no run in {}: name one by its folder", runs.string())};
+    return Error{fmt::format(
+        "no run in {}: name one by its folder, or the coordinator of a cluster with --address HOST:PORT or SGD_ADDRESS",
+        runs.string())};
   }
   if (is_run(name)) return fs::canonical(name, error).string();
   if (name == "latest" && is_run(runs / name)) return fs::canonical(runs / name, error).string();

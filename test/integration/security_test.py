@@ -33,6 +33,18 @@ class SecurityTest(TlsCluster):
         self.assertIn("does not name x.example", self.run_verb("init", "--state-dir", self.state, "--name", "x.example", code=2).stderr)
         self.assertEqual(before, {name: read_file(self.path(name)) for name in before})
 
+    @unittest.skipIf(os.geteuid() != 0, "root's")
+    def test_init_by_root_in_the_folder_that_a_service_has_made(self):
+        account = pwd.getpwnam("daemon")
+        os.chmod(self.folder, 0o755)
+        os.mkdir(self.state, 0o700)
+        os.chown(self.state, account.pw_uid, account.pw_gid)
+        for word in ("made ", "kept "):
+            self.assertEqual(self.run_verb("init", "--state-dir", self.state).stdout.count(word), 3)
+        owners = {os.stat(os.path.join(folder, name)).st_uid for folder, folders, names in os.walk(self.state) for name in folders + names}
+        self.assertEqual(owners, {account.pw_uid})
+        self.assertEqual(os.stat(self.path("operator/config/sgd-launch/identity/identity.pem")).st_uid, 0)
+
     @unittest.skipIf(os.geteuid() != 0, "of an agent that root has started")
     def test_no_worker_runs_as_root_unasked(self):
         refused = self.run_verb("agent", "--join", "127.0.0.1:1", "--state-dir", self.path("agent"), code=2)
