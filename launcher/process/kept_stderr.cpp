@@ -46,7 +46,8 @@ std::string last_line(const std::string& text, const std::string& prefix, std::s
   std::string line = text.substr(begin, end + 1 - begin);
   if (line.starts_with(prefix)) line.erase(0, prefix.size());
   line.resize(std::min(line.size(), bytes_max));
-  std::replace_if(line.begin(), line.end(), [](unsigned char one) { return one < 0x20 || one > 0x7e; }, '?');
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char one) { return one < 0x20 || one > 0x7e; }, '?');
   return line;
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/process/memory_cgroup.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -15,7 +16,8 @@ std::optional<MemoryCgroup> files_of(const std::string& root, std::string path, 
                                      const char* limit) {
   for (;; path = path.substr(0, path.rfind('/'))) {
     if (path == "/") path.clear();
-    if (const std::string folder = root + path; ::access((folder + "/" + counter).c_str(), R_OK) == 0)
+    if (const std::string folder = root + path;
+        ::faccessat(AT_FDCWD, (folder + "/" + counter).c_str(), R_OK, AT_EACCESS) == 0)
       return MemoryCgroup{folder + "/" + counter, folder + "/" + limit};
     if (path.find('/') == std::string::npos) return std::nullopt;
   }

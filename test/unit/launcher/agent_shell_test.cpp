@@ -2,9 +2,15 @@
 
 #include "launcher/agent/agent_shell.hpp"
 
+#include <unistd.h>
+
+#include <filesystem>
+
 #include <catch2/catch.hpp>
 
+#include "launcher/agent/keeper_process.hpp"
 #include "launcher/net/embedded_link.hpp"
+#include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
 #include "test/unit/common/temporary_folder.hpp"
 
@@ -53,4 +59,21 @@ TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps wh
   CHECK(facts[1].run == "r");  // That its keeper could not work: somebody has seen it end.
   CHECK(facts[1].generation == 2);
   shell.stop();
+}
+
+TEST_CASE("agent shell: a keeper's last words are the reason why its run could not start") {
+  const test::TemporaryFolder folder;
+  const std::string program = folder.write("keeper", "#!/bin/sh\necho 'sgd-launch: error: no way in' >&2\nexit 1\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  boost::asio::io_context io;
+  std::string reason;
+  agent::KeeperProcess::Handlers handlers{
+      [](keeper::FromKeeper) {}, [](agent::Output) {}, [&](int, std::string why) { reason = why; }, {}};
+  agent::KeeperProcess::Place place{folder.path("keeper.sock"), "SGD_KEEPER=x", std::chrono::seconds(1)};
+  place.cgroup = "sgd-unit-words-" + std::to_string(::getpid());
+  agent::KeeperProcess keeper(io, handlers, place);
+  REQUIRE(keeper.start(program));
+  io.run_for(std::chrono::seconds(20));
+  CHECK(reason == "exit code 1: no way in");
+  if (const auto leaf = process::CgroupLeaf::find(place.cgroup)) leaf->remove();
 }

@@ -1,7 +1,9 @@
-// The standard error of a child, kept in memory: its size is fixed, whoever writes, and its last line is fit to be shown.
+// The standard error of a child, kept in memory: its size is fixed, whoever writes, and its last line is fit to be
+// shown.
 
 #include "launcher/process/kept_stderr.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -26,13 +28,19 @@ process::Child child_with(const KeptStderr& words, const std::string& script) {
   return std::move(child).value();
 }
 
+void await_end(const process::Child& child) {
+  pollfd entry{child.pidfd.get(), POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 20'000) == 1);
+  REQUIRE(process::wait_exit(child.pidfd.get()));
+}
+
 }  // namespace
 
 TEST_CASE("kept stderr: what a child has said is there after its end") {
   const auto words = KeptStderr::make();
   REQUIRE(words);
   const process::Child child = child_with(words.value(), "echo one >&2; echo two >&2");
-  REQUIRE(process::wait_exit(child.pidfd.get()));
+  await_end(child);
   CHECK(words.value().text() == "one\ntwo\n");
 }
 
@@ -40,7 +48,7 @@ TEST_CASE("kept stderr: it does not grow, and says no more") {
   const auto words = KeptStderr::make();
   REQUIRE(words);
   const process::Child child = child_with(words.value(), "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 0");
-  REQUIRE(process::wait_exit(child.pidfd.get()));
+  await_end(child);
   CHECK(words.value().text().size() <= KeptStderr::kBytes);
   CHECK(::lseek(words.value().fd(), 0, SEEK_END) == KeptStderr::kBytes);
 }
@@ -49,11 +57,12 @@ TEST_CASE("kept stderr: the next life of whoever started it finds it") {
   const auto words = KeptStderr::make();
   REQUIRE(words);
   const keeper_test::TemporaryDir dir;
-  const process::Child child = child_with(words.value(), "echo said >&2; echo up > " + dir.file("up") + "; exec sleep 1000");
+  const process::Child child =
+      child_with(words.value(), "echo said >&2; echo up > " + dir.file("up") + "; exec sleep 1000");
   (void)keeper_test::wait_file(dir.file("up"), std::chrono::seconds(20));
   const auto found = KeptStderr::of(child.pid);
   REQUIRE(process::pidfd_send_signal(child.pidfd.get(), SIGKILL));
-  REQUIRE(process::wait_exit(child.pidfd.get()));
+  await_end(child);
   REQUIRE(found);
   CHECK(found.value().text() == "said\n");
   CHECK_FALSE(KeptStderr::of(::getpid()));  // Ours is another file.
