@@ -135,7 +135,8 @@ class Walk {
             fmt::format("{}: none is built in, and no plug-in of the job registers one", subject(path)));
     } else if (!value.is_object()) {
       const std::string example = types.front();
-      const bool named = value.is_string() && std::find(types.begin(), types.end(), value) != types.end();
+      const bool named = value.is_string() &&
+                         std::find(types.begin(), types.end(), value.get_ref<const std::string&>()) != types.end();
       must_be(where, path, fmt::format("an object such as {{\"type\": {}}}", named ? shown(value) : quote(example)),
               value);
     } else if (!value.contains("type")) {
