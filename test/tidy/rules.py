@@ -229,6 +229,7 @@ def header_is_used(tree):
     """A header nobody includes is dead, or its user forgot it."""
     used = {header for _, text in cpp_files(tree) for _, header, _ in includes(text)}
     used |= {f"{path.rsplit('/', 1)[0]}/{header}" for path, text in cpp_files(tree, "test") for _, header, _ in includes(text)}
+    used |= {f"test/support/catch3/{header}" for _, text in cpp_files(tree) for _, header, is_angled in includes(text) if is_angled}
     return [Finding(path, 1, "no file includes this header: use it or remove it") for path, _ in cpp_files(tree)
             if path.endswith(".hpp") and path not in used and not path.startswith(("worker/include/", _CLIENT + "/include/"))]
 
