@@ -76,7 +76,7 @@ Status add_best(const std::string& run_dir, OrderedJson& checkpoints, OrderedJso
     const auto value = scores.value().find(one["step"].get<std::int64_t>());
     one["value"] = value == scores.value().end() ? OrderedJson() : OrderedJson(value->second);
     one["is_best"] = std::any_of(kept.best.begin(), kept.best.end(),
-                                 [&](const core::ScoredCheckpoint& best) { return best.path == one["path"]; });
+                                 [&](const core::ScoredCheckpoint& best) { return one["path"] == best.path; });
   }
   list["metric"] = policy.best->metric;
   return {};
