@@ -1,5 +1,6 @@
 #pragma once
-// Catch2 3 by the names of version 2, which the tests are written in. Only in the way of includes where the system has 3.
+// Catch2 3 by the names of version 2, which the tests are written in. Only in the way of includes where the system
+// has 3.
 
 #include <string>
 
