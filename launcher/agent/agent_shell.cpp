@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
@@ -262,6 +263,11 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::ui
   };
   if (!continuity_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
   handlers.on_attached = [this, run] { listen_again(run); };
+  handlers.on_words = [this, run](const std::string& text) {
+    std::string line = text.substr(0, text.find_last_not_of('\n') + 1);
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    observer_.on_warning(fmt::format("run {}: its keeper said: {}", run, line));
+  };
   KeeperProcess::Place place;
   place.number = number;
   place.socket = fmt::format("{}keeper-{}.sock", sockets_, number);

@@ -235,16 +235,11 @@ void KeeperProcess::reap() {
   boost::system::error_code ignored;
   pidfd_.close(ignored);
   std::string reason = signal != 0 ? std::string() : how;
-  if (const std::string words = its_last_words(); !words.empty()) reason += (reason.empty() ? "" : ": ") + words;
+  const std::string said = words_ ? words_->text() : std::string();
+  if (!said.empty() && handlers_.on_words) handlers_.on_words(said);
+  if (const std::string line = process::last_line(said, kErrorPrefix, kShownBytes); !line.empty())
+    reason += (reason.empty() ? "" : ": ") + line;
   handlers_.on_closed(signal, reason);
-}
-
-/// What it wrote goes to our own log as a whole, and its last line to whoever asks why the run has ended.
-std::string KeeperProcess::its_last_words() const {
-  if (!words_) return {};
-  const std::string text = words_->text();
-  (void)!::write(STDERR_FILENO, text.data(), text.size());  // Ignoring: there is no other place to say it.
-  return process::last_line(text, kErrorPrefix, kShownBytes);
 }
 
 }  // namespace sgd::agent

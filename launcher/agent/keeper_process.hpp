@@ -61,6 +61,8 @@ class KeeperProcess {
     std::function<void(Output)> on_output;                          ///< `run` is filled in by the owner.
     std::function<void(int signal, std::string reason)> on_closed;  ///< Last.
     std::function<void()> on_attached = {};  ///< With a Place: it is there, and so are its descriptors.
+    /// With a Place, before on_closed: all that it wrote to its standard error. The last line is in the reason, too.
+    std::function<void(const std::string& text)> on_words = {};
   };
   /// Of a keeper that waits for the next life of its agent.
   struct Place {
@@ -110,7 +112,6 @@ class KeeperProcess {
   void on_stream_closed(std::string reason);
   void wait_for_end();
   void reap();
-  [[nodiscard]] std::string its_last_words() const;
 
   Handlers handlers_;
   std::optional<Place> place_;

@@ -52,10 +52,14 @@ Result<bool> has_identity(const std::string& folder, const net::CertificateAutho
   return true;
 }
 
-/// Whether the person's certificate is near its end: who may make one from nothing may make it anew.
-bool is_user_due(const std::string& folder) {
+/// Whether the person has no identity of `ca` in `folder`, or one whose certificate is near its end: who may make one
+/// from nothing may make it anew.
+Result<bool> needs_user(const std::string& folder, const net::CertificateAuthority& ca) {
+  const auto has_one = has_identity(folder, ca);
+  if (!has_one) return has_one.error();
+  if (!has_one.value()) return true;
   const auto files = net::load_identity(folder);
-  if (!files) return false;
+  if (!files) return files.error();
   const auto identity = net::identity_in(files.value().certificate);
   return identity.ok() && net::renew_at_s(identity.value()) <= net::unix_now_s();
 }
@@ -101,9 +105,9 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
   const std::string own = net::coordinator_identity_folder(state_dir);
   const std::string user = user_identity_dir();
   const auto has_own = has_identity(own, ca.value());
-  const auto has_user = as_ourselves(state_dir, [&] { return has_identity(user, ca.value()); });
+  const auto is_new_user = as_ourselves(state_dir, [&] { return needs_user(user, ca.value()); });
   if (!has_own) return has_own.error();
-  if (!has_user) return has_user.error();
+  if (!is_new_user) return is_new_user.error();
   if (has_own.value())
     if (const Status named = check_hosts(own, hosts); !named) return named;
   say(is_new_ca, "the cluster's authority", net::ca_folder(state_dir));
@@ -115,12 +119,9 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
     if (!made) return made.error();
   }
   say(!has_own.value(), "the coordinator's identity", own);
-  const auto is_due = as_ourselves(state_dir, [&] { return Result<bool>(has_user.value() && is_user_due(user)); });
-  if (!is_due) return is_due.error();
-  const bool is_new_user = !has_user.value() || is_due.value();
-  if (is_new_user)
+  if (is_new_user.value())
     if (const Status made = make_administrator(state_dir, ca.value(), user); !made) return made;
-  say(is_new_user, fmt::format("the identity of {}, an administrator", user_name()), user);
+  say(is_new_user.value(), fmt::format("the identity of {}, an administrator", user_name()), user);
   return {};
 }
 

@@ -23,7 +23,7 @@ enum class Readers {
 /// Root that works in the folder of another account does so in that account's name from here on: what it writes is
 /// that account's to read, and what the account has put there leads root nowhere. For a verb of one thread.
 [[nodiscard]] Status act_as_owner_of(const std::string& folder);
-/// And as ourselves again.
+/// And as ourselves again, but for root's groups, of which it needs none.
 [[nodiscard]] Status act_as_ourselves();
 
 [[nodiscard]] Status write_file(const std::string& path, std::string_view bytes, Readers readers);

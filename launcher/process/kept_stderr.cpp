@@ -35,20 +35,20 @@ std::string KeptStderr::text() const {
   std::string text(kBytes, '\0');
   const ssize_t count = ::pread(file_.get(), text.data(), text.size(), 0);
   text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-  return text.substr(0, text.find('\0'));
+  text.resize(std::min(text.size(), text.find('\0')));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char one) { return one != '\n' && (one < 0x20 || one > 0x7e); }, '?');
+  return text;
 }
 
 std::string last_line(const std::string& text, const std::string& prefix, std::size_t bytes_max) {
-  const std::size_t end = text.find_last_not_of("\n\r ");
+  const std::size_t end = text.find_last_not_of("\n ");
   if (end == std::string::npos) return {};
   const std::size_t before = text.rfind('\n', end);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
   std::string line = text.substr(begin, end + 1 - begin);
   if (line.starts_with(prefix)) line.erase(0, prefix.size());
-  line.resize(std::min(line.size(), bytes_max));
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char one) { return one < 0x20 || one > 0x7e; }, '?');
-  return line;
+  return line.substr(0, bytes_max);
 }
 
 }  // namespace sgd::process

@@ -91,7 +91,3 @@ class Booted(Chroot):
 
     def inside(self, line):
         return subprocess.run([*self.way_in(), "/bin/sh", "-c", line], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-
-    def main_pid(self, unit):
-        """As the machine itself counts."""
-        return int(self.run(f"systemctl show --property=MainPID --value {unit}"))

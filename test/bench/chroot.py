@@ -1,15 +1,19 @@
 """A bare Debian in a folder, which debootstrap makes, and in which the package is installed."""
 
+import argparse
+import contextlib
 import glob
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SUITE = "bookworm"
 # What apt, dpkg and accounts themselves leave: lists, logs, backups of their files.
-OF_THE_SYSTEM = re.compile(r"^/(proc|sys|dev|tmp|run|home/eva|opt/libtorch|var/(lib/(apt|dpkg|systemd)|cache|log)|etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|etc/\.pwd\.lock)")
+OF_THE_SYSTEM = re.compile(r"^/(proc|sys|dev|tmp|run|home/eva|opt/libtorch|var/(lib/(apt|dpkg|systemd|private)|cache|log|tmp/systemd-private)|etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|etc/\.pwd\.lock)")
 LIMIT_S = 900
 
 
@@ -26,6 +30,37 @@ def mirror():
 def mounts_below(folder):
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         return [line.split()[4] for line in file if line.split()[4].startswith(folder + "/")]
+
+
+@contextlib.contextmanager
+def scratch(name, keep):
+    """A folder for a Chroot, which goes with all that is mounted in it."""
+    folder = tempfile.mkdtemp(prefix=f"sgd-{name}-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    try:
+        yield folder
+    finally:
+        if not keep:
+            for place in reversed(mounts_below(folder)):
+                subprocess.run(["umount", "--lazy", place], check=False)
+            if not mounts_below(folder):  # What is mounted there is this machine's.
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def options_of(name):
+    """The options of a trial of the package, which goes on in a mount namespace of its own."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--package", default="")
+    parser.add_argument("--torch", required=True)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        sys.exit(f"{name}: needs root and debootstrap (apt-get install debootstrap)")
+    if "SGD_IN_NAMESPACE" not in os.environ:  # Mounts end with it, whatever ends this.
+        os.execvpe("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv], {**os.environ, "SGD_IN_NAMESPACE": "1"})
+    options.package = options.package or glob.glob(os.path.join(ROOT, "build", "release", "package", "*.deb"))[0]
+    options.torch = os.path.realpath(options.torch)
+    return options
 
 
 class Chroot:

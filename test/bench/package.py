@@ -6,17 +6,12 @@ Needs root, debootstrap and the network, from where debootstrap and apt get Debi
 was tried; ends with 1 at the first thing that is not as it should be.
 """
 
-import argparse
-import glob
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
-from chroot import Chroot, mounts_below
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from chroot import Chroot, options_of, scratch
 
 
 def say(text):
@@ -83,30 +78,13 @@ def remove(box, before):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--package", default="")
-    parser.add_argument("--torch", required=True)
-    parser.add_argument("--keep", action="store_true")
-    options = parser.parse_args()
-    if os.geteuid() != 0 or not shutil.which("debootstrap"):
-        sys.exit("package: needs root and debootstrap (apt-get install debootstrap)")
-    if "SGD_IN_NAMESPACE" not in os.environ:  # Mounts end with it, whatever ends this.
-        os.execvpe("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv], {**os.environ, "SGD_IN_NAMESPACE": "1"})
-    package = options.package or glob.glob(os.path.join(ROOT, "build", "release", "package", "*.deb"))[0]
-    folder = tempfile.mkdtemp(prefix="sgd-chroot-", dir="/var/tmp")
-    os.chmod(folder, 0o755)
-    box = Chroot(folder)
-    try:
+    options = options_of("package")
+    with scratch("chroot", options.keep) as folder:
+        box = Chroot(folder)
         box.make()
-        before = install(box, package)
-        use(box, os.path.realpath(options.torch))
+        before = install(box, options.package)
+        use(box, options.torch)
         remove(box, before)
-    finally:
-        if not options.keep:
-            for place in reversed(mounts_below(folder)):
-                subprocess.run(["umount", "--lazy", place], check=False)
-            if not mounts_below(folder):  # What is mounted there is this machine's.
-                shutil.rmtree(folder, ignore_errors=True)
     say("all is well")
 
 

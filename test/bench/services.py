@@ -6,21 +6,16 @@ Needs root, debootstrap and the network, from where debootstrap and apt get Debi
 it should be.
 """
 
-import argparse
-import glob
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 
 from booted import Booted
-from chroot import mounts_below
+from chroot import ROOT, options_of, scratch
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT_S = 60
 ADDRESS = "127.0.0.1:7070"
 UNITS = ("sgd-launch-coordinator", "sgd-launch-agent")
@@ -158,7 +153,7 @@ def clean(box, before):
     expect("after purge no process, unit or control group of a run is left", not left, left)
     shutil.rmtree(box.path("root/.config"), ignore_errors=True)
     os.unlink(box.path("/etc/n1.token"))
-    left = sorted(path for path in box.files() - before if not path.startswith(("/var/lib/private", "/var/tmp/systemd-private")))
+    left = sorted(box.files() - before)
     expect("and no file", not left, " ".join(left))
 
 
@@ -180,29 +175,14 @@ def journey(box, package, torch):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--package", default="")
-    parser.add_argument("--torch", required=True)
-    parser.add_argument("--keep", action="store_true")
-    options = parser.parse_args()
-    if os.geteuid() != 0 or not shutil.which("debootstrap"):
-        sys.exit("services: needs root and debootstrap (apt-get install debootstrap)")
-    if "SGD_IN_NAMESPACE" not in os.environ:  # Mounts end with it, whatever ends this.
-        os.execvpe("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv], {**os.environ, "SGD_IN_NAMESPACE": "1"})
-    package = options.package or glob.glob(os.path.join(ROOT, "build", "release", "package", "*.deb"))[0]
-    folder = tempfile.mkdtemp(prefix="sgd-booted-", dir="/var/tmp")
-    os.chmod(folder, 0o755)
-    torch = os.path.realpath(options.torch)
-    box = Booted(folder, "/opt/libtorch", os.path.dirname(torch))  # What LibTorch itself needs may lie beside it, as pip installs it.
-    try:
-        journey(box, package, os.path.basename(torch))
-    finally:
-        box.power_off()
-        if not options.keep:
-            for place in reversed(mounts_below(folder)):
-                subprocess.run(["umount", "--lazy", place], check=False)
-            if not mounts_below(folder):  # What is mounted there is this machine's.
-                shutil.rmtree(folder, ignore_errors=True)
+    options = options_of("services")
+    with scratch("booted", options.keep) as folder:
+        # What LibTorch itself needs may lie beside it, as pip installs it.
+        box = Booted(folder, "/opt/libtorch", os.path.dirname(options.torch))
+        try:
+            journey(box, options.package, os.path.basename(options.torch))
+        finally:
+            box.power_off()
     print("services: all is well", flush=True)
 
 

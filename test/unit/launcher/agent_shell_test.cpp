@@ -67,13 +67,18 @@ TEST_CASE("agent shell: a keeper's last words are the reason why its run could n
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   boost::asio::io_context io;
   std::string reason;
-  agent::KeeperProcess::Handlers handlers{
-      [](keeper::FromKeeper) {}, [](agent::Output) {}, [&](int, std::string why) { reason = why; }, {}};
+  std::string said;
+  agent::KeeperProcess::Handlers handlers{[](keeper::FromKeeper) {},
+                                          [](agent::Output) {},
+                                          [&](int, std::string why) { reason = why; },
+                                          {},
+                                          [&](const std::string& text) { said = text; }};
   agent::KeeperProcess::Place place{folder.path("keeper.sock"), "SGD_KEEPER=x", std::chrono::seconds(1)};
   place.cgroup = "sgd-unit-words-" + std::to_string(::getpid());
   agent::KeeperProcess keeper(io, handlers, place);
   REQUIRE(keeper.start(program));
   io.run_for(std::chrono::seconds(20));
   CHECK(reason == "exit code 1: no way in");
+  CHECK(said == "sgd-launch: error: no way in\n");
   if (const auto leaf = process::CgroupLeaf::find(place.cgroup)) leaf->remove();
 }
