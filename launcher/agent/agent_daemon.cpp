@@ -292,7 +292,7 @@ Status AgentDaemon::run() {
                      }});
   wait_signal();
   if (options_.ends_with_input)
-    input_.emplace(io_, [this] {
+    input_.emplace(io_, STDIN_FILENO, [this] {
       log("standard input has ended: what still runs here is killed");
       io_.stop();
     });

@@ -97,15 +97,8 @@ void take_get(std::vector<std::string>& words, Get& get, Diagnostics& diagnostic
   words.pop_back();
 }
 
-/// The newest that is whole, or of `step`; empty: there is none.
-std::string choose(const Json& checkpoints, std::optional<int> step) {
-  for (const Json& one : checkpoints)
-    if (read_or(one, "whole", false) && (!step || read_or(one, "step", -1) == *step)) return read_or(one, "path", "");
-  return {};
-}
-
 int get_one(const NamedRun& run, const Json& all, const Get& get) {
-  const std::string path = choose(member(all, "checkpoints"), get.step);
+  const std::string path = whole_checkpoint(member(all, "checkpoints"), get.step);
   if (path.empty())
     return refuse(exit_code::kNotFound, get.step ? fmt::format("it has no whole checkpoint of step {}", *get.step)
                                                  : "it has no whole checkpoint");

@@ -21,9 +21,20 @@ Status KeptSearch::start(const std::vector<Json>& past) {
 }
 
 void KeptSearch::on_event(const Json& event) {
+  if (program_ && is_foreign(event)) {
+    program_.reset();
+    waiting_ = fmt::format("trial {} is of another search program", read_or(event, "trial", tune::TrialId{0}));
+  }
   note(event);
   if (program_) program_->on_event(event);
-  if (!waiting_.empty() && said_.empty()) restart(std::exchange(waiting_, {}));
+  begin_again_when_heard();
+}
+
+/// A trial begins that the program has not given, or with other values than it has given.
+bool KeptSearch::is_foreign(const Json& event) const {
+  if (read_or(event, "event", "") != "trial_started") return false;
+  const auto said = said_.find(read_or(event, "trial", tune::TrialId{-1}));
+  return said == said_.end() || said->second != nlohmann::json(member(event, "parameters"));
 }
 
 void KeptSearch::note(const Json& event) {
@@ -39,11 +50,12 @@ Status KeptSearch::begin() {
   SearchProgram::Handlers handlers;
   handlers.on_line = [this](const std::string& line) {
     kills_ = 0;
-    if (const auto trial = tune::trial_given_in(line)) said_.insert(*trial);
+    if (const auto trial = tune::trial_given_in(line))
+      said_.insert_or_assign(*trial, member(nlohmann::json::parse(line, nullptr, false), "parameters"));
     handlers_.on_line(line);
   };
   // Later: it is the program that tells so.
-  handlers.on_killed = [this](const std::string& why) { boost::asio::post(io_, [this, why] { restart(why); }); };
+  handlers.on_killed = [this](const std::string& why) { boost::asio::post(io_, [this, why] { on_killed(why); }); };
   handlers.on_failed = [this](const std::string& why) { handlers_.on_failed(why); };
   program_ = std::make_unique<SearchProgram>(io_, spec_, std::move(handlers));
   std::vector<Json> past;
@@ -51,17 +63,20 @@ Status KeptSearch::begin() {
   return program_->start(log_, past);
 }
 
-/// What the one before has given counts: else the next one would give it once more.
-void KeptSearch::restart(const std::string& why) {
+void KeptSearch::on_killed(const std::string& why) {
   if (is_over_) return;
-  if (!said_.empty()) {
-    waiting_ = why;
-    return;
-  }
   if (++kills_ > kKillsMax)
     return handlers_.on_failed(fmt::format("{}, {} times without a word; what it has said of itself is in {}", why,
                                            kills_, std::filesystem::path(log_).filename().string()));
-  handlers_.on_restart(fmt::format("{}: another one goes on from there", why));
+  program_.reset();
+  waiting_ = why;
+  begin_again_when_heard();
+}
+
+/// What the one before has given counts: else the next one would give it once more.
+void KeptSearch::begin_again_when_heard() {
+  if (waiting_.empty() || !said_.empty() || is_over_) return;
+  handlers_.on_restart(fmt::format("{}: another one goes on from there", std::exchange(waiting_, {})));
   if (const Status started = begin(); !started) handlers_.on_failed(started.error().message);
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 // A search program for as long as its experiment lasts: one that a signal has ended is started again, and told all that
-// the one before was told.
+// the one before was told. So is one that has trials of another program beside it: what it believes of them is wrong.
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +36,9 @@ class KeptSearch {
  private:
   void note(const nlohmann::ordered_json& event);
   [[nodiscard]] Status begin();
-  void restart(const std::string& why);
+  [[nodiscard]] bool is_foreign(const nlohmann::ordered_json& event) const;
+  void on_killed(const std::string& why);
+  void begin_again_when_heard();
 
   boost::asio::io_context& io_;
   tune::ExperimentSpec spec_;
@@ -44,8 +46,9 @@ class KeptSearch {
   Handlers handlers_;
   std::vector<std::string> past_;  ///< Events that a program is told of, as text.
   int kills_ = 0;                  ///< Since it has said something.
-  std::set<tune::TrialId> said_;   ///< Trials that it has given, and that no event has told of yet.
-  std::string waiting_;            ///< Why another one is to be started, as soon as there are none of those; or empty.
+  /// Trials that it has given, and that no event has told of yet, with their values.
+  std::map<tune::TrialId, nlohmann::json> said_;
+  std::string waiting_;  ///< Why another one is to be started, as soon as there are none of those; or empty.
   bool is_over_ = false;
   std::unique_ptr<SearchProgram> program_;
 };

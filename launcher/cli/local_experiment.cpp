@@ -113,6 +113,7 @@ Status LocalExperiment::reopen(std::int64_t samples) {
     const Status resumed = coordinator_.resume_experiment(experiment_.id, samples);
     if (!resumed && !outcome_) return resumed;
     if (resumed) outcome_.reset();
+    experiment_ = std::move(coordinator_.experiments().front());  // With its samples from now on.
   }
   if (const Status started = start_search(); !started) return started;
   console_.narrate(fmt::format("sgd-launch: experiment {} goes on: {}", experiment_.id, table_.progress()));
@@ -241,7 +242,7 @@ void LocalExperiment::end() {
     console_.narrate(
         fmt::format("sgd-launch: {} in {:.1f} s, files in {}", table_.progress(), outcome_->wall_s, shown_dir_));
     if (!trial.empty()) console_.narrate(fmt::format("sgd-launch: the best one again: sgd-launch {}/job.json", trial));
-    if (outcome_->state == "interrupted" || outcome_->state == "cancelled" || outcome_->state == "timed_out")
+    if (table_.may_go_on(outcome_->state))
       console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch tune --resume {}", shown_dir_));
     if (search_) return search_->end([this] { stop_all(); });
     stop_all();

@@ -48,8 +48,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       status_timer_(io_),
-      timeout_(io_),
-      lifeline_(io_) {
+      timeout_(io_) {
   for (const int signal : {SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) signals_.add(signal);
 }
 
@@ -70,8 +69,8 @@ int LocalRun::run() {
   }
   submit();
   if (options_.lifeline) {
-    lifeline_.assign(::fcntl(*options_.lifeline, F_DUPFD_CLOEXEC, 3));
-    watch_lifeline();
+    // As if the terminal had been closed.
+    lifeline_.emplace(io_, *options_.lifeline, [this] { on_signal(SIGHUP); });
   }
   io_.run();
   return outcome_ ? outcome_->exit_code : exit_code::kFailed;
@@ -247,7 +246,7 @@ void LocalRun::end() {
     status_timer_.cancel();
     ranks_.stop();
     timeout_.cancel();
-    lifeline_.close();
+    lifeline_.reset();
     io_.stop();  // Idle control clients are all that could still wait here.
   });
 }

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -28,6 +27,7 @@
 #include "launcher/cli/run_options.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/process/input_end.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/storage/run_directory.hpp"
 #include "launcher/storage/run_history.hpp"
@@ -70,7 +70,6 @@ class LocalRun {
   void end();
   void wait_signal();
   void on_signal(int signal);
-  void watch_lifeline();
   void tick_status();
   [[nodiscard]] std::int64_t step_before() const;
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
@@ -100,7 +99,7 @@ class LocalRun {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer timeout_;
-  boost::asio::posix::stream_descriptor lifeline_;
+  std::optional<process::InputEnd> lifeline_;
   std::optional<core::RunOutcome> outcome_;
   int signals_seen_ = 0;
   int agents_with_run_ = 0;

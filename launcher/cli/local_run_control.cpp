@@ -81,16 +81,4 @@ Json LocalRun::answer_set_slots(const nlohmann::json& request) {
   return answer_nodes();
 }
 
-/// Nothing is written there: it is readable when nobody holds the other end any more, and that is as if the terminal
-/// had been closed.
-void LocalRun::watch_lifeline() {
-  lifeline_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                       [this](const boost::system::error_code& error) {
-                         if (error) return;
-                         char unused[64];
-                         if (::read(lifeline_.native_handle(), unused, sizeof unused) > 0) return watch_lifeline();
-                         on_signal(SIGHUP);
-                       });
-}
-
 }  // namespace sgd::cli

@@ -6,6 +6,7 @@
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/suggest.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -29,6 +30,12 @@ void take_order(std::vector<std::string>& words, Order& order, Diagnostics& diag
   });
   if (verb == words.end()) {
     if (!order.node.empty()) diagnostics.error("--node", 0, 0, "belongs to set-slots N");
+    if (words.size() < 2) return;
+    const auto near = json::nearest(words.front(), {"list", "drain", "undrain", "remove", "set-slots"});
+    diagnostics.error("nodes", 0, 0,
+                      fmt::format("expected drain, undrain, remove or set-slots, got \"{}\"{}", words.front(),
+                                  near ? fmt::format("; did you mean {}?", *near) : ""));
+    words.clear();
     return;
   }
   order.verb = *verb;

@@ -12,6 +12,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/planned_steps.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
@@ -68,7 +69,18 @@ void RemoteRun::show_own(std::string socket, int workers_here) {
   own_place_ = OwnOutputPlace{std::move(socket), {}, workers_here};
 }
 
-void RemoteRun::search_with(tune::ExperimentSpec spec) {
+int RemoteRun::join(Seen seen) {
+  follow_ = {{"events", true}};
+  request_ = {{"job", std::move(seen.job)}};
+  run_ = std::move(seen.run);
+  file_of("events.jsonl").got = seen.bytes;
+  past_ = std::move(seen.events);
+  table_.emplace();
+  for (const Json& event : past_) table_->add(event);
+  return go();
+}
+
+std::string RemoteRun::search_with(tune::ExperimentSpec spec) {
   RemoteSearch::Handlers handlers;
   handlers.ask = [this](const Json& what) {
     if (!is_open_ || run_.empty()) return;  // It comes again.
@@ -78,11 +90,13 @@ void RemoteRun::search_with(tune::ExperimentSpec spec) {
   };
   handlers.narrate = [this](const std::string& line) { console_.narrate("sgd-launch: " + line); };
   search_.emplace(io_, std::move(spec), std::move(handlers));
+  return search_->name();
 }
 
 void RemoteRun::on_searched(const Json& answer) {
-  if (read_or(answer, "ok", false) || read_or(answer, "kind", "") == "later") return;
-  search_->on_refused();
+  const std::string kind = read_or(answer, "kind", "");
+  if (read_or(answer, "ok", false) || kind == "later") return;
+  search_->on_refused(kind);
   console_.complain("warning", "the search program is not heard: " + read_or(answer, "error", ""));
 }
 
@@ -136,6 +150,7 @@ int RemoteRun::go() {
   link_.start({[this] { on_open(); }, [this](const Json& message) { on_message(message); },
                [this](const std::string& bytes) { on_part(bytes); },
                [this](const std::string& reason) { on_lost(reason); }});
+  if (options_.lifeline) lifeline_.emplace(io_, *options_.lifeline, [this] { on_signal(SIGHUP); });
   if (options_.timeout) {
     timeout_.expires_after(*options_.timeout);
     timeout_.async_wait([this](const boost::system::error_code& error) {
@@ -200,7 +215,7 @@ void RemoteRun::on_submitted(const Json& answer) {
     if (answer.contains("error")) console_.complain("error", read_or(answer, "error", ""));
     return end(read_or(answer, "kind", "") == "job" ? exit_code::kUsage : exit_code::kUnreachable);
   }
-  const bool is_new = run_.empty();
+  const bool is_new = !std::exchange(is_joined_, true);
   // What it had written in the life before is not told again.
   const Json& offsets = member(answer, "offsets");
   for (const auto& [file, bytes] : offsets.items())
@@ -211,11 +226,17 @@ void RemoteRun::on_submitted(const Json& answer) {
     return end(exit_code::kSucceeded);
   }
   const int workers = read_or(member(request_, "job"), "num_workers", 0);
-  if (is_new)
+  if (is_new && copy_)
+    if (const Status begun = copy_->begin(named()); !begun) console_.complain("warning", begun.error().message);
+  if (is_new && !past_.empty())
+    console_.narrate(
+        fmt::format("sgd-launch: experiment {} goes on at {}: {}", run_, to_text(coordinator_), table_->progress()));
+  else if (is_new)
     console_.narrate(fmt::format("sgd-launch: run {}: {} worker{} on the cluster at {}", run_, workers,
                                  workers == 1 ? "" : "s", to_text(coordinator_)));
   follow();
-  if (search_ && is_new) search_->start(run_);
+  const std::vector<Json> past = std::exchange(past_, {});
+  if (search_ && is_new) search_->start(run_, past);
   if (search_ && !is_new) search_->say_again();
   if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
   if (is_new) tick_status();
@@ -258,6 +279,9 @@ RemoteRun::File& RemoteRun::file_of(const std::string& name) {
 void RemoteRun::on_part(const std::string& bytes) {
   File& file = file_of(part_file_);
   if (part_offset_ != file.got) return;  // Of a follow before.
+  if (copy_)
+    if (const Status kept = copy_->add(part_file_, part_offset_, bytes); !kept)
+      console_.complain("warning", "the copy of the run is not whole: " + kept.error().message);
   file.got += bytes.size();
   if (is_log(part_file_)) return print_log(part_file_, file.log.add(bytes));
   file.partial += bytes;
@@ -342,12 +366,30 @@ void RemoteRun::on_end(const Json& outcome_json) {
   own_->finish([this, outcome] { say_end(outcome); });
 }
 
-void RemoteRun::say_end(const core::RunOutcome& outcome) {
-  console_.when_drained([this, outcome] {
+void RemoteRun::say_end(const core::RunOutcome& ended) {
+  console_.when_drained([this, outcome = ended]() mutable {
+    if (copy_) complete_copy(outcome);
     print_end(outcome);
     if (!search_) return end(outcome.exit_code);
     search_->end([this, exit_code = outcome.exit_code] { end(exit_code); });
   });
+}
+
+NamedRun RemoteRun::named() const {
+  NamedRun run;
+  run.is_named = true;
+  run.cluster = coordinator_;
+  run.run = run_;
+  return run;
+}
+
+/// A run whose copy was asked for has succeeded when that is whole, too.
+void RemoteRun::complete_copy(core::RunOutcome& outcome) {
+  const Status whole = copy_->end(named(), outcome);
+  if (whole) return;
+  console_.complain("error",
+                    fmt::format("the copy of the run in {} is not whole: {}", copy_->folder(), whole.error().message));
+  if (outcome.exit_code == exit_code::kSucceeded) outcome.exit_code = exit_code::kFailed;
 }
 
 void RemoteRun::print_end(const core::RunOutcome& outcome) {
@@ -356,6 +398,10 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
     if (!outcome.error.empty()) console_.complain("error", outcome.error);
     console_.narrate(
         fmt::format("sgd-launch: {} in {:.1f} s, files in {}", table_->progress(), outcome.wall_s, shown_dir_));
+    if (table_->best())
+      console_.narrate(fmt::format("sgd-launch: the best one again: sgd-launch tune best --job {}", run_));
+    if (table_->may_go_on(outcome.state))
+      console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch tune --resume {}", run_));
   } else if (is_failure) {
     console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
   } else {
@@ -384,7 +430,8 @@ void RemoteRun::on_signal(int signal) {
   if (run_.empty() || (at_once && !is_open_)) {
     console_.complain("warning", run_.empty()
                                      ? "left before the coordinator had answered: the run may have been submitted"
-                                     : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));
+                                 : table_ ? fmt::format("left; {} goes on: sgd-launch tune --resume {}", run_, run_)
+                                          : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));
     return end(exit_code::kSignalBase + signal);
   }
   if (!at_once)

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -25,16 +26,20 @@
 #include "launcher/cli/own_output.hpp"
 #include "launcher/cli/remote_search.hpp"
 #include "launcher/cli/report_printer.hpp"
+#include "launcher/cli/run_copy.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/trial_table.hpp"
 #include "launcher/core/snapshot.hpp"
 #include "launcher/net/client_link.hpp"
+#include "launcher/process/input_end.hpp"
 
 namespace sgd::cli {
 
 class RemoteRun {
  public:
+  using Json = nlohmann::ordered_json;
+
   /// `tls`: the user's identity, or null.
   RemoteRun(const RunOptions& options, net::Address coordinator, std::shared_ptr<const net::TlsContext> tls);
 
@@ -44,8 +49,20 @@ class RemoteRun {
   /// events and metrics are printed as they are.
   [[nodiscard]] int read(nlohmann::ordered_json follow);
 
-  /// Before submit(): a program makes the experiment's trials, here.
-  void search_with(tune::ExperimentSpec spec);
+  /// An experiment that is there already, from where `seen` ends.
+  struct Seen {
+    RunId run;
+    Json job;
+    std::vector<Json> events;  ///< The lines of its events.jsonl so far.
+    std::uint64_t bytes = 0;   ///< That they have there.
+  };
+  [[nodiscard]] int join(Seen seen);
+
+  /// Before submit() or join(): a program makes the experiment's trials, here. The name by which the coordinator is to
+  /// know it.
+  std::string search_with(tune::ExperimentSpec spec);
+  /// Before submit(): what the run leaves is copied here.
+  void copy_to(RunCopy copy) { copy_ = std::move(copy); }
   /// Before submit(): what ranks on this machine say is shown, as the agent here brings it to `socket`, and nothing of
   /// others.
   void show_own(std::string socket, int workers_here);
@@ -54,8 +71,6 @@ class RemoteRun {
   std::function<void(const std::string& run_dir)> on_run_dir;
 
  private:
-  using Json = nlohmann::ordered_json;
-
   [[nodiscard]] int go();
   [[nodiscard]] bool find_files();
   void send_submission();
@@ -74,6 +89,8 @@ class RemoteRun {
   void print_json_line(const std::string& file, const std::string& line);
   void on_end(const Json& outcome);
   void print_end(const core::RunOutcome& outcome);
+  void complete_copy(core::RunOutcome& outcome);
+  [[nodiscard]] NamedRun named() const;
   void say_end(const core::RunOutcome& outcome);
   [[nodiscard]] Status listen_for_own(const job::JobSpec& job);
   void acknowledge(const std::string& file);
@@ -106,12 +123,15 @@ class RemoteRun {
   bool is_reader_ = false;
   bool is_open_ = false;
   bool was_open_ = false;
+  bool is_joined_ = false;            ///< What goes on beside what is followed has begun.
   std::optional<FileUpload> upload_;  ///< Of what its job brings.
   int uploads_ = 0;
   std::string run_;  ///< Empty until the coordinator has taken it.
   std::string shown_dir_;
   int epochs_ = 0;                        ///< Of the job.
   std::optional<ReportPrinter> printer_;  ///< Of a job that this has submitted.
+  std::optional<RunCopy> copy_;
+  std::optional<process::InputEnd> lifeline_;
   std::optional<OwnOutputPlace> own_place_;
   std::unique_ptr<OwnOutput> own_;
   std::map<std::string, File> files_;
@@ -122,7 +142,8 @@ class RemoteRun {
   bool is_training_ = false;
   std::optional<TrialTable> table_;  ///< Of an experiment.
   std::optional<RemoteSearch> search_;
-  bool is_over_ = false;  ///< The run has ended; what is left is to be printed.
+  std::vector<Json> past_;  ///< Events from before this has joined, until its search program is told of them.
+  bool is_over_ = false;    ///< The run has ended; what is left is to be printed.
   int signals_seen_ = 0;
   int status_ticks_ = 0;
   std::optional<int> exit_code_;

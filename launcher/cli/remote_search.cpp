@@ -7,15 +7,21 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
+#include "launcher/core/secrets.hpp"
+#include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
 
 using Json = nlohmann::ordered_json;
 
 RemoteSearch::RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers)
-    : io_(io), spec_(std::move(spec)), handlers_(std::move(handlers)), timer_(io) {}
+    : io_(io),
+      spec_(std::move(spec)),
+      handlers_(std::move(handlers)),
+      name_(core::Secrets(process::random_seed()).next()),
+      timer_(io) {}
 
-void RemoteSearch::start(const std::string& run) {
+void RemoteSearch::start(const std::string& run, const std::vector<Json>& past) {
   const bool may_write = ::access(".", W_OK) == 0;
   const std::string log = may_write ? run + ".search.log" : "/dev/null";
   KeptSearch::Handlers handlers;
@@ -23,11 +29,13 @@ void RemoteSearch::start(const std::string& run) {
   handlers.on_failed = [this](const std::string& why) { fail(why); };
   handlers.on_restart = [this](const std::string& what) { handlers_.narrate(what); };
   search_ = std::make_unique<KeptSearch>(io_, spec_, log, std::move(handlers));
-  handlers_.narrate(fmt::format("{} makes the trials, on this machine: this command has to stay until the end. {}",
-                                spec_.search.command.front(),
-                                may_write ? "What it says of itself is in " + log
-                                          : "What it says of itself is lost: this folder cannot be written to"));
-  if (const Status started = search_->start({}); !started) fail(started.error().message);
+  handlers_.narrate(
+      fmt::format("{} makes the trials, on this machine: this command has to stay until the end, or "
+                  "another one goes on (sgd-launch tune --resume {}). {}",
+                  spec_.search.command.front(), run,
+                  may_write ? "What it says of itself is in " + log
+                            : "What it says of itself is lost: this folder cannot be written to"));
+  if (const Status started = search_->start(past); !started) fail(started.error().message);
   wait();
 }
 
@@ -44,6 +52,7 @@ void RemoteSearch::fail(const std::string& why) {
 }
 
 void RemoteSearch::say(const std::string& key, Json what) {
+  what["searcher"] = name_;
   handlers_.ask(what);
   unconfirmed_[key] = std::move(what);
 }
@@ -55,6 +64,13 @@ void RemoteSearch::on_event(const Json& event) {
   if (what == "trial_stopping" || what == "trial_ended") unconfirmed_.erase(fmt::format("kill {}", trial));
   if (what == "search_failed") unconfirmed_.clear();
   if (search_) search_->on_event(event);
+}
+
+void RemoteSearch::on_refused(const std::string& kind) {
+  unconfirmed_.clear();
+  if (kind != "taken" || !search_) return;
+  timer_.cancel();
+  search_->end([] {});
 }
 
 void RemoteSearch::say_again() {

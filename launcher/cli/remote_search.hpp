@@ -4,6 +4,9 @@
 //
 //   events that are followed ──> KeptSearch ──lines──> requests ──> coordinator ──> events
 //
+// One program is heard at a time: who goes on with the experiment names itself to the coordinator (`name`), and whoever
+// made its trials before is told that it is heard no more, and ends its program.
+//
 // A line counts when an event says so: until then it is sent again after each lost connection, and now and then. The
 // coordinator passes over what it has taken already, so a trial that the program gives twice is found here.
 
@@ -31,12 +34,15 @@ class RemoteSearch {
   /// `io` must outlive it.
   RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers);
 
-  /// `run` is the experiment's id. Where this folder cannot be written to nobody reads what the program says of itself.
-  void start(const std::string& run);
+  /// `run` is the experiment's id, `past` its events so far. Where this folder cannot be written to nobody reads what
+  /// the program says of itself.
+  void start(const std::string& run, const std::vector<nlohmann::ordered_json>& past);
+  /// Who says what it says, to the coordinator.
+  [[nodiscard]] const std::string& name() const { return name_; }
   void on_event(const nlohmann::ordered_json& event);
   void say_again();
-  /// What was said is refused, and would be again.
-  void on_refused() { unconfirmed_.clear(); }
+  /// What was said is refused, and would be again. `kind`: as the coordinator says.
+  void on_refused(const std::string& kind);
   void end(std::function<void()> done);
 
  private:
@@ -48,6 +54,7 @@ class RemoteSearch {
   boost::asio::io_context& io_;
   tune::ExperimentSpec spec_;
   Handlers handlers_;
+  std::string name_;
   boost::asio::steady_timer timer_;
   std::map<std::string, nlohmann::ordered_json> unconfirmed_;  ///< By what confirms them: "trial 7", "kill 7", ...
   std::set<tune::TrialId> given_;

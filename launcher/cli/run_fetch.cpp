@@ -71,17 +71,6 @@ class Fetch {
     if (!end_) end_ = Status(Error{std::move(message), exit_code});
   }
 
-  /// Nothing that a coordinator says may lead out of the folder, or to what is no file of a run.
-  std::optional<fs::path> place_of(const std::string& file) const {
-    if (!file.starts_with(front_)) return std::nullopt;
-    if (front_.empty() && file != kEvents && file != kMetrics && !file.starts_with(kLogs)) return std::nullopt;
-    const fs::path path(file.substr(front_.size()));
-    if (path.empty() || path.is_absolute() || path != path.lexically_normal()) return std::nullopt;
-    for (const fs::path& part : path)
-      if (part == ".." || part.empty()) return std::nullopt;
-    return fs::path(folder_) / path;
-  }
-
   void note_bytes(const fs::path& path, Json& offsets) const {
     std::error_code unknown;
     const std::uintmax_t bytes = fs::is_regular_file(path, unknown) ? fs::file_size(path, unknown) : 0;
@@ -130,7 +119,7 @@ class Fetch {
 
   void on_part(const std::string& bytes) {
     ++heard_;
-    const auto place = place_of(part_);
+    const auto place = place_of_fetched(folder_, front_, part_);
     if (!place)
       return fail(exit_code::kFailed, fmt::format("the coordinator sends a file that nobody asked for: \"{}\"", part_));
     File& file = files_[part_];
@@ -181,6 +170,22 @@ Status copy_here(const std::string& from, const std::string& to) {
 }
 
 }  // namespace
+
+std::optional<fs::path> place_of_fetched(const std::string& folder, const std::string& front, const std::string& file) {
+  if (!file.starts_with(front)) return std::nullopt;
+  if (front.empty() && file != kEvents && file != kMetrics && !file.starts_with(kLogs)) return std::nullopt;
+  const fs::path path(file.substr(front.size()));
+  if (path.empty() || path.is_absolute() || path != path.lexically_normal()) return std::nullopt;
+  for (const fs::path& part : path)
+    if (part == ".." || part.empty()) return std::nullopt;
+  return fs::path(folder) / path;
+}
+
+std::string whole_checkpoint(const Json& checkpoints, std::optional<int> step) {
+  for (const Json& one : checkpoints)
+    if (read_or(one, "whole", false) && (!step || read_or(one, "step", -1) == *step)) return read_or(one, "path", "");
+  return {};
+}
 
 Result<std::uint64_t> fetch_files(const NamedRun& run, Json follow, const std::string& folder,
                                   const std::string& front) {

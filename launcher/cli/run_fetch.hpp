@@ -3,6 +3,8 @@
 // the connection or of this program, is not asked for again.
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "common/base/result.hpp"
@@ -10,6 +12,15 @@
 #include "launcher/cli/run_naming.hpp"
 
 namespace sgd::cli {
+
+/// Where `file` of a run's folder, which a coordinator names, goes in `folder`, without `front`. Nothing: it would lead
+/// out of it, or is no file of a run that is asked for.
+[[nodiscard]] std::optional<std::filesystem::path> place_of_fetched(const std::string& folder, const std::string& front,
+                                                                    const std::string& file);
+
+/// The path of the newest of `checkpoints` that is whole, or of that of `step`; empty: there is none. `checkpoints`: a
+/// list as the request "checkpoints" is answered with.
+[[nodiscard]] std::string whole_checkpoint(const nlohmann::ordered_json& checkpoints, std::optional<int> step);
 
 /// `follow`: keys of a follow as in coordinator/client_desk.hpp. A file keeps its path in the run's folder, without
 /// `front`. Ends when all that the coordinator has now is here. The bytes that came; an error's code is the exit code.

@@ -176,7 +176,7 @@ rendezvous::Environment environment() {
 Option run_dir_option(RunOptions& options) {
   return {{"--run-dir"},
           "DIR",
-          "folder of the run (default: runs/<name>-<time>-<hex>)",
+          "folder of the run (default: runs/<name>-<time>-<hex>); on a cluster: a copy of what it leaves, here",
           "",
           [&options](const std::string& text) {
             options.run_dir = text;

@@ -56,5 +56,7 @@ struct RunOptions {
 
 /// What a run on a cluster cannot have.
 void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics);
+/// Nor what is no run that this command alone follows.
+void refuse_run_dir(const RunOptions& options, Diagnostics& diagnostics);
 
 }  // namespace sgd::cli

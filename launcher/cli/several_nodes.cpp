@@ -87,6 +87,9 @@ int run_on_several_nodes(RunOptions options, Diagnostics found) {
   job::LoadResult loaded = load_named_job(options, std::move(found));
   job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);
+  refuse_run_dir(options, loaded.diagnostics);
+  if (options.lifeline)
+    loaded.diagnostics.error("--lifeline", 0, 0, "belongs to a run of one launcher: this one has one on each machine");
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;

@@ -8,18 +8,22 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/run_place.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
 
+void refuse_run_dir(const RunOptions& options, Diagnostics& diagnostics) {
+  if (!options.run_dir.empty())
+    diagnostics.error("--run-dir", 0, 0, "belongs to a run on this machine; this one goes to a coordinator");
+}
+
 void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
   const auto only_here = [&](const char* option) {
     diagnostics.error(option, 0, 0, "belongs to a run on this machine; this one goes to a coordinator");
   };
-  if (!options.run_dir.empty()) only_here("--run-dir");
   if (options.slots) only_here("--slots");
-  if (options.lifeline) only_here("--lifeline");
   if (options.local_nodes != 1) only_here("--local-nodes");
   if (!options.nodes.nodes.empty() && options.nodes.nodes != "1" && !options.address.empty())
     diagnostics.error(
@@ -32,12 +36,21 @@ int run_on_cluster(const RunOptions& options, const std::optional<net::Address>&
   if (loaded.job) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);
   job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);
+  const bool is_copied = !options.run_dir.empty();
+  if (is_copied && options.detach)
+    loaded.diagnostics.error("--run-dir", 0, 0, "is filled while the run is followed: leave --detach out");
+  const auto place = is_copied ? place_of_new_run("run", options.run_dir, loaded.diagnostics) : Error{};
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
   auto tls = user_tls(*coordinator);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
-  return RemoteRun(options, *coordinator, std::move(tls).value())
-      .submit({{"job", loaded.job->resolved}}, options.detach);
+  RemoteRun run(options, *coordinator, std::move(tls).value());
+  if (is_copied) {
+    auto copy = RunCopy::create(place.value().directory, loaded.job->resolved);
+    if (!copy) return refuse(exit_code::kUsage, copy.error().message);
+    run.copy_to(std::move(copy).value());
+  }
+  return run.submit({{"job", loaded.job->resolved}}, options.detach);
 }
 
 int submit_verb(const std::vector<std::string>& arguments) {

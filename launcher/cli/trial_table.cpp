@@ -56,6 +56,11 @@ void TrialTable::add(const Json& event) {
     is_highest_ = read_or(event, "mode", "") == "max";
     read_if_fits(event, "trials", planned_);
   }
+  if (what == "experiment_resumed") {
+    read_if_fits(event, "trials", planned_);
+    has_failed_search_ = false;
+  }
+  if (what == "search_failed") has_failed_search_ = true;
   const std::int64_t number = read_or(event, "trial", std::int64_t{-1});
   if (number < 0 || !what.starts_with("trial_")) return;
   Trial& trial = trials_[number];
@@ -78,6 +83,11 @@ void TrialTable::add(const Json& event) {
     const std::string action = read_or(event, "action", "");
     if (action == "resume" || action == "exploit") trial.state = "running";
     if (const Json& values = member(event, "values"); values.is_object()) trial.parameters = values;
+  } else if (what == "trial_resumed") {
+    if (is_over(trial.state)) --ended_;
+    if (trial.state == "failed") --failed_;
+    trial.state = read_or(event, "state", "running");
+    trial.why.clear();
   } else if (what == "trial_ended") {
     if (!is_over(trial.state)) ++ended_;
     trial.state = read_or(event, "state", "");
@@ -85,6 +95,10 @@ void TrialTable::add(const Json& event) {
     trial.wall_s = read_or(event, "wall_s", 0.0);
     if (trial.state == "failed") ++failed_;
   }
+}
+
+bool TrialTable::may_go_on(const std::string& state) const {
+  return state == "interrupted" || state == "cancelled" || state == "timed_out" || has_failed_search_;
 }
 
 bool TrialTable::is_better(double left, double right) const {

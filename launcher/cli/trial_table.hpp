@@ -42,6 +42,9 @@ class TrialTable {
   /// What an event says of one trial, for people; empty: nothing worth a line.
   [[nodiscard]] std::string narrate(const Json& event) const;
   [[nodiscard]] Json to_json() const;
+  /// An experiment with this state at its end has something left to do: it was ended from outside, or its search
+  /// program failed.
+  [[nodiscard]] bool may_go_on(const std::string& state) const;
 
  private:
   [[nodiscard]] bool is_better(double left, double right) const;
@@ -56,6 +59,7 @@ class TrialTable {
   std::int64_t planned_ = 0;
   std::int64_t ended_ = 0;
   std::int64_t failed_ = 0;
+  bool has_failed_search_ = false;
   std::optional<std::int64_t> best_;  ///< By what has been reported so far.
 };
 

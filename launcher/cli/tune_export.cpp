@@ -1,16 +1,19 @@
 // `sgd-launch tune export --to DIR [RUN]`: the trials of an experiment in the form of another tool.
 
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/callbacks/csv_file.hpp"
 #include "launcher/callbacks/fresh_file.hpp"
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/metrics_export.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/ray_results.hpp"
+#include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/trial_table.hpp"
 #include "launcher/cli/tune_views.hpp"
 
@@ -68,13 +71,29 @@ Status write_table(const TrialTable& table, const std::string& path) {
   return write_csv(path, rows);
 }
 
-Status export_trials(const TrialTable& table, const std::string& source, const std::string& layout,
+/// What a trial of one on a cluster has reported, and its job where that is `wanted`, to where it lies here.
+Status fetch_trial(const NamedExperiment& named, std::int64_t number, bool wants_job, const std::string& folder) {
+  if (!named.run.cluster) return {};
+  NamedRun trial = named.run;
+  trial.run = trial_run_name(named.run.run, number);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return Error{fmt::format("cannot make {}: {}", folder, error.message())};
+  if (const auto fetched = fetch_files(trial, {{"metrics", true}}, folder); !fetched) return fetched.error();
+  if (!wants_job) return {};
+  const auto answer = ask(trial, {{"request", "job"}});
+  if (!answer) return answer.error();
+  return write_file(folder + "/job.json", dump_text(member(*answer.value(), "job")) + "\n");
+}
+
+Status export_trials(const TrialTable& table, const NamedExperiment& named, const std::string& layout,
                      const std::string& folder) {
   if (layout == "csv") return write_table(table, folder + "/trials.csv");
   for (const auto& [number, trial] : table.trials()) {
-    const std::string from = fmt::format("{}/trials/{:04}", source, number);
+    const std::string from = fmt::format("{}/trials/{:04}", named.folder, number);
     const std::string to = folder + "/" + ray_name(number);
-    Status written;
+    Status written = fetch_trial(named, number, layout == "tensorboard", from);
+    if (!written) return written;
     if (layout == "ray") {
       written = write_ray_trial(from, to, {number, trial.parameters, is_over(trial.state)});
     } else {
@@ -107,17 +126,17 @@ Option layout_option(std::string& layout) {
 int tune_export(const std::vector<std::string>& arguments) {
   std::string layout = "ray";
   std::string to;
-  const NamedRun run =
+  const NamedExperiment named =
       name_experiment("export", "[--layout WHAT] --to DIR [RUN]",
                       {layout_option(layout), text_option({"--to"}, "DIR", "the folder for it", to)}, arguments);
-  if (!run.is_named) return run.exit_code;
+  if (!named.run.is_named) return named.run.exit_code;
   if (to.empty()) return refuse(exit_code::kUsage, "tune export needs --to DIR: the folder for what is made");
   TrialTable table;
-  const Status read = read_experiment(run.directory, [&table](const Json& event) { table.add(event); });
+  const Status read = read_experiment(named, [&table](const Json& event) { table.add(event); });
   if (!read) return refuse(exit_code::kNotFound, read.error().message);
   const std::string folder = absolute(to);
-  if (const Status written = export_trials(table, run.directory, layout, folder); !written)
-    return refuse(exit_code::kFailed, written.error().message);
+  if (const Status written = export_trials(table, named, layout, folder); !written)
+    return refuse(written.error().code == 0 ? exit_code::kFailed : written.error().code, written.error().message);
   fmt::print("{}\n", layout == "csv" ? folder + "/trials.csv" : folder);
   return exit_code::kSucceeded;
 }

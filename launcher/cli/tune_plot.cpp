@@ -14,11 +14,11 @@ namespace sgd::cli {
 
 int tune_plot(const std::vector<std::string>& arguments) {
   std::string png;
-  const NamedRun run = name_experiment("plot", "[--png FILE] [RUN]",
-                                       {text_option({"--png"}, "FILE", "an image instead of text", png)}, arguments);
-  if (!run.is_named) return run.exit_code;
+  const NamedExperiment named = name_experiment(
+      "plot", "[--png FILE] [RUN]", {text_option({"--png"}, "FILE", "an image instead of text", png)}, arguments);
+  if (!named.run.is_named) return named.run.exit_code;
   TrialCurves curves;
-  const Status read = read_experiment(run.directory, [&curves](const auto& event) { curves.add(event); });
+  const Status read = read_experiment(named, [&curves](const auto& event) { curves.add(event); });
   if (!read) return refuse(exit_code::kNotFound, read.error().message);
   std::vector<Panel> panels = curves.panels();
   if (panels.empty()) return refuse(exit_code::kNotFound, "no trial has reported a number yet");

@@ -12,6 +12,7 @@
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_place.hpp"
+#include "launcher/cli/tune_resume.hpp"
 #include "launcher/cli/tune_views.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -38,7 +39,8 @@ std::vector<Option> tune_option_table(RunOptions& options, std::string& resumed)
   table.push_back(run_dir_option(options));
   table.push_back({{"--resume"},
                    "RUN",
-                   "go on with an experiment of this machine, or with --samples N have more trials",
+                   "go on with an experiment, or with --samples N have more trials; one on a cluster that has not "
+                   "ended is joined",
                    "",
                    [&resumed](const std::string& text) {
                      resumed = text;
@@ -64,33 +66,10 @@ std::string tune_help() {
          describe(tune_option_table(unused, none));
 }
 
-/// Everything but its samples is what it was: else its trials would not be those of one experiment.
-int resume_experiment(const RunOptions& options, const std::string& folder, Diagnostics& diagnostics) {
-  std::int64_t samples = 0;
-  for (const job::Overrides::Set& set : options.overrides.sets) {
-    const auto number = whole_number(set.value);
-    if (set.path != "tune.samples")
-      diagnostics.error(set.source, 0, 0,
-                        "changes the job, which is fixed: of an experiment that goes on only --samples may change");
-    else if (!number || *number < 1)
-      diagnostics.error(set.source, 0, 0, fmt::format("expected a whole number from 1, got \"{}\"", set.value));
-    else
-      samples = *number;
-  }
-  const auto found = find_run(folder);
-  if (!found) diagnostics.error("--resume", 0, 0, found.error().message);
-  if (!options.run_dir.empty())
-    diagnostics.error("--run-dir", 0, 0, "is of a new experiment: --resume names the folder");
-  print(diagnostics);
-  if (diagnostics.has_errors()) return exit_code::kUsage;
-  core::RunDefinition experiment;
-  experiment.run_dir = found.value();
-  return LocalExperiment(options, std::move(experiment)).resume(samples);
-}
-
 int tune_on_cluster(const RunOptions& options, const net::Address& coordinator,
                     const std::optional<CheckedExperiment>& checked, Diagnostics diagnostics) {
   refuse_local_options(options, diagnostics);
+  refuse_run_dir(options, diagnostics);
   const bool is_searched = checked && checked->spec.search.kind == tune::SearchSpec::Kind::kExec;
   if (is_searched && options.detach)
     diagnostics.error("--detach", 0, 0,
@@ -101,7 +80,7 @@ int tune_on_cluster(const RunOptions& options, const net::Address& coordinator,
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   const core::TrialBase& base = *checked->run.base;
   RemoteRun run(options, coordinator, std::move(tls).value());
-  if (is_searched) run.search_with(checked->spec);
+  if (is_searched) (void)run.search_with(checked->spec);  // Nobody else makes its trials.
   return run.submit({{"job", checked->run.job.resolved}, {"base", {{"given", base.given}, {"folder", base.folder}}}},
                     options.detach);
 }
@@ -118,7 +97,9 @@ int start_experiment(const std::vector<std::string>& arguments) {
   }
   if (parsed.has_dashes)
     diagnostics.error("--", 0, 0, "an experiment needs a job file: it has the \"command\", and a \"tune\"");
-  if (!resumed.empty() && parsed.positional.empty()) return resume_experiment(options, resumed, diagnostics);
+  const auto coordinator = cluster_address(options.address, diagnostics);
+  if (!resumed.empty() && parsed.positional.empty())
+    return resume_experiment(options, resumed, coordinator, std::move(diagnostics));
   if (!resumed.empty())
     diagnostics.error("--resume", 0, 0, "goes on with an experiment that has its job already: name no job file");
   if (parsed.positional.empty()) diagnostics.error("tune", 0, 0, "name a job file; see sgd-launch tune --help");
@@ -127,7 +108,6 @@ int start_experiment(const std::vector<std::string>& arguments) {
     diagnostics.error("tune", 0, 0,
                       fmt::format("one job file at a time: \"{}\" is too many", parsed.positional[index]));
   std::optional<CheckedExperiment> checked;
-  const auto coordinator = cluster_address(options.address, diagnostics);
   const auto where = coordinator ? ExperimentPlace::kCluster : ExperimentPlace::kHere;
   if (!options.job_file.empty()) checked = check_experiment(options, where, diagnostics);
   if (coordinator) return tune_on_cluster(options, *coordinator, checked, std::move(diagnostics));

@@ -1,13 +1,15 @@
 #include "launcher/cli/tune_views.hpp"
 
 #include <fstream>
+#include <string_view>
 
 #include <fmt/format.h>
 
+#include "common/checkpoint/manifest.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
-#include "launcher/cli/control_client.hpp"
 #include "launcher/cli/json_lines.hpp"
+#include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/trial_table.hpp"
 
@@ -16,54 +18,130 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Result<TrialTable> table_of(const std::string& run_dir) {
+/// As people know it.
+std::string name_of(const NamedRun& run) {
+  return run.cluster ? run.run : run.directory;
+}
+
+Result<TrialTable> table_of(const NamedExperiment& named) {
   TrialTable table;
-  const Status read = read_experiment(run_dir, [&table](const Json& event) { table.add(event); });
+  const Status read = read_experiment(named, [&table](const Json& event) { table.add(event); });
   if (!read) return read.error();
   return table;
 }
 
 /// "running", how it ended, or "lost": its launcher was killed.
-std::string state_of(const std::string& run_dir) {
-  const auto answer = ask_run(run_dir, {{"request", "status"}});
+std::string state_of(const NamedRun& run) {
+  const auto answer = ask(run, {{"request", "status"}});
+  if (run.cluster) {
+    if (!answer || !answer.value()->contains("summary")) return "running";
+    return read_or(member(*answer.value(), "summary"), "state", "");
+  }
   if (!answer || answer.value()) return "running";
-  std::ifstream file(run_dir + "/summary.json");
+  std::ifstream file(run.directory + "/summary.json");
   return read_or(file ? Json::parse(file, nullptr, false) : Json(), "state", "lost");
+}
+
+/// What best.json says, or null.
+Json best_of(const NamedRun& run) {
+  if (run.cluster) {
+    const auto answer = ask(run, {{"request", "best"}});
+    return answer && answer.value() ? member(*answer.value(), "best") : Json();
+  }
+  std::ifstream file(run.directory + "/best.json");
+  return file ? Json::parse(file, nullptr, false) : Json();
+}
+
+/// The run of a trial of an experiment on a cluster.
+NamedRun trial_run(const NamedRun& experiment, std::int64_t trial) {
+  NamedRun run = experiment;
+  run.run = trial_run_name(experiment.run, trial);
+  return run;
+}
+
+Result<Json> job_of(const NamedRun& experiment, const Json& best) {
+  if (!experiment.cluster) {
+    std::ifstream file(read_or(best, "folder", "") + "/job.json");
+    Json job = Json::parse(file, nullptr, false);
+    if (!job.is_object()) return Error{fmt::format("{}/job.json cannot be read", read_or(best, "folder", ""))};
+    return job;
+  }
+  const auto answer = ask(trial_run(experiment, read_or(best, "trial", std::int64_t{0})), {{"request", "job"}});
+  if (!answer) return answer.error();
+  if (!read_or(*answer.value(), "ok", false)) return Error{read_or(*answer.value(), "error", "")};
+  return member(*answer.value(), "job");
+}
+
+/// What somebody would type to have the trial and its checkpoint once more.
+void print_how(const NamedRun& experiment, const Json& best) {
+  const std::string checkpoint = read_or(best, "checkpoint", "");
+  if (experiment.cluster) {
+    const auto saved = checkpoint::parse_directory_name(std::string_view(checkpoint).substr(checkpoint.rfind('/') + 1));
+    if (saved)
+      fmt::print("checkpoint sgd-launch checkpoints get --step {} {} DIR\n", saved->step,
+                 trial_run_name(experiment.run, read_or(best, "trial", std::int64_t{0})));
+    fmt::print("again      sgd-launch tune best --job {} > best.json && sgd-launch best.json\n", experiment.run);
+    return;
+  }
+  if (!checkpoint.empty()) fmt::print("checkpoint {}\n", checkpoint);
+  fmt::print("again      sgd-launch {}/job.json\n", read_or(best, "folder", ""));
 }
 
 }  // namespace
 
-NamedRun name_experiment(const char* verb, const std::string& usage, std::vector<Option> options,
-                         const std::vector<std::string>& arguments) {
-  const std::string name = std::string("tune ") + verb;
-  NamedRun run = name_run({name, usage, "sgd-launch " + name, std::move(options), {}}, arguments);
-  if (!run.is_named || !run.cluster) return run;
-  run.is_named = false;
-  run.exit_code = refuse(exit_code::kUsage, fmt::format("{} reads a folder of this machine; of an experiment on a "
-                                                        "cluster: sgd-launch status RUN, sgd-launch events RUN",
-                                                        name));
-  return run;
+std::string trial_run_name(const std::string& experiment, std::int64_t trial) {
+  return fmt::format("{}.{:04}", experiment, trial);
 }
 
-Status read_experiment(const std::string& run_dir, const std::function<void(const Json& event)>& take) {
+NamedExperiment name_experiment(const char* verb, const std::string& usage, std::vector<Option> options,
+                                const std::vector<std::string>& arguments) {
+  const std::string name = std::string("tune ") + verb;
+  NamedExperiment named;
+  named.run = name_run({name, usage, "sgd-launch " + name, std::move(options), {}}, arguments);
+  named.folder = named.run.directory;
+  if (!named.run.is_named || !named.run.cluster) return named;
+  named.run.is_named = false;
+  const auto id = ask(named.run, {{"request", "status"}});
+  if (!id || !id.value() || !read_or(*id.value(), "ok", false)) {
+    named.run.exit_code = id ? refuse(exit_code::kNotFound, read_or(*id.value(), "error", ""))
+                             : refuse(exit_code::kUnreachable, id.error().message);
+    return named;
+  }
+  // A trial's is that of its number, and has no trials: its name stays.
+  const std::string folder = read_or(*id.value(), "run_dir", read_or(member(*id.value(), "status"), "run_dir", ""));
+  if (named.run.run.empty() || !folder.ends_with("/" + named.run.run.substr(named.run.run.rfind('.') + 1)))
+    named.run.run = folder.substr(folder.rfind('/') + 1);
+  named.here = std::make_unique<PassingFolder>("sgd-events");
+  named.folder = named.here->path();
+  if (named.folder.empty()) {
+    named.run.exit_code = refuse(exit_code::kFailed, system_error("cannot make a folder in /tmp").message);
+    return named;
+  }
+  const auto fetched = fetch_files(named.run, {{"events", true}}, named.folder);
+  named.run.is_named = fetched.ok();
+  if (!fetched) named.run.exit_code = refuse(fetched.error().code, fetched.error().message);
+  return named;
+}
+
+Status read_experiment(const NamedExperiment& named, const std::function<void(const Json& event)>& take) {
   bool is_experiment = false;
-  const bool is_there = each_object(run_dir + "/events.jsonl", [&](const Json& event) {
+  const bool is_there = each_object(named.folder + "/events.jsonl", [&](const Json& event) {
     is_experiment = is_experiment || read_or(event, "event", "") == "experiment_started";
     take(event);
   });
-  if (!is_there) return system_error("cannot open " + run_dir + "/events.jsonl");
+  if (!is_there) return system_error("cannot open " + named.folder + "/events.jsonl");
   if (is_experiment) return {};
-  return Error{run_dir + " is no experiment: sgd-launch status shows a run"};
+  return Error{name_of(named.run) + " is no experiment: sgd-launch status shows a run"};
 }
 
 int tune_status(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  const NamedRun run =
+  const NamedExperiment named =
       name_experiment("status", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
-  if (!run.is_named) return run.exit_code;
-  const auto table = table_of(run.directory);
+  if (!named.run.is_named) return named.run.exit_code;
+  const auto table = table_of(named);
   if (!table) return refuse(exit_code::kNotFound, table.error().message);
-  const std::string state = state_of(run.directory);
+  const std::string state = state_of(named.run);
   if (as_json) {
     Json json = table.value().to_json();
     json["state"] = state;
@@ -74,19 +152,28 @@ int tune_status(const std::vector<std::string>& arguments) {
   fmt::print("{}\n", table.value().progress());
   if (state == "lost")
     fmt::print("its launcher was killed, and its trials with it; to go on: sgd-launch tune --resume {}\n",
-               as_typed(run.directory));
+               as_typed(named.run.directory));
   return exit_code::kSucceeded;
 }
 
 int tune_best(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  const NamedRun run =
-      name_experiment("best", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
-  if (!run.is_named) return run.exit_code;
-  std::ifstream file(run.directory + "/best.json");
-  const Json best = file ? Json::parse(file, nullptr, false) : Json();
+  bool as_job = false;
+  const NamedExperiment named =
+      name_experiment("best", "[--json | --job] [RUN]",
+                      {flag({"--json"}, "what best.json says", as_json),
+                       flag({"--job"}, "the trial's job file, which gives the same values again", as_job)},
+                      arguments);
+  if (!named.run.is_named) return named.run.exit_code;
+  const Json best = best_of(named.run);
   if (!best.is_object())
-    return refuse(exit_code::kNotFound, fmt::format("no trial of {} has ended with a value yet", run.directory));
+    return refuse(exit_code::kNotFound, fmt::format("no trial of {} has ended with a value yet", name_of(named.run)));
+  if (as_job) {
+    const auto job = job_of(named.run, best);
+    if (!job) return refuse(exit_code::kNotFound, job.error().message);
+    fmt::print("{}\n", dump_text(job.value(), 2));
+    return exit_code::kSucceeded;
+  }
   if (as_json) {
     fmt::print("{}\n", dump_text(best, 2));
     return exit_code::kSucceeded;
@@ -94,9 +181,7 @@ int tune_best(const std::vector<std::string>& arguments) {
   fmt::print("trial      {}\n{:<10} {} at {}\n", read_or(best, "trial", 0), read_or(best, "metric", ""),
              read_or(best, "value", 0.0), read_or(best, "iteration", 0));
   for (const auto& [name, value] : member(best, "parameters").items()) fmt::print("{} = {}\n", name, dump_text(value));
-  const std::string checkpoint = read_or(best, "checkpoint", "");
-  if (!checkpoint.empty()) fmt::print("checkpoint {}\n", checkpoint);
-  fmt::print("again      sgd-launch {}/job.json\n", read_or(best, "folder", ""));
+  print_how(named.run, best);
   return exit_code::kSucceeded;
 }
 

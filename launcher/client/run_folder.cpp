@@ -98,6 +98,14 @@ std::string newest_checkpoint(const std::string& run_dir) {
   return newest;
 }
 
+std::string run_on_cluster(const std::string& checkpoint) {
+  const std::string run_dir = fs::path(checkpoint).parent_path().parent_path().string();
+  const nlohmann::json note = json_of(run_dir + "/cluster.json");
+  const nlohmann::json run = note.is_object() ? note.value("run", nlohmann::json()) : nlohmann::json();
+  if (run.is_string() && newest_checkpoint(run_dir) == checkpoint) return run.get<std::string>();
+  throw TrainerError(checkpoint + ": it is not the newest checkpoint of a run of the cluster, which has no others");
+}
+
 int epochs_done(const std::string& checkpoint) {
   const nlohmann::json state = json_of(checkpoint + "/state.json");
   const nlohmann::json place = state.is_object() ? state.value("position", nlohmann::json::object()) : nlohmann::json();

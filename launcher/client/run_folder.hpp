@@ -36,6 +36,9 @@ class LineFollower {
 /// The newest whole checkpoint of a run; empty: there is none.
 [[nodiscard]] std::string newest_checkpoint(const std::string& run_dir);
 [[nodiscard]] bool is_checkpoint(const std::string& folder);
+/// The run of a cluster whose newest checkpoint is copied in `checkpoint`. Throws TrainerError where it is no such
+/// copy.
+[[nodiscard]] std::string run_on_cluster(const std::string& checkpoint);
 /// How many epochs are trained in it, the one in work not counted.
 [[nodiscard]] int epochs_done(const std::string& checkpoint);
 

@@ -177,8 +177,16 @@ struct Trainer::Impl {
     return one;
   }
 
-  [[nodiscard]] static std::vector<std::string> new_run(const std::string& job, const std::string& dir) {
-    return {"run", job, "--address", "local", "--run-dir", dir};
+  [[nodiscard]] std::string address() const { return options.address.empty() ? "local" : options.address; }
+  [[nodiscard]] bool is_on_cluster() const { return address() != "local"; }
+
+  [[nodiscard]] std::vector<std::string> new_run(const std::string& file, const std::string& dir) const {
+    return {"run", file, "--address", address(), "--run-dir", dir};
+  }
+
+  /// What a job's resume_from says for that checkpoint. A cluster knows it by its run, of which it is the newest one.
+  [[nodiscard]] std::string origin_of(const std::string& checkpoint) const {
+    return is_on_cluster() ? client::run_on_cluster(checkpoint) : checkpoint;
   }
 
   static nlohmann::json wait(const Launch& one) {
@@ -195,7 +203,7 @@ struct Trainer::Impl {
 
   /// Whether its run's folder is the place for one more epoch of the job as it is.
   [[nodiscard]] bool can_resume(const Changes& changes) const {
-    return changes.empty() && !is_changed && origin.empty() && !run_dir.empty() &&
+    return !is_on_cluster() && changes.empty() && !is_changed && origin.empty() && !run_dir.empty() &&
            !client::newest_checkpoint(run_dir).empty();
   }
 
@@ -206,7 +214,7 @@ struct Trainer::Impl {
     is_changed = !changes.empty();
     origin.clear();
     std::vector<std::string> words = new_run(job_file, run_dir);
-    if (!from.empty()) set(words, "resume_from", from);
+    if (!from.empty()) set(words, "resume_from", origin_of(from));
     return words;
   }
 };
@@ -295,7 +303,7 @@ void Trainer::start() {
   check.says_json = true;
   check.process = std::make_shared<client::LauncherProcess>(
       client::LaunchSettings{impl_->program(),
-                             {"config", "show", "--json", impl_->job_file, "--address", "local"},
+                             {"config", "show", "--json", impl_->job_file, "--address", impl_->address()},
                              impl_->source().text,
                              check.log,
                              {}});
@@ -317,8 +325,8 @@ nlohmann::json Trainer::train(const Changes& changes) {
 nlohmann::json Trainer::validate(const Changes& changes) {
   impl_->check_active();
   const std::string dir = impl_->next_dir("validate");
-  std::vector<std::string> words = Impl::new_run(impl_->job_file, dir);
-  if (const std::string from = impl_->newest(); !from.empty()) set(words, "resume_from", from);
+  std::vector<std::string> words = impl_->new_run(impl_->job_file, dir);
+  if (const std::string from = impl_->newest(); !from.empty()) set(words, "resume_from", impl_->origin_of(from));
   set(words, "training.validate_only", true);
   set(words, "checkpoint.every", "never");
   (void)Impl::wait(impl_->launch(std::move(words), dir, changes));
@@ -342,7 +350,7 @@ nlohmann::json Trainer::apply(const nlohmann::json& function, const Changes& cha
   impl_->check_active();
   const std::string dir = impl_->next_dir("apply");
   const Impl::Source source = impl_->source_with(function);
-  return results_of(Impl::wait(impl_->launch(Impl::new_run("-", dir), dir, changes, source)));
+  return results_of(Impl::wait(impl_->launch(impl_->new_run("-", dir), dir, changes, source)));
 }
 
 std::string Trainer::save(const std::string& path) const {
@@ -353,6 +361,7 @@ std::string Trainer::save(const std::string& path) const {
 void Trainer::load(const std::string& path) {
   impl_->check_active();
   if (!client::is_checkpoint(path)) throw TrainerError(path + ": it is no checkpoint");
+  (void)impl_->origin_of(absolute(path));  // Throws where the cluster does not know it.
   impl_->origin = absolute(path);
 }
 

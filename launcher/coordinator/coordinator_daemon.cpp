@@ -132,7 +132,7 @@ void CoordinatorDaemon::run() {
   wait_signal();
   probes_.on_ready();
   if (options_.runs_dir.empty()) service_.retention().start();
-  if (options_.ends_with_input) input_.emplace(io_, [this] { end("standard input has ended"); });
+  if (options_.ends_with_input) input_.emplace(io_, STDIN_FILENO, [this] { end("standard input has ended"); });
   const process::HeapTrim trim(io_);
   io_.run();
 }

@@ -144,7 +144,8 @@ class CoordinatorShell {
   enum class Which { kAll, kLive };
   /// In the order in which they were submitted; without trials, which their experiments stand for.
   [[nodiscard]] std::vector<RunRow> runs(Which which = Which::kAll) const;
-  /// The runs whose id begins so, at most `most` of them; the newest one for an empty prefix.
+  /// The runs whose id begins so, at most `most` of them; the newest one for an empty prefix. Trials only where more
+  /// is given than their experiment's id.
   [[nodiscard]] std::vector<RunId> ids(const std::string& prefix, std::size_t most) const;
   /// One of them; nothing if it is not known.
   [[nodiscard]] std::optional<RunRow> run(const RunId& id) const;

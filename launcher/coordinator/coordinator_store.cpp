@@ -459,15 +459,19 @@ std::vector<RunRow> CoordinatorShell::runs(Which which) const {
 std::vector<RunId> CoordinatorShell::ids(const std::string& prefix, std::size_t most) const {
   std::vector<RunId> found;
   if (prefix.empty()) {
-    const auto newest = std::max_element(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.second.row.submitted_s, a.first) < std::tie(b.second.row.submitted_s, b.first);
-    });
-    if (newest != runs_.end()) found.push_back(newest->first);
+    const storage::StoredRun* newest = nullptr;
+    for (const auto& [id, run] : runs_) {
+      const bool is_newer =
+          newest == nullptr || std::tie(newest->submitted_s, newest->id) < std::tie(run.row.submitted_s, id);
+      if (is_newer && !is_trial(id)) newest = &run.row;
+    }
+    if (newest != nullptr) found.push_back(newest->id);
     return found;
   }
   for (auto run = runs_.lower_bound(prefix); run != runs_.end() && run->first.starts_with(prefix); ++run) {
     if (found.size() == most) break;
-    found.push_back(run->first);
+    const bool stands_for_itself = !is_trial(run->first) || run->first.rfind('.') < prefix.size();
+    if (stands_for_itself) found.push_back(run->first);
   }
   return found;
 }

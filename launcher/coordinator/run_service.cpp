@@ -151,6 +151,7 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "stop") return reply(stop(who, request));
   if (what == "signal") return reply(signal(who, request));
   if (what == "search") return reply(search(who, request));
+  if (what == "best") return best(request, reply);
   if (what == "runs") return runs(reply);
   if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
   if (what == "nodes") return nodes_.ask(reply);
@@ -240,14 +241,14 @@ void RunService::resume(const Requester& who, const nlohmann::json& request, con
     return reply(Json{{"ok", true}, {"run", *before}});
   const auto former = find(request.value("run", ""));
   if (!former) return reply(refused("run", former.error().message));
+  if (!request.contains("job")) return resume_experiment(who, former.value(), request, reply);
   if (!is_over(former.value()) || unsettled_.contains(former.value().id))
     return reply(refused("job", fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it",
                                             former.value().id)));
   job::LoadResult loaded = job::load_resolved(request.at("job"));
   if (loaded.job && core::is_experiment(*loaded.job))
-    return reply(refused("job", fmt::format("{} is an experiment, and on a cluster those that have ended do not go on: "
-                                            "submit it again",
-                                            former.value().id)));
+    return reply(refused(
+        "job", fmt::format("{} is an experiment: sgd-launch tune --resume {}", former.value().id, former.value().id)));
   job::check_for_cluster(loaded);
   const RunId from = former.value().id;
   if (!loaded.job) {
@@ -347,6 +348,7 @@ RunObserver RunService::observe(const core::RunDefinition& definition) {
   };
   observer.on_finished = [this, run](const core::RunOutcome& outcome) {
     unsettled_[run] = core::to_json(outcome);
+    searchers_.erase(run);
     log_(fmt::format("run {}: {}{}{}", run, outcome.state, outcome.error.empty() ? "" : ": ", outcome.error));
     if (const auto found = callbacks_.find(run); found != callbacks_.end())
       found->second->end(outcome.state == "succeeded", [this, run] { callbacks_.erase(run); });

@@ -113,6 +113,9 @@ class RunService {
   [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json signal(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json search(const Requester& who, const nlohmann::json& request);
+  void resume_experiment(const Requester& who, const RunRow& row, const nlohmann::json& request,
+                         const ClientDesk::Reply& reply);
+  void best(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void runs(const ClientDesk::Reply& reply);
   void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
                   const ClientDesk::Reply& reply);
@@ -132,7 +135,8 @@ class RunService {
   std::string runs_dir_;
   AuditLog& audit_;
   Log log_;
-  std::map<RunId, Json> unsettled_;  ///< Outcomes of runs that are over, and whose files may grow.
+  std::map<RunId, Json> unsettled_;         ///< Outcomes of runs that are over, and whose files may grow.
+  std::map<RunId, std::string> searchers_;  ///< Of live experiments: whose search program is heard.
   Watcher watcher_;
   ClientDesk desk_;
   JobFiles job_files_;

@@ -99,7 +99,7 @@ void Coordinator::on_experiment_resumed(TimePoint now, const coordinator_event::
   if (known == experiments_.end()) return;
   TrialOrders orders;
   std::erase(finished_, resumed.run);
-  known->second.on_resumed(resumed.samples, out, orders);
+  known->second.on_resumed(now, resumed.samples, out, orders);
   carry_out(now, orders, out);
   advance(now, known->second, out);
 }

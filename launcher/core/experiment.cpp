@@ -36,18 +36,33 @@ bool is_experiment(const job::JobSpec& job) {
 
 // ---- made and kept ----
 
-Result<tune::ExperimentSpec> Experiment::spec_of(const RunDefinition& definition) {
-  SGD_ASSERT(definition.base.has_value());  // Else its trials would have no job.
-  job::LoadResult loaded = job::load_given(definition.base->given, definition.base->folder, {});
+namespace {
+
+/// Error: the first of what is wrong.
+Result<tune::ExperimentSpec> parsed(const TrialBase& base) {
+  job::LoadResult loaded = job::load_given(base.given, base.folder, {});
   if (loaded.job)
     if (auto spec = tune::parse_experiment(loaded, loaded.diagnostics)) return *std::move(spec);
-  std::string why = "it has no \"tune\"";
-  for (const Diagnostic& item : loaded.diagnostics.items) {
-    if (item.warning) continue;
-    why = item.message;
-    break;
-  }
-  return Error{"its job was submitted to another version of sgd-launch, and this one refuses it: " + why};
+  for (const Diagnostic& item : loaded.diagnostics.items)
+    if (!item.warning) return Error{item.message};
+  return Error{"it has no \"tune\""};
+}
+
+}  // namespace
+
+Result<tune::ExperimentSpec> Experiment::spec_of(const RunDefinition& definition) {
+  SGD_ASSERT(definition.base.has_value());  // Else its trials would have no job.
+  auto spec = parsed(*definition.base);
+  if (spec) return spec;
+  return Error{"its job was submitted to another version of sgd-launch, and this one refuses it: " +
+               spec.error().message};
+}
+
+std::string Experiment::misfit_of(std::int64_t samples) const {
+  TrialBase base = *definition_.base;
+  base.given["tune"]["samples"] = samples;
+  const auto spec = parsed(base);
+  return spec ? "" : spec.error().message;
 }
 
 void Experiment::read_spec() {

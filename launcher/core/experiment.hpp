@@ -96,6 +96,8 @@ class Experiment : private ExperimentState {
   [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
   /// A program makes its trials, and more may come.
   [[nodiscard]] bool hears_search() const { return talk_ && !is_over_ && search_error_.empty(); }
+  /// Its search program is not heard any more: on_resumed() gives another one a hearing.
+  [[nodiscard]] bool has_failed_search() const { return !search_error_.empty(); }
   [[nodiscard]] bool has_trial(tune::TrialId trial) const { return trials_.contains(trial); }
   /// It is to have ranks, or to get another one's state and then to have some.
   [[nodiscard]] bool wants(tune::TrialId trial) const {
@@ -123,7 +125,8 @@ class Experiment : private ExperimentState {
   void on_tick(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
   /// It goes on with the trials that were ended with it, or has more of them from now on. `samples`: 0: as before.
-  void on_resumed(std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders);
+  /// Another search program may do better than the one before.
+  void on_resumed(TimePoint now, std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders);
   /// Why that would change nothing; empty: it would.
   [[nodiscard]] std::string why_not_resumed(std::int64_t samples) const;
   /// Runs that on_resumed() starts again.
@@ -135,10 +138,12 @@ class Experiment : private ExperimentState {
  private:
   [[nodiscard]] bool is_readable() const { return unreadable_.empty(); }
   void read_spec();
+  [[nodiscard]] std::string misfit_of(std::int64_t samples) const;
   [[nodiscard]] bool more_may_come() const;
   [[nodiscard]] tune::TrialId planned() const;
   void make_list();
   void ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out);
+  void hear_search_again(TimePoint now);
   [[nodiscard]] bool is_better(double left, double right) const;
   [[nodiscard]] std::string run_dir_of(tune::TrialId trial) const;
   [[nodiscard]] Result<job::JobSpec> job_of(tune::TrialId trial, const tune::Values& values) const;

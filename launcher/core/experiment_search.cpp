@@ -49,6 +49,16 @@ void Experiment::on_search_failed(const std::string& why, CoordinatorCommands& o
   record({{"event", "search_failed"}, {"why", why}}, out);
 }
 
+/// Whatever was asked for and has not begun, the next program owes: it is told so by the same events.
+void Experiment::hear_search_again(TimePoint now) {
+  search_error_.clear();
+  if (!talk_ || no_more_) return;
+  for (tune::TrialId trial = 0; trial < next_; ++trial)
+    if (!trials_.contains(trial)) owed_.insert(trial);
+  owed_since_ = owed_.empty() ? std::nullopt : std::optional(now);
+  make_list();
+}
+
 std::optional<TimePoint> Experiment::next_wakeup() const {
   if (is_over_ || !owed_since_) return std::nullopt;
   return *owed_since_ + spec_.search.timeout;

@@ -186,7 +186,10 @@ std::string Experiment::why_not_resumed(std::int64_t samples) const {
   const auto is_interrupted = [](const auto& trial) { return trial.second.interrupted.has_value(); };
   if (samples > 0 && static_cast<std::uint64_t>(samples) < spec_.samples)
     return fmt::format("it has {} samples already: fewer are not possible", spec_.samples);
+  if (samples > 0)
+    if (std::string misfit = misfit_of(samples); !misfit.empty()) return misfit;
   if (!is_over_ || std::any_of(trials_.begin(), trials_.end(), is_interrupted) || more_may_come()) return {};
+  if (!search_error_.empty()) return {};
   if (samples > 0 && static_cast<std::uint64_t>(samples) > spec_.samples) return {};
   return fmt::format("all of its {} trials have ended: --samples N with more than {} makes more of them", ended_,
                      spec_.samples);
@@ -199,7 +202,7 @@ std::vector<RunId> Experiment::interrupted() const {
   return runs;
 }
 
-void Experiment::on_resumed(std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders) {
+void Experiment::on_resumed(TimePoint now, std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders) {
   if (!why_not_resumed(samples).empty()) return;
   if (samples > 0) {
     definition_.base->given["tune"]["samples"] = samples;
@@ -208,6 +211,7 @@ void Experiment::on_resumed(std::int64_t samples, CoordinatorCommands& out, Tria
     SGD_ASSERT(is_readable());  // Of another number of samples only.
     make_list();
   }
+  hear_search_again(now);
   record({{"event", "experiment_resumed"}, {"trials", planned()}}, out);
   has_told_last_ = false;
   if (!is_over_) return;

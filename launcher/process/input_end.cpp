@@ -11,9 +11,10 @@
 
 namespace sgd::process {
 
-InputEnd::InputEnd(boost::asio::io_context& io, std::function<void()> done) : done_(std::move(done)), input_(io) {
-  // A copy: descriptor 0 stays what it is for those who come after us.
-  const int copy = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+InputEnd::InputEnd(boost::asio::io_context& io, int fd, std::function<void()> done)
+    : done_(std::move(done)), input_(io) {
+  // A copy: the descriptor stays what it is for those who come after us.
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
   if (copy < 0) {
     boost::asio::post(io, done_);
     return;

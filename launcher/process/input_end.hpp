@@ -1,6 +1,6 @@
 #pragma once
-// Whether somebody still holds the other end of our standard input. A program that was started with a pipe there ends
-// with whoever started it, however that one ends.
+// Whether somebody still holds the other end of a pipe, our standard input perhaps. A program that was started with one
+// ends with whoever started it, however that one ends.
 
 #include <functional>
 
@@ -11,8 +11,8 @@ namespace sgd::process {
 
 class InputEnd {
  public:
-  /// `io` must outlive it. `done` is called once, never inside. What is written to us is not kept.
-  InputEnd(boost::asio::io_context& io, std::function<void()> done);
+  /// `io` must outlive it. `done` is called once, never inside. What is written to us is not kept. `fd` stays open.
+  InputEnd(boost::asio::io_context& io, int fd, std::function<void()> done);
 
  private:
   void wait();

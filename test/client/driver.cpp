@@ -26,6 +26,7 @@ std::map<std::string, Driven>& all() {
 sgd::TrainerOptions options_of(const Json& with) {
   sgd::TrainerOptions options;
   options.logdir = with.value("logdir", "");
+  options.address = with.value("address", "");
   options.launcher = with.value("launcher", options.launcher);
   options.shutdown_limit = std::chrono::seconds(with.value("shutdown_limit_s", 60));
   for (const Json& word : with.value("arguments", Json::array())) options.arguments.push_back(word);

@@ -198,8 +198,13 @@ class ClientAttacksTest(Attacked):
             wire.send(*OPENED, {"type": "request", "id": 1, "request": "submit", "job": self.job_of(num_workers=60_000, name="no-experiment")})
             own = wire.read_until("answer")["run"]
         for name, more in (("nothing", {"line": ""}), ("both", {"why": "x"}), ("too much", {"line": "x" * 65_537}), ("too much of an end", {"line": "", "why": "x" * 4097}),
-                           ("a number", {"line": 5}), ("of a run that is no experiment", {})):
+                           ("a number", {"line": 5}), ("of a run that is no experiment", {}), ("by too long a name", {"searcher": "x" * 65})):
             self.refused(f"says of its own run: {name}", asked | {"run": own} | more)
+        goes_on = {"type": "request", "id": 1, "request": "resume", "run": self.run_id}
+        self.refused("makes somebody else's experiment go on", goes_on, "only")
+        self.refused("makes the trials of somebody else's experiment", goes_on | {"searcher": "eva"}, "only")
+        for name, more in (("that is no experiment", {}), ("with fewer samples than none", {"samples": -1}), ("with a name that is too long", {"searcher": "x" * 65})):
+            self.refused(f"makes its own run go on {name}", goes_on | {"run": own} | more)
         with Wire(self.address, self.eva) as wire:
             wire.send(*OPENED, {"type": "request", "id": 1, "request": "stop", "run": own, "at_once": True})
             self.assertTrue(wire.read_until("answer")["ok"])

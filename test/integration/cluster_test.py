@@ -153,6 +153,7 @@ class CommandTest(ClusterCase):
         self.cluster.ask("nodes", "undrain", "n1")
         self.assertTrue(self.cluster.ask("plan", "-n", 3, "--", "true")["starts_now"])
         self.assertIn("no node", self.cluster.ask("nodes", "drain", "n9", expect=4))
+        self.assertIn("did you mean drain?", self.cluster.ask("nodes", "drian", "n1", expect=2))
 
     def test_a_client_that_goes_takes_nothing_with_it(self):
         client = self.cluster.run("-n", 1, "--", "sh", "-c", "sleep 1; echo end")

@@ -1,14 +1,16 @@
 """Experiments on a cluster whose nodes have disks of their own: what trials copy of each other travels."""
 
+import glob
 import json
 import os
+import signal
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
-from harness import LAUNCHER, LIMIT_S, read_file, read_lines
+from harness import LAUNCHER, LIMIT_S, read_file, read_lines, wait_for
 from tuning import linear
 
 
@@ -48,6 +50,55 @@ class TuneClusterTest(unittest.TestCase):
             again, whole = validation(alone), validation(trial, begun["generation"])
             self.assertTrue(again)
             self.assertEqual(again, {epoch: value for epoch, value in whole.items() if epoch in again})
+
+    def tune(self, cluster, *arguments, expect=0):
+        client = cluster.run("tune", *arguments)
+        self.assertEqual(client.wait(), expect, client.said())
+        return client.said()
+
+    def test_one_that_was_stopped_goes_on_and_gets_more_samples(self):
+        """In its own folder, across a new life of the coordinator; and it is seen from any machine."""
+        job = linear(parameters={"training.optimizer.lr": {"uniform": [0.001, 0.01]}}, samples=3, concurrent=1)
+        job["training"]["epochs"] = 40
+        with Cluster({"n1": 1}) as cluster:
+            client = cluster.run("tune", self.write(cluster, job))
+            run = client.run_id()
+            wait_for(lambda: cluster.events(run, "trial_report"), LIMIT_S, "a trial's first report")
+            client.process.send_signal(signal.SIGINT)
+            self.assertEqual(client.wait(), 130, client.said())
+            cluster.kill("coordinator")
+            cluster.start_coordinator()
+            told, _ = self.tune(cluster, "--resume", run)
+            self.assertIn(f"experiment {run} goes on", told)
+            self.assertEqual([event["state"] for event in cluster.events(run, "trial_ended")][-3:], ["completed"] * 3, cluster.events(run, "trial_ended"))
+            self.tune(cluster, "--resume", run, "--samples", 4)
+            self.assertEqual(len(cluster.events(run, "trial_started")), 4)
+            refused, _ = self.tune(cluster, "--resume", run, expect=2)
+            self.assertIn("all of its 4 trials have ended", refused)
+            refused, _ = self.tune(cluster, "--resume", run, "--samples", 10**9, expect=2)
+            self.assertIn("samples", refused)
+            self.check_views(cluster, run)
+
+    def check_views(self, cluster, run):
+        """What its folder says, asked of the coordinator."""
+        there = cluster.run_dir(run)
+        table = json.loads(self.tune(cluster, "status", "--json", run)[1])
+        self.assertEqual(table["state"], "succeeded")
+        self.assertEqual([row["state"] for row in table["rows"]], ["completed"] * 4)
+        best = json.loads(read_file(os.path.join(there, "best.json")))
+        self.assertEqual(json.loads(self.tune(cluster, "best", "--json", run)[1]), best)
+        _, said = self.tune(cluster, "best")
+        self.assertIn(f"sgd-launch tune best --job {run}", said)
+        trial = os.path.join(there, "trials", f"{best['trial']:04}")
+        self.assertEqual(json.loads(self.tune(cluster, "best", "--job", run)[1]), json.loads(read_file(os.path.join(trial, "job.json"))))
+        get = next(line for line in said.splitlines() if line.startswith("checkpoint ")).split()[2:]
+        fetched = cluster.run(*get[:-1], os.path.join(cluster.folder, "weights"))
+        self.assertEqual(fetched.wait(), 0, fetched.said())
+        self.assertTrue(self.tune(cluster, "plot", run)[1])
+        for layout in ("ray", "tensorboard", "csv"):
+            self.tune(cluster, "export", "--layout", layout, "--to", os.path.join(cluster.folder, layout), run)
+        rows = [len(read_lines(path)) for path in glob.glob(os.path.join(cluster.folder, "ray", "*", "result.json"))]
+        self.assertEqual(rows, [40] * 4)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from tuning import SCORED, WAITS, TuneCase, linear
 
 # A search program: halves the distance to what has been best so far. `fault`: after so many trials it does that.
 SEARCHES = """
-import json, sys, time
+import json, os, sys, time
 fault, after = sys.argv[1], int(sys.argv[2])
+if os.path.exists(sys.argv[3] + ".mended"): fault = "none"
 best, given = (None, 0.9), 0
 for text in sys.stdin:
     line = json.loads(text)
@@ -76,6 +77,15 @@ class Searches(TuneCase):
 
     def test_a_program_that_dies(self):
         self.failed("dies", "the search program has ended with exit code 3", 2)
+
+    def test_what_a_program_that_has_died_owed_another_one_gives_later(self):
+        self.failed("dies", "the search program has ended with exit code 3", 2)
+        with open(self.path("told.mended"), "w"):
+            pass
+        self.resume()
+        rows = self.table()
+        self.assertEqual({n: row["parameters"]["lr"] for n, row in rows.items()}, {n: 0.9 / (1 + n) for n in range(5)})
+        self.assertEqual(json.loads(read_file(self.path("x/summary.json")))["state"], "succeeded")
 
     def test_a_program_that_is_killed_goes_on_as_another_one(self):
         launch = self.tune("--run-dir", self.path("x"), self.searching(text=WAITS, arguments=[self.folder]))
@@ -187,7 +197,7 @@ class OnACluster(unittest.TestCase):
         self.assertEqual({event["state"] for event in self.cluster.events(run, "trial_ended")}, {"cancelled"})
         self.assertEqual(len(self.cluster.events(run, "trial_ended")), 2)
 
-    def searched(self, *options, text=SCORED, fault="none"):
+    def searched(self, *options, text=SCORED, fault="none", timeout="20s"):
         """A client that submits an experiment whose trials search.py makes, beside it."""
         search = os.path.join(self.folder, "search.py")
         script = os.path.join(self.folder, "trial.py")
@@ -197,7 +207,7 @@ class OnACluster(unittest.TestCase):
         command = ["/usr/bin/python3", search, fault, "2", os.path.join(self.folder, "told")]
         job = {"name": "searched", "command": ["/usr/bin/python3", "-S", script, "{lr}", self.folder],
                "tune": {"parameters": {"lr": {"uniform": [0, 1]}}, "metric": "loss", "mode": "min", "samples": 5, "concurrent": 2,
-                        "search": {"type": "exec", "command": command, "timeout": "20s"}}}
+                        "search": {"type": "exec", "command": command, "timeout": timeout}}}
         path = os.path.join(self.folder, "job.json")
         with open(path, "w") as file:
             json.dump(job, file)
@@ -231,6 +241,56 @@ class OnACluster(unittest.TestCase):
         self.assertIn("another one goes on from there", client.said()[0])
         self.assertEqual(self.values(run), {n: 0.9 / (1 + n) for n in range(5)})
         self.assertEqual(len(self.cluster.events(run, "trial_started")), 5)
+
+    def go(self):
+        with open(os.path.join(self.folder, "go"), "w"):
+            pass
+
+    def check_all_given_once(self, run):
+        self.assertEqual(self.values(run), {n: 0.9 / (1 + n) for n in range(5)})
+        self.assertEqual(len(self.cluster.events(run, "trial_started")), 5)
+        self.assertEqual({event["state"] for event in self.cluster.events(run, "trial_ended")}, {"completed"})
+
+    def test_another_command_goes_on_where_one_was_killed(self):
+        client = self.searched(text=WAITS)
+        run = client.run_id()
+        self.started(2)
+        client.process.kill()
+        client.wait()
+        self.cluster.kill("coordinator")
+        self.cluster.start_coordinator()
+        other = self.cluster.run("tune", "--resume", run[:-1])
+        wait_for(lambda: "2 at work" in other.said()[0] or other.process.poll() is not None and self.fail(other.said()), 60, "the other command to join")
+        self.go()
+        self.assertEqual(other.wait(120), 0, other.said())
+        self.check_all_given_once(run)
+        self.assertIn(f"experiment {run} goes on", other.said()[0])
+
+    def test_a_program_that_nobody_hears_is_followed_by_another_one(self):
+        """Its experiment has given it up meanwhile."""
+        client = self.searched(text=WAITS, timeout="1s")
+        run = client.run_id()
+        self.started(2)
+        client.process.kill()
+        client.wait()
+        self.go()
+        wait_for(lambda: self.cluster.events(run, "run_finished"), 60, "the experiment to be given up")
+        self.assertEqual(len(self.cluster.events(run, "search_failed")), 1)
+        other = self.cluster.run("tune", "--resume", run)
+        self.assertEqual(other.wait(120), 0, other.said())
+        self.check_all_given_once(run)
+
+    def test_a_command_that_joins_makes_the_trials_from_then_on(self):
+        client = self.searched(text=WAITS)
+        run = client.run_id()
+        self.started(2)
+        other = self.cluster.run("tune", "--resume", run)
+        wait_for(lambda: "makes the trials" in other.said()[0], 60, "the other command to join")
+        self.go()
+        self.assertEqual(other.wait(120), 0, other.said())
+        self.assertEqual(client.wait(60), 0, client.said())
+        self.check_all_given_once(run)
+        self.assertIn(f"the search program of another command makes the trials of {run} now", client.said()[0])
 
     def test_a_trial_that_is_given_twice_ends_the_search(self):
         """As on one machine; what a lost connection repeats is not meant."""

@@ -17,6 +17,7 @@ struct SearchBench : ExperimentBench {
     say_line(
         nlohmann::json{{"type", "trial"}, {"trial", trial}, {"parameters", {{"training.optimizer.lr", lr}}}}.dump());
   }
+  [[nodiscard]] const Experiment& machine() const { return coordinator().state().experiments_.at("x"); }
   void live(int trial) {
     start(trial);
     report(trial, 1, 0.5);
@@ -89,6 +90,64 @@ TEST_CASE("search: a program that has ended is the experiment's error") {
   SearchBench bench;
   bench.tell(coordinator_event::SearchFailed{"x", "the search program has ended"});
   CHECK(bench.outcome_of("x")->error == "the search program has ended");
+}
+
+TEST_CASE("search: after a failure another program owes what the one before did") {
+  SearchBench bench;
+  bench.give(0);
+  bench.live(0);
+  bench.tell(coordinator_event::SearchFailed{"x", "the search program has ended"});
+  CHECK(bench.outcome_of("x")->state == "failed");
+  CHECK(bench.machine().why_not_resumed(0).empty());
+  bench.tell(coordinator_event::ExperimentResumed{"x", 0});
+  CHECK(bench.machine().hears_search());
+  CHECK_FALSE(bench.machine().finished());
+  bench.give(1);  // It was asked for before, and no event asks for it again.
+  CHECK(bench.is_at_work(1));
+  bench.give(2);
+  bench.live(1);
+  bench.live(2);
+  CHECK(bench.outcome_of("x")->state == "succeeded");
+}
+
+TEST_CASE("search: another program is heard while trials go on, with a deadline of its own") {
+  SearchBench bench;
+  bench.give(0);
+  bench.start(0);
+  bench.wait(std::chrono::seconds(11));
+  REQUIRE(bench.machine().has_failed_search());
+  bench.give(1);
+  CHECK_FALSE(bench.is_at_work(1));
+  bench.tell(coordinator_event::ExperimentResumed{"x", 0});
+  bench.wait(std::chrono::seconds(9));
+  CHECK(bench.machine().hears_search());
+  bench.give(1);
+  CHECK(bench.is_at_work(1));
+  bench.wait(std::chrono::seconds(11));
+  CHECK(bench.machine().hears_search());  // It owes nothing.
+}
+
+TEST_CASE("search: a trial that was given while all ended is asked for again") {
+  SearchBench bench;
+  bench.give(0);
+  bench.start(0);
+  StopRequest stop;
+  bench.tell(coordinator_event::StopRequested{"x", stop});
+  bench.give(1);
+  CHECK_FALSE(bench.is_at_work(1));
+  bench.exit(0, worker_exit::kStopped);
+  bench.clear(0);
+  REQUIRE(bench.outcome_of("x"));
+  bench.tell(coordinator_event::ExperimentResumed{"x", 0});
+  bench.give(1);
+  CHECK_FALSE(bench.machine().has_failed_search());
+  CHECK(bench.is_at_work(1));
+}
+
+TEST_CASE("search: an experiment cannot get more samples than its job could have") {
+  SearchBench bench;
+  CHECK(bench.machine().why_not_resumed(1'000'000'000).find("samples") != std::string::npos);
+  CHECK(bench.machine().why_not_resumed(4).empty());
 }
 
 }  // namespace sgd::core

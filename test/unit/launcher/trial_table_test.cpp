@@ -60,6 +60,19 @@ TEST_CASE("trial table: of many, those at work and the best are shown, and how m
   CHECK(lines[4] == "... and 17 more, which have ended");
 }
 
+TEST_CASE("trial table: what goes on has not ended, and more trials are planned") {
+  TrialTable table = table_of({started(0, 0.1), ended(0, "completed"), started(1, 0.2), ended(1, "cancelled")});
+  CHECK(table.may_go_on("interrupted"));
+  CHECK_FALSE(table.may_go_on("succeeded"));
+  table.add({{"event", "experiment_resumed"}, {"trials", 5}});
+  table.add({{"event", "trial_resumed"}, {"trial", 1}, {"state", "running"}});
+  CHECK(table.progress() == "1/5 trials, 1 at work");
+  table.add(ended(1, "completed"));
+  CHECK(table.progress() == "2/5 trials");
+  table.add({{"event", "search_failed"}, {"why", "the search program has ended"}});
+  CHECK(table.may_go_on("failed"));
+}
+
 TEST_CASE("trial table: events of a version of its own, or damaged ones, change nothing") {
   const TrialTable table = table_of({{{"event", "trial_ended"}}, {{"event", 7}}, {{"trial", "x"}}, Json::array()});
   CHECK(table.trials().empty());

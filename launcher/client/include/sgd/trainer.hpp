@@ -8,9 +8,10 @@
 //   trainer.shutdown();
 //
 // Each call that trains starts `sgd-launch` and waits for it: failures of workers are recovered from as on the command
-// line, and between two calls no process is left. When this program ends, however it ends, the launcher notices, saves
-// a checkpoint and ends with all that it has started. A program may have any number of trainers, each used by one
-// thread at a time. Links no LibTorch; the weights as a module are in <sgd/trainer_model.hpp>.
+// line, and between two calls no process is left. When this program ends, however it ends, the launcher notices, has a
+// checkpoint saved and ends with all that it has started, here or on a cluster (TrainerOptions::address). A program may
+// have any number of trainers, each used by one thread at a time. Links no LibTorch; the weights as a module are in
+// <sgd/trainer_model.hpp>.
 
 #include <chrono>
 #include <cstddef>
@@ -85,6 +86,8 @@ struct TrainerOptions {
 #else
   std::string launcher = "sgd-launch";
 #endif
+  /// A coordinator, as "node1:7070": runs go to its cluster, and their folders here are copies. Empty: this machine.
+  std::string address;
   /// Where the folders of runs are made: run_001, run_002, ... Empty: runs/trainer-<time> in the working directory.
   std::string logdir;
   /// How long a run that is stopped has for its checkpoint, before it is killed.
@@ -179,7 +182,8 @@ class Trainer {
   /// Copies the newest checkpoint, whole or not at all, to the folder `path`, in place of a checkpoint there; returns
   /// it.
   std::string save(const std::string& path) const;
-  /// The checkpoint that the next run() or train() begins with: one that save() has made, or any of a run's.
+  /// The checkpoint that the next run() or train() begins with: one that save() has made, or any of a run's. With an
+  /// `address` the newest of a run of that cluster: others are not there.
   void load(const std::string& path);
 
   /// What a training function has saved last with save_checkpoint(); null: nothing.
