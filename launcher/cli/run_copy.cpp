@@ -12,6 +12,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/callbacks/fresh_file.hpp"
 #include "launcher/cli/run_fetch.hpp"
+#include "launcher/storage/private_folder.hpp"
 #include "launcher/storage/run_directory.hpp"
 
 namespace sgd::cli {
@@ -29,9 +30,7 @@ Status write_json(const std::string& path, const Json& json) {
 }  // namespace
 
 Result<RunCopy> RunCopy::create(const std::string& folder, const Json& job) {
-  std::error_code error;
-  std::filesystem::create_directories(folder + "/checkpoints", error);
-  if (error) return Error{fmt::format("cannot make {}: {}", folder, error.message())};
+  if (const Status made = storage::make_private_folder(folder + "/checkpoints"); !made) return made.error();
   RunCopy copy(folder);
   if (const Status written = write_json(folder + "/job.json", job); !written) return written.error();
   return copy;

@@ -37,6 +37,8 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
   const core::Experiment* experiment = shell_.experiment(id);
   if (experiment == nullptr)
     return refuse("state", fmt::format("{} is no experiment that the coordinator remembers: submit its job again", id));
+  if (experiment->definition().may_be_root && !may_be_root(who))
+    return refuse("forbidden", fmt::format("{} may run as root: only root or an admin makes it go on", id));
   if (shell_.is_held()) return refuse("later", "the coordinator cannot write its state at the moment: try again later");
   const bool has_ended = experiment->finished();
   if (has_ended && unsettled_.contains(id))

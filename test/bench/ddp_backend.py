@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from measure import BIN_DIR, FASHION, HERE, TORCHRUN, arguments, figure, json_lines, ratio, run, table, torch_version
 
 SIDES = "gloo", "sgd"
+NEVER = "never averaged"
 HOST_SIZES = [4, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 16 << 20]
 SIZES = [4, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 25 << 20, 64 << 20]
 # Model, batch of a rank, data, steps of the longer and of the quick form.
@@ -30,16 +31,17 @@ def train(options):
         if model not in options.models.split(","):
             continue
         for variant in ("plain", "tuned"):
-            rates = {side: [] for side in SIDES}
+            rates = {side: [] for side in (*SIDES, NEVER)}
             for _ in range(options.n):
-                for side in SIDES:
-                    lines = ranks(2, side, "train", model, 3, batch, 0.01, folder, quick_steps if options.quick else steps, 1,
-                                  variant)
+                for side in rates:
+                    backend, form = ("gloo", "no_sync") if side == NEVER else (side, variant)
+                    lines = ranks(2, backend, "train", model, 3, batch, 0.01, folder, quick_steps if options.quick else steps, 1,
+                                  form)
                     rates[side].append(statistics.median(line["samples_per_s"] for line in lines if "samples_per_s" in line))
             rows.append([f"{model}, {batch} a rank, {variant}", figure(rates["sgd"]), figure(rates["gloo"]),
-                         ratio(rates["sgd"], rates["gloo"])])
-    table("DistributedDataParallel, 2 ranks: samples/s", ["", "sgd", "gloo", "ratio"], rows,
-          f"n = {options.n}, medians of 3 epochs each, PyTorch {torch_version()}.")
+                         ratio(rates["sgd"], rates["gloo"]), figure(rates[NEVER])])
+    table("DistributedDataParallel, 2 ranks: samples/s", ["", "sgd", "gloo", "ratio", NEVER], rows,
+          f"n = {options.n}, medians of 3 epochs each, PyTorch {torch_version()}. Never averaged: what no backend can pass.")
 
 
 def exchange(options, count, ours="sgd", sizes=SIZES, where=""):

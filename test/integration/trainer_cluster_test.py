@@ -103,6 +103,7 @@ class TrainerOnAClusterTest(ClientTest):
         there = self.cluster.run_dir(json.loads(read_file(os.path.join(copy, "cluster.json")))["run"])
         for name in ("events.jsonl", "metrics.jsonl", "summary.json", "logs/gen-0001/rank-0001.log"):
             self.assertEqual(read_file(os.path.join(copy, name)), read_file(os.path.join(there, name)), name)
+        self.assertEqual(os.stat(copy).st_mode & 0o077, 0, "others may read it")
         self.assertIn("whole", self.run_here("checkpoints", copy))
         self.assertIn("3 epochs", self.run_here("resume", "--set", "training.epochs=3", copy))
         self.assertIn("is in use", self.run_here("run", "--address", self.cluster.address, "--run-dir", copy, job, expect=2))

@@ -1,6 +1,7 @@
 #include "worker/collective/c_api/peer_group.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -15,12 +16,10 @@ namespace {
 constexpr std::size_t kLineBytes = 64;
 // Up to here a second meeting costs more than that every rank reduces everything.
 constexpr std::size_t kDirectBytes = std::size_t{32} << 10;
-// From here a message for others goes past the caches.
+// From here a message for others may go past the caches.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 10;
 constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
 
-// Past the caches: a line that another core has to fetch out of this one's cache costs several times one from memory,
-// where the cores share no cache.
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 #if defined(__x86_64__)
   for (; bytes >= kLineBytes; to += kLineBytes, from += kLineBytes, bytes -= kLineBytes)
@@ -91,7 +90,9 @@ bool PeerGroup::start(const SgdcRequest& request, Duration longest) {
   input_counts_ = copied(request.input_counts, size);
   output_counts_ = copied(request.output_counts, size);
   step_ = 0;
+  spent_ = Duration::zero();
   plan();
+  is_past_caches_ = choice_.is_past_caches(request_.count * element_);
   return advance(longest);
 }
 
@@ -124,7 +125,7 @@ bool PeerGroup::advance(Duration longest) {
       if (is_waiting_) return false;
       ++step_;
     }
-    if (!step()) return true;
+    if (!measured_step()) return true;
     const auto root = static_cast<std::uint64_t>(static_cast<std::uint32_t>(request_.root)) << 32;
     const Call call{static_cast<Operation>(request_.operation), root | request_.reduction << 8 | request_.type,
                     request_.count};
@@ -133,6 +134,16 @@ bool PeerGroup::advance(Duration longest) {
     else
       is_waiting_ = true;
   }
+}
+
+/// A large all_reduce tells which way of writing for others suits the machine.
+bool PeerGroup::measured_step() {
+  if (!in_slices_ || choice_.is_made()) return step();
+  const auto begin = std::chrono::steady_clock::now();
+  const bool goes_on = step();
+  spent_ += std::chrono::steady_clock::now() - begin;
+  if (!goes_on) choice_.note(request_.count * element_, spent_);
+  return goes_on;
 }
 
 bool PeerGroup::step() {
@@ -178,9 +189,16 @@ void PeerGroup::give(std::uint64_t piece) {
 
 void PeerGroup::give_part(std::byte* slot, const std::byte* from, std::uint64_t count) const {
   if (count * element_ >= kStreamedBytes)
-    stream_copy(slot, from, count * element_);
+    write(slot, from, count * element_);
   else
     copy(slot, from, count);
+}
+
+void PeerGroup::write(std::byte* to, const std::byte* from, std::size_t bytes) const {
+  if (is_past_caches_)
+    stream_copy(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
 }
 
 void PeerGroup::take(std::uint64_t piece) {
@@ -227,8 +245,8 @@ void PeerGroup::give_for_reduction(std::uint64_t piece) {
   std::byte* const slot = region_.given(rank_, parity(piece));
   const std::uint64_t before = own.begin - part.begin;
   const std::uint64_t after = before + own.count;
-  stream_copy(slot, input(0, part.begin), before * element_);
-  stream_copy(slot + after * element_, input(0, part.begin + after), (part.count - after) * element_);
+  write(slot, input(0, part.begin), before * element_);
+  write(slot + after * element_, input(0, part.begin + after), (part.count - after) * element_);
 }
 
 void PeerGroup::reduce_own_slice(std::uint64_t piece) {
@@ -240,7 +258,7 @@ void PeerGroup::reduce_own_slice(std::uint64_t piece) {
     const std::uint64_t count = std::min<std::uint64_t>(block, own.count - done);
     const std::uint64_t begin = own.begin + done;
     reduce(input(0, begin), (begin - part.begin) * element_, parity(piece), output(0, begin), count);
-    stream_copy(shared + done * element_, output(0, begin), count * element_);
+    write(shared + done * element_, output(0, begin), count * element_);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "worker/collective/c_api/meeting.hpp"
 #include "worker/collective/c_api/peer_region.hpp"
 #include "worker/collective/c_api/sgd_collective.h"
+#include "worker/collective/c_api/store_choice.hpp"
 
 namespace sgd::worker {
 
@@ -38,6 +39,7 @@ class PeerGroup {
   void plan_all_to_all();
   /// What is done before meeting `step_`, or after the last. True if another meeting follows.
   [[nodiscard]] bool step();
+  [[nodiscard]] bool measured_step();
   void give(std::uint64_t piece);
   void give_part(std::byte* slot, const std::byte* from, std::uint64_t count) const;
   void take(std::uint64_t piece);
@@ -57,6 +59,8 @@ class PeerGroup {
   /// Of a slot that has a part for each rank: bytes of one part.
   [[nodiscard]] std::size_t sub_slot() const;
   void copy(std::byte* to, const std::byte* from, std::uint64_t count) const;
+  /// For other ranks to read.
+  void write(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void reduce(const std::byte* own, std::size_t offset, std::size_t parity, std::byte* to, std::uint64_t count);
 
   PeerRegion region_;
@@ -76,6 +80,9 @@ class PeerGroup {
   std::uint64_t step_ = 0;
   bool in_slices_ = false;  // A large all_reduce.
   bool is_waiting_ = false;
+  StoreChoice choice_;
+  bool is_past_caches_ = false;  // What this operation writes for others.
+  Duration spent_{};             // By this operation so far, without waits.
 };
 
 }  // namespace sgd::worker
