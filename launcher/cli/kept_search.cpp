@@ -51,7 +51,7 @@ Status KeptSearch::begin() {
   handlers.on_line = [this](const std::string& line) {
     kills_ = 0;
     if (const auto trial = tune::trial_given_in(line))
-      said_.insert_or_assign(*trial, member(nlohmann::json::parse(line, nullptr, false), "parameters"));
+      said_.insert_or_assign(*trial, member(nlohmann::json::parse(line, nullptr, false, true), "parameters"));
     handlers_.on_line(line);
   };
   // Later: it is the program that tells so.

@@ -1,5 +1,7 @@
 #include "launcher/cli/remote_run.hpp"
 
+#include <poll.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <utility>
@@ -13,7 +15,6 @@
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/verbs.hpp"
-#include "launcher/core/failure.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
 #include "launcher/process/random_seed.hpp"
@@ -25,7 +26,7 @@ constexpr std::size_t kTrialRows = 24;
 constexpr auto kRemoteStatusInterval = std::chrono::milliseconds(500);
 constexpr int kRemoteTicksPerPlainLine = 10;  // Without a terminal: a line every 5 s.
 constexpr int kUploads = 3;
-constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5, kSearch = 6;
+constexpr auto kUnreadCopyLimit = std::chrono::seconds(10);
 
 bool is_log(const std::string& file) {
   return file.starts_with("logs/");
@@ -40,7 +41,8 @@ RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::s
       link_(io_, coordinator_, core::Random(process::random_seed()), std::move(tls)),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       status_timer_(io_),
-      timeout_(io_) {
+      timeout_(io_),
+      answer_limit_(io_) {
   signals_.add(SIGQUIT);
 }
 
@@ -80,7 +82,7 @@ int RemoteRun::join(Seen seen) {
   return go();
 }
 
-std::string RemoteRun::search_with(tune::ExperimentSpec spec) {
+void RemoteRun::search_with(tune::ExperimentSpec spec, std::string name) {
   RemoteSearch::Handlers handlers;
   handlers.ask = [this](const Json& what) {
     if (!is_open_ || run_.empty()) return;  // It comes again.
@@ -89,8 +91,7 @@ std::string RemoteRun::search_with(tune::ExperimentSpec spec) {
     link_.send(whole);
   };
   handlers.narrate = [this](const std::string& line) { console_.narrate("sgd-launch: " + line); };
-  search_.emplace(io_, std::move(spec), std::move(handlers));
-  return search_->name();
+  search_.emplace(io_, std::move(spec), std::move(name), std::move(handlers));
 }
 
 void RemoteRun::on_searched(const Json& answer) {
@@ -150,7 +151,7 @@ int RemoteRun::go() {
   link_.start({[this] { on_open(); }, [this](const Json& message) { on_message(message); },
                [this](const std::string& bytes) { on_part(bytes); },
                [this](const std::string& reason) { on_lost(reason); }});
-  if (options_.lifeline) lifeline_.emplace(io_, *options_.lifeline, [this] { on_signal(SIGHUP); });
+  if (options_.lifeline) lifeline_.emplace(io_, *options_.lifeline, [this] { on_lifeline_end(); });
   if (options_.timeout) {
     timeout_.expires_after(*options_.timeout);
     timeout_.async_wait([this](const boost::system::error_code& error) {
@@ -173,6 +174,7 @@ void RemoteRun::on_open() {
 void RemoteRun::send_submission() {
   Json whole = {{"type", "request"}, {"id", kSubmit}, {"request", "submit"}};
   whole.update(request_);
+  is_submitted_ = true;
   // Where a certificate says who this is, this is not heard.
   if (const char* user = std::getenv("USER"); user != nullptr) whole["owner"] = user;
   link_.send(whole);
@@ -385,7 +387,13 @@ NamedRun RemoteRun::named() const {
 
 /// A run whose copy was asked for has succeeded when that is whole, too.
 void RemoteRun::complete_copy(core::RunOutcome& outcome) {
-  const Status whole = copy_->end(named(), outcome);
+  signals_.clear();  // This waits beside the loop, and may wait long: from here a signal ends this process.
+  // When nobody is there any more who would read it, only what comes soon is kept.
+  const auto is_given_up = [this, begin = std::chrono::steady_clock::now()] {
+    pollfd lifeline{options_.lifeline.value_or(-1), POLLIN, 0};
+    return std::chrono::steady_clock::now() - begin > kUnreadCopyLimit && ::poll(&lifeline, 1, 0) > 0;
+  };
+  const Status whole = copy_->end(named(), outcome, is_given_up);
   if (whole) return;
   console_.complain("error",
                     fmt::format("the copy of the run in {} is not whole: {}", copy_->folder(), whole.error().message));
@@ -409,60 +417,7 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
   }
 }
 
-// ---- signals, time, the end ----
-
-void RemoteRun::wait_signal() {
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    on_signal(signal);
-    wait_signal();
-  });
-}
-
-void RemoteRun::on_signal(int signal) {
-  if (signal == SIGUSR1 || signal == SIGUSR2) return pass_signal(signal);
-  ++signals_seen_;
-  const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
-  // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
-  if (at_once || is_reader_ || is_over_ || exit_code_) console_.give_up();
-  if (is_over_ || exit_code_) return;
-  if (is_reader_) return end(exit_code::kSignalBase + signal);
-  if (run_.empty() || (at_once && !is_open_)) {
-    console_.complain("warning", run_.empty()
-                                     ? "left before the coordinator had answered: the run may have been submitted"
-                                 : table_ ? fmt::format("left; {} goes on: sgd-launch tune --resume {}", run_, run_)
-                                          : fmt::format("left; run {} goes on: sgd-launch stop {}", run_, run_));
-    return end(exit_code::kSignalBase + signal);
-  }
-  if (!at_once)
-    console_.narrate(fmt::format("sgd-launch: signal {}: stopping the run{}; once more to kill",
-                                 core::signal_words(signal), is_training_ ? " with a checkpoint" : ""));
-  ask_to_stop({{"why", "signal"}, {"signal", signal}, {"at_once", at_once}});
-}
-
-/// One that cannot be passed on now is not kept: what it asks for is wanted at its time.
-void RemoteRun::pass_signal(int signal) {
-  if (is_over_ || exit_code_) return;
-  if (!is_open_ || run_.empty())
-    return console_.complain("warning", fmt::format("signal {} is not passed on: {}", core::signal_words(signal),
-                                                    run_.empty() ? "the run has not started" : "no coordinator"));
-  link_.send({{"type", "request"}, {"id", kSignal}, {"request", "signal"}, {"run", run_}, {"signal", signal}});
-}
-
-void RemoteRun::on_signal_passed(const Json& answer) {
-  if (!read_or(answer, "ok", false))
-    console_.complain("warning", "the signal is not passed on: " + read_or(answer, "error", ""));
-}
-
-void RemoteRun::ask_to_stop(const Json& how) {
-  if (!is_open_ || run_.empty()) {
-    pending_stop_ = how;
-    return;
-  }
-  Json whole = {{"type", "request"}, {"id", kStop}, {"request", "stop"}, {"run", run_}};
-  whole.update(how);
-  link_.send(whole);
-}
+// ---- time, the end ----
 
 void RemoteRun::tick_status() {
   if (exit_code_ || (!console_.style().is_terminal && !is_training_)) return;
@@ -475,6 +430,7 @@ void RemoteRun::tick_status() {
 
 void RemoteRun::end(int exit_code) {
   exit_code_ = exit_code;
+  if (copy_ && run_.empty()) copy_->discard();
   console_.when_drained([this] { io_.stop(); });
 }
 

@@ -58,9 +58,9 @@ class RemoteRun {
   };
   [[nodiscard]] int join(Seen seen);
 
-  /// Before submit() or join(): a program makes the experiment's trials, here. The name by which the coordinator is to
-  /// know it.
-  std::string search_with(tune::ExperimentSpec spec);
+  /// Before submit() or join(): a program makes the experiment's trials, here. `name`: by which the coordinator knows
+  /// it.
+  void search_with(tune::ExperimentSpec spec, std::string name);
   /// Before submit(): what the run leaves is copied here.
   void copy_to(RunCopy copy) { copy_ = std::move(copy); }
   /// Before submit(): what ranks on this machine say is shown, as the agent here brings it to `socket`, and nothing of
@@ -96,11 +96,15 @@ class RemoteRun {
   void acknowledge(const std::string& file);
   void wait_signal();
   void on_signal(int signal);
+  void on_lifeline_end();
   void pass_signal(int signal);
   void on_signal_passed(const Json& answer);
   void ask_to_stop(const Json& how);
   void tick_status();
   void end(int exit_code);
+
+  /// Numbers of requests.
+  static constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5, kSearch = 6;
 
   struct File {
     std::uint64_t got = 0;  ///< Bytes taken over the connection.
@@ -117,12 +121,14 @@ class RemoteRun {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer timeout_;
+  boost::asio::steady_timer answer_limit_;  ///< Of who only waits to know what to stop.
   Json request_;
   Json follow_;  ///< What is followed.
   bool detach_ = false;
   bool is_reader_ = false;
   bool is_open_ = false;
   bool was_open_ = false;
+  bool is_submitted_ = false;         ///< Sent, at least.
   bool is_joined_ = false;            ///< What goes on beside what is followed has begun.
   std::optional<FileUpload> upload_;  ///< Of what its job brings.
   int uploads_ = 0;

@@ -7,19 +7,13 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
-#include "launcher/core/secrets.hpp"
-#include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
 
 using Json = nlohmann::ordered_json;
 
-RemoteSearch::RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers)
-    : io_(io),
-      spec_(std::move(spec)),
-      handlers_(std::move(handlers)),
-      name_(core::Secrets(process::random_seed()).next()),
-      timer_(io) {}
+RemoteSearch::RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, std::string name, Handlers handlers)
+    : io_(io), spec_(std::move(spec)), handlers_(std::move(handlers)), name_(std::move(name)), timer_(io) {}
 
 void RemoteSearch::start(const std::string& run, const std::vector<Json>& past) {
   const bool may_write = ::access(".", W_OK) == 0;

@@ -32,13 +32,11 @@ class RemoteSearch {
   };
 
   /// `io` must outlive it.
-  RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, Handlers handlers);
+  RemoteSearch(boost::asio::io_context& io, tune::ExperimentSpec spec, std::string name, Handlers handlers);
 
   /// `run` is the experiment's id, `past` its events so far. Where this folder cannot be written to nobody reads what
   /// the program says of itself.
   void start(const std::string& run, const std::vector<nlohmann::ordered_json>& past);
-  /// Who says what it says, to the coordinator.
-  [[nodiscard]] const std::string& name() const { return name_; }
   void on_event(const nlohmann::ordered_json& event);
   void say_again();
   /// What was said is refused, and would be again. `kind`: as the coordinator says.

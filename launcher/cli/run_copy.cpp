@@ -4,14 +4,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/callbacks/fresh_file.hpp"
 #include "launcher/cli/run_fetch.hpp"
+#include "launcher/process/unique_fd.hpp"
 #include "launcher/storage/private_folder.hpp"
 #include "launcher/storage/run_directory.hpp"
 
@@ -19,6 +23,8 @@ namespace sgd::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr auto kAgain = std::chrono::milliseconds(500);  // Between two tries to reach the coordinator.
 
 Status write_json(const std::string& path, const Json& json) {
   auto file = callbacks::FreshFile::create(path);
@@ -37,19 +43,19 @@ Result<RunCopy> RunCopy::create(const std::string& folder, const Json& job) {
 }
 
 Status RunCopy::begin(const NamedRun& run) {
-  return write_json(folder_ + "/cluster.json", {{"address", to_text(*run.cluster)}, {"run", run.run}});
+  const Status noted = write_json(folder_ + "/cluster.json", {{"address", to_text(*run.cluster)}, {"run", run.run}});
+  if (!noted) error_ = noted.error().message;
+  return noted;
 }
 
 Status RunCopy::add(const std::string& file, std::uint64_t offset, std::string_view bytes) {
   if (!error_.empty()) return {};
   const auto place = place_of_fetched(folder_, "", file);
   if (!place) return Error{error_ = fmt::format("the coordinator sends a file that nobody asked for: \"{}\"", file)};
-  process::UniqueFd& fd = files_[file];
-  if (!fd) {
-    std::error_code ignored;  // Opening the file says it better.
-    std::filesystem::create_directories(place->parent_path(), ignored);
-    fd.reset(::open(place->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  }
+  std::error_code ignored;  // Opening the file says it better.
+  std::filesystem::create_directories(place->parent_path(), ignored);
+  // Not kept open: a run may have more logs than a process may have descriptors.
+  const process::UniqueFd fd(::open(place->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   while (fd && !bytes.empty()) {
     const ssize_t count = ::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
@@ -61,16 +67,35 @@ Status RunCopy::add(const std::string& file, std::uint64_t offset, std::string_v
   return Error{error_ = system_error("cannot write " + place->string()).message};
 }
 
-Status RunCopy::end(const NamedRun& run, const core::RunOutcome& outcome) {
-  files_.clear();
-  if (!error_.empty()) return Error{error_};
+/// Error: with kUnreachable it may be tried again.
+Status RunCopy::fetch_newest(const NamedRun& run, const std::function<bool()>& is_given_up) const {
   const auto listed = ask(run, {{"request", "checkpoints"}});
-  if (!listed) return listed.error();
-  const Json list = listed.value() ? member(member(*listed.value(), "checkpoints"), "checkpoints") : Json();
-  if (const std::string newest = whole_checkpoint(list, std::nullopt); !newest.empty())
-    if (const auto came = fetch_checkpoint(run, newest, folder_ + "/checkpoints"); !came) return came.error();
+  if (!listed) return Error{listed.error().message, exit_code::kUnreachable};
+  if (!read_or(*listed.value(), "ok", false)) return Error{read_or(*listed.value(), "error", "no answer")};
+  const Json list = member(member(*listed.value(), "checkpoints"), "checkpoints");
+  const std::string newest = whole_checkpoint(list, std::nullopt);
+  if (newest.empty()) return {};
+  const auto came = fetch_checkpoint(run, newest, folder_ + "/checkpoints", is_given_up);
+  return came ? Status() : Status(came.error());
+}
+
+Status RunCopy::end(const NamedRun& run, const core::RunOutcome& outcome, const std::function<bool()>& is_given_up) {
+  if (!error_.empty()) return Error{error_};
+  Status fetched = fetch_newest(run, is_given_up);
+  while (!fetched && fetched.error().code == exit_code::kUnreachable && !is_given_up()) {
+    std::this_thread::sleep_for(kAgain);
+    fetched = fetch_newest(run, is_given_up);
+  }
+  if (!fetched)
+    return Error{fmt::format("{}; sgd-launch checkpoints get {} {}/checkpoints gets its newest checkpoint",
+                             fetched.error().message, run.run, folder_)};
   // The last one: whoever waits for the end finds all of it.
   return storage::rewrite_summary(folder_, run.run, outcome);
+}
+
+void RunCopy::discard() {
+  std::error_code ignored;  // What somebody has put there meanwhile stays.
+  for (const char* name : {"/job.json", "/checkpoints", ""}) std::filesystem::remove(folder_ + name, ignored);
 }
 
 }  // namespace sgd::cli

@@ -8,7 +8,7 @@
 // What is in it can be read as any run's on this machine.
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,7 +16,6 @@
 #include "common/json/nlohmann.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/core/coordinator_io.hpp"
-#include "launcher/process/unique_fd.hpp"
 
 namespace sgd::cli {
 
@@ -25,19 +24,23 @@ class RunCopy {
   /// `folder`: a new one, absolute. Error: it cannot be made.
   [[nodiscard]] static Result<RunCopy> create(const std::string& folder, const nlohmann::ordered_json& job);
 
-  /// The run is known.
+  /// The run is known. Error, once: from then on nothing is kept.
   [[nodiscard]] Status begin(const NamedRun& run);
   /// Bytes of `file`, relative to the run's folder, from `offset` on. Error, once: from then on nothing is kept.
   [[nodiscard]] Status add(const std::string& file, std::uint64_t offset, std::string_view bytes);
-  /// After the last byte: the rest. Waits for it. Error: why the copy is not whole.
-  [[nodiscard]] Status end(const NamedRun& run, const core::RunOutcome& outcome);
+  /// After the last byte: the rest. Waits for it, also for a coordinator that is gone for a while, until `is_given_up`.
+  /// Error: why the copy is not whole.
+  [[nodiscard]] Status end(const NamedRun& run, const core::RunOutcome& outcome,
+                           const std::function<bool()>& is_given_up);
+  /// There is no run: nothing stays.
+  void discard();
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
  private:
+  [[nodiscard]] Status fetch_newest(const NamedRun& run, const std::function<bool()>& is_given_up) const;
   explicit RunCopy(std::string folder) : folder_(std::move(folder)) {}
 
   std::string folder_;
-  std::map<std::string, process::UniqueFd> files_;
   std::string error_;  ///< Why it is not whole.
 };
 

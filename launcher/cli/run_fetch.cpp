@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr auto kSilenceMax = std::chrono::seconds(60);
+constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr int kFollowNumber = 1;
 constexpr const char* kEvents = "events.jsonl";
 constexpr const char* kMetrics = "metrics.jsonl";
@@ -44,14 +45,17 @@ class Fetch {
         front_(std::move(front)),
         link_(io_, *run.cluster, core::Random(process::random_seed()), std::move(tls)) {}
 
-  Result<std::uint64_t> get() {
+  Result<std::uint64_t> get(const std::function<bool()>& is_given_up) {
     link_.start({[this] { ask(); }, [this](const Json& message) { on_message(message); },
                  [this](const std::string& bytes) { on_part(bytes); },
                  [this](const std::string& reason) { on_lost(reason); }});
     while (!end_) {
       const std::uint64_t before = heard_;
       const auto deadline = std::chrono::steady_clock::now() + kSilenceMax;
-      while (!end_ && heard_ == before && std::chrono::steady_clock::now() < deadline) io_.run_one_until(deadline);
+      while (!end_ && heard_ == before && std::chrono::steady_clock::now() < deadline) {
+        io_.run_one_for(kLook);
+        if (is_given_up && is_given_up()) fail(exit_code::kFailed, "it was given up");
+      }
       if (!end_ && heard_ == before)
         fail(exit_code::kUnreachable,
              fmt::format("the coordinator at {} has said nothing for {}; the same command goes on where this one ends",
@@ -187,11 +191,11 @@ std::string whole_checkpoint(const Json& checkpoints, std::optional<int> step) {
   return {};
 }
 
-Result<std::uint64_t> fetch_files(const NamedRun& run, Json follow, const std::string& folder,
-                                  const std::string& front) {
+Result<std::uint64_t> fetch_files(const NamedRun& run, Json follow, const std::string& folder, const std::string& front,
+                                  const std::function<bool()>& is_given_up) {
   auto tls = tls_of(run);
   if (!tls) return Error{tls.error().message, exit_code::kUsage};
-  return Fetch(run, std::move(follow), folder, front, std::move(tls).value()).get();
+  return Fetch(run, std::move(follow), folder, front, std::move(tls).value()).get(is_given_up);
 }
 
 int save_files(const NamedRun& run, Json follow, const std::string& name, const std::string& folder) {
@@ -205,12 +209,13 @@ int save_files(const NamedRun& run, Json follow, const std::string& name, const 
   return exit_code::kSucceeded;
 }
 
-Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& path, const std::string& folder) {
+Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& path, const std::string& folder,
+                                     const std::function<bool()>& is_given_up) {
   const std::string whole = (fs::path(folder) / fs::path(path).filename()).string();
   if (checkpoint::verify(whole, checkpoint::Proof::kChecksums)) return whole;
   const std::string part = whole + ".part";
   if (run.cluster) {
-    const auto came = fetch_files(run, {{"checkpoint", path}}, part, path + "/");
+    const auto came = fetch_files(run, {{"checkpoint", path}}, part, path + "/", is_given_up);
     if (!came) return came.error();
   } else if (const Status copied = copy_here(run.directory + "/" + path, part); !copied) {
     return copied.error();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -24,12 +25,15 @@ namespace sgd::cli {
 
 /// `follow`: keys of a follow as in coordinator/client_desk.hpp. A file keeps its path in the run's folder, without
 /// `front`. Ends when all that the coordinator has now is here. The bytes that came; an error's code is the exit code.
+/// `is_given_up` is asked ten times a second; may be empty.
 [[nodiscard]] Result<std::uint64_t> fetch_files(const NamedRun& run, nlohmann::ordered_json follow,
-                                                const std::string& folder, const std::string& front = {});
+                                                const std::string& folder, const std::string& front = {},
+                                                const std::function<bool()>& is_given_up = {});
 
 /// The checkpoint at `path`, relative to the run's folder, whole by its checksums: its folder here, in `folder`.
 [[nodiscard]] Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& path,
-                                                   const std::string& folder);
+                                                   const std::string& folder,
+                                                   const std::function<bool()>& is_given_up = {});
 
 /// "logs" or "metrics.jsonl" of a run, wherever it is, into `folder`; says where. The exit code.
 [[nodiscard]] int save_files(const NamedRun& run, nlohmann::ordered_json follow, const std::string& name,

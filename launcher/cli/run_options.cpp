@@ -176,7 +176,7 @@ rendezvous::Environment environment() {
 Option run_dir_option(RunOptions& options) {
   return {{"--run-dir"},
           "DIR",
-          "folder of the run (default: runs/<name>-<time>-<hex>); on a cluster: a copy of what it leaves, here",
+          "folder of the run (default: runs/<name>-<time>-<hex>)",
           "",
           [&options](const std::string& text) {
             options.run_dir = text;
@@ -188,6 +188,7 @@ std::vector<Option> run_option_table(RunOptions& options) {
   std::vector<Option> table;
   add_job_options(table, options);
   table.push_back(run_dir_option(options));
+  table.back().help += "; on a cluster: a copy of what it leaves, here";
   add_run_options(table, options);
   table.push_back(address_option(options.address));
   table.push_back(flag({"--detach"}, "on a cluster: print the run's id and return; the run continues", options.detach));

@@ -1,6 +1,7 @@
 #include "launcher/cli/search_program.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -109,7 +110,11 @@ SearchProgram::SearchProgram(boost::asio::io_context& io, tune::ExperimentSpec s
 
 SearchProgram::~SearchProgram() {
   *is_here_ = false;
-  if (!has_ended_) (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
+  if (has_ended_) return;
+  (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
+  constexpr int kReapMs = 1000;
+  pollfd ended{pidfd_.native_handle(), POLLIN, 0};
+  if (::poll(&ended, 1, kReapMs) > 0) (void)process::wait_exit(ended.fd);  // Ignoring: nobody asks any more how.
 }
 
 Status SearchProgram::start(const std::string& log, const std::vector<Json>& past) {

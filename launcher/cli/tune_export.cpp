@@ -79,10 +79,14 @@ Status fetch_trial(const NamedExperiment& named, std::int64_t number, bool wants
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return Error{fmt::format("cannot make {}: {}", folder, error.message())};
-  if (const auto fetched = fetch_files(trial, {{"metrics", true}}, folder); !fetched) return fetched.error();
+  const auto fetched = fetch_files(trial, {{"metrics", true}}, folder);
+  // One whose values make no job has never been a run.
+  if (!fetched && fetched.error().code == exit_code::kNotFound) return {};
+  if (!fetched) return fetched.error();
   if (!wants_job) return {};
   const auto answer = ask(trial, {{"request", "job"}});
   if (!answer) return answer.error();
+  if (!read_or(*answer.value(), "ok", false)) return Error{read_or(*answer.value(), "error", "")};
   return write_file(folder + "/job.json", dump_text(member(*answer.value(), "job")) + "\n");
 }
 
@@ -136,7 +140,7 @@ int tune_export(const std::vector<std::string>& arguments) {
   if (!read) return refuse(exit_code::kNotFound, read.error().message);
   const std::string folder = absolute(to);
   if (const Status written = export_trials(table, named, layout, folder); !written)
-    return refuse(written.error().code == 0 ? exit_code::kFailed : written.error().code, written.error().message);
+    return refuse(exit_code::kFailed, written.error().message);
   fmt::print("{}\n", layout == "csv" ? folder + "/trials.csv" : folder);
   return exit_code::kSucceeded;
 }

@@ -19,6 +19,8 @@
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/core/experiment.hpp"
+#include "launcher/core/secrets.hpp"
+#include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -111,10 +113,14 @@ int resume_on_cluster(const RunOptions& options, NamedRun run, std::int64_t samp
   auto tls = tls_of(run);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   RemoteRun remote(options, *run.cluster, std::move(tls).value());
+  const bool is_searched = spec->search.kind == tune::SearchSpec::Kind::kExec;
   Json request = {{"request", "resume"}, {"samples", samples}};
-  if (spec->search.kind == tune::SearchSpec::Kind::kExec) request["searcher"] = remote.search_with(*std::move(spec));
+  const std::string searcher = core::Secrets(process::random_seed()).next();
+  if (is_searched) request["searcher"] = searcher;
   const auto resumed = asked(run, request);
   if (!resumed) return refuse(resumed.error().code, resumed.error().message);
+  read_if_fits(resumed.value(), "samples", spec->samples);  // From now on; its job.json says what it had at first.
+  if (is_searched) remote.search_with(*std::move(spec), searcher);
   if (options.detach) {
     fmt::print("{}\n", run.run);
     return exit_code::kSucceeded;

@@ -15,6 +15,8 @@
 #include "launcher/cli/tune_resume.hpp"
 #include "launcher/cli/tune_views.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/core/secrets.hpp"
+#include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -60,7 +62,7 @@ std::string tune_help() {
          "       sgd-launch tune --address HOST:PORT job.json  the same on a cluster\n"
          "       sgd-launch tune --resume RUN              goes on with it, or with --samples N has more trials\n"
          "       sgd-launch tune status [--json] [RUN]     the table of its trials\n"
-         "       sgd-launch tune best [--json] [RUN]       the best of them, and how it is run again\n"
+         "       sgd-launch tune best [--json | --job] [RUN]   the best of them, and how it is run again\n"
          "       sgd-launch tune plot [--png FILE] [RUN]   its metric as curves, and over each parameter\n"
          "       sgd-launch tune export --to DIR [RUN]     its trials in the form of another tool\n" +
          describe(tune_option_table(unused, none));
@@ -80,7 +82,7 @@ int tune_on_cluster(const RunOptions& options, const net::Address& coordinator,
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   const core::TrialBase& base = *checked->run.base;
   RemoteRun run(options, coordinator, std::move(tls).value());
-  if (is_searched) (void)run.search_with(checked->spec);  // Nobody else makes its trials.
+  if (is_searched) run.search_with(checked->spec, core::Secrets(process::random_seed()).next());
   return run.submit({{"job", checked->run.job.resolved}, {"base", {{"given", base.given}, {"folder", base.folder}}}},
                     options.detach);
 }

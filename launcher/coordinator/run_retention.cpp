@@ -39,14 +39,15 @@ void RunRetention::note_ended() {
   if (++ended_ >= kEndedMax && !is_looking_) look_later(Duration::zero());
 }
 
-/// An ended run's folder does not grow: its size is asked for once.
+/// An ended run's folder does not grow: its size is asked for once. An experiment may have lived again since.
 void RunRetention::look() {
   is_looking_ = true;
   ended_ = 0;
   std::vector<storage::EndedRun> runs;
   for (const CoordinatorShell::RunFolder& folder : shell_.folders()) {
     storage::EndedRun run{folder.id, folder.run_dir, is_over_(folder.id) ? folder.finished_s : 0, -1, false};
-    if (const auto before = known_.find(folder.id); before != known_.end() && before->second.finished_s > 0)
+    if (const auto before = known_.find(folder.id);
+        before != known_.end() && run.finished_s > 0 && before->second.finished_s == run.finished_s)
       run.bytes = before->second.bytes;
     runs.push_back(std::move(run));
   }
@@ -102,7 +103,9 @@ void RunRetention::remove(const RunId& run, Done done) {
   });
 }
 
+/// While the disk was asked, an experiment may have been made to go on.
 void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done) {
+  if (!strays_.contains(run.id) && !is_over_(run.id)) return done(fmt::format("{} goes on", run.id));
   if (!going_.insert(run.id).second) return done("");
   files_.ask([folder = run.directory] { return storage::remove_run_folder(folder); },
              [this, run, done](const Status& removed) {

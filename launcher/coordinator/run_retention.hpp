@@ -48,6 +48,8 @@ class RunRetention {
   [[nodiscard]] const std::map<RunId, storage::EndedRun>& known() const { return known_; }
   /// Runs that nobody knows, by their folders' names; as of the last look.
   [[nodiscard]] const std::map<RunId, storage::EndedRun>& strays() const { return strays_; }
+  /// Its folder is being removed.
+  [[nodiscard]] bool is_going(const RunId& run) const { return going_.contains(run); }
   /// Of the folders of one owner's runs, as of the last look.
   [[nodiscard]] std::int64_t bytes_of(const std::string& owner) const;
 

@@ -151,7 +151,7 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "stop") return reply(stop(who, request));
   if (what == "signal") return reply(signal(who, request));
   if (what == "search") return reply(search(who, request));
-  if (what == "best") return best(request, reply);
+  if (what == "best") return best(who, request, reply);
   if (what == "runs") return runs(reply);
   if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
   if (what == "nodes") return nodes_.ask(reply);

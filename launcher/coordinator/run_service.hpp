@@ -115,7 +115,7 @@ class RunService {
   [[nodiscard]] Json search(const Requester& who, const nlohmann::json& request);
   void resume_experiment(const Requester& who, const RunRow& row, const nlohmann::json& request,
                          const ClientDesk::Reply& reply);
-  void best(const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void best(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void runs(const ClientDesk::Reply& reply);
   void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
                   const ClientDesk::Reply& reply);

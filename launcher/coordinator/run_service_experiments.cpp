@@ -41,8 +41,9 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
     return refuse("forbidden", fmt::format("{} may run as root: only root or an admin makes it go on", id));
   if (shell_.is_held()) return refuse("later", "the coordinator cannot write its state at the moment: try again later");
   const bool has_ended = experiment->finished();
-  if (has_ended && unsettled_.contains(id))
-    return refuse("later", fmt::format("files of {} are still on their way from its nodes: try again later", id));
+  // Its end is still being written, or its folder taken away.
+  if (has_ended && (!is_settled(id) || retention_.is_going(id)))
+    return refuse("later", fmt::format("{} is just ending, or being removed: try again later", id));
   const std::string full = has_ended ? refusal_of_one_more(who, "resume", row.owner, experiment->definition().job) : "";
   if (!full.empty()) return reply(refused("quota", full));
   if (has_ended || samples > 0 || experiment->has_failed_search())
@@ -50,13 +51,16 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
       return refuse("job", resumed.error().message);
   if (!searcher.empty()) searchers_[id] = searcher;
   audit_.add(who, "resume", {{"run", id}}, "");
-  reply(Json{{"ok", true}, {"run", id}});
+  reply(Json{{"ok", true},
+             {"run", id},
+             {"samples", member(member(experiment->definition().job.resolved, "tune"), "samples")}});
 }
 
-/// What best.json of an experiment says.
-void RunService::best(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+/// What best.json of an experiment says; the trial's job is in it.
+void RunService::best(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const auto run = find(read_or(request, "run", ""));
   if (!run) return reply(refused("run", run.error().message));
+  note_read(who, "read_job", run.value().id, run.value().owner);
   const auto read = [path = run.value().run_dir + "/best.json"]() -> Result<Json> {
     std::ifstream file(path);
     return file ? Json::parse(file, nullptr, false) : Json();

@@ -146,7 +146,7 @@ Result<SearchAnswer> SearchTalk::take_kill(const Json& message) {
 }
 
 std::optional<TrialId> trial_given_in(std::string_view line) {
-  const Json message = Json::parse(line, nullptr, false);
+  const Json message = Json::parse(line, nullptr, false, true);  // With comments, as take() has it.
   const Json& trial = member(message, "trial");
   if (read_or(message, "type", "") != "trial" || !trial.is_number_unsigned()) return std::nullopt;
   return trial.get<TrialId>();

@@ -54,6 +54,7 @@ TOUR = (
     ("export SGD_ADDRESS=head:7070", "is_meant_from_here"),
     ("sgd-launch submit --detach job.json", "is_submitted"),
     ("sgd-launch checkpoints get my-run .", "fetches"),
+    ("sgd-launch run --run-dir copy job.json", "is_copied"),
     ("sgd-launch resume my-run --set", "is_trained_further"),
     ("sgd-launch config show --origin job.json", "succeeds"),
     ("sgd-launch plan job.json", "succeeds"),
@@ -236,6 +237,11 @@ exec {self.path("built/bin/sgd-launch")} "$@"
     def fetches(self, line):
         self.carry_out(line)
         self.assertTrue([name for _, _, names in os.walk(self.path("home")) for name in names if name == "model.safetensors"])
+
+    def is_copied(self, line):
+        self.trains(line)
+        self.assertTrue(os.path.exists(self.path("home", "copy", "summary.json")))
+        self.assertEqual(len(os.listdir(self.path("home", "copy", "checkpoints"))), 1)
 
     def has_alternatives(self, line):
         verb, choices = re.fullmatch(r"(sgd-launch \S+) \[(.*)\]", line).groups()

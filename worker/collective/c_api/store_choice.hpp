@@ -1,8 +1,8 @@
 #pragma once
 // Whether what is meant for other ranks is written past the caches. Cores that share a cache find it there sooner (an
 // all_reduce in half the time); where they share none, a line that another core has to fetch out of this one's cache
-// costs several times one from memory. What a machine says of its caches is not reliable (virtual ones say anything), so
-// the first large operations of a group are done in both ways, and the one that took less goes on.
+// costs several times one from memory. What a machine says of its caches is not reliable (virtual ones say anything),
+// so the first large operations of a group are done in both ways, and the one that took less goes on.
 //
 // The ranks of a group count the same operations, so all of them try the same way at a time; each then chooses for
 // itself, by what it has measured. Results do not depend on it.
