@@ -1,12 +1,11 @@
 #include "launcher/cli/run_copy.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr auto kAgain = std::chrono::milliseconds(500);  // Between two tries to reach the coordinator.
+constexpr int kAgainMs = 500;  // Between two tries to reach the coordinator.
 
 Status write_json(const std::string& path, const Json& json) {
   auto file = callbacks::FreshFile::create(path);
@@ -83,7 +82,7 @@ Status RunCopy::end(const NamedRun& run, const core::RunOutcome& outcome, const 
   if (!error_.empty()) return Error{error_};
   Status fetched = fetch_newest(run, is_given_up);
   while (!fetched && fetched.error().code == exit_code::kUnreachable && !is_given_up()) {
-    std::this_thread::sleep_for(kAgain);
+    (void)::poll(nullptr, 0, kAgainMs);
     fetched = fetch_newest(run, is_given_up);
   }
   if (!fetched)
