@@ -68,10 +68,9 @@ Status RunCopy::add(const std::string& file, std::uint64_t offset, std::string_v
 
 /// Error: with kUnreachable it may be tried again.
 Status RunCopy::fetch_newest(const NamedRun& run, const std::function<bool()>& is_given_up) const {
-  const auto listed = ask(run, {{"request", "checkpoints"}});
-  if (!listed) return Error{listed.error().message, exit_code::kUnreachable};
-  if (!read_or(*listed.value(), "ok", false)) return Error{read_or(*listed.value(), "error", "no answer")};
-  const Json list = member(member(*listed.value(), "checkpoints"), "checkpoints");
+  const auto listed = ask_for(run, {{"request", "checkpoints"}});
+  if (!listed) return listed.error();
+  const Json& list = member(member(listed.value(), "checkpoints"), "checkpoints");
   const std::string newest = whole_checkpoint(list, std::nullopt);
   if (newest.empty()) return {};
   const auto came = fetch_checkpoint(run, newest, folder_ + "/checkpoints", is_given_up);

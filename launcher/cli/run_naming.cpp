@@ -94,6 +94,18 @@ Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run, const nlo
   return Answer{std::move(answer).value()};
 }
 
+Result<nlohmann::ordered_json> ask_for(const NamedRun& run, const nlohmann::ordered_json& request) {
+  auto answer = ask(run, request);
+  if (!answer || !answer.value())
+    return Error{answer ? "its launcher is gone" : answer.error().message, exit_code::kUnreachable};
+  if (read_or(*answer.value(), "ok", false)) return *std::move(answer).value();
+  const std::string kind = read_or(*answer.value(), "kind", "");
+  const int code = kind == "run" || kind == "none" ? exit_code::kNotFound
+                   : kind == "job"                 ? exit_code::kUsage
+                                                   : exit_code::kUnreachable;
+  return Error{read_or(*answer.value(), "error", ""), code};
+}
+
 int refuse(int exit_code, const std::string& message) {
   fmt::print(stderr, "sgd-launch: {}\n", for_terminal(message, Steering::kNone));
   return exit_code;

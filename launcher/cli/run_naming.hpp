@@ -40,6 +40,9 @@ struct NamedRun {
 [[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run,
                                                                 const nlohmann::ordered_json& request);
 
+/// The same of a run on a cluster, where the coordinator's refusal is an error, too. The error's code is the exit code.
+[[nodiscard]] Result<nlohmann::ordered_json> ask_for(const NamedRun& run, const nlohmann::ordered_json& request);
+
 /// The identity to speak to the run's coordinator with.
 [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> tls_of(const NamedRun& run);
 /// Notes in the folder of a living run how its coordinator is reached: name_run() looks there.

@@ -61,6 +61,7 @@ void TrialTable::add(const Json& event) {
     has_failed_search_ = false;
   }
   if (what == "search_failed") has_failed_search_ = true;
+  if (what == "trials_wanted") wanted_ += static_cast<std::int64_t>(member(event, "trials").size());
   const std::int64_t number = read_or(event, "trial", std::int64_t{-1});
   if (number < 0 || !what.starts_with("trial_")) return;
   Trial& trial = trials_[number];

@@ -42,6 +42,8 @@ class TrialTable {
   /// What an event says of one trial, for people; empty: nothing worth a line.
   [[nodiscard]] std::string narrate(const Json& event) const;
   [[nodiscard]] Json to_json() const;
+  /// How many trials a search program was asked for, and has not given.
+  [[nodiscard]] std::int64_t owed() const { return wanted_ - static_cast<std::int64_t>(trials_.size()); }
   /// An experiment with this state at its end has something left to do: it was ended from outside, or its search
   /// program failed.
   [[nodiscard]] bool may_go_on(const std::string& state) const;
@@ -57,6 +59,7 @@ class TrialTable {
   std::string metric_;
   bool is_highest_ = false;
   std::int64_t planned_ = 0;
+  std::int64_t wanted_ = 0;  ///< Of a search program, all in all.
   std::int64_t ended_ = 0;
   std::int64_t failed_ = 0;
   bool has_failed_search_ = false;

@@ -84,10 +84,9 @@ Status fetch_trial(const NamedExperiment& named, std::int64_t number, bool wants
   if (!fetched && fetched.error().code == exit_code::kNotFound) return {};
   if (!fetched) return fetched.error();
   if (!wants_job) return {};
-  const auto answer = ask(trial, {{"request", "job"}});
+  const auto answer = ask_for(trial, {{"request", "job"}});
   if (!answer) return answer.error();
-  if (!read_or(*answer.value(), "ok", false)) return Error{read_or(*answer.value(), "error", "")};
-  return write_file(folder + "/job.json", dump_text(member(*answer.value(), "job")) + "\n");
+  return write_file(folder + "/job.json", dump_text(member(answer.value(), "job")) + "\n");
 }
 
 Status export_trials(const TrialTable& table, const NamedExperiment& named, const std::string& layout,

@@ -55,16 +55,6 @@ int resume_here(const RunOptions& options, const std::string& folder, std::int64
   return LocalExperiment(options, std::move(experiment)).resume(samples);
 }
 
-/// What an answer of the coordinator refuses, as an exit code; `run`: what was asked of it.
-Result<Json> asked(const NamedRun& run, const Json& request) {
-  auto answer = ask(run, request);
-  if (!answer) return Error{answer.error().message, exit_code::kUnreachable};
-  if (read_or(*answer.value(), "ok", false)) return *std::move(answer).value();
-  const std::string kind = read_or(*answer.value(), "kind", "");
-  const int code = kind == "run" ? exit_code::kNotFound : kind == "job" ? exit_code::kUsage : exit_code::kUnreachable;
-  return Error{read_or(*answer.value(), "error", ""), code};
-}
-
 /// Its lines so far; one that is not whole yet comes with those that are followed.
 Result<RemoteRun::Seen> seen_of(const NamedRun& run, Json job) {
   const PassingFolder here("sgd-events");
@@ -104,7 +94,7 @@ std::optional<tune::ExperimentSpec> checked_spec(const RunOptions& options, cons
 }
 
 int resume_on_cluster(const RunOptions& options, NamedRun run, std::int64_t samples, Diagnostics diagnostics) {
-  const auto asked_job = asked(run, {{"request", "job"}});
+  const auto asked_job = ask_for(run, {{"request", "job"}});
   if (!asked_job) return refuse(asked_job.error().code, asked_job.error().message);
   run.run = read_or(asked_job.value(), "run", "");
   Json job = member(asked_job.value(), "job");
@@ -117,7 +107,7 @@ int resume_on_cluster(const RunOptions& options, NamedRun run, std::int64_t samp
   Json request = {{"request", "resume"}, {"samples", samples}};
   const std::string searcher = core::Secrets(process::random_seed()).next();
   if (is_searched) request["searcher"] = searcher;
-  const auto resumed = asked(run, request);
+  const auto resumed = ask_for(run, request);
   if (!resumed) return refuse(resumed.error().code, resumed.error().message);
   read_if_fits(resumed.value(), "samples", spec->samples);  // From now on; its job.json says what it had at first.
   if (is_searched) remote.search_with(*std::move(spec), searcher);

@@ -42,14 +42,17 @@ std::string state_of(const NamedRun& run) {
   return read_or(file ? Json::parse(file, nullptr, false) : Json(), "state", "lost");
 }
 
-/// What best.json says, or null.
-Json best_of(const NamedRun& run) {
+/// What best.json says. The error's code is the exit code.
+Result<Json> best_of(const NamedRun& run) {
   if (run.cluster) {
-    const auto answer = ask(run, {{"request", "best"}});
-    return answer && answer.value() ? member(*answer.value(), "best") : Json();
+    const auto answer = ask_for(run, {{"request", "best"}});
+    if (!answer) return answer.error();
+    return member(answer.value(), "best");
   }
   std::ifstream file(run.directory + "/best.json");
-  return file ? Json::parse(file, nullptr, false) : Json();
+  Json best = Json::parse(file, nullptr, false);
+  if (best.is_object()) return best;
+  return Error{fmt::format("no trial of {} has ended with a value yet", run.directory), exit_code::kNotFound};
 }
 
 /// The run of a trial of an experiment on a cluster.
@@ -66,10 +69,9 @@ Result<Json> job_of(const NamedRun& experiment, const Json& best) {
     if (!job.is_object()) return Error{fmt::format("{}/job.json cannot be read", read_or(best, "folder", ""))};
     return job;
   }
-  const auto answer = ask(trial_run(experiment, read_or(best, "trial", std::int64_t{0})), {{"request", "job"}});
+  const auto answer = ask_for(trial_run(experiment, read_or(best, "trial", std::int64_t{0})), {{"request", "job"}});
   if (!answer) return answer.error();
-  if (!read_or(*answer.value(), "ok", false)) return Error{read_or(*answer.value(), "error", "")};
-  return member(*answer.value(), "job");
+  return member(answer.value(), "job");
 }
 
 /// What somebody would type to have the trial and its checkpoint once more.
@@ -101,14 +103,14 @@ NamedExperiment name_experiment(const char* verb, const std::string& usage, std:
   named.folder = named.run.directory;
   if (!named.run.is_named || !named.run.cluster) return named;
   named.run.is_named = false;
-  const auto id = ask(named.run, {{"request", "status"}});
-  if (!id || !id.value() || !read_or(*id.value(), "ok", false)) {
-    named.run.exit_code = id ? refuse(exit_code::kNotFound, read_or(*id.value(), "error", ""))
-                             : refuse(exit_code::kUnreachable, id.error().message);
+  const auto status = ask_for(named.run, {{"request", "status"}});
+  if (!status) {
+    named.run.exit_code = refuse(status.error().code, status.error().message);
     return named;
   }
   // A trial's is that of its number, and has no trials: its name stays.
-  const std::string folder = read_or(*id.value(), "run_dir", read_or(member(*id.value(), "status"), "run_dir", ""));
+  const std::string folder =
+      read_or(status.value(), "run_dir", read_or(member(status.value(), "status"), "run_dir", ""));
   if (named.run.run.empty() || !folder.ends_with("/" + named.run.run.substr(named.run.run.rfind('.') + 1)))
     named.run.run = folder.substr(folder.rfind('/') + 1);
   named.here = std::make_unique<PassingFolder>("sgd-events");
@@ -150,6 +152,11 @@ int tune_status(const std::vector<std::string>& arguments) {
   }
   for (const std::string& line : table.value().lines(table.value().trials().size())) fmt::print("{}\n", line);
   fmt::print("{}\n", table.value().progress());
+  if (state == "running" && named.run.cluster && table.value().owed() > 0)
+    fmt::print(
+        "trials that its search program owes: {}; where the command that runs it has gone: sgd-launch tune --resume "
+        "{}\n",
+        table.value().owed(), named.run.run);
   if (state == "lost")
     fmt::print("its launcher was killed, and its trials with it; to go on: sgd-launch tune --resume {}\n",
                as_typed(named.run.directory));
@@ -165,9 +172,9 @@ int tune_best(const std::vector<std::string>& arguments) {
                        flag({"--job"}, "the trial's job file, which gives the same values again", as_job)},
                       arguments);
   if (!named.run.is_named) return named.run.exit_code;
-  const Json best = best_of(named.run);
-  if (!best.is_object())
-    return refuse(exit_code::kNotFound, fmt::format("no trial of {} has ended with a value yet", name_of(named.run)));
+  const auto found = best_of(named.run);
+  if (!found) return refuse(found.error().code, found.error().message);
+  const Json& best = found.value();
   if (as_job) {
     const auto job = job_of(named.run, best);
     if (!job) return refuse(exit_code::kNotFound, job.error().message);

@@ -259,6 +259,9 @@ class OnACluster(unittest.TestCase):
         client.wait()
         self.cluster.kill("coordinator")
         self.cluster.start_coordinator()
+        status = self.cluster.run("tune", "status", run)
+        self.assertEqual(status.wait(60), 0, status.said())
+        self.assertNotIn("owes", status.said()[1])  # Both that it was asked for are at work.
         other = self.cluster.run("tune", "--resume", run[:-1])
         wait_for(lambda: "2 at work" in other.said()[0] or other.process.poll() is not None and self.fail(other.said()), 60, "the other command to join")
         self.go()

@@ -73,6 +73,13 @@ TEST_CASE("trial table: what goes on has not ended, and more trials are planned"
   CHECK(table.may_go_on("failed"));
 }
 
+TEST_CASE("trial table: what a search program owes is what it was asked for, and has not begun") {
+  TrialTable table = table_of({{{"event", "trials_wanted"}, {"trials", {0, 1}}}, started(1, 0.1)});
+  CHECK(table.owed() == 1);
+  table.add(started(0, 0.1));
+  CHECK(table.owed() == 0);
+}
+
 TEST_CASE("trial table: events of a version of its own, or damaged ones, change nothing") {
   const TrialTable table = table_of({{{"event", "trial_ended"}}, {{"event", 7}}, {{"trial", "x"}}, Json::array()});
   CHECK(table.trials().empty());
