@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 
+from sgd_launch_link import warn
 from sgd_launch_values import sync, write_file
 
 FILE = "state.safetensors"
@@ -25,7 +26,7 @@ class Saver:
         self.link, self.memory, self.per_rank = link, memory, per_rank
         self.changed, self.job, self.skipped = threading.Condition(), None, 0
         self.folder = os.path.join(link.assignment["run_dir"], "checkpoints")
-        self.thread, self.newest = None, (0, 0)
+        self.thread, self.newest, self.has_warned = None, (0, 0), False
 
     def save(self, key, stall_s):
         """Begins to write the commit that was just made, whose slots stay as they are until they have been read."""
@@ -55,19 +56,36 @@ class Saver:
             with self.changed:
                 self.changed.wait_for(lambda: self.job is not None)  # Deadline: none, this is the thread's rest.
                 key, stall_s = self.job
-            step = 0
             try:
-                key = self._held_by_all(key)
-                records = [self.memory.read(local, key) for local in range(self.memory.local_world)]
-                step = records[0].info["step"]
-                self._write(key, records[0], records[1:], stall_s)
-                self.newest = key
-            except (OSError, ValueError, KeyError) as error:
-                self.link.put({"type": "checkpoint_failed", "step": step, "reason": str(error)})
-            with self.changed:
-                self.memory.pin(0)
-                self.job = None
-                self.changed.notify_all()
+                self._save(key, stall_s)
+            except Exception as error:  # Whatever it is: a thread that ends here would leave out all later checkpoints.
+                self._warn_once(f"{type(error).__name__}: {error}")
+            finally:
+                with self.changed:
+                    self.memory.pin(0)
+                    self.job = None
+                    self.changed.notify_all()
+
+    def _save(self, key, stall_s):
+        """Writes it, or tells the launcher why it could not be written."""
+        step = 0
+        try:
+            key = self._held_by_all(key)
+            records = [self.memory.read(local, key) for local in range(self.memory.local_world)]
+            step = records[0].info["step"]
+            self._write(key, records[0], records[1:], stall_s)
+            self.newest = key
+        except Exception as error:
+            is_expected = isinstance(error, (OSError, ValueError))
+            reason = str(error) if is_expected else f"{type(error).__name__}: {error}"
+            if not is_expected:
+                self._warn_once(reason)
+            self.link.put({"type": "checkpoint_failed", "step": step, "reason": reason})
+
+    def _warn_once(self, reason):
+        if not self.has_warned:
+            self.has_warned = True
+            warn(f"rank 0: a checkpoint has failed, and later ones are still tried: {reason}")
 
     def _held_by_all(self, key):
         """The commit itself, once all ranks of the node hold it, or the newest common one where a rank has gone past it."""

@@ -28,10 +28,14 @@ class _Tree:
         used, open_ = set(), list(values.values())
         while open_:
             one = open_.pop()
-            if isinstance(one, dict) and list(one) == ["x"]:
-                used.add(one["x"])
-            elif isinstance(one, (dict, list)):
-                open_.extend(one.values() if isinstance(one, dict) else one)
+            if isinstance(one, list):
+                open_.extend(one)
+            elif isinstance(one, dict):
+                (kind, inside), = one.items()
+                if kind == "x":
+                    used.add(inside)
+                elif kind != "f":  # Names in a "d" are the caller's, and may be any letter.
+                    open_.extend(inside.values() if kind == "d" else inside)
         return values, sorted(used)
 
     def text(self):

@@ -1,15 +1,22 @@
-"""Slots of Python ranks in the memory file: what a kill in the middle of a commit leaves, and which commit all ranks hold."""
+"""Slots of Python ranks in the memory file: what a kill in the middle of a commit leaves, which commit all ranks hold, and that an error
+while one is written to disk stops no later one."""
 import array
+import contextlib
+import io
 import os
 import random
 import signal
 import sys
+import tempfile
 import time
+import types
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../worker/python"))
+import sgd_launch_saver
 from sgd_launch_memory import Memory
-from sgd_launch_values import Packed
+from sgd_launch_values import Packed, write_file
 
 KILLS = 40
 KILLS_MOST = 50 * KILLS  # Where the machine is busy, few come inside a commit.
@@ -98,6 +105,40 @@ class Slots(unittest.TestCase):
         self.assertEqual(list(memory.headers(0)), [(1, 1)])
         commit(memory, 3, 100000)
         self.assertEqual(max(memory.headers(0)), (1, 3))
+
+
+class Saving(unittest.TestCase):
+    def setUp(self):
+        fd, folder = os.memfd_create("memory"), tempfile.TemporaryDirectory()
+        self.addCleanup(os.close, fd)
+        self.addCleanup(folder.cleanup)
+        self.memory, self.told = Memory(fd, 0, 1), []
+        link = types.SimpleNamespace(pid=os.getpid(), assignment={"run_dir": folder.name}, put=self.put)
+        self.saver = sgd_launch_saver.Saver(link, self.memory, set())
+
+    def put(self, message):
+        self.told.append(message["type"])
+        if len(self.told) == 2:
+            raise TimeoutError("the agent has read nothing")
+
+    def test_no_error_stops_later_checkpoints(self):
+        errors, said = iter([IndexError("leaf 7"), RuntimeError("device"), None]), io.StringIO()
+
+        def write(*arguments, **options):
+            error = next(errors)
+            if error:
+                raise error
+            return write_file(*arguments, **options)
+
+        with mock.patch.object(sgd_launch_saver, "write_file", write), contextlib.redirect_stderr(said):
+            for call in (1, 2, 3):
+                commit(self.memory, call, 10)
+                self.saver.save((1, call), 0.0)
+                self.assertTrue(self.saver.wait(10), f"the copy of call {call} is never done")
+                self.assertEqual(os.pread(self.memory.fd, 8, self.memory.area(0, 0) + 8), bytes(8))  # No slot is held for it.
+        self.assertEqual(self.told, ["checkpoint_failed", "checkpoint_failed", "checkpoint"])
+        self.assertEqual(said.getvalue().count("a checkpoint has failed"), 1, said.getvalue())
+        self.assertIn("IndexError: leaf 7", said.getvalue())
 
 
 if __name__ == "__main__":

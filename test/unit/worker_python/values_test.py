@@ -70,6 +70,20 @@ class Values(unittest.TestCase):
         write_file(path, Packed(VALUES, INFO), {"raw", "pair"})
         self.assertTrue(same(self.unpacked(read_file(path)), {name: VALUES[name] for name in ("raw", "pair")}))
 
+    def test_a_dict_may_have_any_letter_as_its_only_key(self):
+        """Beside the letters that the text itself has for kinds of values."""
+        inside = (0.5, math.inf, b"leaf", [b"other"], "text", {"x": {"x": 3}}, (1,))
+        values = {f"{letter}{at}": {letter: value} for letter in "xftdioc" for at, value in enumerate(inside)}
+        values.update(deep=[({"x": {"x": b"deep"}}, math.inf)], keys={(b"key", "x"): {"x": 1}}, last={"x": 1},
+                      ordered=collections.OrderedDict(x=collections.OrderedDict(x=b"o")), before=b"not asked for")
+        path, packed = os.path.join(self.folder.name, "f.safetensors"), Packed(values, INFO)
+        for names in (set(values), *({name} for name in values)):
+            write_file(path, packed, names)
+            asked = {name: value for name, value in values.items() if name in names}
+            self.assertTrue(same(self.unpacked(read_file(path)), asked), names)
+        self.assertEqual(packed.only({"last"})[1], [])  # No leaf is written that nothing refers to.
+        self.assertEqual(packed.only({"before"})[1], [len(packed.leaves) - 1])
+
     def test_a_file_that_is_cut_off_is_refused(self):
         path = os.path.join(self.folder.name, "f.safetensors")
         write_file(path, Packed({"raw": b"x" * 5000}, INFO))
