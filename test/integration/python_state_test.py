@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
-from harness import CACHE, ROOT, wait_for
+from harness import CACHE, ROOT, TESTS_PYTHON, wait_for
 
 PYTHON = "/usr/bin/python3"
 PEERS_PYTHON = os.environ.get("SGD_PEERS_PYTHON") or os.path.join(CACHE, "peers", "bin", "python3")
@@ -134,6 +134,12 @@ class PythonState(harness.LaunchTest):
         launch = self.start(job, run_dir="run", env={"PYTHONPATH": MODULES})
         self.assertEqual(launch.wait(), 1)
         self.assertRegex(launch.said(), r"waited 2 s for local rank 1, which has called commit\(\) 1 times")
+
+    @unittest.skipUnless(os.access(TESTS_PYTHON, os.X_OK), "the tests' Python is not there")
+    def test_values_come_back_where_numpy_is(self):
+        values = os.path.join(ROOT, "test", "unit", "worker_python", "values_test.py")
+        done = subprocess.run([TESTS_PYTHON, values], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def need_torch(self):
         if not os.path.exists(PEERS_PYTHON) or subprocess.run([PEERS_PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:

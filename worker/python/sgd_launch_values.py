@@ -88,12 +88,16 @@ class Packed(_Tree):
         torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
         if torch is not None and isinstance(value, torch.Tensor):
             return self.pack_tensor(torch, value, path)
-        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)) and not value.dtype.hasobject:
-            flat = numpy.ascontiguousarray(value)
-            return self.add(path, "ndarray" if isinstance(value, numpy.ndarray) else "scalar", value.dtype.str,
-                            list(value.shape), None, flat.nbytes, (flat.ctypes.data, flat))
-        raise TypeError(f"sgd_launch: {path} is a {kind.__module__}.{kind.__qualname__}, which cannot be kept; give tensors, "
-                        "arrays, bytes, numbers, text, None, lists, tuples and dicts of these, or an object with state_dict")
+        what = f"{kind.__module__}.{kind.__qualname__}"
+        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            if (kind is numpy.ndarray or isinstance(value, numpy.generic)) and _is_told_whole(numpy, value.dtype):
+                flat = numpy.ascontiguousarray(value)
+                name = "ndarray" if kind is numpy.ndarray else "scalar"
+                source = flat.ctypes.data, flat
+                return self.add(path, name, flat.dtype.str, list(value.shape), None, flat.nbytes, source)
+            what += f" of dtype {value.dtype}"
+        raise TypeError(f"sgd_launch: {path} is a {what}, which cannot be kept; give tensors, plain arrays, bytes, "
+                        "numbers, text, None, lists, tuples and dicts of these, or an object with state_dict")
 
     def pack_tensor(self, torch, value, path):
         odd = hasattr(value, "__tensor_flatten__") or value.layout is not torch.strided or value.is_meta or value.is_quantized
@@ -110,6 +114,11 @@ class Packed(_Tree):
         source = (value.data_ptr(), value) if value.device.type == "cpu" else value
         return self.add(path, "tensor", str(value.dtype)[6:], list(value.shape), stride,
                         value.numel() * value.element_size(), source)
+
+
+def _is_told_whole(numpy, dtype):
+    """Whether its short name tells all of it: that of a type with fields, or of another package, is a size only."""
+    return not dtype.hasobject and numpy.dtype(dtype.str) == dtype
 
 
 def _is_dense(tensor):

@@ -65,6 +65,28 @@ class Values(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, rf"a\.deep\.1 is a .*{kind}"):
                 Packed({"a": {"deep": [0, value]}}, INFO)
 
+    def test_arrays_of_numpy_come_back_or_are_refused(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+        values = {"matrix": numpy.arange(6, dtype=">i2").reshape(2, 3).T, "none": numpy.zeros((0, 3)),
+                  "one": numpy.float32(0.1), "text": numpy.array(["a", ""]), "no_text": numpy.str_(""),
+                  "when": numpy.array("2024-02-29", "M8[D]"), "raw": numpy.array(b"\0\1\2", "V3"),
+                  "zero_dim": numpy.array(3.5)}
+        path = os.path.join(self.folder.name, "f.safetensors")
+        write_file(path, Packed(values, INFO))
+        for name, again in self.unpacked(read_file(path)).items():
+            kept = values[name]
+            self.assertEqual((type(again), again.dtype, again.shape), (type(kept), kept.dtype, kept.shape), name)
+            self.assertEqual(again.tobytes(), kept.tobytes(), name)
+        fields = numpy.zeros(2, [("at", "f4"), ("count", "i8")])
+        for value, kind in ((fields, "ndarray of dtype .*count"), (fields[0], "void of dtype .*count"),
+                            (fields.view(numpy.recarray), "recarray"), (numpy.array([{}]), "ndarray of dtype object"),
+                            (numpy.ma.masked_array([1.0, 2.0], [True, False]), "MaskedArray")):
+            with self.assertRaisesRegex(TypeError, rf"a\.deep\.1 is a numpy.*{kind}"):
+                Packed({"a": {"deep": [0, value]}}, INFO)
+
     def test_some_values_of_a_file(self):
         path = os.path.join(self.folder.name, "f.safetensors")
         write_file(path, Packed(VALUES, INFO), {"raw", "pair"})
