@@ -19,7 +19,7 @@ from sgd_launch_link import link as _link, warn as _warn
 from sgd_launch_memory import Memory as _Memory
 from sgd_launch_plan import Plan as _Plan, choose as _choose
 from sgd_launch_saver import FILE as _FILE, Saver as _Saver, rank_file as _rank_file
-from sgd_launch_values import Packed as _Packed, read_file as _read_file, sync as _sync
+from sgd_launch_values import Packed as _Packed, as_before as _as_before, read_file as _read_file, sync as _sync
 from sgd_launch_values import verify as _verify, write_file as _write_file
 
 __all__ = ["State", "report", "should_stop", "watch"]
@@ -205,7 +205,7 @@ class State:
                     value._metadata = kept._metadata
                 self._values[name].load_state_dict(value)
             else:
-                self._values[name] = value
+                self._values[name] = _as_before(value, self._values[name])
         self._calls = shared.info["call"]
 
     # Restoring -------------------------------------------------------------------------------

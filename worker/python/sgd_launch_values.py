@@ -177,6 +177,27 @@ class Record(_Tree):
         return (ctypes.c_char * size).from_address(self.base + begin)
 
 
+def as_before(value, present):
+    """`value`, which was just unpacked, with its tensors as `present` has them at the same places: on their
+    devices, and requiring a gradient where they do. A leaf that does takes the numbers, since an optimizer may hold it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and isinstance(present, torch.Tensor):
+        has_grad = present.requires_grad and (value.is_floating_point() or value.is_complex())
+        is_alike = (value.shape, value.dtype) == (present.shape, present.dtype) and _is_dense(present)
+        if has_grad and present.is_leaf and is_alike:
+            with torch.no_grad():
+                return present.copy_(value)
+        return value.to(present.device).requires_grad_(has_grad)
+    if isinstance(value, dict) and isinstance(present, dict):
+        for key in value:
+            if key in present:
+                value[key] = as_before(value[key], present[key])
+    elif isinstance(value, (list, tuple)) and isinstance(present, (list, tuple)):
+        kept = [as_before(one, before) for one, before in zip(value, present)]
+        return type(value)([*kept, *value[len(kept):]])
+    return value
+
+
 def write_file(path, tree, names=None, sync=True):
     """One safetensors file: raw leaves, and the text in its header's metadata. Whole or not there. (bytes, CRC-32)"""
     values, used = tree.only(tree.values if names is None else names)

@@ -1,5 +1,6 @@
 """Tensors that Python ranks keep come back to the bit, from memory and from files. Needs torch: test/integration/python_state_test.py
 runs it where there is one."""
+import collections
 import os
 import sys
 import tempfile
@@ -85,5 +86,35 @@ def check_saved_and_restored():
             assert torch.equal(value, again.model.state_dict()[name]), name
 
 
+def plain(fill, device):
+    """A state of plain values alone; another device is played by "meta", whose tensors have no numbers."""
+    weight = torch.full((3,), fill, requires_grad=True)
+    nested = {"a": [torch.full((2,), fill, requires_grad=True), (torch.full((2,), fill, device=device),)], 3: [fill]}
+    return sgd_launch.State(weight=weight, optimizer=torch.optim.SGD([weight], 0.5), far=torch.full((2,), fill, device=device),
+                            grown=torch.full((int(fill),), fill, requires_grad=True), whole=torch.full((2,), int(fill)),
+                            nested=nested, rows=[torch.full((1,), fill)] * int(fill), none=None if fill == 1 else torch.ones(1),
+                            counted=collections.Counter({"a": int(fill)}))
+
+
+def check_plain_tensors_are_where_they_were():
+    """On their device, with their gradient, and still the ones that an optimizer holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain(2.0, "cpu").save(folder)
+        again = plain(1.0, "meta")
+        weight = again.weight
+        assert again.restore(folder) == "disk"
+    assert again.weight is weight and weight.tolist() == [2, 2, 2]
+    again.weight.sum().backward()
+    again.optimizer.step()
+    assert again.weight.tolist() == [1.5, 1.5, 1.5]
+    first, (second,) = again.nested["a"]
+    assert first.requires_grad and first.tolist() == [2, 2] and again.nested[3] == [2.0]
+    assert again.far.device.type == second.device.type == "meta" and not again.far.requires_grad
+    assert again.grown.requires_grad and again.grown.tolist() == [2, 2] and again.whole.tolist() == [2, 2]
+    assert [row.tolist() for row in again.rows] == [[2], [2]] and again.none.tolist() == [1]
+    assert again.counted == collections.Counter({"a": 2})
+
+
 check_tensors()
 check_saved_and_restored()
+check_plain_tensors_are_where_they_were()
