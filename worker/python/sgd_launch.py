@@ -150,6 +150,7 @@ class State:
             raise ValueError(f"sgd_launch: per_rank names {sorted(unknown)[0]!r}, which is no value of this state")
         self.__dict__.update(_values=values, _per_rank={*per_rank, *([_RNG] if rng else [])}, _calls=0, _memory=None,
                              _plan=None, _saver=None, _ready=None, _spent_s=0.0, _since=None, _saved=None, _last=None)
+        self._last = self._place()  # Of a script that never calls restore().
         if State._first is None or State._first._plan is None:
             State._first = self
 
@@ -220,6 +221,7 @@ class State:
                 self._apply_folder(folder, _rank())
             return "disk" if found else "fresh"
         self._connect(link)
+        self._last = self._place()  # What is behind it is new to the disk, also in the first commit.
         source, path = self._restore(link)
         if source == "fresh" and folder is not None and os.path.exists(os.path.join(folder, _FILE)):
             self._apply_folder(folder, link.rank)
@@ -352,8 +354,8 @@ class State:
         every = link.assignment["config"].get("checkpoint", {}).get("every", "epoch")
         before, self._last = self._last, (step, epoch)
         if isinstance(every, dict) and "steps" in every:
-            return step // every["steps"] > (before[0] if before else 0) // every["steps"]
-        return every == "epoch" and "epoch" in self._values and before is not None and epoch > before[1]
+            return step // every["steps"] > before[0] // every["steps"]
+        return every == "epoch" and "epoch" in self._values and epoch > before[1]
 
     def _copy(self, link, save):
         began = time.perf_counter()

@@ -1,5 +1,5 @@
-"""Slots of Python ranks in the memory file: what a kill in the middle of a commit leaves, which commit all ranks hold, and that an error
-while one is written to disk stops no later one."""
+"""Slots of Python ranks in the memory file: what a kill in the middle of a commit leaves, which commit all ranks hold,
+and which ones are written to disk."""
 import array
 import contextlib
 import io
@@ -14,6 +14,7 @@ import unittest
 from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../worker/python"))
+import sgd_launch
 import sgd_launch_saver
 from sgd_launch_memory import Memory
 from sgd_launch_values import Packed, write_file
@@ -135,10 +136,39 @@ class Saving(unittest.TestCase):
                 commit(self.memory, call, 10)
                 self.saver.save((1, call), 0.0)
                 self.assertTrue(self.saver.wait(10), f"the copy of call {call} is never done")
-                self.assertEqual(os.pread(self.memory.fd, 8, self.memory.area(0, 0) + 8), bytes(8))  # No slot is held for it.
+                pinned = os.pread(self.memory.fd, 8, self.memory.area(0, 0) + 8)
+                self.assertEqual(pinned, bytes(8))  # No slot is held for it.
         self.assertEqual(self.told, ["checkpoint_failed", "checkpoint_failed", "checkpoint"])
         self.assertEqual(said.getvalue().count("a checkpoint has failed"), 1, said.getvalue())
         self.assertIn("IndexError: leaf 7", said.getvalue())
+
+    def epochs_saved(self, restores, commits, begins_with=0):
+        """Those of the checkpoints of a State alone on its node: three epochs of so many commits each."""
+        saved, values, fd = [], {}, os.memfd_create("memory")
+        self.addCleanup(os.close, fd)
+        about = {"local_rank": 0, "local_world_size": 1, "node_rank": 0, "generation": 1, **self.saver.link.assignment,
+                 "config": {"checkpoint": {"every": "epoch"}}}
+        link = types.SimpleNamespace(
+            pid=os.getpid(), assignment=about, memory_fd=fd, rank=0, world=1, beat={}, give=values.__setitem__,
+            take=lambda key, whom: [values[key]],
+            put=lambda message: message["type"] == "checkpoint" and saved.append(message["epoch"]))
+        with mock.patch.object(sgd_launch, "_link", lambda: link), mock.patch.object(sgd_launch.State, "_first", None):
+            state = sgd_launch.State(epoch=begins_with)
+            if restores:
+                self.assertEqual(state.restore(), "fresh")
+            for _ in range(3):
+                for _ in range(commits - 1):
+                    state.commit()
+                state.epoch += 1
+                state.commit()
+                self.assertTrue(state._saver.wait(10))
+        return saved
+
+    def test_each_epoch_is_on_disk_also_the_first(self):
+        for restores in (True, False):
+            for commits in (1, 3):
+                self.assertEqual(self.epochs_saved(restores, commits), [1, 2, 3], (restores, commits))
+                self.assertEqual(self.epochs_saved(restores, commits, begins_with=5), [6, 7, 8], (restores, commits))
 
 
 if __name__ == "__main__":

@@ -90,10 +90,11 @@ def plain(fill, device):
     """A state of plain values alone; another device is played by "meta", whose tensors have no numbers."""
     weight = torch.full((3,), fill, requires_grad=True)
     nested = {"a": [torch.full((2,), fill, requires_grad=True), (torch.full((2,), fill, device=device),)], 3: [fill]}
-    return sgd_launch.State(weight=weight, optimizer=torch.optim.SGD([weight], 0.5), far=torch.full((2,), fill, device=device),
-                            grown=torch.full((int(fill),), fill, requires_grad=True), whole=torch.full((2,), int(fill)),
-                            nested=nested, rows=[torch.full((1,), fill)] * int(fill), none=None if fill == 1 else torch.ones(1),
-                            counted=collections.Counter({"a": int(fill)}))
+    count = int(fill)
+    return sgd_launch.State(weight=weight, optimizer=torch.optim.SGD([weight], 0.5), nested=nested,
+                            far=torch.full((2,), fill, device=device), whole=torch.full((2,), count),
+                            grown=torch.full((count,), fill, requires_grad=True), rows=[torch.full((1,), fill)] * count,
+                            none=None if count == 1 else torch.ones(1), counted=collections.Counter({"a": count}))
 
 
 def check_plain_tensors_are_where_they_were():
