@@ -3,14 +3,16 @@ would be, and whatever cannot be forked is started by exec, with a reason."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import TESTS_PYTHON, LaunchTest, read_file, wait_for
+from harness import ROOT, TESTS_PYTHON, LaunchTest, read_file, wait_for
 
 # Whether a module is there before the script imports it tells how its process was started.
 SHOW = """
@@ -52,6 +54,97 @@ def inner():
 
 inner()
 """
+
+# Played parts of torch and of the backend, for a rank that is started by exec.
+TORCH = """
+import os
+LEVEL = os.environ.get("LEVEL")
+%s
+WHOLE = True
+"""
+TORCH_DISTRIBUTED = """
+import os
+if os.environ.get("FAILS"):
+    raise ImportError("not yet")
+backends = []
+"""
+TORCH_FSDP = "import torch.distributed as dist\nbackends = list(dist.backends)\n"
+BACKEND = """
+import os, torch
+import torch.distributed as dist
+from torch.distributed import backends
+def install(replace):
+    if os.environ.get("REFUSES"):
+        raise ImportError("the library is not there")
+    backends.append((replace, torch.WHOLE))
+"""
+USES_TORCH = """
+import importlib, importlib.util, inspect, os, sys
+assert "torch" not in sys.modules
+os.environ["LEVEL"] = "high"
+path = list(sys.path)
+assert importlib.util.find_spec("torch").origin and "torch" not in sys.modules
+os.environ["FAILS"] = "yes"
+try:
+    import torch.distributed
+except ImportError as error:
+    assert str(error) == "not yet", error
+del os.environ["FAILS"]
+assert importlib.util.find_spec("torch.distributed").loader
+import torch.distributed.fsdp
+assert torch.distributed.fsdp.backends == torch.distributed.backends == [("gloo", True)], torch.distributed.backends
+assert torch.LEVEL == "high" and sys.path == path
+assert not [finder for finder in sys.meta_path if type(finder).__name__ == "AfterImport"]
+for module in (torch, torch.distributed):
+    assert "exec_module" not in vars(module.__loader__) and inspect.getsource(module)
+importlib.reload(torch.distributed)
+assert torch.distributed.backends == []
+print("done")
+"""
+
+
+class BackendOfExecTest(unittest.TestCase):
+    """`--backend sgd` in a rank that is started by exec: the backend comes right after the script's own import of torch."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        modules = os.path.dirname(self.write("modules/sgd_launch_ddp.py", BACKEND))
+        shutil.copy(os.path.join(ROOT, "worker", "python", "sgd_launch_rank.py"), modules)
+        self.write("torch/distributed/__init__.py", TORCH_DISTRIBUTED)
+        self.write("torch/distributed/fsdp.py", TORCH_FSDP)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def run_script(self, text, inside_torch="", **more):
+        self.write("torch/__init__.py", TORCH % inside_torch)
+        command = ["/usr/bin/python3", os.path.join(self.folder, "modules", "sgd_launch_rank.py"), "--backend", "sgd", "--",
+                   self.write("script.py", text)]
+        environment = {**os.environ, "PYTHONPATH": self.folder, **more}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+    def test_the_script_sets_variables_before_torch_reads_them(self):
+        for inside_torch in ("", "from torch import distributed"):  # Later ones do that.
+            with self.subTest(inside_torch):
+                done = self.run_script(USES_TORCH, inside_torch)
+                self.assertEqual((done.returncode, done.stdout), (0, "done\n"), done.stderr)
+
+    def test_a_script_without_torch(self):
+        done = self.run_script("import sys, json\nprint('torch' in sys.modules)\n")
+        self.assertEqual((done.returncode, done.stdout), (0, "False\n"), done.stderr)
+
+    def test_a_backend_that_cannot_be_there_ends_the_rank(self):
+        text = "try:\n    import torch.distributed\nexcept Exception:\n    print('caught')\n"
+        done = self.run_script(text, REFUSES="yes")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("Traceback", done.stderr)
+        self.assertIn("ImportError: the library is not there", done.stderr)
 
 
 class PreloadTest(LaunchTest):

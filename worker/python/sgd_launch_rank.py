@@ -159,11 +159,69 @@ def let_go(is_own):
             gc.collect()
 
 
+class AfterImport:
+    """Finds modules as the finders behind it do, and calls `then()` once the module `name` has been imported; where its
+    package is being imported, too, once that is done: until then a package is half there. Then it takes itself away."""
+
+    def __init__(self, name, then):
+        self.name, self.then, self.running = name, then, 0
+
+    def find_spec(self, name, path=None, target=None):
+        finders = list(sys.meta_path)
+        if name not in (self.name, self.name.partition(".")[0]) or self not in finders:
+            return None
+        for finder in finders[finders.index(self) + 1:]:
+            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                self.watch(spec.loader)
+                return spec
+        return None
+
+    def watch(self, loader):
+        """Whoever asks for a spec need not import the module: only what the loader does counts."""
+        if isinstance(loader, type) or not hasattr(loader, "__dict__") or "exec_module" in vars(loader):
+            return
+
+        def exec_module(module):
+            del loader.exec_module
+            self.running += 1
+            try:
+                loader.exec_module(module)
+            finally:
+                self.running -= 1
+            if not self.running and self.name in sys.modules and self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.then()
+
+        loader.exec_module = exec_module
+
+
 def use_backend(name):
-    """torch.distributed sums in shared memory where the script names gloo."""
-    if name == "sgd":
+    """torch.distributed sums in shared memory where the script names gloo. Where torch is not there yet, the script's own
+    import of it comes first: torch reads variables then, which the script may set before."""
+    if name == "sgd" and "torch" in sys.modules:
+        install_backend()
+    elif name == "sgd":
+        sys.meta_path.insert(0, AfterImport("torch.distributed", install_backend_or_end))
+
+
+def install_backend():
+    own_folder = os.path.dirname(os.path.abspath(OWN_FILE))
+    sys.path.insert(0, own_folder)
+    try:
         import sgd_launch_ddp
-        sgd_launch_ddp.install(replace="gloo")
+    finally:
+        sys.path.remove(own_folder)
+    sgd_launch_ddp.install(replace="gloo")
+
+
+def install_backend_or_end():
+    """Inside the script's import of torch, whose errors a script may catch: this one ends the rank."""
+    try:
+        install_backend()
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        raise SystemExit(1) from None
 
 
 def main():
