@@ -134,6 +134,29 @@ def features(begin):
     say({"rank": rank, "results": results[0]})
 
 
+def exchanges(rank, size):
+    """all_to_all in parts of different sizes, and what of it is refused on each rank before anything is sent."""
+    splits = [1 + (one + rank) % 2 for one in range(size)]
+    output = torch.empty(sum(splits), 2)
+    dist.all_to_all_single(output, torch.full((sum(splits), 2), float(rank)), splits, splits)
+    assert output[:, 1].tolist() == [one for one in range(size) for _ in range(splits[one])]
+    even, longer = [2] * size, [2 + (one == rank) for one in range(size)]
+    whole, other, long = torch.zeros(2 * size), torch.zeros(2 * size), torch.zeros(2 * size + 1)
+    for call, words in (
+            (lambda: dist.all_to_all_single(long, whole, longer, even),
+             (f"output_split_sizes[{rank}] = 3", f"input_split_sizes[{rank}] = 2")),
+            (lambda: dist.all_to_all_single(whole, other, longer, even), ("output_split_sizes", f"the {2 * size} rows")),
+            (lambda: dist.all_to_all_single(whole, long, even, None), ("input_split_sizes", f"the {2 * size + 1} rows")),
+            (lambda: dist.all_to_all_single(whole, other, even, even[1:] + [1, 1]), (f"{size} ranks",)),
+            (lambda: dist.all_to_all(list(long.split(longer)), list(whole.split(even))), ("12 bytes must be 8",))):
+        try:
+            call()
+        except ValueError as error:
+            assert all(word in str(error) for word in words), error
+        else:
+            raise AssertionError(words)
+
+
 def operations(begin):
     begin()
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -156,6 +179,7 @@ def operations(begin):
     output = torch.empty(size * 3)
     dist.all_to_all_single(output, torch.arange(size * 3.0))
     assert torch.equal(output, torch.arange(3.0 * rank, 3.0 * rank + 3).repeat(size))
+    exchanges(rank, size)
     # Two groups, their operations in another order on every other rank.
     first, second = dist.new_group(), dist.new_group()
     ones = torch.ones(100_000), torch.ones(100_000)

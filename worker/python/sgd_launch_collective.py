@@ -62,6 +62,14 @@ def make_request(operation, type=UINT8, reduction=SUM, root=0, count=0, inputs=(
     return request
 
 
+def divide(rows, splits, size, name):
+    """How many rows are for each rank, or of each: equal parts without `splits`. ValueError where they do not fit."""
+    splits = list(splits) or [rows // size] * size
+    if len(splits) != size or min(splits) < 0 or sum(splits) != rows:
+        raise ValueError(f"{name}_split_sizes {splits} do not divide the {rows} rows of the {name} among {size} ranks")
+    return splits
+
+
 def _library_paths():
     named = os.environ.get("SGD_COLLECTIVE_LIBRARY")
     if named:

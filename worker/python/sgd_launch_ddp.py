@@ -353,16 +353,29 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
                                                                         reduce_scatter_single_coalesced)
 
     def alltoall(self, outputs, inputs, opts):
+        return self._submit(collective.ALL_TO_ALL, opts, outputs, inputs, outputs, counts=self._counts(outputs, inputs))
+
+    def _counts(self, outputs, inputs):
+        """In bytes. A rank copies its own part, so both sides have as many."""
         self._check_number(outputs, "outputs"), self._check_number(inputs, "inputs")
         counts = [[tensor.numel() * tensor.element_size() for tensor in tensors] for tensors in (inputs, outputs)]
-        return self._submit(collective.ALL_TO_ALL, opts, outputs, inputs, outputs, counts=counts)
+        sent, taken = counts[0][self._rank], counts[1][self._rank]
+        if sent != taken:
+            raise ValueError(f"rank {self._rank} takes what it sends itself: {taken} bytes must be {sent}")
+        return counts
+
+    def _split(self, output, tensor, output_splits, input_splits):
+        rank, taken = self._rank, collective.divide(len(output), output_splits, self._size, "output")
+        sent = collective.divide(len(tensor), input_splits, self._size, "input")
+        if taken[rank] != sent[rank]:
+            raise ValueError(f"rank {rank} takes what it sends itself, so output_split_sizes[{rank}] = {taken[rank]} must "
+                             f"be input_split_sizes[{rank}] = {sent[rank]}")
+        return output.split(taken), tensor.split(sent)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts):
         if not output.is_contiguous():
             raise dist.DistBackendError(f"backend {self._name}: all_to_all needs a contiguous output")
-        pieces = [whole.split(list(splits)) if splits else self._parts(whole)
-                  for whole, splits in ((output, output_splits), (tensor.contiguous(), input_splits))]
-        return self.alltoall(*pieces, opts)
+        return self.alltoall(*self._split(output, tensor.contiguous(), output_splits, input_splits), opts)
 
     alltoall_base = all_to_all_single
 

@@ -331,9 +331,11 @@ class HostsBackend(SgdBackend):
         return self._gloo.scatter(outputs, input_lists, opts)
 
     def alltoall(self, outputs, inputs, opts):
+        self._counts(outputs, inputs)  # For the error of a group on one host.
         return self._gloo.alltoall(outputs, inputs, opts)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts):
+        self._split(output, tensor, output_splits, input_splits)
         return self._gloo.alltoall_base(output, tensor, output_splits, input_splits, opts)
 
     alltoall_base = all_to_all_single
