@@ -54,12 +54,15 @@ function(sgd_batches variable target)
   set(${variable} ${batches} PARENT_SCOPE)
 endfunction()
 
-# sgd_folder(<target> [<dependency>...]): the static library of the current folder.
+# sgd_folder(<target> [<dependency>...]): the static library of the current folder. SGD_ALONE names files of it that are
+# compiled by themselves.
 function(sgd_folder target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(sources)
+    list(TRANSFORM SGD_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE alone)
+    list(REMOVE_ITEM sources ${alone})
     sgd_batches(sources ${target} ${sources})
-    add_library(${target} STATIC ${sources})
+    add_library(${target} STATIC ${sources} ${alone})
     target_link_libraries(${target} PUBLIC sgd_settings ${ARGN})
   else()  # A folder of headers alone.
     add_library(${target} INTERFACE)

@@ -30,7 +30,7 @@ std::int64_t consumed_of(Split split, const Position& position) {
   return is_validating ? position.consumed : 0;
 }
 
-void check(const std::string& name, int rank, const nlohmann::json& state) {
+void check_state(const std::string& name, int rank, const nlohmann::json& state) {
   const std::string what = fmt::format("state() of the data set \"{}\"", name);
   const std::size_t bytes = exact_json(what.c_str(), rank, state, "keep it in words of your own").size();
   if (bytes > kStateBytesMax)
@@ -67,7 +67,7 @@ nlohmann::json DataStreams::state(const Position& position) const {
   nlohmann::json states = nlohmann::json::object();
   for (const auto& [split, batches] : all_) {
     if (consumed_of(split, position) == 0) continue;
-    check(batches->reader().name(), place_.rank, batches->reader().state());
+    check_state(batches->reader().name(), place_.rank, batches->reader().state());
     states[name_of(split)] = batches->reader().state();
   }
   return states;

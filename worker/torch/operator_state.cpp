@@ -1,5 +1,6 @@
 #include "worker/torch/operator_state.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "common/json/lenient.hpp"
@@ -37,10 +38,8 @@ void append_pieces(const OperatorState& state, std::vector<std::string_view>& pi
 }
 
 DescribedText::DescribedText(std::string text) : text_(std::make_shared<const std::string>(std::move(text))) {
-  const std::string_view all = *text_;
-  const std::size_t end = all.find('\0');
-  head_ = all.substr(0, end);
-  rest_ = end == std::string_view::npos ? std::string_view() : all.substr(end + 1);
+  head_ = text_->c_str();  // A NUL ends the description.
+  rest_ = std::string_view(*text_).substr(std::min(text_->size(), head_.size() + 1));
 }
 
 Result<nlohmann::json> DescribedText::head() const {
