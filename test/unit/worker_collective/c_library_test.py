@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -358,6 +359,53 @@ class CLibraryTest(unittest.TestCase):
 
         pipe = os.pipe()
         self.assertEqual(self.values(self.start(2, work)), [(False, 2, 1), (None, 2, 1)])
+
+    def test_an_all_to_all_counts_by_its_own_sizes_whatever_others_have_gone_on_to(self):
+        fd, kind = collective.create(2, 7), collective.FLOAT32
+        groups = [collective.Group(fd, 7, rank, [os.getpid()] * 2) for rank in (0, 1)]
+        os.close(fd)
+        calls = []
+
+        def call(rank, count):
+            inputs = [values_of(kind, rank, count), values_of(kind, rank + 2, count)]
+            outputs = [zeros(kind, count), zeros(kind, count)]
+            calls.append((rank, inputs, outputs))
+            return collective.make_request(collective.ALL_TO_ALL, kind, inputs=list(map(address, inputs)), outputs=list(
+                map(address, outputs)), input_counts=[count] * 2, output_counts=[count] * 2)
+
+        self.assertFalse(groups[0].start(call(0, 1), 0))
+        self.assertTrue(groups[1].start(call(1, 1), 0))
+        self.assertFalse(groups[1].start(call(1, 270001), 0))  # Rank 0 has not looked at the first one's sizes yet.
+        groups[0].finish()
+        self.assertFalse(groups[0].start(call(0, 270001), 0))
+        ends = [threading.Thread(target=group.finish) for group in groups]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+        for first, second in ((calls[0], calls[1]), (calls[3], calls[2])):
+            for rank, _, outputs in (first, second):
+                self.assertEqual(outputs[1 - rank], (first, second)[1 - rank][1][rank])
+        for group in groups:
+            group.close()
+
+    def test_sizes_of_an_all_to_all_that_do_not_fit_are_named(self):
+        def work(group, given, taken):
+            kind = collective.FLOAT32
+            inputs, outputs = ([zeros(kind, count) for count in counts[group.rank]] for counts in (given, taken))
+            try:
+                run(group, collective.ALL_TO_ALL, kind, inputs, outputs, input_counts=list(map(len, inputs)),
+                    output_counts=list(map(len, outputs)))
+                run(group, collective.BARRIER, kind)
+            except collective.CollectiveError as error:
+                return str(error)
+            return None
+
+        for more in (3, 1):
+            for text in self.values(self.start(2, work, given=[[1, 2], [1, 1]], taken=[[1, 1], [more, 1]])):
+                self.assertIn(f"all_to_all: rank 0 gives rank 1 2 elements, and that one takes {more}", text)
+        texts = self.values(self.start(1, work, given=[[2]], taken=[[3]]))
+        self.assertIn("all_to_all: this rank gives itself 2 elements, and takes 3", texts[0])
 
     def test_a_child_is_refused_and_harms_nothing(self):
         def work(group):

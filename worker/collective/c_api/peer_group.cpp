@@ -20,6 +20,12 @@ constexpr std::size_t kDirectBytes = std::size_t{32} << 10;
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 10;
 constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
 
+/// In front of each part of an all_to_all. It is in the slot, which nobody writes to before all have read it.
+struct alignas(kLineBytes) PartHead {
+  std::uint64_t count;    ///< Elements of the whole message for the rank that reads it.
+  std::uint64_t longest;  ///< Of the giver's messages: how many pieces there are, is known by all of them.
+};
+
 void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 #if defined(__x86_64__)
   for (; bytes >= kLineBytes; to += kLineBytes, from += kLineBytes, bytes -= kLineBytes)
@@ -68,6 +74,11 @@ void PeerGroup::check(const SgdcRequest& request) const {
   if (has_root(request.operation) && (request.root < 0 || request.root >= size_))
     throw CollectiveError(name + ": root " + std::to_string(request.root) + " is not a rank of 0 to " +
                           std::to_string(size_ - 1));
+  if (request.operation != SGDC_ALL_TO_ALL) return;
+  const auto own = [this](const std::uint64_t* counts) { return counts == nullptr ? 0 : counts[rank_]; };
+  if (own(request.input_counts) != own(request.output_counts))
+    throw CollectiveError(name + ": this rank gives itself " + std::to_string(own(request.input_counts)) +
+                          " elements, and takes " + std::to_string(own(request.output_counts)));
 }
 
 bool PeerGroup::start(const SgdcRequest& request, Duration longest) {
@@ -98,13 +109,11 @@ bool PeerGroup::start(const SgdcRequest& request, Duration longest) {
 
 void PeerGroup::plan() {
   in_slices_ = false;
-  const std::size_t slot = is_divided(request_.operation) ? sub_slot() : kSlotBytes;
+  std::size_t slot = is_divided(request_.operation) ? sub_slot() : kSlotBytes;
   if (request_.operation == SGDC_ALL_REDUCE && request_.count * element_ > kDirectBytes) {
     in_slices_ = size_ > 1;
   } else if (request_.operation == SGDC_ALL_TO_ALL) {
-    std::uint64_t longest = 0;
-    for (const std::uint64_t count : input_counts_) longest = std::max(longest, count);
-    region_.line(rank_).longest = longest;
+    slot -= sizeof(PartHead);
     request_.count = 0;  // Differs between ranks: how many pieces is known after the first meeting.
   }
   piece_count_ = slot / element_;
@@ -112,9 +121,25 @@ void PeerGroup::plan() {
 }
 
 void PeerGroup::plan_all_to_all() {
-  std::uint64_t longest = 0;
-  for (int rank = 0; rank < size_; ++rank) longest = std::max(longest, region_.line(rank).longest);
+  std::uint64_t longest = longest_input();
+  for (int from = 0; from < size_; ++from) {
+    if (from == rank_) continue;
+    PartHead head;
+    std::memcpy(&head, region_.given(from, parity(0)) + own_offset(), sizeof(head));
+    longest = std::max(longest, head.longest);
+    const std::uint64_t wanted = output_counts_[static_cast<std::size_t>(from)];
+    if (head.count == wanted) continue;
+    const std::string reason = std::string(name_of_peer_operation(request_.operation)) + ": rank " +
+                               std::to_string(from) + " gives rank " + std::to_string(rank_) + " " +
+                               std::to_string(head.count) + " elements, and that one takes " + std::to_string(wanted);
+    meeting_.abort(reason);
+    throw CollectiveError(reason);
+  }
   pieces_ = std::max<std::uint64_t>(1, divide_up(longest, piece_count_));
+}
+
+std::uint64_t PeerGroup::longest_input() const {
+  return *std::max_element(input_counts_.begin(), input_counts_.end());
 }
 
 bool PeerGroup::advance(Duration longest) {
@@ -171,20 +196,32 @@ void PeerGroup::give(std::uint64_t piece) {
     case SGDC_SCATTER:
       if (!is_root) return;
       [[fallthrough]];
-    case SGDC_REDUCE_SCATTER:
-    case SGDC_ALL_TO_ALL:
-      for (int to = 0; to < size_; ++to) {
-        const auto index = static_cast<std::size_t>(to);
-        const bool differs = request_.operation == SGDC_ALL_TO_ALL;
-        const Part part = part_of(piece, differs ? input_counts_[index] : request_.count);
-        if (to != rank_) give_part(slot + index * sub_slot(), input(to, part.begin), part.count);
-      }
+    case SGDC_REDUCE_SCATTER: {
+      const Part part = part_of(piece, request_.count);
+      for (int to = 0; to < size_; ++to)
+        if (to != rank_) give_part(slot + static_cast<std::size_t>(to) * sub_slot(), input(to, part.begin), part.count);
       return;
+    }
+    case SGDC_ALL_TO_ALL:
+      return give_to_each(piece, slot);
     default:
       break;
   }
   const Part part = part_of(piece, request_.count);
   give_part(slot, input(0, part.begin), part.count);
+}
+
+void PeerGroup::give_to_each(std::uint64_t piece, std::byte* slot) const {
+  const std::uint64_t longest = longest_input();
+  for (int to = 0; to < size_; ++to) {
+    if (to == rank_) continue;
+    const auto index = static_cast<std::size_t>(to);
+    std::byte* const place = slot + index * sub_slot();
+    const PartHead head{input_counts_[index], longest};
+    std::memcpy(place, &head, sizeof(head));
+    const Part part = part_of(piece, input_counts_[index]);
+    give_part(place + sizeof(head), input(to, part.begin), part.count);
+  }
 }
 
 void PeerGroup::give_part(std::byte* slot, const std::byte* from, std::uint64_t count) const {
@@ -205,7 +242,6 @@ void PeerGroup::take(std::uint64_t piece) {
   const Part part = part_of(piece, request_.count);
   const std::size_t side = parity(piece);
   const bool is_root = rank_ == request_.root;
-  const std::size_t own_offset = static_cast<std::size_t>(rank_) * sub_slot();
   switch (request_.operation) {
     case SGDC_REDUCE:
       if (!is_root) return;
@@ -213,13 +249,13 @@ void PeerGroup::take(std::uint64_t piece) {
     case SGDC_ALL_REDUCE:
       return reduce(input(0, part.begin), 0, side, output(0, part.begin), part.count);
     case SGDC_REDUCE_SCATTER:
-      return reduce(input(rank_, part.begin), own_offset, side, output(0, part.begin), part.count);
+      return reduce(input(rank_, part.begin), own_offset(), side, output(0, part.begin), part.count);
     case SGDC_BROADCAST:
       if (!is_root) copy(output(0, part.begin), region_.given(request_.root, side), part.count);
       return;
     case SGDC_SCATTER:
       return copy(output(0, part.begin),
-                  is_root ? input(rank_, part.begin) : region_.given(request_.root, side) + own_offset, part.count);
+                  is_root ? input(rank_, part.begin) : region_.given(request_.root, side) + own_offset(), part.count);
     case SGDC_GATHER:
       if (!is_root) return;
       [[fallthrough]];
@@ -231,7 +267,8 @@ void PeerGroup::take(std::uint64_t piece) {
       for (int from = 0; from < size_; ++from) {
         const Part theirs = part_of(piece, output_counts_[static_cast<std::size_t>(from)]);
         copy(output(from, theirs.begin),
-             from == rank_ ? input(rank_, theirs.begin) : region_.given(from, side) + own_offset, theirs.count);
+             from == rank_ ? input(rank_, theirs.begin) : region_.given(from, side) + own_offset() + sizeof(PartHead),
+             theirs.count);
       }
       return;
     default:
@@ -293,7 +330,12 @@ std::byte* PeerGroup::output(int rank, std::uint64_t begin) const {
 }
 
 std::size_t PeerGroup::sub_slot() const {
+  static_assert(kSlotBytes / kPeersMax >= 2 * sizeof(PartHead));
   return kSlotBytes / static_cast<std::size_t>(size_) / kLineBytes * kLineBytes;
+}
+
+std::size_t PeerGroup::own_offset() const {
+  return static_cast<std::size_t>(rank_) * sub_slot();
 }
 
 void PeerGroup::copy(std::byte* to, const std::byte* from, std::uint64_t count) const {

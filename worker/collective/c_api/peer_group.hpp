@@ -37,10 +37,12 @@ class PeerGroup {
   void check(const SgdcRequest& request) const;
   void plan();
   void plan_all_to_all();
+  [[nodiscard]] std::uint64_t longest_input() const;
   /// What is done before meeting `step_`, or after the last. True if another meeting follows.
   [[nodiscard]] bool step();
   [[nodiscard]] bool measured_step();
   void give(std::uint64_t piece);
+  void give_to_each(std::uint64_t piece, std::byte* slot) const;
   void give_part(std::byte* slot, const std::byte* from, std::uint64_t count) const;
   void take(std::uint64_t piece);
   void give_for_reduction(std::uint64_t piece);
@@ -58,6 +60,8 @@ class PeerGroup {
   [[nodiscard]] std::byte* output(int rank, std::uint64_t begin) const;
   /// Of a slot that has a part for each rank: bytes of one part.
   [[nodiscard]] std::size_t sub_slot() const;
+  /// Where this rank's part begins.
+  [[nodiscard]] std::size_t own_offset() const;
   void copy(std::byte* to, const std::byte* from, std::uint64_t count) const;
   /// For other ranks to read.
   void write(std::byte* to, const std::byte* from, std::size_t bytes) const;

@@ -32,7 +32,6 @@ struct MeetingWords {
 struct alignas(64) PeerLine {
   std::atomic<std::uint32_t> arrivals;  ///< Meetings it has come to: tells who is missing.
   std::atomic<std::uint32_t> left;      ///< It has closed the group.
-  std::uint64_t longest;                ///< Elements of its longest message, where they differ; valid after a meeting.
   Call call;                            ///< What it came for; read by others when that was not the same for all.
 };
 
