@@ -149,6 +149,7 @@ class CoordinatorShell {
   [[nodiscard]] std::vector<RunId> ids(const std::string& prefix, std::size_t most) const;
   /// One of them; nothing if it is not known.
   [[nodiscard]] std::optional<RunRow> run(const RunId& id) const;
+  [[nodiscard]] bool is_trial(const RunId& id) const;
   /// It is known, and has ended.
   [[nodiscard]] bool is_over(const RunId& id) const;
   /// All that are known, without what is large: what they have left, and when (0: not yet). Without trials, which lie
@@ -193,7 +194,6 @@ class CoordinatorShell {
   };
   [[nodiscard]] std::optional<RunRow> shown(const RunId& id, const Run& run) const;
   [[nodiscard]] static bool is_live(const Run& run);
-  [[nodiscard]] bool is_trial(const RunId& id) const;
   struct Replay;  ///< Of the stored events, while it lasts.
 
   // coordinator_shell.cpp
@@ -217,6 +217,7 @@ class CoordinatorShell {
   void file(const Run& run);
   [[nodiscard]] bool is_committed() const;
   void replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay);
+  [[nodiscard]] bool is_removed(const core::RunDefinition& definition) const;
   void adopt(const core::RunDefinition& definition);
   void begin_trial(const core::RunDefinition& definition);
   void begin_again(const core::RunDefinition& definition);

@@ -100,7 +100,14 @@ void CoordinatorShell::redo(const core::CoordinatorCommands& commands) {
       record(command);  // What is no record is left out there.
 }
 
+/// Its row is gone: it has been removed, with its folder, behind the event that is replayed. A trial's own row may only
+/// be late, and goes with that of its experiment.
+bool CoordinatorShell::is_removed(const core::RunDefinition& definition) const {
+  return is_replaying_ && !runs_.contains(definition.parent.value_or(definition.id));
+}
+
 void CoordinatorShell::adopt(const core::RunDefinition& definition) {
+  if (is_removed(definition)) return;
   Run& run = runs_[definition.id];
   if (run.row.is_finished()) return;
   if (run.row.id.empty()) run.row = row_of(definition);
@@ -123,6 +130,7 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition) {
 
 /// Nobody submits it: its experiment has decided so, and decides it again when this process is started anew.
 void CoordinatorShell::begin_trial(const core::RunDefinition& definition) {
+  if (is_removed(definition)) return;
   const auto known = runs_.find(definition.id);
   const bool is_new = known == runs_.end();
   const bool is_live_again = live_.contains(definition.id);

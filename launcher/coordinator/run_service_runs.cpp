@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "launcher/coordinator/run_service.hpp"
 
 namespace sgd::coordinator {
@@ -52,6 +54,9 @@ void RunService::change_run(const Requester& who, const std::string& what, const
   const auto run = name.empty() ? Result<RunRow>(Error{"name a run"}) : find(name);
   if (!run && !is_stray) return reply(refused("run", run.error().message));
   const RunId id = is_stray ? name : run.value().id;
+  if (!is_stray && shell_.is_trial(id))
+    return reply(refused("state", fmt::format("{} is a trial, and is kept and removed with its experiment: name {}", id,
+                                              id.substr(0, id.rfind('.')))));
   const std::string forbidden = refusal_of_change(who, id, is_stray ? "" : run.value().owner);
   const bool pinned = request.value("pinned", true);
   const char* action = what == "remove_run" ? "remove" : pinned ? "pin" : "unpin";

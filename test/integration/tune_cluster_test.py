@@ -94,6 +94,10 @@ class TuneClusterTest(unittest.TestCase):
         get = next(line for line in said.splitlines() if line.startswith("checkpoint ")).split()[2:]
         fetched = cluster.run(*get[:-1], os.path.join(cluster.folder, "weights"))
         self.assertEqual(fetched.wait(), 0, fetched.said())
+        for verb in ("pin", "remove"):
+            refused = cluster.run("runs", verb, f"{run}.0000")
+            self.assertEqual(refused.wait(), 3, refused.said())
+            self.assertIn(f"kept and removed with its experiment: name {run}", refused.said()[1])
         self.assertTrue(self.tune(cluster, "plot", run)[1])
         for layout in ("ray", "tensorboard", "csv"):
             self.tune(cluster, "export", "--layout", layout, "--to", os.path.join(cluster.folder, layout), run)

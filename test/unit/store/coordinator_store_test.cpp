@@ -16,7 +16,6 @@
 #include "common/job/load.hpp"
 #include "full_disk.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
-#include "launcher/coordinator/run_access.hpp"
 #include "launcher/coordinator/run_retention.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "scripted_agent.hpp"
@@ -337,6 +336,32 @@ TEST_CASE("coordinator with a store: when all have ended the log is cut, and nod
   CHECK(world.stored_events() < 1010);
 }
 
+TEST_CASE("coordinator with a store: a run that was removed does not come back at the next start") {
+  World world;
+  SECTION("while its events are in the log") {}
+  SECTION("when the log was cut") {
+    world.cut_after = {10, 30, 1 << 20};
+  }
+  world.restart();
+  for (const char* run : {"gone", "kept"}) world.submit(run);
+  world.run_until_idle();
+  std::filesystem::remove_all(world.folder.run("gone"));
+  world.shell().forget_run("gone");
+  world.run_until_idle();
+  for (int life = 0; life < 2; ++life) {
+    world.restart();
+    world.run_until_idle();
+    REQUIRE(world.shell().runs().size() == 1);
+    CHECK(world.shell().runs().front().id == "kept");
+    CHECK_FALSE(std::filesystem::exists(world.folder.run("gone")));
+  }
+  check_whole(world, "kept");
+  world.submit("gone");  // The name is free again.
+  world.run_until_idle();
+  check_whole(world, "gone");
+  CHECK(world.warnings.empty());
+}
+
 TEST_CASE("coordinator with a store: the log is cut in a long life, too") {
   World world;
   world.restart();
@@ -440,42 +465,6 @@ TEST_CASE(
     world.restart();
     check();
   }
-}
-
-TEST_CASE("a run's record of nodes: a torn end harms no other line, and what is none counts for nobody") {
-  test::StateFolder folder;
-  const std::string run_dir = folder.run("run");
-  std::filesystem::create_directories(run_dir);
-  const auto flush = [](coordinator::RunAccess& access) {
-    std::string troubles;
-    access.flush([&](const RunId&, const std::function<Status()>& write) {
-      const Status written = write();
-      if (!written) troubles += written.error().message;
-    });
-    return troubles;
-  };
-  coordinator::RunAccess first;
-  first.admit("run", run_dir, "n1");
-  first.admit("run", run_dir, "n1");
-  CHECK(first.may_touch("run", run_dir, "n1"));
-  CHECK(flush(first).empty());
-  std::ofstream(run_dir + "/nodes.jsonl", std::ios::app) << R"({"node":"n)";
-  coordinator::RunAccess second;
-  CHECK(second.nodes_of("run", run_dir) == std::set<NodeId>{"n1"});
-  second.admit("run", run_dir, "n2");
-  second.admit("run", run_dir, "n3");
-  CHECK(flush(second).empty());
-  CHECK(flush(second).empty());
-  std::ofstream(run_dir + "/nodes.jsonl", std::ios::app) << R"([1])"
-                                                         << "\n"
-                                                         << R"({"node":3})"
-                                                         << "\n";
-  coordinator::RunAccess third;
-  CHECK(third.nodes_of("run", run_dir) == std::set<NodeId>{"n1", "n2", "n3"});
-  third.admit("gone", folder.run("gone"), "n1");
-  CHECK_THAT(flush(third), Catch::StartsWith("cannot create"));
-  CHECK(third.may_touch("gone", folder.run("gone"), "n1"));
-  CHECK_FALSE(third.may_touch("another", folder.run("another"), "n1"));
 }
 
 TEST_CASE("retention: when many runs have ended the next look does not wait for its time") {
