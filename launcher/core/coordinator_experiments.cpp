@@ -164,20 +164,29 @@ void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorComman
     ticket.gave_way = true;
     return run.on_resume();
   }
-  const Experiment& experiment = experiments_.at(*run.definition().parent);
+  Experiment& experiment = experiments_.at(*run.definition().parent);
   const tune::TrialId trial = *experiment.trial_of(run.definition().id);
   if (!experiment.wants(trial)) return;  // What it had said already has ended it.
-  auto again = experiment.definition_of(trial);
-  if (again) begin_trial(now, std::move(again).value(), out);
+  if (auto again = experiment.definition_of(trial)) return begin_trial(now, std::move(again).value(), out);
+  RunOutcome refused = run.state().outcome_;
+  refused.state = "failed";
+  refused.error = experiment.definition_of(trial).error().message;
+  TrialOrders orders;
+  experiment.on_ended(run.definition().id, refused, out, orders);
+  carry_out(now, orders, out);
+  advance(now, experiment, out);
 }
 
-/// A trial may wait whose run has ended with its experiment, and which has gone on without it: nobody tells its end.
+/// A trial may wait whose run has ended: with its experiment, or by a failure that it may go on after. Nobody tells its
+/// end, and that is the one that it was asked for, whatever its run has ended with.
 void Coordinator::end_waiting(TimePoint now, const RunMachine& run, CoordinatorCommands& out) {
   const RunState& state = run.state();
   const auto parent = experiments_.find(state.definition_.parent.value_or(""));
   if (parent == experiments_.end()) return;
+  RunOutcome outcome = state.outcome_;
+  outcome.state = "interrupted";
   TrialOrders orders;
-  parent->second.on_ended(state.definition_.id, state.outcome_, out, orders);
+  parent->second.on_ended(state.definition_.id, outcome, out, orders);
   carry_out(now, orders, out);
   advance(now, parent->second, out);
 }

@@ -217,7 +217,9 @@ std::string Experiment::run_dir_of(tune::TrialId trial) const {
 
 bool Experiment::may_need(const RunId& run) const {
   const auto trial = trial_of(run);
-  return trial && (trials_.at(*trial).interrupted || spec_.scheduler.type == "pbt");
+  if (!trial) return false;
+  const TrialRecord& its = trials_.at(*trial);
+  return its.interrupted || its.phase != TrialPhase::kEnded || spec_.scheduler.type == "pbt";
 }
 
 std::optional<tune::TrialId> Experiment::trial_of(const RunId& run) const {

@@ -169,6 +169,7 @@ class Experiment : private ExperimentState {
                  TrialOrders& orders);
   void end_if_done(TimePoint now, CoordinatorCommands& out);
   void finish(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] double wall_s(TimePoint now) const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
 
   tune::ExperimentSpec spec_;             ///< Of the job.

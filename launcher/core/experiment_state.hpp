@@ -51,6 +51,8 @@ struct TrialRecord {
 struct ExperimentState {
   RunDefinition definition_;  ///< Its job has a `tune`.
   TimePoint submitted_at_;
+  std::optional<TimePoint> resumed_at_;  ///< After it had ended; nothing: it has not yet.
+  double worked_s_ = 0;                  ///< Before that.
   std::map<tune::TrialId, TrialRecord> trials_;
   tune::TrialId next_ = 0;             ///< The trial that is made next.
   std::optional<tune::TrialId> best_;  ///< That has ended and reported the best value.

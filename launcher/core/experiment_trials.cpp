@@ -96,17 +96,19 @@ void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, Coordinat
 }
 
 bool Experiment::may_restart(const TrialRecord& trial, const RunOutcome& outcome) const {
-  return outcome.state == "failed" && is_readable() && trial.phase == TrialPhase::kRunning && !stop_ &&
-         trial.failures < spec_.max_failures;
+  const bool is_wanted = trial.phase == TrialPhase::kRunning || trial.phase == TrialPhase::kPausing;
+  return outcome.state == "failed" && is_readable() && is_wanted && !stop_ && trial.failures < spec_.max_failures;
 }
 
-/// From its newest checkpoint; who decides is not told, since the trial has not ended.
+/// From its newest checkpoint; who decides is not told, since the trial has not ended. One that was to pause has no
+/// rank any more: it waits as if it had saved, and is begun again when it is to go on.
 void Experiment::restart(tune::TrialId trial, const std::string& error, CoordinatorCommands& out, TrialOrders& orders) {
   TrialRecord& its = trials_.at(trial);
   auto run = definition_of(trial);
   if (!run) return end_trial(trial, tune::Outcome::kFailed, run.error().message, out, orders);
   ++its.failures;
   record({{"event", "trial_restarted"}, {"trial", trial}, {"failures", its.failures}, {"why", error}}, out);
+  if (its.phase == TrialPhase::kPausing) return on_paused(run_of(trial), out, orders);
   orders.emplace_back(trial_order::Start{std::move(run).value()});
 }
 
@@ -136,7 +138,7 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   if (!is_readable()) return;
   note_best(trial, out);
   if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
-  // To who decides it is what it was: it may go on. One that cannot become a clone fails then.
+  // To who decides it is what it was: it may go on. One that cannot become a clone fails then, by its definition.
   if (its.interrupted) return static_cast<void>(become_clone(trial, orders));
   obey(rule_->on_end(trial, outcome), out, orders);
 }
@@ -198,7 +200,7 @@ std::string Experiment::why_not_resumed(std::int64_t samples) const {
 std::vector<RunId> Experiment::interrupted() const {
   std::vector<RunId> runs;
   for (const auto& [trial, its] : trials_)
-    if (its.interrupted) runs.push_back(run_of(trial));
+    if (its.interrupted == TrialPhase::kRunning) runs.push_back(run_of(trial));
   return runs;
 }
 
@@ -218,16 +220,22 @@ void Experiment::on_resumed(TimePoint now, std::int64_t samples, CoordinatorComm
   is_over_ = false;
   stop_.reset();
   outcome_ = {};
+  resumed_at_ = now;
+  std::vector<std::pair<tune::TrialId, std::string>> refused;
   for (auto& [trial, its] : trials_) {
     if (!its.interrupted) continue;
     its.phase = *std::exchange(its.interrupted, std::nullopt);
     --ended_;
     ++(its.phase == TrialPhase::kPaused ? paused_ : at_work_);
     record({{"event", "trial_resumed"}, {"trial", trial}, {"state", name(its.phase)}}, out);
-    auto run = definition_of(trial);
-    if (its.phase == TrialPhase::kPaused || !run) continue;
-    orders.emplace_back(trial_order::Start{std::move(run).value()});
+    if (its.phase == TrialPhase::kPaused) continue;
+    if (auto run = definition_of(trial))
+      orders.emplace_back(trial_order::Start{std::move(run).value()});
+    else
+      refused.emplace_back(trial, run.error().message);
   }
+  // When all are what they were: what is decided then may be about any of them.
+  for (const auto& [trial, why] : refused) end_trial(trial, tune::Outcome::kFailed, why, out, orders);
 }
 
 void Experiment::end_if_done(TimePoint now, CoordinatorCommands& out) {
@@ -261,7 +269,7 @@ void Experiment::finish(TimePoint now, CoordinatorCommands& out) {
     fail("failed", exit_code::kFailed, fmt::format("no trial has reported a finite \"{}\"", spec_.metric));
   }
   outcome_.failures = static_cast<int>(failed_);
-  outcome_.wall_s = to_seconds(now - submitted_at_);
+  outcome_.wall_s = worked_s_ = wall_s(now);
   Line best = nullptr;
   if (best_) {
     const TrialRecord& its = trials_.at(*best_);
@@ -277,6 +285,11 @@ void Experiment::finish(TimePoint now, CoordinatorCommands& out) {
           {"failures", outcome_.failures}},
          out);
   out.push_back(FinishRun{definition_.id, outcome_});
+}
+
+/// Without the time for which it had ended.
+double Experiment::wall_s(TimePoint now) const {
+  return worked_s_ + to_seconds(now - resumed_at_.value_or(submitted_at_));
 }
 
 void Experiment::tell_open(CoordinatorCommands& out) const {
@@ -305,7 +318,7 @@ RunSnapshot Experiment::snapshot(TimePoint now) const {
   shot.phase = is_over_ ? RunPhase::kFinished : stop_ ? RunPhase::kStopping : RunPhase::kRunning;
   shot.num_workers = definition_.job.num_workers;
   shot.failures = static_cast<int>(failed_);
-  shot.wall_s = is_over_ ? outcome_.wall_s : to_seconds(now - submitted_at_);
+  shot.wall_s = is_over_ ? outcome_.wall_s : wall_s(now);
   shot.checkpoint = outcome_.checkpoint;
   shot.reason = is_over_ ? outcome_.error
                          : fmt::format("{} of {} trials have ended, {} are at work", ended_, planned(), at_work_);

@@ -110,6 +110,51 @@ TEST_CASE("experiment: what a trial reports after it was to take another one's s
   CHECK(bench.trial(1).best == 0.95);
 }
 
+TEST_CASE("experiment: a rank that crashes after its trial was to pause is a failure that the trial may have") {
+  ExperimentBench bench(1);
+  nlohmann::json tune = promoting();
+  tune["max_failures"] = 1;
+  bench.begin(tune);
+  bench.start(0);
+  bench.report(0, 1, 0.9);
+  REQUIRE(bench.trial(0).phase == TrialPhase::kPausing);
+  bench.save(0, 1);
+  bench.exit(0, 0, 9);
+  bench.clear(0);
+  CHECK(bench.trial(0).failures == 1);
+  CHECK(bench.trial(0).phase == TrialPhase::kPaused);
+  for (const int trial : {1, 2}) {
+    bench.start(trial);
+    bench.report(trial, 1, 0.5);
+    bench.save(trial, 1);
+    bench.exit(trial, worker_exit::kStopped);
+    bench.clear(trial);
+  }
+  CHECK(bench.trial(0).phase == TrialPhase::kRunning);
+  REQUIRE(bench.is_at_work(0));
+  CHECK(bench.coordinator().state().runs_.at("x.0000").definition().past->checkpoints.size() == 1);
+  bench.start(0);
+  bench.report(0, 3, 0.95);
+  CHECK(bench.trial(0).iteration == 3);
+}
+
+TEST_CASE("experiment: a trial that waits after a crash ends as it is asked to") {
+  ExperimentBench bench(1);
+  nlohmann::json tune = promoting();
+  tune["max_failures"] = 1;
+  bench.begin(tune);
+  bench.start(0);
+  bench.report(0, 1, 0.9);
+  bench.exit(0, 0, 9);
+  bench.clear(0);
+  REQUIRE(bench.trial(0).phase == TrialPhase::kPaused);
+  bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kCancelled, 0, true, {}}});
+  bench.clear(1);
+  CHECK(bench.trial(0).outcome == tune::Outcome::kCancelled);
+  CHECK(bench.outcome_of("x")->state == "cancelled");
+  CHECK(bench.experiment().failed_ == 0);
+}
+
 TEST_CASE("experiment: what was held does not count behind the line that ends its trial") {
   ExperimentBench bench(1);
   nlohmann::json tune = promoting();

@@ -163,6 +163,48 @@ TEST_CASE("experiment: a stop ends its trials, and it goes on with them later") 
   CHECK(bench.best()->at("trial") == 0);
 }
 
+TEST_CASE("experiment: a trial whose job is refused when it is to go on has failed, and the others go on") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 2}});
+  for (const int trial : {0, 1}) bench.start(trial);
+  bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kSignal, 2, false, {}}});
+  for (const int trial : {0, 1}) {
+    bench.exit(trial, worker_exit::kStopped);
+    bench.clear(trial);
+  }
+  ExperimentState state = bench.experiment();
+  REQUIRE(state.is_over_);
+  state.trials_.at(0).values["training.optimizer.lr"] = "high";
+  Experiment machine(std::move(state));
+  CoordinatorCommands out;
+  TrialOrders orders;
+  machine.on_resumed(TimePoint{}, 0, out, orders);
+  REQUIRE(orders.size() == 1);
+  CHECK(std::get<trial_order::Start>(orders.front()).run.id == "x.0001");
+  const ExperimentState after = machine.state();
+  CHECK(after.trials_.at(0).phase == TrialPhase::kEnded);
+  CHECK(after.trials_.at(0).outcome == tune::Outcome::kFailed);
+  CHECK(after.trials_.at(0).reason.starts_with("its job is refused: "));
+  CHECK(after.at_work_ == 1);
+  CHECK(after.failed_ == 1);
+}
+
+TEST_CASE("experiment: its time is that in which it was going on") {
+  using namespace std::chrono_literals;
+  Experiment machine(ExperimentBench::definition({{"samples", 2}}), TimePoint{1h});
+  CoordinatorCommands out;
+  TrialOrders orders;
+  const StopRequest stop{StopRequest::Why::kCancelled, 0, true, {}};
+  machine.on_stop(TimePoint{1h + 10min}, stop, out, orders);
+  CHECK(machine.outcome().wall_s == 600);
+  machine.on_resumed(TimePoint{48h}, 0, out, orders);
+  CHECK(machine.snapshot(TimePoint{48h + 1min}).wall_s == 660);
+  Experiment again(machine.state());
+  again.on_stop(TimePoint{48h + 5min}, stop, out, orders);
+  CHECK(again.outcome().wall_s == 900);
+  CHECK(again.snapshot(TimePoint{72h}).wall_s == 900);
+}
+
 TEST_CASE("experiment: more samples are more trials, behind those that it has had") {
   ExperimentBench bench;
   bench.begin({{"samples", 1}});
@@ -284,6 +326,8 @@ TEST_CASE("experiment: a trial that waits after its run has ended with the exper
   bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kCancelled, 0, true, {}}});
   for (const int trial : {0, 1}) bench.clear(trial);
   CHECK(bench.outcome_of("x")->state == "cancelled");
+  // The one that waits is begun again when it is to go on, and not with the experiment.
+  CHECK(bench.coordinator().state().experiments_.at("x").interrupted() == std::vector<RunId>{"x.0001"});
   bench.tell(coordinator_event::ExperimentResumed{"x", 0});
   CHECK(bench.trial(0).phase == TrialPhase::kPaused);
   CHECK(bench.coordinator().state().runs_.at("x.0000").finished());
