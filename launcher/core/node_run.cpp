@@ -28,6 +28,9 @@ void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, Agen
   // to a wish of the same number that knows nothing of what was answered to the first.
   const bool is_end = desired.want == cluster::Want::kGone || desired.want == cluster::Want::kStop;
   if (desired.uid != desired_.uid || (is_end && desired.want != desired_.want)) cleared_told_ = 0;
+  // Whoever asks once more with another grace means it to count from now on.
+  const bool is_stop = desired.want == cluster::Want::kStop && desired_.want == cluster::Want::kStop;
+  if (is_stop && desired.stop_grace_s != desired_.stop_grace_s) stop_deadline_.reset();
   desired_ = desired;
   settle_port(out);
   reconcile(now, out);

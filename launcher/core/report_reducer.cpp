@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -32,14 +33,17 @@ bool is_summed(const std::string& key) {
 /// Null (NaN) when a rank lacks the key.
 nlohmann::json sum(const std::vector<nlohmann::json>& per_rank, const std::string& key) {
   double total = 0;
-  bool whole = true;
+  std::int64_t exact = 0;
+  bool is_exact = true;
   for (const auto& metrics : per_rank) {
     const auto value = metrics.find(key);
     if (value == metrics.end() || !value->is_number()) return nullptr;
     total += value->get<double>();
-    whole = whole && value->is_number_integer();
+    const bool fits = value->is_number_integer() &&
+                      !(value->is_number_unsigned() && value->get<std::uint64_t>() > std::uint64_t{INT64_MAX});
+    is_exact = is_exact && fits && !__builtin_add_overflow(exact, value->get<std::int64_t>(), &exact);
   }
-  if (whole) return static_cast<std::int64_t>(total);
+  if (is_exact) return exact;
   return total;
 }
 

@@ -270,6 +270,8 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
   const bool is_first = !stop_.has_value();
   if (is_first) stop_ = request;
   if (request.at_once) stop_->at_once = true;
+  const bool changes_grace = request.grace && request.grace != stop_->grace;
+  if (changes_grace) stop_->grace = request.grace;
   if (phase_ == RunPhase::kClearing) {
     if (request.at_once) send_desired(cluster::Want::kGone, out);  // Who has time to end has none any more.
     return;
@@ -281,7 +283,7 @@ void RunMachine::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
   }
   if (nodes_.empty()) return finish(now, out);
   if (request.at_once || !is_live()) return begin_clearing(now, out);
-  if (!is_first) return;
+  if (!is_first && !changes_grace) return;
   phase_ = RunPhase::kStopping;
   send_desired(cluster::Want::kStop, out);
   decide(now, out);

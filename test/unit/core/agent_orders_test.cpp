@@ -40,6 +40,10 @@ class OrderedNode {
     }
     return out;
   }
+  AgentCommands after(Duration passed) {
+    now_ += passed;
+    return on(agent_event::Tick{});
+  }
   /// What is said about it: generations and uids of ends.
   std::vector<std::pair<Generation, GenerationUid>> ends_after(const cluster::DesiredRun& desired) {
     said_.clear();
@@ -102,4 +106,41 @@ TEST_CASE("agent: what is gone may start again when its end was heard") {
   node.on(agent_event::StraysCleared{"run"});
   node.on(agent_event::FromCoordinator{cluster::FactAck{7, node.told()}});
   CHECK(node.starts(wish(cluster::Want::kRun, 1, 50)));
+}
+
+TEST_CASE("agent: who is asked once more to stop, with another grace, has that from then on") {
+  OrderedNode node;
+  CHECK(node.starts(wish(cluster::Want::kRun, 1, 50)));
+  node.on(agent_event::KeeperStarted{"run"});
+  node.on(agent_event::FromKeeper{"run", keeper::Spawned{1, 0, 100}});
+  cluster::DesiredRun stop = wish(cluster::Want::kStop, 1, 50);
+  const auto kills_after = [&node](Duration passed) {
+    const AgentCommands out = node.after(passed);
+    return std::any_of(out.begin(), out.end(), [](const AgentCommand& command) {
+      const auto* keeper = std::get_if<agent_command::TellKeeper>(&command);
+      return keeper != nullptr && std::holds_alternative<keeper::Clear>(keeper->message);
+    });
+  };
+  SECTION("less than before") {
+    stop.stop_grace_s = 600;
+    node.on(agent_event::FromCoordinator{stop});
+    stop.stop_grace_s = 5;
+    node.on(agent_event::FromCoordinator{stop});
+    CHECK_FALSE(kills_after(4s));
+    CHECK(kills_after(2s));
+  }
+  SECTION("more than before") {
+    stop.stop_grace_s = 5;
+    node.on(agent_event::FromCoordinator{stop});
+    stop.stop_grace_s = 600;
+    node.on(agent_event::FromCoordinator{stop});
+    CHECK_FALSE(kills_after(6s));
+  }
+  SECTION("the same, told again") {
+    stop.stop_grace_s = 5;
+    node.on(agent_event::FromCoordinator{stop});
+    CHECK_FALSE(kills_after(4s));
+    node.on(agent_event::FromCoordinator{stop});
+    CHECK(kills_after(2s));
+  }
 }

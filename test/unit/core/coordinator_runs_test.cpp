@@ -135,3 +135,21 @@ TEST_CASE("of a run that has finished little is kept, and all of it was told") {
   REQUIRE(bench.wanted("n", "a"));
   CHECK(bench.wanted("n", "a")->want == cluster::Want::kGone);
 }
+
+TEST_CASE("a later stop may give another grace, and one without leaves it") {
+  Bench bench;
+  bench.node("n", 1);
+  bench.submit("a", 1);
+  const auto stop = [&](std::optional<Duration> grace) {
+    bench.on(core::coordinator_event::StopRequested{"a", {core::StopRequest::Why::kCancelled, 0, false, grace}});
+    return bench.wanted("n", "a");
+  };
+  stop(10min);
+  CHECK(bench.phase("a") == RunPhase::kStopping);
+  CHECK_FALSE(stop(std::nullopt));
+  const auto sooner = stop(5s);
+  REQUIRE(sooner);
+  CHECK(sooner->want == cluster::Want::kStop);
+  CHECK(sooner->stop_grace_s == 5);
+  CHECK_FALSE(stop(5s));
+}

@@ -44,6 +44,17 @@ TEST_CASE(
   CHECK(reduced.at("epoch").is_number_float());
 }
 
+TEST_CASE("reduction: a sum of whole numbers is exact, and one that is none any more is rounded and has its sign") {
+  constexpr std::int64_t kLarge = 9'007'199'254'740'993;  // 2^53 + 1.
+  const auto sum_of = [](const Json& left, const Json& right) {
+    return core::reduce_metrics({Json{{"num_samples", left}}, Json{{"num_samples", right}}}).at("num_samples");
+  };
+  CHECK(sum_of(kLarge, 2) == kLarge + 2);
+  const auto beyond = sum_of(std::int64_t{9'000'000'000'000'000'000}, std::int64_t{9'000'000'000'000'000'000});
+  CHECK(beyond.get<double>() == 1.8e19);
+  CHECK(sum_of(std::uint64_t{18'000'000'000'000'000'000U}, 1).get<double>() == 1.8e19);
+}
+
 TEST_CASE("reduction: what rank 0 lacks because it had no sample comes from the ranks that had some") {
   const Json none = {{"epoch", 3}, {"batch_count", 0}, {"num_samples", 0}};
   const auto reduced = core::reduce_metrics(
