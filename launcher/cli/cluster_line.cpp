@@ -7,16 +7,16 @@
 
 #include "common/json/lenient.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/heard_signals.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
 
 ClusterLine::ClusterLine(net::Address coordinator, std::shared_ptr<const net::TlsContext> tls)
     : coordinator_(std::move(coordinator)),
-      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      signals_(io_),
       link_(io_, coordinator_, core::Random(process::random_seed()), std::move(tls)) {
-  signals_.add(SIGUSR1);
-  signals_.add(SIGUSR2);
+  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
   hear_signals();
   link_.start({[this] { is_open_ = true; },
                [this](const Json& message) {

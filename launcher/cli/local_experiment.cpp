@@ -12,9 +12,11 @@
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/core/claims.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/process/heard_signals.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -35,11 +37,11 @@ LocalExperiment::LocalExperiment(const RunOptions& options, core::RunDefinition 
       console_(io_, detect_style(options.no_color, options.quiet)),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
-      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      signals_(io_),
       status_timer_(io_),
       end_timer_(io_),
       timeout_(io_) {
-  signals_.add(SIGQUIT);
+  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
 }
 
 int LocalExperiment::run() {
@@ -109,7 +111,7 @@ Status LocalExperiment::reopen(std::int64_t samples) {
         fmt::format("this experiment was made in {}, and its trials with it: move it back there", experiment_.run_dir)};
   const auto shot = coordinator_.snapshot(experiment_.id);
   const bool is_over = shot && shot->phase == core::RunPhase::kFinished;
-  if (is_over || samples > 0) {
+  if (is_over || samples > 0 || coordinator_.experiment(experiment_.id)->has_failed_search()) {
     const Status resumed = coordinator_.resume_experiment(experiment_.id, samples);
     if (!resumed && !outcome_) return resumed;
     if (resumed) outcome_.reset();
@@ -146,9 +148,10 @@ Status LocalExperiment::start_search() {
 int LocalExperiment::slots() const {
   if (options_.slots) return *options_.slots;
   const job::JobSpec& job = experiment_.job;
-  const int cores = static_cast<int>(process::allowed_cores().size());
-  const int room = std::max(1, cores / std::max(1, job.num_workers * job.per_worker.cpus));
-  return job.num_workers * read_or(job.tune, "concurrent", room);
+  const std::int64_t workers = job.num_workers;
+  const auto cores = static_cast<std::int64_t>(process::allowed_cores().size());
+  const std::int64_t room = std::max<std::int64_t>(1, cores / std::max<std::int64_t>(1, workers * job.per_worker.cpus));
+  return static_cast<int>(std::min<std::int64_t>(workers * read_or(job.tune, "concurrent", room), core::kNodeUnitsMax));
 }
 
 Status LocalExperiment::start_node() {

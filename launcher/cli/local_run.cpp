@@ -21,6 +21,7 @@
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/process/heard_signals.hpp"
 #include "launcher/storage/run_succession.hpp"
 #include "launcher/warm/warm_server.hpp"
 
@@ -46,10 +47,10 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       callbacks_(io_, console_, job_),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
-      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      signals_(io_),
       status_timer_(io_),
       timeout_(io_) {
-  for (const int signal : {SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) signals_.add(signal);
+  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH});
 }
 
 int LocalRun::run() {
@@ -69,8 +70,10 @@ int LocalRun::run() {
   }
   submit();
   if (options_.lifeline) {
-    // As if the terminal had been closed.
-    lifeline_.emplace(io_, *options_.lifeline, [this] { on_signal(SIGHUP); });
+    // As if the terminal had been closed. A signal that has ended its other end, too, is no second request.
+    lifeline_.emplace(io_, *options_.lifeline, [this] {
+      if (signals_seen_ == 0) on_signal(SIGHUP);
+    });
   }
   io_.run();
   return outcome_ ? outcome_->exit_code : exit_code::kFailed;

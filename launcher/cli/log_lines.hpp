@@ -1,7 +1,8 @@
 #pragma once
 // A rank's log on its way to stdout: whole lines with "rank: " in front, whatever pieces it comes in. A line that is
 // longer than kLogLineBytesMax goes in parts, each marked as the console does it, so that a file without newlines costs
-// no more memory or time than any other. Without a prefix the bytes go as they are.
+// no more memory or time than any other. Without a prefix the bytes go as they are, and what a terminal takes as one, a
+// character or an escape sequence, goes whole.
 
 #include <string>
 #include <string_view>
@@ -15,12 +16,12 @@ inline constexpr std::size_t kLogLineBytesMax = 64 << 10;
 
 class LogLines {
  public:
-  /// "3: " for rank 3; empty: nothing is put in front, and nothing is held back.
+  /// "3: " for rank 3; empty: nothing is put in front, and lines are not waited for.
   explicit LogLines(std::string prefix = {}) : prefix_(std::move(prefix)) {}
 
   /// What can be printed now that these bytes are here.
   [[nodiscard]] std::string add(std::string_view bytes);
-  /// Bytes that wait for the end of their line.
+  /// Bytes that wait for the end of their line, character or sequence.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
   /// They never had been here.
   void forget_held() { held_.clear(); }

@@ -90,6 +90,8 @@ void RankLines::add_open(TimePoint now, double unix_s, const keeper::OutputHead&
     text_of(head.stream, out) += frame + "\n";
     return;
   }
+  // In a file or a pipe it would stand twice when another rank writes before it is whole.
+  if (style_.ranks != 1 && !is_terminal(head.stream)) return;
   flush(now, true, out);
   Question& question = question_of(head.stream);
   const bool goes_on = question.bytes > 0 && question.rank == head.rank && question.stream == head.stream;

@@ -17,6 +17,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
+#include "launcher/process/heard_signals.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
@@ -39,11 +40,11 @@ RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::s
       coordinator_(std::move(coordinator)),
       console_(io_, detect_style(options.no_color, options.quiet)),
       link_(io_, coordinator_, core::Random(process::random_seed()), std::move(tls)),
-      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      signals_(io_),
       status_timer_(io_),
       timeout_(io_),
       answer_limit_(io_) {
-  signals_.add(SIGQUIT);
+  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
 }
 
 int RemoteRun::submit(Json request, bool detach) {

@@ -46,8 +46,10 @@ void RemoteRun::on_signal(int signal) {
   ask_to_stop({{"why", "signal"}, {"signal", signal}, {"at_once", at_once}});
 }
 
-/// Nobody is there any more who could stop the run: what may have been submitted is waited for, and stopped.
+/// Nobody is there any more who could stop the run: what may have been submitted is waited for, and stopped. A signal
+/// that has ended the lifeline's other end, too, is no second request.
 void RemoteRun::on_lifeline_end() {
+  if (signals_seen_ > 0) return;
   if (!run_.empty() || !is_submitted_ || is_reader_) return on_signal(SIGHUP);
   pending_stop_ = Json{{"why", "signal"}, {"signal", SIGHUP}, {"at_once", false}};
   answer_limit_.expires_after(kAnswerLimit);

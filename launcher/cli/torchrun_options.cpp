@@ -8,6 +8,7 @@
 #include "common/job/read_file.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/cli/verb_table.hpp"
+#include "launcher/core/core_allocation.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/node_resources.hpp"
 
@@ -99,7 +100,6 @@ const auto kSeconds = [](const std::string& text) {
   return text.find_first_not_of("0123456789.") == std::string::npos ? text + "s" : text;
 };
 const auto kNames = [](const std::string& text) { return nlohmann::json(listed(text)).dump(); };
-const auto kNumbers = [](const std::string& text) { return "[" + text + "]"; };
 
 void add_nodes(Table& table, RunOptions& options) {
   table.add_text("--nnodes", "N", options.nodes.nodes);
@@ -149,11 +149,16 @@ void add_rendezvous(Table& table, RunOptions& options) {
   });
 }
 
-void add_output(Table& table) {
+void add_output(Table& table, RunOptions& options) {
   table.add_key({"--log-dir"}, "DIR", "", "log_dir", kQuoted);
   table.add_key({"--redirects", "-r"}, "X", "", "redirects", kQuoted);
   table.add_key({"--tee", "-t"}, "X", "", "tee", kQuoted);
-  table.add_key({"--local-ranks-filter"}, "N,N", "", "local_ranks_shown", kNumbers);
+  table.add({"--local-ranks-filter"}, "N,N", "", [&options](const std::string& text) {
+    // Without a number it is torchrun's own default: all of them.
+    if (!text.empty())
+      options.overrides.sets.push_back({"process.local_ranks_shown", "[" + text + "]", "--local-ranks-filter"});
+    return std::string();
+  });
   table.add_key({"--duplicate-stdout-filters"}, "TEXT,TEXT", "", "stdout_filters", kNames);
   table.add_key({"--duplicate-stderr-filters"}, "TEXT,TEXT", "", "stderr_filters", kNames);
   table.add_key({"--prefix", "--log-line-prefix-template"}, "TEXT",
@@ -243,7 +248,7 @@ void add_torchrun_options(std::vector<Option>& table, RunOptions& options) {
   Table torchrun(table, options);
   add_nodes(torchrun, options);
   add_rendezvous(torchrun, options);
-  add_output(torchrun);
+  add_output(torchrun, options);
   add_processes(torchrun, options);
   for (Option& option : table)
     if (option.names.front() == "--module") option.names.emplace_back("-m");
@@ -274,8 +279,9 @@ Result<int> workers_per_node(const std::string& word, bool is_command) {
   const int cores = static_cast<int>(process::allowed_cores().size());
   if (word == "cpu" || (word == "auto" && !is_command)) return cores;
   if (word == "xpu") return Error{"there is no way to count XPUs here: give their number"};
-  const int gpus = static_cast<int>(process::gpus(std::getenv("CUDA_VISIBLE_DEVICES")).size());
-  if (gpus > 0) return gpus;
+  const auto gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (core::are_parts(gpus)) return 1;  // Of parts of GPUs a process sees one.
+  if (!gpus.empty()) return static_cast<int>(gpus.size());
   if (word == "gpu") return Error{"there is no GPU here: use cpu, auto or a number"};
   return cores;
 }

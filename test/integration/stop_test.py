@@ -5,13 +5,14 @@ lived to write is right.
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import GONE_LIMIT_S, LaunchTest, command_of, parent_of, process_state, read_file, wait_for
+from harness import GONE_LIMIT_S, LAUNCHER, LaunchTest, command_of, parent_of, process_state, read_file, wait_for
 
 STUBBORN = """
 import os, signal, time
@@ -231,9 +232,6 @@ class CommandStopTest(LaunchTest):
         launch.wait_until_gone()
 
     def test_a_signal_ends_a_finished_launcher_whose_output_nobody_reads(self):
-        import subprocess
-
-        from harness import LAUNCHER
         launcher = subprocess.Popen([LAUNCHER, "--run-dir", self.path("run"), "-n", "1", "--", "seq", "1", "60000"],
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         self.addCleanup(launcher.stdout.close)
@@ -243,10 +241,40 @@ class CommandStopTest(LaunchTest):
         os.kill(launcher.pid, signal.SIGTERM)
         self.assertEqual(launcher.wait(20), 0)
 
-    def test_a_reader_that_closes_our_output_does_not_change_the_exit_code(self):
-        import subprocess
+    def started(self, text, options=(), **more):
+        """A launcher of one rank that runs the script `text`, once that has said "up"; and what its log says."""
+        launcher = subprocess.Popen([LAUNCHER, "--run-dir", self.path("run"), *options, "-n", "1", "--",
+                                     *self.script("one.py", text), self.path("go")], stdin=subprocess.DEVNULL, **more)
+        self.addCleanup(launcher.kill)
+        log = self.path("run", "logs", "gen-0001", "rank-0000.log")
+        wait_for(lambda: os.path.exists(log) and b"up\n" in read_file(log), 20, "the rank")
+        return launcher, log
 
-        from harness import LAUNCHER
+    def test_nohup_and_the_background_of_a_script_keep_signals_of_the_terminal_away(self):
+        numbers = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT
+        launcher, _ = self.started("import os, sys, time\nprint('up', flush=True)\n"
+                                   "while not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\n",
+                                   preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in numbers])
+        for number in numbers:
+            os.kill(launcher.pid, number)
+        open(self.path("go"), "w").close()
+        self.assertEqual(launcher.wait(20), 0)
+
+    def test_a_signal_that_also_ends_the_other_end_of_the_lifeline_is_one_request(self):
+        text = "import os, sys, time\ntry:\n    print('up', flush=True)\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n" \
+               "    print('asked', flush=True)\n    while not os.path.exists(sys.argv[1]):\n        time.sleep(0.01)\n" \
+               "    print('saved', flush=True)\n"
+        heard, held = os.pipe()
+        launcher, log = self.started(text, ["--lifeline", str(heard)], pass_fds=[heard])
+        os.close(heard)
+        os.kill(launcher.pid, signal.SIGINT)
+        wait_for(lambda: b"asked" in read_file(log), 20, "the request")
+        os.close(held)
+        open(self.path("go"), "w").close()
+        self.assertEqual(launcher.wait(20), 130)
+        self.assertEqual(read_file(log), b"up\nasked\nsaved\n")
+
+    def test_a_reader_that_closes_our_output_does_not_change_the_exit_code(self):
         ended = subprocess.run(f"{LAUNCHER} --run-dir {self.path('run')} -n 1 -- seq 1 200000 2>/dev/null | head -n 1;"
                                " exit ${PIPESTATUS[0]}", shell=True, executable="/bin/bash", capture_output=True, timeout=60)
         self.assertEqual(ended.returncode, 0)

@@ -87,6 +87,20 @@ class Searches(TuneCase):
         self.assertEqual({n: row["parameters"]["lr"] for n, row in rows.items()}, {n: 0.9 / (1 + n) for n in range(5)})
         self.assertEqual(json.loads(read_file(self.path("x/summary.json")))["state"], "succeeded")
 
+    def test_another_program_is_heard_after_a_kill_of_an_experiment_that_has_given_the_first_one_up(self):
+        job = self.searching("dies", 2, text=WAITS, arguments=[self.folder], concurrent=3)
+        launch = self.tune("--run-dir", self.path("x"), job)
+        launch.wait_for_event("search_failed")
+        wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= 2, 60, "two trials")
+        launch.process.kill()
+        launch.wait(60)
+        launch.wait_until_gone()
+        for name in ("go", "told.mended"):
+            self.write(name, "")
+        self.resume()
+        self.assertEqual({n: row["parameters"]["lr"] for n, row in self.table().items()}, {n: 0.9 / (1 + n) for n in range(5)})
+        self.assertEqual({row["state"] for row in self.table().values()}, {"completed"})
+
     def test_a_program_that_is_killed_goes_on_as_another_one(self):
         launch = self.tune("--run-dir", self.path("x"), self.searching(text=WAITS, arguments=[self.folder]))
         wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= 2, 60, "two trials")

@@ -29,3 +29,21 @@ TEST_CASE("log lines: without a newline neither memory nor time grow") {
   CHECK(plain.add(piece) == piece);
   CHECK(plain.held() == 0);
 }
+
+TEST_CASE("log lines: without a prefix characters and escape sequences stay whole, and no byte is lost") {
+  const std::string text = "a\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \x1b[31;1mred\x1b[0m \xff\xc3 \x1b";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    INFO(cut);
+    LogLines lines;
+    const std::string first = lines.add(text.substr(0, cut));
+    CHECK(first == text.substr(0, first.size()));
+    CHECK(first.size() + lines.held() == cut);
+    const std::string second = lines.add(text.substr(cut));
+    CHECK(first + second + lines.rest() == text);
+  }
+  LogLines lines;
+  CHECK(lines.add("a\xE2\x82") == "a");
+  CHECK(lines.add("\xAC\x1b[3") == "\xE2\x82\xAC");
+  CHECK(lines.add("1m") == "\x1b[31m");
+  CHECK(lines.add("\x1b[" + std::string(40, '1')).size() == 42);  // It is none.
+}

@@ -196,3 +196,19 @@ TEST_CASE("rank lines: ranks in few words") {
   CHECK(cli::rank_list({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8");
   CHECK(cli::fitted("ab█cd", 3) == "ab█");
 }
+
+TEST_CASE("rank lines: in a pipe or a file no byte of several ranks stands twice") {
+  LineStyle style;
+  style.ranks = 2;
+  Shown shown(style);
+  for (const Rank rank : {0, 1}) shown.open(0ms, rank, "loss=", Stream::kOut);
+  for (const Rank rank : {0, 1}) shown.add(1s, rank, "loss=3\n");
+  shown.lines.flush(TimePoint(2s), true, shown.out);
+  CHECK(shown.take(Stream::kOut) == "0-1 ×2: loss=3\n");
+  style.ranks = 1;
+  Shown alone(style);
+  alone.open(0ms, 0, "name? ", Stream::kOut);
+  CHECK(alone.take(Stream::kOut) == "0: name? ");  // A program may wait for it, and nobody else can come between.
+  alone.add(1s, 0, "name? x\n");
+  CHECK(alone.take(Stream::kOut) == "x\n");
+}

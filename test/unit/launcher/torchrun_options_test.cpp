@@ -84,6 +84,7 @@ TEST_CASE("torchrun: what each option sets") {
       {{"-r", "3"}, {R"(process.redirects="3")"}},
       {{"--tee=0:3,1:2"}, {R"(process.tee="0:3,1:2")"}},
       {{"--local-ranks-filter", "0,2"}, {"process.local_ranks_shown=[0,2]"}},
+      {{"--local-ranks-filter="}, {}},
       {{"--duplicate-stdout-filters", "a,b,,c"}, {R"(process.stdout_filters=["a","b,c"])"}},
       {{"--duplicate-stderr-filters", "e"}, {R"(process.stderr_filters=["e"])"}},
       {{"--log-line-prefix-template", "[${rank}]"}, {R"(process.prefix="[${rank}]")"}},
