@@ -90,10 +90,15 @@ int run_on_several_nodes(RunOptions options, Diagnostics found) {
   refuse_run_dir(options, loaded.diagnostics);
   if (options.lifeline)
     loaded.diagnostics.error("--lifeline", 0, 0, "belongs to a run of one launcher: this one has one on each machine");
-  if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
+  int each = 0;
+  if (loaded.job) {
+    each = (loaded.job->num_workers + plan.most - 1) / plan.most;
+    job::JobSpec here = *loaded.job;  // This machine needs what its own workers need.
+    here.num_workers = here.min_workers = each;
+    check_start(here, options.job_file, loaded.diagnostics);
+  }
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
-  const int each = (loaded.job->num_workers + plan.most - 1) / plan.most;
   return join(options, plan, *loaded.job, each);
 }
 

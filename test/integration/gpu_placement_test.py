@@ -79,6 +79,9 @@ class Nvml(OneMachine):
         self.assertEqual(self.shown("--set", "per_worker.gpus=1", FAKE_NVML_GPUS="1", FAKE_NVML_MIG="0"),
                          [(0, 0, "MIG-00000000-0000"), (1, 0, "MIG-00000003-0000")])
 
+    def test_of_parts_a_process_sees_one(self):
+        self.assertEqual(len(self.shown("--nproc-per-node", "gpu", FAKE_NVML_GPUS="1", FAKE_NVML_MIG="0")), 1)
+
 
 class OnACluster(unittest.TestCase):
     def test_devices_are_counted_and_belong_to_one_run(self):

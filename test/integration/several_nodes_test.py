@@ -156,6 +156,16 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertIn("output and results at node 0", member.said())
         self.check_clean(head, member)
 
+    def test_each_machine_needs_the_gpus_of_its_own_workers(self):
+        launches = [self.launch(machine, "--nproc-per-node", 1, "--set", "per_worker.gpus=1", "train.py", rank=number,
+                                env={"CUDA_VISIBLE_DEVICES": "0"}) for number, machine in enumerate((self.a, self.b))]
+        self.assertEqual([launch.wait() for launch in launches], [0, 0], launches[0].said() + launches[1].said())
+        self.assertEqual(self.lines(launches[0], "done"), ["done 0", "done 1"])
+        refused = self.launch(self.a, "--nproc-per-node", 2, "--set", "per_worker.gpus=1", "train.py", rank=0,
+                              env={"CUDA_VISIBLE_DEVICES": "0"})
+        self.assertEqual(refused.wait(), 2, refused.said())
+        self.assertIn("2 workers with 1 GPU each need 2", refused.said())
+
     def test_each_machine_shows_its_own_ranks(self):
         launches = [self.launch(machine, "--nproc-per-node", 2, *options, "train.py", "wait", rank=number, output_at=None)
                     for number, (machine, options) in enumerate(((self.a, []), (self.b, ["--output", "json"])))]

@@ -46,9 +46,10 @@ def thread_count():
 
 
 def holds_gpu():
+    """Whether CUDA has begun here. NVML, by which GPUs are counted, opens other files, and outlives a fork."""
     for entry in os.listdir("/proc/self/fd"):
         try:
-            if os.readlink("/proc/self/fd/" + entry).startswith("/dev/nvidia"):
+            if os.readlink("/proc/self/fd/" + entry).startswith("/dev/nvidia-uvm"):
                 return True
         except OSError:
             pass

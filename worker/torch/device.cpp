@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "sgd/training_operator.hpp"
+#include "worker/torch/device_index.hpp"
 #include "worker/torch/errors.hpp"
 
 namespace sgd::worker {
@@ -100,13 +101,7 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
     return device;
   }
   const auto count = at::hasCUDA() ? c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() : c10::DeviceIndex{0};
-  if (count == 0) {
-    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    throw ConfigurationError(
-        fmt::format("the job asks for a GPU, and this process sees none{}: check nvidia-smi and the driver, or set "
-                    "\"training.device\" to \"cpu\"",
-                    visible == nullptr ? std::string() : fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", visible)));
-  }
+  const int index = device_index(std::getenv("CUDA_VISIBLE_DEVICES"), count, local_rank, job.per_worker.gpus);
   if (job.training->deterministic) {
     (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // Without it matrix products refuse.
     at::globalContext().setDeterministicCuDNN(true);
@@ -114,10 +109,9 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
   // fp32 is that: TensorFloat-32 drops 13 bits of each factor.
   at::globalContext().setAllowTF32CuBLAS(false);
   at::globalContext().setAllowTF32CuDNN(false);
-  // With one device each, those of the node lie in the order of its ranks, or a rank sees its own alone; with several
-  // it sees its own, and takes the first.
-  const int index = job.per_worker.gpus > 1 ? 0 : local_rank % count;
   device.place_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+  device.name_ = device.place_.str();
+  used = device;  // An error of what comes now is this one's.
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device.place_);
   (void)at::zeros({1}, at::TensorOptions().device(device.place_));  // The context, and errors of it, are here.
   device.uuid_ = uuid_of(index);

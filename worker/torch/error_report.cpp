@@ -9,9 +9,11 @@
 #include <fstream>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <typeinfo>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -66,6 +68,26 @@ void write_error_file(const Failure& failure, const ReportTarget& target) {
   fs::rename(part, path, ignored);
 }
 
+bool is_of_memory(const c10::Error& error) {
+  const std::string_view words = error.what_without_backtrace();
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         words.find("not enough memory") != std::string_view::npos ||
+         words.find("CUBLAS_STATUS_ALLOC_FAILED") != std::string_view::npos;
+}
+
+/// A GPU that fails may first be noticed by a library that computes on it, whose error is of no kind of its own.
+/// Whatever is waited for tells it again.
+std::optional<std::string> fault_behind(const c10::Error& error, const Device& device) {
+  const bool is_of_cuda = std::string_view(error.what_without_backtrace()).find("CUDA error") != std::string_view::npos;
+  if (!is_of_cuda || !device.place().is_cuda()) return std::nullopt;
+  try {
+    c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(device.place().index());
+  } catch (const std::exception& again) {
+    return device_fault_of(again, device);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Failure describe(const std::exception_ptr& error) {
@@ -84,13 +106,10 @@ Failure describe(const std::exception_ptr& error) {
   } catch (const std::bad_alloc& e) {
     return {worker_exit::kEnvironment, type_name(e), "out of memory", ""};
   } catch (const c10::Error& e) {
-    if (const auto fault = device_fault_of(e, Device::in_use()))
-      return {worker_exit::kEnvironment, type_name(e), shortened(*fault, kMessageBytesMax), ""};
-    const bool no_memory =
-        dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr ||
-
-        std::string_view(e.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
-    Failure failure = failure_of(no_memory ? worker_exit::kEnvironment : worker_exit::kUserError, e);
+    auto fault = device_fault_of(e, Device::in_use());
+    if (!fault) fault = fault_behind(e, Device::in_use());
+    if (fault) return {worker_exit::kEnvironment, type_name(e), shortened(*fault, kMessageBytesMax), ""};
+    Failure failure = failure_of(is_of_memory(e) ? worker_exit::kEnvironment : worker_exit::kUserError, e);
     failure.message = shortened(e.what_without_backtrace(), kMessageBytesMax);
     failure.backtrace = shortened(e.what(), kBacktraceBytesMax);
     return failure;

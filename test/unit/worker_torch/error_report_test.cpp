@@ -7,6 +7,8 @@
 #include <new>
 #include <stdexcept>
 
+#include <c10/util/Exception.h>
+
 #include "common/exit_codes.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/torch/errors.hpp"
@@ -22,6 +24,13 @@ TEST_CASE("errors: each type stands for one exit code") {
   CHECK(code_of(EnvironmentError("no disk")) == worker_exit::kEnvironment);
   CHECK(code_of(std::bad_alloc()) == worker_exit::kEnvironment);
   CHECK(code_of(std::runtime_error("the user's")) == worker_exit::kUserError);
+  const auto code_of_words = [](const char* words) {
+    return describe(std::make_exception_ptr(c10::Error(words, ""))).exit_code;
+  };
+  CHECK(code_of_words("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`") ==
+        worker_exit::kEnvironment);
+  CHECK(code_of_words("[enforce fail] . DefaultCPUAllocator: not enough memory") == worker_exit::kEnvironment);
+  CHECK(code_of_words("mat1 and mat2 shapes cannot be multiplied") == worker_exit::kUserError);
   const Failure failure = describe(std::make_exception_ptr(CollectiveMismatch("rank 1 left")));
   CHECK(failure.type == "sgd::worker::CollectiveMismatch");
   CHECK(failure.message == "rank 1 left");
