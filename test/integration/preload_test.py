@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -101,6 +102,39 @@ importlib.reload(torch.distributed)
 assert torch.distributed.backends == []
 print("done")
 """
+
+
+LETS_GO = """
+def main(collected, count):
+    import sys, types  # __main__ loses its own.
+    import sgd_launch_rank
+    for number in range(count):
+        own = sys.modules[f"own_{number}"] = types.ModuleType(f"own_{number}")
+        own.value, own.function = [], main
+    sgd_launch_rank.gc.collect = lambda: collected.append(1)
+    sgd_launch_rank.let_go(lambda name: name.startswith("own_"))
+    left = [name for name, own in sys.modules.items() if name.startswith("own_") and (own.value or own.function)]
+    print(len(left), len(collected))
+
+main([], 300)
+"""
+
+
+class OpenDevicesTest(unittest.TestCase):
+    def test_files_of_nvml_are_no_gpu_in_use(self):
+        sys.path.insert(0, os.path.join(ROOT, "worker", "python"))
+        self.addCleanup(sys.path.pop, 0)
+        import sgd_launch_server
+        for path, holds in (("/dev/nvidiactl", False), ("/dev/nvidia0", False), ("/dev/nvidia-uvm", True)):
+            with unittest.mock.patch("os.readlink", return_value=path):
+                self.assertEqual(sgd_launch_server.holds_gpu(), holds, path)
+
+
+class EndOfRankTest(unittest.TestCase):
+    def test_the_price_of_an_end_does_not_grow_with_the_modules_that_are_let_go(self):
+        environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "worker", "python")}
+        done = subprocess.run(["/usr/bin/python3", "-c", LETS_GO], capture_output=True, text=True, env=environment, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "0 4\n"), done.stderr)
 
 
 class BackendOfExecTest(unittest.TestCase):

@@ -149,7 +149,7 @@ class State:
         if unknown:
             raise ValueError(f"sgd_launch: per_rank names {sorted(unknown)[0]!r}, which is no value of this state")
         self.__dict__.update(_values=values, _per_rank={*per_rank, *([_RNG] if rng else [])}, _calls=0, _memory=None,
-                             _plan=None, _saver=None, _ready=None, _spent_s=0.0, _since=None, _saved=None, _last=None)
+                             _plan=None, _saver=None, _ready=None, _spent_s=0.0, _since=None, _saved=None, _last=None, _is_behind=False)
         self._last = self._place()  # Of a script that never calls restore().
         if State._first is None or State._first._plan is None:
             State._first = self
@@ -368,6 +368,9 @@ class State:
                 if save and self._saver is not None:
                     self._saved = time.monotonic()
                     self._saver.save(key, time.perf_counter() - began)
+            elif save and self._saver is not None and not self._is_behind:
+                self._is_behind = True
+                _warn(f"the checkpoint of step {self._place()[0]} is left out: the one before is still being written")
         except OSError as error:
             _warn(f"rank {link.rank}: no copy in memory of call {self._calls}: {error}")
         cost = time.perf_counter() - began

@@ -148,15 +148,17 @@ def finish(status, is_own):
 def let_go(is_own):
     """__main__ first, then the script's other modules: objects go before the functions and modules that their __del__ may use."""
     kinds = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
-    names = ["__main__"] + [name for name in reversed(list(sys.modules)) if name != "__main__" and is_own(name)]
-    for name in names:
-        variables = vars(sys.modules[name]) if isinstance(sys.modules.get(name), types.ModuleType) else {}
+    others = [name for name in reversed(list(sys.modules)) if name != "__main__" and is_own(name)]
+    for names in (["__main__"], others):
         for keep in (kinds, ()):
-            for key, value in list(variables.items()):
-                if not key.startswith("__") and not isinstance(value, keep):
-                    variables[key] = None
-            value = None
-            gc.collect()
+            for name in names:
+                module = sys.modules.get(name)
+                variables = vars(module) if isinstance(module, types.ModuleType) else {}
+                for key, value in list(variables.items()):
+                    if not key.startswith("__") and not isinstance(value, keep):
+                        variables[key] = None
+                value = None
+            gc.collect()  # Not for each of them: it looks at all that is there.
 
 
 class AfterImport:
