@@ -44,6 +44,23 @@ void epochs(sgd::Session& session) {
   }
 }
 
+/// Ends each batch by itself, and then reports it, in the middle of a step of several batches, too.
+void accumulating(sgd::Session& session) {
+  const auto net = session.prepare_model("net", std::make_shared<Net>());
+  (void)session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
+  const nlohmann::json& config = session.config();
+  for (const int epoch : session.epochs()) {
+    std::int64_t batches = 0;
+    for (const sgd::Batch& batch : session.train_data()) {
+      const at::Tensor loss = torch::cross_entropy_loss(net->forward(batch.features), batch.target);
+      session.step().minimize(loss);
+      session.step_done();
+      session.report({{"loss", loss.item<double>()}});
+      if (++batches == config.at("save_at")) session.save_checkpoint({{"epoch", epoch}});
+    }
+  }
+}
+
 /// Nothing is prepared: after a failure it begins anew, from what it saved.
 void iterations(sgd::Session& session) {
   const nlohmann::json& config = session.config();
@@ -114,6 +131,7 @@ SGD_REGISTER_FUNCTION("own_data", own_data, R"({
   "dies": {"type": "boolean", "default": false},
   "steps": {"type": "integer", "minimum": 8, "default": 200}
 })");
+SGD_REGISTER_FUNCTION("accumulating", accumulating, R"({"save_at": {"type": "integer", "default": -1}})");
 SGD_REGISTER_FUNCTION("epochs", epochs, R"({
   "report_inside": {"type": "boolean", "default": false},
   "validates_on": {"type": "string", "default": "validation"}

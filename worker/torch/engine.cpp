@@ -104,6 +104,10 @@ void Engine::finish(bool done) {
 }
 
 Engine::After Engine::save_now() {
+  if ((collective_->agree(is_pending() ? control::kPending : 0) & control::kPending) != 0)
+    throw std::logic_error(
+        "save_checkpoint() is called while gradients wait for an update, and no checkpoint holds them: update before "
+        "save_checkpoint(), or save where no batches are accumulated");
   // Where nothing is trained, a step is what lies between two saves.
   if (stepper_->parts().empty()) stepper_->set_steps(stepper_->steps() + 1);
   saver_->save(Saver::kDisk | Saver::kMemory | Saver::kAlways);
@@ -112,9 +116,16 @@ Engine::After Engine::save_now() {
 }
 
 Engine::After Engine::safe_point() {
-  postponed_ |= std::exchange(agreed_, 0) | collective_->agree(control_word());
+  // An update that no batch's end has counted yet is half a step, too.
+  const bool is_inside_step = is_pending() || stepper_->is_updated();
+  const std::uint32_t agreed = collective_->agree(control_word() | (is_inside_step ? control::kPending : 0));
+  postponed_ |= std::exchange(agreed_, 0) | (agreed & ~control::kPending);
   begin_work();
-  return act_on(std::exchange(postponed_, 0), false) ? After::kGoOn : After::kStop;
+  if ((agreed & control::kPending) == 0)
+    return act_on(std::exchange(postponed_, 0), false) ? After::kGoOn : After::kStop;
+  // A batch of a stream ends soon. A loop with data of its own may never end one, so it stops here, without a save.
+  const bool waits = stream_ != nullptr || (postponed_ & control::kStop) == 0;
+  return waits ? After::kGoOn : After::kStop;
 }
 
 std::int64_t Engine::batch_size() const {
@@ -234,6 +245,7 @@ bool Engine::is_over() const {
 }
 
 Engine::After Engine::end_epoch() {
+  drop_pending();  // Of what a loop of the user's own has done since the last batch.
   position_.epoch += 1;
   position_.phase = "train";
   position_.consumed = std::exchange(position_.pass_consumed, 0);
@@ -322,10 +334,12 @@ bool Engine::after_training_batch(const BatchMetrics& metrics) {
 
 Engine::After Engine::end_batch(std::int64_t num_samples) {
   if (!stepper_->all_updated() || stepper_->parts().empty())
-    agreed_ |= collective_->agree(control_word() | (stepper_->is_pending() ? control::kPending : 0));
+    agreed_ |= collective_->agree(control_word() | (is_pending() ? control::kPending : 0));
   const std::uint32_t agreed = std::exchange(agreed_, 0);
   const bool is_step = stepper_->is_updated();
   stepper_->end_batch();
+  // The gradients of losses since that update are dropped.
+  if (is_step) accumulated_ = 0;
   if (is_step) saver_->set_live_step(stepper_->steps());
   buffers_->end_batch();
   publish(num_samples);
@@ -334,6 +348,11 @@ Engine::After Engine::end_batch(std::int64_t num_samples) {
   if (postpone(agreed)) return After::kGoOn;
   const bool goes_on = act_on(std::exchange(postponed_, 0), false, std::exchange(is_postponed_due_, false));
   return goes_on ? After::kGoOn : After::kStop;
+}
+
+/// Whether this rank is in the middle of a step. Losses without gradients count, too: no checkpoint holds how many.
+bool Engine::is_pending() const {
+  return accumulated_ > 0 || stepper_->is_pending();
 }
 
 /// Whether what was agreed waits, since some rank holds gradients that belong to no checkpoint.

@@ -168,6 +168,7 @@ class Engine final : public Step, private StateSource {
   void update(OptimizerPart& part);
   bool after_training_batch(const BatchMetrics& metrics);
   bool after_validation_batch(const BatchMetrics& metrics);
+  [[nodiscard]] bool is_pending() const;
   bool postpone(std::uint32_t agreed);
   void drop_pending();
   void load_measures(const TrainingState& state);

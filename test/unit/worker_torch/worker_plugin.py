@@ -11,7 +11,7 @@ import sys
 import unittest
 
 import worker_alone
-from worker_alone import image_job, read_tensors
+from worker_alone import image_job, read_tensors, write_images
 from worker_recovery import RecoveryTest, kill_at_step
 
 CONFIGURATION, USER_ERROR = 2, 1
@@ -379,6 +379,35 @@ class OwnLoop(RecoveryTest):
         self.assertEqual(agent.run(), [0, 0])
         self.assertEqual(self.weights(clean), self.weights(agent))
 
+    def accumulating_job(self, **settings):
+        write_images(self.dir, 640)
+        job = loop_job("accumulating", epochs=4, **settings)
+        job["training"].update({"dataset": {"type": "idx", "path": self.dir}, "batch_size": 32, "gradient_accumulation": 3})
+        job["checkpoint"] = {"every": {"seconds": 1e-6}, "keep": 1000}
+        return job
+
+    def test_no_checkpoint_holds_a_part_of_an_accumulated_step(self):
+        job = self.accumulating_job()
+        clean = self.train(job, 2)
+        inside = []
+        for path in [os.path.join(clean.run_dir, m["path"]) for m in clean.of_type("checkpoint")]:
+            with open(path + "/state.json", encoding="utf-8") as file:
+                position = json.load(file)["position"]
+            if position["phase"] == "train" and position["batches"] > 0:
+                inside.append(path)
+                self.assertTrue(position["batches"] % 3 == 0 or position["batches"] == 20, position)
+        self.assertGreater(len(inside), 3)
+        for path in inside[::len(inside) // 3]:
+            resumed = self.train(job, 2, generation=9, resume_from=path)
+            self.assertEqual(self.weights(clean), self.weights(resumed))
+
+    def test_what_is_accumulated_is_not_saved_on_request_either(self):
+        self.train(self.accumulating_job(save_at=3), 2)
+        agent = self.agent(self.accumulating_job(save_at=4), 2)
+        agent.start()
+        self.assertTrue(set(agent.run()) <= {USER_ERROR, 75})
+        self.assertIn("update before save_checkpoint()", agent.of_type("failed")[0]["message"])
+
     def test_mistakes_are_named(self):
         for mistake, words in {
                 "reports more": "rank 1 comes to report 3",
@@ -444,7 +473,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(registered["operator"]["smoothed"]["hidden"]["default"], 64)
         self.assertEqual(list(registered["model"]), ["two_layers"])
         said = subprocess.run([worker_alone.WORKER, "--schema", library("own_loop")], capture_output=True, check=True, timeout=60)
-        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["epochs", "iterations", "own_data", "turns"])
+        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "epochs", "iterations", "own_data", "turns"])
 
 
 if __name__ == "__main__":
