@@ -93,6 +93,19 @@ void check_gpus(const Sound& sound, Reporter& report) {
                           "out, or give 1");
 }
 
+/// It is made of LibTorch's operators for the CPU: on a GPU each worker would silently measure its own batches.
+void check_sync_batchnorm(const Sound& sound, Reporter& report) {
+  const nlohmann::json* is_on = sound.at("training.data_parallel.sync_batchnorm");
+  const nlohmann::json* device = sound.at("training.device");
+  if (is_on == nullptr || device == nullptr || *is_on == false) return;
+  const nlohmann::json* gpus = sound.at("per_worker.gpus");
+  const bool has_gpus = gpus != nullptr && *gpus > 0;
+  if (*device == "cuda" || (*device == "auto" && has_gpus))
+    report.error_at_value("training.data_parallel.sync_batchnorm",
+                          "\"training.data_parallel.sync_batchnorm\" is for the CPU, and this job computes on GPUs: "
+                          "leave it out, or set \"training.device\" to \"cpu\"");
+}
+
 void check_counts(const Sound& sound, Reporter& report) {
   const nlohmann::json* num_workers = sound.at("num_workers");
   if (num_workers == nullptr) return;
@@ -103,6 +116,7 @@ void check_counts(const Sound& sound, Reporter& report) {
                                                      workers, min_workers->dump()));
   }
   check_gpus(sound, report);
+  check_sync_batchnorm(sound, report);
   const nlohmann::json* batch_size = sound.at("training.batch_size");
   if (batch_size == nullptr) return;
   const auto batch = batch_size->get<std::int64_t>();

@@ -104,6 +104,21 @@ TEST_CASE("job: files of data sets by name are looked at, each for its own part"
       Catch::Contains("\"training.datasets.validation\": its samples have shape 3") && Catch::Contains("shape 2"));
 }
 
+TEST_CASE("job: batch normalization over all workers is refused on GPUs") {
+  const auto lines = [](const char* top, const char* device) {
+    return test::load_text(test::training_job(top, "\n\"device\": \"" + std::string(device) +
+                                                       "\",\n\"data_parallel\": {\"sync_batchnorm\": true}"))
+        .lines;
+  };
+  const Lines refused{
+      R"(job.json:3:37: error: "training.data_parallel.sync_batchnorm" is for the CPU, and this job computes on GPUs: )"
+      R"(leave it out, or set "training.device" to "cpu")"};
+  CHECK(lines("", "cuda") == refused);
+  CHECK(lines(R"("per_worker": {"gpus": 1})", "auto") == refused);
+  CHECK(lines("", "auto").empty());
+  CHECK(lines("", "cpu").empty());
+}
+
 TEST_CASE("job: what workers have in common beside gradients") {
   const auto training = [](const std::string& more) { return test::load_text(test::training_job("", "\n" + more)); };
   const test::Loaded plain = training(R"("seed": 1)");

@@ -76,7 +76,7 @@ class Bits(DeviceTest):
 
     def test_models_with_statistics(self):
         """Running means and variances are rank 0's on every rank, and saved."""
-        for parallel in ({}, {"broadcast_buffers": False}, {"sync_batchnorm": True}):
+        for parallel in ({}, {"broadcast_buffers": False}):
             with self.subTest(parallel):
                 job = image_job(path=self.data(96), batch=16, model="resnet18")
                 self.same_on_both(changed(job, data_parallel=parallel) if parallel else job)
@@ -100,6 +100,16 @@ class Bits(DeviceTest):
         job = changed(image_job(path=self.data(), batch=32), gradient_clip={"norm": 0.1})
         host, device = self.train(job, 2), self.train(on_device(job), 2)
         self.assertAlmostEqual(self.metric(host, 1, "validate", "val_loss"), self.metric(device, 1, "validate", "val_loss"), places=5)
+
+
+class Refused(DeviceTest):
+    FORKED = False
+
+    def test_batch_normalization_over_all_ranks(self):
+        agent = self.agent(on_device(image_job(path=self.data(96)), data_parallel={"sync_batchnorm": True}), 1)
+        agent.start()
+        self.assertEqual(agent.run(), [2])
+        self.assertIn('"training.data_parallel.sync_batchnorm" is for the CPU', agent.of_type("failed")[0]["message"])
 
 
 class Failures(DeviceTest):
