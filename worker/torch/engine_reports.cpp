@@ -1,10 +1,14 @@
 // What the engine measures and reports of a phase.
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,6 +20,28 @@ namespace sgd::worker {
 namespace {
 
 constexpr std::size_t kResultBytesMax = 64 << 10;  // Of each rank; the coordinator holds those of all.
+
+/// By samples, where ranks have not equally many; to the bit where all have the same value.
+double mean_over_ranks(const std::vector<nlohmann::json>& told) {
+  const bool is_even = std::all_of(told.begin(), told.end(),
+                                   [&](const auto& one) { return one.at("samples") == told.front().at("samples"); });
+  double sum = 0;
+  double weight = 0;
+  std::optional<double> common;
+  bool is_common = true;
+  for (const nlohmann::json& one : told) {
+    if (!one.contains("bits")) continue;
+    const auto value = std::bit_cast<double>(one.at("bits").get<std::uint64_t>());
+    if (!std::isfinite(value)) continue;
+    const double own = is_even ? 1 : one.at("samples").get<double>();
+    sum += value * own;
+    weight += own;
+    is_common = is_common && common.value_or(value) == value;
+    common = value;
+  }
+  if (weight == 0) return std::numeric_limits<double>::quiet_NaN();
+  return is_common ? *common : sum / weight;
+}
 
 }  // namespace
 
@@ -43,30 +69,22 @@ void Engine::measure(const at::Tensor& output, const at::Tensor& target) {
 }
 
 /// Collective: the mean over ranks, in their order, so that all do the same after the same epoch. It is the one of
-/// the report, and is no part of a checkpoint before the epoch's end. `key`: of the job, where it is named.
+/// the report, weighted and without what is not finite as there, and is no part of a checkpoint before the epoch's end.
+/// `key`: of the job, where it is named.
 double Engine::agreed_metric(const std::string& name, const char* key) {
   // Of all ranks' samples already.
   if (const auto exact = exact_.find(name); exact != exact_.end() && exact->is_number()) return exact->get<double>();
-  nlohmann::json own;
+  nlohmann::json own = {{"samples", metrics_.num_samples()}};
   const std::optional<double> mean = metrics_.mean(name);
   if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
-  double sum = 0;
-  int counted = 0;
-  bool is_measured = false;
-  for (const std::string& told : collective_->all_gather(own.dump())) {
-    const nlohmann::json json = nlohmann::json::parse(told);
-    // A rank that came for the last batches of a pass may have had none.
-    if (!json.contains("bits")) continue;
-    is_measured = true;
-    const auto value = std::bit_cast<double>(json["bits"].get<std::uint64_t>());
-    if (std::isnan(value)) continue;
-    sum += value;
-    ++counted;
-  }
+  std::vector<nlohmann::json> told;
+  for (const std::string& one : collective_->all_gather(own.dump())) told.push_back(nlohmann::json::parse(one));
+  // A rank that came for the last batches of a pass may have had none.
+  const bool is_measured = std::any_of(told.begin(), told.end(), [](const auto& one) { return one.contains("bits"); });
   if (!is_measured)
     throw std::logic_error(fmt::format("{} is \"{}\", which validation does not measure: set it to one of {}", key,
                                        name, fmt::join(metrics_.names(), ", ")));
-  return counted == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / counted;
+  return mean_over_ranks(told);
 }
 
 std::string Engine::stops_early() {

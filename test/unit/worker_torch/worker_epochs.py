@@ -7,11 +7,13 @@ groups of parameters, lower precision.
 import array
 import json
 import os
+import struct
 import sys
 import unittest
 
 import worker_alone
 from worker_alone import image_job, linear_job, read_tensors
+from worker_plugin import library
 from worker_recovery import RecoveryTest, kill_at_step
 
 
@@ -139,6 +141,21 @@ class EarlyStop(RecoveryTest):
         self.assertEqual(agent.run(), [0, 0])
         self.assertEqual(self.reasons(clean), self.reasons(agent))
         self.assertEqual(self.weights(clean), self.weights(agent))
+
+    def test_it_looks_at_the_mean_that_is_reported(self):
+        """31 samples to validate on: one of three ranks has one more than the others, so ranks count by samples."""
+        job = linear_job(3, 10, epochs=1, early_stop={"metric": "val_loss", "mode": "min", "patience": 3, "min_delta": 0},
+                         operator={"type": "ledger", "folder": self.dir}, dataset={"type": "divided_stream", "validation_samples": 31})
+        del job["training"]["model"]
+        job["plugins"] = [library("own_stream")]
+        agent = self.train(job, 3)
+        reports = [m["metrics"] for m in agent.of_type("report") if m["key"]["phase"] == "validate"]
+        self.assertEqual(sorted(report["num_samples"] for report in reports), [10, 10, 11])
+        with open(self.checkpoint(agent) + "/state.json", encoding="utf-8") as file:
+            bits = json.load(file)["early_stop"]["best_bits"]
+        mean = sum(report["val_loss"] * report["num_samples"] for report in reports) / 31
+        self.assertAlmostEqual(struct.unpack("<d", struct.pack("<Q", bits))[0], mean, delta=1e-12)
+        self.assertNotAlmostEqual(mean, sum(report["val_loss"] for report in reports) / 3, delta=1e-9)
 
     def test_a_metric_that_validation_lacks_is_an_error_with_those_it_has(self):
         job = linear_job(1, 32, early_stop={"metric": "val_los", "mode": "min", "patience": 1, "min_delta": 0})
