@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -39,6 +41,45 @@ Result<std::size_t> place_of(const CsvColumn& column, const CsvColumns& columns)
                            near ? fmt::format("; did you mean {}?", json::quote(*near)) : "")};
 }
 
+std::vector<std::string> feature_names(const CsvColumns& columns) {
+  std::vector<std::string> names;
+  for (const std::size_t column : columns.features) names.push_back(columns.names[column]);
+  return names;
+}
+
+/// The first of `names` that is not among `others`.
+std::optional<std::string> missing_in(const std::vector<std::string>& others, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (std::find(others.begin(), others.end(), name) == others.end()) return name;
+  return std::nullopt;
+}
+
+std::optional<std::string> repeated(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (std::count(names.begin(), names.end(), name) > 1) return name;
+  return std::nullopt;
+}
+
+/// The features as `order` has them, which are the same ones.
+Status put_in_order(const std::vector<std::string>& order, CsvColumns& columns) {
+  const std::vector<std::string> own = feature_names(columns);
+  if (own == order) return {};
+  if (const auto name = missing_in(order, own))
+    return Error{fmt::format("a column {} in its header, which the first file does not have", json::quote(*name))};
+  if (const auto name = missing_in(own, order))
+    return Error{fmt::format("no column {} in its header, which the first file has", json::quote(*name))};
+  for (const auto& names : {own, order})
+    if (const auto name = repeated(names))
+      return Error{
+          fmt::format("two columns are named {}, and its header is not that of the first file", json::quote(*name))};
+  std::vector<std::size_t> ordered;
+  for (const std::string& name : order)
+    ordered.push_back(
+        columns.features[static_cast<std::size_t>(std::find(own.begin(), own.end(), name) - own.begin())]);
+  columns.features = std::move(ordered);
+  return {};
+}
+
 Status find_features(const CsvSettings& settings, CsvColumns& columns) {
   for (const CsvColumn& feature : settings.features) {
     const Result<std::size_t> place = place_of(feature, columns);
@@ -53,7 +94,8 @@ Status find_features(const CsvSettings& settings, CsvColumns& columns) {
     if (i != columns.target) columns.features.push_back(i);
   }
   if (columns.features.empty()) return Error{"one column, expected features beside the target"};
-  return {};
+  if (settings.order.empty() || !settings.has_header) return {};
+  return put_in_order(settings.order, columns);
 }
 
 }  // namespace
@@ -97,6 +139,11 @@ Result<CsvColumns> csv_columns(const CsvSettings& settings, const std::vector<st
   const Status features = find_features(settings, columns);
   if (!features) return features.error();
   return columns;
+}
+
+std::vector<std::string> csv_order(const CsvSettings& settings, const CsvColumns& columns) {
+  if (!settings.has_header || !settings.features.empty()) return {};
+  return feature_names(columns);
 }
 
 Result<CsvColumns> inspect_csv(const std::string& path, const CsvSettings& settings) {

@@ -31,6 +31,7 @@ struct CsvSettings {
   char separator = ',';
   bool has_header = true;
   std::vector<CsvColumn> features;  ///< Empty: all but the target.
+  std::vector<std::string> order;   ///< Names of all those, as another file has them: taken in this order. Or empty.
   CsvColumn target;
   bool has_classes = true;  ///< The target is a class, else a number.
   std::optional<CsvFilter> filter;
@@ -49,6 +50,10 @@ struct CsvColumns {
   [[nodiscard]] std::string name_of(std::size_t column) const;
 };
 [[nodiscard]] Result<CsvColumns> csv_columns(const CsvSettings& settings, const std::vector<std::string_view>& first);
+
+/// The `order` for further files of the same columns: empty where the job itself says which are taken, or a file has no
+/// names.
+[[nodiscard]] std::vector<std::string> csv_order(const CsvSettings& settings, const CsvColumns& columns);
 
 /// By the first records of a file; nothing behind them is looked at.
 [[nodiscard]] Result<CsvColumns> inspect_csv(const std::string& path, const CsvSettings& settings);

@@ -61,7 +61,8 @@ void check_classes(const Training& training, const SplitFacts& train, const Spli
 void check_files(const Training& training, const Say& say) {
   const Result<SplitFacts> train = look_at_split(training.dataset, "train");
   if (!train) say("training.dataset.train", train.error().message);
-  const Result<SplitFacts> validation = look_at_split(training.dataset, "validation");
+  const Result<SplitFacts> validation =
+      look_at_split(training.dataset, "validation", train ? train.value().columns : std::vector<std::string>{});
   if (!validation) say("training.dataset.validation", validation.error().message);
   if (!train || !validation || !train.value().sample) return;
   const SampleSizes& sample = *train.value().sample;
@@ -86,13 +87,15 @@ std::string difference_of(const SplitFacts& other, const SplitFacts& train) {
   return data::class_difference(train.classes, other.classes);
 }
 
-/// Each by the part of it that is used.
+/// Each by the part of it that is used. What is trained on comes before what is validated on, by the names.
 void check_named(const Training& training, const Say& say) {
   std::optional<SplitFacts> train;
   std::map<std::string, SplitFacts> others;
   for (const auto& [name, dataset] : training.datasets) {
     if (!is_built_in_dataset(dataset)) continue;
-    Result<SplitFacts> facts = look_at_split(dataset, part_used(name));
+    const bool is_like_train = name == kValidationSet && train;
+    Result<SplitFacts> facts =
+        look_at_split(dataset, part_used(name), is_like_train ? train->columns : std::vector<std::string>{});
     if (!facts)
       say("training.datasets." + name, facts.error().message);
     else if (name == kTrainSet)

@@ -175,8 +175,11 @@ Result<SplitFacts> look_at_images(const Json& dataset, const std::string& split)
 Status add_file(const Json& dataset, const std::string& path, SplitFacts& facts) {
   const std::string type = type_of(dataset);
   if (type == "csv") {
-    const auto columns = data::inspect_csv(path, data::csv_settings(dataset));
+    data::CsvSettings settings = data::csv_settings(dataset);
+    settings.order = facts.columns;
+    const auto columns = data::inspect_csv(path, settings);
     if (!columns) return columns.error();
+    if (facts.columns.empty()) facts.columns = data::csv_order(settings, columns.value());
     facts.sample = SampleSizes{static_cast<std::int64_t>(columns.value().features.size())};
     return {};
   }
@@ -247,7 +250,8 @@ std::optional<Misfit> dataset_misfit(const Json& dataset, const Json& model) {
                             outputs, classes, classes)};
 }
 
-Result<SplitFacts> look_at_split(const Json& dataset, const std::string& split) {
+Result<SplitFacts> look_at_split(const Json& dataset, const std::string& split,
+                                 const std::vector<std::string>& columns) {
   if (!is_built_in_dataset(dataset)) return SplitFacts{};
   const std::string type = type_of(dataset);
   if (type == "idx") return look_at_idx(dataset, split);
@@ -255,6 +259,7 @@ Result<SplitFacts> look_at_split(const Json& dataset, const std::string& split) 
   if (is_image_files(type)) return look_at_images(dataset, split);
   SplitFacts facts;
   facts.sample = told_sizes(dataset);
+  facts.columns = columns;
   if (type == "linear" || type == "synthetic") {
     facts.samples = read_or(dataset, split == "train" ? "samples" : "validation_samples", std::int64_t{0});
     return facts;

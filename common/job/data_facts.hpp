@@ -33,8 +33,11 @@ struct SplitFacts {
   std::int64_t samples = 0;          ///< 0: only reading tells, as for CSV.
   std::int64_t target_numbers = 1;   ///< Where numbers are learnt.
   std::vector<std::string> classes;  ///< Where folders name them.
+  std::vector<std::string> columns;  ///< Of CSV files whose headers alone say what the features are: their order.
 };
-/// `split`: "train" or "validation". Errors name the file.
-[[nodiscard]] Result<SplitFacts> look_at_split(const nlohmann::json& dataset, const std::string& split);
+/// `split`: "train" or "validation". Errors name the file. `columns`: of the split that is trained on; others have the
+/// same.
+[[nodiscard]] Result<SplitFacts> look_at_split(const nlohmann::json& dataset, const std::string& split,
+                                               const std::vector<std::string>& columns = {});
 
 }  // namespace sgd::job

@@ -84,6 +84,7 @@ Status CsvDataset::add_file(const std::string& path) {
   if (shape_.front() != features)
     return data::csv_error(path, 1,
                            fmt::format("{} features, and {} has {}", features, files_.front().path, shape_[0]));
+  if (settings_.order.empty()) settings_.order = data::csv_order(settings_, file.columns);
   const bool is_row = !settings_.has_header;
   const Status rows = index_rows(file, is_row ? begin : begin + read.value(), is_row ? 1 : 1 + record.lines());
   if (!rows) return rows;

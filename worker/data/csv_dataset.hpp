@@ -4,7 +4,8 @@
 // files are mapped, and the pass gives their pages back as it goes.
 //
 // Every row has as many fields as the header. In the rows that the filter takes features and target are numbers, and
-// none is missing. Errors name file and line.
+// none is missing. Where the job does not say which columns are features, files have the same, by name, and their order
+// is that of the first file. Errors name file and line.
 
 #include <cstdint>
 #include <span>

@@ -1,5 +1,7 @@
 #include "worker/data/open_reader.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "common/data/csv_columns.hpp"
@@ -25,10 +27,28 @@ bool learns_classes(const nlohmann::json& settings) {
   return read_or(settings, "targets", "classes") == "classes";
 }
 
-ReaderResult open_csv(const nlohmann::json& settings, Split split, std::int64_t outputs) {
+/// Of the first file that is trained on.
+Result<std::vector<std::string>> csv_order_of(const nlohmann::json& trained_on) {
+  if (read_or(trained_on, "type", "") != "csv") return std::vector<std::string>{};
+  const auto files = files_of(trained_on, Split::kTrain);
+  if (!files) return files.error();
+  const data::CsvSettings settings = data::csv_settings(trained_on);
+  const Result<data::CsvColumns> columns = data::inspect_csv(files.value().front(), settings);
+  if (!columns) return columns.error();
+  return data::csv_order(settings, columns.value());
+}
+
+ReaderResult open_csv(const nlohmann::json& settings, Split split, std::int64_t outputs,
+                      const nlohmann::json& trained_on) {
   const auto files = files_of(settings, split);
   if (!files) return files.error();
-  return CsvDataset::open(files.value(), data::csv_settings(settings), outputs);
+  data::CsvSettings csv = data::csv_settings(settings);
+  if (split == Split::kValidation) {
+    Result<std::vector<std::string>> order = csv_order_of(trained_on);
+    if (!order) return order.error();
+    csv.order = std::move(order).value();
+  }
+  return CsvDataset::open(files.value(), csv, outputs);
 }
 
 ReaderResult open_npy(const nlohmann::json& settings, Split split, std::int64_t outputs) {
@@ -51,9 +71,10 @@ ReaderResult make_synthetic(const nlohmann::json& settings, Split split, std::in
 
 }  // namespace
 
-ReaderResult open_reader(const nlohmann::json& settings, Split split, std::int64_t outputs) {
+ReaderResult open_reader(const nlohmann::json& settings, Split split, std::int64_t outputs,
+                         const nlohmann::json* trained_on) {
   const std::string type = read_or(settings, "type", "");
-  if (type == "csv") return open_csv(settings, split, outputs);
+  if (type == "csv") return open_csv(settings, split, outputs, trained_on == nullptr ? settings : *trained_on);
   if (type == "npy") return open_npy(settings, split, outputs);
   return make_synthetic(settings, split, outputs);
 }

@@ -134,8 +134,8 @@ class ImageTensors : public Dataset {
 class ReaderTensors : public Dataset {
  public:
   explicit ReaderTensors(const DatasetSettings& settings)
-      : train_(taken(open_reader(settings.dataset, Split::kTrain, limit_of(settings)))),
-        validation_(taken(open_reader(settings.dataset, Split::kValidation, limit_of(settings)))),
+      : train_(open(settings, Split::kTrain)),
+        validation_(open(settings, Split::kValidation)),
         outputs_(settings.outputs > 0 ? settings.outputs : train_->target_numbers()) {
     const std::string type = read_or(settings.dataset, "type", "");
     const std::vector<std::int64_t>& sizes = train_->sample_shape();
@@ -169,6 +169,9 @@ class ReaderTensors : public Dataset {
   }
 
  private:
+  static std::unique_ptr<const SampleReader> open(const DatasetSettings& settings, Split split) {
+    return taken(open_reader(settings.dataset, split, limit_of(settings), settings.trained_on));
+  }
   const SampleReader& of(Split split) const { return split == Split::kTrain ? *train_ : *validation_; }
 
   std::unique_ptr<const SampleReader> train_;
@@ -254,18 +257,23 @@ const Dataset& Dataset::named(const std::string& name) const {
 }
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
-  const auto make_one = [&training](const nlohmann::json& one) {
-    const DatasetSettings settings{one, job::model_outputs(training.model), training.seed};
+  const auto make_one = [&training](const nlohmann::json& one, const nlohmann::json* trained_on) {
+    const DatasetSettings settings{one, job::model_outputs(training.model), training.seed, trained_on};
     std::shared_ptr<Dataset> made = make_own_dataset(settings);
     return made ? made : dataset_registry().find(one.value("type", std::string()))(settings);
   };
   std::shared_ptr<Dataset> dataset;
   if (!training.datasets.empty()) {
     std::map<std::string, std::shared_ptr<Dataset>> all;
-    for (const auto& [name, one] : training.datasets) all[name] = make_one(one);
+    // A model that is trained on the one set is validated on the other. Which may have columns of their own, nobody
+    // knows of further sets.
+    const auto train = training.datasets.find(job::kTrainSet);
+    for (const auto& [name, one] : training.datasets)
+      all[name] =
+          make_one(one, name == job::kValidationSet && train != training.datasets.end() ? &train->second : nullptr);
     dataset = std::make_shared<NamedDatasets>(std::move(all));
   } else if (!training.dataset.is_null()) {
-    dataset = make_one(training.dataset);
+    dataset = make_one(training.dataset, nullptr);
   } else {
     return nullptr;
   }

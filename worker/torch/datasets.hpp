@@ -71,6 +71,7 @@ struct DatasetSettings {
   const nlohmann::json& dataset;  ///< The job's "training.dataset".
   std::int64_t outputs = 1;  ///< Values that the model gives for a sample: labels must be below; 0: it is not said.
   std::uint64_t seed = 0;    ///< The job's, for what transforms draw.
+  const nlohmann::json* trained_on = nullptr;  ///< Of several data sets that one; null: this one.
 };
 
 using DatasetFactory = std::function<std::shared_ptr<Dataset>(const DatasetSettings& settings)>;

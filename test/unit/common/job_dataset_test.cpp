@@ -152,9 +152,12 @@ TEST_CASE("job: files of data sets are looked at before anything starts") {
   const std::string csv = R"({"type": "csv", "train": "a.csv", "validation": "TEST", "columns": {"target": "label"}})";
   const auto with = [&](const std::string& file) { return std::string(csv).replace(csv.find("TEST"), 4, file); };
   CHECK(file_lines(folder, with("a.csv")).empty());
-  CHECK(file_lines(folder, with("b.csv")) == Lines{"job.json:2:60: error: samples to validate on have shape 1 and "
-                                                   "targets of 1, those to train on shape 2 and targets "
-                                                   "of 1"});
+  CHECK(file_lines(folder, with("b.csv")) ==
+        Lines{"job.json:2:60: error: data file b.csv:1: no column \"y\" in its header, which the first file has"});
+  const std::string without =
+      R"({"type": "csv", "header": false, "train": "a.csv", "validation": "b.csv", "columns": {"target": 0}})";
+  CHECK(file_lines(folder, without) == Lines{"job.json:2:77: error: samples to validate on have shape 1 and targets of "
+                                             "1, those to train on shape 2 and targets of 1"});
   CHECK(file_lines(folder, with("a.csv"), R"("model": {"type": "mlp", "inputs": 3})") ==
         Lines{"job.json:3:36: error: the model takes 3 inputs, and a sample of this data set has 2"});
   folder.write("x.npy", test::npy_file(test::npy_header("<f4", "(3, 2)"), std::string(24, 'x')));
@@ -164,6 +167,22 @@ TEST_CASE("job: files of data sets are looked at before anything starts") {
   CHECK(file_lines(folder, npy, R"("loss": "mse", "model": {"type": "linear", "inputs": 2, "outputs": 2})").empty());
   CHECK(file_lines(folder, npy, kRegression).back().find("a target of this data set is 2 numbers") !=
         std::string::npos);
+}
+
+TEST_CASE("job: CSV files have the same columns by name, in any order") {
+  const test::TemporaryFolder folder;
+  folder.write("a.csv", "x,y,label\n1,2,0\n");
+  folder.write("b.csv", "label,y,x\n0,2,1\n");
+  folder.write("c.csv", "label,z,x\n0,2,1\n");
+  const auto lines = [&](const char* train, const char* validation) {
+    return file_lines(folder, R"({"type": "csv", "columns": {"target": "label"}, "train": )" + std::string(train) +
+                                  R"(, "validation": ")" + validation + "\"}");
+  };
+  CHECK(lines(R"(["a.csv", "b.csv"])", "b.csv").empty());
+  CHECK_THAT(lines(R"(["a.csv", "c.csv"])", "b.csv").at(0),
+             Catch::Contains("c.csv:1: a column \"z\" in its header, which the first file does not have"));
+  CHECK_THAT(lines("\"a.csv\"", "c.csv").at(0),
+             Catch::Contains("c.csv:1: a column \"z\" in its header, which the first file does not have"));
 }
 
 TEST_CASE("job: image data sets have defaults, and mistakes stand at their keys") {

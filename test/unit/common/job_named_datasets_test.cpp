@@ -102,6 +102,18 @@ TEST_CASE("job: files of data sets by name are looked at, each for its own part"
       said("{\"train\": " + npy("train", "two-x.npy") + ", \"validation\": " + npy("validation", "three-x.npy") + "}")
           .at(0),
       Catch::Contains("\"training.datasets.validation\": its samples have shape 3") && Catch::Contains("shape 2"));
+  folder.write("a.csv", "x,y,label\n1,2,0\n");
+  folder.write("b.csv", "label,y,x\n0,2,1\n");
+  folder.write("c.csv", "label,z,x\n0,2,1\n");
+  const auto csv = [](const char* part, const char* file) {
+    return fmt::format(R"({{"type": "csv", "{}": "{}", "columns": {{"target": "label"}}}})", part, file);
+  };
+  CHECK(said("{\"train\": " + csv("train", "a.csv") + ", \"validation\": " + csv("validation", "b.csv") +
+             ", \"others\": " + csv("validation", "c.csv") + "}")
+            .empty());
+  CHECK_THAT(
+      said("{\"train\": " + csv("train", "a.csv") + ", \"validation\": " + csv("validation", "c.csv") + "}").at(0),
+      Catch::Contains("c.csv:1: a column \"z\" in its header, which the first file does not have"));
 }
 
 TEST_CASE("job: batch normalization over all workers is refused on GPUs") {

@@ -4,6 +4,7 @@
 
 #include "test/unit/common/temporary_folder.hpp"
 #include "worker/data/csv_dataset.hpp"
+#include "worker/data/open_reader.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -150,7 +151,53 @@ TEST_CASE("csv: files differ in their columns") {
   const std::vector<std::string> files{folder.write("a.csv", "x,label\n1,0\n"),
                                        folder.write("b.csv", "x,y,label\n1,2,0\n")};
   CHECK_THAT(CsvDataset::open(files, settings_of("{}"), 3).error().message,
-             Catch::Contains("b.csv:1: 2 features, and ") && Catch::EndsWith("a.csv has 1"));
+             Catch::EndsWith("b.csv:1: a column \"y\" in its header, which the first file does not have"));
+  const std::vector<std::string> turned{files[1], files[0]};
+  CHECK_THAT(CsvDataset::open(turned, settings_of("{}"), 3).error().message,
+             Catch::EndsWith("a.csv:1: no column \"y\" in its header, which the first file has"));
+  const std::vector<std::string> without{folder.write("c.csv", "1,0\n"), folder.write("d.csv", "1,2,0\n")};
+  CHECK_THAT(
+      CsvDataset::open(without, settings_of(R"({"header": false, "columns": {"target": 0}})"), 3).error().message,
+      Catch::Contains("d.csv:1: 2 features, and ") && Catch::EndsWith("c.csv has 1"));
+}
+
+TEST_CASE("csv: files with their columns in another order have the features of the first file") {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> files{folder.write("a.csv", "x,label,y\n1,0,2\n"),
+                                       folder.write("b.csv", "label,y,x\n1,4,3\n"),
+                                       folder.write("c.csv", "y,x,label\n6,5,2\n")};
+  const ReaderResult reader = CsvDataset::open(files, settings_of("{}"), 3);
+  REQUIRE(reader.ok());
+  const Rows rows = rows_of(*reader.value(), {0, 1, 2});
+  CHECK(rows.features == Floats{1, 2, 3, 4, 5, 6});
+  CHECK(rows.classes == Labels{0, 1, 2});
+  // Names that occur twice do not say which is which, unless all is as in the first file.
+  const std::vector<std::string> same{folder.write("d.csv", "x,x,label\n1,2,0\n"),
+                                      folder.write("e.csv", "x,x,label\n3,4,1\n")};
+  CHECK(rows_of(*CsvDataset::open(same, settings_of("{}"), 3).value(), {1}).features == Floats{3, 4});
+  const std::vector<std::string> twice{folder.write("d.csv", "x,x,y,label\n1,2,3,0\n"),
+                                       folder.write("e.csv", "x,y,x,label\n1,2,3,0\n")};
+  CHECK_THAT(CsvDataset::open(twice, settings_of("{}"), 3).error().message,
+             Catch::EndsWith("e.csv:1: two columns are named \"x\", and its header is not that of the first file"));
+}
+
+TEST_CASE("csv: what is validated on has the columns of what is trained on") {
+  const test::TemporaryFolder folder;
+  nlohmann::json dataset{{"type", "csv"},
+                         {"separator", ","},
+                         {"header", true},
+                         {"targets", "classes"},
+                         {"columns", {{"target", "label"}}},
+                         {"train", folder.write("a.csv", "x,y,label\n1,2,0\n")}};
+  dataset["validation"] = folder.write("b.csv", "y,x,label\n4,3,1\n");
+  CHECK(rows_of(*open_reader(dataset, Split::kValidation, 3).value(), {0}).features == Floats{3, 4});
+  nlohmann::json other = dataset;
+  other["train"] = other["validation"];
+  CHECK(rows_of(*open_reader(other, Split::kValidation, 3).value(), {0}).features == Floats{4, 3});
+  CHECK(rows_of(*open_reader(other, Split::kValidation, 3, &dataset).value(), {0}).features == Floats{3, 4});
+  dataset["validation"] = folder.write("b.csv", "z,x,label\n4,3,1\n");
+  CHECK_THAT(open_reader(dataset, Split::kValidation, 3).error().message,
+             Catch::EndsWith("b.csv:1: a column \"z\" in its header, which the first file does not have"));
 }
 
 TEST_CASE("csv: a file that has changed is an error, and not other numbers") {
