@@ -14,10 +14,11 @@ std::optional<at::Tensor> numbers_of(const nlohmann::json& settings, const char*
   return torch::tensor(settings.at(key).get<std::vector<double>>(), at::kDouble).to(at::kFloat);
 }
 
-/// In the type of the outputs that they go with.
-std::optional<at::Tensor> as_type_of(const std::optional<at::Tensor>& numbers, const at::Tensor& output) {
+/// Where the outputs are that they go with, in their type. A training step waits for its loss anyway, so they are
+/// copied each time.
+std::optional<at::Tensor> beside(const std::optional<at::Tensor>& numbers, const at::Tensor& output) {
   if (!numbers) return std::nullopt;
-  return numbers->to(output.scalar_type());
+  return numbers->to(output.device(), output.scalar_type());
 }
 
 struct Pair {
@@ -38,7 +39,7 @@ Loss cross_entropy(const nlohmann::json& settings) {
   return [weight = numbers_of(settings, "weight"), ignored = settings.value("ignore_index", kIgnoredByDefault),
           smoothing = settings.value("label_smoothing", 0.0)](const at::Tensor& output, const at::Tensor& target) {
     const Pair rows = as_rows(output, target);
-    return at::cross_entropy_loss(rows.output, rows.target, as_type_of(weight, output), at::Reduction::Mean, ignored,
+    return at::cross_entropy_loss(rows.output, rows.target, beside(weight, output), at::Reduction::Mean, ignored,
                                   smoothing);
   };
 }
@@ -47,7 +48,7 @@ Loss nll(const nlohmann::json& settings) {
   return [weight = numbers_of(settings, "weight"), ignored = settings.value("ignore_index", kIgnoredByDefault)](
              const at::Tensor& output, const at::Tensor& target) {
     const Pair rows = as_rows(output, target);
-    return at::nll_loss_nd(rows.output, rows.target, as_type_of(weight, output), at::Reduction::Mean, ignored);
+    return at::nll_loss_nd(rows.output, rows.target, beside(weight, output), at::Reduction::Mean, ignored);
   };
 }
 
@@ -73,7 +74,7 @@ Loss huber(const nlohmann::json& settings) {
 
 Loss bce_with_logits(const nlohmann::json& settings) {
   return [ones = numbers_of(settings, "pos_weight")](const at::Tensor& output, const at::Tensor& target) {
-    return at::binary_cross_entropy_with_logits(output, target, std::nullopt, as_type_of(ones, output));
+    return at::binary_cross_entropy_with_logits(output, target, std::nullopt, beside(ones, output));
   };
 }
 

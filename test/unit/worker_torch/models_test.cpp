@@ -1,4 +1,7 @@
 // The built-in models against the same networks written with LibTorch's own operators.
+#include <cmath>
+
+#include <torch/csrc/autograd/generated/Functions.h>
 #include <catch2/catch.hpp>
 
 #include "worker/torch/linear_function.hpp"
@@ -110,6 +113,20 @@ TEST_CASE("an unknown name is a configuration error that lists the known ones") 
                     "unknown model \"cnnn\"; known: cnn, fcn, lenet, linear, mlp, resnet18, resnet34, "
                     "resnet50, torchscript, transformer");
   CHECK_THROWS_AS(make_loss("hinge"), ConfigurationError);
+}
+
+TEST_CASE("weights of a loss are where the outputs are") {
+  const auto meta = at::TensorOptions().device(at::kMeta);
+  const at::Tensor outputs = at::empty({4, 3}, meta).requires_grad_();
+  for (const char* type : {"cross_entropy", "nll"}) {
+    const Loss loss = make_loss({{"type", type}, {"weight", {1, 2, 3}}});
+    const at::Tensor value = loss(outputs, at::empty({4}, meta.dtype(at::kLong)));
+    auto* made_by = dynamic_cast<torch::autograd::generated::NllLossBackward0*>(value.grad_fn().get());
+    REQUIRE(made_by != nullptr);
+    CHECK(made_by->weight_.unpack().is_meta());
+  }
+  const Loss loss = make_loss({{"type", "bce_with_logits"}, {"pos_weight", {1, 2, 3}}});
+  CHECK(loss(at::zeros({4, 3}), at::ones({4, 3})).item<float>() == Approx(2 * std::log(2)));
 }
 
 TEST_CASE("a model whose inputs do not fit the data is a configuration error with both numbers") {
