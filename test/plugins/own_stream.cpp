@@ -9,6 +9,8 @@
 
 namespace {
 
+const void* last_read = nullptr;  // Memory of the features that next() gave last.
+
 /// All ranks read rounds of world_size * n samples together: a round is divided among them, so that its beginning is
 /// everybody's place.
 class Fixed : public sgd::IterableDataset {
@@ -72,6 +74,7 @@ class Fixed : public sgd::IterableDataset {
     at::Tensor target = features.sum(1, true) * 0.5;
     if (settings_.at("noise").get<bool>()) target = target + 0.01 * at::randn_like(target);
     if (settings_.at("wrong") == "rows") target = target.slice(0, 1);
+    last_read = features.data_ptr();
     return {features, target, {numbers}};
   }
 
@@ -148,13 +151,17 @@ void loop(sgd::Session& session) {
   auto optimizer = session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.1));
   for (const int epoch : session.epochs()) {
     std::int64_t samples = 0;
+    bool all_moved = true;
     for (const sgd::Batch& batch : session.train_data()) {
       optimizer->zero_grad();
       session.backward(at::mse_loss(net->forward(batch.features), batch.target));
       optimizer->step();
     }
-    for (const sgd::Batch& batch : session.validation_data()) samples += batch.features.size(0);
-    session.report({{"of_epoch", epoch}, {"validated", samples}});
+    for (const sgd::Batch& batch : session.validation_data()) {
+      samples += batch.features.size(0);
+      all_moved = all_moved && batch.features.data_ptr() != last_read;
+    }
+    session.report({{"of_epoch", epoch}, {"validated", samples}, {"all_moved", all_moved}});
   }
 }
 

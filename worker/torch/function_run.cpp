@@ -154,7 +154,7 @@ std::optional<Batch> FunctionRun::next_streamed_validation_batch() {
   Batch batch = validation_stream_->take();
   validation_stream_->done();
   setup_.link.progress().samples.fetch_add(batch.features.size(0), std::memory_order_relaxed);
-  return batch;
+  return setup_.device.moved(std::move(batch));
 }
 
 std::optional<Batch> FunctionRun::next_validation_batch() {

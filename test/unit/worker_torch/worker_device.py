@@ -16,6 +16,7 @@ import unittest
 import worker_alone
 import worker_recovery
 from worker_alone import image_job, linear_job, write_images
+from worker_plugin import library
 from worker_recovery import RecoveryTest, kill_at_step
 
 STAND_IN = "SGD_DEVICE_STAND_IN"
@@ -100,6 +101,16 @@ class Bits(DeviceTest):
         job = changed(image_job(path=self.data(), batch=32), gradient_clip={"norm": 0.1})
         host, device = self.train(job, 2), self.train(on_device(job), 2)
         self.assertAlmostEqual(self.metric(host, 1, "validate", "val_loss"), self.metric(device, 1, "validate", "val_loss"), places=5)
+
+
+class Batches(DeviceTest):
+    def test_those_of_a_stream_that_a_function_validates_on_are_on_the_device(self):
+        job = linear_job(2, 10, epochs=1, function={"type": "stream_loop"}, dataset={"type": "divided_stream"})
+        for key in ("model", "loss", "optimizer"):
+            del job["training"][key]
+        job["plugins"] = [library("own_stream")]
+        for one, is_moved in ((job, False), (on_device(job), True)):
+            self.assertEqual([m["metrics"]["all_moved"] for m in self.train(one, 2).of_type("report")], [is_moved] * 2)
 
 
 class Refused(DeviceTest):
