@@ -41,6 +41,7 @@ void Engine::restore() {
     if (!conflict.empty() && !training_.validate_only) throw ConfigurationError(conflict);
     stepper_->load(state.optimizers, state.step);
     position_ = state.position;
+    stepper_->set_epochs_completed(position_.epoch - 1);  // A scheduler of another job may have counted something else.
     Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
     if (!sums) throw std::runtime_error(sums.error().message);
     metrics_ = std::move(sums).value();

@@ -231,8 +231,10 @@ void OptimizerPart::load(const OptimizerRecord& record) {
   for (std::size_t i = 0; i < schedules; ++i) {
     if (Status loaded = schedules_[i]->import_state(record.schedulers[i]); !loaded)
       throw std::runtime_error(loaded.error().message);
+    // What the state counts is what the job's scheduler counted then, and batches are known without it.
     const auto counted = record.schedulers[i].at("count").get<std::int64_t>();
-    (frequency_ == "manual" ? scheduler_calls_ : frequency_ == "batch" ? batches_ : epochs_completed_) = counted;
+    if (frequency_ == "manual") scheduler_calls_ = counted;
+    if (frequency_ == "epoch") epochs_completed_ = counted;
   }
   follow_schedules();
 }

@@ -199,6 +199,27 @@ TEST_CASE("the scheduler counts the user's calls, and its state goes on counting
   CHECK_THROWS_WITH(counted.stepper->load({record}, 7), "scheduler state: count is missing or not a count");
 }
 
+TEST_CASE("a scheduler that counts something else than before goes on from what is done of that") {
+  job::Training training = with_rate(1);
+  training.scheduler = job::Scheduler{"epoch", {{{"type", "exponential"}, {"gamma", 0.5}}}};
+  StepFixture before(training);
+  before.stepper->set_epochs_completed(1);
+  for (int i = 0; i < 3; ++i) (void)before.step(before.loss_at(1, 1), 0);
+  CHECK(before.part().learning_rate() == 0.5);
+  training.scheduler->frequency = "batch";
+  StepFixture after(training);
+  after.stepper->load(before.stepper->records(), 3);
+  after.stepper->set_epochs_completed(1);
+  CHECK(after.part().learning_rate() == 0.125);
+  CHECK(after.part().record().batches == 3);
+  training.scheduler->frequency = "epoch";
+  StepFixture again(training);
+  again.stepper->load(after.stepper->records(), 3);
+  again.stepper->set_epochs_completed(1);
+  CHECK(again.part().learning_rate() == 0.5);
+  CHECK(again.part().record().batches == 3);
+}
+
 TEST_CASE("options that the user changes count at once, and come back") {
   StepFixture before(with_rate(0.1));
   const auto options = [](StepFixture& fixture) -> torch::optim::SGDOptions& {
