@@ -61,6 +61,29 @@ void accumulating(sgd::Session& session) {
   }
 }
 
+/// Reports wherever one can; one of its ranks dies in a step, or at an epoch's end.
+void reporting(sgd::Session& session) {
+  const auto net = session.prepare_model("net", std::make_shared<Net>());
+  (void)session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
+  const nlohmann::json& config = session.config();
+  const auto die_if = [&](bool is_here) {
+    if (is_here && session.world_rank() == 1) (void)raise(SIGKILL);
+  };
+  for (const int epoch : session.epochs()) {
+    session.report({{"at", "the top"}});
+    session.report({{"at", "the data"}});
+    for (const sgd::Batch& batch : session.train_data()) {
+      session.step().minimize(torch::cross_entropy_loss(net->forward(batch.features), batch.target));
+      die_if(session.step().info().global_step == config.at("die_in"));
+      session.report({{"at", "a batch"}});
+      session.step_done();
+      session.report({{"at", "a step's end"}});
+    }
+    session.report({{"at", "the end"}});
+    die_if(epoch == config.at("die_behind"));
+  }
+}
+
 /// Nothing is prepared: after a failure it begins anew, from what it saved.
 void iterations(sgd::Session& session) {
   const nlohmann::json& config = session.config();
@@ -135,6 +158,10 @@ SGD_REGISTER_FUNCTION("accumulating", accumulating, R"({"save_at": {"type": "int
 SGD_REGISTER_FUNCTION("epochs", epochs, R"({
   "report_inside": {"type": "boolean", "default": false},
   "validates_on": {"type": "string", "default": "validation"}
+})");
+SGD_REGISTER_FUNCTION("reporting", reporting, R"({
+  "die_in": {"type": "integer", "default": -1},
+  "die_behind": {"type": "integer", "default": -1}
 })");
 SGD_REGISTER_FUNCTION("iterations", iterations, R"({
   "count": {"type": "integer", "minimum": 1, "default": 5},

@@ -77,7 +77,7 @@ int FunctionRun::begin_epochs() {
   begin();
   if (in_epochs_) throw std::logic_error("epochs() is called a second time: a run has one loop over its epochs");
   in_epochs_ = true;
-  engine_.set_may_save(true);
+  begin_epoch();
   const int epoch = engine_.position().epoch;
   return epoch > setup_.job.training->epochs ? 0 : epoch;
 }
@@ -86,14 +86,21 @@ int FunctionRun::next_epoch() {
   end_train_data();
   if (engine_.position().phase == "train") engine_.end_training();  // Without any batch of ours.
   engine_.end_validation();
-  engine_.set_may_save(true);
+  begin_epoch();
   stop_if(engine_.end_epoch());
   const int epoch = engine_.position().epoch;
   return epoch > setup_.job.training->epochs ? 0 : epoch;
 }
 
+void FunctionRun::begin_epoch() {
+  engine_.set_may_save(true);
+  has_asked_ = false;
+  place_ = 0;
+}
+
 std::optional<Batch> FunctionRun::next_train_batch() {
   if (!in_epochs_) throw std::logic_error("train_data() is for the body of a loop over epochs()");
+  has_asked_ = true;
   if (engine_.position().phase != "train") return std::nullopt;
   if (batches_ == nullptr) batches_ = &engine_.begin_training();
   if (has_batch_) step_done();
@@ -104,6 +111,8 @@ std::optional<Batch> FunctionRun::next_train_batch() {
     return std::nullopt;
   }
   num_samples_ = batch->features.dim() > 0 ? batch->features.size(0) : 1;
+  const bool has_passes = setup_.job.training->steps_per_epoch > 0;  // Then `consumed` may begin anew in an epoch.
+  place_ = 1 + (has_passes ? engine_.position().batches : engine_.position().consumed);
   return batch;
 }
 
@@ -171,21 +180,27 @@ std::optional<Batch> FunctionRun::next_validation_batch() {
   return setup_.device.moved(validated_on_->gather(Split::kValidation, engine_.position().epoch, indices));
 }
 
-/// In a loop over epochs a report has its place in it; else it is the run's next one.
+/// In a loop over epochs a report has its place in it; else it is the run's next one. A process that goes on inside an
+/// epoch makes some reports again: with the keys that they had, by which they are known, and none that a run without
+/// failures has not. So what comes before this process's first batch has the place of the epoch's beginning, and what
+/// comes after step_done() that of its batch.
+link::ReportKey FunctionRun::next_key() {
+  if (!in_epochs_) return {static_cast<int>(reports_), "validate", 0, 0};
+  const Position& position = engine_.position();
+  const bool is_training = position.phase == "train" || !has_asked_;
+  link::ReportKey key{position.epoch, is_training ? "train" : position.phase, is_training ? place_ : 0, 0};
+  if (key.epoch == reported_.epoch && key.phase == reported_.phase && key.batch == reported_.batch)
+    key.sequence = reported_.sequence + 1;
+  reported_ = key;
+  return key;
+}
+
 void FunctionRun::report(const nlohmann::json& metrics) {
   begin();
   if (!metrics.is_object()) throw std::logic_error("report() takes a JSON object, got " + metrics.dump());
   agree_on(fmt::format("report {}", reports_ + 1));
   ++reports_;
-  link::ReportKey key{static_cast<int>(reports_), "validate", 0, 0};
-  if (in_epochs_) {
-    const Position& position = engine_.position();
-    sequence_ = position == reported_at_ ? sequence_ + 1 : 0;
-    reported_at_ = position;
-    const bool has_passes = setup_.job.training->steps_per_epoch > 0;  // Then `consumed` may begin anew in an epoch.
-    const std::int64_t place = has_passes ? position.batches : position.consumed;
-    key = {position.epoch, position.phase, place + (has_batch_ ? 1 : 0), sequence_};
-  }
+  const link::ReportKey key = next_key();
   nlohmann::json line = metrics;
   line["epoch"] = key.epoch;
   engine_.report(key, std::move(line));

@@ -47,6 +47,8 @@ class FunctionRun final : public Session, private UserState {
 
   void begin();
   void agree_on(const std::string& what);
+  void begin_epoch();
+  [[nodiscard]] link::ReportKey next_key();
   void end_train_data();
   void stop_if(Engine::After after) const;
 
@@ -70,8 +72,9 @@ class FunctionRun final : public Session, private UserState {
   std::unique_ptr<StreamReader> validation_stream_;  // In its place, where that is a stream.
   std::int64_t validated_ = 0;                       // Position there.
   std::int64_t reports_ = 0;                         // Of the run, where there are no epochs.
-  std::int64_t sequence_ = 0;                        // Of reports at one position.
-  Position reported_at_;
+  bool has_asked_ = false;                           // For data to train on, in the epoch in work.
+  std::int64_t place_ = 0;                           // Of the batch given last in that epoch; 0: none by this process.
+  link::ReportKey reported_;                         // The last one, in a loop over epochs.
   std::optional<SavedCheckpoint> saved_;
 };
 

@@ -3,6 +3,7 @@
 
     worker_plugin.py build/bin/sgd-worker [unittest arguments]
 """
+import itertools
 import json
 import os
 import shutil
@@ -408,6 +409,42 @@ class OwnLoop(RecoveryTest):
         self.assertTrue(set(agent.run()) <= {USER_ERROR, 75})
         self.assertIn("update before save_checkpoint()", agent.of_type("failed")[0]["message"])
 
+    def lines(self, *agents):
+        """What a coordinator makes of the reports of one generation after the other: (key, where it was made)."""
+        lines = []
+        for message in [message for agent in agents for message in agent.of_type("report", 0)]:
+            key = message["key"]
+            line = (key["epoch"], key["phase"] != "train", key["batch"], key["sequence"]), message["metrics"]["at"]
+            if not lines or line[0] > lines[-1][0]:
+                lines.append(line)
+        return lines
+
+    def test_reports_that_are_made_again_are_known_wherever_they_are_made(self):
+        write_images(self.dir, 640)
+        policies = {"steps": 3}, {"seconds": 1e-6}
+        for steps, every in itertools.product(({}, {"steps_per_epoch": 10}), policies):
+            def job(every=every, steps=steps, **settings):
+                made = loop_job("reporting", epochs=3, **settings)
+                made["training"].update({"dataset": {"type": "idx", "path": self.dir}, "batch_size": 64, **steps})
+                return {**made, "checkpoint": {"every": every, "keep": 1000, "memory": False}}
+            clean = self.lines(self.train(job(), 2))
+            self.assertEqual([at for _, at in clean],
+                             ["the top", "the data", *["a batch", "a step's end"] * 10, "the end"] * 3)
+            for settings in ({"die_in": 14}, {"die_behind": 2}):
+                with self.subTest(steps=steps, every=every, **settings):
+                    before = self.agent(job(**settings), 2)
+                    before.start()
+                    before.run(until=lambda a: a.ranks[1].exit_code is not None)
+                    before.send_all({"type": "abort", "generation": before.generation})
+                    self.assertEqual(sorted(before.run()), [-9, 75])
+                    saved = [os.path.join(before.run_dir, m["path"]) for m in reversed(before.of_type("checkpoint"))]
+                    after = self.next_generation(job(), before, resume_from=saved)
+                    after.start()
+                    self.assertEqual(after.run(), [0, 0])
+                    if every == policies[0]:  # Inside an epoch.
+                        self.assertGreater(after.of_type("ready")[0]["step"] % 10, 0)
+                    self.assertEqual(self.lines(before, after), clean)
+
     def test_mistakes_are_named(self):
         for mistake, words in {
                 "reports more": "rank 1 comes to report 3",
@@ -473,7 +510,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(registered["operator"]["smoothed"]["hidden"]["default"], 64)
         self.assertEqual(list(registered["model"]), ["two_layers"])
         said = subprocess.run([worker_alone.WORKER, "--schema", library("own_loop")], capture_output=True, check=True, timeout=60)
-        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "epochs", "iterations", "own_data", "turns"])
+        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "epochs", "iterations", "own_data", "reporting", "turns"])
 
 
 if __name__ == "__main__":
