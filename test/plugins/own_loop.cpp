@@ -41,6 +41,7 @@ void epochs(sgd::Session& session) {
       all += static_cast<double>(batch.features.size(0));
     }
     session.report({{"val_accuracy", right / all}, {"which", epoch}, {"name", "epoch " + std::to_string(epoch)}});
+    if (epoch == config.at("pause_behind")) std::ifstream opened(config.at("until").get<std::string>());
   }
 }
 
@@ -157,6 +158,8 @@ SGD_REGISTER_FUNCTION("own_data", own_data, R"({
 SGD_REGISTER_FUNCTION("accumulating", accumulating, R"({"save_at": {"type": "integer", "default": -1}})");
 SGD_REGISTER_FUNCTION("epochs", epochs, R"({
   "report_inside": {"type": "boolean", "default": false},
+  "pause_behind": {"type": "integer", "default": -1},
+  "until": {"type": "string", "default": ""},
   "validates_on": {"type": "string", "default": "validation"}
 })");
 SGD_REGISTER_FUNCTION("reporting", reporting, R"({

@@ -104,7 +104,9 @@ void Engine::finish(bool done) {
 }
 
 Engine::After Engine::save_now() {
-  if ((collective_->agree(is_pending() ? control::kPending : 0) & control::kPending) != 0)
+  const std::uint32_t agreed = collective_->agree(control_word() | (is_pending() ? control::kPending : 0));
+  note_leaving(agreed);
+  if ((agreed & control::kPending) != 0)
     throw std::logic_error(
         "save_checkpoint() is called while gradients wait for an update, and no checkpoint holds them: update before "
         "save_checkpoint(), or save where no batches are accumulated");
@@ -252,6 +254,7 @@ Engine::After Engine::end_epoch() {
   stepper_->set_epochs_completed(position_.epoch - 1);
   compare_weights();
   std::uint32_t agreed = collective_->agree(control_word());
+  note_leaving(agreed);
   if (is_over()) return After::kGoOn;
   if (setup_.job.checkpoint.every == job::CheckpointPolicy::Every::kEpoch) agreed |= control::kCheckpoint;
   // Without checkpoints of its own a run has no other place to leave at.
@@ -390,9 +393,14 @@ bool Engine::after_validation_batch(const BatchMetrics& metrics) {
   return act_on(agreed, false);
 }
 
-bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
+/// A group leaves at the first place for it that comes: what is asked for at such a place counts there.
+void Engine::note_leaving(std::uint32_t agreed) {
   if ((agreed & control::kStopAtEpoch) != 0) leave_at_epoch_ = true;
   if ((agreed & control::kStopAtCheckpoint) != 0) leave_at_checkpoint_ = true;
+}
+
+bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
+  note_leaving(agreed);
   const bool stop = (agreed & control::kStop) != 0;
   if (training_.validate_only || !may_save_) return !stop;
   const bool is_asked = leave || (agreed & control::kCheckpoint) != 0;

@@ -179,6 +179,7 @@ class Engine final : public Step, private StateSource {
   void move_to_device();
   [[nodiscard]] std::uint32_t control_word() const;
   [[nodiscard]] std::int64_t batch_size() const;
+  void note_leaving(std::uint32_t agreed);
   /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
   bool act_on(std::uint32_t agreed, bool leave, bool is_due = false);
   void send(const link::FromWorker& message);

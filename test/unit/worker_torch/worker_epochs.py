@@ -9,11 +9,12 @@ import json
 import os
 import struct
 import sys
+import time
 import unittest
 
 import worker_alone
-from worker_alone import image_job, linear_job, read_tensors
-from worker_plugin import library
+from worker_alone import image_job, linear_job, read_tensors, write_images
+from worker_plugin import library, loop_job
 from worker_recovery import RecoveryTest, kill_at_step
 
 
@@ -69,6 +70,24 @@ class Epochs(RecoveryTest):
             path = os.path.join(clean.run_dir, saved["path"])
             resumed = self.train(job, 2, generation=9, resume_from=[path])
             self.assertEqual(self.weights(clean), self.weights(resumed), saved)
+
+    def test_a_request_to_leave_at_an_epochs_end_is_met_there(self):
+        """It comes behind the last batch and report, so that the epoch's end is the first place to hear of it."""
+        fifo = self.dir + "/fifo"
+        os.mkfifo(fifo)
+        write_images(self.dir, 640)
+        job = loop_job("epochs", epochs=3, pause_behind=1, until=fifo)
+        job["training"]["dataset"]["path"] = self.dir
+        agent = self.agent(job, 2)
+        agent.start()
+        agent.run(until=lambda a: len(a.of_type("report")) == 2)
+        agent.send_all({"type": "stop_at_epoch"})
+        time.sleep(0.5)  # Until both have it.
+        writer = os.open(fifo, os.O_WRONLY)
+        self.addCleanup(os.close, writer)
+        self.assertEqual(agent.run(), [76, 76])
+        self.assertEqual(self.position(agent)["epoch"], 2)
+        self.assertEqual(len(agent.of_type("report")), 2)
 
     def test_fewer_ranks_finish_the_epoch_with_as_many_steps(self):
         job = short_epochs(epochs=3)
