@@ -23,6 +23,16 @@ void epochs(sgd::Session& session) {
   const auto optimizer = session.prepare_optimizer(
       "sgd", torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)));
   const nlohmann::json& config = session.config();
+  // Looks at what is validated on between two batches, to the end or not.
+  const auto look = [&](bool to_the_end) {
+    net->eval();
+    for (const sgd::Batch& batch : session.validation_data()) {
+      const at::NoGradGuard no_gradients;
+      (void)net->forward(batch.features);
+      if (!to_the_end) break;
+    }
+    net->train();
+  };
   for (const int epoch : session.epochs()) {
     net->train();
     std::int64_t batches = 0;
@@ -31,6 +41,7 @@ void epochs(sgd::Session& session) {
       const at::Tensor loss = torch::cross_entropy_loss(net->forward(images), batch.target);
       session.backward(loss);
       optimizer->step();
+      if (const std::string how = config.at("look"); how != "never") look(how == "to the end");
       if (++batches == 100 && config.at("report_inside").get<bool>()) session.report({{"loss", loss.item<double>()}});
     }
     net->eval();
@@ -158,6 +169,7 @@ SGD_REGISTER_FUNCTION("own_data", own_data, R"({
 SGD_REGISTER_FUNCTION("accumulating", accumulating, R"({"save_at": {"type": "integer", "default": -1}})");
 SGD_REGISTER_FUNCTION("epochs", epochs, R"({
   "report_inside": {"type": "boolean", "default": false},
+  "look": {"enum": ["never", "to the end", "for a while"], "default": "never"},
   "pause_behind": {"type": "integer", "default": -1},
   "until": {"type": "string", "default": ""},
   "validates_on": {"type": "string", "default": "validation"}

@@ -55,6 +55,7 @@ void FunctionRun::enable_reproducibility(std::uint64_t seed) {
 
 Step& FunctionRun::step() {
   begin();
+  end_validating();
   return engine_;
 }
 
@@ -101,6 +102,7 @@ void FunctionRun::begin_epoch() {
 std::optional<Batch> FunctionRun::next_train_batch() {
   if (!in_epochs_) throw std::logic_error("train_data() is for the body of a loop over epochs()");
   has_asked_ = true;
+  end_validating();
   if (engine_.position().phase != "train") return std::nullopt;
   if (batches_ == nullptr) batches_ = &engine_.begin_training();
   if (has_batch_) step_done();
@@ -124,6 +126,7 @@ void FunctionRun::end_train_data() {
 }
 
 void FunctionRun::step_done() {
+  end_validating();
   if (!has_batch_) {
     if (batches_ != nullptr) throw std::logic_error("step_done() is called twice for a batch of train_data()");
     begin();
@@ -136,11 +139,17 @@ void FunctionRun::step_done() {
   if (batches_->interrupted()) throw Stopped();
 }
 
+/// A loop over batches to validate on may be left before its end: it is over where something trains again.
+void FunctionRun::end_validating() {
+  if (std::exchange(is_validating_, false)) engine_.set_validating(false);
+}
+
 void FunctionRun::begin_validation(const std::string& name) {
   begin();
   if (setup_.dataset == nullptr)
     throw ConfigurationError("the job names no \"training.dataset\", and its function asks for it");
   validated_on_ = &setup_.dataset->named(name);
+  is_validating_ = true;
   engine_.set_validating(true);
   validation_stream_.reset();
   if (validated_on_->is_stream(Split::kValidation)) {
@@ -157,7 +166,7 @@ void FunctionRun::begin_validation(const std::string& name) {
 /// Nothing is done together here, so each rank reads its part of a stream to the end.
 std::optional<Batch> FunctionRun::next_streamed_validation_batch() {
   if (!validation_stream_->read()) {
-    engine_.set_validating(false);
+    end_validating();
     return std::nullopt;
   }
   Batch batch = validation_stream_->take();
@@ -170,7 +179,7 @@ std::optional<Batch> FunctionRun::next_validation_batch() {
   if (validation_stream_) return next_streamed_validation_batch();
   const std::int64_t size = job::batch_size_per_rank(*setup_.job.training, world_size());
   if (validation_->batch_length(validated_, size) == 0) {
-    engine_.set_validating(false);
+    end_validating();
     return std::nullopt;
   }
   std::vector<std::int64_t> indices;

@@ -48,6 +48,7 @@ class FunctionRun final : public Session, private UserState {
   void begin();
   void agree_on(const std::string& what);
   void begin_epoch();
+  void end_validating();
   [[nodiscard]] link::ReportKey next_key();
   void end_train_data();
   void stop_if(Engine::After after) const;
@@ -67,6 +68,7 @@ class FunctionRun final : public Session, private UserState {
   PhaseStream* batches_ = nullptr;  // Of train_data(), until they are done.
   bool has_batch_ = false;          // The turn in work has not ended.
   std::int64_t num_samples_ = 0;    // Of that turn.
+  bool is_validating_ = false;      // A loop over batches to validate on has begun, and has not come to its end.
   const Dataset* validated_on_ = nullptr;
   std::optional<Sampler> validation_;
   std::unique_ptr<StreamReader> validation_stream_;  // In its place, where that is a stream.

@@ -87,6 +87,15 @@ class BatchNormOverRanks(Parallel):
         job["training"]["backend"] = "gloo"
         self.assertEqual(self.tensors(clean)["body.norm.running_var"], self.tensors(self.train(job, 2, nodes=2))["body.norm.running_var"])
 
+    def test_a_validation_that_is_left_in_the_middle_ends_where_training_goes_on(self):
+        write_images(self.dir, 640)
+        weights = {}
+        for look in ("never", "to the end", "for a while"):
+            job = loop_job("epochs", epochs=1, look=look)
+            job["training"].update({"dataset": {"type": "idx", "path": self.dir}, "data_parallel": {"sync_batchnorm": True}})
+            weights[look] = self.weights(self.train(job, 2))
+        self.assertEqual(len(set(weights.values())), 1, weights)
+
     def test_two_ranks_train_as_one_does(self):
         """With the same samples a step; what differs is the order of sums."""
         first = {}
