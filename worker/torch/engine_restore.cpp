@@ -45,7 +45,7 @@ void Engine::restore() {
     Result<MetricsAccumulator> sums = record_of(state, world_rank(), world_size());
     if (!sums) throw std::runtime_error(sums.error().message);
     metrics_ = std::move(sums).value();
-    load_measures(state);
+    if (!training_.validate_only) load_measures(state);  // A validation begins anew, and may measure something else.
     if (streams_ && !training_.validate_only) streams_->load(state);
     if (early_stop_)
       if (Status loaded = early_stop_->load(state.early_stop); !loaded)
