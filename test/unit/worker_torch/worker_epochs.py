@@ -14,7 +14,8 @@ import unittest
 
 import worker_alone
 from worker_alone import image_job, linear_job, read_tensors, write_images
-from worker_plugin import library, loop_job
+from worker_loop import loop_job
+from worker_plugin import library
 from worker_recovery import RecoveryTest, kill_at_step
 
 

@@ -14,7 +14,8 @@ import unittest
 
 import worker_alone
 from worker_alone import image_job, read_tensors, write_images
-from worker_plugin import everything_job, loop_job
+from worker_loop import loop_job
+from worker_plugin import everything_job
 from worker_recovery import RecoveryTest, kill_at_step
 
 SAMPLES, NUMBERS, BAD = 1280, 784, 700  # One sample of NaN: in a batch of each epoch.
