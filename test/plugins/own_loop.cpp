@@ -73,13 +73,15 @@ void accumulating(sgd::Session& session) {
   }
 }
 
-/// Reports wherever one can; one of its ranks dies in a step, or at an epoch's end.
+/// Reports wherever one can; one of its ranks dies in a step, or at an epoch's end, once the FIFO "until" is opened.
 void reporting(sgd::Session& session) {
   const auto net = session.prepare_model("net", std::make_shared<Net>());
   (void)session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
   const nlohmann::json& config = session.config();
   const auto die_if = [&](bool is_here) {
-    if (is_here && session.world_rank() == 1) (void)raise(SIGKILL);
+    if (!is_here || session.world_rank() != 1) return;
+    std::ifstream opened(config.at("until").get<std::string>());
+    (void)raise(SIGKILL);
   };
   for (const int epoch : session.epochs()) {
     session.report({{"at", "the top"}});
@@ -176,7 +178,8 @@ SGD_REGISTER_FUNCTION("epochs", epochs, R"({
 })");
 SGD_REGISTER_FUNCTION("reporting", reporting, R"({
   "die_in": {"type": "integer", "default": -1},
-  "die_behind": {"type": "integer", "default": -1}
+  "die_behind": {"type": "integer", "default": -1},
+  "until": {"type": "string", "default": ""}
 })");
 SGD_REGISTER_FUNCTION("iterations", iterations, R"({
   "count": {"type": "integer", "minimum": 1, "default": 5},

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import sys
+import threading
 import unittest
 
 import worker_alone
@@ -83,8 +84,8 @@ class OwnLoop(RecoveryTest):
         self.assertEqual(self.weights(clean), self.weights(agent))
 
     def accumulating_job(self, **settings):
-        write_images(self.dir, 640)
-        job = loop_job("accumulating", epochs=4, **settings)
+        write_images(self.dir, 1984)  # 62 batches: the last update is of two.
+        job = loop_job("accumulating", epochs=6, **settings)
         job["training"].update({"dataset": {"type": "idx", "path": self.dir}, "batch_size": 32, "gradient_accumulation": 3})
         job["checkpoint"] = {"every": {"seconds": 1e-6}, "keep": 1000}
         return job
@@ -98,9 +99,9 @@ class OwnLoop(RecoveryTest):
                 position = json.load(file)["position"]
             if position["phase"] == "train" and position["batches"] > 0:
                 inside.append(path)
-                self.assertTrue(position["batches"] % 3 == 0 or position["batches"] == 20, position)
-        self.assertGreater(len(inside), 3)
-        for path in inside[::len(inside) // 3]:
+                self.assertTrue(position["batches"] % 3 == 0 or position["batches"] == 62, position)
+        self.assertGreater(len(inside), 1)
+        for path in (inside[0], inside[-1]):
             resumed = self.train(job, 2, generation=9, resume_from=path)
             self.assertEqual(self.weights(clean), self.weights(resumed))
 
@@ -123,7 +124,9 @@ class OwnLoop(RecoveryTest):
 
     def test_reports_that_are_made_again_are_known_wherever_they_are_made(self):
         write_images(self.dir, 640)
-        policies = {"steps": 3}, {"seconds": 1e-6}
+        policies = {"steps": 12}, {"seconds": 1e-6}
+        fifo = self.dir + "/fifo"
+        os.mkfifo(fifo)
         for steps, every in itertools.product(({}, {"steps_per_epoch": 10}), policies):
             def job(every=every, steps=steps, **settings):
                 made = loop_job("reporting", epochs=3, **settings)
@@ -132,19 +135,24 @@ class OwnLoop(RecoveryTest):
             clean = self.lines(self.train(job(), 2))
             self.assertEqual([at for _, at in clean],
                              ["the top", "the data", *["a batch", "a step's end"] * 10, "the end"] * 3)
-            for settings in ({"die_in": 14}, {"die_behind": 2}):
+            for settings in ({"die_in": 12}, {"die_in": 14}, {"die_behind": 2}):  # 12: right behind a checkpoint.
                 with self.subTest(steps=steps, every=every, **settings):
-                    before = self.agent(job(**settings), 2)
+                    before = self.agent(job(until=fifo, **settings), 2)
                     before.start()
+                    if every == policies[0]:
+                        before.run(until=lambda a: a.of_type("checkpoint"))
+                    opener = threading.Thread(target=lambda: os.close(os.open(fifo, os.O_WRONLY)))
+                    opener.start()
                     before.run(until=lambda a: a.ranks[1].exit_code is not None)
+                    opener.join()
                     before.send_all({"type": "abort", "generation": before.generation})
                     self.assertEqual(sorted(before.run()), [-9, 75])
                     saved = [os.path.join(before.run_dir, m["path"]) for m in reversed(before.of_type("checkpoint"))]
                     after = self.next_generation(job(), before, resume_from=saved)
                     after.start()
                     self.assertEqual(after.run(), [0, 0])
-                    if every == policies[0]:  # Inside an epoch.
-                        self.assertGreater(after.of_type("ready")[0]["step"] % 10, 0)
+                    if every == policies[0]:
+                        self.assertEqual(after.of_type("ready")[0]["step"], 12)
                     self.assertEqual(self.lines(before, after), clean)
 
     def test_mistakes_are_named(self):
