@@ -127,14 +127,14 @@ void AgentShell::stop() {
   timer_.cancel();
 }
 
+/// Without continuity a keeper's link closes with us, and that is enough.
 void AgentShell::end_everything() {
-  for (auto& [run, keeper] : keepers_) {
-    if (!continuity_) continue;  // Its link closes with us, and that is enough.
-    if (keeper->is_attached())
-      keeper->send(keeper::AgentEnds{});
-    else
+  for (auto& [run, keeper] : keepers_)
+    if (continuity_ && keeper->is_attached()) keeper->send(keeper::AgentEnds{});
+  const TimePoint until = process::monotonic_now() + kStraysLimit;
+  for (auto& [run, keeper] : keepers_)
+    if (continuity_ && !(keeper->is_attached() && keeper->ends_by(until)))
       (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
-  }
   if (journal_) journal_->remove();
   stop();
 }

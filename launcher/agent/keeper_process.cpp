@@ -1,13 +1,16 @@
 #include "launcher/agent/keeper_process.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include <fmt/format.h>
 
 #include "launcher/process/cgroup_leaf.hpp"
+#include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -33,7 +36,7 @@ process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_
 }  // namespace
 
 KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place)
-    : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io) {}
+    : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io), clear_timer_(io) {}
 
 Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account, int input) {
   if (account) user_ = account->uid;
@@ -135,9 +138,38 @@ void KeeperProcess::connect(process::UniqueFd socket) {
 }
 
 void KeeperProcess::send(const keeper::ToKeeper& message) {
+  if (std::holds_alternative<keeper::Clear>(message) || std::holds_alternative<keeper::Close>(message)) expect_done();
   std::string frame = keeper::encode(message);
   if (place_ && keeper::is_counted(message)) sent_.push(frame);
   if (!place_ || is_attached_) stream_->send(std::move(frame));
+}
+
+void KeeperProcess::expect_done() {
+  clear_timer_.expires_after(clear_limit);
+  clear_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (!error && !alive.expired()) kill();
+  });
+}
+
+/// What is below it ends with it, or is found by its mark.
+void KeeperProcess::kill() {
+  if (pidfd_.is_open())
+    (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
+}
+
+bool KeeperProcess::ends_by(TimePoint until) {
+  if (!pidfd_.is_open()) return true;
+  const Duration left = std::max(Duration::zero(), until - process::monotonic_now());
+  pollfd ended{pidfd_.native_handle(), POLLIN, 0};
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(left).count();
+  if (::poll(&ended, 1, static_cast<int>(milliseconds)) == 1) return true;
+  kill();
+  return false;
+}
+
+void KeeperProcess::note_message(const keeper::FromKeeper& message) {
+  received_ += keeper::is_counted(message) ? 1 : 0;
+  if (std::holds_alternative<keeper::Cleared>(message)) clear_timer_.cancel();
 }
 
 void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
@@ -179,6 +211,8 @@ void KeeperProcess::on_frame(Frame frame) {
     }
     if (!known) return stream_->close(known.error().message);
     note_message(message.value());
+  } else if (std::holds_alternative<keeper::Cleared>(message.value())) {
+    clear_timer_.cancel();
   }
   handlers_.on_message(std::move(message).value());
 }
@@ -218,8 +252,7 @@ void KeeperProcess::wait_for_end() {
     limit_.expires_after(kEndLimit);
     // A timer that has expired cannot be cancelled any more: it must not reach a keeper that is gone.
     limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-      if (error || alive.expired() || !pidfd_.is_open()) return;
-      (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
+      if (!error && !alive.expired()) kill();
     });
   }
   pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
@@ -229,6 +262,7 @@ void KeeperProcess::wait_for_end() {
 
 void KeeperProcess::reap() {
   limit_.cancel();
+  clear_timer_.cancel();
   const auto status = process::wait_exit(pidfd_.native_handle());
   const int signal = status && status.value() ? status.value()->signal : 0;
   const std::string how = status && status.value() ? process::describe(*status.value()) : close_reason_;

@@ -55,6 +55,9 @@ class KeeperProcess {
   /// From the end of its socket to its own.
   static constexpr Duration kEndLimit = std::chrono::seconds(2);
   static constexpr Duration kConnectLimit = std::chrono::seconds(1);
+  /// From the order to end all ranks, or itself, to the word that it is done: somewhat longer than a keeper takes that
+  /// cannot end a rank, and says so. One that stands still, stopped by a rank or held by a disk, is killed then.
+  static constexpr Duration kClearLimit = std::chrono::seconds(70);
 
   struct Handlers {
     std::function<void(keeper::FromKeeper)> on_message;
@@ -82,6 +85,8 @@ class KeeperProcess {
   /// In place of start(), without a Place: one that was held ready, and is ours from now on.
   [[nodiscard]] Status adopt(SpareKeeper spare);
   void send(const keeper::ToKeeper& message);
+  /// With a Place, when this process is about to end: whether the keeper has ended by then. It is killed if not.
+  [[nodiscard]] bool ends_by(TimePoint until);
   /// The shared region and the memory checkpoint; empty before Started.
   [[nodiscard]] const std::vector<process::SharedFd>& descriptors() const { return descriptors_; }
   /// 0: not known, or none.
@@ -94,7 +99,7 @@ class KeeperProcess {
 
   // With a Place, in a replay:
   void note_started() { was_started_ = true; }
-  void note_message(const keeper::FromKeeper& message) { received_ += keeper::is_counted(message) ? 1 : 0; }
+  void note_message(const keeper::FromKeeper& message);
   [[nodiscard]] bool was_started() const { return was_started_; }
   /// With a Place: what the next life needs of it, and in that life, before resume().
   [[nodiscard]] KeptKeeper kept() const;
@@ -103,6 +108,8 @@ class KeeperProcess {
   [[nodiscard]] bool resume(const std::optional<storage::FileOwner>& owner = std::nullopt);
   [[nodiscard]] bool is_attached() const { return is_attached_; }
 
+  Duration clear_limit = kClearLimit;
+
  private:
   [[nodiscard]] Status start_listening(const std::string& program, const std::optional<process::Account>& account);
   void connect(process::UniqueFd socket);
@@ -110,6 +117,8 @@ class KeeperProcess {
   void on_frame(Frame frame);
   [[nodiscard]] Status on_started(const keeper::Started& started);
   void on_stream_closed(std::string reason);
+  void expect_done();
+  void kill();
   void wait_for_end();
   void reap();
 
@@ -119,6 +128,7 @@ class KeeperProcess {
   std::shared_ptr<LocalStream> stream_;
   boost::asio::posix::stream_descriptor pidfd_;
   boost::asio::steady_timer limit_;  ///< With a Place: of the attaching, then of the end.
+  boost::asio::steady_timer clear_timer_;
   FrameReader reader_;
   std::vector<process::SharedFd> descriptors_;
   std::string close_reason_;

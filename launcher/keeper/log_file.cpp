@@ -1,6 +1,7 @@
 #include "launcher/keeper/log_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +23,12 @@ Result<LogFile> LogFile::open(const std::string& path) {
   log.path_ = path;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  log.file_.reset(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  // A rank may have put a pipe there, which nobody reads: it must not hold the keeper.
+  log.file_.reset(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!log.file_) return system_error("cannot open log file " + path);
+  struct stat status {};
+  if (::fstat(log.file_.get(), &status) != 0) return system_error("cannot open log file " + path);
+  if (S_ISFIFO(status.st_mode)) return Error{"log file " + path + " is a pipe"};
   return log;
 }
 

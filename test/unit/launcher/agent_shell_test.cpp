@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include <catch2/catch.hpp>
@@ -81,4 +82,20 @@ TEST_CASE("agent shell: a keeper's last words are the reason why its run could n
   CHECK(reason == "exit code 1: no way in");
   CHECK(said == "sgd-launch: error: no way in\n");
   if (const auto leaf = process::CgroupLeaf::find(place.cgroup)) leaf->remove();
+}
+
+TEST_CASE("agent shell: a keeper that stands still and does not end what it is to end is killed") {
+  const test::TemporaryFolder folder;
+  const std::string program = folder.write("keeper", "#!/bin/sh\nexec sleep 1000\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  boost::asio::io_context io;
+  int ended_by = 0;
+  agent::KeeperProcess::Handlers handlers{[](keeper::FromKeeper) {}, [](agent::Output) {},
+                                          [&](int signal, const std::string&) { ended_by = signal; }};
+  agent::KeeperProcess keeper(io, handlers);
+  keeper.clear_limit = 50ms;
+  REQUIRE(keeper.start(program));
+  keeper.send(keeper::Clear{1});
+  io.run_for(20s);
+  CHECK(ended_by == SIGKILL);
 }

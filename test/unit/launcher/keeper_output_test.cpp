@@ -1,6 +1,7 @@
 // Output of ranks: nothing lost, torn or reordered; bounded memory; a console that is slow or
 // does not move; a full disk.
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include "keeper_test_support.hpp"
 #include "launcher/keeper/agent_link.hpp"
 #include "launcher/keeper/console_lines.hpp"
+#include "launcher/keeper/log_file.hpp"
+#include "launcher/process/unique_fd.hpp"
 
 using namespace sgd;
 using keeper_test::read_file;
@@ -59,6 +62,16 @@ std::string without_marks(std::string text) {
 }
 
 }  // namespace
+
+TEST_CASE("keeper output: a pipe is no log file, and holds nobody") {
+  const TemporaryDir dir;
+  REQUIRE(::mkfifo(dir.file("log").c_str(), 0600) == 0);
+  CHECK_FALSE(keeper::LogFile::open(dir.file("log")));  // Nobody reads it.
+  const process::UniqueFd reader(::open(dir.file("log").c_str(), O_RDONLY | O_NONBLOCK));
+  const auto read_by_somebody = keeper::LogFile::open(dir.file("log"));
+  REQUIRE_FALSE(read_by_somebody);
+  CHECK_THAT(read_by_somebody.error().message, Catch::EndsWith("is a pipe"));
+}
 
 TEST_CASE("two ranks of 50,000 lines, killed right after the last one: every line, in order", "[keeper]") {
   TemporaryDir dir;
