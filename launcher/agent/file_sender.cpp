@@ -20,7 +20,8 @@ FileSender::FileSender(boost::asio::io_context& io, storage::FileThread& thread,
       retry_(times.retry_first),
       gather_timer_(io),
       sweep_timer_(io),
-      retry_timer_(io) {
+      retry_timer_(io),
+      rest_timer_(io) {
   sweep();
 }
 
@@ -28,6 +29,7 @@ void FileSender::stop() {
   gather_timer_.cancel();
   sweep_timer_.cancel();
   retry_timer_.cancel();
+  rest_timer_.cancel();
 }
 
 // ---- runs ----
@@ -117,7 +119,10 @@ void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::R
   if (entry.has_news) look_soon();
   for (const transfer::ListedFile& file : inventory.logs) {
     const auto [track, is_new] = entry.logs.try_emplace(file.name);
-    if (is_new) unasked_.push_back({run, file.name});
+    if (is_new && entry.refused >= kRefusedMax)
+      track->second.state = Track::State::kRefused;
+    else if (is_new)
+      unasked_.push_back({run, file.name});
     track->second.size = file.bytes;
     const bool is_over = track->second.state == Track::State::kEnded || track->second.state == Track::State::kEnding;
     if (is_over && file.bytes > track->second.acked) track->second.state = Track::State::kKnown;
@@ -181,6 +186,7 @@ void FileSender::on_open() {
   retry_timer_.cancel();
   for (auto& [run, entry] : runs_) {
     entry.is_unknown = false;
+    entry.refused = 0;
     entry.refusal.clear();
     entry.stored.clear();  // It may have lost them.
     entry.has_news = true;
@@ -198,6 +204,10 @@ void FileSender::ask_for_offsets() {
     unasked_.pop_front();
     Track* track = find(key.first, key.second);
     if (track == nullptr || track->state != Track::State::kUnknown || runs_.at(key.first).is_unknown) continue;
+    if (runs_.at(key.first).refused >= kRefusedMax) {
+      track->state = Track::State::kRefused;
+      continue;
+    }
     track->state = Track::State::kAsked;
     ++queries_;
     link_.send(transfer::Query{key.first, key.second});
@@ -393,8 +403,10 @@ void FileSender::on_file_refused(Run& entry, const transfer::Refused& refused) {
   move(log->second, 0, 0);
   ready_.erase({refused.run, refused.path});
   entry.refusal = refused.reason;
-  if (!entry.is_unknown)
-    handlers_.on_warning(fmt::format("{} of run {} stays here: {}", refused.path, refused.run, refused.reason));
+  if (entry.is_unknown || ++entry.refused > kRefusedMax) return;
+  handlers_.on_warning(fmt::format("{} of run {} stays here{}: {}", refused.path, refused.run,
+                                   entry.refused == kRefusedMax ? ", and so does what is new of it" : "",
+                                   refused.reason));
 }
 
 void FileSender::on(const transfer::Keep& keep) {

@@ -45,6 +45,9 @@ class FileSender {
   static constexpr std::size_t kQueriesMax = 64;  ///< Without an answer.
   static constexpr std::size_t kEndingsMax = 64;  ///< Logs that are said to have ended, without an answer.
   static constexpr int kAttemptsMax = 3;          ///< To put a checkpoint that is found damaged at its end.
+  /// Files of one run; what is new of it after that is not asked for, and stays here until the connection is another
+  /// one.
+  static constexpr std::size_t kRefusedMax = 16;
 
   struct Handlers {
     /// Everything of a run that was ended is acknowledged, and the coordinator knows that; it is forgotten here.
@@ -93,8 +96,11 @@ class FileSender {
     std::set<std::string> waiting;  ///< Names of checkpoints that are here and not known to be there.
     std::set<std::string> stored;
     std::map<std::string, int> attempts;  ///< Of checkpoints that were refused.
-    std::vector<std::string> kept;        ///< Names of those that count.
-    std::string spared;                   ///< Name of one that is being fetched.
+    std::size_t refused = 0;              ///< Logs, on this connection.
+    Duration rest{};                      ///< After a checkpoint was refused: no other run waits for that.
+    TimePoint rests_until{};
+    std::vector<std::string> kept;  ///< Names of those that count.
+    std::string spared;             ///< Name of one that is being fetched.
     bool is_ended = false;
     bool was_looked_at = false;  ///< Since it was ended.
     bool is_looking = false;
@@ -144,6 +150,7 @@ class FileSender {
   void prove_if_complete();
   void drop_shipment(const std::string& reason);
   void on_checkpoint_refused(Run& entry, const std::string& path, const std::string& reason);
+  void wake_from_rest();
 
   storage::FileThread& thread_;
   FileLink& link_;
@@ -168,6 +175,7 @@ class FileSender {
   boost::asio::steady_timer gather_timer_;
   boost::asio::steady_timer sweep_timer_;
   boost::asio::steady_timer retry_timer_;
+  boost::asio::steady_timer rest_timer_;
   std::shared_ptr<bool> alive_ =
       std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
 };

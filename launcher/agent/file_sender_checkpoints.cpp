@@ -6,6 +6,7 @@
 
 #include "common/checkpoint/manifest.hpp"
 #include "launcher/agent/file_sender.hpp"
+#include "launcher/process/clock.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -23,7 +24,10 @@ void FileSender::choose_checkpoint() {
       return checkpoint::parse_directory_name(one) < checkpoint::parse_directory_name(other);
     });
   };
-  const auto has_one = [](const auto& run) { return !run.second.waiting.empty() && !run.second.is_unknown; };
+  const TimePoint now = process::monotonic_now();
+  const auto has_one = [now](const auto& run) {
+    return !run.second.waiting.empty() && !run.second.is_unknown && run.second.rests_until <= now;
+  };
   auto run = std::find_if(runs_.upper_bound(last_shipped_), runs_.end(), has_one);
   if (run == runs_.end()) run = std::find_if(runs_.begin(), runs_.end(), has_one);
   if (run == runs_.end()) return;
@@ -119,6 +123,7 @@ void FileSender::on(const transfer::Stored& stored) {
   if (place == runs_.end() || !transfer::check_checkpoint(stored.path)) return;
   place->second.stored.insert(name_of(stored.path));
   place->second.waiting.erase(name_of(stored.path));
+  place->second.rest = Duration::zero();
   if (shipment_ && shipment_->run == stored.run && shipment_->path == stored.path) {
     shipment_->is_asked_for = false;
     drop_shipment("");
@@ -133,10 +138,30 @@ void FileSender::on_checkpoint_refused(Run& entry, const std::string& path, cons
   const std::string name = name_of(path);
   if (shipment_ && shipment_->path == path && &runs_.at(shipment_->run) == &entry) drop_shipment(reason);
   if (entry.is_unknown) return;
-  if (++entry.attempts[name] < kAttemptsMax) return retry_later(fmt::format("{}: {}", path, reason));
+  entry.rest = entry.rest == Duration::zero() ? times_.retry_first : std::min(2 * entry.rest, times_.retry_max);
+  entry.rests_until = process::monotonic_now() + entry.rest;
+  wake_from_rest();
+  if (++entry.attempts[name] < kAttemptsMax)
+    return handlers_.on_warning(fmt::format("{} is sent again in {}: {}", path, format_duration(entry.rest), reason));
   if (entry.waiting.erase(name) == 0) return;
   entry.refusal = reason;
   handlers_.on_warning(fmt::format("{} stays on this node: {}", path, reason));
+}
+
+/// When the first run that rests may send again.
+void FileSender::wake_from_rest() {
+  const TimePoint now = process::monotonic_now();
+  std::optional<TimePoint> next;
+  for (const auto& [run, entry] : runs_)
+    if (entry.rests_until > now) next = std::min(next.value_or(entry.rests_until), entry.rests_until);
+  if (!next) return;
+  rest_timer_.expires_at(*next);
+  rest_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    choose_checkpoint();
+    pump();
+    wake_from_rest();
+  });
 }
 
 }  // namespace sgd::agent

@@ -39,4 +39,10 @@ std::uint64_t bytes_free(const std::string& folder) {
   return std::uint64_t{info.f_bavail} * info.f_frsize;
 }
 
+std::uint64_t files_free(const std::string& folder) {
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0 || info.f_files == 0) return std::numeric_limits<std::uint64_t>::max();
+  return info.f_favail;
+}
+
 }  // namespace sgd::storage

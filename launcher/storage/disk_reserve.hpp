@@ -25,6 +25,10 @@ class DiskReserve {
   bool is_there_ = false;
 };
 
+/// Files that can still be made while others are to be: of those of runs, no more than leave this many.
+inline constexpr std::uint64_t kFilesKeptFree = 1000;
+/// That can be made where `folder` lies; the most there can be where the disk does not count them.
+[[nodiscard]] std::uint64_t files_free(const std::string& folder);
 /// What stays free where `folder` lies when files of runs grow: little of a small disk.
 [[nodiscard]] std::uint64_t bytes_kept_free(const std::string& folder);
 /// For this process; the most there can be when that cannot be told.

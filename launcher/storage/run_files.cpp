@@ -99,6 +99,15 @@ Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string
   const std::string checkpoint = transfer::checkpoint_of(file);
   held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
   if (held.is_stored) return held;
+  if (const Result<OpenFile> known = folder_.read(place_of(file)); !known && known.error().code == ENOENT) {
+    held.is_gap = offset > 0;
+    if (held.is_gap) return held;
+    held.error = over_files();
+    held.is_too_much = !held.error.empty();
+    if (!held.is_too_much) held.error = why_no_file();
+    if (!held.error.empty()) return held;
+    ++files_;
+  }
   const Result<OpenFile> open = folder_.write(place_of(file));
   const Result<std::uint64_t> size = open ? open.value().size() : Result<std::uint64_t>(open.error());
   if (!size) {
@@ -141,25 +150,47 @@ std::string RunFiles::why_no_room(std::uint64_t bytes) const {
 std::string RunFiles::over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes) {
   if (end > quota_.file_bytes) return fmt::format("{} is larger than {} bytes", file, quota_.file_bytes);
   if (is_measured_ && used_ + bytes <= quota_.run_bytes) return {};
-  used_ = measure();  // Also what was removed meanwhile.
-  is_measured_ = true;
+  measure();
   if (used_ + bytes <= quota_.run_bytes) return {};
   return fmt::format("the run's files take more than {} bytes", quota_.run_bytes);
 }
 
-std::uint64_t RunFiles::measure() const {
+/// Empty: another file may be made.
+std::string RunFiles::over_files() {
+  if (!is_measured_ || files_ >= quota_.run_files) measure();
+  if (files_ < quota_.run_files) return {};
+  return fmt::format("the run has {} files here, and no more may come", files_.load());
+}
+
+std::string RunFiles::why_no_file() const {
+  if (!quota_.keeps_disk_free) return {};
+  const std::uint64_t free = files_free(path_);
+  if (free > kFilesKeptFree) return {};
+  return fmt::format(
+      "no room: only {} more files can be made where {} lies, and {} of them are the coordinator's own: "
+      "remove some there",
+      free, path_, kFilesKeptFree);
+}
+
+/// Also what was removed meanwhile.
+void RunFiles::measure() {
   std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
   for (const char* top : {"logs", "errors", checkpoint::kDirectory}) {
     const auto entries = folder_.list(top);
     if (!entries) continue;
     for (const FolderEntry& entry : entries.value()) {
       if (!entry.is_folder) bytes += entry.bytes;
+      count += entry.is_folder ? 0 : 1;
       const auto files = entry.is_folder ? folder_.list(fmt::format("{}/{}", top, entry.name)) : entries;
       if (!entry.is_folder || !files) continue;
       for (const FolderEntry& file : files.value()) bytes += file.is_folder ? 0 : file.bytes;
+      count += files.value().size();
     }
   }
-  return bytes;
+  used_ = bytes;
+  files_ = count;
+  is_measured_ = true;
 }
 
 Status RunFiles::sync(const std::string& file) const {

@@ -26,7 +26,8 @@ namespace sgd::storage {
 struct Quota {
   std::uint64_t file_bytes = std::uint64_t{1} << 40;
   std::uint64_t run_bytes = std::uint64_t{4} << 40;
-  bool keeps_disk_free = false;  ///< Nothing more comes when the disk has little room left: it is kept for others.
+  std::uint64_t run_files = 200'000;  ///< A log of each rank and generation; each takes the disk's time, even if empty.
+  bool keeps_disk_free = false;       ///< Nothing more comes when the disk has little room left: it is kept for others.
 };
 
 class RunFiles : public Incoming {
@@ -62,14 +63,17 @@ class RunFiles : public Incoming {
   [[nodiscard]] std::string why_no_room(std::uint64_t bytes) const;
   [[nodiscard]] std::string place_of(const std::string& file) const;
   [[nodiscard]] std::string over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes);
-  [[nodiscard]] std::uint64_t measure() const;
+  [[nodiscard]] std::string over_files();
+  [[nodiscard]] std::string why_no_file() const;
+  void measure();
   [[nodiscard]] Status prove(const std::string& part, const std::string& name) const;
 
   std::string path_;
   Beneath folder_;
   std::optional<FileOwner> owner_;  ///< Nothing: this process.
   Quota quota_;
-  std::atomic<std::uint64_t> used_{0};
+  std::atomic<std::uint64_t> used_{0};  ///< Bytes.
+  std::atomic<std::uint64_t> files_{0};
   std::atomic<bool> is_measured_{false};
 };
 

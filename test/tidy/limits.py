@@ -85,6 +85,7 @@ TESTS = {
     "launcher/agent/file_sender.hpp kReadsMax": "shape: how many chunks are read ahead",
     "launcher/agent/file_sender.hpp kQueriesMax": "shape: how many files are asked for at once",
     "launcher/agent/file_sender.hpp kEndingsMax": "shape: how many ends are told at once",
+    "launcher/agent/file_sender.hpp kRefusedMax": _UNIT + "transfer_limits_test.cpp: limit FileSender::kRefusedMax",
     "launcher/agent/file_sender.hpp kAttemptsMax": _UNIT + "transfer_limits_test.cpp: limit FileSender::kAttemptsMax",
     "launcher/agent/local_stream.hpp kQueueBytesMax": _UNIT + "worker_server_test.cpp: limit kQueueBytesMax",
     "launcher/agent/spool.cpp kRemotesMax": _UNIT + "transfer_down_test.cpp: limit kRemotesMax",

@@ -110,6 +110,45 @@ TEST_CASE("transfer: a checkpoint that is damaged where it lies is sent a few ti
   CHECK(at.stored.empty());
 }
 
+TEST_CASE("transfer: no other run waits for one whose checkpoints are refused", "[transfer]") {
+  Transfers at;
+  at.times.retry_first = at.times.retry_max = 1h;
+  at.knows_all = true;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string bad = at.want(node).run_dir;
+  const std::string good = at.want(node, {}, "run2").run_dir;
+  const CheckpointFiles damaged = make_checkpoint(100, 1, 1000);
+  write_checkpoint(bad, damaged);
+  damage(bad + "/checkpoints/" + damaged.name);
+  node.spool->look("run1");
+  at.run_until([&] { return !at.refused.empty(); });
+  const CheckpointFiles made = make_checkpoint(7, 1, 1000);
+  write_checkpoint(good, made);
+  node.spool->look("run2");
+  at.run_until([&] { return at.is_stored(made); });
+  CHECK(at.refused.size() == 1);
+}
+
+TEST_CASE("transfer: a run has no more files than it may have; limit FileSender::kRefusedMax", "[transfer]") {
+  Transfers at(storage::Quota{.run_files = 3});
+  Transfers::Node& node = at.add_node("node1");
+  const std::string logs = at.want(node).run_dir + "/logs/gen-0001";
+  fs::create_directories(logs);
+  for (int number = 0; number < 2000; ++number) std::ofstream(fmt::format("{}/f{:04}", logs, number)).put('x');
+  node.spool->look("run1");
+  const auto says_that_others_stay = [&] {
+    for (const std::string& warning : node.warnings)
+      if (warning.find("so does what is new of it: the run has 3 files here") != std::string::npos) return true;
+    return false;
+  };
+  at.run_until(says_that_others_stay);
+  const auto until = std::chrono::steady_clock::now() + 300ms;
+  at.run_until([&] { return std::chrono::steady_clock::now() > until; });
+  CHECK(at.grown.size() == 3);
+  CHECK(at.refused.size() < 1000);  // Those that were on their way by then, and no others.
+  CHECK(node.warnings.size() <= agent::FileSender::kRefusedMax + 1);
+}
+
 TEST_CASE("desk: no more checkpoints are named to a node than one message may have; limit kPathsMax", "[transfer]") {
   Transfers at;
   Transfers::Node& node = at.add_node("node1");

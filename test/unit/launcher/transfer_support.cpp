@@ -223,9 +223,9 @@ void Transfers::start(Node& node, const std::string& name, Incarnation incarnati
   REQUIRE(node.spool->start([&node](const std::string& message) { node.warnings.push_back(message); }).ok());
 }
 
-cluster::DesiredRun Transfers::want(Node& node, std::vector<std::string> resume_from) {
+cluster::DesiredRun Transfers::want(Node& node, std::vector<std::string> resume_from, const RunId& run) {
   cluster::DesiredRun desired;
-  desired.run = "run1";
+  desired.run = run;
   desired.generation = 1;
   desired.want = cluster::Want::kRun;
   desired.run_dir = run_dir;

@@ -82,7 +82,7 @@ struct Transfers {
   Node& add_node(const std::string& name);
   void start(Node& node, const std::string& name, Incarnation incarnation = 1);
   /// The coordinator wants the run on the node: its folder is there.
-  cluster::DesiredRun want(Node& node, std::vector<std::string> resume_from = {});
+  cluster::DesiredRun want(Node& node, std::vector<std::string> resume_from = {}, const RunId& run = "run1");
   /// The coordinator's desk as after a restart.
   void restart_desk();
   void run_until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(60));

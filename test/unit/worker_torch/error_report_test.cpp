@@ -25,7 +25,7 @@ TEST_CASE("errors: each type stands for one exit code") {
   CHECK(code_of(std::bad_alloc()) == worker_exit::kEnvironment);
   CHECK(code_of(std::runtime_error("the user's")) == worker_exit::kUserError);
   const auto code_of_words = [](const char* words) {
-    return describe(std::make_exception_ptr(c10::Error(words, ""))).exit_code;
+    return describe(std::make_exception_ptr(c10::Error(c10::SourceLocation{"f", "f.cpp", 1}, words))).exit_code;
   };
   CHECK(code_of_words("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`") ==
         worker_exit::kEnvironment);
