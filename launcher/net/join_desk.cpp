@@ -32,6 +32,7 @@ constexpr std::array<std::pair<JoinOutcome, const char*>, kJoinOutcomes> kNames{
     {JoinOutcome::kBadRequest, "bad_request"},
     {JoinOutcome::kNobody, "nobody"},
     {JoinOutcome::kTooEarly, "too_early"},
+    {JoinOutcome::kRevoked, "revoked"},
     {JoinOutcome::kBusy, "busy"},
 }};
 
@@ -195,10 +196,10 @@ JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message
     return {JoinOutcome::kWrongName,
             "a name has letters, digits, \".\", \"_\" and \"-\", at most 128: give one with --name",
             {}};
-  const Result<RevokedList> revoked = RevokedList::load(coordinator_identity_folder(state_dir_));
-  if (!revoked) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  const RevokedList* revoked = revoked_now();
+  if (revoked == nullptr) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
   const PeerIdentity* holder = issued_.holder(grant.role, grant.name);
-  if (revoked.value().has_name(grant.name) || (holder != nullptr && revoked.value().contains(*holder)))
+  if (revoked->has_name(grant.name) || (holder != nullptr && revoked->contains(*holder)))
     return {JoinOutcome::kNameTaken,
             fmt::format("{} was revoked: only a token that is made for that name, with --name {}, gives it again",
                         grant.name, grant.name),
@@ -218,9 +219,26 @@ JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Renew& message) 
     return {JoinOutcome::kTooEarly, "the certificate is too new to be renewed", {}};
   const Result<FolderLock> lock = FolderLock::take(state_dir_, kDeskLockWaitMs);
   if (!lock) return {JoinOutcome::kBusy, "the coordinator is busy: try again", {}};
+  const RevokedList* revoked = revoked_now();
+  if (revoked == nullptr || !issued_.refresh())
+    return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  // The door looks for revocations once a second only, and a newer certificate would not be among them.
+  if (revoked->contains(held)) return {JoinOutcome::kRevoked, "the certificate was revoked", {}};
   Verdict verdict = issue(from, message.csr, {held.role, held.name, held.is_admin, {}}, "renew");
   if (verdict.outcome == JoinOutcome::kJoined) verdict.outcome = JoinOutcome::kRenewed;
   return verdict;
+}
+
+/// As it is on disk; null: it cannot be read. The folder is ours meanwhile.
+const RevokedList* JoinDesk::revoked_now() {
+  const std::string folder = coordinator_identity_folder(state_dir_);
+  const FileStamp stamp = stamp_of(revoked_file(folder));
+  if (stamp == revoked_stamp_) return &revoked_;
+  Result<RevokedList> revoked = RevokedList::load(folder);
+  if (!revoked) return nullptr;
+  revoked_ = std::move(revoked).value();
+  revoked_stamp_ = stamp;
+  return &revoked_;
 }
 
 JoinDesk::Verdict JoinDesk::issue(const From& from, const std::string& csr, const Grant& grant,

@@ -22,7 +22,9 @@
 #include "launcher/net/attempt_limit.hpp"
 #include "launcher/net/ca.hpp"
 #include "launcher/net/door.hpp"
+#include "launcher/net/identity_files.hpp"
 #include "launcher/net/issued_log.hpp"
+#include "launcher/net/private_files.hpp"
 #include "launcher/net/token_book.hpp"
 
 namespace sgd::net {
@@ -42,9 +44,10 @@ enum class JoinOutcome {
   kBadRequest,  ///< No signing request that we can answer.
   kNobody,      ///< A renewal without a certificate to renew.
   kTooEarly,    ///< A renewal of a certificate that is quite new.
+  kRevoked,     ///< A renewal of a certificate that was revoked.
   kBusy,        ///< The disk, or a verb that holds the folder.
 };
-inline constexpr std::size_t kJoinOutcomes = 15;
+inline constexpr std::size_t kJoinOutcomes = 16;
 
 /// "wrong_secret".
 [[nodiscard]] const char* join_outcome_name(JoinOutcome outcome);
@@ -100,6 +103,7 @@ class JoinDesk {
   Verdict judge(const From& from, const join::Renew& message);
   Verdict admit(const From& from, const join::Join& message, const JoinToken& token);
   Verdict name_for(const From& from, const join::Join& message, const StoredToken& token, Grant& grant);
+  [[nodiscard]] const RevokedList* revoked_now();
   Verdict issue(const From& from, const std::string& csr, const Grant& grant, const std::string& why);
 
   boost::asio::io_context& io_;
@@ -107,6 +111,8 @@ class JoinDesk {
   CertificateAuthority ca_;
   Digest ca_key_;
   IssuedLog issued_;
+  RevokedList revoked_;
+  FileStamp revoked_stamp_;  ///< Of the file that revoked_ was read from.
   AttemptLimit limit_{kFailuresAtOnce, kOneFailurePer};
   std::array<std::uint64_t, kJoinOutcomes> counts_{};
   std::set<std::shared_ptr<Guest>> guests_;

@@ -284,6 +284,20 @@ TEST_CASE("join desk: renewals keep role and name", "[net]") {
   CHECK(at.outcome(renew) == "there is no certificate to renew");
 }
 
+TEST_CASE("join desk: whoever was revoked a moment ago gets no newer certificate", "[net]") {
+  JoinDeskHere at;
+  const join::Renew renew{net::make_request(net::make_key()).value()};
+  const net::PeerIdentity held{Role::kAgent, "node1", "0a", false, at.now_s - 20 * 3600, at.now_s + 4 * 3600};
+  CHECK(at.outcome(renew, "10.0.0.2:1", held) == "agent node1");
+  const bool by_serial = GENERATE(true, false);
+  net::RevokedList list;
+  REQUIRE(list.add({by_serial ? "0a" : "", by_serial ? "" : "node1", at.now_s}).ok());
+  REQUIRE(list.save(net::coordinator_identity_folder(at.state), at.now_s).ok());
+  ++at.now_s;
+  CHECK(at.outcome(renew, "10.0.0.2:1", held) == "the certificate was revoked");
+  CHECK(at.desk->count(JoinOutcome::kRevoked) == 1);
+}
+
 TEST_CASE("join desk: whoever fails often is not heard for a while, and only that address", "[net]") {
   JoinDeskHere at;
   const join::Join wrong = JoinDeskHere::message(net::make_join_token(at.ca_key, Role::kAgent));
