@@ -49,8 +49,7 @@ Result<std::string> read_from(const std::string& path, std::uint64_t offset) {
 }
 
 /// A crash may have left half a line; the next one begins on its own.
-bool ends_inside_line(int fd) {
-  const off_t size = ::lseek(fd, 0, SEEK_END);
+bool ends_inside_line(int fd, off_t size) {
   char last = '\n';
   return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
 }
@@ -141,10 +140,13 @@ Status IssuedLog::add(const PeerIdentity& identity, const std::string& why) {
     if (const Status anew = begin_anew(identity.issued_s); !anew) return anew;
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path_);
-  const std::string text = (ends_inside_line(fd) ? "\n" : "") + line_of(identity, why);
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  const std::string text = (ends_inside_line(fd, size) ? "\n" : "") + line_of(identity, why);
   const bool is_written =
       ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
-  const Error failed = system_error("cannot write " + path_);
+  Error failed = system_error("cannot write " + path_);
+  // Nobody gets the certificate, so it must not take the name either.
+  if (!is_written && (size < 0 || ::ftruncate(fd, size) != 0)) failed.message += "; a line of it may be there";
   ::close(fd);
   if (!is_written) return failed;
   note(identity);

@@ -20,6 +20,7 @@ class IssuedLog {
   [[nodiscard]] static Result<IssuedLog> load(const std::string& state_dir);
 
   /// Notes `identity` on disk and here; `why` says what led to it: "join 10.0.0.2", "renew", "init".
+  /// Error: nothing was noted.
   [[nodiscard]] Status add(const PeerIdentity& identity, const std::string& why);
   /// The certificate for role and name that holds the longest; null: there was none.
   [[nodiscard]] const PeerIdentity* holder(Role role, const std::string& name) const;

@@ -166,13 +166,17 @@ JoinDesk::Verdict JoinDesk::admit(const From& from, const join::Join& message, c
       break;
   }
   if (Verdict refused = name_for(from, message, stored, grant); !refused.reason.empty()) return tell(refused);
-  // Used up on disk before anybody sees the certificate: whatever happens then, nobody gets a second one.
+  Verdict verdict = sign(from, message.csr, grant);
+  if (verdict.certificate.empty()) return verdict;
+  // Used up on disk before anybody sees the certificate: whatever happens then, nobody gets a second one. And before
+  // the certificate takes the name: it takes it for a day, and another token is soon made.
   TokenBook after = book.value();
   after.mark_used(stored.id, grant.name, from.now_s);
-  Verdict verdict = issue(from, message.csr, grant, "join " + address_of_peer(from.peer));
-  if (verdict.certificate.empty()) return verdict;
   if (!save_tokens(state_dir_, after)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
-  return tell(std::move(verdict));
+  verdict = note(std::move(verdict), "join " + address_of_peer(from.peer));
+  if (!verdict.certificate.empty()) return tell(std::move(verdict));
+  (void)save_tokens(state_dir_, book.value());  // Ignoring: without it another token is needed.
+  return verdict;
 }
 
 JoinDesk::Verdict JoinDesk::name_for(const From& from, const join::Join& message, const StoredToken& token,
@@ -224,7 +228,8 @@ JoinDesk::Verdict JoinDesk::judge(const From& from, const join::Renew& message) 
     return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
   // The door looks for revocations once a second only, and a newer certificate would not be among them.
   if (revoked->contains(held)) return {JoinOutcome::kRevoked, "the certificate was revoked", {}};
-  Verdict verdict = issue(from, message.csr, {held.role, held.name, held.is_admin, {}}, "renew");
+  Verdict verdict = sign(from, message.csr, {held.role, held.name, held.is_admin, {}});
+  if (!verdict.certificate.empty()) verdict = note(std::move(verdict), "renew");
   if (verdict.outcome == JoinOutcome::kJoined) verdict.outcome = JoinOutcome::kRenewed;
   return verdict;
 }
@@ -241,14 +246,19 @@ const RevokedList* JoinDesk::revoked_now() {
   return &revoked_;
 }
 
-JoinDesk::Verdict JoinDesk::issue(const From& from, const std::string& csr, const Grant& grant,
-                                  const std::string& why) {
+/// Nobody has the certificate, and nothing says that it was made.
+JoinDesk::Verdict JoinDesk::sign(const From& from, const std::string& csr, const Grant& grant) {
   Result<std::string> certificate = ca_.issue(csr, grant, from.now_s);
   if (!certificate) return {JoinOutcome::kBadRequest, certificate.error().message, {}};
-  const Result<PeerIdentity> identity = identity_in(certificate.value());
+  return {JoinOutcome::kJoined, {}, std::move(certificate).value()};
+}
+
+/// The same once it is on disk that the certificate was made.
+JoinDesk::Verdict JoinDesk::note(Verdict made, const std::string& why) {
+  const Result<PeerIdentity> identity = identity_in(made.certificate);
   if (!identity) return {JoinOutcome::kBadRequest, identity.error().message, {}};
   if (!issued_.add(identity.value(), why)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
-  return {JoinOutcome::kJoined, {}, std::move(certificate).value()};
+  return made;
 }
 
 }  // namespace sgd::net

@@ -104,7 +104,8 @@ class JoinDesk {
   Verdict admit(const From& from, const join::Join& message, const JoinToken& token);
   Verdict name_for(const From& from, const join::Join& message, const StoredToken& token, Grant& grant);
   [[nodiscard]] const RevokedList* revoked_now();
-  Verdict issue(const From& from, const std::string& csr, const Grant& grant, const std::string& why);
+  Verdict sign(const From& from, const std::string& csr, const Grant& grant);
+  Verdict note(Verdict made, const std::string& why);
 
   boost::asio::io_context& io_;
   std::string state_dir_;

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include <catch2/catch.hpp>
 
 #include "launcher/net/attempt_limit.hpp"
@@ -13,6 +16,7 @@
 #include "launcher/net/identity_files.hpp"
 #include "launcher/net/join_desk.hpp"
 #include "launcher/net/private_files.hpp"
+#include "test/unit/common/file_size_limit.hpp"
 #include "test/unit/launcher/tls_test_support.hpp"
 
 using namespace sgd;
@@ -271,6 +275,29 @@ TEST_CASE("join desk: a name is its holder's until the certificate ends, or is r
     at.desk = net::JoinDesk::open(at.io, at.state).value();
     CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
   }
+}
+
+TEST_CASE("join desk: a disk that is full takes neither the name nor the token", "[net]") {
+  JoinDeskHere at;
+  const net::JoinToken token = at.token(Role::kAgent);
+  const std::string log = at.state + "/issued.jsonl";
+  SECTION("where tokens are") {
+    const std::string in_the_way = at.state + "/tokens.json." + std::to_string(::getpid()) + ".tmp";
+    REQUIRE(::mkdir(in_the_way.c_str(), 0700) == 0);
+    CHECK(at.outcome(JoinDeskHere::message(token)) == "the coordinator cannot write its records");
+    REQUIRE(::rmdir(in_the_way.c_str()) == 0);
+  }
+  SECTION("where certificates are noted") {
+    std::ofstream(log, std::ios::app) << std::string(100'000, '#') << '\n';
+    const auto before = std::filesystem::file_size(log);
+    {
+      const test::FileSizeLimit limit(before + 20);
+      CHECK(at.outcome(JoinDeskHere::message(token)) == "the coordinator cannot write its records");
+    }
+    CHECK(std::filesystem::file_size(log) == before);
+  }
+  CHECK(at.desk->count(JoinOutcome::kBusy) == 1);
+  CHECK(at.outcome(JoinDeskHere::message(token)) == "agent node1");
 }
 
 TEST_CASE("join desk: renewals keep role and name", "[net]") {

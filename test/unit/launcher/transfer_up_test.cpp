@@ -1,16 +1,15 @@
 // Logs and checkpoints on their way from a node to the coordinator: nothing is lost and nothing is twice,
 // whatever happens on the line.
 
-#include <sys/resource.h>
-
-#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 
+#include "test/unit/common/file_size_limit.hpp"
 #include "test/unit/launcher/transfer_support.hpp"
 
 using namespace sgd;
@@ -286,16 +285,12 @@ TEST_CASE("transfer: a disk that is full is waited for, and nothing is lost", "[
   const std::string log = noise(2'500'000, 1);
   write_checkpoint(folder, made);
   append(folder + "/logs/gen-0001/rank-0000.log", log);
-  (void)std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const rlimit small{1'500'000, before.rlim_max};
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::optional<FileSizeLimit> full(1'500'000);
   node.spool->look("run1");
   at.run_until([&] { return at.refused.size() >= 3; });
   CHECK(at.stored.empty());
   CHECK(!node.warnings.empty());
-  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  full.reset();
   at.run_until([&] { return at.is_stored(made); });
   end_and_wait(at, node);
   CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == log);
