@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -85,6 +88,27 @@ std::string line_of(const PeerIdentity& identity, const std::string& why) {
   return codec::print(codec::write_fields(line)) + "\n";
 }
 
+std::optional<PeerIdentity> read_line(std::string_view text) {
+  const Result<codec::Json> line = codec::parse_object(text, codec::kDepthMax);
+  IssuedLine issued;
+  if (!line || !codec::read_fields(line.value(), issued).ok()) return std::nullopt;
+  return PeerIdentity{role_of(issued.role).value_or(Role::kNone),
+                      issued.name,
+                      issued.serial,
+                      issued.is_admin,
+                      issued.issued_s,
+                      issued.expires_s};
+}
+
+/// What is behind the last end of a line is left in `rest`.
+std::optional<std::string_view> next_line(std::string_view& rest) {
+  const std::size_t end = rest.find('\n');
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end + 1);
+  return line;
+}
+
 }  // namespace
 
 Result<IssuedLog> IssuedLog::load(const std::string& state_dir) {
@@ -94,7 +118,9 @@ Result<IssuedLog> IssuedLog::load(const std::string& state_dir) {
 }
 
 Status IssuedLog::refresh() {
-  if (stamp_of(path_).bytes < static_cast<std::int64_t>(read_bytes_)) {  // Begun anew by another process.
+  const FileStamp stamp = stamp_of(path_);
+  if (stamp.inode != inode_ || stamp.bytes < static_cast<std::int64_t>(read_bytes_)) {  // Begun anew.
+    inode_ = stamp.inode;
     read_bytes_ = 0;
     holders_.clear();
     of_serial_.clear();
@@ -102,30 +128,31 @@ Status IssuedLog::refresh() {
   const Result<std::string> text = read_from(path_, read_bytes_);
   if (!text) return text.error();
   std::string_view rest = text.value();
-  for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    const Result<codec::Json> line = codec::parse_object(rest.substr(0, end), codec::kDepthMax);
-    IssuedLine issued;
-    if (line.ok() && codec::read_fields(line.value(), issued).ok())
-      note({role_of(issued.role).value_or(Role::kNone), issued.name, issued.serial, issued.is_admin, issued.issued_s,
-            issued.expires_s});
-    read_bytes_ += end + 1;
-    rest.remove_prefix(end + 1);
-  }
+  while (const auto line = next_line(rest))
+    if (auto identity = read_line(*line)) note(std::move(*identity));
+  read_bytes_ += text.value().size() - rest.size();
   return {};
 }
 
-/// The old file is kept under another name; what still holds goes on in the new one.
+/// The old file is kept under another name; every certificate that still holds goes on in the new one, whoever has
+/// added it: each can be revoked by its serial.
 Status IssuedLog::begin_anew(std::int64_t now_s) {
-  std::erase_if(holders_, [&](const auto& one) { return one.second.expires_s <= now_s; });
-  of_serial_.clear();
-  std::string text;
-  for (const auto& [key, holder] : holders_) {
-    of_serial_[holder.serial] = key;
-    text += line_of(holder, "carried over");
+  const Result<std::string> all = read_from(path_, 0);
+  if (!all) return all.error();
+  std::string_view rest = all.value();
+  std::string kept;
+  while (const auto line = next_line(rest)) {
+    const auto identity = read_line(*line);
+    if (identity && identity->expires_s > now_s) kept.append(*line).push_back('\n');
   }
-  if (::rename(path_.c_str(), (path_ + ".old").c_str()) != 0) return system_error("cannot rename " + path_);
-  read_bytes_ = text.size();
-  return write_file(path_, text, Readers::kOwner);
+  // By a second name, where the disk has such: so there is a whole file whatever happens meanwhile.
+  const std::string old = path_ + ".old";
+  (void)::unlink(old.c_str());  // Ignoring: it may not be there.
+  if (::link(path_.c_str(), old.c_str()) != 0 && ::rename(path_.c_str(), old.c_str()) != 0)
+    return system_error("cannot rename " + path_);
+  if (const Status written = write_file(path_, kept, Readers::kOwner); !written) return written;
+  kept_bytes_ = static_cast<std::int64_t>(kept.size());
+  return refresh();
 }
 
 void IssuedLog::note(PeerIdentity identity) {
@@ -136,7 +163,8 @@ void IssuedLog::note(PeerIdentity identity) {
 }
 
 Status IssuedLog::add(const PeerIdentity& identity, const std::string& why) {
-  if (stamp_of(path_).bytes > kFileBytesMax)
+  // What had to be kept is no reason to begin anew each time.
+  if (stamp_of(path_).bytes > std::max(file_bytes_max, 2 * kept_bytes_))
     if (const Status anew = begin_anew(identity.issued_s); !anew) return anew;
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path_);

@@ -14,6 +14,7 @@ namespace sgd::net {
 class IssuedLog {
  public:
   static constexpr std::int64_t kFileBytesMax = 16 << 20;  ///< Then a new file is begun; the one before is kept.
+  std::int64_t file_bytes_max = kFileBytesMax;
 
   /// `issued.jsonl` of a coordinator's state folder; absent: empty. A torn line is ignored: what it was to
   /// say of was never handed out.
@@ -36,7 +37,9 @@ class IssuedLog {
   explicit IssuedLog(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
+  std::uint64_t inode_ = 0;  ///< Of the file of which so much was read.
   std::uint64_t read_bytes_ = 0;
+  std::int64_t kept_bytes_ = 0;                   ///< With which the file was begun anew; 0: not by this process.
   std::map<std::string, PeerIdentity> holders_;   ///< By "agent/n1".
   std::map<std::string, std::string> of_serial_;  ///< Key of holders_ by serial.
 };

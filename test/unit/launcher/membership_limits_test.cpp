@@ -5,6 +5,7 @@
 #include "launcher/net/ca.hpp"
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/identity_files.hpp"
+#include "launcher/net/issued_log.hpp"
 #include "launcher/net/private_files.hpp"
 #include "launcher/net/token_book.hpp"
 #include "test/unit/launcher/tls_test_support.hpp"
@@ -70,4 +71,41 @@ TEST_CASE("revoked list: full, it says so, can be read again, and gets room as e
   const std::int64_t later_s = now_s + net::validity_s(Role::kCoordinator) + 1;
   REQUIRE(again.value().save(folder.path(), later_s).ok());
   CHECK(net::RevokedList::load(folder.path()).value().add({"aa", "", later_s}).ok());
+}
+
+TEST_CASE("issued log: a new file knows every certificate that holds, whoever has noted it; limit kFileBytesMax",
+          "[net]") {
+  test::TemporaryFolder folder;
+  const auto load = [&folder] { return net::IssuedLog::load(folder.path()).value(); };
+  const auto add = [](net::IssuedLog& log, const std::string& name, const std::string& serial, std::int64_t issued_s,
+                      std::int64_t expires_s) {
+    REQUIRE(log.add({Role::kAgent, name, serial, false, issued_s, expires_s}, "renew").ok());
+  };
+  const auto old_one = [&folder] { return net::stamp_of(folder.path() + "/issued.jsonl.old"); };
+  auto log = load();
+  CHECK(log.file_bytes_max == net::IssuedLog::kFileBytesMax);
+  log.file_bytes_max = 400;  // Of lines of about 110 bytes.
+  add(log, "node0", "ended", 0, 50);
+  auto stale = load();
+  add(log, "node1", "first", 1, 200);
+  add(log, "node1", "renewed", 2, 300);
+  auto other = load();
+  add(other, "node3", "of-another", 3, 300);
+  add(log, "node4", "last", 100, 400);
+  REQUIRE(stale.refresh().ok());
+  REQUIRE(other.refresh().ok());
+  CHECK(old_one().bytes > 400);
+  for (const net::IssuedLog& one : {log, stale, other, load()}) {
+    CHECK(one.holder_of("ended") == nullptr);
+    CHECK(one.holder(Role::kAgent, "node0") == nullptr);
+    REQUIRE(one.holder_of("first") != nullptr);
+    CHECK(one.holder_of("first")->serial == "renewed");
+    REQUIRE(one.holder_of("of-another") != nullptr);
+    CHECK(one.holder(Role::kAgent, "node3")->expires_s == 300);
+    CHECK(one.holder_of("last") != nullptr);
+  }
+  // The file is as large again, with what has to be kept.
+  const auto before = old_one();
+  add(log, "node5", "next", 101, 400);
+  CHECK(old_one() == before);
 }
