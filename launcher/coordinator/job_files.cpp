@@ -62,16 +62,16 @@ Result<Looked> look_at(const shipping::FileStore& store, const std::vector<Wante
 
 }  // namespace
 
-Result<std::shared_ptr<shipping::FileStore>> JobFiles::store_of(const Requester& who) {
+Result<std::shared_ptr<shipping::FileStore>> JobFiles::Stores::of(const Requester& who) {
   const std::string name = folder_name(who);
-  const std::lock_guard lock(mutex_);
-  if (const auto known = stores_.find(name); known != stores_.end()) return known->second;
-  if (const Status made = storage::make_private_folder(folder_); !made) return made.error();
-  auto opened = shipping::FileStore::open(folder_ + "/" + name, limits_);
+  const std::lock_guard lock(mutex);
+  if (const auto known = by_name.find(name); known != by_name.end()) return known->second;
+  if (const Status made = storage::make_private_folder(folder); !made) return made.error();
+  auto opened = shipping::FileStore::open(folder + "/" + name, limits);
   if (!opened) return opened.error();
   // Those that nobody uses at the moment are opened again where they are needed.
-  if (stores_.size() >= kOwnersMax) std::erase_if(stores_, [](const auto& one) { return one.second.use_count() == 1; });
-  stores_[name] = opened.value();
+  if (by_name.size() >= kOwnersMax) std::erase_if(by_name, [](const auto& one) { return one.second.use_count() == 1; });
+  by_name[name] = opened.value();
   return opened;
 }
 
@@ -81,16 +81,16 @@ void JobFiles::ask(const Requester& who, Duration limit, const ClientDesk::Reply
   const std::string name = folder_name(who);
   if (!owners_.contains(name) && owners_.size() >= kOwnersMax) {
     const auto idle =
-        std::find_if(owners_.begin(), owners_.end(), [](const auto& one) { return one.second.asked == 0; });
+        std::find_if(owners_.begin(), owners_.end(), [](const auto& one) { return *one.second.asked == 0; });
     if (idle == owners_.end())
       return reply(refused("busy", fmt::format("files of {} owners come just now", kOwnersMax)));
     owners_.erase(idle);
   }
   Owner& owner = owners_[name];
   if (!owner.thread) owner.thread = std::make_unique<storage::FileThread>(io_);
-  ++owner.asked;
-  // Counted until the work is over, also when the answer was not awaited.
-  const std::shared_ptr<void> place(nullptr, [this, name](void*) { --owners_.at(name).asked; });
+  ++*owner.asked;
+  // Counted until the work is over, also when the answer was not awaited; and by then this may be gone.
+  const std::shared_ptr<void> place(nullptr, [asked = owner.asked](void*) { --*asked; });
   using Value = decltype(work());
   owner.thread->ask_within(
       limit, std::move(work), [done, place](Value value) { done(value); }, [place](Value) {});
@@ -99,8 +99,8 @@ void JobFiles::ask(const Requester& who, Duration limit, const ClientDesk::Reply
 void JobFiles::look(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
   const std::vector<WantedFile> wanted = wanted_of(request);
   if (const std::string fault = fault_of(wanted); !fault.empty()) return reply(refused("request", fault));
-  const auto work = [this, who, wanted]() -> Result<Looked> {
-    const auto store = store_of(who);
+  const auto work = [stores = stores_, who, wanted]() -> Result<Looked> {
+    const auto store = stores->of(who);
     return store ? look_at(*store.value(), wanted) : Result<Looked>(store.error());
   };
   ask(who, kDiskLimit, reply, work, [reply](const Result<Looked>& looked) {
@@ -119,8 +119,8 @@ void JobFiles::put(const Requester& who, const ClientDesk::Put& put, std::string
     storage::Held held;
     Status proven;
   };
-  const auto work = [this, who, put, bytes = std::move(bytes)]() -> Result<Outcome> {
-    const auto store = store_of(who);
+  const auto work = [stores = stores_, who, put, bytes = std::move(bytes)]() -> Result<Outcome> {
+    const auto store = stores->of(who);
     if (!store) return store.error();
     Outcome outcome{store.value()->append(put.sha256, static_cast<std::uint64_t>(put.offset), bytes), {}};
     const storage::Held& held = outcome.held;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 
@@ -33,29 +34,36 @@ class JobFiles {
 
   /// `folder` is made when somebody brings something; on the disk of the runs.
   JobFiles(boost::asio::io_context& io, std::string folder, const shipping::FileStore::Limits& limits)
-      : io_(io), folder_(std::move(folder)), limits_(limits) {}
+      : io_(io), stores_(std::make_shared<Stores>(std::move(folder), limits)) {}
 
   /// Answers a request "files".
   void look(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
   void put(const Requester& who, const ClientDesk::Put& put, std::string bytes, const ClientDesk::Reply& reply);
   /// On any thread.
-  [[nodiscard]] Result<std::shared_ptr<shipping::FileStore>> store_of(const Requester& who);
-  shipping::FileStore::Limits& limits() { return limits_; }
+  [[nodiscard]] Result<std::shared_ptr<shipping::FileStore>> store_of(const Requester& who) { return stores_->of(who); }
+  shipping::FileStore::Limits& limits() { return stores_->limits; }
 
  private:
+  /// With each thread, which may be in a call that does not return when everything else is gone.
+  struct Stores {
+    Stores(std::string in, const shipping::FileStore::Limits& of_one) : folder(std::move(in)), limits(of_one) {}
+    [[nodiscard]] Result<std::shared_ptr<shipping::FileStore>> of(const Requester& who);
+
+    std::string folder;
+    shipping::FileStore::Limits limits;  ///< Of one owner.
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<shipping::FileStore>> by_name;  ///< By the folder's name.
+  };
   struct Owner {
     std::unique_ptr<storage::FileThread> thread;
-    std::size_t asked = 0;  ///< Without an answer.
+    std::shared_ptr<std::size_t> asked = std::make_shared<std::size_t>(0);  ///< Without an answer.
   };
   template <class Work, class Done>
   void ask(const Requester& who, Duration limit, const ClientDesk::Reply& reply, Work work, Done done);
 
   boost::asio::io_context& io_;
+  std::shared_ptr<Stores> stores_;
   std::map<std::string, Owner> owners_;
-  std::string folder_;
-  shipping::FileStore::Limits limits_;  ///< Of one owner.
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<shipping::FileStore>> stores_;  ///< By the folder's name.
 };
 
 }  // namespace sgd::coordinator

@@ -256,6 +256,22 @@ TEST_CASE("job files: only so many owners' files are looked at at a time", "[fil
     CHECK(entry.path().filename().string().starts_with("of-"));
 }
 
+TEST_CASE("job files: a coordinator ends with questions that have no answer", "[files]") {
+  const TemporaryFolder folder;
+  auto io = std::make_unique<boost::asio::io_context>();
+  auto files = std::make_unique<coordinator::JobFiles>(*io, folder.path("files"), shipping::FileStore::Limits{});
+  const nlohmann::json request = {{"files", {{{"sha256", sha256_of("x")}, {"bytes", 1}}}}};
+  int answers = 0;
+  for (const char* owner : {"ada", "ada", "eve"}) {
+    coordinator::Requester who;
+    who.name = owner;
+    files->look(who, request, [&answers](const coordinator::ClientDesk::Answer&) { ++answers; });
+  }
+  files.reset();
+  io.reset();  // With it goes what waits for the end of a time.
+  CHECK(answers == 0);
+}
+
 TEST_CASE("job files: a hash gives nobody what another has brought, nor tells that it is there", "[files]") {
   const TemporaryFolder folder;
   boost::asio::io_context io;
