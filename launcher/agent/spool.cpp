@@ -20,8 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRefusedMark = ".refused-";  ///< Beside the folder of the run; as old as the first refusal.
-constexpr const char* kGone = ".gone-";            ///< Of folders that are being removed.
+/// Beside the folder of the run: why it was refused, and a line for each visit since.
+constexpr const char* kRefusedMark = ".refused-";
+constexpr const char* kGone = ".gone-";  ///< Of folders that are being removed.
 constexpr std::size_t kRemotesMax = 10'000;
 
 /// `path` with `from` at its beginning replaced by `to`.
@@ -41,6 +42,17 @@ std::error_code remove_all_of(const std::string& folder) {
   }
   fs::remove_all(folder, error);
   return error;
+}
+
+/// By the mark of its refusal; nothing: it was not refused.
+std::optional<std::int64_t> visits_since_refusal(const std::string& mark) {
+  std::ifstream file(mark);
+  if (!file) return std::nullopt;
+  std::string line;
+  std::getline(file, line);
+  std::int64_t visits = 0;
+  while (std::getline(file, line)) ++visits;
+  return visits;
 }
 
 }  // namespace
@@ -77,7 +89,7 @@ Status Spool::start(std::function<void(std::string)> on_warning) {
   auto store = shipping::FileStore::open(setup_.state_dir + "/files/store", setup_.files);
   if (!store) return store.error();
   store_ = std::move(store).value();
-  visit_folders();
+  visit_folders(Visit::kStart);
   link_.start(
       {[this] {
          sender_.on_open();
@@ -333,13 +345,15 @@ void Spool::keep_for_later(const RunId& run, const std::string& reason) {
   if (place == places_.end() || place->second.is_live) return;
   places_.erase(place);
   if (!fs::exists(mark_of(run))) {
-    std::ofstream(mark_of(run)) << reason << '\n';
+    std::string line = reason;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    std::ofstream(mark_of(run)) << line << '\n';
     on_warning_(fmt::format("{} stays for {}: {}", folder_of(run), format_duration(setup_.keep_refused), reason));
   }
 }
 
 /// What an earlier life has left, or was refused.
-void Spool::visit_folders() {
+void Spool::visit_folders(Visit why) {
   std::error_code error;
   for (fs::directory_iterator entry(runs_dir_, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
@@ -347,23 +361,27 @@ void Spool::visit_folders() {
     std::error_code ignored;
     const bool is_gone = name.starts_with(kGone);
     if (is_gone) remove_bytes(entry->path().string());
-    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name)) visit(name);
+    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name))
+      visit(name, why);
   }
   remove_old_trees();
   revisit_timer_.expires_after(setup_.revisit);
   revisit_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& ended) {
-    if (!ended && !alive.expired()) visit_folders();
+    if (!ended && !alive.expired()) visit_folders(Visit::kTimer);
   });
 }
 
-void Spool::visit(const RunId& run) {
-  std::error_code error;
-  const auto refused_at = fs::last_write_time(mark_of(run), error);
-  const bool is_old = !error && fs::file_time_type::clock::now() - refused_at >= setup_.keep_refused;
-  if (is_old) {
-    on_warning_(fmt::format("{} is removed: the coordinator has not taken it", folder_of(run)));
-    places_[run] = {};
-    return remove(run);
+/// There may be no other copy of what was refused. So its time is counted in visits of the timer: a clock that is set,
+/// or an agent that starts again and again, brings its end no closer.
+void Spool::visit(const RunId& run, Visit why) {
+  const auto visits = visits_since_refusal(mark_of(run));
+  if (visits && why == Visit::kTimer) {
+    if (*visits * setup_.revisit >= setup_.keep_refused) {
+      on_warning_(fmt::format("{} is removed: the coordinator has not taken it", folder_of(run)));
+      places_[run] = {};
+      return remove(run);
+    }
+    std::ofstream(mark_of(run), std::ios::app) << "tried again\n";
   }
   if (const Status made = make_folder(run, std::nullopt); !made) return on_warning_(made.error().message);
   sender_.add(run, places_.at(run).files);

@@ -41,11 +41,11 @@ class Spool {
     net::Address coordinator;
     NodeId node;  ///< [A-Za-z0-9._-].
     Incarnation incarnation = 0;
-    Duration keep_refused = std::chrono::hours(24);
-    Duration revisit = std::chrono::hours(1);  ///< Refused folders are tried again, or removed.
-    bool has_other_owners = false;             ///< They must get to their folders.
-    storage::Quota quota;                      ///< Of what is fetched.
-    shipping::FileStore::Limits files;         ///< Of what jobs bring.
+    Duration keep_refused = std::chrono::hours(24);  ///< By the timer below, while an agent runs here.
+    Duration revisit = std::chrono::hours(1);        ///< Refused folders are tried again, or removed.
+    bool has_other_owners = false;                   ///< They must get to their folders.
+    storage::Quota quota;                            ///< Of what is fetched.
+    shipping::FileStore::Limits files;               ///< Of what jobs bring.
     SenderTimes times;
     std::shared_ptr<const net::TlsContext> tls;  ///< The node's identity; null: plain text.
   };
@@ -102,8 +102,12 @@ class Spool {
   void on_message(transfer::ToNode message, std::string bytes);
   [[nodiscard]] FileFetcher& fetcher_of(const std::string& path);
   [[nodiscard]] Status make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner);
-  void visit_folders();
-  void visit(const RunId& run);
+  enum class Visit {
+    kStart,  ///< Of an agent.
+    kTimer,  ///< Setup::revisit is over.
+  };
+  void visit_folders(Visit why);
+  void visit(const RunId& run, Visit why);
   void remember(const RunId& run, const std::string& remote);
   void remove(const RunId& run);
   void remove_bytes(const std::string& folder);

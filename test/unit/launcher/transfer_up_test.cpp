@@ -228,11 +228,24 @@ TEST_CASE("transfer: a run that nobody knows any more stays for its time", "[tra
     CHECK_FALSE(fs::exists(refusal_of(folder)));
     CHECK(slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "kept\n");
   }
-  SECTION("and then goes") {
-    at.keep_refused = 0s;
+  SECTION("however the clock is set") {
+    fs::last_write_time(refusal_of(folder), fs::file_time_type::clock::now() - 48h);
     node.spool.reset();
     at.start(node, "node1", 2);
-    CHECK_FALSE(fs::exists(folder));
+    at.run_until([&] { return at.refused.size() >= 2; });
+    CHECK(slurp(folder + "/logs/gen-0001/rank-0000.log") == "kept\n");
+  }
+  SECTION("and then goes, when it was refused at as many visits") {
+    at.revisit = 20ms;
+    at.keep_refused = 60ms;
+    for (Incarnation life = 2; life < 7; ++life) {  // A start is no such visit.
+      node.spool.reset();
+      at.start(node, "node1", life);
+      CHECK(fs::exists(folder));
+    }
+    at.run_until([&] { return !fs::exists(folder); });
+    CHECK_FALSE(fs::exists(refusal_of(folder)));
+    CHECK(at.refused.size() >= 5);  // The first time, at the last start, and at three visits.
   }
 }
 
