@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -42,6 +43,29 @@ std::error_code remove_all_of(const std::string& folder) {
   }
   fs::remove_all(folder, error);
   return error;
+}
+
+constexpr std::array<const char*, 3> kRunFolders{"logs", "errors", checkpoint::kDirectory};
+
+bool is_own_folder(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid();
+}
+
+/// It was made, and an agent ended before it gave it away; or it was just made.
+bool is_to_give(const std::string& folder, const std::optional<storage::FileOwner>& owner) {
+  return owner && owner->uid != ::geteuid() && is_own_folder(folder);
+}
+
+/// Nobody but us can change what has this name. What is in it goes first: until then nobody else gets in.
+Status give_run_folder(const std::string& folder, const storage::FileOwner& owner) {
+  std::vector<std::string> given;
+  for (const char* name : kRunFolders)
+    if (is_own_folder(folder + "/" + name)) given.push_back(folder + "/" + name);
+  given.push_back(folder);
+  for (const std::string& one : given)
+    if (::lchown(one.c_str(), owner.uid, owner.gid) != 0) return system_error("cannot give " + one + " to its owner");
+  return {};
 }
 
 /// By the mark of its refusal; nothing: it was not refused.
@@ -152,16 +176,12 @@ Status Spool::let_owners_pass() const {
 
 Status Spool::make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner) {
   const std::string folder = folder_of(run);
-  if (::mkdir(folder.c_str(), 0700) == 0) {
-    // Nobody but us can change what has this name, so it is the folder that was just made.
-    if (owner && ::lchown(folder.c_str(), owner->uid, owner->gid) != 0)
-      return system_error("cannot give " + folder + " to its owner");
-  } else if (errno != EEXIST) {
-    return system_error("cannot create " + folder);
-  }
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot create " + folder);
+  if (is_to_give(folder, owner))
+    if (const Status given = give_run_folder(folder, *owner); !given) return given;
   const storage::FilesAs as(storage::other_owner(folder));
   std::error_code error;
-  for (const char* name : {"logs", "errors", checkpoint::kDirectory}) {
+  for (const char* name : kRunFolders) {
     fs::create_directories(folder + "/" + name, error);
     if (error) return Error{fmt::format("cannot create {}/{}: {}", folder, name, error.message()), error.value()};
   }
@@ -175,8 +195,10 @@ Status Spool::make_folder(const RunId& run, const std::optional<storage::FileOwn
 
 Status Spool::open(const RunId& run, const std::optional<storage::FileOwner>& owner) {
   const auto known = places_.find(run);
-  if (known != places_.end() && known->second.is_live) return {};
-  if (known == places_.end())
+  // One that an earlier life has left may be live by now as ours: then it was opened before its owner was known.
+  const bool is_left = is_to_give(folder_of(run), owner);
+  if (known != places_.end() && known->second.is_live && !is_left) return {};
+  if (known == places_.end() || is_left)
     if (const Status made = make_folder(run, owner); !made) return made;
   std::error_code ignored;
   fs::remove(mark_of(run), ignored);

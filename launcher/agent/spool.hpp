@@ -67,7 +67,8 @@ class Spool {
   [[nodiscard]] const std::map<RunId, std::string>& remotes() const { return remotes_; }
   /// and in that life. Folders of `runs` that are here are in use.
   void restore(const std::map<RunId, std::string>& remotes, const std::vector<RunId>& runs);
-  /// Makes the run's folder, which is `owner`'s (nothing: ours), unless it is here.
+  /// Makes the run's folder, which is `owner`'s (nothing: ours), unless it is here. One of ours that is here, as of an
+  /// agent that ended before it gave it away, is given to `owner`.
   [[nodiscard]] Status open(const RunId& run, const std::optional<storage::FileOwner>& owner);
   /// Whose folder it is, where that is not ours. Error: there are other users here, and it is none's of them.
   [[nodiscard]] Result<std::optional<storage::FileOwner>> owner_of(const RunId& run) const;

@@ -19,6 +19,7 @@
 #include "keeper_test_support.hpp"
 #include "launcher/agent/keeper_process.hpp"
 #include "launcher/agent/run_accounts.hpp"
+#include "launcher/agent/spool.hpp"
 #include "launcher/agent/stacks.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/process/account_lookup.hpp"
@@ -162,6 +163,42 @@ TEST_CASE("the rights of another user end with the outermost of nested scopes", 
     CHECK(other.get());  // Of this thread alone.
   }
   CHECK(can_read());
+}
+
+TEST_CASE("a run's folder that an agent left before it gave it away is its owner's at the next start", "[accounts]") {
+  if (!is_root()) return;
+  TemporaryDir dir;
+  REQUIRE(::chmod(dir.file("").c_str(), 0711) == 0);
+  const process::Account account = person();
+  boost::asio::io_context io;
+  agent::Spool::Setup setup;
+  setup.state_dir = dir.file("state");
+  setup.coordinator = {"127.0.0.1", 1};
+  setup.node = "node1";
+  setup.has_other_owners = true;
+  const std::string folder = dir.file("state/runs/run1");
+  SECTION("empty") {
+    std::filesystem::create_directories(folder);
+  }
+  SECTION("with what a later life made in it") {
+    std::filesystem::create_directories(folder + "/logs");
+  }
+  SECTION("not at all") {}
+  agent::Spool spool(io, setup, core::Random({1, 2, 3, 4}));
+  REQUIRE(spool.start([](const std::string&) {}).ok());
+  if (GENERATE(true, false)) {
+    cluster::DesiredRun desired;
+    desired.run = "run1";
+    desired.want = cluster::Want::kRun;
+    desired.run_dir = "/none";
+    (void)spool.localize(desired);
+  }
+  REQUIRE(spool.open("run1", storage::FileOwner{account.uid, account.gid}).ok());
+  for (const char* name : {"", "/logs", "/errors", "/checkpoints"}) CHECK(user_of(folder + name) == account.uid);
+  const auto owner = spool.owner_of("run1");
+  REQUIRE((owner.ok() && owner.value()));
+  CHECK(owner.value()->uid == account.uid);
+  spool.stop();
 }
 
 TEST_CASE("stacks are kept of the owner's processes alone, and through no link", "[accounts]") {
