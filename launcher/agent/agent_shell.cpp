@@ -131,7 +131,7 @@ void AgentShell::stop() {
 void AgentShell::end_everything() {
   for (auto& [run, keeper] : keepers_)
     if (continuity_ && keeper->is_attached()) keeper->send(keeper::AgentEnds{});
-  const TimePoint until = process::monotonic_now() + kStraysLimit;
+  const TimePoint until = process::monotonic_now() + KeeperProcess::kLeaveLimit;
   for (auto& [run, keeper] : keepers_)
     if (continuity_ && !(keeper->is_attached() && keeper->ends_by(until)))
       (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.

@@ -138,17 +138,34 @@ void KeeperProcess::connect(process::UniqueFd socket) {
 }
 
 void KeeperProcess::send(const keeper::ToKeeper& message) {
-  if (std::holds_alternative<keeper::Clear>(message) || std::holds_alternative<keeper::Close>(message)) expect_done();
+  is_closing_ |= std::holds_alternative<keeper::Close>(message);
+  awaits_done_ = is_closing_ || std::holds_alternative<keeper::Clear>(message) || awaits_done_;
+  if (std::holds_alternative<keeper::Clear>(message) || std::holds_alternative<keeper::Close>(message))
+    expect_done(clear_limit, false);
   std::string frame = keeper::encode(message);
   if (place_ && keeper::is_counted(message)) sent_.push(frame);
   if (!place_ || is_attached_) stream_->send(std::move(frame));
 }
 
-void KeeperProcess::expect_done() {
-  clear_timer_.expires_after(clear_limit);
-  clear_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (!error && !alive.expired()) kill();
+/// Once more for a moment: where this process stood still itself, the answer may be in the socket.
+void KeeperProcess::expect_done(Duration limit, bool is_last) {
+  constexpr Duration kOnceMore = std::chrono::seconds(1);
+  clear_timer_.expires_after(limit);
+  clear_timer_.async_wait([this, is_last, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired() || !awaits_done_) return;
+    if (is_last)
+      kill();
+    else
+      expect_done(kOnceMore, true);
   });
+}
+
+/// The end of ranks may have crossed the order to close, which is still to be answered then.
+void KeeperProcess::note_done(const keeper::FromKeeper& message) {
+  const auto* cleared = std::get_if<keeper::Cleared>(&message);
+  if (cleared == nullptr || (is_closing_ && cleared->generation != 0)) return;
+  awaits_done_ = false;
+  clear_timer_.cancel();
 }
 
 /// What is below it ends with it, or is found by its mark.
@@ -169,7 +186,7 @@ bool KeeperProcess::ends_by(TimePoint until) {
 
 void KeeperProcess::note_message(const keeper::FromKeeper& message) {
   received_ += keeper::is_counted(message) ? 1 : 0;
-  if (std::holds_alternative<keeper::Cleared>(message)) clear_timer_.cancel();
+  note_done(message);
 }
 
 void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
@@ -211,8 +228,8 @@ void KeeperProcess::on_frame(Frame frame) {
     }
     if (!known) return stream_->close(known.error().message);
     note_message(message.value());
-  } else if (std::holds_alternative<keeper::Cleared>(message.value())) {
-    clear_timer_.cancel();
+  } else {
+    note_done(message.value());
   }
   handlers_.on_message(std::move(message).value());
 }
@@ -262,6 +279,7 @@ void KeeperProcess::wait_for_end() {
 
 void KeeperProcess::reap() {
   limit_.cancel();
+  awaits_done_ = false;
   clear_timer_.cancel();
   const auto status = process::wait_exit(pidfd_.native_handle());
   const int signal = status && status.value() ? status.value()->signal : 0;

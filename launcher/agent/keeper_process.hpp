@@ -55,6 +55,8 @@ class KeeperProcess {
   /// From the end of its socket to its own.
   static constexpr Duration kEndLimit = std::chrono::seconds(2);
   static constexpr Duration kConnectLimit = std::chrono::seconds(1);
+  /// From AgentEnds to its own end: it gives ranks 10 s to die, and then reads what they have written.
+  static constexpr Duration kLeaveLimit = std::chrono::seconds(12);
   /// From the order to end all ranks, or itself, to the word that it is done: somewhat longer than a keeper takes that
   /// cannot end a rank, and says so. One that stands still, stopped by a rank or held by a disk, is killed then.
   static constexpr Duration kClearLimit = std::chrono::seconds(70);
@@ -117,7 +119,8 @@ class KeeperProcess {
   void on_frame(Frame frame);
   [[nodiscard]] Status on_started(const keeper::Started& started);
   void on_stream_closed(std::string reason);
-  void expect_done();
+  void expect_done(Duration limit, bool is_last);
+  void note_done(const keeper::FromKeeper& message);
   void kill();
   void wait_for_end();
   void reap();
@@ -129,6 +132,8 @@ class KeeperProcess {
   boost::asio::posix::stream_descriptor pidfd_;
   boost::asio::steady_timer limit_;  ///< With a Place: of the attaching, then of the end.
   boost::asio::steady_timer clear_timer_;
+  bool awaits_done_ = false;  ///< It is to end all ranks, or itself.
+  bool is_closing_ = false;   ///< Itself.
   FrameReader reader_;
   std::vector<process::SharedFd> descriptors_;
   std::string close_reason_;

@@ -2,10 +2,13 @@
 
 #include "launcher/agent/agent_shell.hpp"
 
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <memory>
 
 #include <catch2/catch.hpp>
 
@@ -13,6 +16,9 @@
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/pidfd.hpp"
+#include "launcher/process/spawn.hpp"
+#include "launcher/process/unix_socket.hpp"
 #include "test/unit/common/temporary_folder.hpp"
 
 using namespace sgd;
@@ -98,4 +104,57 @@ TEST_CASE("agent shell: a keeper that stands still and does not end what it is t
   keeper.send(keeper::Clear{1});
   io.run_for(20s);
   CHECK(ended_by == SIGKILL);
+}
+
+namespace {
+
+/// A process that does nothing, and this test as its keeper's end of the link.
+struct PlayedKeeper {
+  explicit PlayedKeeper(boost::asio::io_context& io)
+      : keeper(io, {[](keeper::FromKeeper) {}, [](agent::Output) {}, [](int, const std::string&) {}}) {
+    process::SpawnOptions options;
+    options.argv = {"sleep", "1000"};
+    auto spawned = process::spawn(options);
+    REQUIRE(spawned.ok());
+    child = std::move(spawned).value();
+    auto pair = process::socket_pair(SOCK_STREAM);
+    REQUIRE(pair.ok());
+    link = std::move(pair.value().second);
+    REQUIRE(keeper.adopt({std::move(pair.value().first), child.pid, "SGD_KEEPER=x"}).ok());
+    keeper.clear_limit = 50ms;
+  }
+  ~PlayedKeeper() {
+    (void)process::pidfd_send_signal(child.pidfd.get(), SIGKILL);
+    process::reap_child(child.pid);
+  }
+  void say(const keeper::FromKeeper& message) const {
+    const std::string frame = keeper::encode(message);
+    REQUIRE(::write(link.get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
+  }
+  [[nodiscard]] bool is_killed_within(boost::asio::io_context& io, Duration limit) const {
+    io.restart();
+    io.run_for(limit);
+    pollfd ended{child.pidfd.get(), POLLIN, 0};
+    return ::poll(&ended, 1, 0) == 1;
+  }
+
+  agent::KeeperProcess keeper;
+  process::Child child;
+  process::UniqueFd link;
+};
+
+}  // namespace
+
+TEST_CASE("agent shell: a keeper that has answered is not killed, however late its agent hears it") {
+  boost::asio::io_context io;
+  const auto played = std::make_unique<PlayedKeeper>(io);
+  played->keeper.send(keeper::Clear{1});
+  played->say(keeper::Cleared{1, 0});
+  (void)::poll(nullptr, 0, 100);  // The agent stands still meanwhile.
+  CHECK_FALSE(played->is_killed_within(io, 1500ms));
+  // The end of ranks that crossed the order to close is no answer to it.
+  played->keeper.send(keeper::Clear{2});
+  played->keeper.send(keeper::Close{});
+  played->say(keeper::Cleared{2, 0});
+  CHECK(played->is_killed_within(io, 5s));
 }
