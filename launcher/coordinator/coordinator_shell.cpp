@@ -196,8 +196,12 @@ void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
   follow(std::move(commands));
 }
 
-/// Stores at once, carries out the rest in its turn.
+/// Stores at once, carries out the rest in its turn. Of runs that go on the rows come first: a restart in between finds
+/// runs that have ended, and says so again.
 void CoordinatorShell::follow(core::CoordinatorCommands commands) {
+  for (const core::CoordinatorCommand& command : commands)
+    if (const auto* trial = std::get_if<core::coordinator_command::BeginTrial>(&command); trial && trial->run.past)
+      if (const auto row = runs_.find(trial->run.id); store_ && row != runs_.end()) reopen_row(row->second);
   for (core::CoordinatorCommand& command : commands) {
     if (const auto* stored = std::get_if<core::coordinator_command::Store>(&command)) {
       store(*stored);

@@ -102,7 +102,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void begin_experiment(TimePoint now, const RunDefinition& run, CoordinatorCommands& out);
   void begin_trial(TimePoint now, RunDefinition run, CoordinatorCommands& out);
   void take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out);
-  void end_waiting(TimePoint now, const RunMachine& run, CoordinatorCommands& out);
+  void end_waiting(TimePoint now, const RunMachine& run, const StopRequest& request, CoordinatorCommands& out);
   void resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out);
   void on_experiment_resumed(TimePoint now, const coordinator_event::ExperimentResumed& resumed,
                              CoordinatorCommands& out);

@@ -6,6 +6,7 @@
 
 #include "common/base/assert.hpp"
 #include "launcher/core/coordinator.hpp"
+#include "launcher/core/stop_request.hpp"
 
 namespace sgd::core {
 
@@ -179,12 +180,14 @@ void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorComman
 
 /// A trial may wait whose run has ended: with its experiment, or by a failure that it may go on after. Nobody tells its
 /// end, and that is the one that it was asked for, whatever its run has ended with.
-void Coordinator::end_waiting(TimePoint now, const RunMachine& run, CoordinatorCommands& out) {
+void Coordinator::end_waiting(TimePoint now, const RunMachine& run, const StopRequest& request,
+                              CoordinatorCommands& out) {
   const RunState& state = run.state();
   const auto parent = experiments_.find(state.definition_.parent.value_or(""));
   if (parent == experiments_.end()) return;
   RunOutcome outcome = state.outcome_;
   outcome.state = "interrupted";
+  outcome.error = words(request);
   TrialOrders orders;
   parent->second.on_ended(state.definition_.id, outcome, out, orders);
   carry_out(now, orders, out);
@@ -215,7 +218,7 @@ void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, Coordinato
     const auto run = runs_.find(id);
     if (run == runs_.end()) continue;
     if (const auto* stop = std::get_if<trial_order::Stop>(&order)) {
-      if (run->second.finished()) end_waiting(now, run->second, out);
+      if (run->second.finished()) end_waiting(now, run->second, stop->request, out);
       run->second.on_stop(now, stop->request, out);
     }
     if (const auto* pause = std::get_if<trial_order::Pause>(&order))

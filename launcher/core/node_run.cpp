@@ -30,8 +30,13 @@ void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, Agen
   if (desired.uid != desired_.uid || (is_end && desired.want != desired_.want)) cleared_told_ = 0;
   // Whoever asks once more with another grace means it to count from now on.
   const bool is_stop = desired.want == cluster::Want::kStop && desired_.want == cluster::Want::kStop;
-  if (is_stop && desired.stop_grace_s != desired_.stop_grace_s) stop_deadline_.reset();
+  const bool is_other_grace = is_stop && desired.stop_grace_s != desired_.stop_grace_s;
   desired_ = desired;
+  if (is_other_grace) {
+    stop_deadline_.reset();
+    if (can_agree())
+      for (auto& [rank, record] : ranks_) record.asked_to_stop = false;  // They are told again.
+  }
   settle_port(out);
   reconcile(now, out);
 }
@@ -255,17 +260,21 @@ void NodeRun::ask_to_leave(AgentCommands& out) {
   }
 }
 
-/// Ranks that can agree on a step are asked over the link: those of training, and of a command where all have said so:
-/// one alone would wait for the others. Else they get a signal: what a terminal sends goes to their group, as there.
-/// The deadline kills all.
+/// Those of training, and of a command where all have said so: one alone would wait for the others.
+bool NodeRun::can_agree() const {
+  return is_training() || std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+           return entry.second.exit || (entry.second.is_stoppable && entry.second.assigned);
+         });
+}
+
+/// Ranks that can agree on a step are asked over the link. Else they get a signal: what a terminal sends goes to their
+/// group, as there. The deadline kills all.
 void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
   if (!stop_deadline_) stop_deadline_ = now + from_seconds(desired_.stop_grace_s);
-  const bool can_agree = is_training() || std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-                           return entry.second.exit || (entry.second.is_stoppable && entry.second.assigned);
-                         });
+  const bool by_link = can_agree();
   for (auto& [rank, record] : ranks_) {
     if (record.asked_to_stop || record.exit) continue;
-    if (!can_agree) {
+    if (!by_link) {
       if (record.pid == 0) continue;
       const int signal = desired_.stop_signal == 0 ? SIGTERM : desired_.stop_signal;
       const bool is_of_terminal = signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;

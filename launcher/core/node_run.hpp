@@ -121,6 +121,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void forget_keeper(TimePoint now, AgentCommands& out);
   bool check_silence(TimePoint now, AgentCommands& out);
   void keep_stacks(AgentCommands& out);
+  [[nodiscard]] bool can_agree() const;
   void ask_to_stop(TimePoint now, AgentCommands& out);
   [[nodiscard]] bool is_unheard() const;
   void wait_for_more(TimePoint now, RankRecord& record);

@@ -137,9 +137,12 @@ class Link:
             self.exchanges.setdefault(message["key"], {})[message["rank"]] = message["value"]
         elif kind == "fetched":
             self.fetched[message["path"]] = message.get("error", "")
-        elif kind == "stop" and self.stop_before is None:
+        elif kind == "stop":
+            self.stop_by = time.monotonic() + message["deadline_s"]  # Whoever asks again may give another time.
+            if self.stop_before is not None:
+                return
             # Promised to all: this rank passes no call of should_stop() from that one on before it knows the last one.
-            self.stop_before, self.stop_by = self.calls + 1, time.monotonic() + message["deadline_s"]
+            self.stop_before = self.calls + 1
             self._keep({"type": "exchange", "key": "sgd_launch/stop", "value": self.stop_before})
         elif kind == "received":
             while self.has < message["count"] and self.kept:
