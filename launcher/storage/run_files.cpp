@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <span>
 
 #include <fmt/format.h>
@@ -18,6 +19,9 @@ namespace {
 constexpr std::size_t kReadBytes = 1 << 20;
 /// Written data waits for the disk in pieces of this size, so that the sync at the end is short.
 constexpr std::uint64_t kWritebackBytes = 8 << 20;
+
+/// Files, where there seem to be too many: a look at all of them takes its time, and others wait for it.
+constexpr Duration kMeasureAgain = std::chrono::minutes(1);
 
 std::string name_of(const std::string& checkpoint) {
   return checkpoint.substr(checkpoint.rfind('/') + 1);
@@ -157,7 +161,12 @@ std::string RunFiles::over_quota(const std::string& file, std::uint64_t end, std
 
 /// Empty: another file may be made.
 std::string RunFiles::over_files() {
-  if (!is_measured_ || files_ >= quota_.run_files) measure();
+  const TimePoint now = std::chrono::steady_clock::now();
+  const bool may_be_less = files_ >= quota_.run_files && now >= measured_at_.load() + kMeasureAgain;
+  if (!is_measured_ || may_be_less) {
+    measured_at_ = now;
+    measure();
+  }
   if (files_ < quota_.run_files) return {};
   return fmt::format("the run has {} files here, and no more may come", files_.load());
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/result.hpp"
+#include "common/base/time.hpp"
 #include "common/messages/transfer.hpp"
 #include "launcher/storage/beneath.hpp"
 #include "launcher/storage/files_as.hpp"
@@ -74,6 +75,7 @@ class RunFiles : public Incoming {
   Quota quota_;
   std::atomic<std::uint64_t> used_{0};  ///< Bytes.
   std::atomic<std::uint64_t> files_{0};
+  std::atomic<TimePoint> measured_at_{TimePoint{}};
   std::atomic<bool> is_measured_{false};
 };
 
