@@ -15,6 +15,11 @@ import time
 import unittest
 import uuid
 
+# Whoever starts tests in a script's background ignores them, and so would every program here.
+for _of_terminal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_of_terminal) == signal.SIG_IGN:
+        signal.signal(_of_terminal, signal.SIG_DFL)
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN_DIR = os.path.abspath(os.environ.get("SGD_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin"))
 LAUNCHER = os.path.join(BIN_DIR, "sgd-launch")
