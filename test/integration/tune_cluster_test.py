@@ -97,7 +97,7 @@ class TuneClusterTest(unittest.TestCase):
         for verb in ("pin", "remove"):
             refused = cluster.run("runs", verb, f"{run}.0000")
             self.assertEqual(refused.wait(), 3, refused.said())
-            self.assertIn(f"kept and removed with its experiment: name {run}", refused.said()[1])
+            self.assertIn(f"kept and removed with its experiment: name {run}", refused.said()[0])
         self.assertTrue(self.tune(cluster, "plot", run)[1])
         for layout in ("ray", "tensorboard", "csv"):
             self.tune(cluster, "export", "--layout", layout, "--to", os.path.join(cluster.folder, layout), run)
