@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -138,10 +139,11 @@ void KeeperProcess::connect(process::UniqueFd socket) {
 }
 
 void KeeperProcess::send(const keeper::ToKeeper& message) {
-  is_closing_ |= std::holds_alternative<keeper::Close>(message);
-  awaits_done_ = is_closing_ || std::holds_alternative<keeper::Clear>(message) || awaits_done_;
-  if (std::holds_alternative<keeper::Clear>(message) || std::holds_alternative<keeper::Close>(message))
-    expect_done(clear_limit, false);
+  const bool is_close = std::holds_alternative<keeper::Close>(message);
+  is_closing_ |= is_close;
+  // Whoever is told again has no more time for it.
+  const bool is_end = is_close || std::holds_alternative<keeper::Clear>(message);
+  if (is_end && !std::exchange(awaits_done_, true)) expect_done(clear_limit, false);
   std::string frame = keeper::encode(message);
   if (place_ && keeper::is_counted(message)) sent_.push(frame);
   if (!place_ || is_attached_) stream_->send(std::move(frame));
