@@ -4,13 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "common/base/bytes.hpp"
+#include "common/base/mean_over_ranks.hpp"
 
 namespace sgd::core {
 namespace {
@@ -47,18 +48,15 @@ nlohmann::json sum(const std::vector<nlohmann::json>& per_rank, const std::strin
   return total;
 }
 
-/// How much each rank's means count: by its samples. Ranks have equally many, except in a pass that has gone on with
-/// another number of ranks: some have taken over what others had summed up.
+/// Ranks that do not all say how many samples they have count alike.
 std::vector<double> weights_of(const std::vector<nlohmann::json>& per_rank) {
-  std::vector<double> weights;
+  std::vector<double> samples;
   for (const auto& metrics : per_rank) {
-    const auto samples = metrics.find("num_samples");
-    if (samples == metrics.end() || !samples->is_number()) break;
-    weights.push_back(samples->get<double>());
+    const auto own = metrics.find("num_samples");
+    if (own == metrics.end() || !own->is_number()) return std::vector<double>(per_rank.size(), 1.0);
+    samples.push_back(own->get<double>());
   }
-  const bool is_even = std::adjacent_find(weights.begin(), weights.end(), std::not_equal_to<>()) == weights.end();
-  if (weights.size() != per_rank.size() || is_even) weights.assign(per_rank.size(), 1.0);
-  return weights;
+  return weights_of_ranks(std::move(samples));
 }
 
 bool is_of_the_last_batch(const std::string& key) {
@@ -67,23 +65,13 @@ bool is_of_the_last_batch(const std::string& key) {
 
 nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::vector<double>& weights,
                     const std::string& key) {
-  double total = 0;
-  double weight = 0;
-  std::optional<double> common;
-  bool is_common = true;
-  for (std::size_t rank = 0; rank < per_rank.size(); ++rank) {
-    const auto value = per_rank[rank].find(key);
-    if (value == per_rank[rank].end()) continue;
-    const auto as_number = number(*value);
-    if (!as_number || std::isnan(*as_number)) continue;
-    total += *as_number * weights[rank];
-    weight += weights[rank];
-    is_common = is_common && common.value_or(*as_number) == *as_number;
-    common = as_number;
+  std::vector<std::optional<double>> values;
+  for (const auto& metrics : per_rank) {
+    const auto value = metrics.find(key);
+    values.push_back(value == metrics.end() ? std::nullopt : number(*value));
   }
-  if (weight == 0) return nullptr;
-  if (is_common) return *common;  // What is exact already stays so.
-  return total / weight;
+  const std::optional<double> mean = mean_over_ranks(values, weights);
+  return mean ? nlohmann::json(*mean) : nlohmann::json(nullptr);
 }
 
 /// The keys of `metrics`: RaySGD's in its own order, then the others by name.

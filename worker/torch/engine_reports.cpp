@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/mean_over_ranks.hpp"
 #include "worker/torch/engine.hpp"
 #include "worker/torch/errors.hpp"
 
@@ -20,28 +21,6 @@ namespace sgd::worker {
 namespace {
 
 constexpr std::size_t kResultBytesMax = 64 << 10;  // Of each rank; the coordinator holds those of all.
-
-/// By samples, where ranks have not equally many; to the bit where all have the same value.
-double mean_over_ranks(const std::vector<nlohmann::json>& told) {
-  const bool is_even = std::all_of(told.begin(), told.end(),
-                                   [&](const auto& one) { return one.at("samples") == told.front().at("samples"); });
-  double sum = 0;
-  double weight = 0;
-  std::optional<double> common;
-  bool is_common = true;
-  for (const nlohmann::json& one : told) {
-    if (!one.contains("bits")) continue;
-    const auto value = std::bit_cast<double>(one.at("bits").get<std::uint64_t>());
-    if (!std::isfinite(value)) continue;
-    const double own = is_even ? 1 : one.at("samples").get<double>();
-    sum += value * own;
-    weight += own;
-    is_common = is_common && common.value_or(value) == value;
-    common = value;
-  }
-  if (weight == 0) return std::numeric_limits<double>::quiet_NaN();
-  return is_common ? *common : sum / weight;
-}
 
 }  // namespace
 
@@ -77,14 +56,23 @@ double Engine::agreed_metric(const std::string& name, const char* key) {
   nlohmann::json own = {{"samples", metrics_.num_samples()}};
   const std::optional<double> mean = metrics_.mean(name);
   if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
-  std::vector<nlohmann::json> told;
-  for (const std::string& one : collective_->all_gather(own.dump())) told.push_back(nlohmann::json::parse(one));
-  // A rank that came for the last batches of a pass may have had none.
-  const bool is_measured = std::any_of(told.begin(), told.end(), [](const auto& one) { return one.contains("bits"); });
+  std::vector<std::optional<double>> values;
+  std::vector<double> samples;
+  for (const std::string& one : collective_->all_gather(own.dump())) {
+    const nlohmann::json told = nlohmann::json::parse(one);
+    samples.push_back(told.at("samples").get<double>());
+    // A rank that came for the last batches of a pass may have had none.
+    const bool has_value = told.contains("bits");
+    values.push_back(has_value ? std::optional(std::bit_cast<double>(told.at("bits").get<std::uint64_t>()))
+                               : std::nullopt);
+  }
+  const bool is_measured =
+      std::any_of(values.begin(), values.end(), [](const auto& value) { return value.has_value(); });
   if (!is_measured)
     throw std::logic_error(fmt::format("{} is \"{}\", which validation does not measure: set it to one of {}", key,
                                        name, fmt::join(metrics_.names(), ", ")));
-  return mean_over_ranks(told);
+  return mean_over_ranks(values, weights_of_ranks(std::move(samples)))
+      .value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::string Engine::stops_early() {
