@@ -121,26 +121,23 @@ TEST_CASE("agent: who is asked once more to stop, with another grace, has that f
       return keeper != nullptr && std::holds_alternative<keeper::Clear>(keeper->message);
     });
   };
+  const auto ask = [&](double grace_s) {
+    stop.stop_grace_s = grace_s;
+    node.on(agent_event::FromCoordinator{stop});
+  };
   SECTION("less than before") {
-    stop.stop_grace_s = 600;
-    node.on(agent_event::FromCoordinator{stop});
-    stop.stop_grace_s = 5;
-    node.on(agent_event::FromCoordinator{stop});
+    for (const double grace_s : {600, 5}) ask(grace_s);
     CHECK_FALSE(kills_after(4s));
     CHECK(kills_after(2s));
   }
   SECTION("more than before") {
-    stop.stop_grace_s = 5;
-    node.on(agent_event::FromCoordinator{stop});
-    stop.stop_grace_s = 600;
-    node.on(agent_event::FromCoordinator{stop});
+    for (const double grace_s : {5, 600}) ask(grace_s);
     CHECK_FALSE(kills_after(6s));
   }
   SECTION("the same, told again") {
-    stop.stop_grace_s = 5;
-    node.on(agent_event::FromCoordinator{stop});
+    ask(5);
     CHECK_FALSE(kills_after(4s));
-    node.on(agent_event::FromCoordinator{stop});
+    ask(5);
     CHECK(kills_after(2s));
   }
 }

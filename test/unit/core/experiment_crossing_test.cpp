@@ -41,6 +41,22 @@ class PairBench : public ExperimentBench {
   }
 };
 
+/// One trial at a time, each of which may fail once; 0 has reported an epoch and is to pause.
+class PausingBench : public ExperimentBench {
+ public:
+  PausingBench() : ExperimentBench(1) {
+    nlohmann::json tune = promoting();
+    tune["max_failures"] = 1;
+    begin(tune);
+    start(0);
+    report(0, 1, 0.9);
+  }
+  void crash() {
+    exit(0, 0, 9);
+    clear(0);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("experiment: what a trial reports after its end was decided does not count") {
@@ -111,16 +127,10 @@ TEST_CASE("experiment: what a trial reports after it was to take another one's s
 }
 
 TEST_CASE("experiment: a rank that crashes after its trial was to pause is a failure that the trial may have") {
-  ExperimentBench bench(1);
-  nlohmann::json tune = promoting();
-  tune["max_failures"] = 1;
-  bench.begin(tune);
-  bench.start(0);
-  bench.report(0, 1, 0.9);
+  PausingBench bench;
   REQUIRE(bench.trial(0).phase == TrialPhase::kPausing);
   bench.save(0, 1);
-  bench.exit(0, 0, 9);
-  bench.clear(0);
+  bench.crash();
   CHECK(bench.trial(0).failures == 1);
   CHECK(bench.trial(0).phase == TrialPhase::kPaused);
   for (const int trial : {1, 2}) {
@@ -139,14 +149,8 @@ TEST_CASE("experiment: a rank that crashes after its trial was to pause is a fai
 }
 
 TEST_CASE("experiment: a trial that waits after a crash ends as it is asked to") {
-  ExperimentBench bench(1);
-  nlohmann::json tune = promoting();
-  tune["max_failures"] = 1;
-  bench.begin(tune);
-  bench.start(0);
-  bench.report(0, 1, 0.9);
-  bench.exit(0, 0, 9);
-  bench.clear(0);
+  PausingBench bench;
+  bench.crash();
   REQUIRE(bench.trial(0).phase == TrialPhase::kPaused);
   bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kCancelled, 0, true, {}}});
   bench.clear(1);
