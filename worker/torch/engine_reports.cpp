@@ -106,7 +106,7 @@ nlohmann::json Engine::measured(const nlohmann::json& further) {
     metrics["samples_per_s"] = stream_->samples_per_s();
     for (const auto& part : stepper_->parts()) {
       const std::string key = stepper_->parts().size() == 1 ? "lr" : "lr_" + part->name();
-      if (!metrics.contains(key)) metrics[key] = part->learning_rate();
+      if (!metrics.contains(key)) metrics[key] = part->used_rate();  // A schedule of batches is ahead.
     }
     metrics["step_ms"]["median"] = stream_->timer().median_ms();
     metrics["step_ms"]["p95"] = stream_->timer().p95_ms();
