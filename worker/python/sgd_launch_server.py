@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -39,6 +40,9 @@ FORK_SAFE = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 # Loaded before any script's own module could hide them.
 AT_START = set(sys.modules)
+# No script has loaded them.
+OWN_MODULES = ("sgd_launch_preload", "sgd_launch_rank")
+SAVE_DEADLINE_S = 2.0
 
 
 def thread_count():
@@ -312,6 +316,13 @@ def give_openblas_its_threads():
         pass  # It works with one thread, too.
 
 
+def in_time(action, limit_s):
+    """Runs it beside this thread, which waits so long and no longer: a home on a disk that hangs must hold no rank."""
+    thread = threading.Thread(target=action, name="sgd-launch-learned", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+
+
 class Born:
     """A rank, with all that the server knew at its birth."""
 
@@ -337,6 +348,8 @@ class Born:
         if self.is_first:
             self.learn_later()
         rank.use_backend(self.backend)
+        for name in OWN_MODULES:
+            sys.modules.pop(name, None)
         folders = preload.installed_folders()
         rank.finish(rank.run(self.start), lambda name: preload.is_own_module(sys.modules.get(name), folders))
 
@@ -352,7 +365,7 @@ class Born:
             if new:
                 known.update(new)
                 self.learned.modules += new
-                self.learned.save()
+                in_time(self.learned.save, SAVE_DEADLINE_S)
 
         atexit.register(learn)
         optimizer = sys.modules.get("torch.optim.optimizer")
