@@ -328,6 +328,13 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         self.assertEqual(launch.log(0), b"(False, None) 1\n")
         self.assertIn("line 3 sets LEVEL", launch.stderr())
 
+    def test_modules_find_the_main_module_that_becomes_the_script(self):
+        self.install("keeps_main.py", "import sys, __main__\nmain, file, arguments = __main__, __main__.__file__, sys.argv[1:]\n")
+        text = "import sys\nforked = 'keeps_main' in sys.modules\nimport keeps_main\n" \
+               "print(forked, vars(keeps_main.main) is globals(), keeps_main.file == __file__, keeps_main.arguments)\n"
+        launch = self.run_to_end("-n", 1, "--", *self.command("main.py", text, "--lr", "1"), env=self.site())
+        self.assertEqual(launch.log(0), b"True True True ['--lr', '1']\n")
+
     def test_a_module_beside_the_script_is_never_hidden(self):
         self.write("numbers.py", "WHAT = 'own'\n")
         text = "import decimal\nimport numbers\nprint(getattr(numbers, 'WHAT', 'installed'))\n"  # decimal imports numbers, too.

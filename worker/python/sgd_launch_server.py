@@ -166,6 +166,9 @@ class Server:
         variables.update(self.plan.variables)
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
+        if not rank.is_main_waiting:  # What modules keep of it becomes the script's.
+            rank.fresh_main(self.start)
+            rank.is_main_waiting = True
         gc.disable()  # What modules make at import stays: to look through it again and again takes a fifth of the time.
         try:
             failed, threaded = preload.import_all(self.plan.modules, thread_count)
