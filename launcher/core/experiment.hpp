@@ -112,7 +112,7 @@ class Experiment : private ExperimentState {
   /// Trials that there is room for. `waiting`: children of it that wait for room.
   void advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders);
   /// A line of metrics of its child.
-  void on_line(const RunId& run, const nlohmann::ordered_json& line, CoordinatorCommands& out, TrialOrders& orders);
+  void on_line(const coordinator_command::RecordMetrics& told, CoordinatorCommands& out, TrialOrders& orders);
   void on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders);
   /// An Exploit was carried out. `from`: the donor's checkpoint, and where it is now; empty: the donor has none, and
   /// the trial goes on as it is.
