@@ -145,6 +145,7 @@ class RunMachine : private RunState {
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::string who_left(const Failure& cause) const;
+  void count_late_start(TimePoint now, CoordinatorCommands& out);
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
   void clear_generation(TimePoint now, CoordinatorCommands& out);
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);
