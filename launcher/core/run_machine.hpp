@@ -128,7 +128,7 @@ class RunMachine : private RunState {
 
   // run_machine.cpp: placing, starting, stopping, the end
   void start_generation(TimePoint now, CoordinatorCommands& out);
-  void note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out);
+  void note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
