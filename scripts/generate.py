@@ -33,6 +33,7 @@ EVENTS = {
     "failure": "a worker failed: the root cause, and whether the workers start again",
     "first_step": "a worker has made its first step of a generation",
     "metric_missing": "no report has the metric that `checkpoint.keep.best` names",
+    "moved": "as many workers as before are on other nodes now, since one was drained or has fewer slots",
     "node_lost": "a node is gone, or cannot be reached",
     "paused": "the workers were ended and the run waits, with its checkpoint",
     "recovered": "all workers step again after a failure: how long each part took",

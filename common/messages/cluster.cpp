@@ -122,7 +122,8 @@ inline constexpr auto kMessage<cluster::ForkServerFailed> = message(
 template <>
 inline constexpr auto kMessage<cluster::KeeperLost> = message("keeper_lost",
                                                               optional("signal", &cluster::KeeperLost::signal),
-                                                              optional("message", &cluster::KeeperLost::message));
+                                                              optional("message", &cluster::KeeperLost::message),
+                                                              optional("with_agent", &cluster::KeeperLost::with_agent));
 template <>
 inline constexpr auto kMessage<cluster::Report> = message("report", required("rank", &cluster::Report::rank),
                                                           required("report", &cluster::Report::report));

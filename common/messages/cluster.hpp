@@ -173,6 +173,7 @@ struct ForkServerFailed {
 struct KeeperLost {
   int signal = 0;
   std::string message;
+  bool with_agent = false;  ///< Its agent had ended, too: whatever ended both is nothing that the run has done.
 };
 struct Report {
   Rank rank = 0;

@@ -1,6 +1,7 @@
 #include "launcher/cli/narrator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 
@@ -81,6 +82,14 @@ std::string few(const nlohmann::ordered_json& ranks) {
   return ranks.size() > kShown ? text + fmt::format(" and {} others", ranks.size() - kShown) : text;
 }
 
+/// "n1 (2), n2 (1)": how many workers each has.
+std::string workers_by_node(const nlohmann::ordered_json& nodes) {
+  std::string text;
+  for (const auto& [node, workers] : nodes.items())
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", node, dump_text(workers));
+  return text;
+}
+
 std::string log_path(const core::Failure& cause, Generation generation, const std::string& run_dir) {
   if (cause.rank < 0) return fmt::format("{}/logs/", run_dir);
   return fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", run_dir, generation, cause.rank);
@@ -128,6 +137,9 @@ std::string narrate_recovery(const nlohmann::ordered_json& event) {
   if (name == "resized")
     return fmt::format("resized from {} to {} workers: {}", read_or(event, "from", 0), read_or(event, "to", 0),
                        read_or(event, "reason", ""));
+  if (name == "moved")
+    return fmt::format("moved from {} to {}: {}", workers_by_node(member(event, "from")),
+                       workers_by_node(member(event, "to")), read_or(event, "reason", ""));
   if (name == "node_lost")
     return fmt::format("node {} lost: {}", read_or(event, "node", ""), read_or(event, "reason", ""));
   return {};
@@ -214,6 +226,13 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
         "warning: no report has a number \"{}\" so far: no checkpoint is kept as the best (checkpoint.keep.best)",
         read_or(event, "metric", ""));
   return narrate_recovery(event);
+}
+
+bool is_trouble(const nlohmann::ordered_json& event) {
+  static constexpr std::array kTroubles = {"failure",   "backoff",         "node_lost",     "checkpoint_rejected",
+                                           "straggler", "report_mismatch", "metric_missing"};
+  const std::string name = read_or(event, "event", "");
+  return std::find(kTroubles.begin(), kTroubles.end(), name) != kTroubles.end();
 }
 
 std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total, std::int64_t steps_before) {

@@ -106,6 +106,8 @@ Json read_ended(const std::string& run_dir) {
   lost["run"] = history.value().id;
   lost["generation"] = past.generation;
   lost["epochs"] = past.epochs;
+  lost["epochs_done"] = past.epochs;
+  lost["job_epochs"] = epochs_of(run_dir, lost);
   lost["steps"] = past.steps;
   lost["failures"] = past.failures;
   lost["wall_s"] = past.wall_s;

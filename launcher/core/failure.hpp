@@ -53,10 +53,10 @@ struct Failure {
   double notice_s = 0;            ///< From its end, or its last sign of life, until it was noticed.
   TimePoint at;
 
+  /// Another rank was gone under it.
+  [[nodiscard]] bool misses_peer() const { return kind == FailureKind::kPeerLost || follows_peer; }
   /// A consequence of another failure that is not known yet.
-  [[nodiscard]] bool is_secondary() const {
-    return kind == FailureKind::kPeerLost || (kind == FailureKind::kStalled && was_waiting) || follows_peer;
-  }
+  [[nodiscard]] bool is_secondary() const { return misses_peer() || (kind == FailureKind::kStalled && was_waiting); }
 };
 
 /// "signal 9 (SIGKILL)" or "exit code 1": what happened, without whom.

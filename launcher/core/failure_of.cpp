@@ -90,6 +90,7 @@ Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed) 
 }
 
 Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost) {
+  if (lost.with_agent) return node_failure(node, "its agent and the run's keeper had both ended", 0);
   return of_helper("keeper", node, -1, lost.signal, lost.message);
 }
 

@@ -27,7 +27,7 @@ void NodeRun::on_keeper_started(TimePoint now, const agent_event::KeeperStarted&
 bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
   if (keeper_ != Keeper::kStarting && keeper_ != Keeper::kUp) return false;
   tell_keeper(keeper::Close{}, out);
-  tell_keeper_lost({SIGKILL, reason});
+  tell_keeper_lost({SIGKILL, reason, false});
   keeper_ = Keeper::kLost;
   is_orphan_ = true;
   return true;
@@ -142,7 +142,8 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     return;
   }
   cleared_.reset();
-  if (keeper_ != Keeper::kClosing && !is_orphan_) tell_keeper_lost({closed.signal, clipped(closed.message)});
+  if (keeper_ != Keeper::kClosing && !is_orphan_)
+    tell_keeper_lost({closed.signal, clipped(closed.message), closed.with_agent});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }

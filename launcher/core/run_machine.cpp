@@ -18,6 +18,17 @@ using coordinator_command::RecordEvent;
 using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
+namespace {
+
+/// How many each has.
+Event workers_per_node(const Placement& placement) {
+  Event nodes = Event::object();
+  for (const NodePlace& place : placement.nodes) nodes[place.node] = place.ranks.size();
+  return nodes;
+}
+
+}  // namespace
+
 RunMachine::RunMachine(RunDefinition definition, TimePoint now, bool files_travel) {
   files_travel_ = files_travel;
   definition_ = std::move(definition);
@@ -103,7 +114,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   start_by_ = now + start_time();
   wait_until_.reset();
   first_exit_at_.reset();
-  const bool has_left = std::exchange(leave_, Leave::kNo) == Leave::kAtBoundary;
+  const Leave left = std::exchange(leave_, Leave::kNo);
   looks_for_room_ = false;
   was_started_ = has_cleared_ = false;
   started_at_.reset();
@@ -138,14 +149,19 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   recovery_.started(now);
   if (generation_ == 1)
     record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
-  note_resize(now, before_, has_left, out);
+  note_resize(now, before_, left, out);
   for (const auto& [node, record] : nodes_) send_start(node, record, out);
 }
 
 /// Who has left for another size and got the same one has paid for it, too: it does not ask again at once.
-void RunMachine::note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out) {
+void RunMachine::note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out) {
   const bool is_resized = before.world_size != 0 && before.world_size != placement_.world_size;
-  if (is_resized || has_left) grow_at_ = now + definition_.job.recovery.cooldown;
+  if (is_resized || left == Leave::kAtBoundary) grow_at_ = now + definition_.job.recovery.cooldown;
+  const Event from = workers_per_node(before);
+  const Event to = workers_per_node(placement_);
+  if (!is_resized && left != Leave::kNo && from != to)
+    record({{"event", "moved"}, {"generation", generation_}, {"from", from}, {"to", to}, {"reason", resize_reason_}},
+           out);
   if (!is_resized) return;
   record({{"event", "resized"},
           {"generation", generation_},

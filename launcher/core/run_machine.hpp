@@ -128,7 +128,7 @@ class RunMachine : private RunState {
 
   // run_machine.cpp: placing, starting, stopping, the end
   void start_generation(TimePoint now, CoordinatorCommands& out);
-  void note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out);
+  void note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
@@ -145,6 +145,7 @@ class RunMachine : private RunState {
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::string who_left(const Failure& cause) const;
+  void count_late_start(TimePoint now, CoordinatorCommands& out);
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
   void clear_generation(TimePoint now, CoordinatorCommands& out);
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);

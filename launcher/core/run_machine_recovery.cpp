@@ -38,6 +38,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   ended.is_first = generation_ == first_generation_;
   ended.step = steps_told_;
   if (was_started_ && started_at_) ended.lived = now - *started_at_;
+  ended.has_run = !is_training() && ranks_started_ > 0;
   const RetryVerdict verdict = budget_.on_failure(cause, ended);
   event["restart"] = verdict.restart;
   record(std::move(event), out);
@@ -59,6 +60,15 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   resize_reason_ = "failure: " + words(cause);
   recovery_.begin(now, cause);
   begin_recovery(now, out);
+}
+
+/// The start of a command was judged as failed, since no rank was known to have been executed; now one is.
+void RunMachine::count_late_start(TimePoint now, CoordinatorCommands& out) {
+  const auto& cause = causes_.cause();
+  const bool was_judged = phase_ == RunPhase::kRecovering && leave_ == Leave::kNo && cause && !was_started_;
+  if (is_training() || !was_judged || cause->kind == FailureKind::kNodeLost) return;
+  const RetryVerdict verdict = budget_.on_late_start();
+  if (!verdict.restart) end_run(now, "failed", verdict.exit_code, words(*cause) + "; " + verdict.why, out);
 }
 
 /// Of a failure that follows a peer's, where none has failed: a rank that ended as if all were done is missed by the
@@ -212,7 +222,7 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
 
 /// Survivors miss a peer, and a node's link is closed: that node is gone, and nobody waits for its silence.
 void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
-  if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
+  if (!causes_.cause() || !causes_.cause()->misses_peer()) return;
   for (const auto& [node, record] : nodes_) {
     const auto view = views_.find(node);
     if (record.lost || view == views_.end() || !view->second.is_closed || !is_missed(node)) continue;

@@ -57,7 +57,7 @@ struct RunState {
     bool exited = false;
     bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
     bool left = false;         ///< Exited because it was asked to leave.
-    bool missed_peer = false;  ///< Exited because a collective failed under it.
+    bool missed_peer = false;  ///< Exited because another rank was gone under it.
   };
   /// Why the ranks are asked to end although nobody wants the run to end.
   enum class Leave { kNo, kAtBoundary, kNow };

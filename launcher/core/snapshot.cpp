@@ -112,6 +112,7 @@ nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
       {"epoch", snapshot.epoch},
       {"epochs", snapshot.epochs},
       {"epochs_done", snapshot.epochs_done},
+      {"job_epochs", snapshot.epochs},
       {"step", snapshot.step},
       {"activity", snapshot.activity},
       {"loss", finite(snapshot.loss)},

@@ -79,9 +79,10 @@ inline constexpr auto kMessage<core::RunOutcome> =
     message("", required("state", &core::RunOutcome::state), required("exit_code", &core::RunOutcome::exit_code),
             required("error", &core::RunOutcome::error), required("cause", &core::RunOutcome::cause),
             required("generation", &core::RunOutcome::generation), required("epochs", &core::RunOutcome::epochs),
-            required("steps", &core::RunOutcome::steps), required("failures", &core::RunOutcome::failures),
-            required("world_size", &core::RunOutcome::world_size), required("wall_s", &core::RunOutcome::wall_s),
-            required("metrics", &core::RunOutcome::metrics), required("checkpoint", &core::RunOutcome::checkpoint),
+            optional("job_epochs", &core::RunOutcome::job_epochs), required("steps", &core::RunOutcome::steps),
+            required("failures", &core::RunOutcome::failures), required("world_size", &core::RunOutcome::world_size),
+            required("wall_s", &core::RunOutcome::wall_s), required("metrics", &core::RunOutcome::metrics),
+            required("checkpoint", &core::RunOutcome::checkpoint),
             optional("best_checkpoints", &core::RunOutcome::best_checkpoints),
             required("results", &core::RunOutcome::results), optional("tune", &core::RunOutcome::tune));
 template <>

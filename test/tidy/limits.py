@@ -65,6 +65,7 @@ TESTS = {
     "launcher/cli/rank_lines.hpp kFoldBytesMax": _UNIT + "rank_lines_test.cpp: kFoldBytesMax",
     "launcher/keeper/error_file.cpp kDepthMax": _UNIT + "traceback_test.cpp: a record of many levels is none",
     "launcher/keeper/error_file.cpp kRecordBytesMax": _UNIT + "traceback_test.cpp: a record that is too long counts as far as it is read",
+    "launcher/keeper/agent_link.hpp kUntoldMax": _UNIT + "keeper_agents_test.cpp: limit kUntoldMax",
     "launcher/keeper/rank_output.cpp kOpenLineBytesMax": "shape: how much is shown of a line that is being written",
     "common/messages/keeper.hpp kConsoleLineBytesMax": _UNIT + "keeper_output_test.cpp: 24 MB without a newline",
     "common/messages/keeper.hpp kTailLineBytesMax": _UNIT + "keeper_output_test.cpp: kTailLineBytesMax",

@@ -150,3 +150,12 @@ TEST_CASE("of a command's end no epochs are told, and a model that was not kept 
   outcome.checkpoint = "checkpoints/x";
   CHECK(end(outcome, command) == "finished in 0.00 s (1 step)\n  checkpoint: runs/a/checkpoints/x");
 }
+
+TEST_CASE("failures and waits are told to those, too, who want no progress; ranks that have moved are progress") {
+  for (const char* trouble : {"failure", "backoff", "node_lost", "straggler"})
+    CHECK(cli::is_trouble({{"event", trouble}}));
+  const nlohmann::ordered_json moved = {
+      {"event", "moved"}, {"from", {{"a", 2}}}, {"to", {{"b", 1}, {"c", 1}}}, {"reason", "a is drained"}};
+  CHECK_FALSE(cli::is_trouble(moved));
+  CHECK(cli::narrate_event(moved) == "moved from a (2) to b (1), c (1): a is drained");
+}
