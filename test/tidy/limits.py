@@ -67,6 +67,8 @@ TESTS = {
     "launcher/keeper/error_file.cpp kRecordBytesMax": _UNIT + "traceback_test.cpp: a record that is too long counts as far as it is read",
     "launcher/keeper/rank_output.cpp kOpenLineBytesMax": "shape: how much is shown of a line that is being written",
     "common/messages/keeper.hpp kConsoleLineBytesMax": _UNIT + "keeper_output_test.cpp: 24 MB without a newline",
+    "common/messages/keeper.hpp kCutObjectBytesMax": _UNIT + "keeper_console_test.cpp: kCutObjectBytesMax",
+    "common/messages/keeper.hpp kLastObjectBytesMax": "test/unit/core/report_line_test.cpp: keeper::kLastObjectBytesMax",
     "common/messages/keeper.hpp kTailLineBytesMax": _UNIT + "keeper_output_test.cpp: kTailLineBytesMax",
     "common/messages/link.cpp kLineDepthMax": _COMMON + "messages_test.cpp: nesting is bounded before anything is built",
     "common/messages/link.hpp kLineBytesMax": _COMMON + "messages_test.cpp: link: a line over the limit is refused",
