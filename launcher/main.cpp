@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -38,6 +39,7 @@ void open_standard_streams() {
 int main(int argc, char** argv) {
   using namespace sgd::cli;
   open_standard_streams();
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // A limit on files (ulimit -f) is said by the write that it refuses.
   std::vector<std::string> words = verb_first({argv + 1, argv + argc});
   const std::string verb = words.empty() ? "" : words.front();
   try {

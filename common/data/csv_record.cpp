@@ -4,18 +4,28 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 namespace sgd::data {
 namespace {
 
+/// As strtod() reads it, which takes a plus sign, too.
 template <class Number>
 std::optional<Number> whole_number(std::string_view field) {
-  const std::string_view text = csv_trimmed(field);
+  std::string_view text = csv_trimmed(field);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<Number>) {
+    // Infinite, or so small that it is 0: from_chars() does not say which.
+    if (error == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);
+  }
+  if (error != std::errc()) return std::nullopt;
   return value;
 }
 
@@ -85,7 +95,8 @@ Result<std::size_t> CsvRecord::read(std::string_view text) {
     const Result<std::size_t> end = read_field(text, at);
     if (!end) return end;
     at = end.value();
-    if (at + 1 < text.size() && text[at] == '\r' && text[at + 1] == '\n') ++at;  // Behind a closing quote.
+    // Behind a closing quote.
+    if (at < text.size() && text[at] == '\r' && (at + 1 == text.size() || text[at + 1] == '\n')) ++at;
     if (at == text.size()) return at;
     if (text[at] == '\n') {
       ++lines_;

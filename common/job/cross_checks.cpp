@@ -106,6 +106,30 @@ void check_sync_batchnorm(const Sound& sound, Reporter& report) {
                           "leave it out, or set \"training.device\" to \"cpu\"");
 }
 
+/// Types whose samples are never images. What the files of others hold is seen when they are read.
+bool is_flat(const nlohmann::json& dataset) {
+  constexpr std::array kFlat = {"csv", "linear", "tokens"};
+  return std::find(kFlat.begin(), kFlat.end(), read_or(dataset, "type", "")) != kFlat.end();
+}
+
+void check_memory_format(const Sound& sound, Reporter& report) {
+  const nlohmann::json* format = sound.at("training.memory_format");
+  if (format == nullptr || *format != "channels_last") return;
+  const auto check = [&](const nlohmann::json& dataset) {
+    if (!is_flat(dataset)) return true;
+    report.error_at_value(
+        "training.memory_format",
+        fmt::format("\"training.memory_format\" is \"channels_last\", which is for images, and a data "
+                    "set of type {} has none: leave it out",
+                    json::shown(dataset["type"])));
+    return false;
+  };
+  const nlohmann::json* only = sound.at("training.dataset");
+  if (only != nullptr && !check(*only)) return;
+  const nlohmann::json* several = sound.at("training.datasets");
+  if (several != nullptr) (void)std::all_of(several->begin(), several->end(), check);  // Ignoring: it has been said.
+}
+
 void check_counts(const Sound& sound, Reporter& report) {
   const nlohmann::json* num_workers = sound.at("num_workers");
   if (num_workers == nullptr) return;
@@ -117,6 +141,7 @@ void check_counts(const Sound& sound, Reporter& report) {
   }
   check_gpus(sound, report);
   check_sync_batchnorm(sound, report);
+  check_memory_format(sound, report);
   const nlohmann::json* batch_size = sound.at("training.batch_size");
   if (batch_size == nullptr) return;
   const auto batch = batch_size->get<std::int64_t>();

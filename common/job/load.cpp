@@ -20,6 +20,7 @@
 #include "common/job/to_spec.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/reader.hpp"
+#include "common/json/words.hpp"
 
 namespace sgd::job {
 namespace {
@@ -84,7 +85,7 @@ void give_gpus(nlohmann::json& job) {
 }
 
 /// Defaults that depend on the kind of job come first, the schema's after them.
-void complete(nlohmann::json& job, const Input& input, const json::Schema& schema) {
+void complete(nlohmann::json& job, const Input& input, const json::Schema& schema, Diagnostics& diagnostics) {
   job.erase("$schema");
   if (!job.contains("name")) job["name"] = name_from(input.name);
   nlohmann::json& recovery = job["recovery"];
@@ -99,6 +100,8 @@ void complete(nlohmann::json& job, const Input& input, const json::Schema& schem
   give_gpus(job);
   const auto absolute = [&](const std::string& path) {
     const std::string whole = (input.folder / path).lexically_normal().string();
+    if (const Status named = json::check_path("path", whole); !named)
+      diagnostics.error(input.source, 0, 0, named.error().message);
     return whole.size() > 1 && whole.back() == '/' ? whole.substr(0, whole.size() - 1) : whole;
   };
   schema.complete(job, absolute);
@@ -161,7 +164,7 @@ LoadResult load_by(const json::Schema& schema, Input input, const Overrides& ove
   if (document.value.is_object()) {
     nlohmann::json job = document.value;
     remove_rejected(job, rejected);
-    complete(job, input, schema);
+    complete(job, input, schema, diagnostics);
     check_relations(job, rejected, document.place, input.source, diagnostics);
     if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
     if (!diagnostics.has_errors()) {

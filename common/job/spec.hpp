@@ -155,6 +155,7 @@ struct Training {
   bool profile = false;                    ///< Reports have the mean times of steps.
   nlohmann::json info;                     ///< For the operator; null: none.
   std::string precision = "fp32";          ///< Or "bf16", "fp16": as autocast has it.
+  bool channels_last = false;              ///< Features lie in memory with the channels of a pixel side by side.
   bool deterministic = false;
   std::int64_t steps_per_epoch = 0;  ///< Batches of one worker; 0: an epoch is one pass over the data.
   int validate_every = 1;            ///< Epochs.

@@ -191,6 +191,7 @@ Training training(const Json& json) {
   out.backend = json["backend"];
   out.device = json["device"];
   out.precision = json["precision"];
+  out.channels_last = json["memory_format"] == "channels_last";
   out.deterministic = json["deterministic"];
   out.steps_per_epoch = json.value("steps_per_epoch", std::int64_t{0});
   out.validate_every = json["validate_every"];

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/json/key_index.hpp"
+#include "common/json/pattern.hpp"
 #include "common/json/schema.hpp"
 #include "common/json/suggest.hpp"
 #include "common/json/words.hpp"
@@ -50,9 +50,8 @@ std::string without_indices(std::string path) {
 /// True when `text` has a match of `pattern`. The schema's few patterns are compiled once a thread: to compile one
 /// costs more than to walk a job's other values.
 bool matches(const std::string& text, const std::string& pattern) {
-  static thread_local std::map<std::string, std::regex> compiled;
-  const auto known = compiled.try_emplace(pattern, pattern).first;
-  return std::regex_search(text, known->second);
+  static thread_local std::map<std::string, Pattern> compiled;
+  return compiled.try_emplace(pattern, pattern).first->second.is_in(text);
 }
 
 bool has_string(const json& object, const char* key) {
@@ -219,7 +218,6 @@ class Walk {
       error(where, where.value, path, fmt::format("{} must be UTF-8, got {}", subject(path), quote(text)));
       return;
     }
-    // Length first: std::regex recurses once per character.
     if (text.size() > node.value("maxLength", text.size())) {
       error(where, where.value, path,
             fmt::format("{} must have at most {} bytes, got {}", subject(path), node["maxLength"].dump(), text.size()));

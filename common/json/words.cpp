@@ -1,5 +1,7 @@
 #include "common/json/words.hpp"
 
+#include <cerrno>
+
 namespace sgd::json {
 namespace {
 constexpr std::size_t kShownBytesMax = 60;
@@ -21,6 +23,13 @@ bool is_utf8(std::string_view text) {
   using Handler = nlohmann::json::error_handler_t;
   const nlohmann::json value = std::string(text);
   return value.dump(-1, ' ', false, Handler::ignore) == value.dump(-1, ' ', false, Handler::replace);
+}
+
+Status check_path(std::string_view what, std::string_view path) {
+  if (is_utf8(path)) return {};
+  constexpr const char* kWhy =
+      ": its name is not UTF-8, and no job, event or message can carry it: name another folder";
+  return Error{std::string(what) + " " + quote(path) + kWhy, EILSEQ};
 }
 
 const char* type_in_words(const nlohmann::json& value) {

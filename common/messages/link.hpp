@@ -65,6 +65,9 @@ struct Heartbeat {
   /// Silence may be held against it. Not by a program whose thread that says this can be kept from it while all is
   /// well.
   bool watched = true;
+  /// How busy (percent), full (MiB) and warm (degrees Celsius) its GPU is; empty: it has none, or its driver does not
+  /// say.
+  std::vector<double> gpu = {};
 };
 struct Report {
   ReportKey key;

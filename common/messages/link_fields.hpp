@@ -39,7 +39,7 @@ inline constexpr auto kMessage<link::Heartbeat> =
             optional("phase", &link::Heartbeat::phase), optional("loss", &link::Heartbeat::loss),
             optional("samples_per_s", &link::Heartbeat::samples_per_s), optional("samples", &link::Heartbeat::samples),
             optional("waiting", &link::Heartbeat::waiting), optional("fetched", &link::Heartbeat::fetched),
-            optional("watched", &link::Heartbeat::watched));
+            optional("watched", &link::Heartbeat::watched), optional("gpu", &link::Heartbeat::gpu));
 template <>
 inline constexpr auto kMessage<link::Stoppable> = message("stoppable");
 template <>

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
 #include "launcher/agent/stacks.hpp"
+#include "launcher/process/accept_loop.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
@@ -18,7 +20,13 @@ namespace sgd::agent {
 namespace {
 
 constexpr Duration kStraysLimit = std::chrono::seconds(2);
+constexpr Duration kRoomLimit = std::chrono::seconds(30);
+constexpr Duration kRoomAgain = std::chrono::milliseconds(200);
 constexpr Duration kRefusedRest = std::chrono::seconds(6);  // Longer than between two attempts to be taken.
+
+bool lacks_room(int code) {
+  return code == EAGAIN || process::is_shortage(code);
+}
 
 AgentShell::Continuity without_continuity(core::AgentFacts facts, std::string sockets) {
   AgentShell::Continuity none;
@@ -122,6 +130,7 @@ void AgentShell::set_slots(int slots) {
 }
 
 void AgentShell::stop() {
+  no_room_.clear();
   workers_.stop();
   if (spool_) spool_->stop();
   timer_.cancel();
@@ -155,7 +164,7 @@ void AgentShell::on_event(const core::AgentEvent& event) {
   core_.on(now, here ? *here : event, commands);
   if (journal_) write_down(now, event);
   for (core::AgentCommand& command : commands) carry_out(std::move(command));
-  give_up_files(event);
+  give_up_start(event);
   timer_.arm(core_.next_wakeup());
 }
 
@@ -220,6 +229,7 @@ void AgentShell::forget_run(const RunId& run) {
   dead_keepers_.erase(run);
   accounts_.forget(run);
   bringing_.erase(run);
+  no_room_.erase(run);
   workers_.forget(run);
   link_paths_.erase(run);
   const bool is_known = unknown_strays_.erase(run) == 0;
@@ -305,12 +315,13 @@ void AgentShell::bring_files(const core::agent_command::StartKeeper& start,
   });
 }
 
-/// A run that is to be gone does not wait for its files.
-void AgentShell::give_up_files(const core::AgentEvent& event) {
+/// A run that is to be gone waits neither for its files nor for room.
+void AgentShell::give_up_start(const core::AgentEvent& event) {
   const auto* from = std::get_if<core::agent_event::FromCoordinator>(&event);
   const auto* desired = from == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&from->message);
-  if (desired == nullptr || desired->want != cluster::Want::kGone || bringing_.erase(desired->run) == 0) return;
-  fail_keeper(desired->run, Error{"the run has ended before its files were here"});
+  if (desired == nullptr || desired->want != cluster::Want::kGone) return;
+  if (bringing_.erase(desired->run) + no_room_.erase(desired->run) == 0) return;
+  fail_keeper(desired->run, Error{"the run has ended before it could begin here"});
 }
 
 void AgentShell::begin_keeper(const core::agent_command::StartKeeper& start,
@@ -336,7 +347,28 @@ void AgentShell::ask_for_spare(const core::agent_command::StartKeeper& start) {
 
 void AgentShell::start_own_keeper(const RunId& run, const std::optional<process::Account>& account) {
   const Status started = keepers_.at(run)->start(program_, account, input_.get());
+  const bool may_pass = !started && lacks_room(started.error().code) && keepers_.at(run)->pid() == 0;
+  if (may_pass && wait_for_room(run, account, started.error())) return;
+  no_room_.erase(run);
   if (!started) fail_keeper(run, started.error());
+}
+
+/// Whoever has all processes for a moment does not end the runs that begin in it. False: the time for that is over.
+bool AgentShell::wait_for_room(const RunId& run, const std::optional<process::Account>& account, const Error& lacking) {
+  const TimePoint now = process::monotonic_now();
+  auto& waiting = no_room_[run];
+  if (!waiting.timer) {
+    waiting.until = now + kRoomLimit;
+    observer_.on_warning(fmt::format("run {}: its keeper waits to be started, at most {}: {}", run,
+                                     format_duration(kRoomLimit), lacking.message));
+  }
+  if (now >= waiting.until) return false;
+  waiting.timer = std::make_shared<boost::asio::steady_timer>(io_, kRoomAgain);
+  waiting.timer->async_wait(
+      [this, run, account, asked = std::weak_ptr(waiting.timer)](const boost::system::error_code& error) {
+        if (!error && !asked.expired()) start_own_keeper(run, account);
+      });
+  return true;
 }
 
 void AgentShell::fail_keeper(const RunId& run, const Error& error) {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "launcher/agent/agent_journal.hpp"
@@ -102,11 +103,13 @@ class AgentShell {
   void start_keeper(const core::agent_command::StartKeeper& start);
   void bring_files(const core::agent_command::StartKeeper& start,
                    const Result<std::optional<process::Account>>& account);
-  void give_up_files(const core::AgentEvent& event);
+  void give_up_start(const core::AgentEvent& event);
   void begin_keeper(const core::agent_command::StartKeeper& start,
                     const Result<std::optional<process::Account>>& account);
   void ask_for_spare(const core::agent_command::StartKeeper& start);
   void start_own_keeper(const RunId& run, const std::optional<process::Account>& account);
+  [[nodiscard]] bool wait_for_room(const RunId& run, const std::optional<process::Account>& account,
+                                   const Error& lacking);
   void fail_keeper(const RunId& run, const Error& error);
   [[nodiscard]] Status prepare_for(const RunId& run, const std::optional<process::Account>& account);
   [[nodiscard]] Status listen(const RunId& run, const std::optional<storage::FileOwner>& owner);
@@ -162,8 +165,14 @@ class AgentShell {
   std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.
   std::set<RunId> strays_;                           ///< Of a replay: to be cleared, and not said to be.
   std::set<std::pair<RunId, std::string>> fetches_;  ///< Asked for and not answered: of a replay, to be asked again.
-  std::set<RunId> bringing_;                         ///< Whose keepers wait for the files that their jobs bring.
-  std::map<RunId, std::string> link_paths_;          ///< Of the runs' sockets for their ranks.
+  /// For another process or descriptor.
+  struct NoRoom {
+    TimePoint until{};
+    std::shared_ptr<boost::asio::steady_timer> timer = {};
+  };
+  std::map<RunId, NoRoom> no_room_;          ///< Whose keepers could not be started yet.
+  std::set<RunId> bringing_;                 ///< Whose keepers wait for the files that their jobs bring.
+  std::map<RunId, std::string> link_paths_;  ///< Of the runs' sockets for their ranks.
 };
 
 }  // namespace sgd::agent

@@ -14,11 +14,10 @@ using transfer::kWindowBytes;
 
 namespace {
 
-constexpr std::size_t kFilesMax = 10'000;
-
 /// What a listing must be before anything is asked for.
 std::string fault_of(const std::vector<transfer::ListedFile>& files) {
-  if (files.empty() || files.size() > kFilesMax) return fmt::format("{} files are listed", files.size());
+  if (files.empty() || files.size() > transfer::kListedFilesMax)
+    return fmt::format("{} files are listed", files.size());
   std::set<std::string> names;
   for (const transfer::ListedFile& file : files) {
     if (!transfer::is_part(file.name) || file.bytes < 0) return "a file is listed that cannot be";

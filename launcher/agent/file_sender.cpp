@@ -117,7 +117,9 @@ void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::R
   entry.is_looking = false;
   entry.was_looked_at = was_ended && entry.is_ended && inventory.is_whole;
   if (entry.has_news) look_soon();
+  if (inventory.is_cut) note_cut(run, entry, inventory.names_most);
   for (const transfer::ListedFile& file : inventory.logs) {
+    if (entry.logs.size() >= inventory.names_most && !entry.logs.contains(file.name)) continue;
     const auto [track, is_new] = entry.logs.try_emplace(file.name);
     if (is_new && entry.refused >= kRefusedMax)
       track->second.state = Track::State::kRefused;
@@ -138,6 +140,13 @@ void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::R
   choose_checkpoint();
   pump();
   check_end(run);
+}
+
+/// What is not known is not sent, and so the folder stays at the end.
+void FileSender::note_cut(const RunId& run, Run& entry, std::size_t names_most) {
+  entry.refusal = fmt::format("its folder here has more than {} files", names_most);
+  if (!std::exchange(entry.is_cut, true))
+    handlers_.on_warning(fmt::format("run {}: {}, and what is beyond stays here", run, entry.refusal));
 }
 
 /// Once everything of an ended run is there, or is refused for good.

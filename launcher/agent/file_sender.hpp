@@ -45,6 +45,9 @@ class FileSender {
   static constexpr std::size_t kQueriesMax = 64;  ///< Without an answer.
   static constexpr std::size_t kEndingsMax = 64;  ///< Logs that are said to have ended, without an answer.
   static constexpr int kAttemptsMax = 3;          ///< To put a checkpoint that is found damaged at its end.
+  /// Of a checkpoint, each of which is a question or two at once: more would end the link, and with it that of all
+  /// runs.
+  static constexpr std::size_t kShippedFilesMax = 2048;
   /// Files of one run; what is new of it after that is not asked for, and stays here until the connection is another
   /// one.
   static constexpr std::size_t kRefusedMax = 16;
@@ -105,6 +108,7 @@ class FileSender {
     bool was_looked_at = false;  ///< Since it was ended.
     bool is_looking = false;
     bool is_told = false;  ///< AllSent, on this connection.
+    bool is_cut = false;   ///< Not all of its names are known here, and that was said.
     bool has_news = true;
     bool is_unknown = false;  ///< Refused by the coordinator, until the connection is another one.
     std::string refusal;      ///< Of the last file that was refused.
@@ -125,6 +129,7 @@ class FileSender {
   void look_soon();
   void look_at(const RunId& run, Run& entry);
   void on_inventory(const RunId& run, bool was_ended, const storage::RunFiles::Inventory& inventory);
+  void note_cut(const RunId& run, Run& entry, std::size_t names_most);
   void sweep();
   void ask_for_offsets();
   void pump();
@@ -147,6 +152,7 @@ class FileSender {
   void ship(const RunId& run, const std::string& path, bool is_asked_for);
   void list_shipment();
   void on_listed(std::uint64_t number, const Result<std::vector<transfer::ListedFile>>& listed);
+  void refuse_shipment(const std::string& reason);
   void prove_if_complete();
   void drop_shipment(const std::string& reason);
   void on_checkpoint_refused(Run& entry, const std::string& path, const std::string& reason);

@@ -1,6 +1,7 @@
 // The checkpoint that a FileSender has in work.
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -57,6 +58,8 @@ void FileSender::list_shipment() {
 
 void FileSender::on_listed(std::uint64_t number, const Result<std::vector<transfer::ListedFile>>& listed) {
   if (!shipment_ || shipment_->number != number || !link_.is_open()) return;
+  const bool is_too_many = listed ? listed.value().size() > kShippedFilesMax : listed.error().code == E2BIG;
+  if (is_too_many) return refuse_shipment(fmt::format("it has more than {} files", kShippedFilesMax));
   if (!listed) {
     const RunId run = shipment_->run;
     runs_.at(run).waiting.erase(name_of(shipment_->path));
@@ -74,6 +77,17 @@ void FileSender::on_listed(std::uint64_t number, const Result<std::vector<transf
     shipment_->files.emplace_back(name, track);
     link_.send(transfer::Query{shipment_->run, name});
   }
+}
+
+/// It would have no more luck the next time.
+void FileSender::refuse_shipment(const std::string& reason) {
+  const RunId run = shipment_->run;
+  const std::string path = shipment_->path;
+  Run& entry = runs_.at(run);
+  entry.attempts[name_of(path)] = kAttemptsMax;
+  on_checkpoint_refused(entry, path, reason);
+  choose_checkpoint();
+  check_end(run);
 }
 
 bool FileSender::read_checkpoint() {

@@ -12,6 +12,7 @@
 
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/foreign_fds.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -192,8 +193,12 @@ void KeeperProcess::note_message(const keeper::FromKeeper& message) {
 }
 
 void KeeperProcess::on_bytes(std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
-  if (descriptors_.size() + descriptors.size() > kDescriptors)
-    return stream_->close("it sends more descriptors than it has to");
+  const bool is_memory = std::all_of(descriptors.begin(), descriptors.end(),
+                                     [](const process::UniqueFd& fd) { return process::is_memory(fd.get()); });
+  if (!is_memory || descriptors_.size() + descriptors.size() > kDescriptors) {
+    process::close_aside(std::move(descriptors));
+    return stream_->close("it sends other descriptors than it has to");
+  }
   for (process::UniqueFd& fd : descriptors)
     descriptors_.push_back(std::make_shared<const process::UniqueFd>(std::move(fd)));
   reader_.append(bytes);

@@ -10,6 +10,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "launcher/process/foreign_fds.hpp"
 #include "launcher/process/unix_socket.hpp"
 
 namespace sgd::agent {
@@ -66,8 +67,10 @@ void LocalStream::read() {
       return close(received.error().message);
     }
     if (received.value().bytes == 0) return close("closed by the other end");
-    if (received.value().truncated)
-      return close("it sent descriptors for which there was no room: too many files are open here");
+    if (received.value().truncated) {
+      process::close_aside(std::move(received.value().descriptors));
+      return close("it sent descriptors for which there was no room: too many, or too many files are open here");
+    }
     on_bytes_(std::string_view(buffer.data(), received.value().bytes), std::move(received.value().descriptors));
   }
   wait_readable();
@@ -118,8 +121,7 @@ void LocalStream::close(std::string reason) {
 }
 
 void LocalStream::finish() {
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  process::discard(process::UniqueFd(socket_.release()));
   const OnClosed on_closed = std::exchange(on_closed_, nullptr);
   on_bytes_ = nullptr;
   if (on_closed) on_closed(close_reason_);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "common/checkpoint/manifest.hpp"
 #include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/private_folder.hpp"
+#include "launcher/storage/remove_tree.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -30,19 +32,6 @@ constexpr std::size_t kRemotesMax = 10'000;
 std::string moved(const std::string& path, const std::string& from, const std::string& to) {
   const bool is_below = path.size() > from.size() && path.starts_with(from) && path[from.size()] == '/';
   return is_below ? to + path.substr(from.size()) : path;
-}
-
-/// As its owner, who may still change what is in it; what that leaves, such as folders that the owner has closed, as
-/// ourselves: the library goes from descriptor to descriptor (openat, O_NOFOLLOW) and so nowhere else. Returns what
-/// prevents it.
-std::error_code remove_all_of(const std::string& folder) {
-  std::error_code error;
-  {
-    const storage::FilesAs as(storage::other_owner(folder));
-    fs::remove_all(folder, error);
-  }
-  fs::remove_all(folder, error);
-  return error;
 }
 
 constexpr std::array<const char*, 3> kRunFolders{"logs", "errors", checkpoint::kDirectory};
@@ -92,6 +81,7 @@ Spool::Spool(boost::asio::io_context& io, Setup setup, core::Random random)
       sending_(io),
       fetching_(io),
       bringing_(io),
+      removing_(io),
       sender_(io, sending_, link_,
               {[this](const RunId& run) { remove(run); },
                [this](const RunId& run, const std::string& reason) { keep_for_later(run, reason); },
@@ -317,15 +307,21 @@ void Spool::bring_files(const RunId& run, const std::optional<storage::FileOwner
   bringer_.fetch(run, transfer::kFilesFolder, std::move(tree), {{}, brought});
 }
 
-/// Behind what has been begun for it, so that nothing of it comes afterwards.
+/// Behind what has been begun for it, so that nothing of it comes afterwards; its bytes go later, since other runs wait
+/// for what they bring.
 void Spool::remove_tree_of(const RunId& run) {
   if (!transfer::is_part(run)) return;
-  bringing_.run(
-      [tree = tree_of(run)] {
-        shipping::remove_tree(tree + shipping::kHalf);
-        shipping::remove_tree(tree);
-      },
-      [] {});
+  for (const std::string& tree : {tree_of(run) + shipping::kHalf, tree_of(run)}) {
+    const std::string gone = gone_name(trees_dir_);
+    bringing_.ask([tree, gone] { return ::rename(tree.c_str(), gone.c_str()) == 0; },
+                  [this, gone](bool is_there) {
+                    if (is_there) remove_bytes(gone);
+                  });
+  }
+}
+
+std::string Spool::gone_name(const std::string& folder) {
+  return fmt::format("{}/{}{:08x}", folder, kGone, setup_.incarnation + folders_made_++);
 }
 
 /// Of runs of which nothing else is here.
@@ -334,6 +330,10 @@ void Spool::remove_old_trees() {
   for (fs::directory_iterator entry(trees_dir_, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     std::string run = entry->path().filename().string();
+    if (run.starts_with(kGone)) {
+      remove_bytes(entry->path().string());
+      continue;
+    }
     if (run.ends_with(shipping::kHalf)) run.resize(run.size() - std::string_view(shipping::kHalf).size());
     std::error_code ignored;
     if (!places_.contains(run) && !remotes_.contains(run) && !fs::exists(folder_of(run), ignored)) remove_tree_of(run);
@@ -344,7 +344,7 @@ void Spool::remove_old_trees() {
 void Spool::remove(const RunId& run) {
   const auto place = places_.find(run);
   if (place == places_.end() || place->second.is_live) return;
-  const std::string gone = fmt::format("{}/{}{:08x}", runs_dir_, kGone, setup_.incarnation + folders_made_++);
+  const std::string gone = gone_name(runs_dir_);
   places_.erase(place);
   std::error_code error;
   fs::rename(folder_of(run), gone, error);
@@ -354,7 +354,7 @@ void Spool::remove(const RunId& run) {
 }
 
 void Spool::remove_bytes(const std::string& folder) {
-  fetching_.ask([folder] { return remove_all_of(folder); },
+  removing_.ask([folder] { return storage::remove_tree(folder); },
                 [this, folder](const std::error_code& error) {
                   if (error)
                     on_warning_(fmt::format("{} cannot be removed: {}; tried again in {}", folder, error.message(),

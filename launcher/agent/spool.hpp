@@ -112,6 +112,7 @@ class Spool {
   void remember(const RunId& run, const std::string& remote);
   void remove(const RunId& run);
   void remove_bytes(const std::string& folder);
+  [[nodiscard]] std::string gone_name(const std::string& folder);
   void remove_tree_of(const RunId& run);
   void remove_old_trees();
   void keep_for_later(const RunId& run, const std::string& reason);
@@ -132,6 +133,7 @@ class Spool {
   storage::FileThread sending_;
   storage::FileThread fetching_;
   storage::FileThread bringing_;
+  storage::FileThread removing_;  ///< As long as a run has left it to do: nobody waits for it.
   FileSender sender_;
   FileFetcher fetcher_;  ///< Of checkpoints, which others wait for that have run already;
   FileFetcher bringer_;  ///< and of what jobs bring.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
+#include "launcher/process/foreign_fds.hpp"
 #include "launcher/process/unix_socket.hpp"
 
 namespace sgd::agent {
@@ -37,13 +38,17 @@ void WorkerServer::forget(const RunId& run) {
 
 void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
   const auto peer = process::peer_credentials(socket.get());
-  if (!peer || (peer.value().uid != user && peer.value().uid != 0))
+  if (!peer || (peer.value().uid != user && peer.value().uid != 0)) {
+    process::discard(std::move(socket));
     return handlers_.on_dropped("worker link from another user refused");
+  }
   const auto strangers = std::count_if(connections_.begin(), connections_.end(), [&](const auto& connection) {
     return !connection.second.greeted && connection.second.run == run;
   });
-  if (static_cast<std::size_t>(strangers) >= kStrangersMax)
+  if (static_cast<std::size_t>(strangers) >= kStrangersMax) {
+    process::discard(std::move(socket));
     return handlers_.on_dropped(fmt::format("worker link refused: {} links have not said hello", strangers));
+  }
   const core::ConnectionId id = next_++;
   Connection& connection = connections_[id];
   connection.number = std::make_shared<core::ConnectionId>(id);
@@ -54,12 +59,15 @@ void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
   connection.hello_timer->async_wait([this, id](const boost::system::error_code& error) {
     if (!error) drop(id, "no hello in time");
   });
-  connection.stream->start([this, number = connection.number](
-                               std::string_view bytes, std::vector<process::UniqueFd>) { on_bytes(number, bytes); },
-                           [this, number = connection.number](const std::string&) {
-                             if (connections_.erase(*number) > 0)
-                               handlers_.on_event(core::agent_event::LinkClosed{*number});
-                           });
+  connection.stream->start(
+      [this, number = connection.number](std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
+        if (descriptors.empty()) return on_bytes(number, bytes);
+        process::close_aside(std::move(descriptors));
+        drop(*number, "it sent descriptors, and none are taken");
+      },
+      [this, number = connection.number](const std::string&) {
+        if (connections_.erase(*number) > 0) handlers_.on_event(core::agent_event::LinkClosed{*number});
+      });
   if (const Duration wait = charge(run, kLinkWork); wait > Duration::zero()) rest(connections_.at(id), wait);
 }
 

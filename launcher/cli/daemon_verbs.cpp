@@ -12,6 +12,7 @@
 
 #include "common/base/bytes.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/words.hpp"
 #include "launcher/agent/agent_daemon.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/plain_verb.hpp"
@@ -150,6 +151,8 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
   if (!options.runs_dir.empty()) options.runs_dir = absolute(options.runs_dir);
+  for (const std::string& folder : {options.state_dir, options.runs_dir})
+    if (const Status named = json::check_path("folder", folder); !named) return refuse_to_start(named.error());
   options.quota.bytes_max = bytes_max.value_or(0);
   if (files_max) options.files_of_one.bytes = static_cast<std::uint64_t>(*files_max);
   if (kept_runs) options.retention.count = static_cast<std::size_t>(*kept_runs);
@@ -218,6 +221,7 @@ int agent_verb(const std::vector<std::string>& arguments) {
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
+  if (const Status named = json::check_path("folder", options.state_dir); !named) return refuse_to_start(named.error());
   options.coordinator = coordinator.value_or(local_coordinator(options.state_dir + "/identity"));
   agent::AgentDaemon daemon(options);
   Status done = daemon.open();

@@ -27,6 +27,7 @@
 #include "launcher/net/wall_clock.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/random_seed.hpp"
+#include "launcher/process/runtime_dir.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -124,7 +125,8 @@ doctor::Facts facts_here(const std::string& runs, const std::optional<net::Addre
   const char* temporary = std::getenv("TMPDIR");
   doctor::Places places;
   places.folders = {{"runs", runs},
-                    {"temporary files", temporary != nullptr && *temporary != '\0' ? temporary : "/tmp"}};
+                    {"temporary files", temporary != nullptr && *temporary != '\0' ? temporary : "/tmp"},
+                    {"sockets", process::runtime_place()}};
   std::error_code error;
   for (const auto& [what, path] :
        {std::pair("the coordinator", coordinator_state_dir()), {"the agent", agent_state_dir()}})

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <vector>
 
 #include <fmt/format.h>
@@ -27,7 +28,8 @@ Result<storage::RunPlace> place_of_new_run(const std::string& name, const std::s
                                            Diagnostics& diagnostics) {
   auto place = storage::choose_run_place(name, given_dir);
   if (place) return place;
-  for (const std::string& runs : given_dir.empty() ? other_places() : std::vector<std::string>()) {
+  const bool may_be_elsewhere = given_dir.empty() && place.error().code != EILSEQ;
+  for (const std::string& runs : may_be_elsewhere ? other_places() : std::vector<std::string>()) {
     auto other = storage::choose_run_place(name, "", runs);
     if (!other) continue;
     diagnostics.warn("--run-dir", 0, 0, fmt::format("{}: files are in {}", place.error().message, runs));

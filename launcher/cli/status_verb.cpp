@@ -32,6 +32,13 @@ int epochs_of(const std::string& run_dir, const Json& summary) {
   return std::max(read_or(member(job, "training"), "epochs", made), made);
 }
 
+/// "  87 %, 20480 MiB, 61 C"; empty: nothing is known of it.
+std::string gpu_text(const Json& gpu) {
+  if (!gpu.is_object()) return {};
+  return fmt::format("  {:.0f} %, {:.0f} MiB, {:.0f} C", read_or(gpu, "busy_percent", 0.0),
+                     read_or(gpu, "memory_mib", 0.0), read_or(gpu, "celsius", 0.0));
+}
+
 void print_live(const Json& status) {
   fmt::print("run        {}\nstate      {}", read_or(status, "run", ""), read_or(status, "state", ""));
   const std::string reason = read_or(status, "reason", "");
@@ -43,12 +50,17 @@ void print_live(const Json& status) {
                read_or(status, "activity", "") == "validate" ? ", validating" : "", read_or(status, "loss", 0.0),
                short_number(read_or(status, "samples_per_s", 0.0)));
   fmt::print("failures   {}\nfolder     {}\n", read_or(status, "failures", 0), read_or(status, "run_dir", ""));
-  fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", "rank", "node", "pid", "state", "step", "heartbeat");
-  for (const Json& rank : member(status, "ranks")) {
+  const Json& ranks = member(status, "ranks");
+  const bool has_gpus =
+      std::any_of(ranks.begin(), ranks.end(), [](const Json& rank) { return member(rank, "gpu").is_object(); });
+  fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}{}\n", "rank", "node", "pid", "state", "step", "heartbeat",
+             has_gpus ? "  gpu" : "");
+  for (const Json& rank : ranks) {
     const double age_s = read_or(rank, "heartbeat_age_s", -1.0);
     const std::string age = age_s >= 0 ? fmt::format("{:.1f}s", age_s) : "-";
-    fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", read_or(rank, "rank", 0), read_or(rank, "node", ""),
-               read_or(rank, "pid", 0), read_or(rank, "state", ""), read_or(rank, "step", 0), age);
+    fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}{}\n", read_or(rank, "rank", 0), read_or(rank, "node", ""),
+               read_or(rank, "pid", 0), read_or(rank, "state", ""), read_or(rank, "step", 0), age,
+               gpu_text(member(rank, "gpu")));
   }
 }
 

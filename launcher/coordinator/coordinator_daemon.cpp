@@ -14,6 +14,7 @@
 #include "launcher/net/tcp_link.hpp"
 #include "launcher/net/wall_clock.hpp"
 #include "launcher/process/heap_trim.hpp"
+#include "launcher/storage/folder_anchor.hpp"
 
 namespace sgd::coordinator {
 namespace {
@@ -51,6 +52,11 @@ Status CoordinatorDaemon::open() {
   // Before the store's thread: it changes the environment.
   if (const Status probes = probes_.open(options_.metrics_port); !probes) return probes;
   if (const Status state = open_state_dir(); !state) return state;
+  if (storage::can_be_exchanged(options_.runs()))
+    log(fmt::format("others may rename a folder above {}, and could put theirs in its place, where root would write: "
+                    "close it to them, or name another one with --state-dir",
+                    options_.runs()),
+        process::LogLevel::kWarning);
   if (const Status audit = audit_.open(options_.state_dir); !audit) return audit;
   const Status store = shell_.open_store(
       options_.state_dir, {[this](const std::string& message) { log(message, process::LogLevel::kError); },

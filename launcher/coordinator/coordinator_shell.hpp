@@ -224,7 +224,7 @@ class CoordinatorShell {
   void reopen_row(Run& run);
   [[nodiscard]] bool goes_on(const RunId& run) const;
   void check_lines();
-  void start_store();
+  [[nodiscard]] Status start_store();
   void on_committed(BarrierQueue::Ticket up_to);
   void hold();
   static void put_outcome(storage::StoredRun& row, const core::RunOutcome& outcome);

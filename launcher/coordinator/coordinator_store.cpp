@@ -48,7 +48,7 @@ Status CoordinatorShell::restore(const ObserverOf& observer_of) {
     store_observer_.on_trouble(kept.error().message +
                                ": what this coordinator is told waits, and is not kept until there is room");
   is_replaying_ = false;
-  start_store();
+  if (const Status started = start_store(); !started) return started;
   check_lines();
   carried_out_ = store_->last_event();
   settle_changed();
@@ -207,7 +207,7 @@ void CoordinatorShell::check_lines() {
   }
 }
 
-void CoordinatorShell::start_store() {
+Status CoordinatorShell::start_store() {
   const auto post = [this](auto what) {
     boost::asio::post(io_, [what, self = std::weak_ptr<CoordinatorShell*>(self_)] {
       if (const auto shell = self.lock()) what(**shell);
@@ -230,7 +230,7 @@ void CoordinatorShell::start_store() {
   handlers.on_cut = [post](Result<std::shared_ptr<const storage::StateCut>> cut) {
     post([cut = std::move(cut)](CoordinatorShell& shell) { shell.on_cut(cut); });
   };
-  store_->start(std::move(handlers));
+  return store_->start(std::move(handlers));
 }
 
 void CoordinatorShell::store(const core::coordinator_command::Store& event) {

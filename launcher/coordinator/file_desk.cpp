@@ -1,6 +1,7 @@
 #include "launcher/coordinator/file_desk.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -399,6 +400,8 @@ void FileDesk::send_listing(GuestId id, const CheckpointId& checkpoint) {
   const auto list = [files, path = checkpoint.path] { return files->listing(path); };
   ask(id, checkpoints_, list, [this, id, checkpoint](const Result<std::vector<transfer::ListedFile>>& listed) {
     if (listed) return send(id, transfer::Listing{checkpoint.run, checkpoint.path, listed.value()});
+    if (listed.error().code == E2BIG)
+      return refuse(id, checkpoint.run, checkpoint.path, kMissing, listed.error().message);
     // What a job has brought no node has before the coordinator.
     if (checkpoint.path == transfer::kFilesFolder)
       return refuse(id, checkpoint.run, checkpoint.path, kMissing, "the run's job has brought no files");

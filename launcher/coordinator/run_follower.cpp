@@ -28,19 +28,26 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view b
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-void look_for_logs(const std::string& run_dir, std::vector<std::string>& found) {
+/// Calls `visit(name)`; what a folder loses meanwhile ends it.
+template <class Visit>
+void for_each_in(const std::string& folder, Visit visit) {
   std::error_code error;
-  for (const auto& folder : fs::directory_iterator(run_dir + "/logs", error)) {
-    for (const auto& entry : fs::directory_iterator(folder.path(), error))
-      found.push_back("logs/" + folder.path().filename().string() + "/" + entry.path().filename().string());
-  }
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    visit(at->path().filename().string());
+}
+
+void look_for_logs(const std::string& run_dir, const FollowSelection& selection, std::vector<std::string>& found) {
+  for_each_in(run_dir + "/logs", [&](const std::string& generation) {
+    for_each_in(run_dir + "/logs/" + generation, [&](const std::string& name) {
+      std::string file = "logs/" + generation + "/" + name;
+      if (selection.takes(file)) found.push_back(std::move(file));
+    });
+  });
 }
 
 /// It does not grow: a checkpoint that has its name is whole.
 void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoint, std::vector<std::string>& found) {
-  std::error_code error;
-  for (fs::directory_iterator at(run_dir + "/" + checkpoint, error), end; !error && at != end; at.increment(error))
-    found.push_back(checkpoint + "/" + at->path().filename().string());
+  for_each_in(run_dir + "/" + checkpoint, [&](const std::string& name) { found.push_back(checkpoint + "/" + name); });
 }
 
 }  // namespace
@@ -73,7 +80,7 @@ struct RunFollower::Reading {
   std::vector<std::string> found;
 
   void carry_out() {
-    if (looks && selection.logs) look_for_logs(run_dir, found);
+    if (looks && selection.logs) look_for_logs(run_dir, selection, found);
     if (looks && !selection.checkpoint.empty()) look_for_checkpoint(run_dir, selection.checkpoint, found);
     for (File& file : files) read(file);
   }

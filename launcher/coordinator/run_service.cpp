@@ -210,6 +210,7 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
   const auto make = [this, who, files, job, runs_dir = runs_dir_]() -> Result<Directory> {
     auto place = storage::choose_run_place(job->name, "", runs_dir);
     if (!place) return place.error();
+    place.value().is_lasting = true;
     auto made = storage::RunDirectory::create(place.value(), job->resolved);
     if (!made || files.empty()) return made;
     if (const Status kept = keep_files(who, files, place.value().directory); !kept) {

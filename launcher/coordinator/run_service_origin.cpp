@@ -40,6 +40,7 @@ Result<RunService::Copy> RunService::made_in(const std::string& runs_dir, const 
                                              const std::function<Status(const storage::RunPlace&, Copy&)>& fill) {
   auto place = storage::choose_run_place(name, "", runs_dir);
   if (!place) return place.error();
+  place.value().is_lasting = true;
   Copy copy;
   copy.folder = place.value().directory;
   const Status made = fill(place.value(), copy);

@@ -63,7 +63,7 @@ void Coordinator::tell_parent(TimePoint now, std::size_t index, CoordinatorComma
   if (const auto* metrics = std::get_if<RecordMetrics>(&out[index])) {
     if (parent = parent_of(metrics->run); parent == nullptr) return;
     const RecordMetrics told = *metrics;
-    parent->on_line(told.run, told.metrics, out, orders);
+    parent->on_line(told, out, orders);
   } else if (const auto* finished = std::get_if<FinishRun>(&out[index])) {
     if (parent = parent_of(finished->run); parent == nullptr) return;
     const FinishRun told = *finished;

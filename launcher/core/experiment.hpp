@@ -122,7 +122,7 @@ class Experiment : private ExperimentState {
   /// Trials that there is room for. `waiting`: children of it that wait for room.
   void advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders);
   /// A line of metrics of its child.
-  void on_line(const RunId& run, const nlohmann::ordered_json& line, CoordinatorCommands& out, TrialOrders& orders);
+  void on_line(const coordinator_command::RecordMetrics& told, CoordinatorCommands& out, TrialOrders& orders);
   /// What its child has printed last is no line of metrics.
   void on_line_refused(const RunId& run, const std::string& why, CoordinatorCommands& out) const;
   void on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders);

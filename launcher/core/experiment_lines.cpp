@@ -25,11 +25,12 @@ std::set<std::string> numbers_in(const Line& lines) {
 
 }  // namespace
 
-void Experiment::on_line(const RunId& run, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
-  const auto trial = trial_of(run);
+void Experiment::on_line(const coordinator_command::RecordMetrics& told, CoordinatorCommands& out,
+                         TrialOrders& orders) {
+  const auto trial = trial_of(told.run);
   if (!trial || is_over_ || !is_readable()) return;
-  if (definition_.job.training && line.contains("batch")) return;  // Within an epoch; its end counts.
-  hear(*trial, line, out, orders);
+  if (definition_.job.training && told.key.batch != 0) return;  // Within an epoch; its end counts.
+  hear(*trial, told.metrics, out, orders);
 }
 
 void Experiment::on_line_refused(const RunId& run, const std::string& why, CoordinatorCommands& out) const {

@@ -396,6 +396,8 @@ void RunMachine::write_line(TimePoint now, const ReducedReport& line, std::int64
   const Event values = chosen_values(line, rules);
   if (!values.contains("epoch")) metrics["epoch"] = line.key.epoch;
   metrics.update(values);
+  // A user's code may count from 0; its epochs are the run's.
+  if (is_training() && metrics["epoch"] != line.key.epoch) metrics["epoch"] = line.key.epoch;
   if (line.key.batch != 0) metrics["batch"] = line.key.batch;
   if (line.key.sequence != 0) metrics["sequence"] = line.key.sequence;
   metrics["step"] = step;
@@ -411,7 +413,7 @@ void RunMachine::write_line(TimePoint now, const ReducedReport& line, std::int64
   judge_line(line.key, metrics, out);
   if (line.straggler) note_straggler(line.key.epoch, *line.straggler, out);
   for (const KeyMismatch& mismatch : line.mismatches) note_mismatch(line.key, mismatch, out);
-  out.push_back(RecordMetrics{definition_.id, std::move(metrics)});
+  out.push_back(RecordMetrics{definition_.id, std::move(metrics), line.key});
   if (is_live()) complete_recovery(now, out);  // A generation that resumed in validation is at work, too.
   const bool is_end_of_epoch = line.key.phase == "validate" && line.key.batch == 0;
   if (is_end_of_epoch) {

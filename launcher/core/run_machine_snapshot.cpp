@@ -70,6 +70,7 @@ RunSnapshot RunMachine::snapshot(TimePoint now, Ranks ranks) const {
     row.activity = heard.phase;
     row.loss = heard.loss;
     row.samples_per_s = heard.samples_per_s;
+    row.gpu = heard.gpu;
     if (rank.heartbeat_at) row.heartbeat_age_s = to_seconds(now - *rank.heartbeat_at);
     shot.ranks.push_back(std::move(row));
   }

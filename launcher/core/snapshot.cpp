@@ -128,6 +128,9 @@ nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
         {"activity", rank.activity}, {"loss", finite(rank.loss)}, {"samples_per_s", finite(rank.samples_per_s)},
     };
     row["heartbeat_age_s"] = rank.heartbeat_age_s ? nlohmann::ordered_json(*rank.heartbeat_age_s) : nullptr;
+    if (rank.gpu.size() == 3)
+      row["gpu"] = {
+          {"busy_percent", finite(rank.gpu[0])}, {"memory_mib", finite(rank.gpu[1])}, {"celsius", finite(rank.gpu[2])}};
     json["ranks"].push_back(std::move(row));
   }
   return json;

@@ -153,16 +153,24 @@ void check_kernel(const Facts& facts, Findings& out) {
                 : "switched off (ulimit -c 0)");
 }
 
+/// How another folder is named in its place.
+std::string other_place_of(const std::string& what, const std::string& account) {
+  if (what == "runs") return fmt::format("work in a folder of {}'s own, or name one with --run-dir", account);
+  if (what == "sockets") return fmt::format("export XDG_RUNTIME_DIR=DIR, a folder of {}'s own", account);
+  if (what == "temporary files") return fmt::format("export TMPDIR=DIR, a folder of {}'s own", account);
+  return fmt::format("name a folder of {}'s own with --state-dir", account);
+}
+
 void check_disks(const Facts& facts, Findings& out) {
   for (const Disk& disk : facts.disks) {
     const std::string topic = "disk: " + disk.what;
     const std::string text = fmt::format("{} free in {}", bytes_text(disk.free_bytes), disk.path);
-    const bool is_of_runs = disk.what != "temporary files";
+    const bool is_of_runs = disk.what != "temporary files" && disk.what != "sockets";
     const std::string room =
         is_of_runs ? "sgd-launch runs list, then sgd-launch runs remove RUN" : "du -xsh " + disk.path + "/*";
     if (!disk.is_writable)
       miss(out, topic.c_str(), fmt::format("{} cannot write to {}", facts.account, disk.path),
-           fmt::format("work in a folder of {}'s own, or name one with --run-dir or TMPDIR", facts.account));
+           other_place_of(disk.what, facts.account));
     else if (disk.free_bytes < kDiskNeeded)
       miss(out, topic.c_str(), text, room);
     else if (disk.free_files.value_or(kUnlimited) < kDiskFilesNeeded)

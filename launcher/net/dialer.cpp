@@ -16,6 +16,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
 
 #include "launcher/net/local_peer.hpp"
 
@@ -94,13 +95,19 @@ void Dialer::dial() {
     if (error) return attempt->dialer->fail(error.message());
     attempt->dialer->hand_over(std::move(attempt->socket));
   };
-  attempt_->resolver.async_resolve(address_.host, std::to_string(address_.port),
-                                   [attempt = attempt_, connected](const boost::system::error_code& error,
-                                                                   const tcp::resolver::results_type& found) {
-                                     if (attempt->dialer == nullptr) return;
-                                     if (error) return attempt->dialer->fail(error.message());
-                                     asio::async_connect(attempt->socket, found, connected);
-                                   });
+  try {
+    attempt_->resolver.async_resolve(address_.host, std::to_string(address_.port),
+                                     [attempt = attempt_, connected](const boost::system::error_code& error,
+                                                                     const tcp::resolver::results_type& found) {
+                                       if (attempt->dialer == nullptr) return;
+                                       if (error) return attempt->dialer->fail(error.message());
+                                       asio::async_connect(attempt->socket, found, connected);
+                                     });
+  } catch (const boost::system::system_error& refused) {  // Names are looked up on a thread, if there is room for one.
+    asio::post(io_, [attempt = attempt_, reason = refused.code().message()] {
+      if (attempt->dialer != nullptr) attempt->dialer->fail(reason);
+    });
+  }
 }
 
 /// Connecting to a Unix socket succeeds or fails at once; EAGAIN says that its queue is full.

@@ -9,6 +9,9 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/process/foreign_fds.hpp"
+#include "launcher/process/unix_socket.hpp"
+
 namespace sgd::process {
 
 namespace asio = boost::asio;
@@ -50,6 +53,12 @@ struct AcceptLoop::State : std::enable_shared_from_this<State> {
   void stop() {
     is_stopped = true;
     handlers = {};
+    // Who waits there may have sent something already: see foreign_fds.hpp.
+    for (int seen = 0; seen <= kBacklog; ++seen) {
+      auto waiting = accept_one(listener.native_handle());
+      if (!waiting) break;
+      discard(std::move(waiting).value());
+    }
     boost::system::error_code ignored;
     listener.close(ignored);
     pause.cancel();

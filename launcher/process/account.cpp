@@ -8,10 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <future>
+#include <memory>
 #include <string_view>
-#include <thread>
 
 #include <fmt/format.h>
+
+#include "common/base/thread.hpp"
 
 namespace sgd::process {
 namespace {
@@ -62,14 +64,19 @@ Error no_answer(const std::string& name, Duration limit) {
           ETIMEDOUT};
 }
 
+Error not_looked_up(const std::string& name, const Error& why) {
+  return {fmt::format("cannot look up \"{}\": {}", name, why.message), why.code};
+}
+
 /// On a thread of its own, which stays behind if nobody answers: the caller has other things to do.
 Result<Account> find_account(const std::string& name, Duration limit) {
-  std::promise<Result<Account>> promise;
-  std::future<Result<Account>> answer = promise.get_future();
-  // tidy: allow thread: the library's calls wait for a directory service without a limit.
-  std::thread lookup([name, promise = std::move(promise)]() mutable { promise.set_value(look_up_account(name)); });
+  const auto promise = std::make_shared<std::promise<Result<Account>>>();
+  std::future<Result<Account>> answer = promise->get_future();
+  // The library's calls wait for a directory service without a limit.
+  auto lookup = start_thread([name, promise] { promise->set_value(look_up_account(name)); });
+  if (!lookup) return not_looked_up(name, lookup.error());
   // tidy: allow detach: they cannot be interrupted either; the thread owns all that it touches.
-  lookup.detach();
+  lookup.value().detach();
   if (answer.wait_for(limit) != std::future_status::ready) return no_answer(name, limit);
   return answer.get();
 }

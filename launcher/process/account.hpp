@@ -30,6 +30,9 @@ struct Account {
 /// What is said when it is not answered within `limit`.
 [[nodiscard]] Error no_answer(const std::string& name, Duration limit);
 
+/// And where nobody can be asked.
+[[nodiscard]] Error not_looked_up(const std::string& name, const Error& why);
+
 /// NAME=value of what programs of `account` begin with: who they are, and of `ours` (ends with null) what says how this
 /// machine computes and speaks, such as PATH, LANG and CUDA_VISIBLE_DEVICES. Secrets of ours stay here.
 [[nodiscard]] std::vector<std::string> environment_of(const Account& account, const char* const* ours);

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <system_error>
-#include <thread>
 
 #include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+
+#include "common/base/thread.hpp"
 
 namespace sgd::process {
 
@@ -33,16 +33,12 @@ struct AccountLookup::State : std::enable_shared_from_this<State> {
     if (pending >= kPendingMax)
       return answer_soon(number,
                          Error{fmt::format("{} look-ups wait for this machine's account service", pending), ETIMEDOUT});
+    // The library's calls wait for a directory service without a limit.
+    auto lookup = start_thread([self = shared_from_this(), number, name] { self->look_up(number, name); });
+    if (!lookup) return answer_soon(number, not_looked_up(name, lookup.error()));
     ++pending;
-    try {
-      // tidy: allow thread: the library's calls wait for a directory service without a limit.
-      std::thread lookup([self = shared_from_this(), number, name] { self->look_up(number, name); });
-      // tidy: allow detach: they cannot be interrupted either; the thread owns all that it touches.
-      lookup.detach();
-    } catch (const std::system_error& error) {
-      --pending;
-      answer_soon(number, Error{fmt::format("cannot look up \"{}\": {}", name, error.code().message()), EAGAIN});
-    }
+    // tidy: allow detach: they cannot be interrupted either; the thread owns all that it touches.
+    lookup.value().detach();
   }
 
   /// On the look-up's thread.

@@ -43,6 +43,11 @@ Status check_private(const std::string& path) {
   return {};
 }
 
+std::string own_runtime_dir() {
+  const char* value = ::getenv("XDG_RUNTIME_DIR");
+  return value != nullptr ? value : "";
+}
+
 std::string random_name() {
   std::uint32_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) number = static_cast<std::uint32_t>(::getpid());
@@ -111,23 +116,32 @@ Result<std::string> other_base(const std::string& folder, const std::string& beg
 
 }  // namespace
 
-Result<std::string> runtime_base(const std::string& xdg_runtime_dir, const std::string& temporary) {
+std::string runtime_place(const std::string& xdg_runtime_dir, const std::string& temporary) {
   struct stat info {};
-  if (!xdg_runtime_dir.empty() && xdg_runtime_dir.front() == '/' &&
-      xdg_runtime_dir.size() + sizeof "/sgd-launch" <= kBaseBytesMax && ::stat(xdg_runtime_dir.c_str(), &info) == 0 &&
-      S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && ::access(xdg_runtime_dir.c_str(), W_OK) == 0) {
-    const std::string base = xdg_runtime_dir + "/sgd-launch";
-    if (auto checked = check_private(base); !checked) return checked.error();
-    return base;
+  const bool is_good = !xdg_runtime_dir.empty() && xdg_runtime_dir.front() == '/' &&
+                       xdg_runtime_dir.size() + sizeof "/sgd-launch" <= kBaseBytesMax &&
+                       ::stat(xdg_runtime_dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+                       info.st_uid == ::geteuid() && ::access(xdg_runtime_dir.c_str(), W_OK) == 0;
+  return is_good ? xdg_runtime_dir : temporary;
+}
+
+std::string runtime_place() {
+  return runtime_place(own_runtime_dir(), kTemporary);
+}
+
+Result<std::string> runtime_base(const std::string& xdg_runtime_dir, const std::string& temporary) {
+  if (runtime_place(xdg_runtime_dir, "").empty()) {
+    const std::string base = temporary + "/sgd-" + std::to_string(::geteuid());
+    if (const Status usual = check_private(base)) return base;
+    return other_base(temporary, base.substr(base.rfind('/') + 1) + "-");
   }
-  const std::string base = temporary + "/sgd-" + std::to_string(::geteuid());
-  if (const Status usual = check_private(base)) return base;
-  return other_base(temporary, base.substr(base.rfind('/') + 1) + "-");
+  const std::string base = xdg_runtime_dir + "/sgd-launch";
+  if (auto checked = check_private(base); !checked) return checked.error();
+  return base;
 }
 
 Result<std::string> runtime_base() {
-  const char* value = ::getenv("XDG_RUNTIME_DIR");
-  return runtime_base(value != nullptr ? std::string(value) : std::string());
+  return runtime_base(own_runtime_dir());
 }
 
 int remove_dead_runtime_dirs(const std::string& base) {

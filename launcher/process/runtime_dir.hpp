@@ -13,9 +13,14 @@
 
 namespace sgd::process {
 
+inline constexpr const char* kTemporary = "/tmp";
+/// The folder in which the parent of all runs' folders is, or will be; with the environment's $XDG_RUNTIME_DIR.
+[[nodiscard]] std::string runtime_place();
+[[nodiscard]] std::string runtime_place(const std::string& xdg_runtime_dir, const std::string& temporary);
+
 /// The private parent of all runs' folders, created when missing. Empty `xdg_runtime_dir`: below `temporary`.
 [[nodiscard]] Result<std::string> runtime_base(const std::string& xdg_runtime_dir,
-                                               const std::string& temporary = "/tmp");
+                                               const std::string& temporary = kTemporary);
 /// With the environment's $XDG_RUNTIME_DIR.
 [[nodiscard]] Result<std::string> runtime_base();
 

@@ -10,9 +10,12 @@
 #include <cstring>
 
 #include "launcher/process/clock.hpp"
+#include "launcher/process/foreign_fds.hpp"
 
 namespace sgd::process {
 namespace {
+
+constexpr std::size_t kSentAtOnce = 253;  ///< The kernel's own limit (SCM_MAX_FD).
 
 Result<sockaddr_un> socket_address(const std::string& path) {
   if (path.empty() || path.size() > kSocketPathBytesMax) {
@@ -34,11 +37,13 @@ Result<std::pair<UniqueFd, UniqueFd>> socket_pair(int type) {
   return std::make_pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
-Result<UniqueFd> listen_unix(const std::string& path, const std::optional<SocketOwner>& owner, int backlog) {
+Result<UniqueFd> listen_unix(const std::string& path, const std::optional<SocketOwner>& owner, int backlog,
+                             Brings brings) {
   auto address = socket_address(path);
   if (!address) return address.error();
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("cannot make a socket");
+  if (brings == Brings::kBytes) take_no_descriptors(fd.get());
   // The mode of the socket file is set before the listener answers anybody.
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0) {
     return system_error("cannot create socket " + path);
@@ -98,7 +103,8 @@ Result<std::size_t> send_with_descriptors(int socket, std::string_view bytes, st
 
 Result<Received> receive_with_descriptors(int socket, std::span<char> buffer) {
   iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptorsMax)] = {};
+  // Room for all that a message can carry: what had none would be closed by the kernel, here and now.
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kSentAtOnce)] = {};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -121,6 +127,7 @@ Result<Received> receive_with_descriptors(int socket, std::span<char> buffer) {
       received.descriptors.emplace_back(fd);
     }
   }
+  received.truncated |= received.descriptors.size() > kDescriptorsMax;
   return received;
 }
 

@@ -32,10 +32,14 @@ struct SocketOwner {
   uid_t uid = 0;
   gid_t gid = 0;
 };
+/// Who connects, and is not taken yet.
+inline constexpr int kBacklog = 128;
+/// What those who connect may send besides bytes.
+enum class Brings { kBytes, kDescriptors };
 /// A non-blocking SOCK_STREAM listener, mode 0600; `path` must not exist. No `owner`: this process's user; another one
 /// needs root.
 [[nodiscard]] Result<UniqueFd> listen_unix(const std::string& path, const std::optional<SocketOwner>& owner = {},
-                                           int backlog = 128);
+                                           int backlog = kBacklog, Brings brings = Brings::kBytes);
 
 /// A SOCK_STREAM connection, or an error when the listener has not taken it within `limit`.
 [[nodiscard]] Result<UniqueFd> connect_unix(const std::string& path, Duration limit);
@@ -47,7 +51,7 @@ struct SocketOwner {
 
 struct Received {
   std::size_t bytes = 0;              ///< 0: the other end has closed.
-  bool truncated = false;             ///< A message was longer than the buffer, or carried too many descriptors.
+  bool truncated = false;             ///< A message was longer than the buffer, or carried more than kDescriptorsMax.
   std::vector<UniqueFd> descriptors;  ///< In the order sent.
 };
 /// Error code EAGAIN when a non-blocking socket has nothing.

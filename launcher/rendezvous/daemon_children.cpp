@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/thread.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/spawn.hpp"
@@ -83,9 +84,12 @@ Status DaemonChildren::start(Daemon daemon) {
   if (const Status spawned = spawn(child); !spawned) return spawned;
   const std::lock_guard lock(mutex_);
   children_.push_back(std::move(child));
-  if (!wakeup_) {
-    wakeup_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    thread_ = std::thread([this] { watch(); });  // tidy: allow thread: see the header
+  if (!wakeup_) wakeup_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!thread_.joinable()) {
+    auto started = start_thread([this] { watch(); });
+    if (!started)
+      return Error{"cannot watch the daemons of this run: " + started.error().message, started.error().code};
+    thread_ = std::move(started).value();
   }
   (void)::eventfd_write(wakeup_.get(), 1);
   return {};

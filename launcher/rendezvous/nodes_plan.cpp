@@ -33,7 +33,8 @@ class Planner {
     if (words_.nodes.empty() && !is_in_step) return alone();
     if (!words_.nodes.empty()) take_count();
     if (failed_) return std::nullopt;
-    if (is_in_step && !is_named) take_slurm();
+    if (is_in_step && (!is_named || words_.nodes.empty())) take_slurm_count();
+    if (is_in_step && !is_named && !failed_) take_slurm();
     if (plan_.most < 2) return alone();
     if (is_named) take_place();
     take_rank();
@@ -71,28 +72,39 @@ class Planner {
     plan_.most = *most;
   }
 
-  /// A step of Slurm with a launcher on each of its nodes.
-  void take_slurm() {
+  /// A step of Slurm has a launcher on each of its nodes.
+  void take_slurm_count() {
     const int nodes = *whole_number(value_of(environment_, "SLURM_STEP_NUM_NODES"));
     const std::string tasks = value_of(environment_, "SLURM_STEP_NUM_TASKS");
-    const auto hosts = expand_host_list(value_of(environment_, "SLURM_STEP_NODELIST"));
-    const auto rank = whole_number(value_of(environment_, "SLURM_NODEID"));
     plan_.source = "Slurm";
+    plan_.shares_home = true;
     if (!tasks.empty() && whole_number(tasks) != nodes)
       return fail(
           "SLURM_STEP_NUM_TASKS",
           fmt::format("srun has started {} tasks on {} nodes, and one launcher belongs on each, which starts the "
                       "workers: srun --ntasks-per-node=1, and --nproc-per-node for the workers",
                       tasks, nodes));
+    if (words_.nodes.empty()) plan_.least = plan_.most = nodes;
+  }
+
+  /// And node 0 is where they meet.
+  void take_slurm() {
+    const int nodes = *whole_number(value_of(environment_, "SLURM_STEP_NUM_NODES"));
+    const auto hosts = expand_host_list(value_of(environment_, "SLURM_STEP_NODELIST"));
+    const auto rank = whole_number(value_of(environment_, "SLURM_NODEID"));
     if (!hosts) return fail("SLURM_STEP_NODELIST", hosts.error().message);
     if (!rank || *rank >= nodes)
       return fail("SLURM_NODEID",
                   fmt::format("expected 0 to {}, got \"{}\"", nodes - 1, value_of(environment_, "SLURM_NODEID")));
-    if (words_.nodes.empty()) plan_.least = plan_.most = nodes;
+    if (!words_.rank.empty() && whole_number(words_.rank) != rank)
+      return fail(
+          "--node-rank",
+          fmt::format("this is node {} of the step (SLURM_NODEID), and all meet at node 0, {}: leave it out, or "
+                      "say where they meet, --master-addr HOST",
+                      *rank, hosts.value().front()));
     const std::string job = value_of(environment_, "SLURM_JOB_ID");
     const std::string step = value_of(environment_, "SLURM_STEP_ID");
     plan_.rank = rank;
-    plan_.shares_home = true;
     const int mix = whole_number(job).value_or(0) * 31 + whole_number(step).value_or(0);
     plan_.head = {hosts.value().front(), kSlurmPortFirst + std::abs(mix % kSlurmPorts)};
     if (plan_.id.empty()) plan_.id = fmt::format("slurm-{}.{}", job, step);
@@ -112,7 +124,7 @@ class Planner {
     if (plan_.head.host.empty()) return fail(option, fmt::format("expected HOST or HOST:PORT, got \"{}\"", text));
     if (colon != std::string::npos) take_port(option, text.substr(colon + 1));
     if (!words_.master_port.empty() && !by_endpoint) take_port("--master-port", words_.master_port);
-    plan_.shares_home = net::is_loopback(plan_.head);
+    plan_.shares_home = plan_.shares_home || net::is_loopback(plan_.head);
   }
 
   void take_port(const char* option, const std::string& text) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/messages/transfer.hpp"
+#include "launcher/storage/remove_tree.hpp"
 
 namespace sgd::shipping {
 namespace {
@@ -43,15 +44,6 @@ Status take_name(const std::string& half, const std::string& folder) {
 }
 
 }  // namespace
-
-void remove_tree(const std::string& folder) {
-  std::error_code ignored;
-  {
-    const storage::FilesAs as(storage::other_owner(folder));
-    fs::remove_all(folder, ignored);
-  }
-  fs::remove_all(folder, ignored);
-}
 
 Status keep_with_run(const FileStore& store, const std::string& sha256, const std::string& run_dir) {
   const auto text = store.read(sha256, FileSet::kTextBytesMax);
@@ -134,7 +126,8 @@ Status RunTree::finish(const std::string& path) {
 /// Nobody else gets into the folder before it is complete.
 Status RunTree::plant(const FileSet& set) const {
   const std::string half = folder_ + kHalf;
-  remove_tree(half);
+  if (const std::error_code left = storage::remove_tree(half); left)
+    return Error{fmt::format("cannot remove {}: {}", half, left.message()), left.value()};
   if (const Status made = make_folder(half); !made) return made;
   std::set<std::string> folders;
   for (const ShippedFile& file : set.files) {

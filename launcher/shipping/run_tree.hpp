@@ -48,7 +48,4 @@ class RunTree : public storage::Incoming {
 /// What a folder's name ends with until everything is in it.
 inline constexpr const char* kHalf = ".half";
 
-/// `folder` and all that is in it, whoever has made it.
-void remove_tree(const std::string& folder);
-
 }  // namespace sgd::shipping

@@ -20,6 +20,7 @@ namespace {
 
 constexpr mode_t kFileMode = 0666;
 constexpr mode_t kFolderMode = 0777;
+constexpr std::size_t kRemovedAtOnce = 4096;  ///< Names in memory, however many there are.
 
 int open_at(int folder, const std::string& name, int flags) {
   return ::openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, kFileMode);
@@ -195,15 +196,15 @@ Status Beneath::make_folders(const std::string& name) const {
   return {};
 }
 
-Result<std::vector<FolderEntry>> Beneath::list(const std::string& folder) const {
-  auto entries = scan(folder, false);
+Result<std::vector<FolderEntry>> Beneath::list(const std::string& folder, std::size_t most) const {
+  auto entries = scan(folder, most, false);
   if (entries)
     std::sort(entries.value().begin(), entries.value().end(),
               [](const auto& one, const auto& other) { return one.name < other.name; });
   return entries;
 }
 
-Result<std::vector<FolderEntry>> Beneath::scan(const std::string& folder, bool links_too) const {
+Result<std::vector<FolderEntry>> Beneath::scan(const std::string& folder, std::size_t most, bool links_too) const {
   std::vector<FolderEntry> entries;
   Descriptor fd = open_below(folder, O_RDONLY | O_DIRECTORY);
   if (fd.get() < 0 && errno == ENOENT) return entries;
@@ -211,7 +212,9 @@ Result<std::vector<FolderEntry>> Beneath::scan(const std::string& folder, bool l
   const int own = ::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3);
   const std::unique_ptr<DIR, CloseFolder> open(own < 0 ? nullptr : ::fdopendir(own));
   if (!open) return failure("list", folder);
-  while (const dirent* entry = ::readdir(open.get())) {
+  while (entries.size() < most) {
+    const dirent* entry = ::readdir(open.get());
+    if (entry == nullptr) break;
     const std::string name = entry->d_name;
     struct stat status {};
     if (!is_step(name) || ::fstatat(fd.get(), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
@@ -239,16 +242,20 @@ Status Beneath::sync_folder(const std::string& folder) const {
 }
 
 Status Beneath::remove_folder(const std::string& folder) const {
-  const auto entries = scan(folder, true);
-  if (!entries) return entries.error();
   const std::size_t slash = folder.rfind('/');
   const Descriptor parent =
       slash == std::string::npos ? Descriptor() : open_below(folder.substr(0, slash), O_PATH | O_DIRECTORY);
   const int at = slash == std::string::npos ? root_.get() : parent.get();
   const Descriptor fd = open_below(folder, O_PATH | O_DIRECTORY);
   if (fd.get() < 0 && errno == ENOENT) return {};
-  for (const FolderEntry& entry : entries.value())
-    if (!entry.is_folder) (void)::unlinkat(fd.get(), entry.name.c_str(), 0);
+  for (bool has_more = true; has_more;) {
+    const auto entries = scan(folder, kRemovedAtOnce, true);
+    if (!entries) return entries.error();
+    bool has_gone = false;
+    for (const FolderEntry& entry : entries.value())
+      has_gone |= !entry.is_folder && ::unlinkat(fd.get(), entry.name.c_str(), 0) == 0;
+    has_more = has_gone && entries.value().size() == kRemovedAtOnce;
+  }
   if (::unlinkat(at, folder.c_str() + (slash == std::string::npos ? 0 : slash + 1), AT_REMOVEDIR) != 0 &&
       errno != ENOENT)
     return failure("remove", folder);

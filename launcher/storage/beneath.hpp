@@ -65,8 +65,9 @@ class Beneath {
   [[nodiscard]] Result<OpenFile> read(const std::string& name) const;
   /// Created when it is missing, its folders too.
   [[nodiscard]] Result<OpenFile> write(const std::string& name) const;
-  /// Regular files and folders, by name; links and the rest are left out. A missing folder is empty.
-  [[nodiscard]] Result<std::vector<FolderEntry>> list(const std::string& folder) const;
+  /// Regular files and folders, by name; links and the rest are left out. A missing folder is empty. `most`: whoever
+  /// can write there may have made millions; which of them are left out is the file system's choice.
+  [[nodiscard]] Result<std::vector<FolderEntry>> list(const std::string& folder, std::size_t most) const;
   [[nodiscard]] bool exists(const std::string& name) const;
   /// Both in `folder`; what has the name `to` already is not replaced unless it is an empty folder.
   [[nodiscard]] Status rename(const std::string& folder, const std::string& from, const std::string& to) const;
@@ -80,7 +81,8 @@ class Beneath {
       : root_(std::move(root)), folder_(std::move(folder)), way_(way) {}
   [[nodiscard]] Descriptor open_below(const std::string& name, int flags) const;
   [[nodiscard]] Descriptor open_by_steps(const std::string& name, int flags) const;
-  [[nodiscard]] Result<std::vector<FolderEntry>> scan(const std::string& folder, bool links_too) const;
+  [[nodiscard]] Result<std::vector<FolderEntry>> scan(const std::string& folder, std::size_t most,
+                                                      bool links_too) const;
   [[nodiscard]] Status make_folders(const std::string& name) const;
   [[nodiscard]] Result<OpenFile> regular(Descriptor fd, const std::string& name) const;
   [[nodiscard]] Error failure(const char* what, const std::string& name) const;

@@ -1,12 +1,12 @@
 #include "launcher/storage/checkpoint_pruner.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "common/base/thread.hpp"
 #include "common/checkpoint/manifest.hpp"
+#include "launcher/storage/remove_tree.hpp"
 
 namespace sgd::storage {
 namespace {
@@ -26,7 +26,8 @@ void carry_out(const std::string& folder, const std::vector<std::string>& kept) 
   fs::directory_iterator entries(folder, error);
   for (; !error && entries != fs::directory_iterator(); entries.increment(error))
     names.push_back(entries->path().filename().string());
-  for (const std::string& name : superseded(names, kept)) fs::remove_all(folder + "/" + name, error);
+  for (const std::string& name : superseded(names, kept))
+    (void)remove_tree(folder + "/" + name);  // Ignoring: what cannot be removed stays.
 }
 
 }  // namespace
@@ -49,7 +50,10 @@ std::vector<std::string> superseded(const std::vector<std::string>& names, const
 }
 
 CheckpointPruner::~CheckpointPruner() {
-  if (!thread_.joinable()) return;
+  if (!thread_.joinable()) {
+    if (order_) carry_out(order_->folder, order_->names);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -65,13 +69,7 @@ void CheckpointPruner::keep(const std::string& folder, std::vector<std::string> 
   }
   changed_.notify_all();
   if (thread_.joinable()) return;
-  // Signals are for the main thread.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (auto started = start_thread([this] { run(); })) thread_ = std::move(started).value();
 }
 
 void CheckpointPruner::run() {

@@ -1,6 +1,7 @@
 #pragma once
 // Takes away the checkpoints that do not count any more, on a thread of its own: to free the pages of large files takes
-// tens of milliseconds, in which a failure would not be noticed.
+// tens of milliseconds, in which a failure would not be noticed. Where there is no room for a thread, what waits is
+// taken away by the next one that there is room for, or at the end.
 
 #include <condition_variable>
 #include <mutex>

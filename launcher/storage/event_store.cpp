@@ -1,6 +1,5 @@
 #include "launcher/storage/event_store.hpp"
 
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "common/base/assert.hpp"
+#include "common/base/thread.hpp"
 #include "launcher/storage/event_codec.hpp"
 
 namespace sgd::storage {
@@ -18,17 +18,6 @@ std::size_t bytes_of(const StoreWrite& write) {
 }
 
 constexpr int kCompactorNice = 5;
-
-/// Signals are for the main thread.
-std::thread start_thread(std::function<void()> work) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 }  // namespace
 
@@ -41,13 +30,14 @@ Result<std::unique_ptr<EventStore>> EventStore::open(const std::string& folder) 
 EventStore::~EventStore() {
   is_compaction_ending_ = true;
   if (compactor_.joinable()) compactor_.join();
-  if (!thread_.joinable()) return;
+  if (!filer_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     is_filing_ending_ = true;
   }
   filing_changed_.notify_all();
   filer_.join();
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -71,10 +61,15 @@ Status EventStore::load(const std::function<void(TimePoint, core::CoordinatorEve
   });
 }
 
-void EventStore::start(Handlers handlers) {
+Status EventStore::start(Handlers handlers) {
   handlers_ = std::move(handlers);
-  thread_ = start_thread([this] { run(); });
-  filer_ = start_thread([this] { file_runs(); });
+  auto filer = start_thread([this] { file_runs(); });
+  if (!filer) return filer.error();
+  filer_ = std::move(filer).value();
+  auto thread = start_thread([this] { run(); });
+  if (!thread) return thread.error();
+  thread_ = std::move(thread).value();
+  return {};
 }
 
 EventStore::Ticket EventStore::append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run) {
@@ -149,7 +144,7 @@ EventStore::Ticket EventStore::drop(const RunId& run) {
 void EventStore::compact(std::uint64_t event, const core::CoordinatorSettings& settings) {
   if (compactor_.joinable()) compactor_.join();  // It has ended: on_cut was called.
   const std::uint64_t filings = newest_filing();
-  compactor_ = start_thread([this, event, settings, filings] {
+  auto compactor = start_thread([this, event, settings, filings] {
     // What others wait for goes first.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kCompactorNice);
     auto cut = storage::compact(tables_->path(), event, settings, is_compaction_ending_);
@@ -160,6 +155,10 @@ void EventStore::compact(std::uint64_t event, const core::CoordinatorSettings& s
       handlers_.on_cut(cut.error());
     }
   });
+  if (compactor)
+    compactor_ = std::move(compactor).value();
+  else if (handlers_.on_cut)
+    handlers_.on_cut(compactor.error());
 }
 
 std::uint64_t EventStore::newest_filing() const {

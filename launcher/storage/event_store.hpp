@@ -43,7 +43,7 @@ class EventStore {
   static constexpr Duration kRetryFirst = std::chrono::milliseconds(100);
   static constexpr Duration kRetryMax = std::chrono::seconds(5);
 
-  /// Called by the store's threads.
+  /// Called by the store's threads; on_cut by compact(), too.
   struct Handlers {
     std::function<void(Ticket up_to)> on_committed;
     /// Once for each different error; it is tried again until it succeeds.
@@ -67,8 +67,8 @@ class EventStore {
   [[nodiscard]] Status load(const std::function<void(TimePoint at, core::CoordinatorEvent&& event)>& take);
   [[nodiscard]] Result<std::vector<StoredRun>> load_runs() const { return tables_->load_runs(); }
   [[nodiscard]] StoreTables& tables() { return *tables_; }
-  /// After load().
-  void start(Handlers handlers);
+  /// After load(). Error: there is no room for its threads.
+  [[nodiscard]] Status start(Handlers handlers);
 
   /// `run`: its row, written with the event or not at all.
   Ticket append(TimePoint at, const core::CoordinatorEvent& event, std::optional<StoredRun> run = std::nullopt);

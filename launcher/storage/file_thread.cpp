@@ -1,11 +1,11 @@
 #include "launcher/storage/file_thread.hpp"
 
-#include <signal.h>
-
 #include <cerrno>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
+
+#include "common/base/thread.hpp"
 
 namespace sgd::storage {
 
@@ -24,7 +24,7 @@ FileThread::~FileThread() {
     return;
   }
   // It has all that it needs, touches nothing of this any more, and ends with the process.
-  (void)new std::thread(std::move(thread_));
+  (void)new std::thread(std::move(thread_));  // tidy: allow start_thread: it runs.
 }
 
 void FileThread::run(std::function<void()> work, std::function<void()> done) {
@@ -39,10 +39,15 @@ void FileThread::run(std::function<void()> work, std::function<void()> done) {
     shared_->orders.push_back({std::move(work), std::move(finish)});
   }
   shared_->changed.notify_all();
-  if (!thread_.joinable()) begin();
+  if (begin()) return;
+  boost::asio::post(io_, [this, alive = alive_] {
+    if (*alive) (void)carry_out_one();  // Ignoring: there may be a thread by now, which has done it.
+  });
 }
 
 void FileThread::finish() {
+  while (carry_out_one()) {
+  }
   std::unique_lock lock(shared_->mutex);
   (void)shared_->changed.wait_for(lock, kEndLimit, [this] { return shared_->orders.empty() && !shared_->is_working; });
 }
@@ -61,14 +66,23 @@ Error FileThread::busy() const {
   return Error{fmt::format("{} requests wait already: try again later", asked_max), EBUSY};
 }
 
-void FileThread::begin() {
-  // Signals are for the main thread.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([shared = shared_, &io = io_] { serve(shared, io); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+bool FileThread::begin() {
+  if (thread_.joinable()) return true;
+  auto started = start_thread([shared = shared_, &io = io_] { serve(shared, io); });
+  if (started) thread_ = std::move(started).value();
+  return started.ok();
+}
+
+/// The oldest order, where nobody else carries it out. One order a turn of the loop.
+bool FileThread::carry_out_one() {
+  std::unique_lock lock(shared_->mutex);
+  if (thread_.joinable() || shared_->orders.empty()) return false;
+  const Order order = std::move(shared_->orders.front());
+  shared_->orders.pop_front();
+  lock.unlock();
+  order.work();
+  boost::asio::post(io_, order.done);
+  return true;
 }
 
 void FileThread::serve(const std::shared_ptr<Shared>& shared, boost::asio::io_context& io) {

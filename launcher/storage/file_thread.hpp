@@ -1,7 +1,8 @@
 #pragma once
 // Work with files that may take long (a slow disk, a checksum of a gigabyte) on one thread, in the order in
 // which it was given; what follows from it happens in the event loop. How much may wait is the owner's to
-// limit. A disk that hangs holds up the thread and nobody else: who asks within a limit is answered by then.
+// limit. A disk that hangs holds up the thread and nobody else: who asks within a limit is answered by then. Where
+// there is no room for a thread, the event loop does the work itself until there is.
 
 #include <condition_variable>
 #include <cstddef>
@@ -99,7 +100,8 @@ class FileThread {
     bool is_abandoned = false;  ///< Nobody waits for its end.
   };
   static void serve(const std::shared_ptr<Shared>& shared, boost::asio::io_context& io);
-  void begin();
+  [[nodiscard]] bool begin();
+  [[nodiscard]] bool carry_out_one();
 
   boost::asio::io_context& io_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< The event loop looks at it before each `done`.

@@ -36,7 +36,8 @@ std::optional<FileOwner> other_owner(const std::string& folder) {
 
 bool is_within_reach_of_all(const std::string& folder) {
   const FilesAs nobody(FileOwner{kNobody, kNobody});
-  return Descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)).get() >= 0;
+  // Through it, as to what is in it: the folder itself can be looked up where only those above it are open.
+  return Descriptor(::open((folder + "/.").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)).get() >= 0;
 }
 
 /// The thread's capabilities that go past the modes of files go with its user id, and come back with it.

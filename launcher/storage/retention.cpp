@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "launcher/storage/remove_tree.hpp"
+
 namespace sgd::storage {
 namespace fs = std::filesystem;
 namespace {
@@ -84,12 +86,12 @@ bool is_run_live(const std::string& directory) {
 Status remove_run_folder(const std::string& directory) {
   const fs::path path(directory);
   const fs::path gone = path.parent_path() / (kRemoved + path.filename().string());
+  (void)remove_tree(gone.string());  // Ignoring: then the name is taken, which is said.
   std::error_code error;
-  fs::remove_all(gone, error);
   fs::rename(path, gone, error);
   if (error && error != std::errc::no_such_file_or_directory)
     return Error{fmt::format("cannot remove {}: {}", directory, error.message())};
-  fs::remove_all(gone, error);
+  error = remove_tree(gone.string());
   if (error) return Error{fmt::format("cannot remove {}: {}", gone.string(), error.message())};
   return {};
 }

@@ -17,6 +17,7 @@
 
 #include "common/checkpoint/manifest.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/words.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/storage/folder_anchor.hpp"
 #include "launcher/storage/private_folder.hpp"
@@ -151,6 +152,7 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
   if (!directory.has_filename()) directory = directory.parent_path();  // A slash at the end.
   if (error) return Error{fmt::format("run directory {}: {}", given.string(), error.message())};
   place.directory = directory.string();
+  if (const Status named = json::check_path("run directory", place.directory); !named) return named.error();
   if (fs::is_symlink(directory, error) && !fs::exists(directory, error))
     return Error{fmt::format("run directory {} is a link to what is not there: remove it, or name another folder",
                              place.directory)};
@@ -173,15 +175,16 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
 }
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::lock(const RunPlace& place) {
+  if (const Status named = json::check_path("run directory", place.directory); !named) return named.error();
   std::unique_ptr<RunDirectory> run(new RunDirectory(place));
-  const bool is_anchored = can_be_exchanged(place.directory);
-  const Result<int> lock = lock_folder(place.directory, is_anchored ? O_NOFOLLOW : 0);
+  const bool is_exchangeable = can_be_exchanged(place.directory);
+  const Result<int> lock = lock_folder(place.directory, is_exchangeable ? O_NOFOLLOW : 0);
   if (!lock) return lock.error();
   run->lock_fd_ = lock.value();
-  if (!is_anchored) return run;
+  if (!is_exchangeable) return run;
   auto path = path_by_descriptor(run->lock_fd_, place.directory);
   if (!path) return path.error();
-  run->path_ = std::move(path).value();
+  if (!place.is_lasting) run->path_ = std::move(path).value();
   return run;
 }
 
@@ -208,7 +211,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place, const nlohmann::json& resolved_job,
                                                           const LineCounts& kept) {
-  Result<std::unique_ptr<RunDirectory>> made = make(place);
+  Result<std::unique_ptr<RunDirectory>> made = make({place.id, place.directory, true});
   if (!made) return made.error();
   std::unique_ptr<RunDirectory> run = std::move(made).value();
   const Status job = resolved_job.is_null() ? Status{} : keep_job(run->path_ + "/job.json", resolved_job);

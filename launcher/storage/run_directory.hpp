@@ -21,8 +21,10 @@
 namespace sgd::storage {
 
 struct RunPlace {
-  RunId id;
-  std::string directory;  ///< Absolute.
+  RunId id = {};
+  std::string directory = {};  ///< Absolute.
+  /// It is looked for by its name when this process has gone, so that it never has one of this process alone.
+  bool is_lasting = false;
 };
 
 /// Id and folder of a new run of job `name`: `given_dir`, else <name>-<YYYYmmdd-HHMMSS>-<4 hex> in `runs_dir`. Nothing

@@ -181,20 +181,23 @@ std::string RunFiles::why_no_file() const {
       free, path_, kFilesKeptFree);
 }
 
-/// Also what was removed meanwhile.
+/// Also what was removed meanwhile. Where there are more files than may be, how many more does not matter.
 void RunFiles::measure() {
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
+  const auto list = [&](const std::string& folder) {
+    auto entries = folder_.list(folder, static_cast<std::size_t>(quota_.run_files - std::min(quota_.run_files, count)));
+    return entries ? std::move(entries).value() : std::vector<FolderEntry>();
+  };
   for (const char* top : {"logs", "errors", checkpoint::kDirectory}) {
-    const auto entries = folder_.list(top);
-    if (!entries) continue;
-    for (const FolderEntry& entry : entries.value()) {
-      if (!entry.is_folder) bytes += entry.bytes;
+    for (const FolderEntry& entry : list(top)) {
+      bytes += entry.is_folder ? 0 : entry.bytes;
       count += entry.is_folder ? 0 : 1;
-      const auto files = entry.is_folder ? folder_.list(fmt::format("{}/{}", top, entry.name)) : entries;
-      if (!entry.is_folder || !files) continue;
-      for (const FolderEntry& file : files.value()) bytes += file.is_folder ? 0 : file.bytes;
-      count += files.value().size();
+      if (!entry.is_folder) continue;
+      for (const FolderEntry& file : list(fmt::format("{}/{}", top, entry.name))) {
+        bytes += file.is_folder ? 0 : file.bytes;
+        ++count;
+      }
     }
   }
   used_ = bytes;
@@ -256,8 +259,12 @@ Status RunFiles::finish(const std::string& checkpoint) {
 Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& checkpoint) const {
   const FilesAs as(owner_);
   if (!is_stored(checkpoint)) return Error{checkpoint + " is not here", ENOENT};
-  const auto entries = folder_.list(checkpoint);
+  const auto entries = folder_.list(checkpoint, transfer::kListedFilesMax + 1);
   if (!entries) return entries.error();
+  if (entries.value().size() > transfer::kListedFilesMax)
+    return Error{fmt::format("more than {} files are listed in {}: put what belongs together into one",
+                             transfer::kListedFilesMax, checkpoint),
+                 E2BIG};
   std::vector<transfer::ListedFile> files;
   for (const FolderEntry& entry : entries.value())
     if (!entry.is_folder && transfer::is_part(entry.name))
@@ -275,7 +282,7 @@ Result<std::string> RunFiles::read(const std::string& file, std::uint64_t offset
 
 void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared) {
   const FilesAs as(owner_);
-  const auto entries = folder_.list(checkpoint::kDirectory);
+  const auto entries = folder_.list(checkpoint::kDirectory, static_cast<std::size_t>(quota_.run_files));
   if (!entries) return;
   std::vector<std::string> names;
   for (const FolderEntry& entry : entries.value())
@@ -300,10 +307,16 @@ void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std
 RunFiles::Inventory RunFiles::inventory() const {
   const FilesAs as(owner_);
   Inventory inventory;
+  auto room = static_cast<std::size_t>(quota_.run_files);
+  inventory.names_most = room;
   const auto list = [&](const std::string& folder) {
-    auto entries = folder_.list(folder);
+    auto entries = folder_.list(folder, room + 1);
     if (!entries && is_shortage(entries.error().code)) inventory.is_whole = false;
-    return entries ? std::move(entries).value() : std::vector<FolderEntry>();
+    if (!entries) return std::vector<FolderEntry>();
+    inventory.is_cut |= entries.value().size() > room;
+    entries.value().resize(std::min(entries.value().size(), room));
+    room -= entries.value().size();
+    return std::move(entries).value();
   };
   const auto add = [&](const std::string& name, std::uint64_t bytes) {
     if (transfer::check_file(name)) inventory.logs.push_back({name, static_cast<std::int64_t>(bytes)});

@@ -43,7 +43,7 @@ class RunFiles : public Incoming {
   /// The checkpoint that was appended to is proven, safe on disk, and has its name. One that is damaged or
   /// incomplete is removed, so that the next attempt begins anew.
   [[nodiscard]] Status finish(const std::string& checkpoint) override;
-  /// manifest.json the last. Error: it is not here.
+  /// manifest.json the last. Error: it is not here; it has more files than can be listed (E2BIG).
   [[nodiscard]] Result<std::vector<transfer::ListedFile>> listing(const std::string& checkpoint) const;
   /// Less than `bytes` where the file ends.
   [[nodiscard]] Result<std::string> read(const std::string& file, std::uint64_t offset, std::size_t bytes) const;
@@ -55,6 +55,8 @@ class RunFiles : public Incoming {
     std::vector<transfer::ListedFile> logs;  ///< Below logs/ and errors/.
     std::vector<std::string> checkpoints;    ///< Names of whole ones, without "checkpoints/".
     bool is_whole = true;                    ///< Else something could not be looked at for lack of descriptors.
+    bool is_cut = false;                     ///< There are more names than Quota::run_files.
+    std::size_t names_most = 0;              ///< As many.
   };
   [[nodiscard]] Inventory inventory() const;
 

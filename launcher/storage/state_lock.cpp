@@ -41,7 +41,7 @@ Result<StateLock> StateLock::take(const std::string& folder, const std::string& 
   const bool is_written =
       ::ftruncate(fd, 0) == 0 && ::pwrite(fd, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
   // A full disk: it holds all the same, and whoever comes is told that its pid is not known.
-  if (!is_written && errno != ENOSPC) return system_error("cannot write " + path);
+  if (!is_written && errno != ENOSPC && errno != EDQUOT && errno != EFBIG) return system_error("cannot write " + path);
   return lock;
 }
 

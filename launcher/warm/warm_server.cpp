@@ -37,7 +37,7 @@ Status WarmServer::listen(const std::string& base) {
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) return Error{"a warm server of this user runs already", EADDRINUSE};
   socket_ = socket_in(base);
   (void)::unlink(socket_.c_str());  // Ignoring: one that a dead server has left, or none.
-  auto listener = process::listen_unix(socket_);
+  auto listener = process::listen_unix(socket_, {}, process::kBacklog, process::Brings::kDescriptors);
   if (!listener) return listener.error();
   accept_loop_ = std::make_unique<process::AcceptLoop>(
       io_, std::move(listener).value(),

@@ -32,7 +32,7 @@ class Bench {
       committed_ = up_to;
       changed_.notify_all();
     };
-    store_->start(std::move(handlers));
+    SGD_ASSERT(store_->start(std::move(handlers)));
   }
 
   void begin_run() {

@@ -141,6 +141,7 @@ class ClientAttacksTest(Attacked):
                           ("files where it likes", good | {"callbacks": [{"type": "csv", "folder": "/etc"}]}),
                           ("the record of who may read", good | {"callbacks": [{"type": "json", "file": "nodes.jsonl"}]}),
                           ("a file above its folder", good | {"callbacks": [{"type": "json", "file": "../x.json"}]}),
+                          ("redirects of 60 KB", good | {"process": {"redirects": "0:1," * 15_000}}), ("tee of 60 KB", good | {"process": {"tee": "3" * 60_000}}),
                           ("a job of 300 KB", good | {"command": ["echo", "x" * 300_000]}),
                           ("100,000 arguments", good | {"command": ["echo"] + ["x"] * 100_000}),
                           ("labels without end", good | {"placement": {"labels": {f"l{i}": "x" for i in range(20_000)}}})):

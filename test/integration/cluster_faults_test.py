@@ -247,6 +247,27 @@ class ClusterFaultsTest(unittest.TestCase):
         self.assertEqual(client.wait(), 0, client.said())
         self.assertEqual((client.said()[1], cluster.events(run, "failure")), ("0: end\n", []))
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root guards itself against whoever may rename its folders")
+    def test_a_coordinator_of_root_below_a_folder_of_all_finds_its_runs_again(self):
+        """As in a container with a volume: what it has named by its own descriptors, the next one would not find, or find another's."""
+        folder = tempfile.mkdtemp(prefix="sgd-cluster-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        os.chmod(folder, 0o777)
+        cluster = self.cluster({"n1": 2}, folder=folder)
+        self.assertIn("others may rename a folder above", cluster.log_of("coordinator"))
+        client = cluster.run("-n", 1, "--", "sh", "-c", f"echo begin; while [ ! -e {folder}/go ]; do sleep 0.05; done; echo end")
+        run = client.run_id()
+        cluster.wait_for_event(run, "worker_started")
+        cluster.kill("coordinator")
+        cluster.start_coordinator()
+        with open(os.path.join(folder, "go"), "w", encoding="ascii"):
+            pass
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual(client.said()[1], "0: begin\n0: end\n")
+        self.assertEqual(len(cluster.events(run, "run_finished")), 1)
+        self.assertEqual(read_file(os.path.join(cluster.run_dir(run), "logs", "gen-0001", "rank-0000.log")), b"begin\nend\n")
+        self.assertEqual(cluster.ask("status", run)["run_dir"], cluster.run_dir(run))
+
     def test_a_run_that_crashes_takes_no_other_with_it(self):
         """[63]"""
         cluster = self.cluster({"n1": 2})

@@ -2,9 +2,11 @@
 stand-in for the device (memory of the host), with libraries of ours in the place of NCCL and NVML.
 """
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import unittest
 
@@ -24,7 +26,7 @@ class DeviceTest(LaunchTest):
         self.data = small_fashion(self.path("data"), 3_200, 640)
 
     def job(self, name="job.json", **training):
-        job = image_job(self.data, epochs=4, **training)
+        job = image_job(self.data, **{"epochs": 4, **training})
         job["recovery"] = {"max_failures": "unlimited"}
         return write_job(self.path(name), job)
 
@@ -67,6 +69,22 @@ class OnAStandIn(DeviceTest):
             self.assertEqual(read_file(os.path.join(launch.checkpoints()[-1], name)), read_file(os.path.join(host.checkpoints()[-1], name)), name)
         self.assertTrue(all(event["bit_exact"] for event in launch.events("recovered")))
         self.assertEqual(launch.metrics("train")[-1]["gpu"], {"busy_percent": 87, "memory_mib": 20480, "celsius": 61})
+
+    def test_status_tells_how_the_gpus_are(self):
+        launch = self.start(self.job(device="cuda", epochs=100_000), env=self.environment())
+
+        def told(*words):
+            return subprocess.run([harness.LAUNCHER, "status", *words, launch.run_dir], capture_output=True, text=True, timeout=20, check=False).stdout
+
+        def of_ranks():
+            ranks = json.loads(told("--json") or "{}").get("ranks", [])
+            return [rank.get("gpu") for rank in ranks] if ranks and all("gpu" in rank for rank in ranks) else None
+
+        gpu = {"busy_percent": 87, "memory_mib": 20480, "celsius": 61}
+        self.assertEqual(wait_for(of_ranks, 30, "what the GPUs do"), [gpu, gpu])
+        self.assertEqual(told().count("  87 %, 20480 MiB, 61 C\n"), 2)
+        launch.process.send_signal(signal.SIGTERM)
+        launch.wait()
 
     def test_without_nccl_the_run_ends_with_words(self):
         launch = self.run_to_end(self.job(device="cuda"), env={**self.environment(), "SGD_NCCL_LIBRARY": "/nowhere/libnccl.so.2"}, expect=1)

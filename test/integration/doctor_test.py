@@ -37,7 +37,7 @@ class DoctorTest(LaunchTest):
 
     def test_this_machine(self):
         found = self.findings()
-        for topic in ("open files", "/dev/shm", "control groups", "disk: runs", "disk: temporary files", "sgd-worker", "Python"):
+        for topic in ("open files", "/dev/shm", "control groups", "disk: runs", "disk: temporary files", "disk: sockets", "sgd-worker", "Python"):
             self.assertIn(topic, found)
         self.assertIn(".".join(map(str, sys.version_info[:2])), found["Python"]["text"])
         free = shutil.disk_usage(self.folder).free / 2**30

@@ -103,6 +103,31 @@ class LimitsTest(LaunchTest):
         launch.wait_until_gone()
         self.assertEqual(group.pids(), [])
 
+    def test_a_run_begins_when_there_is_room_for_a_process(self):
+        """[12] Nobody's run ends because somebody else had all processes for a moment."""
+        group = self.group("pids", 1)
+        launch = self.start("-n", 2, "--", "echo", "here", group=group)
+        wait_for(lambda: "its keeper waits to be started" in launch.stderr() or launch.process.poll() is not None, 30, "no room for a keeper")
+        group.limit(200)
+        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertEqual(launch.stdout().count(b"here"), 2)
+        self.assertEqual(launch.events("failure"), [])
+
+    def test_a_launcher_that_is_told_to_end_waits_for_no_room(self):
+        group = self.group("pids", 1)
+        launch = self.start("-n", 2, "--", "true", group=group)
+        wait_for(lambda: "its keeper waits to be started" in launch.stderr() or launch.process.poll() is not None, 30, "no room for a keeper")
+        launch.process.send_signal(signal.SIGINT)
+        self.assertEqual(launch.wait(), 130, launch.said())
+
+    def test_a_limit_on_the_size_of_files_is_a_full_disk(self):
+        """`ulimit -f`: a log that may not grow ends neither its keeper nor the launcher."""
+        words = ("--redirects", 3, "--", "sh", "-c", "i=0; while [ $i -lt 10000 ]; do echo a line of output $i; i=$((i+1)); done")
+        launch = self.run_to_end("-n", 1, *words, group=ShellLimit(resource.RLIMIT_FSIZE, 64 << 10))
+        self.assertEqual(launch.events("failure"), [])
+        self.assertIn("of output dropped: ", launch.stderr())
+        self.assertIn("File too large", launch.stderr())
+
     def test_limits_of_the_shell_are_said_before_anything_is_made(self):
         launch = self.run_to_end("-n", 2, "--", "true", expect=2, group=ShellLimit(resource.RLIMIT_NOFILE, 16))
         self.assertIn("only 16 files may be open (ulimit -n), and 2 workers here need 72: ulimit -n 1024", launch.stderr())

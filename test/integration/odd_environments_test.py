@@ -145,6 +145,17 @@ class OddEnvironmentsTest(LaunchTest):
                 self.assertEqual([rank["argv"] for rank in self.shown()], [[word]] * 2)
                 os.unlink(script)
 
+    def test_paths_that_json_cannot_carry(self):
+        """They would be others in job.json and in messages: checkpoints would go elsewhere, and a resume begin from nothing."""
+        odd = os.fsdecode(os.fsencode(self.path("odd-")) + b"\xff")
+        os.mkdir(odd)
+        for words, cwd in ((["-n", 2, "--", "true"], odd), (["-n", 2, "--run-dir", os.path.join(odd, "run"), "--", "true"], None),
+                           (["coordinator", "--state-dir", odd], None), (["agent", "--state-dir", odd], None)):
+            with self.subTest(words[:3]):
+                self.assertIn("its name is not UTF-8", self.run_odd(words, cwd=cwd, expect=2))
+        self.assertEqual(os.listdir(odd), [])
+        self.run_odd(["-n", 1, "--run-dir", self.path("run"), "--", "true"], cwd=odd)
+
     def test_a_path_as_long_as_paths_may_be(self):
         folder = self.folder
         while len(folder) < 3800:

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import unittest.mock
 import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import ROOT, TESTS_PYTHON, LaunchTest, read_file, wait_for
+from harness import LIMIT_S, ROOT, TESTS_PYTHON, LaunchTest, read_file, wait_for
 
 # Whether a module is there before the script imports it tells how its process was started.
 SHOW = """
@@ -27,7 +28,8 @@ print(json.dumps({"forked": forked, "argv": sys.argv, "name": __name__, "file": 
                   "cmdline": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"), "helper": helper.VALUE, "rank": os.environ["RANK"],
                   "ours": [name for name in ("RANK", "SGD_TOKEN", "OPENBLAS_NUM_THREADS") if name in os.environ],
                   "fds": sorted(map(int, os.listdir("/proc/self/fd")))[:4], "main": sys.modules["__main__"].__file__,
-                  "path": sys.path}))
+                  "path": sys.path, "is_main": vars(sys.modules["__main__"]) is globals(),
+                  "ours_loaded": sorted(name for name in sys.modules if name.startswith("sgd_launch"))}))
 """
 
 ENDS = """
@@ -131,6 +133,17 @@ class OpenDevicesTest(unittest.TestCase):
 
 
 class EndOfRankTest(unittest.TestCase):
+    def test_what_hangs_beside_it_holds_no_rank(self):
+        sys.path.insert(0, os.path.join(ROOT, "worker", "python"))
+        self.addCleanup(sys.path.pop, 0)
+        import sgd_launch_server
+        done, never = [], threading.Event()
+        self.addCleanup(never.set)
+        sgd_launch_server.in_time(lambda: done.append(1), LIMIT_S)
+        self.assertEqual(done, [1])
+        sgd_launch_server.in_time(never.wait, 0.01)
+        self.assertFalse(never.is_set())
+
     def test_the_price_of_an_end_does_not_grow_with_the_modules_that_are_let_go(self):
         environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "worker", "python")}
         done = subprocess.run(["/usr/bin/python3", "-c", LETS_GO], capture_output=True, text=True, env=environment, check=False)
@@ -314,6 +327,13 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         launch = self.run_to_end("-n", 1, "--", *self.command("computes.py", computed), env=self.site(), run_dir="computed")
         self.assertEqual(launch.log(0), b"(False, None) 1\n")
         self.assertIn("line 3 sets LEVEL", launch.stderr())
+
+    def test_modules_find_the_main_module_that_becomes_the_script(self):
+        self.install("keeps_main.py", "import sys, __main__\nmain, file, arguments = __main__, __main__.__file__, sys.argv[1:]\n")
+        text = "import sys\nforked = 'keeps_main' in sys.modules\nimport keeps_main\n" \
+               "print(forked, vars(keeps_main.main) is globals(), keeps_main.file == __file__, keeps_main.arguments)\n"
+        launch = self.run_to_end("-n", 1, "--", *self.command("main.py", text, "--lr", "1"), env=self.site())
+        self.assertEqual(launch.log(0), b"True True True ['--lr', '1']\n")
 
     def test_a_module_beside_the_script_is_never_hidden(self):
         self.write("numbers.py", "WHAT = 'own'\n")

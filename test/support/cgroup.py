@@ -26,8 +26,13 @@ class Group:
             except OSError:
                 os.rmdir(folder)
                 continue
-            self.folder = folder
+            self.folder, self.file = folder, file
             return
+
+    def limit(self, limit):
+        """Another one from here on."""
+        with open(os.path.join(self.folder, self.file), "w") as out:
+            out.write(str(limit))
 
     def enter(self):
         """For preexec_fn: the process and all that it starts."""

@@ -111,13 +111,12 @@ std::uint8_t product(int a, int b) {
   return static_cast<std::uint8_t>((scaled + (scaled >> 8)) >> 8);
 }
 
-/// From four channels to three, in place, as Pillow: inks are stored inverted by Adobe's programs.
-void make_colour(std::vector<std::uint8_t>& pixels, bool is_inverted) {
+/// From four channels to three, in place, as Pillow: inks are stored inverted, as Adobe's programs began to, whether
+/// their marker is there or not.
+void make_colour(std::vector<std::uint8_t>& pixels) {
   std::size_t to = 0;
   for (std::size_t from = 0; from + 3 < pixels.size(); from += 4) {
-    const auto ink = [&](std::size_t channel) {
-      return is_inverted ? 255 - pixels[from + channel] : int{pixels[from + channel]};
-    };
+    const auto ink = [&](std::size_t channel) { return 255 - pixels[from + channel]; };
     const int white = 255 - ink(3);
     const int inks[3] = {ink(0), ink(1), ink(2)};
     for (const int one : inks) pixels[to++] = static_cast<std::uint8_t>(white - product(one, white));
@@ -146,7 +145,7 @@ Status decode_jpeg(std::span<const std::uint8_t> file, DecodedImage& out) {
   out.channels = is_grey ? 1 : 3;
   out.pixels.resize(static_cast<std::size_t>(out.rows * out.columns * stored));
   if (!reader.read_pixels(out.pixels.data(), static_cast<std::size_t>(out.columns * stored))) return reader.error();
-  if (is_print) make_colour(out.pixels, info.saw_Adobe_marker != 0);
+  if (is_print) make_colour(out.pixels);
   return {};
 }
 

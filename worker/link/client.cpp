@@ -289,6 +289,8 @@ void LinkClient::send_heartbeat() {
   beat.samples = samples;
   beat.waiting = progress_.waiting.load(std::memory_order_relaxed);
   beat.fetched = progress_.fetched.load(std::memory_order_relaxed);
+  if (progress_.has_gpu)
+    beat.gpu = {progress_.gpu_percent.load(), progress_.gpu_mib.load(), progress_.gpu_celsius.load()};
   beat.samples_per_s = static_cast<double>(samples - samples_at_beat_) / to_seconds(time - last_beat_);
   samples_at_beat_ = samples;
   last_beat_ = time;

@@ -19,6 +19,10 @@ struct Progress {
   std::atomic<bool> waiting{false};            ///< The training thread is inside a collective.
   std::atomic<std::int64_t> waited_ns{0};      ///< The training thread's time inside collectives so far.
   std::atomic<std::int64_t> fetched{0};        ///< Bytes of the checkpoint that the group waits for.
+  std::atomic<bool> has_gpu{false};            ///< The next three say something.
+  std::atomic<double> gpu_percent{0};          ///< How busy it is.
+  std::atomic<double> gpu_mib{0};              ///< In use.
+  std::atomic<double> gpu_celsius{0};
 };
 
 [[nodiscard]] constexpr const char* name_of(Progress::Phase phase) {

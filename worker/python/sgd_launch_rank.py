@@ -14,6 +14,7 @@ import threading
 import types
 
 OWN_FILE = __file__
+is_main_waiting = False  # There is a fresh __main__.
 
 
 class Start:
@@ -49,12 +50,22 @@ def is_importable(script):
     return False
 
 
-def set_up_main(start):
-    """A fresh __main__, with sys.argv and sys.path as the interpreter makes them."""
+def fresh_main(start):
+    """A __main__ in which nothing has run yet, and sys.argv, as modules find them that the script imports."""
     main = types.ModuleType("__main__")
     main.__builtins__ = sys.modules["builtins"]
     main.__annotations__ = {}
+    if start.script and not is_importable(start.script):
+        main.__file__ = absolute(start.script)
     sys.modules["__main__"] = main
+    sys.argv = [start.script or "-m"] + start.arguments
+    return main
+
+
+def set_up_main(start):
+    """A fresh __main__, or the one that modules have found which were imported before; sys.argv and sys.path as the
+    interpreter makes them."""
+    main = sys.modules["__main__"] if is_main_waiting else fresh_main(start)
     sys.argv = [start.script or "-m"] + start.arguments
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = list(start.command)

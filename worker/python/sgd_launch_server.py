@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -39,6 +40,9 @@ FORK_SAFE = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 # Loaded before any script's own module could hide them.
 AT_START = set(sys.modules)
+# No script has loaded them.
+OWN_MODULES = ("sgd_launch_preload", "sgd_launch_rank")
+SAVE_DEADLINE_S = 2.0
 
 
 def thread_count():
@@ -162,6 +166,9 @@ class Server:
         variables.update(self.plan.variables)
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
+        if not rank.is_main_waiting:  # What modules keep of it becomes the script's.
+            rank.fresh_main(self.start)
+            rank.is_main_waiting = True
         gc.disable()  # What modules make at import stays: to look through it again and again takes a fifth of the time.
         try:
             failed, threaded = preload.import_all(self.plan.modules, thread_count)
@@ -312,6 +319,13 @@ def give_openblas_its_threads():
         pass  # It works with one thread, too.
 
 
+def in_time(action, limit_s):
+    """Runs it beside this thread, which waits so long and no longer: a home on a disk that hangs must hold no rank."""
+    thread = threading.Thread(target=action, name="sgd-launch-learned", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+
+
 class Born:
     """A rank, with all that the server knew at its birth."""
 
@@ -337,6 +351,8 @@ class Born:
         if self.is_first:
             self.learn_later()
         rank.use_backend(self.backend)
+        for name in OWN_MODULES:
+            sys.modules.pop(name, None)
         folders = preload.installed_folders()
         rank.finish(rank.run(self.start), lambda name: preload.is_own_module(sys.modules.get(name), folders))
 
@@ -352,7 +368,7 @@ class Born:
             if new:
                 known.update(new)
                 self.learned.modules += new
-                self.learned.save()
+                in_time(self.learned.save, SAVE_DEADLINE_S)
 
         atexit.register(learn)
         optimizer = sys.modules.get("torch.optim.optimizer")

@@ -94,6 +94,7 @@ Device Device::of(const job::JobSpec& job, int local_rank) {
 
 Device Device::made(const job::JobSpec& job, int local_rank) {
   Device device;
+  device.is_channels_last_ = job.training->channels_last;
   if (!wants_gpu(job)) return device;
   device.is_separate_ = true;
   if (is_stand_in()) {
@@ -136,8 +137,22 @@ at::Tensor Device::host_memory_for(const at::Tensor& tensor) const {
   return at::empty(tensor.sizes(), place_.is_cpu() ? options : options.pinned_memory(true));
 }
 
+/// Weights stay as they are: a convolution takes the format of its input, and gives its output that.
+void Device::arrange(at::Tensor& features) const {
+  if (!is_channels_last_) return;
+  if (features.dim() != 4)
+    throw ConfigurationError(
+        fmt::format("\"training.memory_format\" is \"channels_last\", which is for images (samples x channels x rows x "
+                    "columns), and a batch has {} dimensions: leave it out",
+                    features.dim()));
+  features = features.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
 Batch Device::moved(Batch batch) const {
-  if (!is_separate_) return batch;
+  if (!is_separate_) {
+    arrange(batch.features);
+    return batch;
+  }
   const auto move = [this](at::Tensor& tensor) {
     if (!tensor.defined()) return;
     tensor = place_.is_cpu() ? tensor.clone() : tensor.pin_memory().to(place_, /*non_blocking=*/true);
@@ -145,6 +160,7 @@ Batch Device::moved(Batch batch) const {
   move(batch.features);
   move(batch.target);
   for (at::Tensor& tensor : batch.further) move(tensor);
+  arrange(batch.features);
   return batch;
 }
 

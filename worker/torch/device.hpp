@@ -52,6 +52,7 @@ class Device {
   [[nodiscard]] at::Tensor wrap(float* values, std::size_t count) const;
   /// Memory of the host for copies from and to the device.
   [[nodiscard]] at::Tensor host_memory_for(const at::Tensor& tensor) const;
+  /// There, and in the job's memory format. Throws ConfigurationError where that is for images, and the batch has none.
   [[nodiscard]] Batch moved(Batch batch) const;
 
   /// What the device does in order; nothing on the host.
@@ -61,9 +62,11 @@ class Device {
 
  private:
   [[nodiscard]] static Device made(const job::JobSpec& job, int local_rank);
+  void arrange(at::Tensor& features) const;
 
   at::Device place_{at::kCPU};
   bool is_separate_ = false;
+  bool is_channels_last_ = false;  // Of the features of batches.
   std::string name_ = "cpu";
   std::string uuid_;
 };

@@ -175,6 +175,7 @@ class Engine final : public Step, private StateSource {
   [[nodiscard]] MeasuredPhase phase() const;
   [[nodiscard]] nlohmann::ordered_json profiled();
   void publish(std::int64_t num_samples);
+  void publish_usage(Progress& progress);
   void compare_weights();
   void move_to_device();
   [[nodiscard]] std::uint32_t control_word() const;
@@ -208,6 +209,7 @@ class Engine final : public Step, private StateSource {
   std::unique_ptr<SyncBatchNorm> sync_batch_norm_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<DeviceMonitor> monitor_;
+  TimePoint usage_due_;                  // Of what it tells beside reports.
   std::unique_ptr<StateMirror> mirror_;  // With a device; used by the saver's thread.
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<DataStreams> streams_;  // Null: there is no data.

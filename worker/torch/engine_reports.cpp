@@ -20,6 +20,8 @@
 namespace sgd::worker {
 namespace {
 
+constexpr Duration kUsageInterval = std::chrono::seconds(1);
+constexpr int kUsageCostFraction = 100;
 constexpr std::size_t kResultBytesMax = 64 << 10;  // Of each rank; the coordinator holds those of all.
 
 }  // namespace
@@ -86,6 +88,21 @@ void Engine::publish(std::int64_t num_samples) {
   progress.step.store(stepper_->steps(), std::memory_order_relaxed);
   if (position_.phase == "train") progress.loss.store(stepper_->last_loss(), std::memory_order_relaxed);
   progress.samples.fetch_add(num_samples, std::memory_order_relaxed);
+  if (monitor_) publish_usage(progress);
+}
+
+/// As often as it costs under 1 % of the time.
+void Engine::publish_usage(Progress& progress) {
+  const TimePoint began = std::chrono::steady_clock::now();
+  if (began < usage_due_) return;
+  if (const std::optional<DeviceUsage> usage = monitor_->now()) {
+    progress.gpu_percent = usage->busy_percent;
+    progress.gpu_mib = usage->memory_mib;
+    progress.gpu_celsius = usage->celsius;
+    progress.has_gpu = true;
+  }
+  const Duration cost = std::chrono::steady_clock::now() - began;
+  usage_due_ = began + std::max(kUsageInterval, kUsageCostFraction * cost);
 }
 
 nlohmann::ordered_json Engine::profiled() {
@@ -106,7 +123,7 @@ nlohmann::json Engine::measured(const nlohmann::json& further) {
     metrics["samples_per_s"] = stream_->samples_per_s();
     for (const auto& part : stepper_->parts()) {
       const std::string key = stepper_->parts().size() == 1 ? "lr" : "lr_" + part->name();
-      if (!metrics.contains(key)) metrics[key] = part->learning_rate();
+      if (!metrics.contains(key)) metrics[key] = part->used_rate();  // A schedule of batches is ahead.
     }
     metrics["step_ms"]["median"] = stream_->timer().median_ms();
     metrics["step_ms"]["p95"] = stream_->timer().p95_ms();

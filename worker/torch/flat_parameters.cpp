@@ -25,6 +25,10 @@ at::Tensor view_of(const Device& device, std::span<float> buffer, const Paramete
 struct FlatParameters::PlacingHook : torch::autograd::PostAccumulateGradHook {
   PlacingHook(FlatParameters& flat, std::size_t index) : flat_(flat), index_(index) {}
   void operator()(const at::Tensor& parameter) override {
+    if (flat_.takes_own_passes_only_ && !flat_.is_in_pass_)
+      throw std::logic_error(
+          "loss.backward() is called with \"precision\": \"fp16\", which multiplies losses with a scale: call "
+          "step.backward(loss) or session.backward(loss) in its place");
     if (parameter.grad().layout() == at::kStrided) flat_.place(index_);  // Others: collect_gradients() says so.
   }
   FlatParameters& flat_;
@@ -104,12 +108,14 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
   }
 }
 
-FlatParameters::Backward::Backward(FlatParameters& parameters) {
+FlatParameters::Backward::Backward(FlatParameters& parameters) : parameters_(parameters) {
   parameters.claimed_.assign(parameters.places_.size(), false);
+  parameters.is_in_pass_ = true;
   in_backward = &parameters;
 }
 
 FlatParameters::Backward::~Backward() {
+  parameters_.is_in_pass_ = false;
   in_backward = nullptr;
 }
 
@@ -117,7 +123,9 @@ std::vector<bool> FlatParameters::collect_gradients(const ParameterRange& range)
   std::vector<bool> had(range.count);
   for (std::size_t i = 0; i < range.count; ++i) {
     const std::size_t index = range.first + i;
-    if (parameters_[index].const_data_ptr() != values_.data() + places_[index].offset)
+    // A tensor without elements has no address.
+    const bool has_place = places_[index].count != 0;
+    if (has_place && parameters_[index].const_data_ptr() != values_.data() + places_[index].offset)
       throw std::runtime_error("parameter " + places_[index].name +
                                " has been moved or converted since setup(), so what is trained is not what is saved: "
                                "call to(), and replace tensors, inside setup() only");

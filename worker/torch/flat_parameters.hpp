@@ -73,7 +73,12 @@ class FlatParameters {
     ~Backward();
     Backward(const Backward&) = delete;
     Backward& operator=(const Backward&) = delete;
+
+   private:
+    FlatParameters& parameters_;
   };
+  /// A gradient that comes outside of such a pass is an error from here on: its loss was not scaled as the others are.
+  void take_own_passes_only() { takes_own_passes_only_ = true; }
   /// Makes every gradient of the range the view at its place; one that is missing is zero. Returns which were there.
   /// Throws, naming the parameter, on a sparse one, and where a parameter does not lie at its place any more.
   [[nodiscard]] std::vector<bool> collect_gradients(const ParameterRange& range);
@@ -101,6 +106,8 @@ class FlatParameters {
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> views_;  // The gradient views, to re-attach.
   std::vector<bool> claimed_;      // In this backward pass.
+  bool is_in_pass_ = false;        // A device's pass has a thread of its own, which begins and ends inside of ours.
+  bool takes_own_passes_only_ = false;
 };
 
 }  // namespace sgd::worker

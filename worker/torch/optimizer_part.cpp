@@ -29,6 +29,15 @@ std::vector<GroupedParameter> grouped(const FlatParameters& parameters, const Pa
   return all;
 }
 
+/// As they would be without the scheduler that has left `state`: what it sets is its own, and goes with it.
+job::Optimizer without_schedule(job::Optimizer now, const job::Optimizer& made, const nlohmann::json& state) {
+  now.lr = made.lr;
+  if (!state.contains("momentum_bits")) return now;
+  now.momentum = made.momentum;
+  now.beta1 = made.beta1;
+  return now;
+}
+
 /// Which buffers the settings need beside those of their type.
 auto needs(const job::Optimizer& settings) {
   return std::tuple(settings.momentum != 0, settings.amsgrad, settings.centered);
@@ -90,6 +99,7 @@ std::uint32_t OptimizerPart::update(std::uint32_t control_word, float unscale) {
   if ((agreed & (control::kNan | control::kInfinite)) != 0) return agreed;
   const std::vector<job::Optimizer> now = settings();
   check(now);
+  used_rate_ = now.front().lr;
   const float scale = clipped_scale(used, unscale);
   groups_.step(*stepper_, parameters_.values().subspan(range_.floats.offset, range_.floats.count),
                collective_.gradients().subspan(range_.floats.offset, range_.floats.count), now, used, scale);
@@ -206,6 +216,10 @@ double OptimizerPart::learning_rate() const {
   return std::as_const(*optimizer_).param_groups().front().options().get_lr();
 }
 
+double OptimizerPart::used_rate() const {
+  return used_rate_.value_or(learning_rate());
+}
+
 OptimizerRecord OptimizerPart::record() const {
   OptimizerRecord record;
   record.name = name();
@@ -214,6 +228,7 @@ OptimizerRecord OptimizerPart::record() const {
   record.steps = *std::max_element(steps.begin(), steps.end());
   if (*std::min_element(steps.begin(), steps.end()) != record.steps) record.parameter_steps = steps;
   record.batches = batches_;
+  record.used_rate = used_rate_;
   for (const auto& schedule : schedules_) record.schedulers.push_back(schedule->export_state());
   const std::vector<job::Optimizer> now = settings();
   record.groups = nlohmann::json::array();
@@ -225,7 +240,8 @@ OptimizerRecord OptimizerPart::record() const {
 void OptimizerPart::load(const OptimizerRecord& record) {
   load_counts(record);
   batches_ = record.batches;
-  load_settings(record.groups);
+  used_rate_ = record.used_rate;
+  load_settings(record);
   // A job whose settings were changed since may have a scheduler where there was none.
   const std::size_t schedules = std::min(schedules_.size(), record.schedulers.size());
   for (std::size_t i = 0; i < schedules; ++i) {
@@ -249,11 +265,14 @@ void OptimizerPart::load_counts(const OptimizerRecord& record) {
   groups_.set_steps(record.parameter_steps.empty() ? std::vector(count, record.steps) : record.parameter_steps);
 }
 
-void OptimizerPart::load_settings(const nlohmann::json& groups) {
+void OptimizerPart::load_settings(const OptimizerRecord& record) {
+  const nlohmann::json& groups = record.groups;
   if (!groups.is_array() || groups.size() != made_.size()) return;
   for (std::size_t i = 0; i < made_.size(); ++i) {
     if (groups[i].at("made") != to_json(made_[i])) continue;
-    set_options(settings_from(groups[i].at("now")), optimizer_->param_groups()[i].options());
+    job::Optimizer now = settings_from(groups[i].at("now"));
+    if (i < record.schedulers.size()) now = without_schedule(std::move(now), made_[i], record.schedulers[i]);
+    set_options(now, optimizer_->param_groups()[i].options());
   }
 }
 

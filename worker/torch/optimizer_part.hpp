@@ -82,7 +82,9 @@ class OptimizerPart {
   /// Settings, and what schedulers count, stay.
   void load_counts(const OptimizerRecord& record);
 
-  [[nodiscard]] double learning_rate() const;  ///< Of the first group.
+  /// Of the first group: what the next update is made with, and what the last one was.
+  [[nodiscard]] double learning_rate() const;
+  [[nodiscard]] double used_rate() const;
   /// Updates that each parameter has had, in the order of the places.
   [[nodiscard]] const std::vector<std::int64_t>& parameter_steps() const { return groups_.steps(); }
 
@@ -94,7 +96,7 @@ class OptimizerPart {
   void check(const std::vector<job::Optimizer>& now) const;
   [[nodiscard]] float clipped_scale(const std::vector<bool>& used, float unscale);
   [[nodiscard]] float clipped_on_device(const std::vector<bool>& used, float scale);
-  void load_settings(const nlohmann::json& groups);
+  void load_settings(const OptimizerRecord& record);
 
   /// Of these gradients, with the range's beginning as the first, as memory of the host.
   [[nodiscard]] std::vector<float> gradients_on_host() const;
@@ -115,6 +117,7 @@ class OptimizerPart {
   std::int64_t batches_ = 0;
   std::int64_t epochs_completed_ = 0;
   std::int64_t scheduler_calls_ = 0;
+  std::optional<double> used_rate_;  // Nothing: there was no update yet.
   bool is_updated_ = false;
   TimePoint reduced_;
 };

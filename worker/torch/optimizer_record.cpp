@@ -35,6 +35,7 @@ nlohmann::json to_json(const OptimizerRecord& record) {
   json["steps"] = record.steps;
   if (!record.parameter_steps.empty()) json["parameter_steps"] = record.parameter_steps;
   json["batches"] = record.batches;
+  if (record.used_rate) json["used_rate"] = *record.used_rate;
   json["schedulers"] = record.schedulers;
   json["groups"] = record.groups;
   return json;
@@ -48,6 +49,7 @@ OptimizerRecord optimizer_record_from(const nlohmann::json& json) {
   if (const nlohmann::json& steps = member(json, "parameter_steps"); !steps.is_null())
     steps.get_to(record.parameter_steps);
   json.at("batches").get_to(record.batches);
+  if (const nlohmann::json& rate = member(json, "used_rate"); !rate.is_null()) record.used_rate = rate.get<double>();
   json.at("schedulers").get_to(record.schedulers);
   for (const nlohmann::json& scheduler : record.schedulers)
     (void)scheduler.at("count").get<std::int64_t>();  // There is one: ignoring its value.

@@ -2,6 +2,7 @@
 // What a checkpoint's state holds of one optimizer beside its buffers.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct OptimizerRecord {
   std::vector<nlohmann::json> schedulers;
   /// {"made": settings in setup(), "now": settings then} of each group; null: not said.
   nlohmann::json groups;
+  std::optional<double> used_rate = std::nullopt;  ///< Of the last update, of the first group; nothing: it is not said.
 
   bool operator==(const OptimizerRecord&) const = default;
 };

@@ -12,7 +12,10 @@ namespace sgd::worker {
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
                  const GradientClip& clip, const StepRules& rules, const Device& device)
     : parameters_(parameters), collective_(collective), device_(device), on_nan_(rules.on_nan) {
-  if (rules.scales_losses) scale_.emplace();
+  if (rules.scales_losses) {
+    scale_.emplace();
+    parameters_.take_own_passes_only();
+  }
   for (const RegisteredOptimizer& one : optimizers)
     parts_.push_back(std::make_unique<OptimizerPart>(one, parameters, collective, clip, device));
   parameters_.attach_gradients(collective_.gradients());

@@ -34,6 +34,7 @@ TEST_CASE("csv: a record's fields") {
            {"\"a,\nb\",c\n", {"a,\nb", "c"}, 9, 2},
            {"\"say \"\"a\"\"\",\"\"\n", {"say \"a\"", ""}, 15, 1},
            {"\"a\"\r\nb", {"a"}, 5, 1},
+           {"1,\"a\"\r", {"1", "a"}, 6, 0},
            {" a , b ", {" a ", " b "}, 7, 0},
        }) {
     INFO(row.text);
@@ -53,14 +54,18 @@ TEST_CASE("csv: a record's fields") {
   CHECK(semicolons.fields() == Fields{"a,b", "c"});
 }
 
-TEST_CASE("csv: numbers are whole fields, finite, and of one form") {
+TEST_CASE("csv: numbers are whole fields, finite, and as strtod() reads them") {
   CHECK(csv_number(" -1.5e3\t") == -1500);
   CHECK(csv_number("7") == 7);
-  for (const char* text : {"", " ", "abc", "1.5x", "1 5", "nan", "inf", "-inf", "1e999", "+1", "0x10", "1,5"}) {
+  CHECK(csv_number("+1.5") == 1.5);
+  CHECK(csv_number("1e-400") == 0);
+  for (const char* text :
+       {"", " ", "abc", "1.5x", "1 5", "nan", "inf", "-inf", "1e999", "+", "+-1", "++1", "0x10", "1,5"}) {
     INFO(text);
     CHECK_FALSE(csv_number(text).has_value());
   }
   CHECK(csv_integer("-12") == -12);
+  CHECK(csv_integer("+12") == 12);
   for (const char* text : {"1.0", "", "9223372036854775808", "1e3"}) CHECK_FALSE(csv_integer(text).has_value());
 }
 

@@ -441,4 +441,14 @@ TEST_CASE("job: a training that does not fit the worker link, and a command that
   CHECK(far.lines[0].find("bytes with its defaults, without its command; at most 49152") != std::string::npos);
 }
 
+TEST_CASE("job: a path that JSON cannot carry is refused, and not another one in its place") {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.write("\xff/job.json", test::training_job(R"("plugins": ["here.so"])"));
+  const job::LoadResult loaded = job::load_job_file(file, {});
+  CHECK_FALSE(loaded.job);
+  std::string said;
+  for (const Diagnostic& item : loaded.diagnostics.items) said += item.text() + "\n";
+  CHECK_THAT(said, Catch::Contains("its name is not UTF-8"));
+}
+
 }  // namespace sgd

@@ -145,6 +145,16 @@ TEST_CASE("job: what workers have in common beside gradients") {
           R"(job.json:2:19: error: unknown key "sync_batchnrm" in "training.data_parallel"; did you mean "sync_batchnorm"?)",
           R"(job.json:2:60: error: "training.data_parallel.broadcast_buffers" must be true or false, got "no")"});
   CHECK(training(R"("precision": "fp16")").result.job->training->precision == "fp16");
+  CHECK_FALSE(plain.result.job->training->channels_last);
+  CHECK(
+      training(R"("memory_format": "channels_last")").lines ==
+      Lines{R"(job.json:2:18: error: "training.memory_format" is "channels_last", which is for images, and a data set )"
+            R"(of type "linear" has none: leave it out)"});
+  const test::Loaded images = test::load_text(
+      R"({"training": {"batch_size": 8, "loss": "mse", "model": {"type": "linear"}, "memory_format": "channels_last",)"
+      R"( "dataset": {"type": "synthetic", "shape": [3, 8, 8]}}})");
+  CHECK(images.lines.empty());
+  CHECK(images.result.job->training->channels_last);
   CHECK_THAT(test::load_text(test::training_job("\"checkpoint\": {\"every\": \"never\"}", "\n\"on_nan\": \"rollback\""))
                  .lines.at(0),
              Catch::StartsWith("job.json:2:11: error: \"training.on_nan\" \"rollback\" goes back to checkpoints"));

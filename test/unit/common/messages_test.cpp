@@ -64,7 +64,7 @@ TEST_CASE("link: worker to agent") {
       {Ready{12, 3, "memory", "", 0.5, 4},
        R"({"type":"ready","step":12,"epoch":3,"source":"memory","path":"","restore_s":0.5,"redone":4})"},
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
-      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7, false},
+      {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7, false, {87, 512.5, 61}},
        R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5,
            "samples":64,"waiting":true,"fetched":7,"watched":false})"},
       {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},

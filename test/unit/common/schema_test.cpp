@@ -4,6 +4,7 @@
 
 #include "common/job/job_schema.hpp"
 #include "common/job/load.hpp"
+#include "common/json/pattern.hpp"
 
 namespace sgd::json {
 namespace {
@@ -91,6 +92,30 @@ TEST_CASE("schema: which paths take text as it is typed") {
     INFO(path);
     CHECK_FALSE(schema.wants_string(path, job));
   }
+}
+
+TEST_CASE("schema: a pattern is looked for in text of any length") {
+  const auto faults = [](const std::string& redirects) {
+    Document job;
+    job.value = {{"command", nlohmann::json::array({"true"})}, {"process", {{"redirects", redirects}}}};
+    Diagnostics wrong;
+    (void)job::job_schema().check(job, "job.json", wrong);
+    return wrong.items.size();
+  };
+  std::string pairs = "0:3";
+  while (pairs.size() < 65'000) pairs += ",12:1";
+  CHECK(faults(pairs) == 0);
+  CHECK(faults(pairs + ",") == 1);
+  CHECK(faults(std::string(65'000, '3')) == 1);
+}
+
+TEST_CASE("schema: patterns mean what they say") {
+  const json::Pattern name("^[A-Za-z0-9][A-Za-z0-9._-]*$");
+  for (const char* good : {"a", "9", "a-b_c.d", "A.-"}) CHECK(name.is_in(good));
+  for (const char* bad : {"", "-a", ".", "a b", "a\n", "\na", "\xc3\xbc"}) CHECK_FALSE(name.is_in(bad));
+  const json::Pattern size("^[0-9]+(\\.[0-9]+)?(B|kB|MiB)$");
+  for (const char* good : {"1B", "1.5MiB", "007kB"}) CHECK(size.is_in(good));
+  for (const char* bad : {"B", "1,5MiB", "1.MiB", "1MiBs", " 1B"}) CHECK_FALSE(size.is_in(bad));
 }
 
 }  // namespace sgd::json

@@ -69,6 +69,21 @@ TEST_CASE("experiment: ends when all trials have, and its best one is known with
   CHECK(bench.coordinator().load_of("").live == 0);
 }
 
+TEST_CASE("experiment: a metric may have the name of a part of its report's place") {
+  ExperimentBench bench;
+  bench.begin({{"samples", 1}, {"concurrent", 1}, {"stop", {{"epochs", 2}}}});
+  bench.start(0);
+  // Counted from 0, as the user's code does, beside the size of its batches.
+  bench.report(0, 1, 0.5, "val_accuracy", {{"epoch", 0}, {"batch", 64}});
+  CHECK(bench.trial(0).reports == 1);
+  CHECK(bench.trial(0).iteration == 1);
+  CHECK(bench.trial(0).phase == TrialPhase::kRunning);
+  bench.report(0, 2, 0.6, "val_accuracy", {{"epoch", 1}, {"batch", 64}});
+  CHECK(bench.trial(0).reports == 2);
+  CHECK(bench.trial(0).best_iteration == 2);
+  CHECK(bench.trial(0).phase == TrialPhase::kStopping);
+}
+
 TEST_CASE("experiment: one trial's crash touches no other, and is counted") {
   ExperimentBench bench;
   bench.begin();

@@ -343,3 +343,17 @@ TEST_CASE("jobs under the daemon's own account have nothing of its environment b
                               nullptr};
   CHECK(process::basic_environment(ours) == std::vector<std::string>{"PATH=/bin", "HOME=/home/eva"});
 }
+
+TEST_CASE("a folder is within reach of all when all may go through it, and not when they may see that it is there",
+          "[accounts]") {
+  if (!is_root()) return;
+  TemporaryDir dir;
+  const std::string folder = dir.file("of-root");
+  REQUIRE(::chmod(dir.file("").c_str(), 0755) == 0);
+  REQUIRE(::mkdir(folder.c_str(), 0700) == 0);
+  CHECK_FALSE(storage::is_within_reach_of_all(folder));
+  REQUIRE(::chmod(folder.c_str(), 0711) == 0);
+  CHECK(storage::is_within_reach_of_all(folder));
+  REQUIRE(::chmod(dir.file("").c_str(), 0700) == 0);
+  CHECK_FALSE(storage::is_within_reach_of_all(folder));
+}

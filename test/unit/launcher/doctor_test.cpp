@@ -134,6 +134,18 @@ TEST_CASE("doctor: what is not as it should be on a machine is said with what me
        "runs remove"},
       {[](Facts& f) { f.disks[0].is_writable = false; }, Level::kMissing, "disk: runs", "eva cannot write",
        "--run-dir"},
+      {[](Facts& f) {
+         f.disks = {{"sockets", "/run/user/7", 100 * kGiB, 50 * kGiB, 1'000'000, false}};
+       },
+       Level::kMissing, "disk: sockets", "eva cannot write", "XDG_RUNTIME_DIR"},
+      {[](Facts& f) {
+         f.disks = {{"temporary files", "/tmp", 100 * kGiB, 50 * kGiB, 1'000'000, false}};
+       },
+       Level::kMissing, "disk: temporary files", "eva cannot write", "TMPDIR"},
+      {[](Facts& f) {
+         f.disks = {{"the agent", "/var/lib/sgd-launch", 100 * kGiB, 50 * kGiB, 1'000'000, false}};
+       },
+       Level::kMissing, "disk: the agent", "eva cannot write", "--state-dir"},
   });
 }
 

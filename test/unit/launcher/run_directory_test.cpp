@@ -113,3 +113,33 @@ TEST_CASE("a run directory that cannot be used is refused before anything is mad
   CHECK(storage::choose_run_place("x", "new/deep/run").ok());
   CHECK_FALSE(fs::exists("new"));
 }
+
+TEST_CASE("a run directory whose path JSON cannot carry is refused before anything is made") {
+  WorkingDirectory here;
+  const auto place = storage::choose_run_place("x", "runs-\xff/one");
+  REQUIRE_FALSE(place.ok());
+  CHECK_THAT(place.error().message, Catch::Contains("its name is not UTF-8"));
+  CHECK_FALSE(fs::exists("runs-\xff"));
+  const std::string made_before = (fs::current_path() / "r\xfe").string();
+  fs::create_directory(made_before);
+  const auto reopened = storage::RunDirectory::create({"r", made_before}, {});
+  REQUIRE_FALSE(reopened.ok());
+  CHECK_THAT(reopened.error().message, Catch::Contains("its name is not UTF-8"));
+}
+
+TEST_CASE("a run that outlives its process has the name that the next one finds, wherever it lies") {
+  if (::geteuid() != 0) return;  // Nobody else names folders by descriptors.
+  WorkingDirectory here;
+  fs::create_directory("of-all");
+  fs::permissions("of-all", fs::perms::all);
+  const auto path_of = [](const char* name, bool is_lasting) {
+    const std::string folder = (fs::current_path() / "of-all" / name).string();
+    const auto run = storage::RunDirectory::create({name, folder, is_lasting}, {});
+    REQUIRE(run.ok());
+    return run.value()->path() == folder;
+  };
+  CHECK_FALSE(path_of("one", false));
+  CHECK(path_of("two", true));
+  const std::string two = (fs::current_path() / "of-all" / "two").string();
+  CHECK(storage::RunDirectory::adopt({"two", two}, {}, {}).value()->path() == two);
+}

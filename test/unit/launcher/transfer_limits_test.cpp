@@ -78,11 +78,12 @@ TEST_CASE("fetch: a checkpoint that is not what its manifest says is tried twice
   CHECK_FALSE(fs::exists(node.folder() + "/checkpoints/" + made.name));
 }
 
-TEST_CASE("fetch: a checkpoint of too many files is refused; limit kFilesMax", "[transfer]") {
+TEST_CASE("fetch: a checkpoint of too many files is refused; limit kListedFilesMax", "[transfer]") {
   Transfers at;
   const CheckpointFiles made = on_coordinator(at, 1000);
   const std::string folder = at.run_dir + "/checkpoints/" + made.name;
-  for (int number = 0; number < 10'000; ++number) std::ofstream(fmt::format("{}/f{}", folder, number)).put('x');
+  for (std::size_t number = 0; number < transfer::kListedFilesMax; ++number)
+    std::ofstream(fmt::format("{}/f{}", folder, number)).put('x');
   Transfers::Node& node = at.add_node("node1");
   at.want(node);
   const Fetched fetched = fetched_by(at, node, made);
@@ -190,4 +191,53 @@ TEST_CASE("desk: who asks for the files of all runs that there are has no more o
   CHECK(at.refused.empty());
   CHECK(descriptors() > before + kMost / 2);
   CHECK(descriptors() < before + kMost + 50);
+}
+
+TEST_CASE("transfer: a checkpoint of too many files stays, and no other run loses its link; limit kShippedFilesMax",
+          "[transfer]") {
+  Transfers at;
+  at.knows_all = true;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string bad = at.want(node).run_dir;
+  const std::string good = at.want(node, {}, "run2").run_dir;
+  const CheckpointFiles many = make_checkpoint(100, 1, 1000);
+  write_checkpoint(bad, many);
+  // More than questions may be open at the coordinator, each of one file.
+  for (std::size_t number = 0; number < 2 * coordinator::FileDesk::kRequestsMax; ++number)
+    std::ofstream(fmt::format("{}/checkpoints/{}/f{}", bad, many.name, number));
+  node.spool->look("run1");
+  const auto says_that_it_stays = [&] {
+    return std::any_of(node.warnings.begin(), node.warnings.end(), [](const std::string& warning) {
+      return warning.find(fmt::format("stays on this node: it has more than {} files",
+                                      agent::FileSender::kShippedFilesMax)) != std::string::npos;
+    });
+  };
+  at.run_until(says_that_it_stays);
+  const CheckpointFiles made = make_checkpoint(7, 1, 1000);
+  write_checkpoint(good, made);
+  node.spool->look("run2");
+  at.run_until([&] { return at.is_stored(made); });
+  CHECK(at.refused.empty());
+  CHECK(node.wire->connections == 1);
+}
+
+TEST_CASE("transfer: of a run with more names than files may be, no more are remembered, and its folder stays",
+          "[transfer]") {
+  Transfers at;
+  at.node_quota.run_files = 20;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  for (int number = 0; number < 500; ++number) std::ofstream(fmt::format("{}/logs/n{:04}", folder, number)).put('x');
+  node.spool->look("run1");
+  const auto says_that_it_is_cut = [&] {
+    return std::any_of(node.warnings.begin(), node.warnings.end(), [](const std::string& warning) {
+      return warning == "run run1: its folder here has more than 20 files, and what is beyond stays here";
+    });
+  };
+  at.run_until(says_that_it_is_cut);
+  at.run_until([&] { return at.grown.size() == 20; });
+  node.spool->end("run1");
+  at.run_until([&] { return fs::exists(node.state_dir + "/runs/.refused-run1"); });
+  CHECK(at.grown.size() == 20);
+  CHECK(fs::exists(folder));
 }

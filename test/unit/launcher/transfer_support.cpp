@@ -216,6 +216,7 @@ void Transfers::start(Node& node, const std::string& name, Incarnation incarnati
   setup.coordinator = {"127.0.0.1", node.wire->port()};
   setup.node = name;
   setup.incarnation = incarnation;
+  setup.quota = node_quota;
   setup.times = times;
   setup.keep_refused = keep_refused;
   setup.revisit = revisit;

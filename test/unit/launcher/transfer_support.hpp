@@ -96,6 +96,7 @@ struct Transfers {
   TemporaryFolder folder;
   std::string run_dir;
   storage::Quota quota;
+  storage::Quota node_quota = {};
   agent::SenderTimes times;
   Duration keep_refused = std::chrono::hours(24);
   Duration revisit = std::chrono::hours(1);

@@ -1,16 +1,21 @@
 // The ranks' socket: a link that is not read loses nothing and holds up nobody, and what a link may cost is bounded.
 #include "launcher/agent/worker_server.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <span>
 
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
+#include "launcher/process/foreign_fds.hpp"
 #include "launcher/process/heap_trim.hpp"
+#include "launcher/process/unix_socket.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -224,4 +229,68 @@ TEST_CASE("ranks' socket: a rank that reads nothing has its link ended; limit kQ
   }
   CHECK(has_ended());
   CHECK(sent > agent::LocalStream::kQueueBytesMax);  // And what the kernel holds.
+}
+
+namespace {
+
+/// A socket whose close waits for what nobody reads, and its other end.
+struct Lingering {
+  process::UniqueFd reader;
+  process::UniqueFd writer;
+
+  explicit Lingering(int seconds) {
+    const process::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    writer.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(writer.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    reader.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    REQUIRE(process::set_nonblocking(writer.get()));
+    const std::string bytes(1 << 16, 'x');
+    while (::send(writer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) continue;
+    const linger wait{1, seconds};
+    REQUIRE(::setsockopt(writer.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait) == 0);
+  }
+};
+
+template <class Work>
+Duration time_of(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::steady_clock::now() - begin;
+}
+
+constexpr int kLingerSeconds = 20;
+
+}  // namespace
+
+TEST_CASE("ranks' socket: a descriptor that would not close holds up nobody", "[worker_server]") {
+  Lingering sent(kLingerSeconds);
+  RanksSocket at;
+  process::UniqueFd rank = at.connect();
+  const int descriptor = sent.writer.get();
+  const auto went = process::send_with_descriptors(rank.get(), greeting(false), std::span(&descriptor, 1));
+  sent.writer.reset();  // Where it was taken, the other end has the last one.
+  const Duration taken = time_of([&] { at.run_until([&] { return !went || !at.dropped.empty(); }); });
+  CHECK(taken < 10s);
+  if (went) CHECK_THAT(at.dropped.front(), Catch::EndsWith("it sent descriptors, and none are taken"));
+  write_to(at.connect(), greeting(false) + step(7));
+  at.run_until([&] { return at.steps() == std::vector<std::int64_t>{7}; });
+  sent.reader.reset();
+}
+
+TEST_CASE("a connection is discarded at once, whatever its other end has sent", "[process]") {
+  Lingering sent(kLingerSeconds);
+  auto ends = process::socket_pair(SOCK_STREAM);
+  REQUIRE(ends);
+  const int descriptor = sent.writer.get();
+  REQUIRE(process::send_with_descriptors(ends.value().first.get(), "x", std::span(&descriptor, 1)));
+  sent.writer.reset();
+  CHECK(time_of([&] { process::discard(std::move(ends.value().second)); }) < 10s);
+  sent.reader.reset();
 }

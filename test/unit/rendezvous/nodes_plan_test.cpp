@@ -132,6 +132,13 @@ TEST_CASE("nodes: one machine is no plan, and what cannot be meant is said") {
        "starts the "
        "workers: srun --ntasks-per-node=1, and --nproc-per-node for the workers"},
       {{}, slurm("4", "4", "4"), "SLURM_NODEID: error: expected 0 to 3, got \"4\""},
+      {with("", "0"), slurm("4", "4", "2"),
+       "--node-rank: error: this is node 2 of the step (SLURM_NODEID), and all meet at node 0, gpu08: leave it out, or "
+       "say where they meet, --master-addr HOST"},
+      {with("", "", "gpu09"), slurm("4", "8", "0"),
+       "SLURM_STEP_NUM_TASKS: error: srun has started 8 tasks on 4 nodes, and one launcher belongs on each, which "
+       "starts the "
+       "workers: srun --ntasks-per-node=1, and --nproc-per-node for the workers"},
   };
   for (const Row& row : rows) {
     const Planned planned = plan(row.words, row.environment);
@@ -161,6 +168,24 @@ TEST_CASE("nodes: Slurm says all of it, or the rest") {
   words.rank = "3";
   CHECK(to_text(plan(words, slurm("4", "4", "2")).plan->head) == "other:1234");
   CHECK(plan(words, slurm("4", "4", "2")).plan->rank == 3);
+  words.rank = "2";
+  words.endpoint.clear();
+  CHECK(plan(words, slurm("4", "4", "2")).plan->rank == 2);
+}
+
+TEST_CASE("nodes: a step of Slurm that meets at a place that is named is as large as Slurm says") {
+  NodesWords words;
+  words.endpoint = "gpu09:1234";
+  const Planned planned = plan(words, slurm("4", "4", "2"));
+  REQUIRE(planned.plan);
+  CHECK(planned.said.empty());
+  CHECK(planned.plan->least == 4);
+  CHECK(planned.plan->most == 4);
+  CHECK(to_text(planned.plan->head) == "gpu09:1234");
+  CHECK_FALSE(planned.plan->rank);  // Node 0 of the step may be another one than the first here.
+  CHECK(planned.plan->shares_home);
+  words.rank = "1";
+  CHECK(plan(words, slurm("4", "4", "2")).plan->rank == 1);
 }
 
 TEST_CASE("nodes: a pod of an indexed Kubernetes job knows its rank, and where its secret is") {

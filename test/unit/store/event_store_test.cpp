@@ -128,7 +128,7 @@ void fill(const StateFolder& folder, int count) {
   Ear ear;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  store.value()->start(ear.handlers());
+  REQUIRE(store.value()->start(ear.handlers()));
   for (int number = 1; number <= count; ++number) ear.wait_committed(store.value()->append(at(number), closed(number)));
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("event store: what was appended comes back in order, in the next proce
     auto store = EventStore::open(folder.state());
     REQUIRE(store.ok());
     REQUIRE(store.value()->load([](TimePoint, core::CoordinatorEvent&&) {}).ok());
-    store.value()->start(ear.handlers());
+    REQUIRE(store.value()->start(ear.handlers()));
     for (int number = life * 100 + 1; number <= life * 100 + 99; ++number)
       (void)store.value()->append(at(number), closed(number));
     (void)store.value()->append(at(life * 100 + 100), closed(life * 100 + 100));  // The end commits it.
@@ -156,7 +156,7 @@ TEST_CASE("event store: commits are told in the order of the tickets, several at
   Ear ear;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  store.value()->start(ear.handlers());
+  REQUIRE(store.value()->start(ear.handlers()));
   for (int number = 1; number <= 2000; ++number)
     REQUIRE(store.value()->append(at(number), closed(number)) == static_cast<EventStore::Ticket>(number));
   ear.wait_committed(2000);
@@ -199,7 +199,7 @@ TEST_CASE("event store: of a log whose tail is cut off the whole commits stay") 
   Ear ear;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  store.value()->start(ear.handlers());
+  REQUIRE(store.value()->start(ear.handlers()));
   for (int number = 1; number <= 50; ++number) ear.wait_committed(store.value()->append(at(number), closed(number)));
   const auto bytes = std::filesystem::file_size(folder.file("coordinator.db-wal"));
   std::size_t fewest = 50;
@@ -265,7 +265,7 @@ TEST_CASE("event store: while nothing can be written nothing is committed, and i
   auto opened = EventStore::open(folder.state());
   REQUIRE(opened.ok());
   EventStore& store = *opened.value();
-  store.start(ear.handlers());
+  REQUIRE(store.start(ear.handlers()));
   ear.wait_committed(store.append(at(1), closed(1)));
   auto full = std::make_unique<test::FullDisk>();
   (void)store.append(at(2), closed(2));
@@ -296,7 +296,7 @@ TEST_CASE("event store: it takes what is appended even when it is full, and says
   (void)store.append(at(count), closed(count));
   CHECK(store.is_full());
   const auto last = store.append(at(count + 1), closed(count + 1));
-  store.start(ear.handlers());  // It was not written before.
+  REQUIRE(store.start(ear.handlers()));  // It was not written before.
   ear.wait_committed(last);
   CHECK_FALSE(store.is_full());
   CHECK(store.has_room());
@@ -310,7 +310,7 @@ TEST_CASE("event store: a cut leaves the rows of runs, and the state in place of
     Ear ear;
     auto opened = EventStore::open(folder.state());
     EventStore& store = *opened.value();
-    store.start(ear.handlers());
+    REQUIRE(store.start(ear.handlers()));
     for (int number = 1; number <= 5000; ++number) (void)store.append(at(number), closed(number));
     storage::StoredRun run{"run", "name", "owner", "request", "/dir", 3, "failed", 7, 10.5, 20.5, 9.25, {1, 2}, "{}"};
     store.file(run);
@@ -379,7 +379,7 @@ TEST_CASE(
   };
   auto opened = EventStore::open(folder.state());
   EventStore& store = *opened.value();
-  store.start(std::move(handlers));
+  REQUIRE(store.start(std::move(handlers)));
   (void)store.append(at(1), closed(1));
   for (const char* id : {"again", "ended", "gone"}) ear.wait_committed(store.put(row(id, 0)));
   store.file(row("again", 2.5));
@@ -418,7 +418,7 @@ TEST_CASE("event store: a cut waits for an ended run whose row has changed meanw
   };
   auto opened = EventStore::open(folder.state());
   EventStore& store = *opened.value();
-  store.start(std::move(handlers));
+  REQUIRE(store.start(std::move(handlers)));
   ear.wait_committed(store.append(at(1), closed(1)));
   const storage::StoredRun run{"run", "name", "", "", "/run", 1, "failed", 1, 1.5, 2.5, 0, {}, ""};
   store.file(run);

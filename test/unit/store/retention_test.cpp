@@ -2,15 +2,23 @@
 
 #include "launcher/storage/retention.hpp"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
 
 #include "common/job/load.hpp"
 #include "launcher/coordinator/run_retention.hpp"
+#include "launcher/storage/remove_tree.hpp"
 #include "launcher/storage/run_directory.hpp"
 #include "state_folder.hpp"
 
@@ -140,4 +148,42 @@ TEST_CASE("retention: who pins a run while its removal waits keeps it, or is tol
   until([&] { return said.size() == 3; });
   CHECK(said.back().empty());
   CHECK_FALSE(std::filesystem::exists(run.run_dir));
+}
+
+TEST_CASE("retention: a folder of thousands of levels goes, whatever the limit of open files") {
+  const test::StateFolder folder;
+  const std::string top = folder.run("deep");
+  std::filesystem::create_directories(top + "/.lifted-0/x");
+  std::ofstream(top + "/.lifted-1") << "x";
+  int at = ::open(top.c_str(), O_RDONLY | O_DIRECTORY);
+  for (int level = 0; level < 3000; ++level) {
+    REQUIRE(::mkdirat(at, "d", 0700) == 0);
+    REQUIRE(::symlinkat("/etc", at, "link") == 0);
+    const int below = ::openat(at, "d", O_RDONLY | O_DIRECTORY);
+    ::close(std::exchange(at, below));
+  }
+  ::close(at);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{64, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const std::error_code left = storage::remove_tree(top);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(left.message() == std::error_code().message());
+  CHECK_FALSE(std::filesystem::exists(top));
+  CHECK(std::filesystem::exists("/etc/passwd"));
+  CHECK_FALSE(storage::remove_tree(top));  // A missing one is none.
+}
+
+TEST_CASE("retention: what cannot be removed is said, and what can goes") {
+  if (::geteuid() == 0) return;  // Root may remove all.
+  const test::StateFolder folder;
+  const std::string top = folder.run("closed");
+  std::filesystem::create_directories(top + "/kept/below");
+  std::filesystem::create_directories(top + "/gone/below");
+  REQUIRE(::chmod((top + "/kept").c_str(), 0500) == 0);
+  CHECK(storage::remove_tree(top) == std::errc::permission_denied);
+  CHECK_FALSE(std::filesystem::exists(top + "/gone"));
+  REQUIRE(::chmod((top + "/kept").c_str(), 0700) == 0);
+  CHECK_FALSE(storage::remove_tree(top));
 }

@@ -35,6 +35,7 @@ struct JpegOptions {
   int quality = 95;
   bool is_progressive = false;
   bool is_arithmetic = false;
+  bool has_adobe_marker = true;  ///< Of inks.
 };
 
 /// Of one (grey), three (colour) or four channels (inks).
@@ -52,6 +53,7 @@ inline std::string jpeg_file(const RawImage& image, const JpegOptions& options =
   info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : image.channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, options.quality, TRUE);
+  if (!options.has_adobe_marker) info.write_Adobe_marker = FALSE;
   if (options.is_progressive) jpeg_simple_progression(&info);
   if (options.is_arithmetic) info.arith_code = TRUE;
   jpeg_start_compress(&info, TRUE);

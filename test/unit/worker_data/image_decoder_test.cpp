@@ -137,13 +137,17 @@ TEST_CASE("image files: JPEG is near what was stored, in colour, grey and inks")
   const DecodedImage one = decoded_image(test::jpeg_file(grey));
   CHECK(one.channels == 1);
   CHECK(largest_difference(one.pixels, grey.pixels) < 4);
-  // With Adobe's marker, which libjpeg writes, 255 is no ink: all of cyan and yellow, no magenta, and 200 of black.
+  // 255 is no ink, with Adobe's marker and without: all of cyan and yellow, no magenta, and 200 of black.
   test::RawImage inks{8, 8, 4, {}};
   for (int i = 0; i < 64; ++i) inks.pixels.insert(inks.pixels.end(), {0, 255, 0, 55});
-  const DecodedImage print = decoded_image(test::jpeg_file(inks, {100, false, false}));
-  CHECK(print.channels == 3);
-  REQUIRE(print.pixels.size() == 8 * 8 * 3);
-  CHECK(largest_difference(FileBytes(print.pixels.begin(), print.pixels.begin() + 3), {0, 55, 0}) < 4);
+  for (const bool has_marker : {true, false}) {
+    const std::string file = test::jpeg_file(inks, {100, false, false, has_marker});
+    CHECK((file.find("Adobe") != std::string::npos) == has_marker);
+    const DecodedImage print = decoded_image(file);
+    CHECK(print.channels == 3);
+    REQUIRE(print.pixels.size() == 8 * 8 * 3);
+    CHECK(largest_difference(FileBytes(print.pixels.begin(), print.pixels.begin() + 3), {0, 55, 0}) < 4);
+  }
 }
 
 TEST_CASE("image files: the pixels are Pillow's") {

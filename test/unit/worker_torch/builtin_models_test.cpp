@@ -5,6 +5,9 @@
 #include <set>
 
 #include "common/job/model_size.hpp"
+#include "sgd/training_operator.hpp"
+#include "worker/torch/device.hpp"
+#include "worker/torch/errors.hpp"
 #include "worker/torch/flat_parameters.hpp"
 #include "worker/torch/models.hpp"
 
@@ -50,6 +53,31 @@ TEST_CASE("builtin models: outputs are classes of samples, pixels or tokens") {
   const at::Tensor tokens = at::zeros({2, 5}, at::kLong);
   CHECK(output_sizes(text_model(), {5}, tokens) == Sizes{2, 11, 5});
   CHECK(output_sizes(text_model({{"task", "classification"}, {"outputs", 3}}), {5}, tokens) == Sizes{2, 3});
+}
+
+TEST_CASE("builtin models: images with their channels last give the same but for roundings") {
+  job::JobSpec job;
+  job.training.emplace().channels_last = true;
+  const Device device = Device::of(job, 0);
+  CHECK_THROWS_AS(device.moved({at::zeros({2, 5}), {}}), ConfigurationError);
+  at::manual_seed(3);
+  const at::Tensor images = at::randn({4, 3, 32, 32});
+  const at::Tensor arranged = device.moved({images, {}}).features;
+  CHECK(arranged.is_contiguous(at::MemoryFormat::ChannelsLast));
+  CHECK(at::equal(arranged, images));
+  for (const char* type : {"cnn", "lenet", "resnet18", "resnet50"}) {
+    INFO(type);
+    const auto model = make_model({{"type", type}, {"outputs", 7}}, {{3, 32, 32}, 0});
+    std::vector<at::Tensor> outputs, gradients;
+    for (const at::Tensor& features : {images, arranged}) {
+      model->zero_grad();
+      outputs.push_back(model->forward(features));
+      outputs.back().square().mean().backward();
+      gradients.push_back(model->parameters().front().grad().clone());
+    }
+    CHECK(at::allclose(outputs[0], outputs[1], 1e-4, 1e-5));
+    CHECK(at::allclose(gradients[0], gradients[1], 1e-3, 1e-5));
+  }
 }
 
 TEST_CASE("builtin models: their parameters are as many as the launcher counts") {

@@ -30,7 +30,9 @@ struct Folder {
 
 /// A layer with running statistics: buffers beside parameters.
 struct Net : torch::nn::Module {
-  Net() {
+  explicit Net(bool has_empty) {
+    if (has_empty) register_parameter("empty", at::zeros({0, 2}));
+    if (has_empty) register_buffer("none", at::zeros({0}));
     register_module("fc", fc);
     register_module("norm", norm);
   }
@@ -39,7 +41,7 @@ struct Net : torch::nn::Module {
 };
 
 struct Training {
-  explicit Training(double momentum = 0.9) {
+  explicit Training(double momentum = 0.9, bool has_empty = false) : net(std::make_shared<Net>(has_empty)) {
     settings.momentum = momentum;
     optimizer = make_step_optimizer(settings, flat.size());
   }
@@ -61,7 +63,7 @@ struct Training {
     net->norm->running_mean.fill_(value);
     net->norm->num_batches_tracked.fill_(17);
   }
-  std::shared_ptr<Net> net = std::make_shared<Net>();
+  std::shared_ptr<Net> net;
   FlatParameters flat{trainable_parameters({{"", net}})};
   job::Optimizer settings;
   std::unique_ptr<StepOptimizer> optimizer;
@@ -286,7 +288,9 @@ TEST_CASE("another optimizer, or a model of other shapes, is refused with the fi
   const link::CheckpointSaved saved = write(folder.path, training, state_of(1));
   const CheckpointReader reader(folder.path + "/" + saved.path);
   Training plain(0);
-  CHECK_THROWS_WITH(reader.read_tensors(plain.tensors()), Catch::Contains("optimizer.safetensors"));
+  const CheckpointReader without(folder.path + "/" + write(folder.path, plain, state_of(2)).path);
+  CHECK_THROWS_WITH(without.read_tensors(training.tensors()),
+                    Catch::Contains("optimizer.safetensors: no tensor fc.weight.momentum_buffer"));
   CHECK_THROWS_WITH(reader.read_tensors(training.tensors("adam")),
                     Catch::Contains("\"optimizer\" (sgd), the job has \"optimizer\" (adam)"));
   StateTensors others = training.tensors();
@@ -295,6 +299,28 @@ TEST_CASE("another optimizer, or a model of other shapes, is refused with the fi
   others = training.tensors();
   others.optimizers[0].name = "second";
   CHECK_THROWS_WITH(reader.read_tensors(others), Catch::Contains("\"optimizer\" (sgd), the job has \"second\" (sgd)"));
+}
+
+TEST_CASE("a buffer that the job's optimizer has no use for any more is left out") {
+  const Folder folder;
+  Training written;
+  written.fill(100);
+  const CheckpointReader reader(folder.path + "/" + write(folder.path, written, state_of(1)).path);
+  Training plain(0);
+  reader.read_tensors(plain.tensors());
+  CHECK(at::equal(plain.net->fc->weight, written.net->fc->weight));
+}
+
+TEST_CASE("parameters and buffers without elements are saved as others are") {
+  const Folder folder;
+  Training written(0.9, true);
+  written.fill(100);
+  const CheckpointReader reader(folder.path + "/" + write(folder.path, written, state_of(1)).path);
+  Training read(0.9, true);
+  reader.read_tensors(read.tensors());
+  CHECK(all_floats(read) == all_floats(written));
+  Training without;
+  CHECK_THROWS_WITH(reader.read_tensors(without.tensors()), Catch::Contains("model.safetensors: has 9 tensors"));
 }
 
 TEST_CASE("the same step saved again stands beside the first, which may count already") {

@@ -44,6 +44,26 @@ TEST_CASE("parameters become views of one aligned buffer and keep their values")
   CHECK(FlatParameters::hash(flat.values()) != hash);
 }
 
+TEST_CASE("a parameter without elements has a place like any other") {
+  std::vector<TrainedParameter> parameters;
+  for (const auto& [name, shape] :
+       {std::pair("first", std::vector<std::int64_t>{0, 3}), {"weight", {2}}, {"last", {0}}})
+    parameters.push_back({name, at::ones(shape).requires_grad_()});
+  const at::Tensor first = parameters[0].tensor;
+  const at::Tensor weight = parameters[1].tensor;
+  FlatParameters flat(parameters);
+  AlignedFloats buffer(flat.size());
+  flat.attach_gradients(buffer.span());
+  CHECK(flat.places()[0].count == 0);
+  CHECK(flat.size() == 16);
+  (weight.sum() + first.sum()).backward();
+  CHECK(flat.collect_gradients(flat.all()) == std::vector<bool>{true, true, false});
+  CHECK(at::equal(weight.grad(), at::ones({2})));
+  CHECK(first.grad().sizes() == at::IntArrayRef{0, 3});
+  flat.drop_gradients(flat.all());
+  CHECK_FALSE(flat.has_gradients(flat.all()));
+}
+
 TEST_CASE("backward writes into the flat gradients") {
   Fixture fixture;
   fixture.model->forward(at::ones({2, 5})).sum().backward();

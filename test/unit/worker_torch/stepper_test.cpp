@@ -1,72 +1,9 @@
 // One optimizer step on one rank.
 #include <catch2/catch.hpp>
 
-#include "worker/collective/factory.hpp"
-#include "worker/torch/models.hpp"
-#include "worker/torch/optimizer_options.hpp"
-#include "worker/torch/stepper.hpp"
+#include "step_fixture.hpp"
 
 namespace sgd::worker {
-namespace {
-
-/// As the job's optimizer.
-RegisteredOptimizer registered(const std::string& name, const job::Training& training,
-                               const std::vector<at::Tensor>& of) {
-  const auto made = make_torch_optimizer(training.optimizer, of);
-  RegisteredOptimizer one;
-  one.optimizer = std::make_shared<PreparedOptimizer>(name, training.optimizer.type, *made);
-  one.schedule = training.scheduler;
-  one.group_of.assign(of.size(), 0);
-  return one;
-}
-
-struct StepFixture {
-  explicit StepFixture(const job::Training& training = {})
-      : model(make_model({{"type", "linear"}, {"init", "zeros"}}, {{1}, 1})),
-        parameters(trainable_parameters({{"", model}})) {
-    CollectiveSetup setup;
-    setup.gradient_count = parameters.size();
-    collective = make_collective(setup);
-    stepper = std::make_unique<Stepper>(
-        parameters, *collective,
-        std::vector<RegisteredOptimizer>{registered("optimizer", training, model->parameters())},
-        GradientClip{training.clip_norm, training.clip_value},
-        StepRules{training.on_nan, training.precision == "fp16"});
-  }
-  OptimizerPart& part() { return *stepper->parts().front(); }
-  /// A batch.
-  std::uint32_t step(const at::Tensor& loss, std::uint32_t word) {
-    stepper->backward(loss);
-    const std::uint32_t agreed = stepper->update(part(), word);
-    stepper->end_batch();
-    return agreed;
-  }
-  /// As after a checkpoint.
-  void go_on_from(std::int64_t steps) {
-    OptimizerRecord record = part().record();
-    record.batches = record.steps = steps;
-    record.parameter_steps.clear();
-    for (nlohmann::json& scheduler : record.schedulers) scheduler["count"] = steps;
-    stepper->load({record}, steps);
-  }
-  at::Tensor loss_at(float x, float y) {
-    return at::mse_loss(model->forward(at::full({1, 1}, x)), at::full({1, 1}, y));
-  }
-  float weight() { return model->named_parameters()["linear.weight"].item<float>(); }
-
-  std::shared_ptr<Model> model;
-  FlatParameters parameters;
-  std::unique_ptr<Collective> collective;
-  std::unique_ptr<Stepper> stepper;
-};
-
-job::Training with_rate(double lr) {
-  job::Training training;
-  training.optimizer.lr = lr;
-  return training;
-}
-
-}  // namespace
 
 TEST_CASE("a step follows the gradient and returns the control word") {
   StepFixture fixture(with_rate(0.1));
@@ -159,67 +96,6 @@ TEST_CASE("gradients are clipped as by LibTorch's own functions") {
   }
 }
 
-TEST_CASE("the scheduler counts batches or epochs") {
-  job::Training training = with_rate(1);
-  training.scheduler = job::Scheduler{"batch", {{{"type", "step"}, {"step_size", 2}, {"gamma", 0.1}}}};
-  StepFixture batches(training);
-  for (int i = 0; i < 5; ++i) (void)batches.step(batches.loss_at(1, 1), 0);
-  CHECK(batches.part().learning_rate() == Approx(0.01));
-  training.scheduler->frequency = "epoch";
-  StepFixture epochs(training);
-  for (int i = 0; i < 5; ++i) (void)epochs.step(epochs.loss_at(1, 1), 0);
-  CHECK(epochs.part().learning_rate() == Approx(1));
-  epochs.stepper->set_epochs_completed(2);
-  CHECK(epochs.part().learning_rate() == Approx(0.1));
-  CHECK_THROWS_WITH(epochs.part().step_scheduler(),
-                    "step_scheduler() of optimizer \"optimizer\" needs a scheduler with \"frequency\": \"manual\"");
-}
-
-TEST_CASE("the scheduler counts the user's calls, and its state goes on counting") {
-  job::Training training = with_rate(1);
-  training.scheduler = job::Scheduler{"manual", {{{"type", "exponential"}, {"gamma", 0.5}}}};
-  StepFixture before(training);
-  before.stepper->set_epochs_completed(3);
-  CHECK(before.part().learning_rate() == 1);
-  before.part().step_scheduler();
-  before.part().step_scheduler();
-  CHECK(before.part().learning_rate() == 0.25);
-  StepFixture after(training);
-  after.stepper->load(before.stepper->records(), 7);
-  CHECK(after.stepper->steps() == 7);
-  CHECK(after.part().learning_rate() == 0.25);
-  after.part().step_scheduler();
-  CHECK(after.part().learning_rate() == 0.125);
-  OptimizerRecord record = before.part().record();
-  record.schedulers = {{{"count", 3}}};  // A checkpoint's state has held nothing else before.
-  StepFixture counted(training);
-  counted.stepper->load({record}, 7);
-  CHECK(counted.part().learning_rate() == 0.125);
-  record.schedulers = {{{"count", -3}}};
-  CHECK_THROWS_WITH(counted.stepper->load({record}, 7), "scheduler state: count is missing or not a count");
-}
-
-TEST_CASE("a scheduler that counts something else than before goes on from what is done of that") {
-  job::Training training = with_rate(1);
-  training.scheduler = job::Scheduler{"epoch", {{{"type", "exponential"}, {"gamma", 0.5}}}};
-  StepFixture before(training);
-  before.stepper->set_epochs_completed(1);
-  for (int i = 0; i < 3; ++i) (void)before.step(before.loss_at(1, 1), 0);
-  CHECK(before.part().learning_rate() == 0.5);
-  training.scheduler->frequency = "batch";
-  StepFixture after(training);
-  after.stepper->load(before.stepper->records(), 3);
-  after.stepper->set_epochs_completed(1);
-  CHECK(after.part().learning_rate() == 0.125);
-  CHECK(after.part().record().batches == 3);
-  training.scheduler->frequency = "epoch";
-  StepFixture again(training);
-  again.stepper->load(after.stepper->records(), 3);
-  again.stepper->set_epochs_completed(1);
-  CHECK(again.part().learning_rate() == 0.5);
-  CHECK(again.part().record().batches == 3);
-}
-
 TEST_CASE("options that the user changes count at once, and come back") {
   StepFixture before(with_rate(0.1));
   const auto options = [](StepFixture& fixture) -> torch::optim::SGDOptions& {
@@ -295,6 +171,48 @@ TEST_CASE("scaled losses make the same updates, and infinite gradients of a scal
   CHECK(scaled.stepper->loss_scale().at("value") == before / 2);
   CHECK(scaled.stepper->take_skipped() == 1);
   CHECK_THROWS_WITH(scaled.step(scaled.loss_at(1, NAN), 0), Catch::StartsWith("the loss is not finite at step 3"));
+}
+
+TEST_CASE("with scaled losses a backward pass of the user's own is refused") {
+  job::Training training = with_rate(0.1);
+  StepFixture plain(training);
+  plain.loss_at(2, 3).backward();  // As the stepper's.
+  (void)plain.stepper->update(plain.part(), 0);
+  CHECK(plain.weight() != 0);
+  training.precision = "fp16";
+  StepFixture scaled(training);
+  CHECK_THROWS_WITH(scaled.loss_at(2, 3).backward(), Catch::Contains("call step.backward(loss)"));
+  scaled.stepper->backward(scaled.loss_at(2, 3));
+}
+
+TEST_CASE("an optimizer may have parameters without elements, and no others") {
+  for (const bool has_others : {true, false}) {
+    const at::Tensor empty = at::zeros({0, 3}).requires_grad_();
+    const at::Tensor weight = at::zeros({2}).requires_grad_();
+    std::vector<at::Tensor> tensors = {empty};
+    std::vector<TrainedParameter> trained = {{"empty", empty}};
+    if (has_others) {
+      tensors.push_back(weight);
+      trained.push_back({"weight", weight});
+    }
+    for (const char* type : {"sgd", "adam"}) {
+      job::Training training = with_rate(0.1);
+      training.optimizer.type = type;
+      training.clip_norm = 1;
+      FlatParameters parameters(trained);
+      CollectiveSetup setup;
+      setup.gradient_count = std::max<std::size_t>(parameters.size(), 16);
+      const std::unique_ptr<Collective> collective = make_collective(setup);
+      Stepper stepper(parameters, *collective,
+                      std::vector<RegisteredOptimizer>{registered("optimizer", training, tensors)}, {1, std::nullopt});
+      stepper.backward(has_others ? (weight.sum() + empty.sum()) : empty.sum());
+      CHECK((stepper.update(*stepper.parts().front(), 0) & control::kInfinite) == 0);
+      stepper.end_batch();
+      CHECK(stepper.steps() == 1);
+      CHECK(stepper.records().front().steps == 1);
+    }
+    if (has_others) CHECK(weight[0].item<float>() < 0);
+  }
 }
 
 /// Two layers, an optimizer for each, beside the same in plain LibTorch.
@@ -399,43 +317,6 @@ TEST_CASE("what is meant must be registered, and named where there are several")
                     Catch::StartsWith("minimize() is for one optimizer, and there are 2"));
   CHECK_THROWS_WITH(ours.stepper->load({ours.part(0).record()}, 1),
                     Catch::Contains("\"first\" (sgd), the job has \"first\" (sgd), \"second\" (sgd)"));
-}
-
-TEST_CASE("a scheduler that cycles momentum gives it to an optimizer that has none") {
-  job::Training training = with_rate(1);
-  StepFixture plain(training);
-  CHECK(plain.part().buffers().empty());
-  const nlohmann::json cycle = {{"type", "one_cycle"},      {"max_lr", 0.5},        {"total_steps", 10},
-                                {"pct_start", 0.3},         {"div_factor", 25},     {"final_div_factor", 1e4},
-                                {"anneal_strategy", "cos"}, {"three_phase", false}, {"cycle_momentum", true},
-                                {"base_momentum", 0.85},    {"max_momentum", 0.95}};
-  training.scheduler = job::Scheduler{"batch", {cycle}};
-  StepFixture cycled(training);
-  REQUIRE(cycled.part().buffers().size() == 1);
-  CHECK(cycled.part().learning_rate() == Approx(0.02));
-  for (int i = 0; i < 2; ++i) (void)cycled.step(cycled.loss_at(1, 1), 0);
-  CHECK(cycled.part().learning_rate() == 0.5);
-}
-
-TEST_CASE("a scheduler that follows a metric lowers the rate of the next step") {
-  job::Training training = with_rate(0.1);
-  const nlohmann::json plateau = {{"type", "reduce_on_plateau"},
-                                  {"metric", "val_loss"},
-                                  {"mode", "min"},
-                                  {"factor", 0.5},
-                                  {"patience", 0},
-                                  {"threshold", 0.0},
-                                  {"threshold_mode", "rel"},
-                                  {"cooldown", 0},
-                                  {"min_lr", 0},
-                                  {"eps", 0}};
-  training.scheduler = job::Scheduler{"epoch", {plateau}};
-  StepFixture fixture(training);
-  CHECK(fixture.part().metric() == "val_loss");
-  fixture.part().observe(1);
-  CHECK(fixture.part().learning_rate() == 0.1);
-  fixture.part().observe(2);
-  CHECK(fixture.part().learning_rate() == 0.05);
 }
 
 }  // namespace sgd::worker

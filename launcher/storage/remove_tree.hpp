@@ -1,0 +1,15 @@
+#pragma once
+// Takes away a folder with all that is in it, however deep that is: whoever had the folder may have made ten thousand
+// levels, and a descriptor for each would be all that this process may have. Follows no links. Blocks, as long as there
+// is something: work for a thread of which nobody waits for anything else.
+
+#include <string>
+#include <system_error>
+
+namespace sgd::storage {
+
+/// As the folder's owner, who may still change what is in it; what that leaves, such as folders that the owner has
+/// closed, as ourselves. Returns what prevents it; a missing one is no error.
+[[nodiscard]] std::error_code remove_tree(const std::string& folder);
+
+}  // namespace sgd::storage
