@@ -18,7 +18,7 @@ void check_for_cluster(LoadResult& loaded) {
   if (loaded.job->resume_from.find('/') != std::string::npos)
     refuse("resume_from",
            "is a path, which is for a run on this machine: a coordinator looks into its own runs alone. Name one of "
-           "them (sgd-launch ps --all)");
+           "them (sgd-launch ps --all), or RUN:CHECKPOINT");
   if (loaded.job->checkpoint.after_save)
     refuse("checkpoint.after_save",
            "is for a run on this machine: a coordinator starts no program of a job. Leave it out, and where you are: "

@@ -356,8 +356,6 @@ void check_choices(const json::Document& document, const std::string& source, Di
   } else if (!training && !job.contains("command")) {
     report.error_at_value("", "missing key \"training\" or \"command\"");
   }
-  if (!training && job.contains("resume_from"))
-    report.error_at_key("resume_from", "\"resume_from\" is for \"training\": a command reads its state by itself");
   if (!training && job.contains("worker"))
     report.error_at_key("worker", "\"worker\" is for \"training\": a command is its own program");
   for (const char* key : {"process", "workdir"})

@@ -103,8 +103,9 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
     optional("core_dumped", &cluster::WorkerExited::core_dumped),
     optional("caused_by_agent", &cluster::WorkerExited::caused_by_agent),
     optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail),
-    optional("step", &cluster::WorkerExited::step), optional("notice_s", &cluster::WorkerExited::notice_s),
-    optional("error", &cluster::WorkerExited::error), optional("others", &cluster::WorkerExited::others));
+    optional("last_object", &cluster::WorkerExited::last_object), optional("step", &cluster::WorkerExited::step),
+    optional("notice_s", &cluster::WorkerExited::notice_s), optional("error", &cluster::WorkerExited::error),
+    optional("others", &cluster::WorkerExited::others));
 template <>
 inline constexpr auto kMessage<cluster::WorkerSilent> = message(
     "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),

@@ -140,6 +140,7 @@ struct WorkerExited {
   bool caused_by_agent = false;    ///< Killed or stopped on order: never a cause.
   std::string message;             ///< What the worker said of its failure, else empty.
   std::vector<std::string> tail;   ///< Last lines of its output.
+  std::string last_object;         ///< As in keeper::Exited.
   std::int64_t step = 0;           ///< Of its last heartbeat.
   double notice_s = 0;             ///< From its end, as the keeper saw it, to this fact.
   RankError error;                 ///< What it said of its failure itself; may be empty.

@@ -85,8 +85,9 @@ inline constexpr auto kMessage<keeper::Exited> =
             optional("pid", &keeper::Exited::pid), optional("exit_code", &keeper::Exited::exit_code),
             optional("signal", &keeper::Exited::signal), optional("core_dumped", &keeper::Exited::core_dumped),
             optional("sequence", &keeper::Exited::sequence), optional("detected_s", &keeper::Exited::detected_s),
-            optional("tail", &keeper::Exited::tail), optional("reason", &keeper::Exited::reason),
-            optional("error", &keeper::Exited::error), optional("others", &keeper::Exited::others));
+            optional("tail", &keeper::Exited::tail), optional("last_object", &keeper::Exited::last_object),
+            optional("reason", &keeper::Exited::reason), optional("error", &keeper::Exited::error),
+            optional("others", &keeper::Exited::others));
 template <>
 inline constexpr auto kMessage<keeper::Cleared> = message("cleared",
                                                           required("generation", &keeper::Cleared::generation),

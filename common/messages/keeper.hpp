@@ -146,6 +146,7 @@ struct Exited {
   std::int64_t sequence = 0;       ///< Order in which the keeper saw exits of the run.
   double detected_s = 0;           ///< When it saw this one, on the node's monotonic clock.
   std::vector<std::string> tail;   ///< Its last lines, at most 20 of at most 400 bytes.
+  std::string last_object;         ///< Of rank 0 that ended well: the last of them that begins with {, see below.
   std::string reason;              ///< What the keeper knows of its end, else empty: out of memory.
   RankError error;                 ///< What it said of its failure; may be empty.
   std::vector<OtherError> others;  ///< With a failure: what ranks that go on have said of theirs by now.
@@ -193,6 +194,9 @@ inline constexpr std::size_t kTailLines = 20;
 /// Ranks whose errors are told with the exit of another one.
 inline constexpr std::size_t kOthersMax = 16;
 inline constexpr std::size_t kTailLineBytesMax = 400;
+/// Exited::last_object is whole up to here. Of a longer line so much and a little more comes, by which it is known.
+inline constexpr std::size_t kLastObjectBytesMax = 8 << 10;
+inline constexpr std::size_t kCutObjectBytesMax = kLastObjectBytesMax + 8;
 
 [[nodiscard]] std::string encode(const ToKeeper& message);    ///< A whole frame.
 [[nodiscard]] std::string encode(const FromKeeper& message);  ///< A whole frame.

@@ -33,6 +33,8 @@ inline constexpr int kPartsMax = 3;
 inline constexpr const char* kFilesFolder = "files";
 /// And the checkpoints that it has taken from other runs, each in a folder of its own.
 inline constexpr const char* kTakenFolder = "taken";
+/// In a trial's folder, of the coordinator: checkpoints of its best values from before it took another one's state.
+inline constexpr const char* kBestFolder = "best";
 inline constexpr std::size_t kPathsMax = 1000;  ///< In one message.
 /// Of a checkpoint or of what a job brings, in one message, which has room for so many of the longest names.
 inline constexpr std::size_t kListedFilesMax = 6000;

@@ -16,13 +16,27 @@ namespace {
 constexpr auto kLocalDeadline = std::chrono::seconds(5);
 constexpr std::size_t kAnswerBytesMax = 16 << 20;
 
+/// Where the launcher listens that has the run in `run_dir`; empty: nowhere.
+std::string socket_in(const std::string& run_dir) {
+  std::error_code error;
+  const auto target = std::filesystem::read_symlink(run_dir + "/control.sock", error);
+  return error ? std::string() : target.string();
+}
+
 }  // namespace
 
 Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir, const nlohmann::json& request) {
-  std::error_code error;
-  const auto target = std::filesystem::read_symlink(run_dir + "/control.sock", error);
-  if (error) return std::optional<nlohmann::ordered_json>();  // It ended and took its socket away.
-  return ask_socket(target.string(), run_dir, request);
+  using Answer = std::optional<nlohmann::ordered_json>;
+  if (const std::string socket = socket_in(run_dir); !socket.empty()) return ask_socket(socket, run_dir, request);
+  const std::filesystem::path folder(run_dir);
+  const std::filesystem::path trials = folder.parent_path();
+  const std::string socket = trials.filename() == "trials" ? socket_in(trials.parent_path()) : std::string();
+  if (socket.empty()) return Answer{};  // It ended and took its socket away.
+  nlohmann::json of_trial = request;
+  of_trial["trial"] = folder.filename().string();
+  auto answer = ask_socket(socket, run_dir, of_trial);
+  if (answer && answer.value() && read_or(*answer.value(), "is_over", false)) return Answer{};
+  return answer;
 }
 
 Result<std::optional<nlohmann::ordered_json>> ask_socket(const std::string& path, const std::string& run_dir,

@@ -12,7 +12,8 @@ namespace sgd::cli {
 /// Between two looks at a run that is followed by its files, milliseconds.
 inline constexpr int kFollowPollMs = 50;
 
-/// The answer, nothing when nobody listens any more, or an error that says what went wrong.
+/// Of a trial, the launcher of its experiment. The answer, nothing when nobody listens any more, or an error that says
+/// what went wrong.
 [[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask_run(const std::string& run_dir,
                                                                     const nlohmann::json& request);
 

@@ -39,7 +39,7 @@ bool KeptSearch::is_foreign(const Json& event) const {
 
 void KeptSearch::note(const Json& event) {
   const std::string what = read_or(event, "event", "");
-  if (what == "run_finished" || what == "search_failed") is_over_ = true;
+  if (what == "run_finished" || what == "search_failed" || what == "search_ended") is_over_ = true;
   if (what == "trial_started") said_.erase(read_or(event, "trial", tune::TrialId{-1}));
   if (what == "experiment_resumed") is_over_ = false;
   if (what == "trials_wanted" || what == "trial_started" || what == "trial_report" || what == "trial_ended")

@@ -106,7 +106,8 @@ Status LocalExperiment::reopen(std::int64_t samples) {
   std::vector<core::RunDefinition> known = coordinator_.experiments();
   if (known.size() != 1) return Error{fmt::format("{}/state knows no experiment", shown_dir_)};
   const std::string folder = std::exchange(experiment_, std::move(known.front())).run_dir;
-  if (experiment_.run_dir != folder)
+  // It may have been made behind a link, and is named by its real path.
+  if (std::error_code error; std::filesystem::weakly_canonical(experiment_.run_dir, error) != folder)
     return Error{
         fmt::format("this experiment was made in {}, and its trials with it: move it back there", experiment_.run_dir)};
   const auto shot = coordinator_.snapshot(experiment_.id);
@@ -207,8 +208,8 @@ coordinator::RunObserver LocalExperiment::own_observer() {
     const std::string line = table_.narrate(event);
     if (line.empty()) return;
     const std::string what = read_or(event, "event", "");
-    const bool is_wrong =
-        what == "metric_missing" || what == "search_failed" || read_or(event, "state", "") == "failed";
+    const bool is_wrong = what == "metric_missing" || what == "search_failed" || what == "last_line_refused" ||
+                          read_or(event, "state", "") == "failed";
     if (is_wrong)
       console_.complain("warning", line);
     else if (!console_.style().is_terminal)
@@ -293,20 +294,25 @@ void LocalExperiment::tick_status() {
   });
 }
 
+/// For its trials, too: they have no socket of their own. One that has ended is what its files say.
 Json LocalExperiment::answer(const nlohmann::json& request) {
   const std::string what = read_or(request, "request", "");
+  const std::string trial = read_or(request, "trial", "");
+  const RunId run = trial.empty() ? experiment_.id : experiment_.id + "." + trial;
+  const auto shot = coordinator_.snapshot(run);
+  if (!trial.empty() && (!shot || shot->phase == core::RunPhase::kFinished))
+    return {{"ok", false}, {"is_over", true}, {"error", "trial " + trial + " is not running"}};
   if (what == "status") {
-    const auto shot = coordinator_.snapshot(experiment_.id);
     if (!shot) return refused_request("state", "the experiment has not started");
     Json status = core::to_json(*shot);
-    status["run_dir"] = experiment_.run_dir;
+    status["run_dir"] = experiment_.run_dir + (trial.empty() ? "" : "/trials/" + trial);
     return {{"ok", true}, {"status", std::move(status)}};
   }
   if (what == "stop") {
     core::StopRequest stop;
     stop.at_once = read_or(request, "at_once", false);
     if (const double grace_s = read_or(request, "grace_s", -1.0); grace_s >= 0) stop.grace = from_seconds(grace_s);
-    coordinator_.request_stop(experiment_.id, stop);
+    coordinator_.request_stop(run, stop);
     return {{"ok", true}};
   }
   return refused_request("request", fmt::format("unknown request \"{}\" of an experiment", what));

@@ -221,6 +221,8 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
     return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
                        read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),
                        few(member(event, "ranks")));
+  if (name == "last_line_refused")
+    return "warning: what rank 0 printed last is no line of metrics: " + read_or(event, "why", "");
   if (name == "metric_missing")
     return fmt::format(
         "warning: no report has a number \"{}\" so far: no checkpoint is kept as the best (checkpoint.keep.best)",

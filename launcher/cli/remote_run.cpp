@@ -341,7 +341,8 @@ void RemoteRun::print_trial_event(const Json& event) {
   const std::string line = table_->narrate(event);
   if (line.empty()) return;
   const std::string what = read_or(event, "event", "");
-  const bool is_wrong = what == "metric_missing" || what == "search_failed" || read_or(event, "state", "") == "failed";
+  const bool is_wrong = what == "metric_missing" || what == "search_failed" || what == "last_line_refused" ||
+                        read_or(event, "state", "") == "failed";
   if (is_wrong)
     console_.complain("warning", line);
   else

@@ -168,10 +168,20 @@ void SearchProgram::flush() {
 void SearchProgram::read() {
   out_.async_read_some(boost::asio::buffer(chunk_),
                        [this, is_here = is_here_](const boost::system::error_code& error, std::size_t size) {
-                         if (error || !*is_here) return;
+                         if (!*is_here || error == boost::asio::error::operation_aborted) return;
+                         if (error) return on_closed();
                          take(std::string_view(chunk_).substr(0, size));
                          if (*is_here && out_.is_open()) read();
                        });
+}
+
+/// It ends, most likely, and how is told then. One that goes on will never say a word.
+void SearchProgram::on_closed() {
+  if (has_ended_ || is_over_) return;
+  limit_.expires_after(kEndLimit);
+  limit_.async_wait([this, is_here = is_here_](const boost::system::error_code& error) {
+    if (!error && *is_here && !has_ended_) fail("has closed its standard output, and goes on");
+  });
 }
 
 void SearchProgram::take(std::string_view bytes) {

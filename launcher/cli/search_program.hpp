@@ -41,7 +41,7 @@ class SearchProgram {
  public:
   /// Lines that it has not read, together.
   static constexpr std::size_t kUnreadBytesMax = 16 << 20;
-  /// After "bye"; then it is killed.
+  /// After "bye"; then it is killed. And after the end of its standard output; then it is given up.
   static constexpr Duration kEndLimit = std::chrono::seconds(2);
 
   struct Handlers {
@@ -67,6 +67,7 @@ class SearchProgram {
   void write(const std::string& lines);
   void flush();
   void read();
+  void on_closed();
   void take(std::string_view bytes);
   void wait_for_end();
   void on_ended();

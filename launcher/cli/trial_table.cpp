@@ -195,8 +195,11 @@ std::string TrialTable::narrate(const Json& event) const {
     return fmt::format("trial {} has reported no \"{}\"; it has reported: {}", number, read_or(event, "metric", ""),
                        names.empty() ? "nothing that is a number" : names);
   }
+  if (what == "last_line_refused")
+    return fmt::format("trial {}: what it printed last is no line of metrics: {}", number, read_or(event, "why", ""));
   if (what == "search_failed")
     return read_or(event, "why", "") + "; no trial comes any more, those that are there go on";
+  if (what == "search_ended") return read_or(event, "why", "") + "; all trials are given";
   const auto found = trials_.find(number);
   if (what != "trial_ended" || found == trials_.end()) return {};
   const Trial& trial = found->second;

@@ -163,13 +163,12 @@ void CoordinatorShell::reopen_row(Run& run) {
   if (!is_replaying_) wait_for(store_->put(run.row));
 }
 
-/// The rows first: a restart in between finds runs that have ended, and says so again.
+/// The row first: a restart in between finds what has ended, and says so again. Those of trials are opened when they
+/// begin: one of which nothing is left to do does not.
 Status CoordinatorShell::resume_experiment(const RunId& experiment, std::int64_t samples) {
   const auto known = core_.state().experiments_.find(experiment);
   if (known == core_.state().experiments_.end()) return Error{fmt::format("no experiment {} here", experiment)};
   if (const std::string why = known->second.why_not_resumed(samples); !why.empty()) return Error{why};
-  for (const RunId& run : known->second.interrupted())
-    if (const auto row = runs_.find(run); row != runs_.end()) reopen_row(row->second);
   if (known->second.finished()) begin_again(known->second.definition());
   on_event(core::coordinator_event::ExperimentResumed{experiment, samples});
   return {};

@@ -107,24 +107,29 @@ void RunRetention::remove(const RunId& run, Done done) {
 void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done) {
   if (!strays_.contains(run.id) && !is_over_(run.id)) return done(fmt::format("{} goes on", run.id));
   if (!going_.insert(run.id).second) return done("");
-  files_.ask([folder = run.directory] { return storage::remove_run_folder(folder); },
-             [this, run, done](const Status& removed) {
-               going_.erase(run.id);
-               if (!removed) {
-                 log_(fmt::format("run {}: {}", run.id, removed.error().message));
-                 return done(removed.error().message);
-               }
-               known_.erase(run.id);
-               strays_.erase(run.id);
-               shell_.forget_run(run.id);
-               log_(fmt::format("run {}: removed, {}", run.id, format_bytes(run.bytes)));
-               done("");
-             });
+  // Who has pinned it meanwhile, in front of this, keeps it.
+  const auto remove = [id = run.id, folder = run.directory]() -> Status {
+    if (storage::is_pinned(folder)) return Error{id + " is pinned: sgd-launch runs unpin first"};
+    return storage::remove_run_folder(folder);
+  };
+  files_.ask(remove, [this, run, done](const Status& removed) {
+    going_.erase(run.id);
+    if (!removed) {
+      log_(fmt::format("run {}: {}", run.id, removed.error().message));
+      return done(removed.error().message);
+    }
+    known_.erase(run.id);
+    strays_.erase(run.id);
+    shell_.forget_run(run.id);
+    log_(fmt::format("run {}: removed, {}", run.id, format_bytes(run.bytes)));
+    done("");
+  });
 }
 
 void RunRetention::pin(const RunId& run, bool pinned, Done done) {
   const auto folder = folder_of(run);
   if (!folder) return done("no run " + run);
+  if (pinned && going_.contains(run)) return done(fmt::format("{} is being removed", run));
   const auto set = [folder = *folder, pinned] { return storage::set_pinned(folder, pinned); };
   files_.ask_within(kDiskLimit, set, [this, run, pinned, done](const Status& is_set) {
     for (auto* runs : {&known_, &strays_})

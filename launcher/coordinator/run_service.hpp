@@ -102,6 +102,8 @@ class RunService {
   void start_copy(Submission submission, RunId from, CopyMaker make);
   /// `job` of it names the run with whose state it begins.
   void submit_from(Submission submission);
+  /// A job that is given out names what it begins from as submit_from() knows it: paths are the coordinator's own.
+  static void name_origin(Json& job, const RunId& run, const std::string& run_dir);
   void start(Submission submission);
   [[nodiscard]] std::string refusal_of_files(const job::JobSpec& job, const std::string& files) const;
   [[nodiscard]] Status keep_files(const Requester& who, const std::string& files, const std::string& run_dir);

@@ -61,9 +61,13 @@ void RunService::best(const Requester& who, const nlohmann::json& request, const
   const auto run = find(read_or(request, "run", ""));
   if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
-  const auto read = [path = run.value().run_dir + "/best.json"]() -> Result<Json> {
+  const auto read = [id = run.value().id, path = run.value().run_dir + "/best.json"]() -> Result<Json> {
     std::ifstream file(path);
-    return file ? Json::parse(file, nullptr, false) : Json();
+    Json best = file ? Json::parse(file, nullptr, false) : Json();
+    const std::string folder = read_or(best, "folder", "");
+    if (const auto job = best.find("job"); best.is_object() && job != best.end() && !folder.empty())
+      name_origin(*job, id + "." + folder.substr(folder.rfind('/') + 1), folder);
+    return best;
   };
   files_.ask_within(kDiskLimit, read, [id = run.value().id, reply](const Result<Json>& best) {
     if (!best) return reply(refused("state", best.error().message));

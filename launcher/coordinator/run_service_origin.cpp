@@ -127,18 +127,34 @@ void RunService::start_copy(Submission submission, RunId from, CopyMaker make) {
   });
 }
 
-/// A run of its own that begins as a copy of the one that has ended.
+/// A run of its own, from "RUN" or "RUN:CHECKPOINT".
 void RunService::submit_from(Submission submission) {
-  const auto former = find(submission.job.resume_from);
+  const std::string& named = submission.job.resume_from;
+  const std::size_t colon = named.rfind(':');
+  Result<RunRow> former = find(named);
+  std::string checkpoint;
+  if (!former && colon != std::string::npos) {
+    checkpoint = named.substr(colon + 1);
+    former = find(named.substr(0, colon));
+  }
   if (!former) return submission.reply(refused("job", fmt::format("\"resume_from\": {}", former.error().message)));
   const RunId from = former.value().id;
+  const std::string& run_dir = former.value().run_dir;
+  const std::string folder = checkpoint.empty() ? run_dir : storage::place_of_checkpoint(run_dir, checkpoint);
+  if (folder.empty())
+    return submission.reply(refused(
+        "job",
+        fmt::format("\"resume_from\": \"{}\" is no checkpoint's name: sgd-launch checkpoints {}", checkpoint, from)));
   note_read(submission.who, "read_checkpoint", from, former.value().owner);
-  submission.job.resume_from = from;
-  submission.job.resolved["resume_from"] = from;
+  submission.job.resume_from = checkpoint.empty() ? from : from + ":" + checkpoint;
+  submission.job.resolved["resume_from"] = submission.job.resume_from;
   start_copy(std::move(submission), from,
-             [folder = former.value().run_dir](job::JobSpec& job, const std::string& runs_dir) {
-               return begun_from(folder, job, runs_dir);
-             });
+             [folder](job::JobSpec& job, const std::string& runs_dir) { return begun_from(folder, job, runs_dir); });
+}
+
+void RunService::name_origin(Json& job, const RunId& run, const std::string& run_dir) {
+  const std::string path = read_or(job, "resume_from", "");
+  if (path.starts_with(run_dir + "/")) job["resume_from"] = run + ":" + path.substr(path.rfind('/') + 1);
 }
 
 }  // namespace sgd::coordinator

@@ -125,10 +125,11 @@ void RunService::job(const Requester& who, const nlohmann::json& request, const 
   const auto run = find(request.value("run", ""));
   if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
-  const auto read = [path = run.value().run_dir + "/job.json"]() -> Result<Json> {
-    std::ifstream file(path);
+  const auto read = [id = run.value().id, run_dir = run.value().run_dir]() -> Result<Json> {
+    std::ifstream file(run_dir + "/job.json");
     Json job = Json::parse(file, nullptr, false);
     if (!job.is_object()) return Error{"its job.json cannot be read"};
+    name_origin(job, id, run_dir);
     return job;
   };
   files_.ask_within(kDiskLimit, read, [id = run.value().id, reply](const Result<Json>& job) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/assert.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/core/coordinator.hpp"
 #include "launcher/core/stop_request.hpp"
 
@@ -68,9 +69,12 @@ void Coordinator::tell_parent(TimePoint now, std::size_t index, CoordinatorComma
     const FinishRun told = *finished;
     parent->on_ended(told.run, told.outcome, out, orders);
   } else if (const auto* event = std::get_if<RecordEvent>(&out[index])) {
-    if (event->event.front() != "paused") return;
+    const bool is_pause = event->event.front() == "paused";
+    if (!is_pause && event->event.front() != "last_line_refused") return;
     if (parent = parent_of(event->run); parent == nullptr) return;
-    parent->on_paused(RunId(event->run), out, orders);
+    const RunId run = event->run;
+    if (!is_pause) return parent->on_line_refused(run, read_or(event->event, "why", ""), out);
+    parent->on_paused(run, out, orders);
   } else {
     return;
   }
@@ -142,15 +146,20 @@ void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorComma
   if (former) runs_.at(run.id).note_former(*former);
 }
 
-/// Before anything else that the donor does: its newest checkpoint may not be kept for long. Where files travel, what
-/// its node has not yet sent cannot be copied: then it is an older one, or none.
+/// Before anything else that the donor does: its checkpoint may not be kept for long. Where files travel, what its node
+/// has not yet sent cannot be copied: then it is an older one, or none.
 void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out) {
   const auto donor = runs_.find(order.donor);
-  const std::string from = donor == runs_.end() ? std::string() : donor->second.newest_checkpoint();
+  const std::string from = donor == runs_.end() ? std::string() : donor->second.checkpoint_to_copy(order.step);
   const std::string to = from.empty() ? std::string() : order.to + from.substr(from.rfind('/'));
-  if (!from.empty()) out.push_back(TakeCheckpoint{order.run, from, to});
   RunMachine& run = runs_.at(order.run);
   Experiment& parent = experiments_.at(*run.definition().parent);
+  if (!from.empty()) {
+    out.push_back(TakeCheckpoint{order.run, from, to});
+    const ScoredCheckpoint best = run.best_checkpoint();
+    if (const std::string kept = parent.keep_best(order.run, best); !kept.empty())
+      out.push_back(TakeCheckpoint{order.run, best.path, kept});
+  }
   parent.on_taken(order.run, from, to, out);
   run.on_pause(now, order.reason, from.empty(), out);
 }
@@ -224,6 +233,7 @@ void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, Coordinato
     if (const auto* pause = std::get_if<trial_order::Pause>(&order))
       run->second.on_pause(now, pause->reason, true, out);
     if (std::holds_alternative<trial_order::Resume>(order)) resume_trial(now, run->second, out);
+    if (const auto* compared = std::get_if<trial_order::Compared>(&order)) run->second.note_compared(compared->step);
     if (const auto* exploit = std::get_if<trial_order::Exploit>(&order)) take_checkpoint(now, *exploit, out);
     if (const auto* clone = std::get_if<trial_order::Clone>(&order)) {
       out.push_back(ChangeJob{id, clone->run.job.resolved});

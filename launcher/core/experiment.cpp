@@ -184,7 +184,8 @@ void Experiment::start(tune::TrialId trial, tune::Values values, CoordinatorComm
 }
 
 Result<RunDefinition> Experiment::definition_of(tune::TrialId trial) const {
-  auto job = job_of(trial, trials_.at(trial).values);
+  const TrialRecord& its = trials_.at(trial);
+  auto job = job_of(trial, its.values, its.origin);
   if (!job) return job.error();
   RunDefinition run;
   run.id = run_of(trial);
@@ -198,8 +199,9 @@ Result<RunDefinition> Experiment::definition_of(tune::TrialId trial) const {
   return run;
 }
 
-Result<job::JobSpec> Experiment::job_of(tune::TrialId trial, const tune::Values& values) const {
-  job::LoadResult loaded = trial_job(*definition_.base, spec_, {trial, values}, trials_.at(trial).origin);
+Result<job::JobSpec> Experiment::job_of(tune::TrialId trial, const tune::Values& values,
+                                        const std::string& origin) const {
+  job::LoadResult loaded = trial_job(*definition_.base, spec_, {trial, values}, origin);
   if (loaded.job) return *std::move(loaded.job);
   std::string why;
   for (const Diagnostic& item : loaded.diagnostics.items)

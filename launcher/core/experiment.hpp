@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "launcher/core/experiment_state.hpp"
+#include "launcher/core/kept_checkpoints.hpp"
 #include "launcher/core/snapshot.hpp"
 #include "launcher/tune/experiment_spec.hpp"
 #include "launcher/tune/search_protocol.hpp"
@@ -54,10 +55,17 @@ struct Pause {
 struct Resume {
   RunId run;
 };
-/// It gives its ranks up, and takes the donor's newest checkpoint into the folder `to` of its own.
+/// Others may copy the state of this step, and no other one, until the next such order.
+struct Compared {
+  RunId run;
+  std::int64_t step = 0;
+};
+/// It gives its ranks up, and takes the donor's checkpoint of `step` (its newest, where that is not kept) into the
+/// folder `to` of its own.
 struct Exploit {
   RunId run;
   RunId donor;
+  std::int64_t step = 0;
   std::string to;
   std::string reason;
 };
@@ -67,7 +75,7 @@ struct Clone {
 };
 }  // namespace trial_order
 using TrialOrder = std::variant<trial_order::Start, trial_order::Stop, trial_order::Pause, trial_order::Resume,
-                                trial_order::Exploit, trial_order::Clone>;
+                                trial_order::Compared, trial_order::Exploit, trial_order::Clone>;
 using TrialOrders = std::vector<TrialOrder>;
 
 class Experiment : private ExperimentState {
@@ -95,7 +103,9 @@ class Experiment : private ExperimentState {
   [[nodiscard]] Result<RunDefinition> definition_of(tune::TrialId trial) const;
   [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
   /// A program makes its trials, and more may come.
-  [[nodiscard]] bool hears_search() const { return talk_ && !is_over_ && search_error_.empty(); }
+  [[nodiscard]] bool hears_search() const {
+    return talk_ && !is_over_ && search_error_.empty() && search_ended_.empty();
+  }
   /// Its search program is not heard any more: on_resumed() gives another one a hearing.
   [[nodiscard]] bool has_failed_search() const { return !search_error_.empty(); }
   [[nodiscard]] bool has_trial(tune::TrialId trial) const { return trials_.contains(trial); }
@@ -113,7 +123,12 @@ class Experiment : private ExperimentState {
   void advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders);
   /// A line of metrics of its child.
   void on_line(const coordinator_command::RecordMetrics& told, CoordinatorCommands& out, TrialOrders& orders);
+  /// What its child has printed last is no line of metrics.
+  void on_line_refused(const RunId& run, const std::string& why, CoordinatorCommands& out) const;
   void on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders);
+  /// `run` is to take another one's state, and goes on without what it has saved. Where its best checkpoint is to go,
+  /// so that it stays; empty: it is not that of the trial's best value.
+  [[nodiscard]] std::string keep_best(const RunId& run, const ScoredCheckpoint& best);
   /// An Exploit was carried out. `from`: the donor's checkpoint, and where it is now; empty: the donor has none, and
   /// the trial goes on as it is.
   void on_taken(const RunId& run, const std::string& from, const std::string& to, CoordinatorCommands& out);
@@ -121,6 +136,7 @@ class Experiment : private ExperimentState {
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out, TrialOrders& orders);
   /// Of its search program.
   void on_search_said(TimePoint now, const std::string& line, CoordinatorCommands& out, TrialOrders& orders);
+  /// It has ended, or cannot be heard any more.
   void on_search_failed(const std::string& why, CoordinatorCommands& out);
   void on_tick(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
@@ -129,8 +145,6 @@ class Experiment : private ExperimentState {
   void on_resumed(TimePoint now, std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders);
   /// Why that would change nothing; empty: it would.
   [[nodiscard]] std::string why_not_resumed(std::int64_t samples) const;
-  /// Runs that on_resumed() starts again.
-  [[nodiscard]] std::vector<RunId> interrupted() const;
   /// Of a machine that was made of a state.
   void tell_open(CoordinatorCommands& out) const;
   void on_restarted(TimePoint now, CoordinatorCommands& out, TrialOrders& orders);
@@ -144,9 +158,12 @@ class Experiment : private ExperimentState {
   void make_list();
   void ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out);
   void hear_search_again(TimePoint now);
+  void end_search(const std::string& why, CoordinatorCommands& out);
   [[nodiscard]] bool is_better(double left, double right) const;
   [[nodiscard]] std::string run_dir_of(tune::TrialId trial) const;
-  [[nodiscard]] Result<job::JobSpec> job_of(tune::TrialId trial, const tune::Values& values) const;
+  [[nodiscard]] Result<job::JobSpec> job_of(tune::TrialId trial, const tune::Values& values,
+                                            const std::string& origin) const;
+  [[nodiscard]] static BestState best_state_of(const TrialRecord& its);
   void start(tune::TrialId trial, tune::Values values, CoordinatorCommands& out, TrialOrders& orders);
   void stop(tune::TrialId trial, tune::Outcome outcome, std::string reason, const StopRequest& request,
             CoordinatorCommands& out, TrialOrders& orders);

@@ -33,6 +33,11 @@ void Experiment::on_line(const coordinator_command::RecordMetrics& told, Coordin
   hear(*trial, told.metrics, out, orders);
 }
 
+void Experiment::on_line_refused(const RunId& run, const std::string& why, CoordinatorCommands& out) const {
+  if (const auto trial = trial_of(run); trial && !is_over_)
+    record({{"event", "last_line_refused"}, {"trial", *trial}, {"why", why}}, out);
+}
+
 void Experiment::hear(tune::TrialId trial, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
   TrialRecord& its = trials_.at(trial);
   switch (hearing_of(its)) {
@@ -91,6 +96,7 @@ void Experiment::take_line(tune::TrialId trial, const Line& line, CoordinatorCom
     if (!its.best || is_better(value, *its.best)) {
       its.best = value;
       its.best_iteration = its.iteration;
+      its.best_state.reset();
     }
   }
   record({{"event", "trial_report"},
@@ -100,7 +106,10 @@ void Experiment::take_line(tune::TrialId trial, const Line& line, CoordinatorCom
          out);
   if (its.phase != TrialPhase::kRunning || stop_) return;
   const bool others_wait = more_may_come();
-  const tune::Decisions decisions = rule_->on_report({trial, its.iteration, value, others_wait});
+  const auto step = read_or(line, "step", std::int64_t{0});
+  const tune::Decisions decisions = rule_->on_report({trial, its.iteration, value, others_wait, step});
+  if (decisions.front().may_be_copied && decisions.front().action != tune::Action::kExploit)
+    orders.emplace_back(trial_order::Compared{run_of(trial), step});
   const std::string reached = tune::bound_reached(spec_, its.iteration, nlohmann::json(line));
   if (!reached.empty()) stop(trial, tune::Outcome::kCompleted, reached, {}, out, orders);
   obey(decisions, out, orders);

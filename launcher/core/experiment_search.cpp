@@ -13,7 +13,7 @@ namespace sgd::core {
 
 void Experiment::ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out) {
   std::vector<tune::TrialId> wanted;
-  while (search_error_.empty() && !no_more_ && wanted.size() < room && next_ < planned()) wanted.push_back(next_++);
+  while (hears_search() && !no_more_ && wanted.size() < room && next_ < planned()) wanted.push_back(next_++);
   if (wanted.empty()) return;
   owed_.insert(wanted.begin(), wanted.end());
   if (!owed_since_) owed_since_ = now;
@@ -22,9 +22,9 @@ void Experiment::ask_search(TimePoint now, std::size_t room, CoordinatorCommands
 }
 
 void Experiment::on_search_said(TimePoint now, const std::string& line, CoordinatorCommands& out, TrialOrders& orders) {
-  if (is_over_ || !talk_ || !search_error_.empty()) return;
+  if (!hears_search()) return;
   const auto said = talk_->take(line);
-  if (!said) return on_search_failed(said.error().message, out);
+  if (!said) return end_search(said.error().message, out);
   if (const auto* trial = std::get_if<tune::Trial>(&said.value())) {
     owed_.erase(trial->id);
     if (!stop_) start(trial->id, trial->values, out, orders);
@@ -40,18 +40,28 @@ void Experiment::on_search_said(TimePoint now, const std::string& line, Coordina
   owed_since_ = owed_.empty() ? std::nullopt : std::optional(now);
 }
 
-/// Trials that it has given go on: what they find is known, and so is that it is not all.
+/// What it lacks is said with it: a program that has no more to give says so before it ends.
 void Experiment::on_search_failed(const std::string& why, CoordinatorCommands& out) {
-  if (is_over_ || !is_readable() || !search_error_.empty()) return;
-  search_error_ = why;
+  if (!more_may_come()) return end_search(why, out);
+  const std::string lack = owed_.empty() ? fmt::format("has given {} of {} trials", next_, planned())
+                                         : fmt::format("owes trial {}", *owed_.begin());
+  end_search(fmt::format("{}; it {}, and has not said \"no_more\"", why, lack), out);
+}
+
+/// Trials that it has given go on: what they find is known, and so is that it is not all, unless it has given all.
+void Experiment::end_search(const std::string& why, CoordinatorCommands& out) {
+  if (!is_readable() || !hears_search()) return;
+  const bool has_given_all = !more_may_come();
+  (has_given_all ? search_ended_ : search_error_) = why;
   owed_.clear();
   owed_since_.reset();
-  record({{"event", "search_failed"}, {"why", why}}, out);
+  record({{"event", has_given_all ? "search_ended" : "search_failed"}, {"why", why}}, out);
 }
 
 /// Whatever was asked for and has not begun, the next program owes: it is told so by the same events.
 void Experiment::hear_search_again(TimePoint now) {
   search_error_.clear();
+  search_ended_.clear();
   if (!talk_ || no_more_) return;
   for (tune::TrialId trial = 0; trial < next_; ++trial)
     if (!trials_.contains(trial)) owed_.insert(trial);
@@ -71,9 +81,9 @@ void Experiment::on_tick(TimePoint now, CoordinatorCommands& out) {
     owed_since_ = now;
     return;
   }
-  on_search_failed(fmt::format("the search program has said nothing for {}, and owes trial {}",
-                               format_duration(spec_.search.timeout), *owed_.begin()),
-                   out);
+  end_search(fmt::format("the search program has said nothing for {}, and owes trial {}",
+                         format_duration(spec_.search.timeout), *owed_.begin()),
+             out);
 }
 
 }  // namespace sgd::core

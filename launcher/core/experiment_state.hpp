@@ -23,26 +23,34 @@ enum class TrialPhase {
 };
 [[nodiscard]] const char* name(TrialPhase phase);
 
+/// What a trial was when it had its best value.
+struct BestState {
+  tune::Values values;
+  std::string origin;      ///< As TrialRecord::origin.
+  std::string checkpoint;  ///< Absolute; empty: none of that value is kept.
+};
+
 /// What stays known of a trial as long as its experiment is.
 struct TrialRecord {
   TrialPhase phase = TrialPhase::kRunning;
   tune::Values values;
-  std::int64_t reports = 0;         ///< Lines that have the metric.
-  std::int64_t iteration = 0;       ///< Of the newest one.
-  std::optional<double> value;      ///< The newest that is finite.
-  std::optional<double> best;       ///< Of all of them.
-  std::int64_t best_iteration = 0;  ///< When that was.
-  tune::Outcome outcome{};          ///< Of one that is stopping or has ended.
-  std::string reason;               ///< Why it stops, waits or has failed.
-  std::string checkpoint;           ///< Of one that has ended, absolute: that of its best value where kept.
-  double wall_s = 0;                ///< Of one that has ended.
-  std::int64_t failures = 0;        ///< After which it was started again.
-  std::int64_t silent_lines = 0;    ///< That have not had the metric.
-  std::string origin;               ///< With which state it has begun: a donor's, in its own folder; empty: anew.
-  std::int64_t clones = 0;          ///< How often it has taken another one's state.
-  std::string taken;                ///< While it is pausing: with which state it goes on; empty: its own.
-  tune::Values next;                ///< And with which values, then; null: its own.
-  bool waits = true;                ///< And whether it waits until it is resumed.
+  std::int64_t reports = 0;             ///< Lines that have the metric.
+  std::int64_t iteration = 0;           ///< Of the newest one.
+  std::optional<double> value;          ///< The newest that is finite.
+  std::optional<double> best;           ///< Of all of them.
+  std::int64_t best_iteration = 0;      ///< When that was.
+  std::optional<BestState> best_state;  ///< Of before it took another one's state; nothing: it is what it was then.
+  tune::Outcome outcome{};              ///< Of one that is stopping or has ended.
+  std::string reason;                   ///< Why it stops, waits or has failed.
+  std::string checkpoint;               ///< Of one that has ended, absolute: that of its best value where kept.
+  double wall_s = 0;                    ///< Of one that has ended.
+  std::int64_t failures = 0;            ///< After which it was started again.
+  std::int64_t silent_lines = 0;        ///< That have not had the metric.
+  std::string origin;                   ///< With which state it has begun: a donor's, in its own folder; empty: anew.
+  std::int64_t clones = 0;              ///< How often it has taken another one's state.
+  std::string taken;                    ///< While it is pausing: with which state it goes on; empty: its own.
+  tune::Values next;                    ///< And with which values, then; null: its own.
+  bool waits = true;                    ///< And whether it waits until it is resumed.
   std::vector<nlohmann::ordered_json> held;  ///< Lines that came after it was to pause: they count when it goes on.
   /// It was ended with the experiment, and goes on with it, as what it was then.
   std::optional<TrialPhase> interrupted;
@@ -71,6 +79,7 @@ struct ExperimentState {
   std::optional<TimePoint> owed_since_;  ///< It has said nothing for so long, and owes something.
   bool no_more_ = false;                 ///< It has said so.
   std::string search_error_;             ///< What it did wrong; empty: nothing.
+  std::string search_ended_;             ///< How it has ended after it had given all: no error. Empty: it has not.
   std::optional<StopRequest> stop_;
   RunOutcome outcome_;
   nlohmann::json scheduler_;  ///< Of tune::Scheduler; in a saved state only.

@@ -25,7 +25,23 @@ void Experiment::exploit(const tune::Decision& decision, const std::string& why,
   its.next = decision.values;
   its.waits = decision.waits;
   const std::string to = fmt::format("{}/{}/{:04}", run_dir_of(decision.trial), transfer::kTakenFolder, ++its.clones);
-  orders.emplace_back(trial_order::Exploit{run_of(decision.trial), run_of(*decision.donor), to, why});
+  orders.emplace_back(
+      trial_order::Exploit{run_of(decision.trial), run_of(*decision.donor), decision.donor_step, to, why});
+  // A command's reports are counted here, and go on where the donor's were.
+  if (!definition_.job.training) its.reports = decision.donor_iteration;
+}
+
+std::string Experiment::keep_best(const RunId& run, const ScoredCheckpoint& best) {
+  TrialRecord& its = trials_.at(*trial_of(run));
+  if (!its.best || its.best_state) return {};
+  BestState& state = its.best_state.emplace(BestState{its.values, its.origin, {}});
+  if (best.path.empty() || best.score != its.best) return {};
+  const std::string folder = fmt::format("{}/{}/{:04}", run_dir_of(*trial_of(run)), transfer::kBestFolder, its.clones);
+  return state.checkpoint = folder + best.path.substr(best.path.rfind('/'));
+}
+
+BestState Experiment::best_state_of(const TrialRecord& its) {
+  return its.best_state.value_or(BestState{its.values, its.origin, its.checkpoint});
 }
 
 /// Without the state, the values are worth nothing.
@@ -150,16 +166,17 @@ void Experiment::note_best(tune::TrialId trial, CoordinatorCommands& out) {
   const double before = best_ ? *trials_.at(*best_).best : 0;
   if (best_ && !is_better(*its.best, before) && (*its.best != before || trial > *best_)) return;
   best_ = trial;
-  const auto job = job_of(trial, its.values);
+  const BestState state = best_state_of(its);
+  const auto job = job_of(trial, state.values, state.origin);
   Line best = {{"experiment", definition_.id},
                {"trial", trial},
                {"metric", spec_.metric},
                {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
                {"value", *its.best},
                {"iteration", its.best_iteration},
-               {"parameters", its.values},
+               {"parameters", state.values},
                {"folder", run_dir_of(trial)},
-               {"checkpoint", its.checkpoint.empty() ? Line(nullptr) : Line(its.checkpoint)},
+               {"checkpoint", state.checkpoint.empty() ? Line(nullptr) : Line(state.checkpoint)},
                {"job", job ? Line(job.value().resolved) : Line(nullptr)}};
   record({{"event", "best_changed"}, {"trial", trial}, {"value", *its.best}}, out);
   out.push_back(RecordBest{definition_.id, std::move(best)});
@@ -191,17 +208,10 @@ std::string Experiment::why_not_resumed(std::int64_t samples) const {
   if (samples > 0)
     if (std::string misfit = misfit_of(samples); !misfit.empty()) return misfit;
   if (!is_over_ || std::any_of(trials_.begin(), trials_.end(), is_interrupted) || more_may_come()) return {};
-  if (!search_error_.empty()) return {};
+  if (!search_error_.empty() || stop_) return {};  // What was stopped with nothing left to do is done then.
   if (samples > 0 && static_cast<std::uint64_t>(samples) > spec_.samples) return {};
   return fmt::format("all of its {} trials have ended: --samples N with more than {} makes more of them", ended_,
                      spec_.samples);
-}
-
-std::vector<RunId> Experiment::interrupted() const {
-  std::vector<RunId> runs;
-  for (const auto& [trial, its] : trials_)
-    if (its.interrupted == TrialPhase::kRunning) runs.push_back(run_of(trial));
-  return runs;
 }
 
 void Experiment::on_resumed(TimePoint now, std::int64_t samples, CoordinatorCommands& out, TrialOrders& orders) {
@@ -273,8 +283,9 @@ void Experiment::finish(TimePoint now, CoordinatorCommands& out) {
   Line best = nullptr;
   if (best_) {
     const TrialRecord& its = trials_.at(*best_);
-    outcome_.checkpoint = its.checkpoint;
-    best = {{"trial", *best_}, {"value", *its.best}, {"iteration", its.best_iteration}, {"parameters", its.values}};
+    const BestState state = best_state_of(its);
+    outcome_.checkpoint = state.checkpoint;
+    best = {{"trial", *best_}, {"value", *its.best}, {"iteration", its.best_iteration}, {"parameters", state.values}};
   }
   outcome_.tune = {{"metric", spec_.metric}, {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
                    {"trials", planned()},    {"ended", ended_},

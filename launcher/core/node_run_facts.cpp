@@ -440,6 +440,7 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.caused_by_agent = is_our_kill || record.asked_to_stop;
   told.message = clipped(exit.reason.empty() ? record.failure_message : exit.reason);
   told.tail = clipped(exit.tail);
+  told.last_object = clipped(exit.last_object, keeper::kCutObjectBytesMax);
   told.error = clipped(exit.error);
   told.others = own(exit.others);
   told.step = record.step;

@@ -1,6 +1,13 @@
 #include "launcher/core/report_line.hpp"
 
 #include <numeric>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/messages/codec.hpp"
+#include "common/messages/keeper.hpp"
 
 namespace sgd::core {
 namespace {
@@ -18,16 +25,33 @@ void autofill(nlohmann::ordered_json& values, bool is_detailed, const LineTimes&
   values["_pid"] = place->pid;
 }
 
+/// Outside of strings.
+std::string with_nulls(std::string_view text) {
+  std::string out;
+  bool is_string = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
+    std::size_t length = 1;
+    if (!is_string)
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
+        if (rest.starts_with(word)) length = word.size();
+    if (is_string && rest.front() == '\\') length = 2;
+    if (rest.front() == '"') is_string = !is_string;
+    out += !is_string && length > 1 ? std::string_view("null") : rest.substr(0, length);
+    at += length;
+  }
+  return out;
+}
+
 }  // namespace
 
-nlohmann::json last_object(const std::vector<std::string>& lines) {
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const std::size_t begin = line->find_first_not_of(" \t");
-    if (begin == std::string::npos || (*line)[begin] != '{') continue;
-    nlohmann::json object = nlohmann::json::parse(*line, nullptr, false);
-    if (object.is_object() && !object.empty()) return object;
-  }
-  return nullptr;
+PrintedValues printed_values(const std::string& line) {
+  if (line.size() > keeper::kLastObjectBytesMax)
+    return {nullptr, fmt::format("it is longer than {} KiB", keeper::kLastObjectBytesMax >> 10)};
+  auto object = codec::parse_object(with_nulls(line), codec::kDepthMax);
+  if (!object) return {nullptr, "it is no JSON object of one line"};
+  if (object.value().empty()) return {nullptr, "it has no values"};
+  return {std::move(object).value(), {}};
 }
 
 std::vector<Rank> listed_ranks(const job::ReportRules& rules, int world_size) {

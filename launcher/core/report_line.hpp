@@ -37,8 +37,12 @@ struct LineTimes {
 void add_autofilled(nlohmann::ordered_json& line, const job::ReportRules& rules, const LineTimes& times,
                     const std::map<Rank, WorkerPlace>& places);
 
-/// The last of these lines that is a JSON object with at least one key; null: there is none.
-[[nodiscard]] nlohmann::json last_object(const std::vector<std::string>& lines);
+/// What a printed line has to say. NaN and Infinity, which Python's json prints, are null: no number, and the worst.
+struct PrintedValues {
+  nlohmann::json values;  ///< An object with at least one key.
+  std::string fault;      ///< Why there are none; empty: there are.
+};
+[[nodiscard]] PrintedValues printed_values(const std::string& line);
 
 /// The ranks that a line lists, in its order; those of a list that are not there now are left out.
 [[nodiscard]] std::vector<Rank> listed_ranks(const job::ReportRules& rules, int world_size);

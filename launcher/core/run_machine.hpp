@@ -114,8 +114,14 @@ class RunMachine : private RunState {
   [[nodiscard]] bool is_clearing(const NodeId& node) const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
+  /// What others may copy of it from now on is the state of this step.
+  void note_compared(std::int64_t step) { compared_step_ = step; }
   /// On the coordinator's disk, absolute; empty: it has none there.
   [[nodiscard]] std::string newest_checkpoint() const;
+  /// That of `step`, where it is kept, else the newest.
+  [[nodiscard]] std::string checkpoint_to_copy(std::int64_t step) const;
+  /// The best of those that are kept for their value, on the coordinator's disk; without a path: there is none.
+  [[nodiscard]] ScoredCheckpoint best_checkpoint() const;
   /// `path` has come to the coordinator's disk, and that is news.
   [[nodiscard]] bool awaits(const std::string& path) const { return files_travel_ && !is_stored(path, arrivals_); }
   void on_checkpoint_stored(const std::string& path, CoordinatorCommands& out);
@@ -187,9 +193,12 @@ class RunMachine : private RunState {
   void accept(const link::CheckpointSaved& checkpoint, CoordinatorCommands& out);
   void accept_reported(CoordinatorCommands& out);
   void choose_checkpoints();
+  void forget_come();
   void note_here(const std::string& path);
   void clone_past(const std::string& from);
   [[nodiscard]] std::string told(const std::string& checkpoint) const;
+  [[nodiscard]] std::string whole(const std::string& checkpoint) const;
+  [[nodiscard]] std::vector<std::string> with_compared(const std::vector<std::string>& kept) const;
   void note_newest();
   void note_best(const KeptCheckpoints& kept);
   void judge_line(const link::ReportKey& key, const nlohmann::ordered_json& line, CoordinatorCommands& out);

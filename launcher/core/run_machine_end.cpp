@@ -59,10 +59,12 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
           {"exit_code", outcome_.exit_code},
           {"failures", outcome_.failures}},
          out);
-  // What was kept beside those that the job keeps goes when these have come.
+  // What was kept beside those that the job keeps goes when these have come. Nobody copies what is done.
+  if (outcome_.state == "succeeded") compared_step_.reset();
   if (files_travel_ && !checkpoints_.empty())
     out.push_back(coordinator_command::KeepCheckpoints{
-        definition_.id, kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint).paths});
+        definition_.id,
+        with_compared(kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint).paths)});
   out.push_back(FinishRun{definition_.id, outcome_});
   keep_little();
 }
@@ -120,6 +122,8 @@ void RunMachine::keep_little() {
   if (definition_.parent) {
     kept.files_travel_ = files_travel_;
     kept.arrivals_ = std::move(arrivals_);
+    kept.compared_step_ = compared_step_;
+    kept.come_ = std::move(come_);
   }
   kept.outcome_ = std::move(outcome_);
   static_cast<RunState&>(*this) = std::move(kept);

@@ -156,6 +156,8 @@ void RunMachine::accept(const link::CheckpointSaved& checkpoint, CoordinatorComm
 /// It may be one that the job keeps no more: until a newer one has come it is what a lost node leaves.
 void RunMachine::on_checkpoint_stored(const std::string& path, CoordinatorCommands& out) {
   note_stored(path, arrivals_);
+  come_.insert(path);
+  forget_come();
   if (finished()) return;
   const std::vector<std::string> before = checkpoints_;
   choose_checkpoints();
@@ -167,13 +169,15 @@ void RunMachine::note_here(const std::string& path) {
   if (!files_travel_) return;
   note_accepted(path, arrivals_);
   note_stored(path, arrivals_);
+  come_.insert(path);
 }
 
 /// Of those that are there.
 void RunMachine::choose_checkpoints() {
   KeptCheckpoints kept = kept_checkpoints(scored(checkpoints_, scores_), definition_.job.checkpoint);
   note_best(kept);
-  checkpoints_ = with_newest_stored(std::move(kept.paths), arrivals_);
+  checkpoints_ = with_newest_stored(with_compared(kept.paths), arrivals_);
+  forget_come();
   note_newest();
 }
 
@@ -217,6 +221,7 @@ void RunMachine::judge_line(const link::ReportKey& key, const Event& line, Coord
 void RunMachine::on_rejected(const link::CheckpointRejected& rejected, CoordinatorCommands& out) {
   std::erase_if(checkpoints_, [&](const std::string& path) { return rejected.path.ends_with(path); });
   note_rejected(rejected.path, arrivals_);
+  std::erase_if(come_, [&](const std::string& path) { return rejected.path.ends_with(path); });
   choose_checkpoints();
   record({{"event", "checkpoint_rejected"},
           {"generation", generation_},
@@ -379,9 +384,11 @@ void RunMachine::take_last_line(TimePoint now, const cluster::WorkerExited& exit
   const std::int64_t before = definition_.past ? definition_.past->reports : 0;
   const bool may_have = exited.rank == 0 && exited.exit_code == 0 && definition_.job.report.last_line;
   if (!may_have || is_training() || reports_written_ != before) return;
-  const nlohmann::json object = last_object(exited.tail);
-  if (object.is_null()) return;
-  write_line(now, {{0, "train", 0, 0}, in_order(object), {object}, {}, std::nullopt}, exited.step, out);
+  if (exited.last_object.empty()) return;
+  const PrintedValues printed = printed_values(exited.last_object);
+  if (!printed.fault.empty())  // One before it is not what the rank has come to.
+    return record({{"event", "last_line_refused"}, {"generation", generation_}, {"why", printed.fault}}, out);
+  write_line(now, {{0, "train", 0, 0}, in_order(printed.values), {printed.values}, {}, std::nullopt}, exited.step, out);
 }
 
 void RunMachine::write_line(TimePoint now, const ReducedReport& line, std::int64_t step, CoordinatorCommands& out) {

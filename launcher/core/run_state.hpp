@@ -122,7 +122,10 @@ struct RunState {
   std::vector<std::string> checkpoints_;  ///< Accepted, absolute or relative to the run directory, the newest last.
   bool files_travel_ = false;             ///< Nodes have disks of their own,
   Arrivals arrivals_;                     ///< and these have come from them, or may; else empty.
-  Scores scores_;                         ///< With checkpoint.keep.best: of lines, by which the best are known.
+  /// With this state it was compared with others, which may copy it: its checkpoint stays beside those that are kept.
+  std::optional<std::int64_t> compared_step_;
+  std::set<std::string> come_;  ///< Where files travel: of all that count or may, those on the coordinator's disk.
+  Scores scores_;               ///< With checkpoint.keep.best: of lines, by which the best are known.
 
   std::optional<StopRequest> stop_;
   RunOutcome outcome_;

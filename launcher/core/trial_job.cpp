@@ -1,8 +1,10 @@
 #include "launcher/core/trial_job.hpp"
 
-#include <cctype>
+#include <utility>
 
+#include "common/job/overrides.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/reader.hpp"
 
 namespace sgd::core {
 namespace {
@@ -34,7 +36,7 @@ void fill_command(Json& job, const tune::Values& values) {
   if (environment.is_null()) environment = Json::object();
   for (Json& value : environment)
     if (value.is_string()) value = filled(value.get<std::string>(), values);
-  for (const auto& [name, value] : values.items()) environment[variable_of(name)] = word_of(value);
+  for (const auto& [name, value] : values.items()) environment[tune::variable_of(name)] = word_of(value);
 }
 
 /// What it prints counts where it reports nothing: many programs know of no launcher.
@@ -58,15 +60,6 @@ void keep_best(Json& job, const tune::ExperimentSpec& spec) {
 
 }  // namespace
 
-std::string variable_of(const std::string& parameter) {
-  std::string name = "SGD_PARAM_";
-  for (const char c : parameter)
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0
-                ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
-                : '_';
-  return name;
-}
-
 std::string word_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : dump_text(value);
 }
@@ -75,13 +68,20 @@ job::LoadResult trial_job(const TrialBase& base, const tune::ExperimentSpec& spe
                           const std::string& origin) {
   Json job = base.given;
   job.erase("tune");
+  if (job.contains("training")) keep_best(job, spec);
+  if (!origin.empty()) job["resume_from"] = origin;
+  job::Overrides overrides = tune::overrides_of(trial, job);
   if (job.contains("command")) {
+    // Its values first: a command and an environment that are tried have {name}, too.
+    json::Document changed{job, {}};
+    Diagnostics found;
+    job::apply_overrides(overrides, changed, found);
+    if (found.has_errors()) return job::load_given(job, base.folder, overrides);
+    overrides.sets.clear();
+    job = std::move(changed.value);
     fill_command(job, trial.values);
     take_last_line(job);
   }
-  if (job.contains("training")) keep_best(job, spec);
-  if (!origin.empty()) job["resume_from"] = origin;
-  const job::Overrides overrides = tune::overrides_of(trial, job);
   return job::load_given(job, base.folder, overrides);
 }
 

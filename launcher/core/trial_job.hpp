@@ -14,9 +14,6 @@ namespace sgd::core {
 [[nodiscard]] job::LoadResult trial_job(const TrialBase& base, const tune::ExperimentSpec& spec,
                                         const tune::Trial& trial, const std::string& origin = {});
 
-/// "SGD_PARAM_BATCH_SIZE" of "training.batch_size" is SGD_PARAM_TRAINING_BATCH_SIZE: capitals, digits and '_'.
-[[nodiscard]] std::string variable_of(const std::string& parameter);
-
 /// As it stands in a word of a command: a string without quotes, anything else as JSON.
 [[nodiscard]] std::string word_of(const nlohmann::json& value);
 

@@ -232,6 +232,7 @@ void Keeper::report_exit(const RankProcess& rank) {
   exited.tail = rank.output.tail();
   if (rank.status.signal == SIGKILL && out_of_memory_.take_one()) exited.reason = out_of_memory_.words();
   const bool has_failed = rank.status.exit_code != 0;
+  if (rank.rank == 0 && !has_failed) exited.last_object = rank.output.last_object();
   if (has_failed) {
     exited.error = error_of(rank);
     hear_others(rank.generation);

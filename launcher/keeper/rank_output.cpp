@@ -132,15 +132,16 @@ void RankOutput::take_lines(Stream stream, std::string_view bytes, AgentLink* ag
     bytes = frames_;
   }
   cut_lines(bytes, kConsoleLineBytesMax, cut_);
-  for (const ConsolePiece& piece : cut_.pieces) note(stream, piece.bytes);
+  for (const ConsolePiece& piece : cut_.pieces) note(stream, piece);
   console(stream, cut_.pieces, false, agent);
   of(stream).rest.assign(cut_.rest);
 }
 
-void RankOutput::note(Stream stream, std::string_view lines) {
-  tail_.add(lines);
-  if (stream == Stream::kErr || has_terminal_) traceback_.add(lines, process::unix_seconds());
+void RankOutput::note(Stream stream, const ConsolePiece& piece) {
   StreamOutput& output = of(stream);
+  std::string_view lines = piece.bytes;
+  tail_.add(lines, std::exchange(output.is_split, piece.split));
+  if (stream == Stream::kErr || has_terminal_) traceback_.add(lines, process::unix_seconds());
   if (output.filters.empty()) return;
   std::string found;
   while (!lines.empty()) {
@@ -193,8 +194,8 @@ void RankOutput::finish(AgentLink* agent) {
       newest_frames(output.rest + "\n", frames_);
       const bool is_bar = stream == Stream::kErr || has_terminal_;
       const std::string_view line = is_bar ? std::string_view(frames_) : output.rest;
-      note(stream, line);
       const ConsolePiece piece{line, false};
+      note(stream, piece);
       console(stream, std::span(&piece, 1), line.back() != '\n', agent);
       output.rest.clear();
     }

@@ -67,6 +67,7 @@ class RankOutput {
   /// Tells the agent what the stalled console has missed, if anything.
   void report_console_drops(AgentLink& agent);
   [[nodiscard]] std::vector<std::string> tail() const { return tail_.lines(); }
+  [[nodiscard]] std::string last_object() const { return tail_.last_object(); }
   /// What its output says of its failure, as far as that is among its last lines.
   [[nodiscard]] RankError traceback() const { return traceback_.error(); }
 
@@ -78,7 +79,8 @@ class RankOutput {
     LogFile file;  ///< Of this stream alone.
     std::vector<std::string> filters;
     LogFile filtered;
-    std::string rest;  ///< The unfinished line, at most kConsoleLineBytesMax bytes.
+    std::string rest;       ///< The unfinished line, at most kConsoleLineBytesMax bytes.
+    bool is_split = false;  ///< What comes next goes on with a line whose begin was given out.
     OpenLine open_line;
   };
 
@@ -87,7 +89,7 @@ class RankOutput {
   [[nodiscard]] OutputHead head(Stream stream) const { return {generation_, rank_, stream, false}; }
   void write_files(StreamOutput& output, std::string_view bytes, AgentLink* agent);
   void take_lines(Stream stream, std::string_view bytes, AgentLink* agent);
-  void note(Stream stream, std::string_view lines);
+  void note(Stream stream, const ConsolePiece& piece);
   void console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent);
 
   Generation generation_ = 0;

@@ -15,17 +15,22 @@ inline constexpr auto kEnumNames<tune::Outcome> =
                                                           {tune::Outcome::kFailed, "failed"},
                                                           {tune::Outcome::kCancelled, "cancelled"}}};
 template <>
-inline constexpr auto kMessage<core::TrialRecord> = message(
-    "", required("phase", &core::TrialRecord::phase), required("values", &core::TrialRecord::values),
-    required("reports", &core::TrialRecord::reports), required("iteration", &core::TrialRecord::iteration),
-    required("value", &core::TrialRecord::value), required("best", &core::TrialRecord::best),
-    required("best_iteration", &core::TrialRecord::best_iteration), required("outcome", &core::TrialRecord::outcome),
-    required("reason", &core::TrialRecord::reason), required("checkpoint", &core::TrialRecord::checkpoint),
-    required("wall_s", &core::TrialRecord::wall_s), required("failures", &core::TrialRecord::failures),
-    required("silent_lines", &core::TrialRecord::silent_lines), required("origin", &core::TrialRecord::origin),
-    required("clones", &core::TrialRecord::clones), required("taken", &core::TrialRecord::taken),
-    required("next", &core::TrialRecord::next), required("waits", &core::TrialRecord::waits),
-    optional("held", &core::TrialRecord::held), required("interrupted", &core::TrialRecord::interrupted));
+inline constexpr auto kMessage<core::BestState> = message("", required("values", &core::BestState::values),
+                                                          required("origin", &core::BestState::origin),
+                                                          required("checkpoint", &core::BestState::checkpoint));
+template <>
+inline constexpr auto kMessage<core::TrialRecord> =
+    message("", required("phase", &core::TrialRecord::phase), required("values", &core::TrialRecord::values),
+            required("reports", &core::TrialRecord::reports), required("iteration", &core::TrialRecord::iteration),
+            required("value", &core::TrialRecord::value), required("best", &core::TrialRecord::best),
+            required("best_iteration", &core::TrialRecord::best_iteration),
+            optional("best_state", &core::TrialRecord::best_state), required("outcome", &core::TrialRecord::outcome),
+            required("reason", &core::TrialRecord::reason), required("checkpoint", &core::TrialRecord::checkpoint),
+            required("wall_s", &core::TrialRecord::wall_s), required("failures", &core::TrialRecord::failures),
+            required("silent_lines", &core::TrialRecord::silent_lines), required("origin", &core::TrialRecord::origin),
+            required("clones", &core::TrialRecord::clones), required("taken", &core::TrialRecord::taken),
+            required("next", &core::TrialRecord::next), required("waits", &core::TrialRecord::waits),
+            optional("held", &core::TrialRecord::held), required("interrupted", &core::TrialRecord::interrupted));
 template <>
 inline constexpr auto kMessage<core::ExperimentState> = message(
     "", required("definition", &core::ExperimentState::definition_),
@@ -42,6 +47,7 @@ inline constexpr auto kMessage<core::ExperimentState> = message(
     required("has_told_last", &core::ExperimentState::has_told_last_), required("owed", &core::ExperimentState::owed_),
     required("owed_since", &core::ExperimentState::owed_since_), required("no_more", &core::ExperimentState::no_more_),
     required("search_error", &core::ExperimentState::search_error_),
+    optional("search_ended", &core::ExperimentState::search_ended_),
     required("is_over", &core::ExperimentState::is_over_), required("stop", &core::ExperimentState::stop_),
     required("outcome", &core::ExperimentState::outcome_), required("scheduler", &core::ExperimentState::scheduler_));
 

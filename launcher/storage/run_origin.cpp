@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/messages/transfer.hpp"
+
 namespace sgd::storage {
 namespace fs = std::filesystem;
 namespace {
@@ -68,6 +70,17 @@ Status take_checkpoint(const std::string& from, const fs::path& folder, const st
 }
 
 }  // namespace
+
+std::string place_of_checkpoint(const std::string& run, const std::string& name) {
+  if (!checkpoint::parse_directory_name(name)) return {};
+  const std::string own = fmt::format("{}/{}/{}", run, checkpoint::kDirectory, name);
+  std::error_code error;
+  if (fs::is_directory(own, error)) return own;
+  for (const char* folder : {transfer::kTakenFolder, transfer::kBestFolder})
+    for (const auto& number : fs::directory_iterator(fs::path(run) / folder, error))
+      if (fs::is_directory(number.path() / name, error)) return number.path() / name;
+  return own;
+}
 
 Result<RunOrigin> read_origin(const std::string& folder) {
   RunOrigin origin;

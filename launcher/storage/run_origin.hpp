@@ -18,6 +18,10 @@ struct RunOrigin {
   RunHistory history;      ///< What fit_to_job() looks at, and newer checkpoints of the run that are damaged.
 };
 
+/// The checkpoint of this name that `run` has: its own, one that it has taken of another run, or one that was put
+/// aside. Where it has none, the place of its own ones. Empty: that is no checkpoint's name.
+[[nodiscard]] std::string place_of_checkpoint(const std::string& run, const std::string& name);
+
 /// `folder`: a checkpoint, or a run, whose newest whole checkpoint is meant. Errors say what is missing or damaged.
 [[nodiscard]] Result<RunOrigin> read_origin(const std::string& folder);
 

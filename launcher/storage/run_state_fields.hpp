@@ -172,6 +172,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("held_checkpoints", &core::RunState::held_checkpoints_), required("unsaved", &core::RunState::unsaved_),
     required("keepers_from", &core::RunState::keepers_from_), required("checkpoints", &core::RunState::checkpoints_),
     optional("files_travel", &core::RunState::files_travel_), optional("arrivals", &core::RunState::arrivals_),
+    optional("compared_step", &core::RunState::compared_step_), optional("come", &core::RunState::come_),
     optional("scores", &core::RunState::scores_), required("stop", &core::RunState::stop_),
     required("outcome", &core::RunState::outcome_), required("steps_told", &core::RunState::steps_told_),
     required("last_report_at", &core::RunState::last_report_at_),

@@ -52,8 +52,10 @@ struct Decision {
   std::optional<double> bound{};  ///< With what.
   std::int64_t others = 0;        ///< How many trials the bound comes from.
   bool waits = false;  ///< Others wait for its place: with kPause why, with kExploit it goes on when it is resumed.
+  bool may_be_copied = false;  ///< The state that this report is of: its checkpoint is to be kept until the next one.
   std::optional<TrialId> donor{};      ///< With kExploit.
   std::int64_t donor_iteration = 0;    ///< With kExploit: of the checkpoint, where it is kept; else the donor's newest.
+  std::int64_t donor_step = 0;         ///< With kExploit: the step of that checkpoint.
   Values values{};                     ///< With kExploit: all of the trial's values from now on; else null.
   std::vector<std::string> changes{};  ///< With kExploit: how they differ from the donor's: "lr * 0.8".
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <vector>
 
 #include <fmt/format.h>
@@ -73,6 +74,17 @@ void check_path(const std::string& path, const Domain& domain, const json::Schem
   }
 }
 
+/// A command would find one value of the two in its environment.
+void check_variables(const Parameters& parameters, const Spot& spot, Diagnostics& diagnostics) {
+  std::map<std::string, std::string> known;
+  for (const auto& [path, domain] : parameters.domains) {
+    const auto [other, is_new] = known.try_emplace(variable_of(path), path);
+    if (!is_new)
+      spot.inside(path).error(diagnostics, fmt::format("parameters {} and {} would both be {}: rename one of them",
+                                                       json::quote(other->second), json::quote(path), other->first));
+  }
+}
+
 }  // namespace
 
 Json Parameters::to_json() const {
@@ -104,6 +116,15 @@ Parameters parse_parameters(const Json& given, const Spot& spot, Diagnostics& di
   return parameters;
 }
 
+std::string variable_of(const std::string& parameter) {
+  std::string name = "SGD_PARAM_";
+  for (const char c : parameter)
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0
+                ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
+                : '_';
+  return name;
+}
+
 bool is_own_name(const std::string& name, const Json& job) {
   return job.is_object() && job.contains("command") && is_plain_name(name) &&
          !job::job_schema().root()["properties"].contains(name);
@@ -119,6 +140,7 @@ void check_paths(const Parameters& parameters, const job::LoadResult& loaded, co
   const json::Schema& schema = extended ? *extended : job::job_schema();
   for (const auto& [path, domain] : parameters.domains)
     if (!is_own_name(path, job.value)) check_path(path, domain, schema, job, spot.inside(path), diagnostics);
+  if (job.value.contains("command")) check_variables(parameters, spot, diagnostics);
 }
 
 job::Overrides overrides_of(const Trial& trial, const Json& job) {

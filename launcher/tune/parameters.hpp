@@ -29,12 +29,16 @@ struct Parameters {
 /// `tune.parameters` of a job file.
 [[nodiscard]] Parameters parse_parameters(const nlohmann::json& given, const Spot& spot, Diagnostics& diagnostics);
 
+/// The environment variable in which a command finds it: SGD_PARAM_TRAINING_BATCH_SIZE is that of
+/// "training.batch_size".
+[[nodiscard]] std::string variable_of(const std::string& parameter);
+
 /// True for a parameter that is no path of the job file: a command's own, of letters, digits and '_', which its
 /// arguments take as {name}. `job`: as given, or resolved.
 [[nodiscard]] bool is_own_name(const std::string& name, const nlohmann::json& job);
 
 /// An error for each path that the job file has no place for, with what may be meant, and for values of a domain that
-/// cannot stand there. `registered` as in job/load.hpp.
+/// cannot stand there, and for two that a command would find in one variable. `registered` as in job/load.hpp.
 void check_paths(const Parameters& parameters, const job::LoadResult& loaded, const job::Registered& registered,
                  const Spot& spot, Diagnostics& diagnostics);
 

@@ -22,10 +22,12 @@ void Pbt::copy(Decision& decision, const std::vector<TrialId>& donors) {
   decision.reason = Reason::kAmongBottom;
   decision.donor = donor;
   decision.donor_iteration = from.ranked_at;
+  decision.donor_step = from.step;
   decision.values = explored.values;
   decision.changes = std::move(explored.changes);
   own.values = std::move(explored.values);
   own.ranked_at = from.ranked_at;
+  own.step = from.step;
   ++own.copies;
 }
 
@@ -38,6 +40,7 @@ Decision Pbt::reported(const Report& report) {
   }
   const bool is_number = !std::isnan(report.value);
   own.ranked_at = report.iteration;
+  own.step = report.step;
   own.turn = ++turns_;
   own.score = is_number ? std::optional(score_of(rules_.mode, report.value)) : std::nullopt;
   own.value = is_number ? report.value : 0;
@@ -56,6 +59,7 @@ Decision Pbt::reported(const Report& report) {
   decision.others = static_cast<std::int64_t>(count);
   decision.waits = report.others_wait || paused() > 0;
   decision.action = decision.waits ? Action::kPause : Action::kContinue;
+  decision.may_be_copied = true;
   if (std::find(top.begin(), top.end(), report.trial) != top.end()) {
     decision.reason = Reason::kAmongTop;
   } else if (part > 0 && (!is_number || std::find(ranked.begin(), lower_end, report.trial) != lower_end)) {
@@ -70,9 +74,8 @@ std::optional<Decision> Pbt::chosen(bool others_wait) const {
   if (others_wait) return std::nullopt;  // They are furthest behind.
   std::optional<Decision> next;
   std::pair<std::int64_t, std::uint64_t> first;
-  for (const auto& [trial, member] : members()) {
-    if (member.phase != Phase::kPaused) continue;
-    const One& one = population_.at(trial);
+  for (const auto& [trial, one] : population_) {  // Of many trials few have not ended.
+    if (members().at(trial).phase != Phase::kPaused) continue;
     const std::pair place(one.ranked_at, one.turn);
     if (next && first <= place) continue;
     first = place;
@@ -94,7 +97,7 @@ nlohmann::json Pbt::own_state() const {
   nlohmann::json population = nlohmann::json::array();
   for (const auto& [trial, one] : population_)
     population.push_back({trial, one.values, one.score ? nlohmann::json(one.value) : nlohmann::json(), one.ranked_at,
-                          one.copies, one.turn});
+                          one.copies, one.turn, one.step});
   return {{"population", std::move(population)}, {"turns", turns_}};
 }
 
@@ -111,6 +114,7 @@ bool Pbt::restore(const nlohmann::json& state) {
     read.ranked_at = one.at(3).get<std::int64_t>();
     read.copies = one.at(4).get<std::uint64_t>();
     read.turn = one.at(5).get<std::uint64_t>();
+    if (one.size() > 6) read.step = one.at(6).get<std::int64_t>();  // A state of before has none.
   }
   return std::all_of(members().begin(), members().end(), [&](const auto& one) {
     return (one.second.phase == Phase::kEnded) != population_.contains(one.first);

@@ -40,6 +40,7 @@ class Pbt : public Scheduler {
     std::optional<double> score;  ///< When it was ranked last; nothing before, and when it was no number.
     double value = 0;             ///< The same as the metric has it.
     std::int64_t ranked_at = 0;   ///< Epoch; 0: never.
+    std::int64_t step = 0;        ///< At that report.
     std::uint64_t copies = 0;     ///< How often it has copied.
     std::uint64_t turn = 0;       ///< The larger, the later it was ranked last.
   };

@@ -33,6 +33,7 @@ struct Report {
   std::int64_t iteration = 0;  ///< Epochs of training, or reports of a command; from 1.
   double value = 0;            ///< The experiment's metric; may be NaN or infinite.
   bool others_wait = false;    ///< Trials that have not begun wait for room.
+  std::int64_t step = 0;       ///< Of the run, at this report.
 };
 
 enum class Outcome {

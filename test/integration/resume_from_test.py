@@ -127,8 +127,12 @@ class ResumeFromTest(LaunchTest):
         with open(model, "wb") as file:
             file.write(content[:-1] + bytes([content[-1] ^ 1]))
         self.refused("model.safetensors is damaged", newest(former.run_dir))
-        said = self.run_to_end("--set", "resume_from=former", "--", "true", run_dir="command", expect=2).stderr()
-        self.assertIn("is for \"training\"", said)
+
+    def test_a_command_finds_where_it_is_to_begin(self):
+        former = self.train(2, "former")
+        script = 'case "$SGD_RESUME_FROM" in */command/checkpoints/*) test -f "$SGD_RESUME_FROM/manifest.json" ;; *) exit 9 ;; esac'
+        launch = self.run_to_end("--set", f"resume_from={newest(former.run_dir)}", "--", "sh", "-c", script, run_dir="command")
+        self.assertEqual(launch.events("run_begun_from")[0]["from"], newest(former.run_dir))
 
     def test_of_a_run_the_newest_whole_one(self):
         former = self.train(2, "former")

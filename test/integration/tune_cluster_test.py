@@ -50,6 +50,24 @@ class TuneClusterTest(unittest.TestCase):
             again, whole = validation(alone), validation(trial, begun["generation"])
             self.assertTrue(again)
             self.assertEqual(again, {epoch: value for epoch, value in whole.items() if epoch in again})
+            self.check_on_cluster(cluster, f"{run}.{cloned[0]['trial']:04}", trial, again)
+
+    def check_on_cluster(self, cluster, trial, folder, expected):
+        """The same once more, from a trial's checkpoint by its name: the coordinator has it."""
+        with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
+            job = json.load(file)
+        name = job["resume_from"].rsplit("/", 1)[1]
+        path = self.write(cluster, dict(job, resume_from=f"{trial}:{name}"))
+        client = cluster.run("run", path)
+        run = client.run_id()
+        client.wait_and_say(0)
+        self.assertEqual(validation(cluster.run_dir(run)), expected)
+        self.assertIn("/taken/", cluster.events(run, "run_begun_from")[0]["from"])
+        for wrong, words in ((f"{trial}:step-000000000001-gen-0001", "does not exist"), (f"{trial}:nothing", "is no checkpoint's name"),
+                             ("nobody:" + name, 'no run "nobody"')):
+            refused = cluster.run("run", self.write(cluster, dict(job, resume_from=wrong)))
+            self.assertNotEqual(refused.wait(), 0)
+            self.assertIn(words, refused.said()[0])
 
     def tune(self, cluster, *arguments, expect=0):
         client = cluster.run("tune", *arguments)

@@ -30,6 +30,10 @@ for text in sys.stdin:
     for trial in line["trials"]:
         if str(trial) in line.get("given", {}): continue
         if fault == "dies" and given >= after: sys.exit(3)
+        if fault == "quits" and given >= after: sys.exit(0)
+        if fault == "mute" and given >= after:
+            os.close(1)
+            time.sleep(1000)
         if fault == "hangs" and given >= after: time.sleep(1000)
         if fault == "ends" and given >= after:
             print(json.dumps({"type": "no_more"}), flush=True)
@@ -39,15 +43,16 @@ for text in sys.stdin:
         for _ in range(2 if fault == "repeats" and given >= after else 1):
             print(json.dumps({"type": "trial", "trial": number, "parameters": {"lr": value}}), flush=True)
         given += 1
+        if fault == "leaves" and given == 5: sys.exit(after)
 """
 
 
 class Searches(TuneCase):
     """Trials that a program makes: what it is told, and what becomes of the experiment when it does not do its part."""
 
-    def searching(self, fault="none", after=0, text=SCORED, arguments=(), **tune):
+    def searching(self, fault="none", after=0, text=SCORED, arguments=(), timeout="2s", **tune):
         program = self.script("search.py", SEARCHES)
-        search = {"type": "exec", "command": [*program, fault, str(after), self.path("told")], "timeout": "2s"}
+        search = {"type": "exec", "command": [*program, fault, str(after), self.path("told")], "timeout": timeout}
         return self.command(text, *arguments, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search, **tune)
 
     def told(self, kind):
@@ -68,8 +73,8 @@ class Searches(TuneCase):
         self.tune_to_end(self.searching("ends", 3))
         self.assertEqual(sorted(self.table()), [0, 1, 2])
 
-    def failed(self, fault, words, trials):
-        launch = self.tune_to_end(self.searching(fault, 2, concurrent=1), expect=1)
+    def failed(self, fault, words, trials, **tune):
+        launch = self.tune_to_end(self.searching(fault, 2, concurrent=1, **tune), expect=1)
         self.assertIn(words, launch.summary()["error"])
         self.assertIn(words, launch.stderr())
         self.assertEqual({n: row["state"] for n, row in self.table().items()}, {n: "completed" for n in range(trials)})
@@ -77,6 +82,23 @@ class Searches(TuneCase):
 
     def test_a_program_that_dies(self):
         self.failed("dies", "the search program has ended with exit code 3", 2)
+
+    def test_a_program_that_ends_before_it_has_given_all(self):
+        self.failed("quits", "the search program has ended with exit code 0", 2)
+        self.assertIn("it owes trial 2, and has not said \"no_more\"", json.loads(read_file(self.path("x/summary.json")))["error"])
+
+    def test_a_program_that_closes_its_standard_output(self):
+        self.failed("mute", "the search program has closed its standard output, and goes on", 2, timeout="50s")
+
+    def test_a_program_that_ends_when_it_has_given_all(self):
+        for exit_code in (0, 3):
+            with self.subTest(exit_code=exit_code):
+                launch = self.tune_to_end(self.searching("leaves", exit_code))
+                (ended,) = launch.events("search_ended")
+                self.assertIn(f"has ended with exit code {exit_code}", ended["why"])
+                self.assertEqual({row["state"] for row in self.table().values()}, {"completed"})
+                self.assertEqual(launch.summary()["state"], "succeeded")
+                os.rename(self.path("x"), self.path(f"x-{exit_code}"))
 
     def test_what_a_program_that_has_died_owed_another_one_gives_later(self):
         self.failed("dies", "the search program has ended with exit code 3", 2)

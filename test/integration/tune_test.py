@@ -8,8 +8,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import CONFIGS, read_file, read_lines, wait_for
-from tuning import SCORED, WAITS, TuneCase, linear
+from harness import CONFIGS, ROOT, read_file, read_lines, wait_for
+from tuning import KEEPS, SCORED, WAITS, TuneCase, linear
 
 
 def change_store(path, old, new):
@@ -62,6 +62,18 @@ class Experiments(TuneCase):
             (line,) = read_lines(self.trial(number, "metrics.jsonl"))
             self.assertEqual(line["from_env"], lr)
         self.assertIn("lr = 0.3", self.ask("tune", "best", self.path("x")))
+
+    def test_of_what_a_trial_prints_the_last_line_counts_and_no_older_one(self):
+        """One that has diverged is no better for what it said before."""
+        text = ("import json, sys\nprint(json.dumps({'loss': 0.01}))\n"
+                "last = {'0.1': {'loss': float('nan')}, '0.3': {'loss': 0.2, 'rest': 'x' * 9000}, '0.7': {'loss': 0.7, 'rest': 'x' * 5000}}\n"
+                "print(json.dumps(last[sys.argv[1]]))\n")
+        launch = self.tune_to_end(self.command(text))
+        self.assertEqual({n: row["best"] for n, row in self.table().items()}, {0: None, 1: None, 2: 0.7})
+        self.assertEqual(self.best()["trial"], 2)
+        (refused,) = launch.events("last_line_refused")
+        self.assertEqual((refused["trial"], refused["why"]), (1, "it is longer than 8 KiB"))
+        self.assertIn("trial 1: what it printed last is no line of metrics: it is longer than 8 KiB", launch.stderr())
 
     def test_kinds_of_one_optimizer_have_their_own_defaults(self):
         job = linear(parameters={"training.optimizer": {"grid": [{"type": "sgd", "lr": 0.01}, {"type": "adam"}]}})
@@ -148,6 +160,79 @@ class Experiments(TuneCase):
         self.assertEqual(*weights)
 
 
+    def test_pbt_gives_the_same_twice(self):
+        """What is copied is the state that was compared, and not how far its donor has come since."""
+        rates = {"training.optimizer.lr": {"grid": [0.01, 0.00001, 0.00002, 0.00003]}}
+        scheduler = {"type": "pbt", "interval_epochs": 2, "mutates": ["training.optimizer.lr"]}
+        job = linear(parameters=rates, samples=1, concurrent=1, scheduler=scheduler)
+        job["training"]["epochs"] = 8
+        told = []
+        for folder in ("x", "y"):
+            launch = self.tune("--run-dir", self.path(folder), self.job(job))
+            self.assertEqual(launch.wait(120), 0, launch.said())
+            events = read_lines(self.path(folder, "events.jsonl"))
+            steps = {line["step"]: line["epoch"] for line in read_lines(self.path(folder, "trials", "0000", "metrics.jsonl"))
+                     if line["phase"] == "validate"}
+            clones = [event["checkpoint"] for event in events if event["event"] == "trial_cloned"]
+            self.assertTrue(clones)
+            for name in clones:
+                if "/trials/0000/" in name:
+                    self.assertEqual(steps[int(name.split("/step-")[1].split("-")[0])] % 2, 0, name)
+            told.append([(event["trial"], event["value"]) for event in events if event["event"] == "trial_report"])
+        self.assertEqual(*told)
+
+    def test_pbt_copies_what_a_python_command_has_saved(self):
+        module = os.path.join(ROOT, "worker", "python")
+        scheduler = {"type": "pbt", "interval_epochs": 2, "quantile": 0.5, "mutates": ["lr"]}
+        path = self.command(KEEPS, parameters={"lr": {"grid": [0.1, 0.7]}}, concurrent=1, scheduler=scheduler)
+        job = json.loads(read_file(path))
+        job["env"] = {"PYTHONPATH": module}
+        launch = self.tune_to_end(self.job(job))
+        (clone,) = launch.events("trial_cloned")
+        self.assertEqual(clone["trial"], 1)
+        self.assertIn("/trials/0000/checkpoints/step-000000000002-", clone["checkpoint"])
+        lines = read_lines(self.trial(1, "metrics.jsonl"))
+        self.assertEqual([(line["begun_with"], line["step"]) for line in lines], [(0.7, 1), (0.7, 2), (0.1, 3), (0.1, 4)])
+        self.assertEqual([row["state"] for row in self.table().values()], ["completed", "completed"])
+        again = self.start(self.trial(1, "job.json"), run_dir="again")
+        self.assertEqual(again.wait(), 0, again.said())
+        self.assertEqual([(line["begun_with"], line["step"]) for line in again.metrics()], [(0.1, 3), (0.1, 4)])
+
+
+class LiveTrials(TuneCase):
+    """They have no launcher of their own: that of their experiment answers for them."""
+
+    def test_status_logs_and_stop_of_a_live_trial(self):
+        launch = self.tune("--run-dir", self.path("x"), self.command("print('begun', flush=True)\n" + WAITS, self.folder))
+        wait_for(lambda: all(os.path.exists(self.path("started-" + lr)) for lr in ("0.1", "0.3")) or
+                 launch.process.poll() is not None, 60, "two trials")
+        status = json.loads(self.ask("status", "--json", self.path("x", "trials", "0000")))
+        self.assertIn(status["state"], ("starting", "running"))
+        self.assertEqual(status["run_dir"], self.path("x", "trials", "0000"))
+        logs = self.start("logs", "-f", self.path("x", "trials", "0001"), run_dir=None)
+        wait_for(lambda: b"begun" in logs.stdout(), 60, "what it has printed")
+        self.assertIn("stopped", self.ask("stop", self.path("x", "trials", "0000")))
+        self.assertIsNone(logs.process.poll())
+        self.write("go", "")
+        self.assertEqual(logs.wait(), 0, logs.said())
+        self.assertIn('{"loss": 0.3}', logs.stdout().decode())
+        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertEqual({n: row["state"] for n, row in self.table().items()}, {0: "cancelled", 1: "completed", 2: "completed"})
+        self.assertIn("is not running", self.ask("stop", self.path("x", "trials", "0001"), expect=3))
+
+    def test_one_that_was_made_behind_a_link_goes_on(self):
+        os.mkdir(self.path("real"))
+        os.symlink("real", self.path("link"))
+        made = self.tune("--run-dir", self.path("link", "y"), self.job(linear(samples=1)))
+        self.assertEqual(made.wait(120), 0, made.said())
+        for samples, folder in ((2, "link"), (3, "real")):
+            resumed = self.tune("--resume", self.path(folder, "y"), "--samples", samples)
+            self.assertEqual(resumed.wait(120), 0, resumed.said())
+        self.assertEqual(len(json.loads(self.ask("tune", "status", "--json", self.path("real", "y")))["rows"]), 3)
+        os.rename(self.path("real", "y"), self.path("elsewhere"))
+        self.assertIn("move it back there", self.ask("tune", "--resume", self.path("elsewhere"), "--samples", 4, expect=2))
+
+
 class Interruptions(TuneCase):
     def started(self, launch, count):
         wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= count or
@@ -166,6 +251,26 @@ class Interruptions(TuneCase):
         self.assertEqual(self.best()["value"], 0.1)
         self.assertEqual(len(resumed.events("trial_started")), 3)
         self.assertEqual(resumed.summary()["state"], "succeeded")
+
+    def test_one_that_was_stopped_with_nothing_left_to_do_is_done_when_it_goes_on(self):
+        """Its trial has reached its bound, and is ending."""
+        text = ("import os, signal, sys, time\nimport sgd_launch\n"
+                "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+                "sgd_launch.report(loss=0.1)\n") + WAITS
+        job = json.loads(read_file(self.command(text, self.folder, parameters={"lr": {"grid": [0.1]}}, stop={"loss": 0.5})))
+        job["env"] = {"PYTHONPATH": os.path.join(ROOT, "worker", "python")}
+        launch = self.tune("--run-dir", self.path("x"), self.job(job))
+        launch.wait_for_event("trial_stopping")
+        os.kill(launch.process.pid, signal.SIGINT)
+        wait_for(lambda: "stopping all trials" in launch.stderr(), 60, "the signal to be heard")
+        self.write("go", "")
+        self.assertEqual(launch.wait(), 130, launch.said())
+        launch.wait_until_gone()
+        self.assertEqual({row["state"] for row in self.table().values()}, {"completed"})
+        resumed = self.resume()
+        self.assertEqual(resumed.summary()["state"], "succeeded")
+        self.assertEqual(len(resumed.events("trial_ended")), 1)
+        self.assertIn("all of its 1 trials have ended", self.ask("tune", "--resume", self.path("x"), expect=2))
 
     def test_resume_of_training_goes_on_from_checkpoints_bit_for_bit(self):
         whole = self.tune("--run-dir", self.path("whole"), self.job(linear(seed=3)))

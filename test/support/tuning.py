@@ -26,6 +26,24 @@ while not os.path.exists(os.path.join(sys.argv[2], "go")):
 print('{"loss": %s}' % lr)
 """
 
+# Keeps its state, two epochs long until it is told to stop, then two more. What it has begun with goes to who copies it.
+KEEPS = """
+import sys, time
+import sgd_launch
+state = sgd_launch.State(step=0, epoch=0, begun_with=float(sys.argv[1]))
+state.restore()
+while state.epoch < 4:
+    state.step += 1
+    state.epoch += 1
+    state.commit()
+    sgd_launch.report(loss=state.begun_with, begun_with=state.begun_with)
+    limit = time.monotonic() + 60
+    while not sgd_launch.should_stop() and state.epoch == 2:
+        if time.monotonic() > limit: sys.exit(9)
+        time.sleep(0.01)
+    if state.epoch == 2: break
+"""
+
 
 def linear(**tune):
     """A training that takes a fraction of a second and gives the same numbers each time."""

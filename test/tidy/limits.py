@@ -68,6 +68,8 @@ TESTS = {
     "launcher/keeper/agent_link.hpp kUntoldMax": _UNIT + "keeper_agents_test.cpp: limit kUntoldMax",
     "launcher/keeper/rank_output.cpp kOpenLineBytesMax": "shape: how much is shown of a line that is being written",
     "common/messages/keeper.hpp kConsoleLineBytesMax": _UNIT + "keeper_output_test.cpp: 24 MB without a newline",
+    "common/messages/keeper.hpp kCutObjectBytesMax": _UNIT + "keeper_console_test.cpp: kCutObjectBytesMax",
+    "common/messages/keeper.hpp kLastObjectBytesMax": "test/unit/core/report_line_test.cpp: keeper::kLastObjectBytesMax",
     "common/messages/keeper.hpp kTailLineBytesMax": _UNIT + "keeper_output_test.cpp: kTailLineBytesMax",
     "common/messages/link.cpp kLineDepthMax": _COMMON + "messages_test.cpp: nesting is bounded before anything is built",
     "common/messages/link.hpp kLineBytesMax": _COMMON + "messages_test.cpp: link: a line over the limit is refused",

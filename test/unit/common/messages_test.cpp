@@ -17,6 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+const RankError kSaid{"ValueError", "bad", {"f"}, 2.5};
+const std::vector<OtherError> kOthersSaid{{3, {"E", "o", {}, 1.5}}};
+
 /// The JSON text of a keeper frame.
 std::string unframed(const std::string& bytes) {
   FrameReader reader;
@@ -156,10 +159,9 @@ TEST_CASE("keeper") {
       {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
       {Spawned{1, 2, 3}, R"({"type":"spawned","generation":1,"rank":2,"pid":3})"},
       {SpawnFailed{1, 2, 13, "m"}, R"({"type":"spawn_failed","generation":1,"rank":2,"error":13,"message":"m"})"},
-      {Exited{
-           1, 2, 3, 4, 5, true, 6, 1.5, {"last"}, "m", {"ValueError", "bad", {"f"}, 2.5}, {{3, {"E", "o", {}, 1.5}}}},
+      {Exited{1, 2, 3, 4, 5, true, 6, 1.5, {"last"}, "{}", "m", kSaid, kOthersSaid},
        R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
-           "sequence":6,"detected_s":1.5,"tail":["last"],"reason":"m",
+           "sequence":6,"detected_s":1.5,"tail":["last"],"last_object":"{}","reason":"m",
            "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
            "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
@@ -295,10 +297,9 @@ TEST_CASE("cluster: bodies of facts") {
       {CheckpointRejected{{"/c", "damaged"}},
        R"({"type":"checkpoint_rejected","checkpoint":{"type":"checkpoint_rejected","path":"/c","reason":"damaged"}})"},
       {WorkerFirstStep{1, 2}, R"({"type":"worker_first_step","rank":1,"step":2})"},
-      {WorkerExited{
-           1, 2, 3, 4, true, true, "m", {"t"}, 7, 0.5, {"ValueError", "bad", {"f"}, 2.5}, {{3, {"E", "o", {}, 1.5}}}},
+      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}, "{}", 7, 0.5, kSaid, kOthersSaid},
        R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
-           "caused_by_agent":true,"message":"m","tail":["t"],"step":7,"notice_s":0.5,
+           "caused_by_agent":true,"message":"m","tail":["t"],"last_object":"{}","step":7,"notice_s":0.5,
            "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
            "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
       {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},

@@ -232,6 +232,98 @@ TEST_CASE("experiment: pbt copies what its donor would go on from, which may be 
   CHECK(bench.copied_from().back() == taken);
 }
 
+TEST_CASE("experiment: pbt copies the state that was compared, however far its donor has come since") {
+  PairBench bench;
+  for (const int epoch : {1, 2, 3}) bench.save(0, epoch);
+  bench.report(0, 1, 0.9);
+  for (const int epoch : {4, 5, 6}) bench.save(0, epoch);
+  const std::string compared = bench.path_of(0, 1);
+  const auto& kept = std::get<coordinator_command::KeepCheckpoints>(
+      *std::find_if(bench.all().rbegin(), bench.all().rend(), [](const CoordinatorCommand& command) {
+        return std::holds_alternative<coordinator_command::KeepCheckpoints>(command);
+      }));
+  CHECK(kept.paths == Paths{compared, bench.path_of(0, 4), bench.path_of(0, 5), bench.path_of(0, 6)});
+  bench.report(1, 1, 0.1);
+  CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + compared});
+  // The next comparison is of another state, and the one before need not stay.
+  bench.report(0, 6, 0.95);
+  bench.save(0, 7);
+  CHECK(bench.coordinator().state().runs_.at("x.0000").state().checkpoints_ ==
+        Paths{compared, bench.path_of(0, 5), bench.path_of(0, 6), bench.path_of(0, 7)});
+}
+
+TEST_CASE(
+    "experiment: pbt where files travel copies the state that was compared when it has come, whatever came later") {
+  CoordinatorSettings settings;
+  settings.files_travel = true;
+  PairBench bench(settings);
+  const auto come = [&bench](int epoch) {
+    bench.tell(coordinator_event::CheckpointStored{bench.id(0), bench.path_of(0, epoch)});
+  };
+  bench.save(0, 1);
+  bench.report(0, 1, 0.9);
+  come(1);
+  for (const int epoch : {2, 3, 4, 5, 6}) {
+    bench.save(0, epoch);
+    come(epoch);
+  }
+  bench.report(1, 1, 0.1);
+  CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + bench.path_of(0, 1)});
+}
+
+TEST_CASE("experiment: where files travel the best value's checkpoint is put aside when it has come") {
+  for (const bool has_come : {true, false}) {
+    CoordinatorSettings settings;
+    settings.files_travel = true;
+    PairBench bench(settings);
+    const auto come = [&bench](int trial, int epoch) {
+      bench.tell(coordinator_event::CheckpointStored{bench.id(trial), bench.path_of(trial, epoch)});
+    };
+    for (const int epoch : {1, 2, 3}) bench.save(1, epoch);
+    bench.report(1, 1, 0.99);
+    if (has_come) come(1, 1);
+    come(1, 3);
+    bench.save(0, 2);
+    come(0, 2);
+    bench.report(0, 2, 0.9);
+    bench.report(1, 2, 0.1);
+    CHECK(bench.copied_to().size() == (has_come ? 2U : 1U));
+    bench.leave(1);
+    bench.start(1);
+    bench.finish(1);
+    CHECK(bench.best()->at("checkpoint").is_null() == !has_come);
+  }
+}
+
+TEST_CASE("experiment: the best value's checkpoint, values and job are those of its time, whatever it takes later") {
+  PairBench bench;
+  bench.save(1, 1);
+  bench.report(1, 1, 0.99);
+  for (const int epoch : {1, 2}) bench.save(0, epoch);
+  bench.save(1, 2);
+  bench.report(0, 2, 0.9);
+  const auto values = bench.trial(1).values;
+  bench.report(1, 2, 0.1);
+  const std::string put_aside = "/x/trials/0001/best/0001/step-000000000010-gen-0001";
+  REQUIRE(bench.copied_to().size() == 2);
+  CHECK(bench.copied_from().back() == "/x/trials/0001/checkpoints/step-000000000010-gen-0001");
+  CHECK(bench.copied_to().back() == put_aside);
+  bench.leave(1);
+  bench.start(1);
+  CHECK(bench.trial(1).values != values);
+  bench.report(1, 3, 0.5);
+  bench.save(1, 3);
+  bench.finish(1);
+  REQUIRE(bench.best());
+  CHECK(bench.best()->at("trial") == 1);
+  CHECK(bench.best()->at("value") == 0.99);
+  CHECK(bench.best()->at("checkpoint") == put_aside);
+  CHECK(bench.best()->at("parameters") == nlohmann::ordered_json(values));
+  CHECK_FALSE(bench.best()->at("job").contains("resume_from"));
+  bench.finish(0);
+  CHECK(bench.outcome_of("x")->checkpoint == put_aside);
+}
+
 TEST_CASE("experiment: pbt where files travel copies the newest that has come to the coordinator, or nothing") {
   CoordinatorSettings settings;
   settings.files_travel = true;

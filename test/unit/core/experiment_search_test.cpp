@@ -86,10 +86,41 @@ TEST_CASE("search: a trial that it wants killed ends, and no more come after no_
   CHECK(bench.outcome_of("x"));
 }
 
-TEST_CASE("search: a program that has ended is the experiment's error") {
-  SearchBench bench;
-  bench.tell(coordinator_event::SearchFailed{"x", "the search program has ended"});
-  CHECK(bench.outcome_of("x")->error == "the search program has ended");
+TEST_CASE("search: a program that has ended before it has given all is the experiment's error, which says what lacks") {
+  const coordinator_event::SearchFailed ended{"x", "the search program has ended"};
+  SearchBench owing;
+  owing.tell(ended);
+  CHECK(owing.outcome_of("x")->error == "the search program has ended; it owes trial 0, and has not said \"no_more\"");
+  SearchBench between;
+  for (const int trial : {0, 1}) between.give(trial);
+  between.tell(ended);
+  CHECK(between.experiment().search_error_ ==
+        "the search program has ended; it has given 2 of 3 trials, and has not said \"no_more\"");
+}
+
+TEST_CASE("search: what a program does after it has given all is no error of the experiment") {
+  for (const bool says_wrong : {true, false}) {
+    SearchBench bench(2);
+    for (const int trial : {0, 1}) bench.give(trial);
+    for (int time = 0; time < 2; ++time) {
+      if (says_wrong)
+        bench.give(1);
+      else
+        bench.tell(coordinator_event::SearchFailed{"x", "the search program has ended with exit code 3"});
+    }
+    REQUIRE(bench.events("search_ended").size() == 1);
+    CHECK(bench.events("search_ended").front().at("why") ==
+          (says_wrong ? "the search program gave trial 1 twice" : "the search program has ended with exit code 3"));
+    CHECK(bench.events("search_failed").empty());
+    CHECK_FALSE(bench.machine().hears_search());
+    CHECK_FALSE(bench.machine().has_failed_search());
+    for (const int trial : {0, 1}) bench.live(trial);
+    CHECK(bench.outcome_of("x")->state == "succeeded");
+    bench.tell(coordinator_event::ExperimentResumed{"x", 3});
+    CHECK(bench.machine().hears_search());
+    bench.give(2);
+    CHECK(bench.is_at_work(2));
+  }
 }
 
 TEST_CASE("search: after a failure another program owes what the one before did") {

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/messages/keeper.hpp"
 #include "coordinator_bench.hpp"
 
 namespace sgd::core {
@@ -28,7 +29,7 @@ std::string chosen(Workers workers, std::vector<int> ranks = {}) {
 
 /// A run of two ranks on one node whose lines and events are kept.
 struct ReportBench : CoordinatorBench {
-  explicit ReportBench(job::ReportRules rules = {}) {
+  explicit ReportBench(job::ReportRules rules = {}, std::vector<std::string> command = {}) {
     cluster::NodeState state;
     state.node = "a";
     state.incarnation = 1;
@@ -41,8 +42,9 @@ struct ReportBench : CoordinatorBench {
     run.run_dir = "/run";
     run.job.num_workers = 2;
     run.job.report = std::move(rules);
-    run.job.training.emplace();
-    run.job.resolved = {{"training", Json::object()}};
+    if (command.empty()) run.job.training.emplace();
+    run.job.resolved = {{command.empty() ? "training" : "command", Json::object()}};
+    run.job.command = std::move(command);
     on(coordinator_event::Submitted{std::move(run)});
     for (Rank rank = 0; rank < 2; ++rank) say(cluster::WorkerStarted{rank, 100 + rank});
     for (Rank rank = 0; rank < 2; ++rank) say(cluster::WorkerReady{rank, {}});
@@ -55,8 +57,9 @@ struct ReportBench : CoordinatorBench {
   void report(Rank rank, int epoch, Json metrics, const char* phase = "train") {
     say(cluster::Report{rank, link::Report{{epoch, phase, 0, 0}, 10, std::move(metrics)}});
   }
-  void exit(Rank rank) {
+  void exit(Rank rank, const std::string& last_object = {}) {
     cluster::WorkerExited exited;
+    exited.last_object = last_object;
     exited.rank = rank;
     exited.pid = 100 + rank;
     exited.exit_code = 0;
@@ -121,6 +124,45 @@ TEST_CASE("test_reduce_result: with reduction num_samples is summed, and the res
   CHECK(bench.lines[0].at("batch_count") == 2.0);
   CHECK(bench.lines[0].at("train_loss") == 1.5);
   CHECK_FALSE(bench.lines[0].contains("workers"));
+}
+
+TEST_CASE("printed: what is no number in JSON is null, and what cannot be read is said") {
+  struct Row {
+    std::string line;
+    const char* values;
+    const char* fault;
+  };
+  const Row rows[] = {
+      {R"({"loss": 0.5})", R"({"loss":0.5})", ""},
+      {R"(  {"loss": NaN, "a": [Infinity, -Infinity, 1]})", R"({"a":[null,null,1],"loss":null})", ""},
+      {R"({"NaN": "Infinity \" NaN", "b": "\\"})", R"({"NaN":"Infinity \" NaN","b":"\\"})", ""},
+      {R"({"loss": nan})", "null", "it is no JSON object of one line"},
+      {"{'loss': 1}", "null", "it is no JSON object of one line"},
+      {"{", "null", "it is no JSON object of one line"},
+      {"{}", "null", "it has no values"},
+      {R"({"loss": ")" + std::string(keeper::kLastObjectBytesMax, 'x') + "\"}", "null", "it is longer than 8 KiB"},
+      {R"({"a": )" + std::string(100, '[') + std::string(100, ']') + "}", "null", "it is no JSON object of one line"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.line);
+    const PrintedValues printed = printed_values(row.line);
+    CHECK(printed.values.dump() == row.values);
+    CHECK(printed.fault == row.fault);
+  }
+}
+
+TEST_CASE("printed: the last line of a command counts or is refused, and no other one does") {
+  for (const bool is_readable : {true, false}) {
+    job::ReportRules rules;
+    rules.last_line = true;
+    ReportBench bench(rules, {"train.py"});
+    bench.exit(0, is_readable ? R"({"loss": NaN})" : "{oh}");
+    CHECK(bench.lines.size() == (is_readable ? 1U : 0U));
+    if (is_readable) CHECK(bench.lines[0].at("loss").is_null());
+    const auto refused = bench.events_named("last_line_refused");
+    REQUIRE(refused.size() == (is_readable ? 0U : 1U));
+    if (!is_readable) CHECK(refused[0].at("why") == "it is no JSON object of one line");
+  }
 }
 
 TEST_CASE("detailed: the keys of a detailed line, of rank 0 and of each worker, in the place of a worker's own") {

@@ -67,6 +67,28 @@ TEST_CASE("the tail keeps the last lines, shortened", "[keeper]") {
   CHECK(lines.back() == std::string(kTailLineBytesMax, 'x'));
 }
 
+TEST_CASE("the last line that may be an object is whole up to a limit, and counts as long as it is among the last",
+          "[keeper]") {
+  Tail tail;
+  CHECK(tail.last_object().empty());
+  const std::string whole = "{\"loss\": [" + std::string(kLastObjectBytesMax - 13, '1') + "]}";
+  REQUIRE(whole.size() == kLastObjectBytesMax - 1);
+  tail.add("{\"loss\": 1}\n  " + whole.substr(1) + "\nwords\n");
+  CHECK(tail.last_object() == "{\"loss\": 1}");
+  tail.add(" " + whole + "\nwords\n");
+  CHECK(tail.last_object() == " " + whole);
+  tail.add("{" + std::string(2 * kLastObjectBytesMax, 'x') + "\n");
+  CHECK(tail.last_object().size() == kCutObjectBytesMax);
+  tail.add("{\"rest\": 1}\n{\"own\": 2}\n", true);
+  CHECK(tail.last_object() == "{\"own\": 2}");
+  tail.add("{\"rest\": 1}\n", true);
+  CHECK(tail.last_object() == "{\"own\": 2}");
+  for (std::size_t line = 2; line < kTailLines; ++line) tail.add("words\n");
+  CHECK(tail.last_object() == "{\"own\": 2}");
+  tail.add("words\n");
+  CHECK(tail.last_object().empty());
+}
+
 TEST_CASE("the window holds, gives up after a second without a sign, and opens again", "[keeper]") {
   using State = ConsoleWindow::State;
   ConsoleWindow window(1000, 100);

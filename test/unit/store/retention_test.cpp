@@ -13,8 +13,11 @@
 #include <system_error>
 #include <utility>
 
+#include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
 
+#include "common/job/load.hpp"
+#include "launcher/coordinator/run_retention.hpp"
 #include "launcher/storage/remove_tree.hpp"
 #include "launcher/storage/run_directory.hpp"
 #include "state_folder.hpp"
@@ -105,6 +108,46 @@ TEST_CASE("retention: folders that nobody knows are strays, unless they are new,
   CHECK(strays[0].id == "stray");
   CHECK(strays[0].directory == folder.run("stray"));
   CHECK(strays[0].finished_s > 0);
+}
+
+TEST_CASE("retention: who pins a run while its removal waits keeps it, or is told that it is too late") {
+  const test::StateFolder folder;
+  boost::asio::io_context io;
+  coordinator::CoordinatorShell shell(io);
+  core::RunDefinition run;
+  run.id = "one";
+  run.run_dir = folder.run("one");
+  run.job = *job::load_resolved({{"name", "one"}, {"command", {"true"}}}).job;
+  auto directory = storage::RunDirectory::create({run.id, run.run_dir}, run.job.resolved);
+  REQUIRE(directory.ok());
+  shell.submit(run, std::move(directory).value(), {});
+  storage::FileThread files(io);
+  coordinator::RunRetention retention(
+      io, shell, files, folder.file("runs"), [](const RunId&) { return true; }, [](const std::string&) {});
+  std::vector<std::string> said;
+  const auto note = [&said](const std::string& why_not) { said.push_back(why_not); };
+  const auto until = [&](const auto& done) {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (!done()) {
+      REQUIRE(std::chrono::steady_clock::now() < deadline);
+      if (io.stopped()) io.restart();
+      io.run_one_for(10ms);
+    }
+  };
+  retention.remove("one", note);  // Whether it is pinned is looked at in front of the order to pin it.
+  retention.pin("one", true, note);
+  until([&] { return said.size() == 2; });
+  CHECK(said == std::vector<std::string>{"", "one is pinned: sgd-launch runs unpin first"});
+  CHECK(std::filesystem::exists(run.run_dir));
+  said.clear();
+  retention.pin("one", false, note);
+  retention.remove("one", note);
+  until([&] { return retention.is_going("one"); });
+  retention.pin("one", true, note);
+  CHECK(said.back() == "one is being removed");
+  until([&] { return said.size() == 3; });
+  CHECK(said.back().empty());
+  CHECK_FALSE(std::filesystem::exists(run.run_dir));
 }
 
 TEST_CASE("retention: a folder of thousands of levels goes, whatever the limit of open files") {

@@ -252,6 +252,17 @@ TEST_CASE("experiment: conditions between its keys") {
             .lines.empty());
 }
 
+TEST_CASE("experiment: two parameters that a command would find in one variable") {
+  const std::string two = R"("a_b": {"uniform": [0, 1]}, "A_b": {"uniform": [0, 1]})";
+  const Lines lines = parse(R"({"command": ["true"]})", tune("", two)).lines;
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines.front(),
+             Catch::Contains(R"(parameters "A_b" and "a_b" would both be SGD_PARAM_A_B: rename one of them)"));
+  const std::string path = R"("env.a": {"choice": ["x", "y"]}, "env_a": {"uniform": [0, 1]})";
+  CHECK_THAT(parse(R"({"command": ["true"], "env": {"a": "x"}})", tune("", path)).lines.at(0),
+             Catch::Contains("would both be SGD_PARAM_ENV_A"));
+}
+
 TEST_CASE("experiment: limits of trials and parameters") {
   std::string grids;
   for (const char* key : {"seed", "epochs", "batch_size"}) {

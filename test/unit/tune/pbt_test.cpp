@@ -52,12 +52,14 @@ TEST_CASE("pbt: one of the worst quarter goes on from a checkpoint of the best q
                        {"3 at 2: 0.15", "3 continue in_the_middle"},
                        {"2 at 4: 0.9", "2 continue between_intervals"},
                        {"0 at 3: 0.5", "0 continue between_intervals"},
-                       {"0 at 4: 0.05", "0 exploit of 2 at 3"},
-                       {"0 at 4: 0.2", "0 continue between_intervals"},  // It is as far as its donor was.
+                       {"0 at 4: 0.05", "0 exploit of 2 at 3"}});
+  CHECK(story.decisions().front().donor_step == 30);                     // Where it was compared, and not where it is.
+  check_events(story, {{"0 at 4: 0.2", "0 continue between_intervals"},  // It is as far as its donor was.
                        {"0 at 5: 0.25", "0 continue in_the_middle"},
                        {"end 2 completed", ""},
                        {"3 at 4: 0.01", "3 exploit of 0 at 5"}});
   const Decision& copied = story.decisions().front();
+  CHECK(copied.donor_step == 50);
   CHECK(copied.changes.size() == 3);
   CHECK(copied.values.at("seed") == 1);  // Its donor's, which had it from trial 2.
 }

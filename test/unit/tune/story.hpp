@@ -91,6 +91,7 @@ class Story {
     words >> at >> report.iteration >> at >> value;
     report.value = std::stod(value);
     report.others_wait = static_cast<bool>(words >> word);
+    report.step = 10 * report.iteration;
     return scheduler_->on_report(report);
   }
 
