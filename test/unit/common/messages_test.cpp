@@ -66,7 +66,7 @@ TEST_CASE("link: worker to agent") {
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
       {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7, false, {87, 512.5, 61}},
        R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5,
-           "samples":64,"waiting":true,"fetched":7,"watched":false})"},
+           "samples":64,"waiting":true,"fetched":7,"watched":false,"gpu":[87,512.5,61]})"},
       {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},
        R"({"type":"report","key":{"epoch":2,"phase":"validate","batch":4,"sequence":6},"step":9,
            "metrics":{"val_loss":0.25}})"},
@@ -259,7 +259,7 @@ TEST_CASE("cluster: agent to coordinator") {
       {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
            "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0,
-           "watched":true}})"},
+           "watched":true,"gpu":[]}})"},
       {AccountAnswer{3, "m"}, R"({"type":"account_answer","number":3,"why_not":"m"})"},
   };
   check_cases(
