@@ -44,19 +44,19 @@ pid_t orphan_of_a_dead_keeper(const keeper_test::TemporaryDir& dir) {
   return orphan;
 }
 
-struct Cleared {
+struct Swept {
   Status status;
   int turns = 0;  ///< Of the loop, before it was done.
 };
 
-Cleared clear_up(std::set<pid_t> spared, Duration limit) {
+Swept sweep(std::set<pid_t> spared, Duration limit) {
   boost::asio::io_context io;
-  Cleared cleared;
+  Swept swept;
   bool is_done = false;
   agent::StrayClearing::Handlers handlers;
   handlers.spared = [&] { return spared; };
   handlers.on_done = [&](const Status& status, int) {
-    cleared.status = status;
+    swept.status = status;
     is_done = true;
   };
   agent::StrayClearing clearing(io, {{}, true, 0, {}}, std::move(handlers));
@@ -64,14 +64,14 @@ Cleared clear_up(std::set<pid_t> spared, Duration limit) {
   clearing.start();
   std::function<void()> turn = [&] {
     if (is_done) return;
-    ++cleared.turns;
+    ++swept.turns;
     (void)::poll(nullptr, 0, 1);
     boost::asio::post(io, turn);
   };
   boost::asio::post(io, turn);
   io.run_for(20s);
   REQUIRE(is_done);
-  return cleared;
+  return swept;
 }
 
 bool is_alive(pid_t pid) {
@@ -89,9 +89,9 @@ TEST_CASE("strays: what a dead keeper has left goes, and what others here have s
   const pid_t orphan = orphan_of_a_dead_keeper(dir);
   CHECK(process::own_children().contains(other.pid));
   CHECK_FALSE(process::own_children().contains(orphan));
-  const Cleared cleared = clear_up({}, 20s);
-  CHECK(cleared.status.ok());
-  CHECK(cleared.turns > 0);
+  const Swept swept = sweep({}, 20s);
+  CHECK(swept.status.ok());
+  CHECK(swept.turns > 0);
   CHECK_FALSE(process::read_process(orphan).has_value());
   CHECK(is_alive(other.pid));
   CHECK(is_alive(below));
@@ -117,10 +117,10 @@ TEST_CASE("strays: one that does not go is told, and holds nobody up until then"
   ::close(told[0]);
   ::close(told[1]);
   if (byte == 'y') {
-    const Cleared cleared = clear_up({tracer}, 200ms);
-    REQUIRE_FALSE(cleared.status.ok());
-    CHECK(cleared.status.error().message == "process " + std::to_string(orphan) + " does not die of SIGKILL");
-    CHECK(cleared.turns > 1);
+    const Swept swept = sweep({tracer}, 200ms);
+    REQUIRE_FALSE(swept.status.ok());
+    CHECK(swept.status.error().message == "process " + std::to_string(orphan) + " does not die of SIGKILL");
+    CHECK(swept.turns > 1);
   } else {
     WARN("skipped: no process may be traced here");
   }
