@@ -195,6 +195,7 @@ class ChannelsLast(Parallel):
     def job(self, **changes):
         job = image_job(epochs=2)
         job["training"].update({"model": {"type": "resnet18", "stem": "cifar", "width": 4, "outputs": 10}, "batch_size": 32, "steps_per_epoch": 12,
+                                "optimizer": {"type": "sgd", "lr": 0.001},  # Roundings do not grow.
                                 "dataset": {"type": "synthetic", "shape": [3, 8, 8], "samples": 400, "validation_samples": 64}, **changes})
         return job
 
