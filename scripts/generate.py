@@ -32,6 +32,7 @@ EVENTS = {
     "experiment_unreadable": "a coordinator of another version came back and cannot read what the experiment is: its trials are ended",
     "failure": "a worker failed: the root cause, and whether the workers start again",
     "first_step": "a worker has made its first step of a generation",
+    "gpu_excluded": "a GPU was the cause of as many restarts as `recovery.exclude_after` says: the run goes on without it",
     "metric_missing": "no report has the metric that `checkpoint.keep.best` names",
     "node_lost": "a node is gone, or cannot be reached",
     "paused": "the workers were ended and the run waits, with its checkpoint",

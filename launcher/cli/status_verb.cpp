@@ -42,7 +42,11 @@ void print_live(const Json& status) {
                read_or(status, "epochs", 0), read_or(status, "step", 0),
                read_or(status, "activity", "") == "validate" ? ", validating" : "", read_or(status, "loss", 0.0),
                short_number(read_or(status, "samples_per_s", 0.0)));
-  fmt::print("failures   {}\nfolder     {}\n", read_or(status, "failures", 0), read_or(status, "run_dir", ""));
+  fmt::print("failures   {}\n", read_or(status, "failures", 0));
+  for (const Json& gpu : member(status, "gpus_left_out"))
+    fmt::print("left out   GPU {} of {}, after {} restart{}\n", plain_text(read_or(gpu, "device", "")),
+               read_or(gpu, "node", ""), read_or(gpu, "restarts", 0), read_or(gpu, "restarts", 0) == 1 ? "" : "s");
+  fmt::print("folder     {}\n", read_or(status, "run_dir", ""));
   fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}\n", "rank", "node", "pid", "state", "step", "heartbeat");
   for (const Json& rank : member(status, "ranks")) {
     const double age_s = read_or(rank, "heartbeat_age_s", -1.0);
