@@ -32,6 +32,7 @@ EVENTS = {
     "experiment_unreadable": "a coordinator of another version came back and cannot read what the experiment is: its trials are ended",
     "failure": "a worker failed: the root cause, and whether the workers start again",
     "first_step": "a worker has made its first step of a generation",
+    "gpu_excluded": "a GPU was the cause of as many restarts as `recovery.exclude_after` says: the run goes on without it",
     "last_line_refused": "what a command has printed last is no line of metrics (`report.last_line`), and why",
     "metric_missing": "no report has the metric that `checkpoint.keep.best` names",
     "moved": "as many workers as before are on other nodes now, since one was drained or has fewer slots",

@@ -217,6 +217,9 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
         "warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
         read_or(event, "rank", 0), read_or(event, "node", ""), read_or(event, "own_ms", 0.0),
         read_or(event, "others_ms", 0.0));
+  if (name == "gpu_excluded")
+    return fmt::format("GPU {} of {} was the cause of {}: it is left out of this run", read_or(event, "device", ""),
+                       read_or(event, "node", ""), counted(read_or(event, "count", 0), "restart"));
   if (name == "report_mismatch")
     return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
                        read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),

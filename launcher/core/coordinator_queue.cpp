@@ -105,12 +105,22 @@ QueueState Coordinator::queue_state(TimePoint now, bool asks_for_labels) const {
     const int priority = run.definition().priority;
     if (run.waits_for_room())
       state.waiting.push_back({id, run.definition().owner, run.is_admitted() && !ticket.gave_way, priority,
-                               ticket.submission, run.demand(), run.placement(), ticket.passed_by,
+                               ticket.submission, demand_of(run), run.placement(), ticket.passed_by,
                                ticket.startable_since});
     if (run.may_grow())
-      state.growing.push_back({id, priority, ticket.submission, run.demand(), run.placement().world_size});
+      state.growing.push_back({id, priority, ticket.submission, demand_of(run), run.placement().world_size});
   }
   return state;
+}
+
+/// A GPU that the run does without and that another one holds is none of those that are free.
+Demand Coordinator::demand_of(const RunMachine& run) const {
+  Demand demand = run.demand();
+  for (const LeftOutGpu& one : run.gpus_left_out()) {
+    const auto holds = [&](const auto& other) { return other.second->holds_gpu(one.node, one.gpu); };
+    if (std::any_of(live_.begin(), live_.end(), holds)) --demand.left_out.at(one.node).free;
+  }
+  return demand;
 }
 
 std::map<RunId, Holding> Coordinator::holdings() const {

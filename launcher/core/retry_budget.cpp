@@ -98,6 +98,12 @@ void RetryBudget::on_epoch_finished() {
   if (is_training_) failures_ = 0;
 }
 
+void RetryBudget::on_other_gpu() {
+  crashed_rank_ = -1;
+  crashes_ = errors_ = quick_crashes_ = 0;
+  error_.clear();
+}
+
 /// What comes of the data or of the program comes at the same place, and what comes of the world seldom does.
 bool RetryBudget::repeats_itself(const Failure& cause, const EndedGeneration& ended) {
   if (is_training_) return false;

@@ -75,6 +75,8 @@ class RetryBudget : private RetryState {
   [[nodiscard]] std::optional<Duration> on_no_capacity();
   void on_first_step();
   void on_epoch_finished();
+  /// A GPU is left out: a rank that fails again does so on another one.
+  void on_other_gpu();
 
   [[nodiscard]] int attempts() const { return attempts_; }
   [[nodiscard]] int attempts_max() const { return backoff_.attempts; }

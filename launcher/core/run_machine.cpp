@@ -95,7 +95,12 @@ void RunMachine::on_view(TimePoint now, const NodeId& node, const NodeView& view
 Demand RunMachine::demand() const {
   const job::JobSpec& job = definition_.job;
   const bool is_strict = !is_admitted() && !job.elastic_start;
-  return {job.num_workers, is_strict ? job.num_workers : job.min_workers, job.per_worker, job.placement};
+  Demand demand{job.num_workers, is_strict ? job.num_workers : job.min_workers, job.per_worker, job.placement};
+  for (const LeftOutGpu& one : gpus_left_out()) {
+    LeftOutGpus& there = demand.left_out[one.node];
+    there.free = ++there.all;
+  }
+  return demand;
 }
 
 bool RunMachine::may_grow() const {
@@ -197,9 +202,11 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   const bool is_leaving = view != views_.end() && view->second.is_leaving;
   if (want == cluster::Want::kClear && (is_leaving || is_paused_)) want = cluster::Want::kGone;
   desired.want = want;
-  if (want != cluster::Want::kClear && want != cluster::Want::kGone)
+  if (want != cluster::Want::kClear && want != cluster::Want::kGone) {
     for (std::size_t local = 0; local < record.ranks.size(); ++local)
       desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
+    desired.left_out_gpus = left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after);
+  }
   desired.world_size = placement_.world_size;
   desired.node_rank = record.node_rank;
   desired.node_count = static_cast<int>(nodes_.size());

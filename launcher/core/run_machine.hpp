@@ -112,6 +112,10 @@ class RunMachine : private RunState {
   [[nodiscard]] int slots_used(const NodeId& node) const;
   /// It has no rank there, maybe, and waits for the word that nothing is left.
   [[nodiscard]] bool is_clearing(const NodeId& node) const;
+  /// Of those of its ranks that hold slots there, one has this GPU.
+  [[nodiscard]] bool holds_gpu(const NodeId& node, const std::string& gpu) const;
+  /// That it does without.
+  [[nodiscard]] std::vector<LeftOutGpu> gpus_left_out() const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
   /// What others may copy of it from now on is the state of this step.
@@ -173,6 +177,10 @@ class RunMachine : private RunState {
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
   [[nodiscard]] bool is_bit_exact() const;
+
+  // run_machine_gpus.cpp
+  void note_gpu_fault(const Failure& cause, CoordinatorCommands& out);
+  [[nodiscard]] std::string without_gpus() const;
 
   // run_machine_pause.cpp
   void note_paused(CoordinatorCommands& out);

@@ -93,6 +93,7 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
   if (rank == nullptr) return;
   const bool is_first = rank->pid == 0 && started.pid != 0 && ++ranks_started_ == 1;
   rank->pid = started.pid;
+  rank->gpus = started.gpus;
   rank->phase = RankPhase::kStarted;
   record({{"event", "worker_started"},
           {"generation", generation_},

@@ -33,6 +33,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   event["rank"] = cause.rank >= 0 ? Event(cause.rank) : Event(nullptr);
   event["node"] = cause.node;
   event["message"] = words(cause);
+  if (!cause.gpu.empty()) event["device"] = cause.gpu;
   EndedGeneration ended;
   ended.was_started = was_started_;
   ended.is_first = generation_ == first_generation_;
@@ -46,6 +47,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
     const std::string why = verdict.why.empty() ? "" : "; " + verdict.why;
     return end_run(now, "failed", verdict.exit_code, words(cause) + why, out);
   }
+  note_gpu_fault(cause, out);
   if (verdict.delay > Duration::zero()) {
     wait_until_ = now + verdict.delay;
     start_at_capacity_ = false;
@@ -144,8 +146,9 @@ bool RunMachine::copies_are_ahead() const {
 void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
   const std::optional<Duration> delay = budget_.on_no_capacity();
   if (!delay) {
-    return end_run(now, "failed", exit_code::kExhausted,
-                   fmt::format("no capacity after {} attempts: {}", budget_.attempts(), placement_.reason), out);
+    return end_run(
+        now, "failed", exit_code::kExhausted,
+        fmt::format("no capacity after {} attempts: {}{}", budget_.attempts(), placement_.reason, without_gpus()), out);
   }
   wait_until_ = now + *delay;
   record({{"event", "backoff"},
@@ -153,7 +156,7 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
           {"attempt", budget_.attempts()},
           {"delay_s", to_seconds(*delay)},
           {"kind", "no_capacity"},
-          {"reason", placement_.reason}},
+          {"reason", placement_.reason + without_gpus()}},
          out);
 }
 

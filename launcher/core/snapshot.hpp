@@ -10,6 +10,7 @@
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/core/gpu_faults.hpp"
 
 namespace sgd::core {
 
@@ -73,6 +74,7 @@ struct RunSnapshot {
   int failures = 0;
   double wall_s = 0;
   std::string checkpoint;
+  std::vector<LeftOutGpu> gpus_left_out;  ///< The first ones.
   std::vector<RankSnapshot> ranks;
 };
 

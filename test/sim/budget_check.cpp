@@ -25,6 +25,7 @@ void BudgetCheck::on_start(Generation generation, int world_size) {
 void BudgetCheck::on_event(const nlohmann::ordered_json& event, bool is_final) {
   const std::string& what = event.at("event").get_ref<const std::string&>();
   if (what == "failure") return on_failure(event, is_final);
+  if (what == "gpu_excluded") same_rank_ = 0;  // It goes on with another one.
   if (what == "epoch_finished" && job_.training) failures_ = 0;
   if (what == "backoff" && event.at("kind") == "no_capacity") use_attempt();
   const bool is_executed = what == "worker_started" && !job_.training && event.at("generation") == generation_;

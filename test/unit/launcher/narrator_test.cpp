@@ -85,6 +85,14 @@ TEST_CASE("what a rank says steers no terminal from a block of ours") {
   CHECK(block.find("    | \\x1b[2J\\x1b]0;title\\x07 gone\n") != std::string::npos);
 }
 
+TEST_CASE("a GPU that a run does without is told with what it has cost") {
+  nlohmann::ordered_json event = {
+      {"event", "gpu_excluded"}, {"generation", 2}, {"node", "n1"}, {"device", "GPU-a"}, {"count", 2}};
+  CHECK(cli::narrate_event(event) == "GPU GPU-a of n1 was the cause of 2 restarts: it is left out of this run");
+  event["count"] = 1;
+  CHECK(cli::narrate_event(event) == "GPU GPU-a of n1 was the cause of 1 restart: it is left out of this run");
+}
+
 TEST_CASE("a key that some ranks do not report is told with the ranks, not with thousands of them") {
   nlohmann::ordered_json event = {{"event", "report_mismatch"}, {"generation", 1}, {"epoch", 2},
                                   {"phase", "train"},           {"key", "score"},  {"ranks", {1, 3}}};
