@@ -157,7 +157,7 @@ void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& ord
   if (!from.empty()) {
     out.push_back(TakeCheckpoint{order.run, from, to});
     const ScoredCheckpoint best = run.best_checkpoint();
-    if (const std::string kept = parent.keep_best(order.run, best); !kept.empty())
+    if (const std::string kept = parent.keep_best(order.run, order.donor, best); !kept.empty())
       out.push_back(TakeCheckpoint{order.run, best.path, kept});
   }
   parent.on_taken(order.run, from, to, out);

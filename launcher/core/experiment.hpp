@@ -126,9 +126,9 @@ class Experiment : private ExperimentState {
   /// What its child has printed last is no line of metrics.
   void on_line_refused(const RunId& run, const std::string& why, CoordinatorCommands& out) const;
   void on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders);
-  /// `run` is to take another one's state, and goes on without what it has saved. Where its best checkpoint is to go,
-  /// so that it stays; empty: it is not that of the trial's best value.
-  [[nodiscard]] std::string keep_best(const RunId& run, const ScoredCheckpoint& best);
+  /// `run` is to take the state of `donor`, and goes on without what it has saved. Where its best checkpoint is to go,
+  /// so that it stays; empty: it is not that of the trial's best value, or the donor has had a better one.
+  [[nodiscard]] std::string keep_best(const RunId& run, const RunId& donor, const ScoredCheckpoint& best);
   /// An Exploit was carried out. `from`: the donor's checkpoint, and where it is now; empty: the donor has none, and
   /// the trial goes on as it is.
   void on_taken(const RunId& run, const std::string& from, const std::string& to, CoordinatorCommands& out);

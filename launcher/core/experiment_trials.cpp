@@ -31,11 +31,12 @@ void Experiment::exploit(const tune::Decision& decision, const std::string& why,
   if (!definition_.job.training) its.reports = decision.donor_iteration;
 }
 
-std::string Experiment::keep_best(const RunId& run, const ScoredCheckpoint& best) {
+std::string Experiment::keep_best(const RunId& run, const RunId& donor, const ScoredCheckpoint& best) {
   TrialRecord& its = trials_.at(*trial_of(run));
   if (!its.best || its.best_state) return {};
   BestState& state = its.best_state.emplace(BestState{its.values, its.origin, {}});
-  if (best.path.empty() || best.score != its.best) return {};
+  const std::optional<double>& other = trials_.at(*trial_of(donor)).best;
+  if (best.path.empty() || best.score != its.best || (other && is_better(*other, *its.best))) return {};
   const std::string folder = fmt::format("{}/{}/{:04}", run_dir_of(*trial_of(run)), transfer::kBestFolder, its.clones);
   return state.checkpoint = folder + best.path.substr(best.path.rfind('/'));
 }

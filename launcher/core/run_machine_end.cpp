@@ -23,8 +23,11 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
 }
 
 void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
+  const bool has_paused = is_paused_ && phase_ == RunPhase::kWaiting;
   phase_ = RunPhase::kClearing;
-  if (newest_held_ > desired_generation_) want_generation(now, newest_held_);
+  // What its nodes have answered to the pause they do not answer once more: its end is another wish.
+  if (newest_held_ > desired_generation_ || has_paused)
+    want_generation(now, std::max(newest_held_, desired_generation_));
   clear_none_but_lost();
   send_desired(cluster::Want::kGone, out);
   if (all_cleared()) finish(now, out);  // All its nodes are lost: nobody would answer.

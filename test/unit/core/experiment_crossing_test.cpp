@@ -13,8 +13,8 @@ using Paths = std::vector<std::string>;
 /// Population based training of two trials, of which 0 is the better one.
 class PairBench : public ExperimentBench {
  public:
-  explicit PairBench(CoordinatorSettings settings = {}) : ExperimentBench(4, settings) {
-    begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}}}});
+  explicit PairBench(CoordinatorSettings settings = {}, int interval = 1) : ExperimentBench(4, settings) {
+    begin({{"samples", 2}, {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}, {"interval_epochs", interval}}}});
     for (const int trial : {0, 1}) start(trial);
   }
   /// Both save and report an epoch, after which 1 is to take the state of 0.
@@ -233,23 +233,20 @@ TEST_CASE("experiment: pbt copies what its donor would go on from, which may be 
 }
 
 TEST_CASE("experiment: pbt copies the state that was compared, however far its donor has come since") {
-  PairBench bench;
-  for (const int epoch : {1, 2, 3}) bench.save(0, epoch);
-  bench.report(0, 1, 0.9);
-  for (const int epoch : {4, 5, 6}) bench.save(0, epoch);
-  const std::string compared = bench.path_of(0, 1);
-  const auto& kept = std::get<coordinator_command::KeepCheckpoints>(
-      *std::find_if(bench.all().rbegin(), bench.all().rend(), [](const CoordinatorCommand& command) {
-        return std::holds_alternative<coordinator_command::KeepCheckpoints>(command);
-      }));
-  CHECK(kept.paths == Paths{compared, bench.path_of(0, 4), bench.path_of(0, 5), bench.path_of(0, 6)});
-  bench.report(1, 1, 0.1);
-  CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + compared});
+  PairBench bench({}, 4);
+  const auto path = [&bench](int epoch) { return bench.path_of(0, epoch); };
+  const auto kept = [&bench] { return bench.coordinator().state().runs_.at("x.0000").state().checkpoints_; };
+  for (const int epoch : {4, 5}) bench.save(0, epoch);
+  bench.report(0, 4, 0.9);
+  bench.report(0, 5, 0.95);  // The best one, and nothing is compared.
+  for (const int epoch : {6, 7, 8, 9}) bench.save(0, epoch);
+  CHECK(kept() == Paths{path(4), path(5), path(7), path(8), path(9)});
+  bench.report(1, 4, 0.1);
+  CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + path(4)});
   // The next comparison is of another state, and the one before need not stay.
-  bench.report(0, 6, 0.95);
-  bench.save(0, 7);
-  CHECK(bench.coordinator().state().runs_.at("x.0000").state().checkpoints_ ==
-        Paths{compared, bench.path_of(0, 5), bench.path_of(0, 6), bench.path_of(0, 7)});
+  bench.report(0, 8, 0.96);
+  bench.save(0, 10);
+  CHECK(kept() == Paths{path(8), path(9), path(10)});
 }
 
 TEST_CASE(
@@ -271,11 +268,28 @@ TEST_CASE(
   CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + bench.path_of(0, 1)});
 }
 
+TEST_CASE("experiment: the end of a trial that waits is another wish than its pause, which its node has answered") {
+  PausingBench bench;
+  bench.exit(0, worker_exit::kStopped);
+  bench.clear(0);
+  REQUIRE(bench.trial(0).phase == TrialPhase::kPaused);
+  const auto uid = [&bench] { return bench.coordinator().state().runs_.at("x.0000").desired_uid(); };
+  const GenerationUid paused = uid();
+  bench.tell(coordinator_event::StopRequested{"x.0000", {}});
+  CHECK(uid() > paused);
+  const auto wanted = bench.wanted("n", "x.0000");
+  REQUIRE(wanted);
+  CHECK(wanted->want == cluster::Want::kGone);
+  CHECK(wanted->uid == uid());
+  bench.clear(0);
+  CHECK(bench.trial(0).phase == TrialPhase::kEnded);
+}
+
 TEST_CASE("experiment: where files travel the best value's checkpoint is put aside when it has come") {
   for (const bool has_come : {true, false}) {
     CoordinatorSettings settings;
     settings.files_travel = true;
-    PairBench bench(settings);
+    PairBench bench(settings, 2);
     const auto come = [&bench](int trial, int epoch) {
       bench.tell(coordinator_event::CheckpointStored{bench.id(trial), bench.path_of(trial, epoch)});
     };
@@ -296,7 +310,7 @@ TEST_CASE("experiment: where files travel the best value's checkpoint is put asi
 }
 
 TEST_CASE("experiment: the best value's checkpoint, values and job are those of its time, whatever it takes later") {
-  PairBench bench;
+  PairBench bench({}, 2);
   bench.save(1, 1);
   bench.report(1, 1, 0.99);
   for (const int epoch : {1, 2}) bench.save(0, epoch);
