@@ -223,7 +223,7 @@ struct RecordEvent {
 struct RecordMetrics {
   RunId run;
   nlohmann::ordered_json metrics;
-  link::ReportKey key;  ///< Of the report: users may call their values as its parts.
+  link::ReportKey key = {};  ///< Of the report: users may call their values as its parts.
 };
 /// Of the checkpoints in the run's folder these count, oldest first. Others that are older than the last of them go.
 struct KeepCheckpoints {

@@ -47,7 +47,7 @@ struct RankSnapshot {
   double loss = 0;
   double samples_per_s = 0;
   std::optional<double> heartbeat_age_s;
-  std::vector<double> gpu;  ///< As a heartbeat has it.
+  std::vector<double> gpu = {};  ///< As a heartbeat has it.
 };
 
 /// Whether a snapshot has a row for each rank: of many runs at a time nobody reads them.
