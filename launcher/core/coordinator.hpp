@@ -151,6 +151,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   bool offer_growth(TimePoint now, const std::map<RunId, int>& growth, CoordinatorCommands& out);
   void note_starts(const QueuePlan& plan);
   [[nodiscard]] Demand demand_of(const RunMachine& run) const;
+  [[nodiscard]] bool tells_of_left_out(const NodeId& node, const cluster::FactBody& body) const;
   [[nodiscard]] QueueState queue_state(TimePoint now, bool asks_for_labels = false) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;

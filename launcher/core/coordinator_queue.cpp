@@ -158,6 +158,16 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, boo
   return capacities;
 }
 
+/// Ranks have a GPU that another run does without: for that one more may be free than it was offered.
+bool Coordinator::tells_of_left_out(const NodeId& node, const cluster::FactBody& body) const {
+  const auto* started = std::get_if<cluster::WorkerStarted>(&body);
+  if (started == nullptr || started->gpus.empty()) return false;
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& run) {
+    return std::any_of(started->gpus.begin(), started->gpus.end(),
+                       [&](const std::string& gpu) { return run.second->does_without(node, gpu); });
+  });
+}
+
 std::vector<RunMachine*> Coordinator::least_important_first() const {
   std::vector<std::tuple<int, std::int64_t, RunMachine*>> ranked;
   for (const auto& [id, run] : live_)

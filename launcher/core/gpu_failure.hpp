@@ -1,6 +1,6 @@
 #pragma once
-// Words by which a rank says that a GPU has failed under it. Which one that is says its agent, which has dealt them out:
-// no rank's word takes the GPU of another one away.
+// Words by which a rank says that a GPU has failed under it. Which one that is says its agent, which has dealt them
+// out: no rank's word takes the GPU of another one away.
 
 #include <string>
 #include <string_view>
@@ -19,8 +19,8 @@ namespace sgd::core {
 struct RankWords {
   bool is_own_end = true;  ///< By an exit code, or by the signal of abort().
   std::string_view message;
-  const RankError* error = nullptr;               ///< Null: it has said nothing.
-  const std::vector<std::string>* tail = nullptr; ///< Of its output; looked at where there is no error.
+  const RankError* error = nullptr;                ///< Null: it has said nothing.
+  const std::vector<std::string>* tail = nullptr;  ///< Of its output; looked at where there is no error.
 };
 
 /// The one of its own `gpus` that has failed under a rank; empty: none has, or it has several and could mean any of

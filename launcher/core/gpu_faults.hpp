@@ -1,7 +1,7 @@
 #pragma once
 // Which GPUs a run does without: those that were the named cause of as many of its restarts as its job allows
-// (recovery.exclude_after). Counted by the run; other runs keep using them, and another life of the run knows nothing of
-// it.
+// (recovery.exclude_after). Counted by the run; other runs keep using them, and another life of the run knows nothing
+// of it.
 
 #include <map>
 #include <string>

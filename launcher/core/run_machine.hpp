@@ -116,6 +116,7 @@ class RunMachine : private RunState {
   [[nodiscard]] bool holds_gpu(const NodeId& node, const std::string& gpu) const;
   /// That it does without.
   [[nodiscard]] std::vector<LeftOutGpu> gpus_left_out() const;
+  [[nodiscard]] bool does_without(const NodeId& node, const std::string& gpu) const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
   /// What others may copy of it from now on is the state of this step.

@@ -26,6 +26,13 @@ std::vector<LeftOutGpu> RunMachine::gpus_left_out() const {
   return left_out(gpu_faults_, definition_.job.recovery.exclude_after);
 }
 
+bool RunMachine::does_without(const NodeId& node, const std::string& gpu) const {
+  const auto its = gpu_faults_.find(node);
+  if (its == gpu_faults_.end() || definition_.job.recovery.exclude_after == 0) return false;
+  const auto restarts = its->second.find(gpu);
+  return restarts != its->second.end() && restarts->second >= definition_.job.recovery.exclude_after;
+}
+
 bool RunMachine::holds_gpu(const NodeId& node, const std::string& gpu) const {
   const auto place = nodes_.find(node);
   if (place == nodes_.end() || slots_of(place->second) == 0) return false;

@@ -31,11 +31,11 @@ class GpuCheck {
  private:
   using Gpu = std::pair<NodeId, std::string>;
   struct Ledger {
-    std::map<std::pair<Generation, Rank>, Gpu> has;     ///< Of each rank that was started.
-    std::set<std::pair<Generation, Rank>> broken;       ///< Ranks that have ended by it.
-    std::map<Gpu, int> restarts;                        ///< Of which it was the cause.
-    std::map<Gpu, Generation> left_out;                 ///< After that generation.
-    std::optional<std::tuple<Gpu, int>> to_be_told;     ///< By the next event.
+    std::map<std::pair<Generation, Rank>, Gpu> has;  ///< Of each rank that was started.
+    std::set<std::pair<Generation, Rank>> broken;    ///< Ranks that have ended by it.
+    std::map<Gpu, int> restarts;                     ///< Of which it was the cause.
+    std::map<Gpu, Generation> left_out;              ///< After that generation.
+    std::optional<std::tuple<Gpu, int>> to_be_told;  ///< By the next event.
   };
   void on_failure(const RunState& run, Ledger& ledger, const nlohmann::ordered_json& event);
 

@@ -78,12 +78,8 @@ class Play {
     exited.gpu = gpu;
     say(node, exited);
   }
-  void clear(const NodeId& node) {
-    bench_.say(node, run_, cluster::Cleared{}, state().desired_generation_);
-  }
-  void say(const NodeId& node, cluster::FactBody body) {
-    bench_.say(node, run_, std::move(body), state().generation_);
-  }
+  void clear(const NodeId& node) { bench_.say(node, run_, cluster::Cleared{}, state().desired_generation_); }
+  void say(const NodeId& node, cluster::FactBody body) { bench_.say(node, run_, std::move(body), state().generation_); }
   [[nodiscard]] const core::RunState& state() const { return bench_.coordinator().state().runs_.at(run_).state(); }
   /// That its ranks on `node` must not get, by what the last event has told it.
   [[nodiscard]] GpuNames left_out(const NodeId& node) const { return bench_.wanted(node, run_).value().left_out_gpus; }
@@ -163,14 +159,16 @@ TEST_CASE("restarts are counted by node and GPU") {
   CHECK(core::words_of_left_out(faults, 2) == "GPU 1 of a is left out after 2 restarts");
   CHECK(core::left_out(faults, 1).size() == 3);
   for (int gpu = 2; gpu < 8; ++gpu) (void)core::note_fault(faults, "a", fmt::format("{}", gpu));
-  CHECK(core::words_of_left_out(faults, 1) ==
-        "GPU 0 of a is left out after 1 restart, GPU 1 of a is left out after 2 restarts, GPU 2 of a is left out after 1 "
-        "restart, GPU 3 of a is left out after 1 restart, and 5 more");
+  CHECK(
+      core::words_of_left_out(faults, 1) ==
+      "GPU 0 of a is left out after 1 restart, GPU 1 of a is left out after 2 restarts, GPU 2 of a is left out after 1 "
+      "restart, GPU 3 of a is left out after 1 restart, and 5 more");
 }
 
 TEST_CASE("a node that makes GPUs up has a bounded number of them counted") {
   core::GpuFaults faults;
-  for (std::size_t gpu = 0; gpu < core::kFaultyGpusMax; ++gpu) (void)core::note_fault(faults, "a", fmt::format("{}", gpu));
+  for (std::size_t gpu = 0; gpu < core::kFaultyGpusMax; ++gpu)
+    (void)core::note_fault(faults, "a", fmt::format("{}", gpu));
   CHECK(core::note_fault(faults, "b", "0") == 0);
   CHECK_FALSE(faults.contains("b"));
   CHECK(core::note_fault(faults, "a", "0") == 2);
@@ -205,7 +203,7 @@ TEST_CASE("the cause of two restarts is left out of the run: its ranks are told,
 
 TEST_CASE("exclude_after 0 leaves no GPU out, 1 does it at once") {
   for (const int after : {0, 1}) {
-      GpuBench bench;
+    GpuBench bench;
     bench.add_node("a", 2);
     Play run(bench, "run");
     run.submit(1, after);
@@ -239,7 +237,6 @@ TEST_CASE("a run for which no other GPU is there waits, and ends with 7 and thei
   SECTION("none comes") {
     using namespace std::chrono_literals;
     bench.wait(3s);
-    const auto outcome = bench.outcome();
     REQUIRE(run.state().phase_ == core::RunPhase::kClearing);
     run.clear("a");
     REQUIRE(bench.outcome().has_value());
@@ -326,7 +323,8 @@ class OneRank {
     on(core::agent_event::FromKeeper{"run", keeper::Spawned{generation, 0, 100}});
   }
   void end(Generation generation, const std::string& message) {
-    on(core::agent_event::FromWorker{1, 100, link::Hello{environment_.at("SGD_TOKEN"), 100, link::kProtocol, ""}, "run"});
+    on(core::agent_event::FromWorker{1, 100, link::Hello{environment_.at("SGD_TOKEN"), 100, link::kProtocol, ""},
+                                     "run"});
     on(core::agent_event::FromWorker{1, 100, link::Failed{message, ""}});
     keeper::Exited exited;
     exited.generation = generation;
