@@ -66,8 +66,8 @@ std::vector<CoordinatorEvent> samples() {
       FromAgent{"a", cluster::Fact{7, 5, "run", 2, cluster::Report{1, report}}},
       FromAgent{"a",
                 cluster::Fact{7, 6, "run", 2,
-                              cluster::WorkerExited{
-                                  1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25, {"E", "bad", {"f"}, 1.5}, {}}}},
+                              cluster::WorkerExited{1, 99, -1, 9, true, false, "m", {"x", "y"}, R"({"a": 1})", 3, 0.25,
+                                                    {"E", "bad", {"f"}, 1.5}, {}, "GPU-a"}}},
       FromAgent{"a", cluster::Fact{7, 8, "run", 2, cluster::ExchangePut{1, "key", {{"a", 1}}}}},
       FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
       FromAgent{"a", cluster::Beat{}},
