@@ -260,13 +260,13 @@ class ClusterFaultsTest(unittest.TestCase):
         cluster.wait_for_event(run, "worker_started")
         cluster.kill("coordinator")
         cluster.start_coordinator()
+        self.assertEqual(cluster.ask("status", run)["run_dir"], cluster.run_dir(run))
         with open(os.path.join(folder, "go"), "w", encoding="ascii"):
             pass
         self.assertEqual(client.wait(), 0, client.said())
         self.assertEqual(client.said()[1], "0: begin\n0: end\n")
         self.assertEqual(len(cluster.events(run, "run_finished")), 1)
         self.assertEqual(read_file(os.path.join(cluster.run_dir(run), "logs", "gen-0001", "rank-0000.log")), b"begin\nend\n")
-        self.assertEqual(cluster.ask("status", run)["run_dir"], cluster.run_dir(run))
 
     def test_a_run_that_crashes_takes_no_other_with_it(self):
         """[63]"""

@@ -106,11 +106,11 @@ class LimitsTest(LaunchTest):
     def test_a_run_begins_when_there_is_room_for_a_process(self):
         """[12] Nobody's run ends because somebody else had all processes for a moment."""
         group = self.group("pids", 1)
-        launch = self.start("-n", 2, "--", "echo", "here", group=group)
+        launch = self.start("-n", 2, "--", "sh", "-c", "echo rank $RANK", group=group)
         wait_for(lambda: "its keeper waits to be started" in launch.stderr() or launch.process.poll() is not None, 30, "no room for a keeper")
         group.limit(200)
         self.assertEqual(launch.wait(), 0, launch.said())
-        self.assertEqual(launch.stdout().count(b"here"), 2)
+        self.assertEqual(sorted(launch.stdout().splitlines()), [b"0: rank 0", b"1: rank 1"])
         self.assertEqual(launch.events("failure"), [])
 
     def test_a_launcher_that_is_told_to_end_waits_for_no_room(self):
