@@ -249,7 +249,7 @@ TEST_CASE("cluster: agent to coordinator") {
       {Beat{}, R"({"type":"beat"})"},
       {Fact{5, 6, "r", 7, KeeperLost{9, "m", true}, 79},
        R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,"uid":79,
-           "body":{"type":"keeper_lost","signal":9,"message":"m"}})"},
+           "body":{"type":"keeper_lost","signal":9,"message":"m","with_agent":true}})"},
       {Fact{5, 7, "r", 1, ExchangePut{2, "k", "v"}, 80},
        R"({"type":"fact","incarnation":5,"sequence":7,"run":"r","generation":1,"uid":80,
            "body":{"type":"exchange_put","rank":2,"key":"k","value":"v"}})"},
