@@ -64,10 +64,11 @@ std::vector<CoordinatorEvent> samples() {
       Submitted{bare},
       FromAgent{"a", cluster::NodeState{"a", 18446744073709551615ULL, "10.0.0.1", 4, 8, true, {{"run", 3}}}},
       FromAgent{"a", cluster::Fact{7, 5, "run", 2, cluster::Report{1, report}}},
-      FromAgent{"a",
-                cluster::Fact{7, 6, "run", 2,
-                              cluster::WorkerExited{
-                                  1, 99, -1, 9, true, false, "m", {"x", "y"}, 3, 0.25, {"E", "bad", {"f"}, 1.5}, {}}}},
+      FromAgent{
+          "a",
+          cluster::Fact{7, 6, "run", 2,
+                        cluster::WorkerExited{
+                            1, 99, -1, 9, true, false, "m", {"x", "y"}, "{}", 3, 0.25, {"E", "bad", {"f"}, 1.5}, {}}}},
       FromAgent{"a", cluster::Fact{7, 8, "run", 2, cluster::ExchangePut{1, "key", {{"a", 1}}}}},
       FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
       FromAgent{"a", cluster::Beat{}},
