@@ -45,6 +45,7 @@ struct Recovery {
   Backoff backoff;
   std::string scale_up = "epoch";  ///< "epoch", "checkpoint" or "at_once".
   Duration cooldown = std::chrono::seconds(10);
+  int exclude_after = 2;  ///< Restarts of which a GPU is the cause before the run does without it; 0: it never does.
 };
 
 struct Heartbeat {

@@ -44,6 +44,7 @@ Recovery recovery(const Json& json) {
                  json["backoff"]["attempts"].get<int>()};
   out.scale_up = json["scale_up"];
   out.cooldown = duration(json["cooldown"]);
+  out.exclude_after = json["exclude_after"].get<int>();
   return out;
 }
 

@@ -39,7 +39,8 @@ inline constexpr auto kMessage<cluster::DesiredRun> = message(
     optional("keeper_from", &cluster::DesiredRun::keeper_from), optional("run_dir", &cluster::DesiredRun::run_dir),
     optional("job", &cluster::DesiredRun::job), optional("owner", &cluster::DesiredRun::owner),
     optional("may_be_root", &cluster::DesiredRun::may_be_root), optional("endpoints", &cluster::DesiredRun::endpoints),
-    optional("ranks_by_node", &cluster::DesiredRun::ranks_by_node));
+    optional("ranks_by_node", &cluster::DesiredRun::ranks_by_node),
+    optional("left_out_gpus", &cluster::DesiredRun::left_out_gpus));
 template <>
 inline constexpr auto kMessage<cluster::ExchangeDone> =
     message("exchange_done", required("run", &cluster::ExchangeDone::run),
@@ -87,7 +88,8 @@ inline constexpr auto kMessage<cluster::RanksRaised> = message("ranks_raised",
 template <>
 inline constexpr auto kMessage<cluster::WorkerStarted> = message("worker_started",
                                                                  required("rank", &cluster::WorkerStarted::rank),
-                                                                 optional("pid", &cluster::WorkerStarted::pid));
+                                                                 optional("pid", &cluster::WorkerStarted::pid),
+                                                                 optional("gpus", &cluster::WorkerStarted::gpus));
 template <>
 inline constexpr auto kMessage<cluster::WorkerReady> = message("worker_ready",
                                                                required("rank", &cluster::WorkerReady::rank),
@@ -105,7 +107,7 @@ inline constexpr auto kMessage<cluster::WorkerExited> = message(
     optional("message", &cluster::WorkerExited::message), optional("tail", &cluster::WorkerExited::tail),
     optional("last_object", &cluster::WorkerExited::last_object), optional("step", &cluster::WorkerExited::step),
     optional("notice_s", &cluster::WorkerExited::notice_s), optional("error", &cluster::WorkerExited::error),
-    optional("others", &cluster::WorkerExited::others));
+    optional("others", &cluster::WorkerExited::others), optional("gpu", &cluster::WorkerExited::gpu));
 template <>
 inline constexpr auto kMessage<cluster::WorkerSilent> = message(
     "worker_silent", required("rank", &cluster::WorkerSilent::rank), optional("pid", &cluster::WorkerSilent::pid),
@@ -123,7 +125,8 @@ inline constexpr auto kMessage<cluster::ForkServerFailed> = message(
 template <>
 inline constexpr auto kMessage<cluster::KeeperLost> = message("keeper_lost",
                                                               optional("signal", &cluster::KeeperLost::signal),
-                                                              optional("message", &cluster::KeeperLost::message));
+                                                              optional("message", &cluster::KeeperLost::message),
+                                                              optional("with_agent", &cluster::KeeperLost::with_agent));
 template <>
 inline constexpr auto kMessage<cluster::Report> = message("report", required("rank", &cluster::Report::rank),
                                                           required("report", &cluster::Report::report));

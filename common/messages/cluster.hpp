@@ -63,6 +63,7 @@ struct DesiredRun {
   bool may_be_root = false;  ///< That is root itself, at the coordinator's socket, or an admin by certificate.
   std::vector<std::string> endpoints = {};  ///< With the backend tensorflow: "host:port" of each rank, for TF_CONFIG.
   std::vector<int> ranks_by_node = {};      ///< With the backend horovod: how many each node has, by node_rank.
+  std::vector<std::string> left_out_gpus = {};  ///< Of this node: none of these ranks gets one of them.
 };
 /// A part of a finished exchange of one generation: the values of the ranks from `first` on. Parts come in order.
 struct ExchangeDone {
@@ -122,6 +123,7 @@ struct PortRefused {
 struct WorkerStarted {
   Rank rank = 0;
   int pid = 0;
+  std::vector<std::string> gpus = {};  ///< Of its own, by the names that its node has for them.
 };
 struct WorkerReady {
   Rank rank = 0;
@@ -145,6 +147,7 @@ struct WorkerExited {
   double notice_s = 0;             ///< From its end, as the keeper saw it, to this fact.
   RankError error;                 ///< What it said of its failure itself; may be empty.
   std::vector<OtherError> others;  ///< With a failure: what ranks of its node that go on have said of theirs.
+  std::string gpu = {};            ///< As in OtherError.
 };
 /// Answers an ErrorsAsk: ranks of its node that go on, and what they have said of their failure.
 struct RanksRaised {
@@ -174,6 +177,7 @@ struct ForkServerFailed {
 struct KeeperLost {
   int signal = 0;
   std::string message;
+  bool with_agent = false;  ///< Its agent had ended, too: whatever ended both is nothing that the run has done.
 };
 struct Report {
   Rank rank = 0;

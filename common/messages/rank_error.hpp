@@ -25,6 +25,7 @@ struct RankError {
 struct OtherError {
   Rank rank = 0;
   RankError error;
+  std::string gpu = {};  ///< Of its own, that has failed under it: as its agent names it, not as it says itself.
 };
 
 }  // namespace sgd

@@ -13,6 +13,7 @@ inline constexpr auto kMessage<RankError> = message("", optional("type", &RankEr
                                                     optional("at_s", &RankError::at_s));
 template <>
 inline constexpr auto kMessage<OtherError> = message("", required("rank", &OtherError::rank),
-                                                     optional("error", &OtherError::error));
+                                                     optional("error", &OtherError::error),
+                                                     optional("gpu", &OtherError::gpu));
 
 }  // namespace sgd::codec

@@ -12,7 +12,6 @@
 #include "launcher/agent/stacks.hpp"
 #include "launcher/process/accept_loop.hpp"
 #include "launcher/process/clock.hpp"
-#include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/process/strays.hpp"
 
@@ -133,6 +132,7 @@ void AgentShell::stop() {
   no_room_.clear();
   workers_.stop();
   if (spool_) spool_->stop();
+  clearings_.clear();
   timer_.cancel();
 }
 
@@ -144,6 +144,9 @@ void AgentShell::end_everything() {
   for (auto& [run, keeper] : keepers_)
     if (continuity_ && !(keeper->is_attached() && keeper->ends_by(until)))
       (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
+  for (const auto& [run, clearing] : clearings_)
+    if (const std::string& mark = clearing->dead().place.mark; !mark.empty())
+      (void)process::kill_strays({mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
   if (journal_) journal_->remove();
   stop();
 }
@@ -425,38 +428,40 @@ void AgentShell::bury(const RunId& run, const KeeperProcess& keeper) {
 
 /// A keeper died, without having said that nothing is left below it.
 void AgentShell::clear_strays(const RunId& run) {
-  const auto dead = dead_keepers_.extract(run);
-  const Status cleared = clear_strays_of(run, dead.empty() ? DeadKeeper{{}, true, 0, {}} : dead.mapped());
-  if (!cleared) observer_.on_warning("processes are left: " + cleared.error().message);
-  boost::asio::post(io_, [this, run] { on_event(core::agent_event::StraysCleared{run}); });
-}
-
-/// Where it had a control group, the kernel knows who was below it. Where it was this process's child, its descendants
-/// have become ours, except those that died with it. One that was taken over has left them to init: then those that
-/// bear its mark or are of its session are known, and nobody else.
-Status AgentShell::clear_strays_of(const RunId& run, const DeadKeeper& dead) {
-  Status cleared = dead.leaf ? dead.leaf->kill(kStraysLimit) : Status();
-  if (dead.leaf) dead.leaf->remove();
-  if (dead.was_our_child) {
+  auto dead = dead_keepers_.extract(run);
+  StrayClearing::Handlers handlers;
+  handlers.spared = [this, run] {
     std::set<pid_t> spared;
     for (const auto& [id, keeper] : keepers_)
       if (id != run && keeper->pid() > 0) spared.insert(keeper->pid());
-    const auto killed = process::kill_descendants(spared, kStraysLimit, process::TreeKiller::Spares::kTrees);
-    if (!killed) cleared = killed.error();
+    return spared;
+  };
+  handlers.on_done = [this, run](const Status& cleared, int killed) { on_strays_cleared(run, cleared, killed); };
+  auto& clearing = clearings_[run];
+  clearing = std::make_unique<StrayClearing>(io_, dead.empty() ? DeadKeeper{{}, true, 0, {}} : std::move(dead.mapped()),
+                                             std::move(handlers));
+  clearing->start();
+}
+
+/// Where it had a control group, the kernel knew who was below it. Where it was this process's child, its descendants
+/// have become ours, except those that died with it. One that was taken over has left them to init: then those that
+/// bear its mark or are of its session are known, and nobody else.
+void AgentShell::on_strays_cleared(const RunId& run, const Status& cleared, int killed) {
+  const DeadKeeper& dead = clearings_.at(run)->dead();
+  if (!cleared) observer_.on_warning("processes are left: " + cleared.error().message);
+  if (!dead.place.mark.empty() && !dead.leaf && !dead.was_our_child) {
+    unknown_strays_.insert(run);
+    observer_.on_warning(fmt::format(
+        "run {}: its keeper has ended without a word; {} processes that bore its mark are killed, and one that has "
+        "emptied "
+        "its environment and left its session cannot be seen: an agent that may make control groups (Delegate=yes) "
+        "sees all",
+        run, killed));
   }
-  if (dead.place.mark.empty()) return cleared;
-  const auto killed = process::kill_strays({dead.place.mark, false, dead.pid}, kStraysLimit);
-  if (!killed) cleared = killed.error();
-  if (!dead.place.socket.empty()) (void)::unlink(dead.place.socket.c_str());
-  if (dead.leaf || dead.was_our_child) return cleared;
-  unknown_strays_.insert(run);
-  observer_.on_warning(fmt::format(
-      "run {}: its keeper has ended without a word; {} processes that bore its mark are killed, and one that has "
-      "emptied "
-      "its environment and left its session cannot be seen: an agent that may make control groups (Delegate=yes) "
-      "sees all",
-      run, killed ? killed.value() : 0));
-  return cleared;
+  boost::asio::post(io_, [this, run] {
+    clearings_.erase(run);
+    on_event(core::agent_event::StraysCleared{run});
+  });
 }
 
 void AgentShell::pass_signal(const RunId& run, int signal) {

@@ -26,11 +26,11 @@
 #include "launcher/agent/reserved_ports.hpp"
 #include "launcher/agent/run_accounts.hpp"
 #include "launcher/agent/spool.hpp"
+#include "launcher/agent/stray_clearing.hpp"
 #include "launcher/agent/worker_server.hpp"
 #include "launcher/core/agent.hpp"
 #include "launcher/net/agent_link.hpp"
 #include "launcher/net/wakeup_timer.hpp"
-#include "launcher/process/cgroup_leaf.hpp"
 
 namespace sgd::agent {
 
@@ -84,17 +84,10 @@ class AgentShell {
   void stop();
   /// The process ends now, whatever runs here: keepers end it, and nobody takes anything over.
   void end_everything();
-  /// No keeper of any run is here.
-  [[nodiscard]] bool is_idle() const { return keepers_.empty(); }
+  /// No keeper of any run is here, nor anything that one has left.
+  [[nodiscard]] bool is_idle() const { return keepers_.empty() && clearings_.empty(); }
 
  private:
-  struct DeadKeeper {
-    KeeperProcess::Place place;
-    bool was_our_child = false;
-    int pid = 0;
-    std::optional<process::CgroupLeaf> leaf = {};
-  };
-
   void on_event(const core::AgentEvent& event);
   [[nodiscard]] std::optional<core::AgentEvent> localized(const core::AgentEvent& event);
   void link_to_coordinator();
@@ -114,7 +107,7 @@ class AgentShell {
   [[nodiscard]] Status prepare_for(const RunId& run, const std::optional<process::Account>& account);
   [[nodiscard]] Status listen(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void clear_strays(const RunId& run);
-  [[nodiscard]] Status clear_strays_of(const RunId& run, const DeadKeeper& dead);
+  void on_strays_cleared(const RunId& run, const Status& cleared, int killed);
   void bury(const RunId& run, const KeeperProcess& keeper);
   void fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch);
   void forget_run(const RunId& run);
@@ -161,7 +154,8 @@ class AgentShell {
   bool is_rewriting_ = false;     ///< The journal, in a moment.
   TimePoint journal_again_at_{};  ///< One that was given up is tried again.
   std::uint64_t keepers_made_ = 0;
-  std::map<RunId, DeadKeeper> dead_keepers_;         ///< Whose strays may be to be cleared.
+  std::map<RunId, DeadKeeper> dead_keepers_;  ///< Whose strays may be to be cleared.
+  std::map<RunId, std::unique_ptr<StrayClearing>> clearings_;
   std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.
   std::set<RunId> strays_;                           ///< Of a replay: to be cleared, and not said to be.
   std::set<std::pair<RunId, std::string>> fetches_;  ///< Asked for and not answered: of a replay, to be asked again.

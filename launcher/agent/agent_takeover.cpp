@@ -120,7 +120,7 @@ void AgentShell::take_over() {
         return start_keeper(core::agent_command::StartKeeper{run, {}, {}});  // There was no time for it.
       bury(run, *gone->second);
       keepers_.erase(gone);
-      on_event(core::agent_event::KeeperClosed{run, 0, "it has ended while no agent was there"});
+      on_event(core::agent_event::KeeperClosed{run, 0, "it has ended while no agent was there", true});
     });
   }
   for (const auto& [run, path] : std::exchange(fetches_, {})) fetch_checkpoint({run, path});

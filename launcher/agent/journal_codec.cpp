@@ -35,8 +35,11 @@ struct Writer {
     message = keeper::encode(from.message).substr(kFrameHeaderBytes);
   }
   void operator()(const event::KeeperClosed& closed) {
-    head.update(
-        {{"event", "keeper_closed"}, {"run", closed.run}, {"signal", closed.signal}, {"reason", closed.message}});
+    head.update({{"event", "keeper_closed"},
+                 {"run", closed.run},
+                 {"signal", closed.signal},
+                 {"reason", closed.message},
+                 {"with_agent", closed.with_agent}});
   }
   void operator()(const event::StraysCleared& cleared) {
     head.update({{"event", "strays_cleared"}, {"run", cleared.run}});
@@ -104,7 +107,7 @@ Result<core::AgentEvent> read_event(const json& head, std::string_view message) 
   if (name == "disconnected") return core::AgentEvent{event::Disconnected{}};
   if (name == "keeper_started") return core::AgentEvent{event::KeeperStarted{run(), head.at("link_path")}};
   if (name == "keeper_closed")
-    return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason")}};
+    return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason"), head.at("with_agent")}};
   if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
   if (name == "port_reserved")
     return core::AgentEvent{

@@ -109,7 +109,8 @@ void WorkerServer::rest(Connection& connection, Duration duration) {
   });
 }
 
-/// What has come already is taken first.
+/// What has come already is taken first. Then it is read once, also where its run has not made up for its share yet: at
+/// the least it has its turn between two rests, and is heard, whatever one line has cost.
 void WorkerServer::go_on(const std::shared_ptr<core::ConnectionId>& number) {
   const auto is_held = [this, &number] {
     const auto place = connections_.find(*number);
@@ -118,7 +119,7 @@ void WorkerServer::go_on(const std::shared_ptr<core::ConnectionId>& number) {
   if (is_held()) return;
   const auto stream = connections_.at(*number).stream;
   const std::string untaken = std::exchange(connections_.at(*number).untaken, {});
-  on_bytes(number, untaken);
+  if (!untaken.empty()) on_bytes(number, untaken);
   if (!is_held() && connections_.at(*number).stream == stream) stream->resume();
 }
 

@@ -84,8 +84,8 @@ void Console::when_drained(std::function<void()> handler) {
   when_drained_ = std::move(handler);
 }
 
-void Console::narrate(const std::string& line) {
-  if (!style_.quiet) block(for_terminal(line, Steering::kNone) + "\n");
+void Console::narrate(const std::string& line, bool is_trouble) {
+  if (!style_.quiet || is_trouble) block(for_terminal(line, Steering::kNone) + "\n");
 }
 
 void Console::complain(const std::string& label, const std::string& line) {

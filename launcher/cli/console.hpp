@@ -20,7 +20,7 @@ namespace sgd::cli {
 struct ConsoleStyle {
   bool is_terminal = false;  ///< Of stderr, and no dumb one: escape sequences and a status line are allowed.
   bool color = false;
-  bool quiet = false;  ///< No narration.
+  bool quiet = false;  ///< No narration of what goes as it should.
 };
 
 [[nodiscard]] ConsoleStyle detect_style(bool no_color, bool quiet);
@@ -35,8 +35,8 @@ class Console {
   void output(std::string lines, std::function<void()> on_written);
   /// For one of our streams, as it is: lines, or the begin of one, behind which nothing is drawn.
   void output(keeper::Stream stream, std::string text, std::function<void()> on_written);
-  /// A line for stderr; not when quiet. Here and in complain() nothing of it steers a terminal.
-  void narrate(const std::string& line);
+  /// A line for stderr; when quiet only if it `is_trouble`. Here and in complain() nothing of it steers a terminal.
+  void narrate(const std::string& line, bool is_trouble = false);
   /// A line for stderr, always; `label` ("error", "warning") is coloured on a terminal.
   void complain(const std::string& label, const std::string& line);
   /// A text of several lines for stderr, as it is, always.

@@ -16,8 +16,8 @@ constexpr Duration kSilence = std::chrono::seconds(1);
 
 }  // namespace
 
-LocalCallbacks::LocalCallbacks(boost::asio::io_context& io, Console& console, const job::JobSpec& job)
-    : io_(io), console_(console), job_(job), printer_(console, job), thread_(io), patience_(io) {}
+LocalCallbacks::LocalCallbacks(boost::asio::io_context& io, Console& console, const job::JobSpec& job, bool is_json)
+    : io_(io), console_(console), job_(job), printer_(console, job, is_json), thread_(io), patience_(io) {}
 
 void LocalCallbacks::warn(const std::string& message) {
   console_.complain("warning", message);
@@ -80,7 +80,8 @@ void LocalCallbacks::say_waiting() {
   patience_.async_wait([this](const boost::system::error_code& error) {
     if (!error && done_)
       console_.narrate(fmt::format("sgd-launch: the run has ended; waiting for {}, at most their timeout",
-                                   programs_.empty() ? "what checkpoint.after_save runs" : "programs of callbacks"));
+                                   programs_.empty() ? "what checkpoint.after_save runs" : "programs of callbacks"),
+                       true);
   });
 }
 

@@ -22,7 +22,8 @@ namespace sgd::cli {
 
 class LocalCallbacks {
  public:
-  LocalCallbacks(boost::asio::io_context& io, Console& console, const job::JobSpec& job);
+  /// `is_json`: reports are lines of standard output already.
+  LocalCallbacks(boost::asio::io_context& io, Console& console, const job::JobSpec& job, bool is_json);
 
   /// What they ask of the run.
   struct Run {

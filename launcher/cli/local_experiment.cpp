@@ -139,7 +139,7 @@ Status LocalExperiment::start_search() {
   KeptSearch::Handlers handlers;
   handlers.on_line = [this](const std::string& line) { coordinator_.search_said(experiment_.id, line); };
   handlers.on_failed = [this](const std::string& why) { coordinator_.search_failed(experiment_.id, why); };
-  handlers.on_restart = [this](const std::string& what) { console_.narrate("sgd-launch: " + what); };
+  handlers.on_restart = [this](const std::string& what) { console_.narrate("sgd-launch: " + what, true); };
   search_ =
       std::make_unique<KeptSearch>(io_, std::move(spec), experiment_.run_dir + "/search.log", std::move(handlers));
   return search_->start(past);

@@ -44,7 +44,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       console_(io_, detect_style(options.no_color, options.quiet)),
       ranks_(io_, console_, line_style(options_, job_, console_), [this](Rank rank) { return local_rank(rank); }),
       steps_planned_(planned_steps(job_)),
-      callbacks_(io_, console_, job_),
+      callbacks_(io_, console_, job_, options_.is_json),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_),
@@ -196,7 +196,7 @@ coordinator::RunObserver LocalRun::observer() {
   coordinator::RunObserver observer;
   observer.on_event = [this](const nlohmann::ordered_json& event) {
     const std::string line = narrate_event(event);
-    if (!line.empty()) console_.narrate("sgd-launch: " + line);
+    if (!line.empty()) console_.narrate("sgd-launch: " + line, is_trouble(event));
     if (read_or(event, "event", "") == "failure") failed_at_s_ = process::unix_seconds();
     callbacks_.on_event(event);
   };
@@ -235,7 +235,8 @@ void LocalRun::end() {
     console_.status("");
     if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
         outcome_->state == "timed_out") {
-      console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, job_.resolved));
+      console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, job_.resolved),
+                       outcome_->state != "succeeded");
     } else {
       console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color, failed_at_s_));
       if (const char* file = std::getenv("TORCHELASTIC_ERROR_FILE"); file != nullptr && *file != '\0')

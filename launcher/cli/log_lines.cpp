@@ -46,7 +46,7 @@ std::size_t unfinished_from(std::string_view bytes) {
 
 std::string LogLines::add(std::string_view bytes) {
   held_.append(bytes);
-  if (prefix_.empty()) {
+  if (!is_by_line_) {
     std::string whole = held_.substr(0, unfinished_from(held_));
     held_.erase(0, whole.size());
     return whole;
@@ -63,7 +63,7 @@ std::string LogLines::add(std::string_view bytes) {
 }
 
 std::string LogLines::rest() {
-  if (held_.empty() || prefix_.empty()) return std::exchange(held_, {});
+  if (held_.empty() || !is_by_line_) return std::exchange(held_, {});
   return prefixed(std::exchange(held_, {}) + "\n", prefix_);
 }
 

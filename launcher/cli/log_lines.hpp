@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sgd::cli {
 
@@ -17,7 +18,13 @@ inline constexpr std::size_t kLogLineBytesMax = 64 << 10;
 class LogLines {
  public:
   /// "3: " for rank 3; empty: nothing is put in front, and lines are not waited for.
-  explicit LogLines(std::string prefix = {}) : prefix_(std::move(prefix)) {}
+  explicit LogLines(std::string prefix = {}) : prefix_(std::move(prefix)), is_by_line_(!prefix_.empty()) {}
+  /// Whole lines, with nothing in front: that is somebody else's.
+  [[nodiscard]] static LogLines bare_lines() {
+    LogLines lines;
+    lines.is_by_line_ = true;
+    return lines;
+  }
 
   /// What can be printed now that these bytes are here.
   [[nodiscard]] std::string add(std::string_view bytes);
@@ -30,6 +37,7 @@ class LogLines {
 
  private:
   std::string prefix_;
+  bool is_by_line_ = false;
   std::string held_;
 };
 

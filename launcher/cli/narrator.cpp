@@ -1,6 +1,7 @@
 #include "launcher/cli/narrator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 
@@ -81,6 +82,14 @@ std::string few(const nlohmann::ordered_json& ranks) {
   return ranks.size() > kShown ? text + fmt::format(" and {} others", ranks.size() - kShown) : text;
 }
 
+/// "n1 (2), n2 (1)": how many workers each has.
+std::string workers_by_node(const nlohmann::ordered_json& nodes) {
+  std::string text;
+  for (const auto& [node, workers] : nodes.items())
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", node, dump_text(workers));
+  return text;
+}
+
 std::string log_path(const core::Failure& cause, Generation generation, const std::string& run_dir) {
   if (cause.rank < 0) return fmt::format("{}/logs/", run_dir);
   return fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", run_dir, generation, cause.rank);
@@ -128,6 +137,9 @@ std::string narrate_recovery(const nlohmann::ordered_json& event) {
   if (name == "resized")
     return fmt::format("resized from {} to {} workers: {}", read_or(event, "from", 0), read_or(event, "to", 0),
                        read_or(event, "reason", ""));
+  if (name == "moved")
+    return fmt::format("moved from {} to {}: {}", workers_by_node(member(event, "from")),
+                       workers_by_node(member(event, "to")), read_or(event, "reason", ""));
   if (name == "node_lost")
     return fmt::format("node {} lost: {}", read_or(event, "node", ""), read_or(event, "reason", ""));
   return {};
@@ -205,6 +217,9 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
         "warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
         read_or(event, "rank", 0), read_or(event, "node", ""), read_or(event, "own_ms", 0.0),
         read_or(event, "others_ms", 0.0));
+  if (name == "gpu_excluded")
+    return fmt::format("GPU {} of {} was the cause of {}: it is left out of this run", read_or(event, "device", ""),
+                       read_or(event, "node", ""), counted(read_or(event, "count", 0), "restart"));
   if (name == "report_mismatch")
     return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
                        read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),
@@ -216,6 +231,13 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
         "warning: no report has a number \"{}\" so far: no checkpoint is kept as the best (checkpoint.keep.best)",
         read_or(event, "metric", ""));
   return narrate_recovery(event);
+}
+
+bool is_trouble(const nlohmann::ordered_json& event) {
+  static constexpr std::array kTroubles = {"failure",   "backoff",         "node_lost",     "checkpoint_rejected",
+                                           "straggler", "report_mismatch", "metric_missing"};
+  const std::string name = read_or(event, "event", "");
+  return std::find(kTroubles.begin(), kTroubles.end(), name) != kTroubles.end();
 }
 
 std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total, std::int64_t steps_before) {

@@ -18,6 +18,8 @@ namespace sgd::cli {
 
 /// A transition worth a line, or nothing.
 [[nodiscard]] std::string narrate_event(const nlohmann::ordered_json& event);
+/// It says that something has failed, or is waited for: for those, too, who want no progress.
+[[nodiscard]] bool is_trouble(const nlohmann::ordered_json& event);
 
 /// "step 1200/6250  loss 0.412  12.4k samples/s  2/2 workers  eta 03:12".
 /// `steps_before` were made before this life of the run and took none of its time.

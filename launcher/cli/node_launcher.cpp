@@ -108,10 +108,10 @@ std::string NodeLauncher::so_far() const {
   return fmt::format(" ({} so far)", format_duration(std::chrono::floor<std::chrono::seconds>(waited())));
 }
 
-void NodeLauncher::say(const std::string& text) const {
+void NodeLauncher::say(const std::string& text, bool is_trouble) const {
   const std::string shown = for_terminal(text, Steering::kNone);
-  if (console_ != nullptr) return console_->narrate("sgd-launch: " + shown);
-  if (!options_.quiet) fmt::print(stderr, "sgd-launch: {}\n", shown);
+  if (console_ != nullptr) return console_->narrate("sgd-launch: " + shown, is_trouble);
+  if (!options_.quiet || is_trouble) fmt::print(stderr, "sgd-launch: {}\n", shown);
 }
 
 void NodeLauncher::say_waiting(const std::string& what, const std::string& more) {
@@ -119,11 +119,11 @@ void NodeLauncher::say_waiting(const std::string& what, const std::string& more)
   if (what == said_ && now - said_at_ < kSayAgain) return;
   said_ = what;
   said_at_ = now;
-  say(what + more);
+  say(what + more, true);
 }
 
 void NodeLauncher::say_not_passed(int signal, const std::string& why) const {
-  say(fmt::format("warning: signal {} is not passed on: {}", core::signal_words(signal), why));
+  say(fmt::format("warning: signal {} is not passed on: {}", core::signal_words(signal), why), true);
 }
 
 }  // namespace sgd::cli

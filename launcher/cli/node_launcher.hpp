@@ -47,7 +47,8 @@ class NodeLauncher {
 
   /// From here on it is said there; null: on stderr.
   void say_on(Console* console) { console_ = console; }
-  void say(const std::string& text) const;
+  /// `is_trouble`: also where only failures and waits are to be told.
+  void say(const std::string& text, bool is_trouble = false) const;
   /// At most once in kSayAgain, unless it is new.
   void say_waiting(const std::string& what, const std::string& more);
   /// One that ends nothing, and that nobody can be told of now.

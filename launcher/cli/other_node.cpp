@@ -26,7 +26,7 @@ int OtherNode::take_part() {
   ClusterLine line = launcher_.line();
   if (launcher_.output_socket().empty()) {
     const int code = follow(line);
-    if (!ending_.empty()) launcher_.say(ending_);
+    say_ending();
     return code;
   }
   Console console(line.io(), detect_style(launcher_.options().no_color, launcher_.options().quiet));
@@ -37,9 +37,13 @@ int OtherNode::take_part() {
   launcher_.say_on(&console);
   const int code = follow(line);
   show_rest(line, console, *output.value());
-  if (!ending_.empty()) launcher_.say(ending_);
+  say_ending();
   launcher_.say_on(nullptr);
   return code;
+}
+
+void OtherNode::say_ending() const {
+  if (!ending_.empty()) launcher_.say(ending_, !has_succeeded_);
 }
 
 /// What ranks here have said last is on its way when the run has ended. Where it was ended by force, what is here is
@@ -93,6 +97,7 @@ std::optional<int> OtherNode::follow_run(ClusterLine& line) {
   const Json& summary = member(answer.value(), "summary");
   is_settled_ = true;
   ending_ = fmt::format("run {}: {}", run_, read_or(summary, "state", "has ended"));
+  has_succeeded_ = read_or(summary, "state", "") == "succeeded";
   return read_or(summary, "exit_code", exit_code::kFailed);
 }
 

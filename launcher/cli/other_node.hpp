@@ -27,6 +27,7 @@ class OtherNode {
 
   [[nodiscard]] int follow(ClusterLine& line);
   void show_rest(ClusterLine& line, Console& console, OwnOutput& output);
+  void say_ending() const;
   [[nodiscard]] int refused(const rendezvous::DaemonChildren::Refusal& refusal) const;
   [[nodiscard]] std::optional<int> follow_run(ClusterLine& line);
   void look_for_run(const Json& answer);
@@ -43,6 +44,7 @@ class OtherNode {
   int signals_ = 0;
   bool is_settled_ = false;  ///< The ranks here have ended as they were to.
   std::string ending_;       ///< What is said at last.
+  bool has_succeeded_ = false;
 };
 
 }  // namespace sgd::cli

@@ -211,7 +211,7 @@ std::string RankLines::prefix(Stream stream, const std::set<Rank>& ranks, double
   replace_all(front, "${rank}", rank_list(ranks) + times);
   replace_all(front, "${local_rank}", rank_list(local) + (has_rank ? "" : times));
   replace_all(front, "${role_name}", style_.role);
-  replace_all(front, "${hostname}", style_.hostname);
+  replace_all(front, "${hostname}", style_.host_of && is_one ? style_.host_of(*ranks.begin()) : style_.hostname);
   replace_all(front, "${stream}", name(stream));
   if (front.find("${time}") != std::string::npos) replace_all(front, "${time}", clock_time(unix_s));
   if (!is_one && !has_place) front += times.substr(1) + " ";

@@ -28,10 +28,11 @@ namespace sgd::cli {
 struct LineStyle {
   std::string prefix = "${rank}: ";  ///< ${rank}, ${local_rank}, ${role_name}, ${hostname}, ${time}, ${stream}.
   std::string role;
-  std::string hostname;
-  bool has_time = false;  ///< In front of the prefix.
-  bool is_json = false;   ///< An object a line, and all of them to stdout.
-  int ranks = 1;          ///< So many write; 1: nothing is folded. 0: it is not wanted.
+  std::string hostname;                      ///< Of all ranks,
+  std::function<std::string(Rank)> host_of;  ///< or of each.
+  bool has_time = false;                     ///< In front of the prefix.
+  bool is_json = false;                      ///< An object a line, and all of them to stdout.
+  int ranks = 1;                             ///< So many write; 1: nothing is folded. 0: it is not wanted.
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   bool has_live_region = true;  ///< Bars are drawn where the stream is a terminal.

@@ -17,6 +17,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
+#include "launcher/process/clock.hpp"
 #include "launcher/process/heard_signals.hpp"
 #include "launcher/process/random_seed.hpp"
 
@@ -61,7 +62,9 @@ int RemoteRun::submit(Json request, bool detach) {
   if (request_.contains("base")) table_.emplace();
   if (const auto loaded = job::load_resolved(job); loaded.job) {
     steps_planned_ = planned_steps(*loaded.job);
-    printer_.emplace(console_, *loaded.job);
+    printer_.emplace(console_, *loaded.job, options_.is_json);
+    if (options_.show_prefix || options_.has_time || options_.is_json)
+      lines_.emplace(line_style(options_, *loaded.job, console_));
     if (const Status listens = listen_for_own(*loaded.job); !listens)
       return refuse(exit_code::kFailed, listens.error().message);
   }
@@ -91,7 +94,9 @@ void RemoteRun::search_with(tune::ExperimentSpec spec, std::string name) {
     whole.update(what);
     link_.send(whole);
   };
-  handlers.narrate = [this](const std::string& line) { console_.narrate("sgd-launch: " + line); };
+  handlers.narrate = [this](const std::string& line, bool is_trouble) {
+    console_.narrate("sgd-launch: " + line, is_trouble);
+  };
   search_.emplace(io_, std::move(spec), std::move(name), std::move(handlers));
 }
 
@@ -274,8 +279,10 @@ void RemoteRun::on_followed(const Json& answer) {
 
 RemoteRun::File& RemoteRun::file_of(const std::string& name) {
   const auto [place, is_new] = files_.try_emplace(name);
-  if (is_new && is_log(name) && options_.show_prefix)
-    place->second.log = LogLines(fmt::format("{}: ", std::atoi(name.c_str() + name.rfind('/') + 6)));
+  if (is_new && is_log(name) && lines_)
+    place->second.log = LogLines::bare_lines();
+  else if (is_new && is_log(name) && options_.show_prefix)
+    place->second.log = LogLines(fmt::format("{}: ", rank_of_log(name)));
   return place->second;
 }
 
@@ -297,8 +304,10 @@ void RemoteRun::on_part(const std::string& bytes) {
 }
 
 /// Acknowledged when it is written: a terminal that stands still holds the stream up, and nothing is lost.
-void RemoteRun::print_log(const std::string& file, std::string text) {
-  if (text.empty()) return acknowledge(file);
+void RemoteRun::print_log(const std::string& file, std::string lines) {
+  if (lines.empty()) return acknowledge(file);
+  std::string text =
+      lines_ ? lines_->shown(process::monotonic_now(), process::unix_seconds(), file, lines) : std::move(lines);
   console_.output(std::move(text), [this, file] { acknowledge(file); });
 }
 
@@ -316,12 +325,13 @@ void RemoteRun::print_json_line(const std::string& file, const std::string& line
   if (table_) {
     if (file == "events.jsonl") print_trial_event(json);
   } else if (file == "metrics.jsonl") {
-    const std::string text = epoch_line(json, epochs_);
+    const std::string text = options_.is_json ? dump_text(json) : epoch_line(json, epochs_);
     if (!text.empty()) console_.result(text);
     if (printer_) printer_->print(json);
   } else {
+    if (lines_) lines_->on_event(json);
     const std::string text = narrate_event(json);
-    if (!text.empty()) console_.narrate("sgd-launch: " + text);
+    if (!text.empty()) console_.narrate("sgd-launch: " + text, is_trouble(json));
   }
 }
 
@@ -415,7 +425,8 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
   } else if (is_failure) {
     console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
   } else {
-    console_.narrate("sgd-launch: " + end_block(outcome, shown_dir_, run_, member(request_, "job")));
+    console_.narrate("sgd-launch: " + end_block(outcome, shown_dir_, run_, member(request_, "job")),
+                     outcome.state != "succeeded");
   }
 }
 

@@ -24,6 +24,7 @@
 #include "launcher/cli/log_lines.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/own_output.hpp"
+#include "launcher/cli/remote_lines.hpp"
 #include "launcher/cli/remote_search.hpp"
 #include "launcher/cli/report_printer.hpp"
 #include "launcher/cli/run_copy.hpp"
@@ -83,7 +84,7 @@ class RemoteRun {
   void on_status(const Json& answer);
   void on_searched(const Json& answer);
   void on_part(const std::string& bytes);
-  void print_log(const std::string& file, std::string text);
+  void print_log(const std::string& file, std::string lines);
   void print_json_lines(const std::string& file, const std::string& lines);
   void print_trial_event(const Json& event);
   void print_json_line(const std::string& file, const std::string& line);
@@ -136,6 +137,7 @@ class RemoteRun {
   std::string shown_dir_;
   int epochs_ = 0;                        ///< Of the job.
   std::optional<ReportPrinter> printer_;  ///< Of a job that this has submitted.
+  std::optional<RemoteLines> lines_;      ///< Of ranks, as its job and our options want them.
   std::optional<RunCopy> copy_;
   std::optional<process::InputEnd> lifeline_;
   std::optional<OwnOutputPlace> own_place_;

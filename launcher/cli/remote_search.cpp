@@ -21,14 +21,14 @@ void RemoteSearch::start(const std::string& run, const std::vector<Json>& past) 
   KeptSearch::Handlers handlers;
   handlers.on_line = [this](const std::string& line) { take(line); };
   handlers.on_failed = [this](const std::string& why) { fail(why); };
-  handlers.on_restart = [this](const std::string& what) { handlers_.narrate(what); };
+  handlers.on_restart = [this](const std::string& what) { handlers_.narrate(what, true); };
   search_ = std::make_unique<KeptSearch>(io_, spec_, log, std::move(handlers));
-  handlers_.narrate(
-      fmt::format("{} makes the trials, on this machine: this command has to stay until the end, or "
-                  "another one goes on (sgd-launch tune --resume {}). {}",
-                  spec_.search.command.front(), run,
-                  may_write ? "What it says of itself is in " + log
-                            : "What it says of itself is lost: this folder cannot be written to"));
+  handlers_.narrate(fmt::format("{} makes the trials, on this machine: this command has to stay until the end, or "
+                                "another one goes on (sgd-launch tune --resume {}). {}",
+                                spec_.search.command.front(), run,
+                                may_write ? "What it says of itself is in " + log
+                                          : "What it says of itself is lost: this folder cannot be written to"),
+                    false);
   if (const Status started = search_->start(past); !started) fail(started.error().message);
   wait();
 }

@@ -28,7 +28,7 @@ class RemoteSearch {
   struct Handlers {
     /// Sends a request, if there is a connection; `what` lacks its id and the run.
     std::function<void(const nlohmann::ordered_json& what)> ask;
-    std::function<void(const std::string& line)> narrate;
+    std::function<void(const std::string& line, bool is_trouble)> narrate;
   };
 
   /// `io` must outlive it.

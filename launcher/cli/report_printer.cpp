@@ -42,7 +42,8 @@ std::string report_line(const callbacks::Report& report) {
   return line;
 }
 
-ReportPrinter::ReportPrinter(Console& console, const job::JobSpec& job) : console_(console) {
+ReportPrinter::ReportPrinter(Console& console, const job::JobSpec& job, bool is_in_stream) : console_(console) {
+  if (is_in_stream) return;
   for (const nlohmann::json& callback : job.callbacks)
     if (read_or(callback, "type", "") == "console")
       shapes_.push_back({callbacks::NameFilter(callback), read_or(callback, "format", "") == "json"});

@@ -21,7 +21,8 @@ class ReportPrinter {
   /// Printed, and not taken by who reads.
   static constexpr std::size_t kWaitingBytesMax = 1 << 20;
 
-  ReportPrinter(Console& console, const job::JobSpec& job);
+  /// `is_in_stream`: every report is a line of standard output anyway, as JSON, and nothing else belongs there.
+  ReportPrinter(Console& console, const job::JobSpec& job, bool is_in_stream);
 
   void print(const callbacks::Report& report);
   /// Says at the end what was left out.

@@ -144,7 +144,7 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                      return text == "own" || text == "first" ? std::string()
                                                              : fmt::format("expected own or first, got \"{}\"", text);
                    }});
-  table.push_back(flag({"--quiet", "-q"}, "only workers' output, results and failures", options.quiet));
+  table.push_back(flag({"--quiet", "-q"}, "only workers' output, results, failures and waits", options.quiet));
   table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
 }
 

@@ -49,7 +49,11 @@ void print_live(const Json& status) {
                read_or(status, "epochs", 0), read_or(status, "step", 0),
                read_or(status, "activity", "") == "validate" ? ", validating" : "", read_or(status, "loss", 0.0),
                short_number(read_or(status, "samples_per_s", 0.0)));
-  fmt::print("failures   {}\nfolder     {}\n", read_or(status, "failures", 0), read_or(status, "run_dir", ""));
+  fmt::print("failures   {}\n", read_or(status, "failures", 0));
+  for (const Json& gpu : member(status, "gpus_left_out"))
+    fmt::print("left out   GPU {} of {}, after {} restart{}\n", plain_text(read_or(gpu, "device", "")),
+               read_or(gpu, "node", ""), read_or(gpu, "restarts", 0), read_or(gpu, "restarts", 0) == 1 ? "" : "s");
+  fmt::print("folder     {}\n", read_or(status, "run_dir", ""));
   const Json& ranks = member(status, "ranks");
   const bool has_gpus =
       std::any_of(ranks.begin(), ranks.end(), [](const Json& rank) { return member(rank, "gpu").is_object(); });
@@ -106,6 +110,8 @@ Json read_ended(const std::string& run_dir) {
   lost["run"] = history.value().id;
   lost["generation"] = past.generation;
   lost["epochs"] = past.epochs;
+  lost["epochs_done"] = past.epochs;
+  lost["job_epochs"] = epochs_of(run_dir, lost);
   lost["steps"] = past.steps;
   lost["failures"] = past.failures;
   lost["wall_s"] = past.wall_s;

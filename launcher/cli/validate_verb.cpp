@@ -2,13 +2,16 @@
 // ends. The run that saved them stays as it is.
 
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/find_origin.hpp"
+#include "launcher/cli/local_node.hpp"
 #include "launcher/cli/local_run.hpp"
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/run_naming.hpp"
@@ -31,6 +34,16 @@ std::string take_checkpoint(std::vector<std::string>& words) {
   return folder.string();
 }
 
+/// Of a run whose workers are no training of ours; empty: they are.
+std::string command_of_run(const std::string& file) {
+  std::ifstream text(file);
+  const auto job = nlohmann::ordered_json::parse(text, nullptr, false);
+  std::string command;
+  for (const auto& word : member(job, "command"))
+    if (word.is_string()) command += (command.empty() ? "" : " ") + word.get_ref<const std::string&>();
+  return command;
+}
+
 }  // namespace
 
 int validate_verb(const std::vector<std::string>& arguments) {
@@ -48,11 +61,16 @@ int validate_verb(const std::vector<std::string>& arguments) {
     return refuse(exit_code::kUsage,
                   "validate is for runs on this machine; on a cluster submit a job with \"resume_from\" and "
                   "\"training\": {\"validate_only\": true}");
+  const std::string file = run.directory + "/job.json";
+  if (const std::string command = command_of_run(file); !command.empty())
+    return refuse(exit_code::kUsage,
+                  fmt::format("{} is a run of a command ({}), whose weights only its own program can measure: start "
+                              "that with sgd-launch -- COMMAND",
+                              as_typed(run.directory), command));
   for (const auto& [path, value] : {std::pair{"training.validate_only", std::string("true")},
                                     {"checkpoint.every", "never"},
                                     {"resume_from", checkpoint.empty() ? run.directory : checkpoint}})
     options.overrides.sets.push_back({path, value, "validate"});
-  const std::string file = run.directory + "/job.json";
   job::LoadResult loaded = load_with_plugins(
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   if (loaded.job) check_start(*loaded.job, file, loaded.diagnostics);

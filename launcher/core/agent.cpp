@@ -261,6 +261,7 @@ void Agent::forget_gone(AgentCommands& out) {
     }
     out.push_back(agent_command::ForgetRun{run->first});
     allocation_.release(run->first);
+    allocation_.leave_out(run->first, {});
     std::erase_if(owners_, [&](const auto& owner) { return owner.second == run->first; });
     warned_.erase(run->first);
     // Their ends are seen by those who read.

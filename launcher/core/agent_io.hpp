@@ -58,11 +58,13 @@ struct FromKeeper {
   RunId run;
   keeper::FromKeeper message;
 };
+/// Its link closed, its process is reaped.
 struct KeeperClosed {
   RunId run;
   int signal = 0;
   std::string message;
-};  ///< Its link closed, its process is reaped.
+  bool with_agent = false;  ///< While there was no agent.
+};
 struct StraysCleared {
   RunId run;
 };  ///< Nothing that a lost keeper left runs any more.

@@ -65,7 +65,35 @@ std::string why_not(const cluster::NodeState& state) {
   return why_not(state.labels);
 }
 
+namespace {
+
+/// Of names of GPUs, which are kept and shown.
+std::string why_not_named(const std::vector<std::string>& gpus) {
+  const auto is_long = [](const std::string& gpu) { return gpu.size() > kGpuNameMax; };
+  return std::any_of(gpus.begin(), gpus.end(), is_long)
+             ? fmt::format("a GPU with a name of more than {} bytes", kGpuNameMax)
+             : "";
+}
+
+/// That a fact names.
+std::vector<std::string> gpus_of(const cluster::FactBody& body) {
+  if (const auto* started = std::get_if<cluster::WorkerStarted>(&body)) return started->gpus;
+  const auto* exited = std::get_if<cluster::WorkerExited>(&body);
+  const auto* raised = std::get_if<cluster::RanksRaised>(&body);
+  std::vector<std::string> gpus;
+  if (exited != nullptr) gpus.push_back(exited->gpu);
+  if (exited != nullptr || raised != nullptr)
+    for (const OtherError& other : exited != nullptr ? exited->others : raised->others) gpus.push_back(other.gpu);
+  return gpus;
+}
+
+}  // namespace
+
 std::string why_not(const cluster::Fact& fact) {
+  const auto* started = std::get_if<cluster::WorkerStarted>(&fact.body);
+  if (started != nullptr && started->gpus.size() > kRankGpusMax)
+    return fmt::format("{} GPUs of a rank; it may have {}", started->gpus.size(), kRankGpusMax);
+  if (std::string why = why_not_named(gpus_of(fact.body)); !why.empty()) return why;
   if (const auto* saved = std::get_if<cluster::CheckpointSaved>(&fact.body))
     return why_not(saved->checkpoint, fact.generation);
   if (const auto* rejected = std::get_if<cluster::CheckpointRejected>(&fact.body)) return why_not(rejected->checkpoint);

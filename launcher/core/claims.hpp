@@ -18,6 +18,8 @@ inline constexpr std::int64_t kNodeMemoryMax = std::int64_t{1} << 50;
 inline constexpr std::size_t kNodeRunsMax = 4096;
 inline constexpr std::size_t kNodeTextMax = 255;  ///< Bytes of its address, its version, a label's name or value.
 inline constexpr std::size_t kNodeLabelsMax = 64;
+inline constexpr std::size_t kRankGpusMax = 64;  ///< As many as a job may ask for.
+inline constexpr std::size_t kGpuNameMax = 128;  ///< Bytes: of NVML's UUIDs, 96.
 
 /// Why `saved` cannot be a checkpoint of `generation`, in words; empty: it can.
 [[nodiscard]] std::string why_not(const link::CheckpointSaved& saved, Generation generation);

@@ -206,7 +206,8 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
     const FactVerdict verdict =
         run == runs_.end() ? FactVerdict::kUnknownRun : run->second.on_fact(now, node, fact, out);
     facts_.add(verdict);
-    if (std::holds_alternative<cluster::Cleared>(fact.body)) capacity_changed_ = true;
+    if (std::holds_alternative<cluster::Cleared>(fact.body) || tells_of_left_out(node, fact.body))
+      capacity_changed_ = true;
     const auto left = known.leftovers.find(fact.run);
     if (left != known.leftovers.end() && is_end_of(left->second, fact, verdict)) {
       known.leftovers.erase(left);

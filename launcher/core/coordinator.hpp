@@ -150,6 +150,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::map<RunId, int> offer_capacity(TimePoint now, CoordinatorCommands& out);
   bool offer_growth(TimePoint now, const std::map<RunId, int>& growth, CoordinatorCommands& out);
   void note_starts(const QueuePlan& plan);
+  [[nodiscard]] Demand demand_of(const RunMachine& run) const;
+  [[nodiscard]] bool tells_of_left_out(const NodeId& node, const cluster::FactBody& body) const;
   [[nodiscard]] QueueState queue_state(TimePoint now, bool asks_for_labels = false) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;

@@ -99,6 +99,7 @@ struct RunOutcome {
   std::optional<Failure> cause;
   Generation generation = 0;  ///< The last one.
   int epochs = 0;             ///< Finished.
+  int job_epochs = 0;         ///< That its job wants; 0: it says nothing of epochs.
   std::int64_t steps = 0;
   int failures = 0;
   int world_size = 0;
@@ -222,7 +223,7 @@ struct RecordEvent {
 struct RecordMetrics {
   RunId run;
   nlohmann::ordered_json metrics;
-  link::ReportKey key;  ///< Of the report: users may call their values as its parts.
+  link::ReportKey key = {};  ///< Of the report: users may call their values as its parts.
 };
 /// Of the checkpoints in the run's folder these count, oldest first. Others that are older than the last of them go.
 struct KeepCheckpoints {

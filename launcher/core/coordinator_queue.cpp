@@ -105,12 +105,22 @@ QueueState Coordinator::queue_state(TimePoint now, bool asks_for_labels) const {
     const int priority = run.definition().priority;
     if (run.waits_for_room())
       state.waiting.push_back({id, run.definition().owner, run.is_admitted() && !ticket.gave_way, priority,
-                               ticket.submission, run.demand(), run.placement(), ticket.passed_by,
+                               ticket.submission, demand_of(run), run.placement(), ticket.passed_by,
                                ticket.startable_since});
     if (run.may_grow())
-      state.growing.push_back({id, priority, ticket.submission, run.demand(), run.placement().world_size});
+      state.growing.push_back({id, priority, ticket.submission, demand_of(run), run.placement().world_size});
   }
   return state;
+}
+
+/// A GPU that the run does without and that another one holds is none of those that are free.
+Demand Coordinator::demand_of(const RunMachine& run) const {
+  Demand demand = run.demand();
+  for (const LeftOutGpu& one : run.gpus_left_out()) {
+    const auto holds = [&](const auto& other) { return other.second->holds_gpu(one.node, one.gpu); };
+    if (std::any_of(live_.begin(), live_.end(), holds)) --demand.left_out.at(one.node).free;
+  }
+  return demand;
 }
 
 std::map<RunId, Holding> Coordinator::holdings() const {
@@ -146,6 +156,16 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, boo
     }
   }
   return capacities;
+}
+
+/// Ranks have a GPU that another run does without: for that one more may be free than it was offered.
+bool Coordinator::tells_of_left_out(const NodeId& node, const cluster::FactBody& body) const {
+  const auto* started = std::get_if<cluster::WorkerStarted>(&body);
+  if (started == nullptr || started->gpus.empty()) return false;
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& run) {
+    return std::any_of(started->gpus.begin(), started->gpus.end(),
+                       [&](const std::string& gpu) { return run.second->does_without(node, gpu); });
+  });
 }
 
 std::vector<RunMachine*> Coordinator::least_important_first() const {

@@ -44,7 +44,7 @@ std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, con
   for (std::size_t rank = 0; rank < shares.size(); ++rank)
     shares[rank].cores = cpu_share(cores, static_cast<int>(rank), ranks, need.cpus).cores;
   if (need.gpus) {
-    deal_out(shares, static_cast<std::size_t>(std::max(*need.gpus, 0)), need.visibility);
+    deal_out(run, shares, static_cast<std::size_t>(std::max(*need.gpus, 0)), need.visibility);
   } else if (!gpus_.empty()) {
     for (RankShare& share : shares) share.visible = unowned_gpus();
   }
@@ -52,8 +52,9 @@ std::vector<RankShare> CoreAllocation::allocate(const RunId& run, int ranks, con
   return shares;
 }
 
-void CoreAllocation::deal_out(std::vector<RankShare>& shares, std::size_t each, Visibility visibility) const {
-  const GpuNames gpus = in_order_of_node(gpus_least_used_first(), shares.size() * each);
+void CoreAllocation::deal_out(const RunId& run, std::vector<RankShare>& shares, std::size_t each,
+                              Visibility visibility) const {
+  const GpuNames gpus = in_order_of_node(gpus_least_used_first(run), shares.size() * each);
   each = std::min(each, gpus.size());
   GpuNames all;
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
@@ -94,12 +95,34 @@ std::map<std::string, int> CoreAllocation::owners_of_gpus() const {
   return owners;
 }
 
-/// Those that nobody has come first, in the order of the node.
-GpuNames CoreAllocation::gpus_least_used_first() const {
-  std::map<std::string, int> owners = owners_of_gpus();
-  GpuNames order = gpus_;
+void CoreAllocation::leave_out(const RunId& run, const GpuNames& gpus) {
+  if (gpus.empty()) {
+    left_out_.erase(run);
+  } else {
+    left_out_[run] = gpus;
+  }
+}
+
+bool CoreAllocation::leaves_out(const RunId& run, const std::string& gpu) const {
+  const auto its = left_out_.find(run);
+  return its != left_out_.end() && std::find(its->second.begin(), its->second.end(), gpu) != its->second.end();
+}
+
+/// Those that nobody has come first, and of them those that other runs here do without; in the order of the node.
+GpuNames CoreAllocation::gpus_least_used_first(const RunId& run) const {
+  const std::map<std::string, int> owners = owners_of_gpus();
+  std::map<std::string, std::pair<int, bool>> places;
+  GpuNames order;
+  for (const std::string& gpu : gpus_) {
+    if (leaves_out(run, gpu)) continue;
+    const bool is_spared = std::any_of(left_out_.begin(), left_out_.end(),
+                                       [&](const auto& other) { return leaves_out(other.first, gpu); });
+    const auto owned = owners.find(gpu);
+    places[gpu] = {owned == owners.end() ? 0 : owned->second, !is_spared};
+    order.push_back(gpu);
+  }
   std::stable_sort(order.begin(), order.end(),
-                   [&owners](const std::string& a, const std::string& b) { return owners[a] < owners[b]; });
+                   [&places](const std::string& a, const std::string& b) { return places[a] < places[b]; });
   return order;
 }
 

@@ -60,6 +60,7 @@ struct AllocationState {
   std::vector<int> cores_;
   GpuNames gpus_;
   std::map<RunId, std::vector<RankShare>> held_;
+  std::map<RunId, GpuNames> left_out_ = {};  ///< That the ranks of a run do not get.
 };
 
 class CoreAllocation : private AllocationState {
@@ -76,12 +77,16 @@ class CoreAllocation : private AllocationState {
   /// divided.
   [[nodiscard]] std::vector<RankShare> allocate(const RunId& run, int ranks, const RankNeed& need, int slots);
   void release(const RunId& run) { held_.erase(run); }
+  /// From its next allocation on; in place of what was said before. Others get these first, where it will need the
+  /// rest.
+  void leave_out(const RunId& run, const GpuNames& gpus);
 
  private:
   [[nodiscard]] std::vector<int> free_cores() const;
-  void deal_out(std::vector<RankShare>& shares, std::size_t each, Visibility visibility) const;
+  void deal_out(const RunId& run, std::vector<RankShare>& shares, std::size_t each, Visibility visibility) const;
   [[nodiscard]] GpuNames in_order_of_node(GpuNames gpus, std::size_t count) const;
-  [[nodiscard]] GpuNames gpus_least_used_first() const;
+  [[nodiscard]] GpuNames gpus_least_used_first(const RunId& run) const;
+  [[nodiscard]] bool leaves_out(const RunId& run, const std::string& gpu) const;
   [[nodiscard]] GpuNames unowned_gpus() const;
   [[nodiscard]] std::map<std::string, int> owners_of_gpus() const;
 };

@@ -91,6 +91,7 @@ bool CauseFinder::is_outranked_by(const Failure& failure) const {
   if (cause_->is_secondary()) return true;
   const bool is_near = failure.at - cause_->at <= kSignalOutranks;
   if (cause_->is_final || cause_->kind != FailureKind::kExitCode || !is_near) return false;
+  if (failure.gpu.empty() != cause_->gpu.empty()) return cause_->gpu.empty();
   if (failure.kind == FailureKind::kSignal) return cause_->error.empty() || !is_own_end(failure.signal);
   const bool are_told = !cause_->error.empty() && !failure.error.empty();
   return failure.kind == FailureKind::kExitCode && are_told && failure.error.at_s < cause_->error.at_s;

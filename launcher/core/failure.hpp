@@ -5,7 +5,8 @@
 // failure and never the cause. A command's rank is secondary by the words of its error (peer_loss.hpp); then what
 // ranks that have not ended yet have said counts, too. The cause is the first primary failure to arrive; within
 // kSignalOutranks a signal outranks an exit code, because a killed rank makes its peers throw (but a process that ends
-// itself by one does not outrank an error that another one has told), and of two told errors the earlier one counts.
+// itself by one does not outrank an error that another one has told), and of two told errors the earlier one counts. A
+// GPU that has failed outranks both: no peer's end breaks one.
 // Exits that the agent caused itself are not failures at all and never come here.
 
 #include <optional>
@@ -47,16 +48,17 @@ struct Failure {
   std::string message;            ///< What the process said, or why it could not start; may be empty.
   std::vector<std::string> tail;  ///< Its last lines of output.
   RankError error;                ///< What it said itself; may be empty.
+  std::string gpu;                ///< Of its own, that has failed under it; empty: none is named.
   bool may_follow = false;        ///< An exit code that may be a consequence of a signal that is not known yet.
   bool follows_peer = false;      ///< Of a command: by its words it has lost another rank.
   bool was_waiting = false;       ///< With kStalled: it waited for another rank.
   double notice_s = 0;            ///< From its end, or its last sign of life, until it was noticed.
   TimePoint at;
 
+  /// Another rank was gone under it.
+  [[nodiscard]] bool misses_peer() const { return kind == FailureKind::kPeerLost || follows_peer; }
   /// A consequence of another failure that is not known yet.
-  [[nodiscard]] bool is_secondary() const {
-    return kind == FailureKind::kPeerLost || (kind == FailureKind::kStalled && was_waiting) || follows_peer;
-  }
+  [[nodiscard]] bool is_secondary() const { return misses_peer() || (kind == FailureKind::kStalled && was_waiting); }
 };
 
 /// "signal 9 (SIGKILL)" or "exit code 1": what happened, without whom.

@@ -56,7 +56,9 @@ Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool
     failure.follows_peer =
         is_own && (failure.error.empty() ? tells_peer_loss(failure.tail) : is_peer_loss(failure.error));
     failure.is_final = exited.signal == 0 && is_beyond_restart(failure.error);
+    failure.follows_peer = failure.follows_peer && exited.gpu.empty();
   }
+  if (failure.kind != FailureKind::kPeerLost) failure.gpu = exited.gpu;
   failure.notice_s = exited.notice_s;
   return failure;
 }
@@ -65,7 +67,8 @@ Failure failure_of(const NodeId& node, const OtherError& other) {
   Failure failure = of_rank(other.rank, node);
   failure.kind = FailureKind::kRaised;
   failure.error = other.error;
-  failure.follows_peer = is_peer_loss(failure.error);
+  failure.gpu = other.gpu;
+  failure.follows_peer = failure.gpu.empty() && is_peer_loss(failure.error);
   failure.is_final = is_beyond_restart(failure.error);
   return failure;
 }
@@ -90,6 +93,7 @@ Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed) 
 }
 
 Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost) {
+  if (lost.with_agent) return node_failure(node, "its agent and the run's keeper had both ended", 0);
   return of_helper("keeper", node, -1, lost.signal, lost.message);
 }
 

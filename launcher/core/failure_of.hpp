@@ -17,6 +17,7 @@ namespace sgd::core {
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused);
 [[nodiscard]] Failure failure_of(Rank rank, const NodeId& node, const cluster::PortRefused& refused);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed);
+/// What ends a keeper and its agent has ended the node, though an agent may be back there by now.
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost);
 [[nodiscard]] Failure failure_of(const NodeId& node, const cluster::WorkerSilent& silent);
 /// A node that nobody hears any more.

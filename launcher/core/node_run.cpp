@@ -37,6 +37,7 @@ void NodeRun::on_desired(TimePoint now, const cluster::DesiredRun& desired, Agen
     if (can_agree())
       for (auto& [rank, record] : ranks_) record.asked_to_stop = false;  // They are told again.
   }
+  allocation_.leave_out(id_, desired_.left_out_gpus);
   settle_port(out);
   reconcile(now, out);
 }

@@ -8,6 +8,7 @@
 
 #include "launcher/core/claims.hpp"
 #include "launcher/core/fact_text.hpp"
+#include "launcher/core/gpu_failure.hpp"
 #include "launcher/core/node_run.hpp"
 
 namespace sgd::core {
@@ -27,7 +28,7 @@ void NodeRun::on_keeper_started(TimePoint now, const agent_event::KeeperStarted&
 bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
   if (keeper_ != Keeper::kStarting && keeper_ != Keeper::kUp) return false;
   tell_keeper(keeper::Close{}, out);
-  tell_keeper_lost({SIGKILL, reason});
+  tell_keeper_lost({SIGKILL, reason, false});
   keeper_ = Keeper::kLost;
   is_orphan_ = true;
   return true;
@@ -103,7 +104,7 @@ void NodeRun::on_spawned(TimePoint now, const keeper::Spawned& spawned, AgentCom
     record->assigned = false;
   }
   if (is_training() && !record->connection) watchdog_.on_spawned(now, spawned.rank);
-  say(cluster::WorkerStarted{spawned.rank, spawned.pid});
+  say(cluster::WorkerStarted{spawned.rank, spawned.pid, record->share.gpus});
   if (desired_.want == cluster::Want::kStop) ask_to_stop(now, out);
   if (ending_deadline_) ask_to_end(spawned.rank, *record, out);
 }
@@ -142,7 +143,8 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
     return;
   }
   cleared_.reset();
-  if (keeper_ != Keeper::kClosing && !is_orphan_) tell_keeper_lost({closed.signal, clipped(closed.message)});
+  if (keeper_ != Keeper::kClosing && !is_orphan_)
+    tell_keeper_lost({closed.signal, clipped(closed.message), closed.with_agent});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }
@@ -443,6 +445,8 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
   told.error = clipped(exit.error);
   told.others = own(exit.others);
   told.step = record.step;
+  const bool is_own_end = exit.signal == 0 || exit.signal == SIGABRT;
+  told.gpu = failed_gpu(record.share.gpus, is_training(), {is_own_end, told.message, &told.error, &told.tail});
   const double now_s = to_seconds(now.time_since_epoch());
   if (exit.detected_s > 0) told.notice_s = std::max(0.0, now_s - exit.detected_s);
   record.exit_told = true;
@@ -452,8 +456,10 @@ void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
 std::vector<OtherError> NodeRun::own(const std::vector<OtherError>& others) {
   std::vector<OtherError> taken;
   for (const OtherError& other : others) {
-    if (taken.size() == keeper::kOthersMax || find(other.rank) == nullptr) continue;
+    const RankRecord* record = find(other.rank);
+    if (taken.size() == keeper::kOthersMax || record == nullptr) continue;
     taken.push_back({other.rank, clipped(other.error)});
+    taken.back().gpu = failed_gpu(record->share.gpus, is_training(), {true, "", &taken.back().error, nullptr});
   }
   return taken;
 }

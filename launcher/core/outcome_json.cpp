@@ -72,6 +72,8 @@ Json to_json(const RunOutcome& outcome) {
       {"cause", outcome.cause ? to_json(*outcome.cause) : Json(nullptr)},
       {"generation", outcome.generation},
       {"epochs", outcome.epochs},
+      {"epochs_done", outcome.epochs},
+      {"job_epochs", outcome.job_epochs},
       {"steps", outcome.steps},
       {"failures", outcome.failures},
       {"world_size", outcome.world_size},
@@ -94,6 +96,7 @@ RunOutcome outcome_from_json(const Json& json) {
     outcome.cause = cause_from(*cause);
   read_if_fits(json, "generation", outcome.generation);
   read_if_fits(json, "epochs", outcome.epochs);
+  read_if_fits(json, "job_epochs", outcome.job_epochs);
   read_if_fits(json, "steps", outcome.steps);
   read_if_fits(json, "failures", outcome.failures);
   read_if_fits(json, "world_size", outcome.world_size);

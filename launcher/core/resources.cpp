@@ -23,11 +23,17 @@ std::string why_barred(const NodeId& node, const NodeCapacity& capacity, const j
   return {};
 }
 
-int fitting(const NodeCapacity& capacity, const Resources& free, const Demand& demand) {
+LeftOutGpus left_out_on(const NodeId& node, const Demand& demand) {
+  const auto left_out = demand.left_out.find(node);
+  return left_out == demand.left_out.end() ? LeftOutGpus() : left_out->second;
+}
+
+/// `left_out`: GPUs among those that are free.
+int fitting(const NodeCapacity& capacity, const Resources& free, int left_out, const Demand& demand) {
   const job::PerWorker& each = demand.per_worker;
   std::int64_t workers = free.slots;
   if (capacity.counts_cpus) workers = std::min<std::int64_t>(workers, free.cpus / std::max(each.cpus, 1));
-  if (each.gpus > 0) workers = std::min<std::int64_t>(workers, free.gpus / each.gpus);
+  if (each.gpus > 0) workers = std::min(workers, (std::int64_t{free.gpus} - left_out) / each.gpus);
   if (each.memory_bytes > 0 && capacity.total.memory_bytes > 0)
     workers = std::min(workers, free.memory_bytes / each.memory_bytes);
   if (demand.rules.max_per_node > 0) workers = std::min<std::int64_t>(workers, demand.rules.max_per_node);
@@ -55,17 +61,20 @@ void take(Resources& free, const job::PerWorker& per_worker, int workers) {
 }
 
 int room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
-  return why_barred(node, capacity, demand.rules).empty() ? fitting(capacity, capacity.free, demand) : 0;
+  if (!why_barred(node, capacity, demand.rules).empty()) return 0;
+  return fitting(capacity, capacity.free, left_out_on(node, demand).free, demand);
 }
 
 int room_when_idle(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
-  return why_barred(node, capacity, demand.rules).empty() ? fitting(capacity, capacity.total, demand) : 0;
+  if (!why_barred(node, capacity, demand.rules).empty()) return 0;
+  return fitting(capacity, capacity.total, left_out_on(node, demand).all, demand);
 }
 
 std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
   const std::string barred = why_barred(node, capacity, demand.rules);
   if (!barred.empty()) return barred;
-  if (fitting(capacity, capacity.free, demand) > 0) return {};
+  const LeftOutGpus left_out = left_out_on(node, demand);
+  if (fitting(capacity, capacity.free, left_out.free, demand) > 0) return {};
   const job::PerWorker& each = demand.per_worker;
   const Resources& free = capacity.free;
   const Resources& total = capacity.total;
@@ -73,8 +82,11 @@ std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const 
   if (free.slots < 1) return fmt::format("{} of {} slots free", std::max(free.slots, 0), total.slots);
   if (capacity.counts_cpus && free.cpus < each.cpus)
     return fmt::format("{} of {} cpus free, {} wanted", std::max(free.cpus, 0), total.cpus, each.cpus);
-  if (free.gpus < each.gpus)
-    return fmt::format("{} of {} gpus free, {} wanted", std::max(free.gpus, 0), total.gpus, each.gpus);
+  if (std::int64_t{free.gpus} - left_out.free < each.gpus) {
+    const std::string besides = left_out.all > 0 ? fmt::format(" besides {} left out", left_out.all) : "";
+    return fmt::format("{} of {} gpus free{}, {} wanted", std::max(free.gpus - left_out.free, 0), total.gpus, besides,
+                       each.gpus);
+  }
   return fmt::format("{} of {} memory free, {} wanted", format_bytes(std::max<std::int64_t>(free.memory_bytes, 0)),
                      format_bytes(total.memory_bytes), format_bytes(each.memory_bytes));
 }

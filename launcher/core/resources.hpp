@@ -34,12 +34,19 @@ struct NodeCapacity {
 /// By name, in one piece: all nodes are looked at for each run that waits.
 using Capacities = boost::container::flat_map<NodeId, NodeCapacity>;
 
+/// GPUs of a node that a run does without.
+struct LeftOutGpus {
+  int all = 0;
+  int free = 0;  ///< Of them: not known to be held by another run, so they may be among those that are free.
+};
+
 /// What a run asks for.
 struct Demand {
   int num_workers = 1;
   int least = 1;  ///< Fewest workers that it starts with.
   job::PerWorker per_worker;
   job::PlacementRules rules;
+  std::map<NodeId, LeftOutGpus> left_out = {};
 };
 
 /// `workers` workers more hold what is free there; negative: fewer.

@@ -24,6 +24,13 @@ bool is_crash(const Failure& cause) {
          cause.signal == SIGBUS;
 }
 
+/// Of a start that came as far as to execute a rank. One that cannot be made in the first place is none, whoever was
+/// faster.
+bool counts_in_part(const Failure& cause, const EndedGeneration& ended) {
+  const bool is_refused = ended.is_first && cause.kind == FailureKind::kExitCode && cause.exit_code < 0;
+  return ended.has_run && cause.kind != FailureKind::kNodeLost && !is_refused;
+}
+
 /// For people: milliseconds are enough.
 Duration rounded(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time);
@@ -42,13 +49,9 @@ RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration
     const bool refused = cause.subject == "fork server" && cause.exit_code == worker_exit::kConfiguration;
     return end(refused ? exit_code::kUsage : exit_code::kFailed, "");
   }
-  if (!ended.was_started) return on_failed_start(cause, ended);
+  if (!ended.was_started && !counts_in_part(cause, ended)) return on_failed_start(cause, ended);
   if (cause.kind == FailureKind::kNodeLost) return {true, Duration{0}, "", 0};
-  ++failures_;
-  if (max_failures_ == 0) return end(exit_code::kFailed, "no restart is allowed (max_failures 0)");
-  if (max_failures_ != job::kUnlimited && failures_ > max_failures_)
-    return end(exit_code::kExhausted, fmt::format("restarts used up: {} failures{}, max_failures {}", failures_,
-                                                  is_training_ ? " since the last finished epoch" : "", max_failures_));
+  if (const RetryVerdict counted = count_failure(); !counted.restart) return counted;
   if (crashes_in_place(cause, ended.step))
     return end(exit_code::kExhausted, fmt::format("rank {} has failed {} times without getting beyond step {}",
                                                   cause.rank, crashes_, crashed_step_));
@@ -59,6 +62,15 @@ RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration
                     error_step_ > 0 ? fmt::format("at step {}", error_step_)
                                     : "after " + format_duration(rounded(error_lived_))));
   return {true, delay_of_crash(cause, ended), "", 0};
+}
+
+RetryVerdict RetryBudget::count_failure() {
+  ++failures_;
+  if (max_failures_ == 0) return end(exit_code::kFailed, "no restart is allowed (max_failures 0)");
+  if (max_failures_ != job::kUnlimited && failures_ > max_failures_)
+    return end(exit_code::kExhausted, fmt::format("restarts used up: {} failures{}, max_failures {}", failures_,
+                                                  is_training_ ? " since the last finished epoch" : "", max_failures_));
+  return {true, Duration{0}, "", 0};
 }
 
 RetryVerdict RetryBudget::on_failed_start(const Failure& cause, const EndedGeneration& ended) {
@@ -84,6 +96,12 @@ void RetryBudget::on_first_step() {
 
 void RetryBudget::on_epoch_finished() {
   if (is_training_) failures_ = 0;
+}
+
+void RetryBudget::on_other_gpu() {
+  crashed_rank_ = -1;
+  crashes_ = errors_ = quick_crashes_ = 0;
+  error_.clear();
 }
 
 /// What comes of the data or of the program comes at the same place, and what comes of the world seldom does.

@@ -1,9 +1,10 @@
 #pragma once
 // Which failures of a run are followed by a restart, after which delay, and when it is enough.
 //
-// Two budgets. Failures: a generation whose ranks had all made their first step; training counts them
-// since the last finished epoch, a command over the whole run; lost nodes are not counted. Attempts: waits
-// for slots, and generations that never came to their first step; a first step gives all attempts back.
+// Two budgets. Failures: a generation whose ranks had all made their first step, and one of a command of which any
+// rank was executed; training counts them since the last finished epoch, a command over the whole run; lost nodes are
+// not counted. Attempts: waits for slots, and generations that never came to their first step; a first step gives all
+// attempts back.
 
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ struct EndedGeneration {
   bool is_first = false;     ///< The run's first one.
   std::int64_t step = 0;     ///< Highest step known.
   Duration lived{0};         ///< Of a command: since its ranks were executed.
+  bool has_run = false;      ///< A command of which some rank was executed: what it has done may not be done twice.
 };
 
 struct RetryVerdict {
@@ -67,15 +69,20 @@ class RetryBudget : private RetryState {
   [[nodiscard]] const State& state() const { return *this; }
 
   [[nodiscard]] RetryVerdict on_failure(const Failure& cause, const EndedGeneration& ended);
+  /// A start was judged as failed, and a rank of it is heard of that was executed.
+  [[nodiscard]] RetryVerdict on_late_start() { return count_failure(); }
   /// Too few slots: how long to wait for more; nothing when the attempts are used up.
   [[nodiscard]] std::optional<Duration> on_no_capacity();
   void on_first_step();
   void on_epoch_finished();
+  /// A GPU is left out: a rank that fails again does so on another one.
+  void on_other_gpu();
 
   [[nodiscard]] int attempts() const { return attempts_; }
   [[nodiscard]] int attempts_max() const { return backoff_.attempts; }
 
  private:
+  [[nodiscard]] RetryVerdict count_failure();
   [[nodiscard]] RetryVerdict on_failed_start(const Failure& cause, const EndedGeneration& ended);
   [[nodiscard]] bool crashes_in_place(const Failure& cause, std::int64_t step);
   [[nodiscard]] bool repeats_itself(const Failure& cause, const EndedGeneration& ended);

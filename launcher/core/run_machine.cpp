@@ -18,6 +18,17 @@ using coordinator_command::RecordEvent;
 using coordinator_command::SendToAgent;
 using Event = nlohmann::ordered_json;
 
+namespace {
+
+/// How many each has.
+Event workers_per_node(const Placement& placement) {
+  Event nodes = Event::object();
+  for (const NodePlace& place : placement.nodes) nodes[place.node] = place.ranks.size();
+  return nodes;
+}
+
+}  // namespace
+
 RunMachine::RunMachine(RunDefinition definition, TimePoint now, bool files_travel) {
   files_travel_ = files_travel;
   definition_ = std::move(definition);
@@ -84,7 +95,12 @@ void RunMachine::on_view(TimePoint now, const NodeId& node, const NodeView& view
 Demand RunMachine::demand() const {
   const job::JobSpec& job = definition_.job;
   const bool is_strict = !is_admitted() && !job.elastic_start;
-  return {job.num_workers, is_strict ? job.num_workers : job.min_workers, job.per_worker, job.placement};
+  Demand demand{job.num_workers, is_strict ? job.num_workers : job.min_workers, job.per_worker, job.placement};
+  for (const LeftOutGpu& one : gpus_left_out()) {
+    LeftOutGpus& there = demand.left_out[one.node];
+    there.free = ++there.all;
+  }
+  return demand;
 }
 
 bool RunMachine::may_grow() const {
@@ -103,7 +119,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   start_by_ = now + start_time();
   wait_until_.reset();
   first_exit_at_.reset();
-  const bool has_left = std::exchange(leave_, Leave::kNo) == Leave::kAtBoundary;
+  const Leave left = std::exchange(leave_, Leave::kNo);
   looks_for_room_ = false;
   was_started_ = has_cleared_ = false;
   started_at_.reset();
@@ -138,14 +154,19 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   recovery_.started(now);
   if (generation_ == 1)
     record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
-  note_resize(now, before_, has_left, out);
+  note_resize(now, before_, left, out);
   for (const auto& [node, record] : nodes_) send_start(node, record, out);
 }
 
 /// Who has left for another size and got the same one has paid for it, too: it does not ask again at once.
-void RunMachine::note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out) {
+void RunMachine::note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out) {
   const bool is_resized = before.world_size != 0 && before.world_size != placement_.world_size;
-  if (is_resized || has_left) grow_at_ = now + definition_.job.recovery.cooldown;
+  if (is_resized || left == Leave::kAtBoundary) grow_at_ = now + definition_.job.recovery.cooldown;
+  const Event from = workers_per_node(before);
+  const Event to = workers_per_node(placement_);
+  if (!is_resized && left != Leave::kNo && from != to)
+    record({{"event", "moved"}, {"generation", generation_}, {"from", from}, {"to", to}, {"reason", resize_reason_}},
+           out);
   if (!is_resized) return;
   record({{"event", "resized"},
           {"generation", generation_},
@@ -181,9 +202,11 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   const bool is_leaving = view != views_.end() && view->second.is_leaving;
   if (want == cluster::Want::kClear && (is_leaving || is_paused_)) want = cluster::Want::kGone;
   desired.want = want;
-  if (want != cluster::Want::kClear && want != cluster::Want::kGone)
+  if (want != cluster::Want::kClear && want != cluster::Want::kGone) {
     for (std::size_t local = 0; local < record.ranks.size(); ++local)
       desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
+    desired.left_out_gpus = left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after);
+  }
   desired.world_size = placement_.world_size;
   desired.node_rank = record.node_rank;
   desired.node_count = static_cast<int>(nodes_.size());

@@ -112,6 +112,11 @@ class RunMachine : private RunState {
   [[nodiscard]] int slots_used(const NodeId& node) const;
   /// It has no rank there, maybe, and waits for the word that nothing is left.
   [[nodiscard]] bool is_clearing(const NodeId& node) const;
+  /// Of those of its ranks that hold slots there, one has this GPU.
+  [[nodiscard]] bool holds_gpu(const NodeId& node, const std::string& gpu) const;
+  /// That it does without.
+  [[nodiscard]] std::vector<LeftOutGpu> gpus_left_out() const;
+  [[nodiscard]] bool does_without(const NodeId& node, const std::string& gpu) const;
   /// Slots that it holds on any.
   [[nodiscard]] WorkersByNode held() const;
   /// What others may copy of it from now on is the state of this step.
@@ -134,7 +139,7 @@ class RunMachine : private RunState {
 
   // run_machine.cpp: placing, starting, stopping, the end
   void start_generation(TimePoint now, CoordinatorCommands& out);
-  void note_resize(TimePoint now, const Placement& before, bool has_left, CoordinatorCommands& out);
+  void note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
   void decide(TimePoint now, CoordinatorCommands& out);
@@ -151,6 +156,7 @@ class RunMachine : private RunState {
   // run_machine_recovery.cpp: failures, waits, changes of size
   void judge(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::string who_left(const Failure& cause) const;
+  void count_late_start(TimePoint now, CoordinatorCommands& out);
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
   void clear_generation(TimePoint now, CoordinatorCommands& out);
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);
@@ -172,6 +178,10 @@ class RunMachine : private RunState {
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
   [[nodiscard]] bool is_bit_exact() const;
+
+  // run_machine_gpus.cpp
+  void note_gpu_fault(const Failure& cause, CoordinatorCommands& out);
+  [[nodiscard]] std::string without_gpus() const;
 
   // run_machine_pause.cpp
   void note_paused(CoordinatorCommands& out);

@@ -54,6 +54,7 @@ void RunMachine::finish(TimePoint now, CoordinatorCommands& out) {
   phase_ = RunPhase::kFinished;
   judge_saving();
   outcome_.generation = generation_;
+  outcome_.job_epochs = is_training() ? definition_.job.training->epochs : 0;
   outcome_.wall_s = (definition_.past ? definition_.past->wall_s : 0) + to_seconds(now - submitted_at_);
   record({{"event", "run_finished"},
           {"generation", generation_},

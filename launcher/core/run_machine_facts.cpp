@@ -91,8 +91,9 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
                             CoordinatorCommands& out) {
   RankRecord* rank = find(started.rank);
   if (rank == nullptr) return;
-  if (rank->pid == 0 && started.pid != 0) ++ranks_started_;
+  const bool is_first = rank->pid == 0 && started.pid != 0 && ++ranks_started_ == 1;
   rank->pid = started.pid;
+  rank->gpus = started.gpus;
   rank->phase = RankPhase::kStarted;
   record({{"event", "worker_started"},
           {"generation", generation_},
@@ -100,6 +101,7 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
           {"pid", started.pid},
           {"node", node}},
          out);
+  if (is_first) count_late_start(now, out);
   if (is_training() || phase_ != RunPhase::kStarting || !all_started()) return;
   // A command that never says hello counts as started at exec.
   phase_ = RunPhase::kRunning;
@@ -336,7 +338,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
   Failure failure = failure_of(node, exited, is_training());
-  rank->missed_peer = failure.kind == FailureKind::kPeerLost;
+  rank->missed_peer = failure.misses_peer();
   failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
   // A living rank's words count where this one says that it has lost another: elsewhere they may be old.
   if (!failure.follows_peer) return add_failure(now, std::move(failure));

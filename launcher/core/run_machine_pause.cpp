@@ -45,7 +45,9 @@ void RunMachine::note_paused(CoordinatorCommands& out) {
 /// Its owner offers what is free after this event.
 void RunMachine::on_resume() {
   if (!std::exchange(is_paused_, false)) return;
-  if (phase_ == RunPhase::kWaiting) start_at_capacity_ = true;
+  if (phase_ != RunPhase::kWaiting) return;
+  start_at_capacity_ = true;
+  leave_ = Leave::kNo;  // Where it goes on is no move.
 }
 
 void RunMachine::on_clone(job::JobSpec job) {

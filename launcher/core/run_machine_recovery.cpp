@@ -33,11 +33,13 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   event["rank"] = cause.rank >= 0 ? Event(cause.rank) : Event(nullptr);
   event["node"] = cause.node;
   event["message"] = words(cause);
+  if (!cause.gpu.empty()) event["device"] = cause.gpu;
   EndedGeneration ended;
   ended.was_started = was_started_;
   ended.is_first = generation_ == first_generation_;
   ended.step = steps_told_;
   if (was_started_ && started_at_) ended.lived = now - *started_at_;
+  ended.has_run = !is_training() && ranks_started_ > 0;
   const RetryVerdict verdict = budget_.on_failure(cause, ended);
   event["restart"] = verdict.restart;
   record(std::move(event), out);
@@ -45,6 +47,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
     const std::string why = verdict.why.empty() ? "" : "; " + verdict.why;
     return end_run(now, "failed", verdict.exit_code, words(cause) + why, out);
   }
+  note_gpu_fault(cause, out);
   if (verdict.delay > Duration::zero()) {
     wait_until_ = now + verdict.delay;
     start_at_capacity_ = false;
@@ -59,6 +62,15 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   resize_reason_ = "failure: " + words(cause);
   recovery_.begin(now, cause);
   begin_recovery(now, out);
+}
+
+/// The start of a command was judged as failed, since no rank was known to have been executed; now one is.
+void RunMachine::count_late_start(TimePoint now, CoordinatorCommands& out) {
+  const auto& cause = causes_.cause();
+  const bool was_judged = phase_ == RunPhase::kRecovering && leave_ == Leave::kNo && cause && !was_started_;
+  if (is_training() || !was_judged || cause->kind == FailureKind::kNodeLost) return;
+  const RetryVerdict verdict = budget_.on_late_start();
+  if (!verdict.restart) end_run(now, "failed", verdict.exit_code, words(*cause) + "; " + verdict.why, out);
 }
 
 /// Of a failure that follows a peer's, where none has failed: a rank that ended as if all were done is missed by the
@@ -134,8 +146,9 @@ bool RunMachine::copies_are_ahead() const {
 void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
   const std::optional<Duration> delay = budget_.on_no_capacity();
   if (!delay) {
-    return end_run(now, "failed", exit_code::kExhausted,
-                   fmt::format("no capacity after {} attempts: {}", budget_.attempts(), placement_.reason), out);
+    return end_run(
+        now, "failed", exit_code::kExhausted,
+        fmt::format("no capacity after {} attempts: {}{}", budget_.attempts(), placement_.reason, without_gpus()), out);
   }
   wait_until_ = now + *delay;
   record({{"event", "backoff"},
@@ -143,7 +156,7 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
           {"attempt", budget_.attempts()},
           {"delay_s", to_seconds(*delay)},
           {"kind", "no_capacity"},
-          {"reason", placement_.reason}},
+          {"reason", placement_.reason + without_gpus()}},
          out);
 }
 
@@ -212,7 +225,7 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
 
 /// Survivors miss a peer, and a node's link is closed: that node is gone, and nobody waits for its silence.
 void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
-  if (!causes_.cause() || causes_.cause()->kind != FailureKind::kPeerLost) return;
+  if (!causes_.cause() || !causes_.cause()->misses_peer()) return;
   for (const auto& [node, record] : nodes_) {
     const auto view = views_.find(node);
     if (record.lost || view == views_.end() || !view->second.is_closed || !is_missed(node)) continue;

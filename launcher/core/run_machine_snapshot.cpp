@@ -44,6 +44,8 @@ RunSnapshot RunMachine::snapshot(TimePoint now, Ranks ranks) const {
   shot.failures = outcome_.failures;
   shot.wall_s = finished() ? outcome_.wall_s : to_seconds(now - submitted_at_);
   shot.checkpoint = outcome_.checkpoint;
+  shot.gpus_left_out = gpus_left_out();
+  if (shot.gpus_left_out.size() > kShownGpusMax) shot.gpus_left_out.resize(kShownGpusMax);
   shot.reason = reason();
   bool is_first = true;
   int with_loss = 0;

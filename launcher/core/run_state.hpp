@@ -13,6 +13,7 @@
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/exchange.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/gpu_faults.hpp"
 #include "launcher/core/kept_checkpoints.hpp"
 #include "launcher/core/placement.hpp"
 #include "launcher/core/recovery_record.hpp"
@@ -55,9 +56,10 @@ struct RunState {
     link::Heartbeat heartbeat;
     std::optional<TimePoint> heartbeat_at;
     bool exited = false;
-    bool done = false;         ///< Exited with 0, or with 76 when asked to stop or leave.
-    bool left = false;         ///< Exited because it was asked to leave.
-    bool missed_peer = false;  ///< Exited because a collective failed under it.
+    bool done = false;                   ///< Exited with 0, or with 76 when asked to stop or leave.
+    bool left = false;                   ///< Exited because it was asked to leave.
+    bool missed_peer = false;            ///< Exited because another rank was gone under it.
+    std::vector<std::string> gpus = {};  ///< Of its own, as its node has told.
   };
   /// Why the ranks are asked to end although nobody wants the run to end.
   enum class Leave { kNo, kAtBoundary, kNow };
@@ -99,6 +101,7 @@ struct RunState {
   CauseFinder causes_;
 
   RetryBudget budget_;
+  GpuFaults gpu_faults_;
   RecoveryRecord recovery_;
   bool was_started_ = false;  ///< All ranks of this generation have made their first step.
   bool has_state_ = false;    ///< A command whose ranks say when they have restored their state, and their first step.

@@ -112,6 +112,7 @@ nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
       {"epoch", snapshot.epoch},
       {"epochs", snapshot.epochs},
       {"epochs_done", snapshot.epochs_done},
+      {"job_epochs", snapshot.epochs},
       {"step", snapshot.step},
       {"activity", snapshot.activity},
       {"loss", finite(snapshot.loss)},
@@ -119,8 +120,11 @@ nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
       {"failures", snapshot.failures},
       {"wall_s", snapshot.wall_s},
       {"checkpoint", snapshot.checkpoint},
+      {"gpus_left_out", nlohmann::ordered_json::array()},
       {"ranks", nlohmann::ordered_json::array()},
   };
+  for (const LeftOutGpu& one : snapshot.gpus_left_out)
+    json["gpus_left_out"].push_back({{"node", one.node}, {"device", one.gpu}, {"restarts", one.restarts}});
   for (const RankSnapshot& rank : snapshot.ranks) {
     nlohmann::ordered_json row = {
         {"rank", rank.rank},         {"node", rank.node},         {"pid", rank.pid},

@@ -10,6 +10,7 @@
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/core/gpu_faults.hpp"
 
 namespace sgd::core {
 
@@ -46,7 +47,7 @@ struct RankSnapshot {
   double loss = 0;
   double samples_per_s = 0;
   std::optional<double> heartbeat_age_s;
-  std::vector<double> gpu;  ///< As a heartbeat has it.
+  std::vector<double> gpu = {};  ///< As a heartbeat has it.
 };
 
 /// Whether a snapshot has a row for each rank: of many runs at a time nobody reads them.
@@ -73,6 +74,7 @@ struct RunSnapshot {
   int failures = 0;
   double wall_s = 0;
   std::string checkpoint;
+  std::vector<LeftOutGpu> gpus_left_out;  ///< The first ones.
   std::vector<RankSnapshot> ranks;
 };
 

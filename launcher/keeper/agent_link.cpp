@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "launcher/process/unix_socket.hpp"
 
@@ -75,7 +76,15 @@ Status AgentLink::resume(const Attach& attach, Started started, std::span<const 
     const std::string_view part = frame;
     write_parts(std::span(&part, 1));
   }
+  for (const auto& [place, dropped] : std::exchange(untold_, {})) send(dropped);
   return {};
+}
+
+void AgentLink::keep_count(const OutputDropped& dropped) {
+  const bool is_full = untold_.size() >= kUntoldMax && !untold_.contains({dropped.rank, dropped.reason});
+  OutputDropped& kept = is_full ? untold_.rbegin()->second : untold_[{dropped.rank, dropped.reason}];
+  kept = {is_full ? kept.rank : dropped.rank, kept.lines + dropped.lines, kept.bytes + dropped.bytes,
+          is_full ? kept.reason : dropped.reason};
 }
 
 void AgentLink::acknowledge() {
@@ -87,7 +96,10 @@ void AgentLink::acknowledge() {
 void AgentLink::send(const FromKeeper& message) {
   const std::string frame = encode(message);
   if (keeps_ && is_counted(message)) kept_.push(frame);
-  if (keeps_ && !is_resumed_) return;
+  if (keeps_ && !is_resumed_) {
+    if (const auto* dropped = std::get_if<OutputDropped>(&message)) keep_count(*dropped);
+    return;
+  }
   const std::string_view part = frame;
   write_parts(std::span(&part, 1));
 }

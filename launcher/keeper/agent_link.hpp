@@ -5,13 +5,16 @@
 // Frames leave in the order in which they were given.
 //
 // Where agents may come back, control messages are kept until one has acknowledged them, and the next one is
-// sent what it lacks. Console output for which nobody is there is gone: the log file has it.
+// sent what it lacks. Console output for which nobody is there is gone: the log file has it. What the log file lacks is
+// counted until somebody is there.
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/messages/frame.hpp"
@@ -30,6 +33,8 @@ inline constexpr std::size_t kConsoleRoom = kReadBytes + kConsoleLineBytesMax + 
 /// Bytes waiting for the agent's socket: twice the window (ended ranks may overdraw), and room for control
 /// messages.
 inline constexpr std::size_t kAgentQueueBytesMax = 2 * kOutputWindowBytes + (8 << 20);
+/// Counts of lost lines that wait for an agent, each of a rank and a file; more are counted with the last one.
+inline constexpr std::size_t kUntoldMax = 4096;
 /// Control messages kept for an agent that is away: thousands of exits with their last lines.
 inline constexpr std::size_t kKeptBytesMax = 64 << 20;
 
@@ -75,6 +80,7 @@ class AgentLink {
   void write_parts(std::span<const std::string_view> parts);
   void enqueue(std::span<const std::string_view> parts, std::size_t skip);
   [[nodiscard]] Status take(const Frame& frame, std::vector<ToKeeper>& out);
+  void keep_count(const OutputDropped& dropped);
 
   process::UniqueFd socket_;
   FrameReader reader_;
@@ -86,7 +92,8 @@ class AgentLink {
   bool keeps_ = false;       ///< Agents come back.
   bool is_resumed_ = false;  ///< The one that is attached has got what it lacked.
   ResendQueue kept_;
-  std::int64_t received_ = 0;  ///< Counted messages of all agents.
+  std::map<std::pair<Rank, std::string>, OutputDropped> untold_;  ///< By rank and reason, while nobody is there.
+  std::int64_t received_ = 0;                                     ///< Counted messages of all agents.
   std::int64_t told_received_ = 0;
 };
 

@@ -22,8 +22,9 @@ constexpr Duration kIdleWait = std::chrono::minutes(10);
 int Keeper::run() {
   if (door_) alone_since_ = process::monotonic_now();
   while (!exit_code_) {
-    watch_all();
-    const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms(process::monotonic_now()));
+    const TimePoint before = process::monotonic_now();
+    watch_all(before);
+    const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms(before));
     SGD_ASSERT(ready >= 0 || errno == EINTR);
     const TimePoint now = process::monotonic_now();
     agent_.window().update(now);
@@ -54,12 +55,12 @@ void Keeper::watch(int fd, short events, Source source, Slot slot, Stream stream
   watched_.push_back({source, slot, stream});
 }
 
-void Keeper::watch_all() {
+void Keeper::watch_all(TimePoint now) {
   polled_.clear();
   watched_.clear();
   if (agent_.is_attached())
     watch(agent_.fd(), static_cast<short>(POLLIN | (agent_.wants_write() ? POLLOUT : 0)), Source::kAgent);
-  if (door_rests_until_ && process::monotonic_now() >= *door_rests_until_) door_rests_until_.reset();
+  if (door_rests_until_ && now >= *door_rests_until_) door_rests_until_.reset();
   if (door_ && !door_rests_until_) watch(door_->listener.get(), POLLIN, Source::kDoor);
   watch(child_signals_.get(), POLLIN, Source::kChildSignals);
   if (fork_server_) {
@@ -72,13 +73,15 @@ void Keeper::watch_all() {
   if (!input_ended_ && input_.empty() && find_reader() != ranks_.end()) watch(STDIN_FILENO, POLLIN, Source::kInput);
   const bool holding = agent_.window().state() == ConsoleWindow::State::kHolding;
   for (const auto& [slot, rank] : ranks_) {
-    if (rank.state == RankProcess::State::kRunning) watch(rank.pidfd.get(), POLLIN, Source::kRankExit, slot);
+    const bool is_held = rank.held_until && now < *rank.held_until;
+    if (rank.state == RankProcess::State::kRunning && !is_held)
+      watch(rank.pidfd.get(), POLLIN, Source::kRankExit, slot);
   }
   for (const auto& [slot, rank] : ranks_) {
     const bool live = rank.state != RankProcess::State::kEnded;
     if (!live || holding) continue;
     for (const Stream stream : kStreams)
-      if (rank.output.pipe_fd(stream) >= 0) watch(rank.output.pipe_fd(stream), POLLIN, Source::kPipe, slot, stream);
+      if (const int fd = rank.output.readable_fd(now, stream); fd >= 0) watch(fd, POLLIN, Source::kPipe, slot, stream);
   }
 }
 
@@ -95,6 +98,8 @@ int Keeper::timeout_ms(TimePoint now) const {
   if (fork_server_ && fork_link_closed_at_) deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
   for (const auto& [slot, rank] : ranks_) {
     if (rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
+    if (rank.held_until && *rank.held_until > now) deadline = std::min(deadline, *rank.held_until);
+    if (const auto unused = rank.output.unused_until(); unused && *unused > now) deadline = std::min(deadline, *unused);
     const auto open_line = rank.output.next_open_line();
     if (open_line && agent_.window().state() == ConsoleWindow::State::kOpen) deadline = std::min(deadline, *open_line);
   }

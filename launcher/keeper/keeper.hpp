@@ -70,10 +70,11 @@ class Keeper {
     RankOutput output;
     int pid = -1;
     process::UniqueFd pidfd;
-    TimePoint fork_deadline{};   ///< While forking.
-    process::ExitStatus status;  ///< Once ended.
-    std::int64_t sequence = 0;   ///< Once ended.
-    TimePoint ended_at;          ///< When that was seen.
+    TimePoint fork_deadline{};            ///< While forking.
+    std::optional<TimePoint> held_until;  ///< It has ended under a debugger, which keeps its status: not watched.
+    process::ExitStatus status;           ///< Once ended.
+    std::int64_t sequence = 0;            ///< Once ended.
+    TimePoint ended_at;                   ///< When that was seen.
     /// Once ended: what it had written to each stream and is not read yet.
     std::array<std::size_t, kStreams.size()> left_in_pipes{};
     bool has_typed_input = false;  ///< Its terminal is given what comes from our standard input.
@@ -98,7 +99,7 @@ class Keeper {
   };
 
   // The loop (keeper.cpp).
-  void watch_all();
+  void watch_all(TimePoint now);
   void watch(int fd, short events, Source source, Slot slot = 0, Stream stream = Stream::kOut);
   [[nodiscard]] int timeout_ms(TimePoint now) const;
   void dispatch(const Watch& watch, TimePoint now);

@@ -120,7 +120,10 @@ bool Keeper::fork_pending() const {
 void Keeper::collect_exit(RankProcess& rank) {
   if (rank.state != RankProcess::State::kRunning) return;
   auto status = process::wait_exit(rank.pidfd.get());
-  if (status.ok() && !status.value()) return;  // It still runs.
+  if (status.ok() && !status.value()) {  // It still runs, or a debugger has been told of its end, and we are not yet.
+    rank.held_until = process::monotonic_now() + kHeldPause;
+    return;
+  }
   // A process that is not our child has ended all the same, with a status that nobody can tell.
   if (status.ok()) rank.status = *status.value();
   rank.state = RankProcess::State::kEnded;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "launcher/keeper/limits.hpp"
 #include "launcher/keeper/rank_terminal.hpp"
 #include "launcher/process/clock.hpp"
 
@@ -73,12 +74,13 @@ std::vector<process::UniqueFd> RankOutput::take_write_ends() {
 }
 
 std::size_t RankOutput::write_input(std::string_view bytes) {
-  const ssize_t count = has_terminal_ ? ::write(pipe_fd(Stream::kOut), bytes.data(), bytes.size()) : 0;
+  const int terminal = of(Stream::kOut).read_end.get();
+  const ssize_t count = has_terminal_ ? ::write(terminal, bytes.data(), bytes.size()) : 0;
   return count < 0 ? 0 : static_cast<std::size_t>(count);
 }
 
 void RankOutput::resize_terminal() {
-  if (has_terminal_ && pipe_fd(Stream::kOut) >= 0) take_size(pipe_fd(Stream::kOut));
+  if (const int terminal = of(Stream::kOut).read_end.get(); has_terminal_ && terminal >= 0) take_size(terminal);
 }
 
 std::size_t RankOutput::waiting(Stream stream) const {
@@ -98,7 +100,11 @@ std::size_t RankOutput::read_once(Stream stream, TimePoint now, ReadBuffer& buff
   do {
     count = ::read(output.read_end.get(), begin, std::min(bytes_max, kReadBytes));
   } while (count < 0 && errno == EINTR);
-  if (count == 0 || (count < 0 && errno != EAGAIN)) output.read_end.reset();
+  const bool has_no_writer = count == 0 || (count < 0 && errno != EAGAIN);
+  // Closed here, a terminal that its rank has put others in place of would end it by SIGHUP.
+  unused_until_.reset();
+  if (has_no_writer && has_terminal_) unused_until_ = now + kUnusedPause;
+  if (has_no_writer && !has_terminal_) output.read_end.reset();
   if (count <= 0) return 0;
   const auto size = static_cast<std::size_t>(count);
   write_files(output, std::string_view(begin, size), agent);

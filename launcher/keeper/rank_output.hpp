@@ -43,8 +43,12 @@ class RankOutput {
   /// Makes the pipes and opens the files.
   [[nodiscard]] static Result<RankOutput> open(const Spawn& spawn);
 
-  /// -1 once every writer is gone.
-  [[nodiscard]] int pipe_fd(Stream stream) const { return of(stream).read_end.get(); }
+  /// -1 once every writer is gone; and for a while where that is a terminal, which may be opened again.
+  [[nodiscard]] int readable_fd(TimePoint now, Stream stream) const {
+    return unused_until_ && now < *unused_until_ ? -1 : of(stream).read_end.get();
+  }
+  /// Until when its terminal is not read, since nobody has it open.
+  [[nodiscard]] std::optional<TimePoint> unused_until() const { return unused_until_; }
   /// For the rank's stdout and stderr.
   [[nodiscard]] std::vector<process::UniqueFd> take_write_ends();
   /// What its terminal takes of what is typed for it; 0: it has none, or is full.
@@ -91,6 +95,7 @@ class RankOutput {
   Generation generation_ = 0;
   Rank rank_ = 0;
   bool has_terminal_ = false;
+  std::optional<TimePoint> unused_until_;
   LogFile log_;
   std::array<StreamOutput, kStreams.size()> streams_;
   std::string frames_;  ///< Reused by every read.

@@ -78,11 +78,16 @@ bool CgroupLeaf::is_populated() const {
   return false;
 }
 
-Status CgroupLeaf::kill(Duration limit) const {
-  const TimePoint deadline = monotonic_now() + limit;
+Status CgroupLeaf::order_kill() const {
   const UniqueFd order(::open((path_ + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
   if (!order && errno == ENOENT) return {};
   if (!order || ::write(order.get(), "1", 1) != 1) return system_error("cannot kill what is in " + path_);
+  return {};
+}
+
+Status CgroupLeaf::kill(Duration limit) const {
+  const TimePoint deadline = monotonic_now() + limit;
+  if (Status ordered = order_kill(); !ordered) return ordered;
   while (is_populated()) {
     const TimePoint now = monotonic_now();
     if (now >= deadline) return Error{"what is in " + path_ + " does not die of SIGKILL", ETIMEDOUT};

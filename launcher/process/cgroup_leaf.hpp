@@ -25,12 +25,14 @@ class CgroupLeaf {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// SIGKILL to all in it until none is left; one that is gone has nobody. Error: some do not die within `limit`.
   [[nodiscard]] Status kill(Duration limit) const;
+  /// SIGKILL to all in it, once.
+  [[nodiscard]] Status order_kill() const;
+  [[nodiscard]] bool is_populated() const;
   /// It goes if nobody is in it.
   void remove() const;
 
  private:
   explicit CgroupLeaf(std::string path) : path_(std::move(path)) {}
-  [[nodiscard]] bool is_populated() const;
 
   std::string path_;
 };

@@ -68,6 +68,8 @@ class TreeKiller {
   [[nodiscard]] int killed() const { return static_cast<int>(seen_.size()); }
   /// What the last pass found; for the message when they do not die.
   [[nodiscard]] const std::vector<ProcessEntry>& left() const { return left_; }
+  /// Others than those that it was made with.
+  void spare(std::set<pid_t> spared) { spared_ = std::move(spared); }
   /// Takes the protection away from every process.
   void spare_nobody() { spared_.clear(); }
 

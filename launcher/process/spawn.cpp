@@ -22,6 +22,7 @@
 #include <boost/process/v2/process.hpp>
 
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/process/own_children.hpp"
 #include "launcher/process/pidfd.hpp"
 
 namespace sgd::process {
@@ -250,6 +251,7 @@ Result<Child> spawn(const SpawnOptions& options) {
   plan.account = options.account ? &*options.account : nullptr;
   auto pid = launch(path.value(), options.argv, plan, options);
   if (!pid) return pid.error();
+  note_own_child(pid.value());
   // Its number cannot be reused before we reap it, so opening the pidfd now is safe.
   auto pidfd = pidfd_open(pid.value());
   if (!pidfd) {

@@ -21,11 +21,6 @@ namespace {
 
 constexpr Duration kLookInterval = std::chrono::milliseconds(5);
 constexpr std::size_t kEnvironmentBytesMax = 4 << 20;
-/// Looks that find nobody: in one alone, a child that was forked meanwhile may have been overlooked.
-constexpr int kLooksToBeSure = 2;
-
-using Identity = std::pair<pid_t, std::uint64_t>;
-
 bool bears(pid_t pid, const StrayMark& mark) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/environ", pid);
@@ -39,61 +34,51 @@ bool bears(pid_t pid, const StrayMark& mark) {
   return text.find(wanted) != std::string::npos;
 }
 
-class StrayKiller {
- public:
-  explicit StrayKiller(const StrayMark& mark) : mark_(mark) {
-    if (mark.session > 0) sessions_.insert(mark.session);
-  }
-
-  /// Those that live, after a SIGKILL to each.
-  std::vector<ProcessEntry> pass() {
-    const pid_t self = ::getpid();
-    std::vector<ProcessEntry> found;
-    bool has_grown = true;
-    const std::vector<ProcessEntry> all = all_processes();
-    std::set<pid_t> known;
-    for (const ProcessEntry& entry : all)
-      if (entry.pid != self && !entry.zombie && bears(entry.pid, mark_)) {
-        known.insert(entry.pid);
-        sessions_.insert(entry.session);
-      }
-    sessions_.erase(::getsid(0));
-    while (std::exchange(has_grown, false))
-      for (const ProcessEntry& entry : all) {
-        if (entry.pid == self || known.contains(entry.pid)) continue;
-        const bool is_ours = sessions_.contains(entry.session) || known.contains(entry.parent);
-        if (is_ours) has_grown |= known.insert(entry.pid).second;
-      }
-    for (const ProcessEntry& entry : all) {
-      if (!known.contains(entry.pid)) continue;
-      if (entry.zombie && entry.parent == self) reap_child(entry.pid);
-      if (entry.zombie) continue;
-      kill(entry);
-      found.push_back(entry);
-    }
-    for (const Identity& one : killed_)  // Of other sessions, and ours to reap.
-      if (const auto entry = read_process(one.first);
-          entry && entry->zombie && entry->parent == self && entry->start_ticks == one.second)
-        reap_child(one.first);
-    return found;
-  }
-  [[nodiscard]] int killed() const { return static_cast<int>(killed_.size()); }
-
- private:
-  void kill(const ProcessEntry& entry) {
-    auto fd = pidfd_open(entry.pid);
-    const auto now = read_process(entry.pid);
-    if (!fd || !now || now->start_ticks != entry.start_ticks) return;
-    (void)pidfd_send_signal(fd.value().get(), SIGKILL);  // Ignoring: it may have ended since, or be another user's.
-    killed_.emplace(entry.pid, entry.start_ticks);
-  }
-
-  const StrayMark& mark_;
-  std::set<pid_t> sessions_;
-  std::set<Identity> killed_;
-};
-
 }  // namespace
+
+StrayKiller::StrayKiller(StrayMark mark) : mark_(std::move(mark)) {
+  if (mark_.session > 0) sessions_.insert(mark_.session);
+}
+
+std::vector<ProcessEntry> StrayKiller::pass() {
+  const pid_t self = ::getpid();
+  std::vector<ProcessEntry> found;
+  bool has_grown = true;
+  const std::vector<ProcessEntry> all = all_processes();
+  std::set<pid_t> known;
+  for (const ProcessEntry& entry : all)
+    if (entry.pid != self && !entry.zombie && bears(entry.pid, mark_)) {
+      known.insert(entry.pid);
+      sessions_.insert(entry.session);
+    }
+  sessions_.erase(::getsid(0));
+  while (std::exchange(has_grown, false))
+    for (const ProcessEntry& entry : all) {
+      if (entry.pid == self || known.contains(entry.pid)) continue;
+      const bool is_ours = sessions_.contains(entry.session) || known.contains(entry.parent);
+      if (is_ours) has_grown |= known.insert(entry.pid).second;
+    }
+  for (const ProcessEntry& entry : all) {
+    if (!known.contains(entry.pid)) continue;
+    if (entry.zombie && entry.parent == self) reap_child(entry.pid);
+    if (entry.zombie) continue;
+    kill(entry);
+    found.push_back(entry);
+  }
+  for (const auto& one : killed_)  // Of other sessions, and ours to reap.
+    if (const auto entry = read_process(one.first);
+        entry && entry->zombie && entry->parent == self && entry->start_ticks == one.second)
+      reap_child(one.first);
+  return found;
+}
+
+void StrayKiller::kill(const ProcessEntry& entry) {
+  auto fd = pidfd_open(entry.pid);
+  const auto now = read_process(entry.pid);
+  if (!fd || !now || now->start_ticks != entry.start_ticks) return;
+  (void)pidfd_send_signal(fd.value().get(), SIGKILL);  // Ignoring: it may have ended since, or be another user's.
+  killed_.emplace(entry.pid, entry.start_ticks);
+}
 
 Result<int> kill_strays(const StrayMark& mark, Duration limit) {
   const TimePoint deadline = monotonic_now() + limit;
@@ -101,7 +86,7 @@ Result<int> kill_strays(const StrayMark& mark, Duration limit) {
   for (int empty = 0;;) {
     const std::vector<ProcessEntry> left = killer.pass();
     empty = left.empty() ? empty + 1 : 0;
-    if (empty == kLooksToBeSure) return killer.killed();
+    if (empty == StrayKiller::kPassesToBeSure) return killer.killed();
     const TimePoint now = monotonic_now();
     if (now >= deadline && !left.empty())
       return Error{"process " + std::to_string(left.front().pid) + " does not die of SIGKILL", ETIMEDOUT};

@@ -182,9 +182,10 @@ struct Coding<core::Secrets> {
   }
 };
 template <>
-inline constexpr auto kMessage<core::AllocationState> = message(
-    "", required("is_shared", &core::AllocationState::is_shared_), required("cores", &core::AllocationState::cores_),
-    required("gpus", &core::AllocationState::gpus_), required("held", &core::AllocationState::held_));
+inline constexpr auto kMessage<core::AllocationState> =
+    message("", required("is_shared", &core::AllocationState::is_shared_),
+            required("cores", &core::AllocationState::cores_), required("gpus", &core::AllocationState::gpus_),
+            required("held", &core::AllocationState::held_), optional("left_out", &core::AllocationState::left_out_));
 template <>
 inline constexpr auto kMessage<core::OutboxState::Kept> = message("", required("fact", &core::OutboxState::Kept::fact),
                                                                   required("bytes", &core::OutboxState::Kept::bytes));

@@ -54,7 +54,7 @@ inline constexpr auto kMessage<core::Failure> =
             required("tail", &core::Failure::tail), required("may_follow", &core::Failure::may_follow),
             required("was_waiting", &core::Failure::was_waiting), required("notice_s", &core::Failure::notice_s),
             required("error", &core::Failure::error), required("follows_peer", &core::Failure::follows_peer),
-            required("at", &core::Failure::at));
+            optional("gpu", &core::Failure::gpu), required("at", &core::Failure::at));
 template <>
 inline constexpr auto kMessage<core::NodePlace> = message("", required("node", &core::NodePlace::node),
                                                           required("ranks", &core::NodePlace::ranks));
@@ -79,9 +79,10 @@ inline constexpr auto kMessage<core::RunOutcome> =
     message("", required("state", &core::RunOutcome::state), required("exit_code", &core::RunOutcome::exit_code),
             required("error", &core::RunOutcome::error), required("cause", &core::RunOutcome::cause),
             required("generation", &core::RunOutcome::generation), required("epochs", &core::RunOutcome::epochs),
-            required("steps", &core::RunOutcome::steps), required("failures", &core::RunOutcome::failures),
-            required("world_size", &core::RunOutcome::world_size), required("wall_s", &core::RunOutcome::wall_s),
-            required("metrics", &core::RunOutcome::metrics), required("checkpoint", &core::RunOutcome::checkpoint),
+            optional("job_epochs", &core::RunOutcome::job_epochs), required("steps", &core::RunOutcome::steps),
+            required("failures", &core::RunOutcome::failures), required("world_size", &core::RunOutcome::world_size),
+            required("wall_s", &core::RunOutcome::wall_s), required("metrics", &core::RunOutcome::metrics),
+            required("checkpoint", &core::RunOutcome::checkpoint),
             optional("best_checkpoints", &core::RunOutcome::best_checkpoints),
             required("results", &core::RunOutcome::results), optional("tune", &core::RunOutcome::tune));
 template <>
@@ -132,7 +133,8 @@ inline constexpr auto kMessage<core::RunState::RankRecord> =
             required("heartbeat_at", &core::RunState::RankRecord::heartbeat_at),
             required("exited", &core::RunState::RankRecord::exited),
             required("done", &core::RunState::RankRecord::done), required("left", &core::RunState::RankRecord::left),
-            required("missed_peer", &core::RunState::RankRecord::missed_peer));
+            required("missed_peer", &core::RunState::RankRecord::missed_peer),
+            optional("gpus", &core::RunState::RankRecord::gpus));
 template <>
 inline constexpr auto kMessage<core::RunState::HeldCheckpoint> =
     message("", required("after", &core::RunState::HeldCheckpoint::after),
@@ -159,9 +161,10 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("nodes_cleared", &core::RunState::nodes_cleared_), required("exchange", &core::RunState::exchange_),
     required("reducer", &core::RunState::reducer_), required("causes", &core::RunState::causes_),
     required("budget", &core::RunState::budget_), required("recovery", &core::RunState::recovery_),
-    optional("has_cleared", &core::RunState::has_cleared_), required("was_started", &core::RunState::was_started_),
-    optional("has_state", &core::RunState::has_state_), optional("started_at", &core::RunState::started_at_),
-    required("leave", &core::RunState::leave_), required("resize_reason", &core::RunState::resize_reason_),
+    optional("gpu_faults", &core::RunState::gpu_faults_), optional("has_cleared", &core::RunState::has_cleared_),
+    required("was_started", &core::RunState::was_started_), optional("has_state", &core::RunState::has_state_),
+    optional("started_at", &core::RunState::started_at_), required("leave", &core::RunState::leave_),
+    required("resize_reason", &core::RunState::resize_reason_),
     required("start_at_capacity", &core::RunState::start_at_capacity_),
     required("wait_until", &core::RunState::wait_until_), required("is_queued", &core::RunState::is_queued_),
     optional("is_paused", &core::RunState::is_paused_), required("placeless_since", &core::RunState::placeless_since_),

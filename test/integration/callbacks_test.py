@@ -180,6 +180,12 @@ class LayoutTest(CallbackTest):
         self.assertRegex(said, r"(?m)^report 2  train  epoch 2  step 2  loss 2(\.0)?  generation 1  world_size 1$")
 
 
+    def test_beside_a_stream_of_JSON(self):
+        """Every report is a line of it anyway."""
+        launch = self.run_to_end(self.command_job([{"type": "console"}, {"type": "console", "format": "json"}], 1, 2), "--output", "json")
+        self.assertEqual([json.loads(line)["loss"] for line in launch.stdout().splitlines()], [1, 2])
+
+
 class LifeTest(CallbackTest):
     """Reports are in each file once, whatever ends."""
 
@@ -258,6 +264,21 @@ class ClusterCallbackTest(CallbackTest):
             self.assertEqual(len(self.check_files(launch)), 60)
             lines = [line for line in client.said()[1].splitlines() if line.startswith("report ")]
             self.assertEqual([line.split()[1] for line in lines], [str(number) for number in range(1, 61)])
+
+    def test_lines_of_ranks_are_shown_as_here(self):
+        """JSON, with reports in the same stream; the time in front, and the job's prefix."""
+        with Cluster({"n1": 1}) as cluster:
+            job = self.command_job([{"type": "console"}], 1, 2)
+            client = cluster.run("-n", 1, "--output", "json", job)
+            client.wait_and_say(0)
+            self.assertEqual([json.loads(line)["loss"] for line in client.said()[1].splitlines()], [1, 2])
+            client = cluster.run("-n", 1, "--output", "json", "--", "sh", "-c", "echo a; printf b >&2")
+            client.wait_and_say(0)
+            lines = [json.loads(line) for line in client.said()[1].splitlines()]
+            self.assertEqual(sorted((line["rank"], line["text"]) for line in lines), [(0, "a"), (0, "b")])
+            client = cluster.run("-n", 1, "--timestamps", "--set", "process.prefix=<${local_rank}> ", "--", "echo", "a")
+            client.wait_and_say(0)
+            self.assertRegex(client.said()[1], r"^\d\d:\d\d:\d\d\.\d{3} <0> a\n$")
 
     def test_what_a_coordinator_refuses(self):
         with Cluster({"n1": 1}) as cluster:

@@ -193,7 +193,14 @@ class CommandTest(LaunchTest):
                "print('the same', flush=True)\nprint('rank', os.environ['RANK'], flush=True)\n"
         alone = self.run_to_end("-n", 4, "--no-fold", "--", *self.script("same.py", text), self.path("a"), run_dir="alone")
         self.assertEqual(alone.stdout().count(b"the same"), 4)
-        launch = self.run_to_end("-n", 4, "--", *self.script("same.py", text), self.path("b"))
+        # While its launcher is held all of them write: how far apart they do is the machine's business.
+        launch = self.start("-n", 4, "--", *self.script("held.py", text.replace("range(4)", "range(5)")), self.path("b"))
+        wait_for(lambda: all(os.path.exists(self.path(f"b{rank}")) for rank in range(4)), 20, "four ranks")
+        launch.process.send_signal(signal.SIGSTOP)
+        self.write("b4", "")
+        wait_for(lambda: all(launch.log(rank).count(b"\n") == 2 for rank in range(4)), 20, "what they write")
+        launch.process.send_signal(signal.SIGCONT)
+        self.assertEqual(launch.wait(), 0, launch.said())
         folded = [line for line in launch.stdout().decode().splitlines() if "the same" in line]
         self.assertLess(len(folded), 4, launch.stdout())
         self.assertIn("×", folded[0])

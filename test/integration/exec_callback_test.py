@@ -68,6 +68,23 @@ class ExecTest(LaunchTest):
         self.assertEqual(len(launch.metrics()), 50)
         self.assertEqual(launch.stderr().count("warning"), 0, launch.stderr())
 
+    def test_a_keeper_that_is_killed_takes_nothing_of_others_along(self):
+        """Neither this program nor the keeper of another node, which are the same launcher's."""
+        waits = self.script("waits.py", "import os, sys, time\nwhile not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\n")
+        job = write_job(self.path("job.json"), {"num_workers": 2, "command": [*waits, self.path("end")],
+                                                "callbacks": [self.callback("keeper.py", KEEPER, self.path("given.jsonl"))]})
+        launch = self.start(job, "--local-nodes", 2, "--max-failures", 1)
+        launch.wait_for_event("worker_started", count=2)
+        keepers = [pid for pid in launch.pids() if read_file(f"/proc/{pid}/cmdline").split(b"\0")[1:2] == [b"keeper"]]
+        self.assertEqual(len(keepers), 2)
+        os.kill(keepers[0], signal.SIGKILL)
+        launch.wait_for_event("worker_started", count=4)
+        self.assertTrue(os.path.exists(f"/proc/{keepers[1]}"))
+        self.write("end", "")
+        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertEqual(launch.summary()["failures"], 1)
+        self.check_given(launch)
+
     def test_what_it_has_asked_for(self):
         callback = self.callback("keeper.py", KEEPER, self.path("given.jsonl"), events=False, metrics=["loss"])
         self.run_to_end(self.job([callback], 1, 3, "--metrics", '{"other": 1}'))

@@ -45,6 +45,18 @@ def flip_bit(pid, pattern):
 
 
 class FailureTest(LaunchTest):
+    def test_whoever_wants_no_progress_is_told_of_failures_waits_and_time_outs(self):
+        text = "import os, sys\nsys.exit(3 if int(os.environ['TORCHELASTIC_RESTART_COUNT']) < 2 else 0)\n"
+        launch = self.run_to_end("-q", "-n", 1, "--max-failures", 2, "--set", "recovery.backoff.first=10ms", "--", *self.script("twice.py", text))
+        said = launch.stderr().splitlines()
+        self.assertEqual(len(said), 3, said)
+        for number in (0, 1):
+            self.assertRegex(said[number], r"^sgd-launch: failure: exit code 3, rank 0.*starting again$")
+        self.assertIn("sgd-launch: waiting 0.01 s", said[2])
+        late = self.start("-q", "-n", 1, "--timeout", "300ms", "--", "sleep", 1000, run_dir="late")
+        self.assertEqual(late.wait(), 124, late.said())
+        self.assertRegex(late.stderr(), r"^sgd-launch: stopped by --timeout after ")
+
     def endless_training(self, **changes):
         data = small_fashion(self.path("data"), 2000, 500)
         return self.start("--num-workers", 2, "--max-failures", 0,

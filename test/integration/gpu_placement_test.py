@@ -22,6 +22,15 @@ import time
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 """
+# Its GPU is out of order when its name says so; then it ends as PyTorch would end it.
+BREAK = SHOW + """
+import time
+own = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[int(os.environ["LOCAL_RANK"])]
+if own.startswith("GPU-bad"):
+    raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+while not os.path.exists(sys.argv[1]) and len(os.environ["CUDA_VISIBLE_DEVICES"]) != 5:
+    time.sleep(0.01)
+"""
 
 
 def seen(text):
@@ -59,6 +68,27 @@ class OneMachine(harness.LaunchTest):
                 launch = self.run_to_end("-n", 2, "--set", "per_worker.gpus=1", "--", "true", env={"CUDA_VISIBLE_DEVICES": visible}, expect=2)
                 self.assertIn(f"per_worker.gpus: error: 2 workers with 1 GPU each need 2: {words}", launch.stderr())
                 self.assertFalse(os.path.exists(self.path("run")))
+
+
+class ThatFail(harness.LaunchTest):
+    def run_broken(self, *options, **keywords):
+        backoff = ["--set", "recovery.backoff.first=100ms"]
+        return self.run_to_end("--no-fold", "--set", "per_worker.gpus=1", "--max-failures", "9", *backoff, *options, "--",
+                               *self.script("break.py", BREAK), self.path("never"), **keywords)
+
+    def test_the_cause_of_two_restarts_is_left_out(self):
+        launch = self.run_broken("-n", 2, env={"CUDA_VISIBLE_DEVICES": "GPU-bad,GPU-b"})
+        told = [(event["device"], event["count"], event["generation"]) for event in launch.events("gpu_excluded")]
+        self.assertEqual(told, [("GPU-bad", 2, 2)])
+        self.assertEqual([event.get("device") for event in launch.events("failure")], ["GPU-bad", "GPU-bad"])
+        self.assertIn((0, 0, "GPU-b"), seen(launch.stdout().decode()))
+        self.assertEqual(launch.events("resized")[-1]["to"], 1)
+        self.assertRegex(launch.stderr(), r"GPU GPU-bad of \S+ was the cause of 2 restarts: it is left out of this run")
+
+    def test_without_another_one_the_run_ends_and_names_it(self):
+        launch = self.run_broken("-n", 1, "--set", "recovery.exclude_after=1", "--set", "recovery.backoff.attempts=1",
+                                 env={"CUDA_VISIBLE_DEVICES": "GPU-bad"}, expect=7)
+        self.assertRegex(launch.summary()["error"], r"no capacity after 1 attempts: .*; GPU GPU-bad of \S+ is left out after 1 restart$")
 
 
 @unittest.skipUnless(os.path.exists(FAKE_NVML), "the library is not built")
@@ -100,6 +130,27 @@ class OnACluster(unittest.TestCase):
             self.assertEqual(seen(second.said()[1]), [(0, 0, "1")])
             plan = cluster.ask("plan", "-n", "1", "--set", "per_worker.gpus=1", "--", "true")
             self.assertIn("0 of 2 gpus free, 1 wanted", json.dumps(plan))
+            with open(go, "w"):
+                pass
+            self.assertEqual((first.wait(), second.wait()), (0, 0))
+
+    def test_a_run_does_without_one_that_another_run_uses(self):
+        with Cluster({"n1": 4}, agent_environment={"n1": {"CUDA_VISIBLE_DEVICES": "GPU-bad,GPU-well"}}) as cluster:
+            go = os.path.join(cluster.folder, "go")
+            for name, text in (("hold.py", HOLD), ("break.py", BREAK)):
+                with open(os.path.join(cluster.folder, name), "w") as file:
+                    file.write(text)
+
+            def run(script, *options):
+                python = ["--", "/usr/bin/python3", "-S", os.path.join(cluster.folder, script), go]
+                return cluster.run("-n", "1", "--no-fold", "--set", "per_worker.gpus=1", *options, *python)
+            first = run("break.py", "--max-failures", "3", "--set", "recovery.exclude_after=1")
+            harness.wait_for(lambda: (0, 0, "GPU-well") in seen(first.said()[1]), harness.LIMIT_S, "a start on the other one")
+            status = cluster.ask("status", first.run_id())
+            self.assertEqual(status["gpus_left_out"], [{"node": "n1", "device": "GPU-bad", "restarts": 1}])
+            second = run("hold.py")
+            harness.wait_for(lambda: seen(second.said()[1]), harness.LIMIT_S, "the other run")
+            self.assertEqual(seen(second.said()[1]), [(0, 0, "GPU-bad")])
             with open(go, "w"):
                 pass
             self.assertEqual((first.wait(), second.wait()), (0, 0))

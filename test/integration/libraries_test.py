@@ -13,6 +13,13 @@ from harness import CACHE, LaunchTest
 PYTHON = os.environ.get("SGD_PEERS_PYTHON") or os.path.join(CACHE, "peers", "bin", "python3")
 LIMIT_S = 400  # Importing these on a busy machine.
 
+# In front of each script. Ranks of torchrun share a pipe, in which only what one write gives is whole: print() with PYTHONUNBUFFERED makes several.
+SAY = """
+import os
+def say(*words):
+    os.write(1, " ".join(map(str, ("said", *words, "\\n"))).encode())
+"""
+
 TORCHMETRICS = """
 import torch, torch.distributed as dist, torchmetrics
 dist.init_process_group("gloo")
@@ -20,7 +27,7 @@ metric = torchmetrics.MeanMetric()
 metric.update(torch.tensor(float(dist.get_rank() * 10)))
 accuracy = torchmetrics.classification.MulticlassAccuracy(num_classes=3, average="micro")
 accuracy.update(torch.tensor([0, 1, 2]), torch.tensor([0, 1, dist.get_rank()]))
-print("said", float(metric.compute()), round(float(accuracy.compute()), 4), flush=True)
+say(float(metric.compute()), round(float(accuracy.compute()), 4))
 dist.barrier()
 """
 
@@ -34,7 +41,7 @@ whole = torch.arange(12.0).reshape(6, 2)
 dcp.save({"w": distribute_tensor(whole, mesh, [Shard(0)]), "step": 7}, checkpoint_id=sys.argv[1])
 state = {"w": distribute_tensor(torch.zeros(6, 2), mesh, [Shard(1)]), "step": 0}
 dcp.load(state, checkpoint_id=sys.argv[1])
-print("said", bool(torch.equal(state["w"].full_tensor(), whole)), state["step"], tuple(state["w"].to_local().shape), flush=True)
+say(bool(torch.equal(state["w"].full_tensor(), whole)), state["step"], tuple(state["w"].to_local().shape))
 dist.barrier()
 """
 
@@ -52,7 +59,7 @@ for (x,) in data:
     accelerator.backward(loss)
     optimizer.step()
     optimizer.zero_grad()
-print("said", accelerator.num_processes, len(data), f"{accelerator.gather(loss.detach().reshape(1)).sum().item():.6f}", flush=True)
+say(accelerator.num_processes, len(data), f"{accelerator.gather(loss.detach().reshape(1)).sum().item():.6f}")
 accelerator.wait_for_everyone()
 """
 
@@ -71,7 +78,7 @@ trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_ep
                             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
 module = Module()
 trainer.fit(module, torch.utils.data.DataLoader(torch.arange(64.0).reshape(16, 4) / 64, batch_size=4))
-print("said", trainer.global_step, trainer.world_size, f"{module.layer.weight.sum().item():.6f}", flush=True)
+say(trainer.global_step, trainer.world_size, f"{module.layer.weight.sum().item():.6f}")
 """
 
 TRANSFORMERS = """
@@ -84,7 +91,7 @@ arguments = transformers.TrainingArguments(sys.argv[1], use_cpu=True, max_steps=
                                            disable_tqdm=True)
 trainer = transformers.Trainer(model, arguments, train_dataset=data)
 trainer.train()
-print("said", trainer.state.global_step, arguments.world_size, f"{model.classifier.weight.sum().item():.6f}", flush=True)
+say(trainer.state.global_step, arguments.world_size, f"{model.classifier.weight.sum().item():.6f}")
 """
 
 
@@ -95,7 +102,7 @@ def has(*packages):
 
 def said(text):
     """What ranks have said, whoever was first, and whatever is in front."""
-    return sorted(line[line.index("said"):] for line in text.splitlines() if "said" in line)
+    return sorted(line[line.index("said"):].rstrip() for line in text.splitlines() if "said" in line)
 
 
 @unittest.skipUnless(has("torch"), f"{PYTHON} has no torch (scripts/setup --peers)")
@@ -103,7 +110,7 @@ class LibrariesTest(LaunchTest):
     def compare(self, package, text):
         if not has(package):
             self.skipTest(f"{PYTHON} has no {package}")
-        script = self.write("script.py", text)
+        script = self.write("script.py", SAY + text)
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PET_", "SGD_", "OMP_"))}
         theirs = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, self.path("theirs")],
                                 cwd=self.folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -138,7 +138,8 @@ void Crew::keeper(const Words& words) {
   if (what == "closed") {
     std::erase_if(processes_, [&](const auto& entry) { return entry.second.node == node; });
     std::erase_if(tasks_, [&](const Task& task) { return task.node == node; });  // Nobody reads them any more.
-    world_.agent_event(node, core::agent_event::KeeperClosed{"run", signal, "gone"});
+    const bool with_agent = words.number("with_agent", 0) == 1;
+    world_.agent_event(node, core::agent_event::KeeperClosed{"run", signal, "gone", with_agent});
   }
 }
 

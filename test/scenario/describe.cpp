@@ -16,8 +16,10 @@ std::string words(const keeper::ToKeeper& message) {
   return std::visit(
       Overload{
           [](const keeper::Spawn& spawn) {
-            return fmt::format("spawn generation {} rank {}{} cpus [{}] {}", spawn.generation, spawn.rank,
-                               spawn.fork_server ? " by fork server" : "", fmt::join(spawn.cpus, ","),
+            const auto seen = spawn.environment.set.find("CUDA_VISIBLE_DEVICES");
+            const std::string gpus = seen == spawn.environment.set.end() ? "" : fmt::format(" gpus [{}]", seen->second);
+            return fmt::format("spawn generation {} rank {}{} cpus [{}]{} {}", spawn.generation, spawn.rank,
+                               spawn.fork_server ? " by fork server" : "", fmt::join(spawn.cpus, ","), gpus,
                                spawn.argv.front());
           },
           [](const keeper::Signal& signal) {

@@ -12,6 +12,7 @@ job::Recovery recovery_of(const Words& words) {
   recovery.backoff.attempts = words.number("attempts", recovery.backoff.attempts);
   recovery.scale_up = words.value("scale_up", recovery.scale_up);
   recovery.cooldown = words.duration("cooldown", recovery.cooldown);
+  recovery.exclude_after = words.number("exclude_after", recovery.exclude_after);
   return recovery;
 }
 
@@ -26,6 +27,7 @@ nlohmann::json resolved(const job::JobSpec& job) {
        {{"timeout", format_duration(job.heartbeat.timeout)},
         {"stall_timeout", format_duration(job.heartbeat.stall_timeout)}}},
       {"fork_server", job.fork_server}};
+  if (job.per_worker.gpus > 0) json["per_worker"]["gpus"] = job.per_worker.gpus;
   if (job.training) json["training"] = {{"epochs", 2}};
   if (!job.training) json["command"] = job.command;
   return json;
@@ -47,6 +49,7 @@ core::RunDefinition job_of(const Words& words) {
   job.heartbeat.timeout = words.duration("heartbeat", job.heartbeat.timeout);
   job.heartbeat.stall_timeout = words.duration("stall", job.heartbeat.stall_timeout);
   job.per_worker.cpus = words.number("cpus", 1);
+  job.per_worker.gpus = words.number("gpus", 0);
   if (words.value("strategy", "pack") == "spread") job.placement.strategy = job::PlacementRules::Strategy::kSpread;
   if (!words.value("gpu", "").empty()) job.placement.labels["gpu"] = words.value("gpu", "");
   if (!words.value("exclude", "").empty()) job.placement.exclude.push_back(words.value("exclude", ""));

@@ -128,6 +128,7 @@ void Story::add_node(const Words& words) {
   facts.counts_cpus = words.number("cpus", 0) > 0;
   facts.is_shared = words.number("shared", facts.counts_cpus ? 1 : 0) != 0;
   if (!words.value("gpu", "").empty()) facts.labels["gpu"] = words.value("gpu", "");
+  for (int gpu = 0; gpu < words.number("gpus", 0); ++gpu) facts.gpus.push_back(fmt::format("GPU-{}", gpu));
   const Duration beat = words.duration("beat", Duration{0});
   if (beat > Duration{0}) facts.beat_interval = beat;
   const Duration orphan = words.duration("orphan", Duration{0});

@@ -1,5 +1,7 @@
 #include "test/sim/budget_check.hpp"
 
+#include <utility>
+
 #include "test/sim/world.hpp"
 
 namespace sgd::sim {
@@ -10,6 +12,9 @@ constexpr int kCrashesInPlace = 3;
 }  // namespace
 
 void BudgetCheck::on_start(Generation generation, int world_size) {
+  if (job_.recovery.max_failures != job::kUnlimited && failures_ > job_.recovery.max_failures)
+    violated("{}: a start after {} failures, {} are allowed", job_.name, failures_, job_.recovery.max_failures);
+  is_uncounted_ = false;
   generation_ = generation;
   live_ = true;
   was_started_ = false;
@@ -20,10 +25,14 @@ void BudgetCheck::on_start(Generation generation, int world_size) {
 void BudgetCheck::on_event(const nlohmann::ordered_json& event, bool is_final) {
   const std::string& what = event.at("event").get_ref<const std::string&>();
   if (what == "failure") return on_failure(event, is_final);
+  if (what == "gpu_excluded") same_rank_ = 0;  // It goes on with another one.
   if (what == "epoch_finished" && job_.training) failures_ = 0;
   if (what == "backoff" && event.at("kind") == "no_capacity") use_attempt();
+  const bool is_executed = what == "worker_started" && !job_.training && event.at("generation") == generation_;
+  if (is_executed) ++executed_;
+  if (is_executed && !live_ && std::exchange(is_uncounted_, false)) ++failures_;
   if (!live_) return;
-  const bool all_executed = what == "worker_started" && !job_.training && ++executed_ == world_size_;
+  const bool all_executed = is_executed && executed_ == world_size_;
   if (what != "first_step" && !all_executed) return;
   was_started_ = true;
   attempts_ = 0;
@@ -38,20 +47,28 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event, bool is_final)
   const std::string kind = event.at("kind");
   const int rank = event.at("rank").is_null() ? -1 : event.at("rank").get<int>();
   // One that a coordinator had placed when it died, and of which no node was told.
-  if (event.at("generation") > generation_) was_started_ = false;
+  if (event.at("generation") > generation_) {
+    was_started_ = false;
+    executed_ = 0;
+  }
   if (was_started_ && kind != "node_lost") {
     same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
     last_rank_ = rank;
   }
   const bool is_first = event.at("generation") == first_;
-  if (event.at("restart") == true) return on_restart(kind, is_first, is_final);
-  if (!is_final) on_refusal(kind, is_first);
+  // One that could not be executed in the first place is no start, whatever others of it were.
+  const std::string& message = event.at("message").get_ref<const std::string&>();
+  const bool is_refused = is_first && kind == "exit_code" && message.starts_with("could not start");
+  const bool counts = was_started_ || (executed_ > 0 && kind != "node_lost" && !is_refused);
+  if (event.at("restart") == true) return on_restart(kind, counts, is_first, is_final);
+  if (!is_final) on_refusal(kind, counts, is_first);
 }
 
-void BudgetCheck::on_restart(const std::string& kind, bool is_first, bool is_final) {
+void BudgetCheck::on_restart(const std::string& kind, bool counts, bool is_first, bool is_final) {
   if (is_final) violated("{}: a restart after an error of the user", job_.name);
-  if (!was_started_) {
+  if (!counts) {
     if (is_first && kind == "exit_code") violated("{}: a restart of a first start that failed", job_.name);
+    is_uncounted_ = !job_.training && kind != "node_lost";
     return use_attempt();
   }
   if (kind == "node_lost") return;
@@ -60,8 +77,8 @@ void BudgetCheck::on_restart(const std::string& kind, bool is_first, bool is_fin
     violated("{}: a restart after {} failures, {} are allowed", job_.name, failures_, job_.recovery.max_failures);
 }
 
-void BudgetCheck::on_refusal(const std::string& kind, bool is_first) {
-  if (!was_started_) {
+void BudgetCheck::on_refusal(const std::string& kind, bool counts, bool is_first) {
+  if (!counts) {
     if ((is_first && kind == "exit_code") || attempts_ >= job_.recovery.backoff.attempts) return;
     violated("{}: no restart of a failed start after {} of {} attempts", job_.name, attempts_,
              job_.recovery.backoff.attempts);

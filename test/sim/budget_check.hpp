@@ -21,6 +21,7 @@ class BudgetCheck {
     first_ = first;
     failures_ = 0;
     attempts_ = same_rank_ = 0;
+    is_uncounted_ = false;
     last_rank_ = -1;
   }
   void on_start(Generation generation, int world_size);
@@ -31,8 +32,8 @@ class BudgetCheck {
 
  private:
   void on_failure(const nlohmann::ordered_json& event, bool is_final);
-  void on_restart(const std::string& kind, bool is_first, bool is_final);
-  void on_refusal(const std::string& kind, bool is_first);
+  void on_restart(const std::string& kind, bool counts, bool is_first, bool is_final);
+  void on_refusal(const std::string& kind, bool counts, bool is_first);
   void use_attempt();
 
   const job::JobSpec& job_;
@@ -41,7 +42,8 @@ class BudgetCheck {
   bool was_started_ = false;
   Generation generation_ = 0;
   int world_size_ = 0;
-  int executed_ = 0;  // Ranks of this generation.
+  int executed_ = 0;           // Ranks of this generation.
+  bool is_uncounted_ = false;  // A command's start has failed, and no rank of it is known to have been executed.
   std::int64_t failures_ = 0;
   int attempts_ = 0;
   int same_rank_ = 0;  // Failures of one rank in a row.

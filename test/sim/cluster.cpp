@@ -160,6 +160,7 @@ Worker& Cluster::add_worker(RunState& run, Keeper& keeper, Worker::Identity iden
   }
   check_cores(run, keeper, identity);
   ports_.on_process_start(run, keeper.node(), identity);
+  gpus_.on_process_start(runs_, run, keeper.node(), identity);
   run.check.on_process_start(identity.generation, identity.rank);
   Worker& worker = workers_.emplace_back(world_, run, keeper, std::move(identity));
   run.alive.push_back(&worker);
@@ -333,6 +334,7 @@ void Cluster::restart_coordinator() {
 
 /// What it had told and recorded since is news to it.
 void Cluster::forget_tail() {
+  gpus_.forget();
   for (auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
     if (shot) run.check.on_tail_lost(shot->generation, shot->phase == core::RunPhase::kFinished);
@@ -367,6 +369,7 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   if (record_of_experiment(command)) return;
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);
+    gpus_.on_event(runs_.at(event->run), event->event);
     if (event->event.at("event") == "node_lost") check_loss(event->event);
   } else if (const auto* metrics = std::get_if<RecordMetrics>(&command)) {
     RunState& run = runs_.at(metrics->run);

@@ -10,6 +10,7 @@
 
 #include "launcher/core/coordinator.hpp"
 #include "test/sim/experiment_check.hpp"
+#include "test/sim/gpu_check.hpp"
 #include "test/sim/host.hpp"
 #include "test/sim/keeper.hpp"
 #include "test/sim/known_nodes.hpp"
@@ -63,6 +64,7 @@ class Cluster {
   [[nodiscard]] const KnownNodes& known() const { return known_; }
   [[nodiscard]] const PassCheck& passes() const { return passes_; }
   [[nodiscard]] PortCheck& ports() { return ports_; }
+  [[nodiscard]] GpuCheck& gpus() { return gpus_; }
   /// Its owner has too many.
   [[nodiscard]] bool is_refused(const RunId& run) const { return quotas_.refuses(run); }
   /// Nothing: it was not submitted, or that is not stored.
@@ -141,6 +143,7 @@ class Cluster {
   Incarnation twin_ = 0;                             ///< The newest second agent.
   std::map<Incarnation, std::int64_t> facts_taken_;  ///< And stored, without a gap.
   PortCheck ports_;
+  GpuCheck gpus_;
   SilenceCheck silences_{world_};
   Log log_;                               ///< What outlives the coordinator's process.
   std::map<RunId, TimePoint> submitted_;  ///< And stored.

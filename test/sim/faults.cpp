@@ -87,6 +87,7 @@ bool Faults::inject(Fault fault) {
     case Fault::kSlowStart:
     case Fault::kCrashAtStart:
     case Fault::kFailWrite:
+    case Fault::kBrokenGpu:
       return false;  // Happen to what starts or writes.
   }
   return false;

@@ -109,6 +109,9 @@ void Keeper::start_worker(const keeper::Spawn& message) {
                             {}};
   if (const auto port = message.environment.set.find("MASTER_PORT"); port != message.environment.set.end())
     identity.master = message.environment.set.at("MASTER_ADDR") + ":" + port->second;
+  const auto gpus = message.environment.set.find("CUDA_VISIBLE_DEVICES");
+  const bool wants_gpu = run_.plan.definition.job.per_worker.gpus > 0;
+  if (wants_gpu && gpus != message.environment.set.end()) identity.gpu = gpus->second;
   if (const auto config = message.environment.set.find("TF_CONFIG"); config != message.environment.set.end())
     identity.tf_config = config->second;
   Worker& worker = node_.cluster().add_worker(run_, *this, std::move(identity));
@@ -131,6 +134,7 @@ void Keeper::on_end(Worker& worker, int exit_code, int signal) {
   exited.pid = worker.identity().pid;
   exited.exit_code = exit_code;
   exited.signal = signal;
+  exited.tail = worker.last_lines();
   exited.sequence = ++exits_;
   to_agent_.send(core::agent_event::FromKeeper{run_.plan.definition.id, exited},
                  world_.chance.between(microseconds(20), milliseconds(20)));

@@ -37,6 +37,8 @@ int Liveness::room_for(const RunState& run) {
     ground.zone = node.plan().zone;
     ground.slots = known.ordered.value_or(node.slots());
     ground.cpus = node.plan().cpus;
+    ground.gpus = node.plan().gpus;
+    ground.gpus_left_out = cluster_.gpus().left_out(cluster_.runs(), run, node);
     ground.counts_cpus = node.plan().counts_cpus && !known.ordered;
     ground.is_open = node.is_up() && !known.is_drained;
     int own = 0;

@@ -35,6 +35,7 @@ void Node::boot() {
   for (int core = 0; core < plan_.cpus; ++core) facts.allowed_cores.push_back(core);
   facts.is_shared = true;
   facts.counts_cpus = plan_.counts_cpus;
+  for (int gpu = 0; gpu < plan_.gpus; ++gpu) facts.gpus.push_back(gpu_name(gpu));
   facts.labels["zone"] = plan_.zone;
   facts.worker_program = "sgd-worker";
   if (!world_.plan.is_embedded) {

@@ -64,6 +64,7 @@ Grounds PassCheck::grounds(const core::Coordinator& coordinator, const std::set<
     ground.zone = zone == row.labels.end() ? "" : zone->second;
     ground.slots = row.slots;
     ground.cpus = row.cpus;
+    ground.gpus = row.gpus;
     ground.counts_cpus = row.counts_cpus;
     ground.is_open = row.phase == core::NodePhase::kReady;
     for (const auto& [run, workers] : row.runs)

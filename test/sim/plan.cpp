@@ -46,6 +46,7 @@ constexpr Kind kKinds[] = {
     {Fault::kNodeOrder, "node order", 5},
     {Fault::kPreemption, "preemption", 2},
     {Fault::kTwin, "second agent", 4},
+    {Fault::kBrokenGpu, "broken GPU", 0},
 };
 static_assert(std::size(kKinds) == kFaults);
 
@@ -265,8 +266,10 @@ Plan draw_plan(std::uint64_t seed) {
   if (chance.with(0.1)) return plan;
   plan.trouble = chance.between(seconds(10), seconds(120));
   const double share = chance.with(0.2) ? 0.6 : 0.2;
-  for (const Kind& kind : kKinds)
+  for (const Kind& kind : kKinds) {
+    if (kind.fault == Fault::kBrokenGpu) continue;  // Of a chance of its own.
     if (chance.with(share)) plan.per_minute[static_cast<std::size_t>(kind.fault)] = kind.most * chance.fraction();
+  }
   // What a store has lost nobody can hold against the machine: most seeds must be judged in full.
   double& tail_loss = plan.per_minute[static_cast<std::size_t>(Fault::kTailLoss)];
   if (chance.with(0.6)) tail_loss = 0;
@@ -286,7 +289,35 @@ Plan draw_plan(std::uint64_t seed) {
   return plan;
 }
 
+/// Of a chance of its own: the other plans stay as they are.
+void draw_gpus(Plan& plan) {
+  Chance chance(plan.seed ^ 0x677075);
+  if (plan.trouble == Duration{0} || !chance.with(0.12)) return;
+  int all = 0;
+  for (NodePlan& node : plan.nodes) {
+    all += node.gpus = chance.between(1, node.slots);
+    for (int gpu = 0; gpu < node.gpus; ++gpu)
+      if (chance.with(0.3)) node.broken.insert(gpu_name(gpu));
+  }
+  for (RunPlan& run : plan.runs) {
+    job::JobSpec& job = run.definition.job;
+    if (chance.with(0.2)) continue;
+    job.per_worker.gpus = 1;
+    job.num_workers = std::min(job.num_workers, all);
+    job.min_workers = std::min(job.min_workers, chance.with(0.7) ? 1 : job.num_workers);
+    job.recovery.exclude_after = chance.between(0, 3);
+    if (chance.with(0.7)) job.recovery.max_failures = job::kUnlimited;
+    job.resolved["per_worker"]["gpus"] = 1;
+    job.resolved["process"]["gpu_visibility"] = "own";
+    job.resolved["recovery"]["max_failures"] = job.recovery.max_failures;
+  }
+}
+
 }  // namespace
+
+std::string gpu_name(int gpu) {
+  return fmt::format("GPU-{}", gpu);
+}
 
 const char* name(Fault fault) {
   return kKinds[static_cast<std::size_t>(fault)].name;
@@ -301,6 +332,7 @@ Plan make_plan(std::uint64_t seed) {
     plan.travel = chance.spread_between(milliseconds(10), seconds(20));
   }
   draw_experiments(plan);
+  draw_gpus(plan);
   return plan;
 }
 
@@ -316,8 +348,9 @@ std::string describe(const Plan& plan) {
       to_seconds(plan.settings.backfill_limit), plan.settings.flaps_max, to_seconds(plan.settings.flap_window),
       to_seconds(plan.settings.stable_after));
   for (const NodePlan& node : plan.nodes)
-    text +=
-        fmt::format("  a node with {} slots in {}{}\n", node.slots, node.zone, node.counts_cpus ? ", cores count" : "");
+    text += fmt::format(
+        "  a node with {} slots in {}{}{}\n", node.slots, node.zone, node.counts_cpus ? ", cores count" : "",
+        node.gpus > 0 ? fmt::format(", {} GPUs, {} of them broken", node.gpus, node.broken.size()) : "");
   for (const RunPlan& run : plan.runs) {
     const job::JobSpec& job = run.definition.job;
     text += fmt::format("  {}: priority {}, {} to {} workers of {} cpus{}, max_failures {}, backoff {} x {} ({} times)",
@@ -336,6 +369,7 @@ std::string describe(const Plan& plan) {
     } else {
       text += fmt::format(", a command of {:.0f} s", to_seconds(run.command_time));
     }
+    if (job.per_worker.gpus > 0) text += fmt::format(", a GPU each, left out after {}", job.recovery.exclude_after);
     if (run.result_bytes > 0) text += fmt::format(", results of {} bytes", run.result_bytes);
     text += "\n";
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,12 @@ enum class Fault {
   kNodeOrder,   ///< Drained, undrained, other slots, removed.
   kPreemption,  ///< An agent is told to end, and ends.
   kTwin,        ///< A second agent with the name of one that is well.
+  kBrokenGpu,   ///< A rank ends by an error of its GPU.
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kTwin) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kBrokenGpu) + 1;
 [[nodiscard]] const char* name(Fault fault);
+/// As nodes name them, each from 0.
+[[nodiscard]] std::string gpu_name(int gpu);
 
 struct RunPlan {
   core::RunDefinition definition;
@@ -72,6 +76,8 @@ struct NodePlan {
   int cpus = 0;
   bool counts_cpus = false;
   std::string zone;  ///< Its label.
+  int gpus = 0;
+  std::set<std::string> broken = {};  ///< Of its GPUs: a rank that has one of these ends soon.
 };
 
 struct Plan {

@@ -18,12 +18,16 @@ struct Ground {
   int cpus = 0;
   bool counts_cpus = false;
   bool is_open = false;  ///< New ranks may come.
+  int gpus = 0;
+  int gpus_left_out = 0;  ///< That this run does without, and nobody else has.
   int slots_taken = 0;
   int cpus_taken = 0;
+  int gpus_taken = 0;
 
   void take(int workers, const job::PerWorker& each) {
     slots_taken += workers;
     cpus_taken += workers * each.cpus;
+    gpus_taken += workers * each.gpus;
   }
 };
 
@@ -38,6 +42,9 @@ struct Ground {
   int most = ground.slots - (when_idle ? 0 : ground.slots_taken);
   if (ground.counts_cpus && job.per_worker.cpus > 0)
     most = std::min(most, (ground.cpus - (when_idle ? 0 : ground.cpus_taken)) / job.per_worker.cpus);
+  if (job.per_worker.gpus > 0)
+    most = std::min(most,
+                    (ground.gpus - ground.gpus_left_out - (when_idle ? 0 : ground.gpus_taken)) / job.per_worker.gpus);
   if (rules.max_per_node > 0) most = std::min(most, rules.max_per_node - own);
   return std::max(most, 0);
 }

@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "common/exit_codes.hpp"
+#include "test/sim/cluster.hpp"
 #include "test/sim/group.hpp"
 #include "test/sim/keeper.hpp"
 #include "test/sim/node.hpp"
@@ -56,8 +57,21 @@ void Worker::begin() {
       end(by_signal ? -1 : worker_exit::kEnvironment, by_signal ? SIGSEGV : 0, false);
     });
   }
+  if (!world_.calm && node().plan().broken.contains(identity_.gpu))
+    world_.queue.after(time + world_.chance.between(Duration{0}, seconds(20)), [this] { fail_by_gpu(); });
   if (is_command) return exit_soon(0, run_.plan.command_time + time);
   world_.queue.after(time, [this] { say_hello(); });
+}
+
+/// As CUDA words it: on standard error, and in training over the link.
+void Worker::fail_by_gpu() {
+  if (!alive_ || frozen_ || stalled_ || world_.calm) return;
+  world_.count(Fault::kBrokenGpu);
+  node().cluster().gpus().on_broken(run_, identity_);
+  last_lines_ = {"CUDA error: uncorrectable ECC error encountered"};
+  const bool is_training = run_.plan.definition.job.training.has_value();
+  if (is_training) say(link::Failed{last_lines_.front(), ""});
+  end(is_training ? worker_exit::kEnvironment : 1, 0, false);
 }
 
 void Worker::say_hello() {

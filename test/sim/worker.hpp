@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/messages/link.hpp"
 #include "launcher/core/agent_io.hpp"
@@ -32,6 +33,7 @@ class Worker {
     bool by_fork_server = false;
     std::vector<int> cores = {};  ///< That it is bound to; empty: to none.
     std::string master = {};      ///< Of a command: address and port of its rank 0.
+    std::string gpu = {};         ///< Its own.
     std::string tf_config = {};   ///< Of a command with the backend tensorflow: all ranks' addresses and ports.
   };
   Worker(World& world, RunState& run, Keeper& keeper, Identity identity);
@@ -50,6 +52,8 @@ class Worker {
   void exit_soon(int exit_code, Duration delay);
   void freeze() { frozen_ = true; }
   void stall();
+  /// What it has printed last.
+  [[nodiscard]] const std::vector<std::string>& last_lines() const { return last_lines_; }
 
   void say(link::FromWorker message);
 
@@ -76,6 +80,7 @@ class Worker {
 
  private:
   void say_hello();
+  void fail_by_gpu();
   void hear(link::ToWorker message);
   void take(link::Assignment message);
   void take(const link::ExchangeValue& message);
@@ -102,6 +107,7 @@ class Worker {
   bool wants_leave_ = false;
   bool leaves_at_checkpoint_ = false;
   bool first_step_said_ = false;
+  std::vector<std::string> last_lines_;
 };
 
 }  // namespace sgd::sim

@@ -48,6 +48,7 @@ TEST_CASE("job: the main job, typed") {
   CHECK(job.recovery.backoff.first == Duration(1s));
   CHECK(job.recovery.backoff.attempts == 10);
   CHECK(job.recovery.cooldown == Duration(10s));
+  CHECK(job.recovery.exclude_after == 2);
   CHECK(job.heartbeat.interval == Duration(500ms));
   CHECK(job.heartbeat.stall_timeout == Duration(10min));
   CHECK(job.stop.grace == Duration(30s));

@@ -66,7 +66,7 @@ TEST_CASE("link: worker to agent") {
       {FirstStep{13}, R"({"type":"first_step","step":13})"},
       {Heartbeat{5, 1, "train", 0.5, 100.5, 64, true, 7, false, {87, 512.5, 61}},
        R"({"type":"heartbeat","step":5,"epoch":1,"phase":"train","loss":0.5,"samples_per_s":100.5,
-           "samples":64,"waiting":true,"fetched":7,"watched":false})"},
+           "samples":64,"waiting":true,"fetched":7,"watched":false,"gpu":[87,512.5,61]})"},
       {Report{{2, "validate", 4, 6}, 9, {{"val_loss", 0.25}}},
        R"({"type":"report","key":{"epoch":2,"phase":"validate","batch":4,"sequence":6},"step":9,
            "metrics":{"val_loss":0.25}})"},
@@ -163,10 +163,10 @@ TEST_CASE("keeper") {
        R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
            "sequence":6,"detected_s":1.5,"tail":["last"],"last_object":"{}","reason":"m",
            "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
-           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
+           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5},"gpu":""}]})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
       {ErrorsSaid{1, {{2, {"E", "m", {}, 0.5}}}},
-       R"({"type":"errors_said","generation":1,"others":[{"rank":2,"error":{"type":"E","message":"m","frames":[],"at_s":0.5}}]})"},
+       R"({"type":"errors_said","generation":1,"others":[{"rank":2,"error":{"type":"E","message":"m","frames":[],"at_s":0.5},"gpu":""}]})"},
       {OutputDropped{1, 2, 3, "slow"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
   };
   check_cases(
@@ -215,13 +215,13 @@ TEST_CASE("fork server") {
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
   DesiredRun desired{"r", 2,   77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,    2,       "host", 29500, 1, {"/c"}, 30.5,
-                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true, {"h:1"}, {1, 2}};
+                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true, {"h:1"}, {1, 2}, {"6"}};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"uid":77,"want":"stop",
            "ranks":[{"rank":0,"local_rank":0},{"rank":3,"local_rank":1}],"world_size":4,"node_rank":1,"node_count":2,
            "master_address":"host","master_port":29500,"restart_count":1,"resume_from":["/c"],"stop_grace_s":30.5,"stop_signal":10,"clear_grace_s":1.5,
-           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva","may_be_root":true,"endpoints":["h:1"],"ranks_by_node":[1,2]})"},
+           "keeper_from":2,"run_dir":"/d","job":{"a":1},"owner":"eva","may_be_root":true,"endpoints":["h:1"],"ranks_by_node":[1,2],"left_out_gpus":["6"]})"},
       {ExchangeDone{"r", 2, "k", 3, 5, {1, "two"}},
        R"({"type":"exchange_done","run":"r","generation":2,"key":"k","first":3,"count":5,"values":[1,"two"]})"},
       {FactAck{18446744073709551615u, 9}, R"({"type":"fact_ack","incarnation":18446744073709551615,"sequence":9})"},
@@ -249,9 +249,9 @@ TEST_CASE("cluster: agent to coordinator") {
            "runs":[{"run":"r","generation":3,"workers":2,"world_size":4,"uid":78}],"counts_cpus":true,"gpus":8,"memory_bytes":1073741824,
            "labels":{"gpu":"h100"},"version":"1.2.3","is_leaving":true,"acknowledged":7})"},
       {Beat{}, R"({"type":"beat"})"},
-      {Fact{5, 6, "r", 7, KeeperLost{9, "m"}, 79},
+      {Fact{5, 6, "r", 7, KeeperLost{9, "m", true}, 79},
        R"({"type":"fact","incarnation":5,"sequence":6,"run":"r","generation":7,"uid":79,
-           "body":{"type":"keeper_lost","signal":9,"message":"m"}})"},
+           "body":{"type":"keeper_lost","signal":9,"message":"m","with_agent":true}})"},
       {Fact{5, 7, "r", 1, ExchangePut{2, "k", "v"}, 80},
        R"({"type":"fact","incarnation":5,"sequence":7,"run":"r","generation":1,"uid":80,
            "body":{"type":"exchange_put","rank":2,"key":"k","value":"v"}})"},
@@ -259,7 +259,7 @@ TEST_CASE("cluster: agent to coordinator") {
       {Progress{"r", 1, 2, {5, 1, "train", 0.5, 2.5, 8, false}},
        R"({"type":"progress","run":"r","generation":1,"rank":2,"heartbeat":{"type":"heartbeat","step":5,"epoch":1,
            "phase":"train","loss":0.5,"samples_per_s":2.5,"samples":8,"waiting":false,"fetched":0,
-           "watched":true}})"},
+           "watched":true,"gpu":[]}})"},
       {AccountAnswer{3, "m"}, R"({"type":"account_answer","number":3,"why_not":"m"})"},
   };
   check_cases(
@@ -283,10 +283,10 @@ TEST_CASE("cluster: bodies of facts") {
   using namespace cluster;
   const std::vector<Case<FactBody>> cases{
       {PortReserved{29500, {29501, 29502}}, R"({"type":"port_reserved","port":29500,"worker_ports":[29501,29502]})"},
-      {RanksRaised{{{1, {"ValueError", "NaN", {"f"}, 2.5}}}},
-       R"({"type":"ranks_raised","others":[{"rank":1,"error":{"type":"ValueError","message":"NaN","frames":["f"],"at_s":2.5}}]})"},
+      {RanksRaised{{{1, {"ValueError", "NaN", {"f"}, 2.5}, "4"}}},
+       R"({"type":"ranks_raised","others":[{"rank":1,"error":{"type":"ValueError","message":"NaN","frames":["f"],"at_s":2.5},"gpu":"4"}]})"},
       {PortRefused{"m"}, R"({"type":"port_refused","message":"m"})"},
-      {WorkerStarted{1, 2}, R"({"type":"worker_started","rank":1,"pid":2})"},
+      {WorkerStarted{1, 2, {"4", "GPU-a"}}, R"({"type":"worker_started","rank":1,"pid":2,"gpus":["4","GPU-a"]})"},
       {WorkerReady{1, {2, 3, "disk", "/c", 0.5, 1}},
        R"({"type":"worker_ready","rank":1,"ready":{"type":"ready","step":2,"epoch":3,"source":"disk","path":"/c",
            "restore_s":0.5,"redone":1}})"},
@@ -297,14 +297,14 @@ TEST_CASE("cluster: bodies of facts") {
       {CheckpointRejected{{"/c", "damaged"}},
        R"({"type":"checkpoint_rejected","checkpoint":{"type":"checkpoint_rejected","path":"/c","reason":"damaged"}})"},
       {WorkerFirstStep{1, 2}, R"({"type":"worker_first_step","rank":1,"step":2})"},
-      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}, "{}", 7, 0.5, kSaid, kOthersSaid},
+      {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}, "{}", 7, 0.5, kSaid, kOthersSaid, "5"},
        R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
            "caused_by_agent":true,"message":"m","tail":["t"],"last_object":"{}","step":7,"notice_s":0.5,
            "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
-           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5}}]})"},
+           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5},"gpu":""}],"gpu":"5"})"},
       {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},
       {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
-      {KeeperLost{9, "m"}, R"({"type":"keeper_lost","signal":9,"message":"m"})"},
+      {KeeperLost{9, "m", true}, R"({"type":"keeper_lost","signal":9,"message":"m","with_agent":true})"},
       {Report{1, {{2, "train", 3, 4}, 5, {{"train_loss", 0.5}}}},
        R"({"type":"report","rank":1,"report":{"type":"report","key":{"epoch":2,"phase":"train","batch":3,"sequence":4},
            "step":5,"metrics":{"train_loss":0.5}}})"},

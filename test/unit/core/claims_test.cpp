@@ -87,6 +87,24 @@ TEST_CASE("what a node says that it has can be added up, and its names are short
   }
 }
 
+TEST_CASE("names of GPUs have a length, and a rank a number of them") {
+  const std::string longest(core::kGpuNameMax, 'x');
+  const auto fits = [](cluster::FactBody body) {
+    return core::why_not(cluster::Fact{1, 1, "run", 3, std::move(body)}).empty();
+  };
+  std::vector<std::string> gpus(core::kRankGpusMax, longest);
+  CHECK(fits(cluster::WorkerStarted{0, 100, gpus}));
+  gpus.push_back("0");
+  CHECK_FALSE(fits(cluster::WorkerStarted{0, 100, gpus}));
+  CHECK_FALSE(fits(cluster::WorkerStarted{0, 100, {longest + "x"}}));
+  cluster::WorkerExited exited;
+  exited.gpu = longest;
+  CHECK(fits(exited));
+  exited.others.push_back({1, {}, longest + "x"});
+  CHECK_FALSE(fits(exited));
+  CHECK_FALSE(fits(cluster::RanksRaised{exited.others}));
+}
+
 TEST_CASE("facts about anything else claim nothing of checkpoints") {
   CHECK(core::why_not(cluster::Fact{1, 1, "run", 3, cluster::WorkerStarted{0, 100}}).empty());
   CHECK_FALSE(core::why_not(cluster::Fact{1, 1, "run", 3, cluster::CheckpointSaved{{"/etc", 1, 1, 1}}}).empty());

@@ -153,3 +153,18 @@ TEST_CASE("a later stop may give another grace, and one without leaves it") {
   CHECK(sooner->stop_grace_s == 5);
   CHECK_FALSE(stop(5s));
 }
+
+TEST_CASE("a run's snapshot has the GPU of each rank whose driver tells of it") {
+  Bench bench;
+  bench.node("n", 2);
+  bench.submit("a", 2);
+  link::Heartbeat beat;
+  beat.gpu = {87, 512.5, 61};
+  bench.from("n", cluster::Progress{"a", 1, 0, beat});
+  beat.gpu = {1};  // Nothing that a worker of ours says.
+  bench.from("n", cluster::Progress{"a", 1, 1, beat});
+  const auto json = core::to_json(bench.coordinator().snapshot({}, "a").value());
+  const nlohmann::ordered_json expected = {{"busy_percent", 87.0}, {"memory_mib", 512.5}, {"celsius", 61.0}};
+  CHECK(json.at("ranks").at(0).at("gpu") == expected);
+  CHECK_FALSE(json.at("ranks").at(1).contains("gpu"));
+}

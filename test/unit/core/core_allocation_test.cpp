@@ -148,3 +148,24 @@ TEST_CASE("who asks for no GPUs sees those that nobody has, and who asks for 0 n
   CHECK(seen(launcher, "any", {}) == Seen{});
   CHECK(seen(launcher, "none", 0) == Seen{core::GpuNames{}});
 }
+
+TEST_CASE("a run does not get a GPU that it does without, and others take that one first") {
+  CoreAllocation allocation({}, {"0", "1", "2"}, true);
+  const auto gpus = [&](const RunId& run, int ranks) {
+    core::GpuNames all;
+    for (const RankShare& share : allocation.allocate(run, ranks, {1, 1}, 4))
+      all.insert(all.end(), share.gpus.begin(), share.gpus.end());
+    return all;
+  };
+  allocation.leave_out("a", {"1"});
+  CHECK(gpus("a", 2) == core::GpuNames{"0", "2"});
+  CHECK(gpus("a", 3) == core::GpuNames{"0", "2", "0"});  // Too few are left: shared, and never that one.
+  allocation.release("a");
+  CHECK(gpus("b", 1) == core::GpuNames{"1"});
+  CHECK(gpus("a", 2) == core::GpuNames{"0", "2"});
+  allocation.release("a");
+  allocation.leave_out("a", {});
+  CHECK(gpus("c", 1) == core::GpuNames{"0"});
+  allocation.leave_out("d", {"0", "1", "2"});
+  CHECK(gpus("d", 1).empty());
+}

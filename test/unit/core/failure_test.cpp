@@ -52,6 +52,21 @@ TEST_CASE("a final error of the user is never outranked") {
   CHECK(finder.cause()->rank == 0);
 }
 
+TEST_CASE("a GPU that has failed outranks an exit code near it, and no signal outranks that") {
+  Failure broken = failure(FailureKind::kExitCode, 1, 10ms);
+  broken.gpu = "GPU-a";
+  CauseFinder later;
+  later.add(failure(FailureKind::kExitCode, 0, 0ms));
+  later.add(broken);
+  CHECK(later.cause()->rank == 1);
+  later.add(failure(FailureKind::kSignal, 2, 20ms));
+  CHECK(later.cause()->rank == 1);
+  CauseFinder much_later;
+  much_later.add(failure(FailureKind::kExitCode, 0, -191ms));
+  much_later.add(broken);
+  CHECK(much_later.cause()->rank == 0);
+}
+
 TEST_CASE("a secondary failure waits a second for its cause and is replaced by it") {
   CauseFinder finder;
   finder.add(failure(FailureKind::kPeerLost, 0, 0ms));

@@ -340,6 +340,24 @@ TEST_CASE("resources: how many workers have room in what is free") {
        0, "1 of 8 cpus free, 3 wanted"},
       {"gpus", [](Node&, Demand& demand) { demand.per_worker.gpus = 1; }, 2, ""},
       {"no gpus", [](Node&, Demand& demand) { demand.per_worker.gpus = 4; }, 0, "2 of 2 gpus free, 4 wanted"},
+      {"gpus but for one that is left out",
+       [](Node&, Demand& demand) {
+         demand.per_worker.gpus = 1;
+         demand.left_out["n"] = {1, 1};
+       },
+       1, ""},
+      {"gpus, of which another run holds the one that is left out",
+       [](Node& node, Demand& demand) {
+         demand.per_worker.gpus = node.free.gpus = 1;
+         demand.left_out["n"] = {1, 0};
+       },
+       1, ""},
+      {"no gpus but what is left out",
+       [](Node& node, Demand& demand) {
+         demand.per_worker.gpus = node.free.gpus = 1;
+         demand.left_out["n"] = {1, 1};
+       },
+       0, "0 of 2 gpus free besides 1 left out, 1 wanted"},
       {"memory", [](Node&, Demand& demand) { demand.per_worker.memory_bytes = 5 * kGiB; }, 3, ""},
       {"no memory", [](Node&, Demand& demand) { demand.per_worker.memory_bytes = 17 * kGiB; }, 0,
        "16GiB of 16GiB memory free, 17GiB wanted"},

@@ -101,6 +101,23 @@ TEST_CASE("a first start that fails by an exit code is final, by anything else i
     CHECK(first(kind).restart);
 }
 
+TEST_CASE(
+    "a start of a command that came as far as to execute a rank counts as a failure, a lost node still as a start") {
+  const EndedGeneration in_part{kFailedStart, false, 0, 0s, true};
+  const EndedGeneration first{kFailedStart, true, 0, 0s, true};
+  RetryBudget none(job_with(0, false));
+  CHECK(none.on_failure(failure(FailureKind::kNodeLost), in_part).restart);
+  CHECK(none.attempts() == 1);
+  CHECK(none.on_failure(failure(FailureKind::kSignal, 9, -1), in_part).why == "no restart is allowed (max_failures 0)");
+  RetryBudget one(job_with(1, false));
+  CHECK(one.on_failure(failure(FailureKind::kExitCode, -1), in_part).restart);
+  CHECK(one.attempts() == 0);
+  CHECK(one.on_late_start().exit_code == exit_code::kExhausted);
+  CHECK(RetryBudget(job_with(1, false)).on_failure(failure(FailureKind::kExitCode, 3), first).restart);
+  CHECK(RetryBudget(job_with(1, false)).on_failure(failure(FailureKind::kExitCode, -1), first).why ==
+        "worker start-up failed");
+}
+
 TEST_CASE("failed starts use attempts: the first is repeated at once, then the delays double") {
   job::JobSpec job = job_with(0);
   job.recovery.backoff.attempts = 4;

@@ -32,7 +32,7 @@ std::vector<core::AgentEvent> one_of_each() {
           event::FromCoordinator{desired},
           event::KeeperStarted{"run", "/run/link-1.sock"},
           event::FromKeeper{"run", exited},
-          event::KeeperClosed{"run", 9, "how"},
+          event::KeeperClosed{"run", 9, "how", true},
           event::StraysCleared{"run"},
           event::PortReserved{"run", 3, 29500, "no"},
           event::FromWorker{4, 77, link::Report{{1, "train", 2, 3}, 4, {{"loss", 0.1}}}},

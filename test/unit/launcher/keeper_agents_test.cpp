@@ -159,6 +159,55 @@ TEST_CASE("keeper: what happens without an agent is told to the next one, once")
   CHECK(door.wait_end() == 0);
 }
 
+TEST_CASE("keeper: how many lines a full disk has lost while no agent was there is told to the next one") {
+  Door door(30s);
+  int pid = 0;
+  {
+    Visit first(door.path(), 0);
+    first.send(shell("while [ ! -e " + door.file("go") + " ]; do sleep 0.01; done; echo a; echo b", "/dev/full"));
+    pid = first.wait<keeper::Spawned>().pid;
+  }
+  REQUIRE(::close(::creat(door.file("go").c_str(), 0600)) == 0);
+  REQUIRE(wait_gone(pid, 10s));
+  Visit second(door.path(), 0);
+  CHECK(second.wait<keeper::Exited>().exit_code == 0);
+  const auto dropped = second.wait<keeper::OutputDropped>();
+  CHECK(dropped.lines == 2);
+  CHECK(dropped.bytes == 4);
+  CHECK_THAT(dropped.reason, Catch::Contains("/dev/full"));
+}
+
+TEST_CASE("keeper: no count of lost lines is lost, however many files lose some; limit kUntoldMax") {
+  keeper::AgentLink agent;
+  constexpr int kFiles = static_cast<int>(keeper::kUntoldMax) + 3;
+  for (int again = 0; again < 2; ++again)
+    for (int rank = 0; rank < kFiles; ++rank) agent.send(keeper::OutputDropped{rank, 1, 2, "full"});
+  auto ends = process::socket_pair(SOCK_STREAM);
+  REQUIRE(ends.ok());
+  agent.attach(std::move(ends.value().first));
+  REQUIRE(agent.resume({}, {}, {}).ok());
+  FrameReader reader;
+  std::int64_t lines = 0;
+  int messages = 0;
+  while (lines < 2 * kFiles) {
+    char buffer[65536];
+    const ssize_t count = ::recv(ends.value().second.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    agent.flush();
+    REQUIRE((count > 0 || agent.wants_write()));
+    if (count > 0) reader.append({buffer, static_cast<std::size_t>(count)});
+    for (auto frame = reader.next(); frame.ok() && frame.value(); frame = reader.next()) {
+      const auto message = keeper::decode_from_keeper(frame.value()->bytes);
+      REQUIRE(message.ok());
+      if (const auto* dropped = std::get_if<keeper::OutputDropped>(&message.value())) {
+        lines += dropped->lines;
+        ++messages;
+      }
+    }
+  }
+  CHECK(lines == 2 * kFiles);
+  CHECK(messages == static_cast<int>(keeper::kUntoldMax));
+}
+
 TEST_CASE("keeper: its last words wait for an agent that takes them") {
   Door door(30s);
   {

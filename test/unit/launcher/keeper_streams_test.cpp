@@ -130,3 +130,24 @@ TEST_CASE("a rank with a terminal writes to one, and ends with all that it wrote
   CHECK(keeper.output[0].starts_with("yes\n1\n2\n"));
   CHECK(keeper.output[0].ends_with("1000\nlast\n"));
 }
+
+TEST_CASE("a rank that puts a file in place of its terminal goes on, and may open it again", "[keeper]") {
+  TemporaryDir dir;
+  TestKeeper keeper;
+  keeper::Spawn spawn =
+      shell(dir, 0,
+            "exec 3>&1; tty <&1 >" + dir.file("tty") + "; exec >" + dir.file("own") + " 2>&1 3>&-; echo hidden; " +
+                until(dir, "go") + "exec >$(cat " + dir.file("tty") + "); echo back; exit 7");
+  spawn.has_terminal = true;
+  keeper.send(spawn);
+  CHECK(keeper_test::wait_file(dir.file("own"), 20s) == "hidden\n");
+  for (Rank rank = 1; rank < 3; ++rank) {  // The loop has turned.
+    keeper.send(shell(dir, rank, "exit 0"));
+    CHECK(keeper.wait<keeper::Exited>().rank == rank);
+  }
+  make(dir, "go");
+  const auto exited = keeper.wait<keeper::Exited>();
+  CHECK(exited.signal == 0);
+  CHECK(exited.exit_code == 7);
+  CHECK(keeper.output[0] == "back\n");
+}

@@ -16,6 +16,13 @@ TEST_CASE("log lines: a prefix for each, whatever pieces they come in") {
   CHECK(lines.rest() == "3: end\n");
 }
 
+TEST_CASE("log lines: whole lines, with what others put in front") {
+  LogLines lines = LogLines::bare_lines();
+  CHECK(lines.add("one\ntw") == "one\n");
+  CHECK(lines.held() == 2);
+  CHECK(lines.rest() == "tw\n");
+}
+
 TEST_CASE("log lines: without a newline neither memory nor time grow") {
   LogLines lines("0: ");
   const std::string piece(256 << 10, 'x');

@@ -85,6 +85,14 @@ TEST_CASE("what a rank says steers no terminal from a block of ours") {
   CHECK(block.find("    | \\x1b[2J\\x1b]0;title\\x07 gone\n") != std::string::npos);
 }
 
+TEST_CASE("a GPU that a run does without is told with what it has cost") {
+  nlohmann::ordered_json event = {
+      {"event", "gpu_excluded"}, {"generation", 2}, {"node", "n1"}, {"device", "GPU-a"}, {"count", 2}};
+  CHECK(cli::narrate_event(event) == "GPU GPU-a of n1 was the cause of 2 restarts: it is left out of this run");
+  event["count"] = 1;
+  CHECK(cli::narrate_event(event) == "GPU GPU-a of n1 was the cause of 1 restart: it is left out of this run");
+}
+
 TEST_CASE("a key that some ranks do not report is told with the ranks, not with thousands of them") {
   nlohmann::ordered_json event = {{"event", "report_mismatch"}, {"generation", 1}, {"epoch", 2},
                                   {"phase", "train"},           {"key", "score"},  {"ranks", {1, 3}}};
@@ -149,4 +157,13 @@ TEST_CASE("of a command's end no epochs are told, and a model that was not kept 
   CHECK(end(outcome, command) == "finished in 0.00 s (1 step)");
   outcome.checkpoint = "checkpoints/x";
   CHECK(end(outcome, command) == "finished in 0.00 s (1 step)\n  checkpoint: runs/a/checkpoints/x");
+}
+
+TEST_CASE("failures and waits are told to those, too, who want no progress; ranks that have moved are progress") {
+  for (const char* trouble : {"failure", "backoff", "node_lost", "straggler"})
+    CHECK(cli::is_trouble({{"event", trouble}}));
+  const nlohmann::ordered_json moved = {
+      {"event", "moved"}, {"from", {{"a", 2}}}, {"to", {{"b", 1}, {"c", 1}}}, {"reason", "a is drained"}};
+  CHECK_FALSE(cli::is_trouble(moved));
+  CHECK(cli::narrate_event(moved) == "moved from a (2) to b (1), c (1): a is drained");
 }

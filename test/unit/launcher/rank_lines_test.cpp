@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/cli/console.hpp"
+#include "launcher/cli/remote_lines.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -211,4 +212,24 @@ TEST_CASE("rank lines: in a pipe or a file no byte of several ranks stands twice
   CHECK(alone.take(Stream::kOut) == "0: name? ");  // A program may wait for it, and nobody else can come between.
   alone.add(1s, 0, "name? x\n");
   CHECK(alone.take(Stream::kOut) == "x\n");
+}
+
+TEST_CASE("rank lines: of logs that come from a cluster, each with its node and its place there") {
+  LineStyle style;
+  style.prefix = "<${rank}|${local_rank}|${hostname}> ";
+  style.ranks = 3;  // Nothing of them is combined.
+  cli::RemoteLines remote(style);
+  for (const auto& [rank, node] : {std::pair{0, "old"}, std::pair{1, "old"}})
+    remote.on_event({{"event", "worker_started"}, {"generation", 1}, {"rank", rank}, {"node", node}});
+  for (const auto& [rank, node] : {std::pair{2, "b"}, std::pair{1, "b"}, std::pair{0, "a"}})
+    remote.on_event({{"event", "worker_started"}, {"generation", 2}, {"rank", rank}, {"node", node}});
+  const auto shown = [&](const char* file, const char* lines) {
+    return remote.shown(TimePoint(1s), 0.25, file, lines);
+  };
+  CHECK(shown("logs/gen-0002/rank-0002.log", "x\ny\n") == "<2|1|b> x\n<2|1|b> y\n");
+  CHECK(shown("logs/gen-0002/rank-0000.log", "x\n") == "<0|0|a> x\n");
+  style.is_json = true;
+  cli::RemoteLines json(style);
+  CHECK(json.shown(TimePoint(1s), 0.25, "logs/gen-0001/rank-0012.log", "a\n") ==
+        "{\"rank\":12,\"stream\":\"stdout\",\"time\":0.25,\"text\":\"a\"}\n");
 }

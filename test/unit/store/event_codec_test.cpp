@@ -64,11 +64,21 @@ std::vector<CoordinatorEvent> samples() {
       Submitted{bare},
       FromAgent{"a", cluster::NodeState{"a", 18446744073709551615ULL, "10.0.0.1", 4, 8, true, {{"run", 3}}}},
       FromAgent{"a", cluster::Fact{7, 5, "run", 2, cluster::Report{1, report}}},
-      FromAgent{
-          "a",
-          cluster::Fact{7, 6, "run", 2,
-                        cluster::WorkerExited{
-                            1, 99, -1, 9, true, false, "m", {"x", "y"}, "{}", 3, 0.25, {"E", "bad", {"f"}, 1.5}, {}}}},
+      FromAgent{"a", cluster::Fact{7, 6, "run", 2,
+                                   cluster::WorkerExited{1,
+                                                         99,
+                                                         -1,
+                                                         9,
+                                                         true,
+                                                         false,
+                                                         "m",
+                                                         {"x", "y"},
+                                                         R"({"a": 1})",
+                                                         3,
+                                                         0.25,
+                                                         {"E", "bad", {"f"}, 1.5},
+                                                         {},
+                                                         "GPU-a"}}},
       FromAgent{"a", cluster::Fact{7, 8, "run", 2, cluster::ExchangePut{1, "key", {{"a", 1}}}}},
       FromAgent{"a", cluster::Progress{"run", 2, 1, {}}},
       FromAgent{"a", cluster::Beat{}},
@@ -91,6 +101,8 @@ std::vector<CoordinatorEvent> samples() {
       ExperimentResumed{"run", 0},
       SearchSaid{"run", R"({"no_more": true})"},
       SearchFailed{"run", "it has ended with exit code 3"},
+      FromAgent{"a", cluster::Fact{7, 10, "run", 2, cluster::WorkerStarted{1, 99, {"0", "GPU-a"}}}},
+      FromAgent{"a", cluster::Fact{7, 11, "run", 2, cluster::RanksRaised{{{1, {"E", "bad", {"f"}, 1.5}, "GPU-a"}}}}},
       CheckpointStored{"run", "checkpoints/step-000000000010-gen-0001"},
       Restarted{},
       Tick{},
@@ -173,6 +185,50 @@ TEST_CASE("state codec: of a run that has finished comes back the little that is
   const auto again = storage::encode_state(back.value());
   REQUIRE(again.size() == rows.size());
   for (std::size_t row = 0; row < rows.size(); ++row) CHECK(again[row].text == rows[row].text);
+}
+
+TEST_CASE("state codec: a coordinator that is started again knows which GPU a run does without") {
+  core::Coordinator machine;
+  core::CoordinatorCommands commands;
+  cluster::NodeState state{"a", 7, "10.0.0.1", 4, 8, true, {}};
+  state.gpus = 2;
+  const auto from = [&](core::Coordinator& to, cluster::FromAgent message) {
+    commands.clear();
+    to.on(TimePoint{}, core::coordinator_event::FromAgent{"a", std::move(message)}, commands);
+  };
+  from(machine, state);
+  core::RunDefinition run;
+  run.id = "run";
+  run.run_dir = "/run";
+  run.job = job_of(R"({"name": "job", "num_workers": 1, "per_worker": {"gpus": 1},
+                       "recovery": {"max_failures": 7, "exclude_after": 1}, "training": {"batch_size": 8,
+                       "loss": "mse", "model": {"type": "linear"}, "dataset": {"type": "linear"}}})");
+  CHECK(run.job.recovery.exclude_after == 1);
+  machine.on(TimePoint{}, core::coordinator_event::Submitted{run}, commands);
+  const auto of_run = [&](const core::Coordinator& of) { return of.state().runs_.at("run").state(); };
+  std::int64_t sequence = 0;
+  const auto fact = [&](cluster::FactBody body, Generation generation, GenerationUid uid) {
+    return cluster::Fact{7, ++sequence, "run", generation, std::move(body), uid};
+  };
+  const GenerationUid uid = of_run(machine).generation_uid_;
+  from(machine, fact(cluster::WorkerStarted{0, 99, {"GPU-a"}}, 1, uid));
+  from(machine, fact(cluster::WorkerFirstStep{0, 1}, 1, uid));
+  cluster::WorkerExited exited;
+  exited.exit_code = 70;
+  exited.gpu = "GPU-a";
+  from(machine, fact(exited, 1, uid));
+  const auto rows = storage::encode_state(machine.state());
+  auto back = storage::decode_state(rows);
+  REQUIRE(back.ok());
+  core::Coordinator again({}, std::move(back).value());
+  CHECK(of_run(again).gpu_faults_ == core::GpuFaults{{"a", {{"GPU-a", 1}}}});
+  CHECK(of_run(again).ranks_.at(0).gpus == std::vector<std::string>{"GPU-a"});
+  from(again, fact(cluster::Cleared{}, 2, of_run(again).desired_uid_));
+  std::vector<std::string> left_out;
+  for (const auto& command : commands)
+    if (const auto* send = std::get_if<core::coordinator_command::SendToAgent>(&command))
+      if (const auto* desired = std::get_if<cluster::DesiredRun>(&send->message)) left_out = desired->left_out_gpus;
+  CHECK(left_out == std::vector<std::string>{"GPU-a"});
 }
 
 TEST_CASE("event codec: numbers that JSON has no word for, and the fields of others") {

