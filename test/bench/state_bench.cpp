@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/assert.hpp"
 #include "common/job/load.hpp"
 #include "launcher/core/coordinator.hpp"
 #include "launcher/storage/database.hpp"
@@ -194,7 +195,8 @@ class Bench {
     handlers.on_cut = [this](Result<std::shared_ptr<const storage::StateCut>> cut) {
       note([&] { cut_ = std::move(cut); });
     };
-    store_->start(std::move(handlers));
+    const Status started = store_->start(std::move(handlers));
+    SGD_ASSERT(started.ok());
   }
   [[nodiscard]] double bytes_there() const {
     double bytes = 0;
