@@ -190,12 +190,10 @@ TEST_CASE("an optimizer may have parameters without elements, and no others") {
     for (const char* type : {"sgd", "adam"}) {
       const at::Tensor empty = at::zeros({0, 3}).requires_grad_();
       const at::Tensor weight = at::zeros({2}).requires_grad_();
-      std::vector<at::Tensor> tensors = {empty};
-      std::vector<TrainedParameter> trained = {{"empty", empty}};
-      if (has_others) {
-        tensors.push_back(weight);
-        trained.push_back({"weight", weight});
-      }
+      const std::vector<at::Tensor> tensors = has_others ? std::vector{empty, weight} : std::vector{empty};
+      const std::vector<TrainedParameter> trained =
+          has_others ? std::vector<TrainedParameter>{{"empty", empty}, {"weight", weight}}
+                     : std::vector<TrainedParameter>{{"empty", empty}};
       job::Training training = with_rate(0.1);
       training.optimizer.type = type;
       FlatParameters parameters(trained);
