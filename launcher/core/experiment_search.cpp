@@ -55,7 +55,8 @@ void Experiment::end_search(const std::string& why, CoordinatorCommands& out) {
   (has_given_all ? search_ended_ : search_error_) = why;
   owed_.clear();
   owed_since_.reset();
-  record({{"event", has_given_all ? "search_ended" : "search_failed"}, {"why", why}}, out);
+  if (has_given_all) return record({{"event", "search_ended"}, {"why", why}}, out);
+  record({{"event", "search_failed"}, {"why", why}}, out);
 }
 
 /// Whatever was asked for and has not begun, the next program owes: it is told so by the same events.
