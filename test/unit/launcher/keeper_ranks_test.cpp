@@ -2,9 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -14,6 +12,7 @@
 
 #include "keeper_test_support.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "trace_support.hpp"
 
 using namespace sgd;
 using keeper_test::TemporaryDir;
@@ -163,26 +162,6 @@ std::chrono::nanoseconds cpu_time_of(pid_t pid) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-/// As a debugger: its own end alone gives away how `pid` has ended. 0: that is not allowed here.
-pid_t trace_quietly(pid_t pid) {
-  int told[2] = {-1, -1};
-  REQUIRE(::pipe(told) == 0);
-  const pid_t tracer = ::fork();
-  if (tracer == 0) {
-    const char byte = ::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0 ? 'y' : 'n';
-    (void)!::write(told[1], &byte, 1);
-    for (;;) ::pause();
-  }
-  char byte = 'n';
-  CHECK(::read(told[0], &byte, 1) == 1);
-  ::close(told[0]);
-  ::close(told[1]);
-  if (byte == 'y') return tracer;
-  ::kill(tracer, SIGKILL);
-  ::waitpid(tracer, nullptr, 0);
-  return 0;
-}
-
 }  // namespace
 
 TEST_CASE("a rank whose end a debugger keeps to itself costs no time until it lets go", "[keeper]") {
@@ -191,11 +170,8 @@ TEST_CASE("a rank whose end a debugger keeps to itself costs no time until it le
   TestKeeper keeper;
   keeper.spawn_shell(0, "exec sleep 1000", dir.file("log"));
   const pid_t rank = keeper.wait<keeper::Spawned>().pid;
-  const pid_t tracer = trace_quietly(rank);
-  if (tracer == 0) {
-    WARN("skipped: no process may be traced here");
-    return;
-  }
+  trace_test::QuietTracer tracer(rank);
+  if (!tracer.traces()) return;
   REQUIRE(::kill(rank, SIGKILL) == 0);
   keeper.require_until("its end", 20s, [&] {
     const auto entry = process::read_process(rank);
@@ -205,8 +181,7 @@ TEST_CASE("a rank whose end a debugger keeps to itself costs no time until it le
   const auto before = cpu_time_of(keeper.pid());
   CHECK_FALSE(keeper.read_some(400ms));
   CHECK(cpu_time_of(keeper.pid()) - before < 200ms);
-  ::kill(tracer, SIGKILL);
-  ::waitpid(tracer, nullptr, 0);
+  tracer.end();
   const auto exited = keeper.wait<keeper::Exited>();
   CHECK(exited.pid == rank);
   CHECK(exited.signal == SIGKILL);

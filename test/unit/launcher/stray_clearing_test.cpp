@@ -4,8 +4,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -17,6 +15,7 @@
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
+#include "trace_support.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -104,27 +103,13 @@ TEST_CASE("strays: one that does not go is told, and holds nobody up until then"
   REQUIRE(process::become_subreaper().ok());
   const pid_t orphan = orphan_of_a_dead_keeper(dir);
   // A debugger keeps its end to itself: so it stays, as one does that a disk holds.
-  int told[2] = {-1, -1};
-  REQUIRE(::pipe(told) == 0);
-  const pid_t tracer = ::fork();
-  if (tracer == 0) {
-    const char byte = ::ptrace(PTRACE_SEIZE, orphan, nullptr, nullptr) == 0 ? 'y' : 'n';
-    (void)!::write(told[1], &byte, 1);
-    for (;;) ::pause();
-  }
-  char byte = 'n';
-  CHECK(::read(told[0], &byte, 1) == 1);
-  ::close(told[0]);
-  ::close(told[1]);
-  if (byte == 'y') {
-    const Swept swept = sweep({tracer}, 200ms);
+  trace_test::QuietTracer tracer(orphan);
+  if (tracer.traces()) {
+    const Swept swept = sweep({tracer.pid()}, 200ms);
     REQUIRE_FALSE(swept.status.ok());
     CHECK(swept.status.error().message == "process " + std::to_string(orphan) + " does not die of SIGKILL");
     CHECK(swept.turns > 1);
-  } else {
-    WARN("skipped: no process may be traced here");
   }
-  ::kill(tracer, SIGKILL);
-  ::waitpid(tracer, nullptr, 0);
+  tracer.end();
   CHECK(process::kill_descendants({}, 10s).ok());
 }
