@@ -11,8 +11,8 @@
 
 namespace sgd::core {
 
-/// Of an error of the device, as CUDA and its driver word them: not of a full memory, nor of a kernel that has refused
-/// its arguments.
+/// Of a defect of the device, as CUDA and its driver word them: not of a full memory, nor of a kernel that has refused
+/// its arguments or reads what is not its own.
 [[nodiscard]] bool tells_gpu_failure(std::string_view text);
 
 /// What is known of the end of a rank.

@@ -123,7 +123,7 @@ TEST_CASE("a GPU is named by its agent, where its rank ends by an error of the d
                true,
                "",
                {},
-               {"terminate called", "  what():  CUDA error: unspecified launch failure"},
+               {"terminate called", "  what():  CUDA error: uncorrectable ECC error encountered"},
                "4"},
            Row{"an error is what it says, whatever it has printed",
                {"4"},
@@ -131,11 +131,19 @@ TEST_CASE("a GPU is named by its agent, where its rank ends by an error of the d
                true,
                "",
                {"ValueError", "bad", {}, 1},
-               {"CUDA error: unspecified launch failure"},
+               {"CUDA error: uncorrectable ECC error encountered"},
                ""},
            Row{"killed", {"4"}, false, false, "", ecc, {}, ""},
            Row{"none of its own", {}, true, true, kEcc, {}, {}, ""},
            Row{"named by nobody but itself", {"4"}, false, true, "GPU-b of rank 1 is bad", {}, {}, ""},
+           Row{"a kernel that reads what is not its own",
+               {"4"},
+               true,
+               true,
+               "CUDA error: an illegal memory access was encountered",
+               {},
+               {},
+               ""},
            Row{"memory that is full", {"4"}, true, true, "CUDA error: out of memory", {}, {}, ""},
            Row{"a label that is no class", {"4"}, true, true, "CUDA error: device-side assert triggered", {}, {}, ""},
        }) {
@@ -365,7 +373,7 @@ TEST_CASE("an agent says which GPUs a rank has, which one has failed under it, a
   CHECK(node.seen() == "GPU-0");
   CHECK(node.last<cluster::WorkerStarted>().gpus == GpuNames{"GPU-0"});
   SECTION("an error of the device") {
-    node.end(1, "GPU-1 has failed: CUDA error: unspecified launch failure");
+    node.end(1, "GPU-1 has failed: CUDA error: uncorrectable ECC error encountered");
     CHECK(node.last<cluster::WorkerExited>().gpu == "GPU-0");  // It cannot name another rank's.
   }
   SECTION("another error") {
