@@ -3,7 +3,7 @@
 Saves model, optimizer and step to a file every 50 steps (rank 0, under a temporary name, then renamed) and begins from
 that file when it is there. Says when its first step is done.
 
-usage: ddp_resume.py DATA_FOLDER CHECKPOINT
+usage: ddp_resume.py DATA_FOLDER CHECKPOINT [MODEL [cuda]]
 """
 
 import os
@@ -23,15 +23,20 @@ BATCH = 64
 
 def main():
     folder, checkpoint = sys.argv[1:3]
+    name = sys.argv[3] if len(sys.argv) > 3 else "mlp"
+    on_gpu = sys.argv[4:] == ["cuda"]
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("nccl" if on_gpu else "gloo")
     rank = dist.get_rank()
     torch.manual_seed(1)
-    network = make_model("mlp")
+    network = make_model(name).to(device)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     step = 0
     if os.path.exists(checkpoint):
-        state = torch.load(checkpoint)
+        state = torch.load(checkpoint, map_location=device)
         network.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step = state["step"]
@@ -41,12 +46,13 @@ def main():
     first = True
     while True:
         piece = torch.randint(0, len(labels), (BATCH,))
-        loss = loss_of(model(images[piece]), labels[piece])
+        loss = loss_of(model(images[piece].to(device)), labels[piece].to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         step += 1
         if first:
+            loss.item()  # A device works behind the script: it has made the step when this is known.
             say({"rank": rank, "pid": os.getpid(), "first_step": time.time(), "step": step})
             first = False
         if step % SAVE_EVERY == 0 and rank == 0:

@@ -2,12 +2,14 @@
 
   groups   world 1 through NCCL's init, a sum and an abort, 100 times: times, and growth of memory
   rates    samples/s of the CNN (Fashion-MNIST) and ResNet18, fp32 without TF32 and bf16, one worker a GPU, against DistributedDataParallel
-  recovery a rank is killed, n times: to the first step of all ranks, by phase; the same weights as undisturbed, with deterministic algorithms
-  save     how long checkpoints of a model of 1 GiB (weights and momenta) hold training
+  recovery a rank is killed, 2 n times: to the first step of all ranks, and its phases; against torchrun, whose script saves a file every 50 steps
+  kills    a rank is killed, 4 n times: the same weights as undisturbed, with deterministic algorithms
+  save     how long checkpoints of a model of 1 GiB (weights and momenta) hold training: on disk, and copies in memory
 """
 
 import json
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -15,9 +17,12 @@ import sys
 import tempfile
 import time
 
-from measure import BIN_DIR, FASHION, LAUNCHER, LIMIT_S, PEERS_PYTHON, TORCHRUN, arguments, hardware
+import recovery as host_recovery
+from live_run import LiveRun
+from measure import BIN_DIR, FASHION, LAUNCHER, LIMIT_S, PEERS_PYTHON, TORCHRUN, arguments, figure, hardware, ratio
 
-PARTS = ("groups", "rates", "recovery", "save")
+PARTS = ("groups", "rates", "recovery", "kills", "save")
+PHASES = ("notice_s", "clear_s", "wait_s", "start_s", "restore_s", "first_step_s")
 
 
 def gpus():
@@ -94,14 +99,31 @@ def newest(folder):
 
 
 def recovery(options, workers):
+    described = job(workers, {"type": "cnn"}, {"type": "idx", "path": FASHION}, 64, 100000, checkpoint={"every": "never"})
+    described["recovery"]["backoff"] = {"attempts": 1000}
+    chance = random.Random(7)
+    mine, events = [], []
+    with tempfile.TemporaryDirectory() as folder, LiveRun(folder, described) as run:
+        run.wait("first_step")
+        for _ in range(2 * options.n):
+            time.sleep(chance.uniform(0.5, 1.0))
+            mine.append(run.strike(signal.SIGKILL, chance))
+            events.append(run.wait("recovered", after=time.time() - mine[-1]))
+    other = host_recovery.theirs(options.n, (1.0, 2.0), workers, ("cnn", "cuda"))
+    phases = ", ".join(f"{name[:-2]} {statistics.median(event[name] for event in events) * 1000:.0f}" for name in PHASES)
+    print(f"kill to first step: {figure([1000 * value for value in mine])} ms of {len(mine)} ({phases}); "
+          f"torchrun {figure([1000 * value for value in other])} ms of {len(other)}, {ratio(other, mine, 1)} times as long", flush=True)
+
+
+def kills(options, workers):
     described = job(workers, {"type": "cnn"}, {"type": "idx", "path": FASHION}, 64, 12, deterministic=True, checkpoint={"every": "epoch"})
     with tempfile.TemporaryDirectory() as calm, tempfile.TemporaryDirectory() as folder:
         Run(described, calm).wait()
         run = Run(described, folder)
-        kills = 0
-        while kills < 4 * options.n and run.process.poll() is None:
+        killed = 0
+        while killed < 4 * options.n and run.process.poll() is None:
             begun = len(run.events("first_step"))
-            if begun <= kills:
+            if begun <= killed:
                 time.sleep(0.05)
                 continue
             generation = run.events("first_step")[-1]["generation"]
@@ -111,23 +133,24 @@ def recovery(options, workers):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 break
-            kills += 1
+            killed += 1
         run.wait()
-        for event in run.events("recovered")[-3:]:
-            print("recovered:", json.dumps(event), flush=True)
         same = "the same bits as undisturbed" if newest(calm) == newest(folder) else "OTHER BITS THAN UNDISTURBED"
-        print(f"{kills} kills: {same}", flush=True)
+        print(f"{killed} kills: {same}", flush=True)
 
 
 def save(options, workers):
-    del options
     hidden = 11_200  # 134 million weights, with a momentum each: 1 GiB.
-    described = job(workers, {"type": "mlp", "hidden": [hidden, hidden]}, {"type": "idx", "path": FASHION}, 64, 1, checkpoint={"every": {"steps": 50}, "keep": 1})
+    layers, data = {"type": "mlp", "hidden": [hidden, hidden]}, {"type": "idx", "path": FASHION}
+    described = job(workers, layers, data, 64, 1, checkpoint={"every": {"steps": 200}, "keep": 1})
     with tempfile.TemporaryDirectory() as folder:
         run = Run(described, folder)
         run.wait()
         stalls = [event["stall_s"] * 1000 for event in run.events("checkpoint_saved")]
         print(f"save of 1 GiB: training was held for {statistics.median(stalls):.1f} ms (median of {len(stalls)}, at most {max(stalls):.1f})", flush=True)
+    sides = [[ours(job(workers, layers, data, 64, 2, checkpoint={"every": "never", "memory": is_kept})) for _ in range(min(options.n, 3))]
+             for is_kept in (True, False)]
+    print(f"copies of it in memory: {ratio(*sides)} of the samples/s without", flush=True)
 
 
 def groups(options, workers):
@@ -144,7 +167,7 @@ def main():
     for part in options.only.split(","):
         if part not in PARTS:
             sys.exit(f"gpu: no part is named {part}: {', '.join(PARTS)}")
-        {"groups": groups, "rates": rates, "recovery": recovery, "save": save}[part](options, len(found))
+        {"groups": groups, "rates": rates, "recovery": recovery, "kills": kills, "save": save}[part](options, len(found))
 
 
 if __name__ == "__main__":

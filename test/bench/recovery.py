@@ -52,11 +52,11 @@ def first_steps(path, after):
     return found
 
 
-def wait_first_steps(process, path, after, limit_s=60):
+def wait_first_steps(process, path, after, ranks, limit_s=60):
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         found = first_steps(path, after)
-        if len(found) == 2:
+        if len(found) == ranks:
             return found
         if process.poll() is not None:
             raise RuntimeError(f"torchrun ended with {process.returncode}")
@@ -64,24 +64,25 @@ def wait_first_steps(process, path, after, limit_s=60):
     raise TimeoutError(f"torchrun did not come back within {limit_s} s")
 
 
-def theirs(kills, seconds):
+def theirs(kills, seconds, ranks=2, more=()):
+    """As `ours`, of torchrun; `more`: further arguments of ddp_resume.py."""
     times = []
     with Folder() as folder:
         path = os.path.join(folder, "output")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         with open(path, "w") as output:
-            process = subprocess.Popen([*TORCHRUN, "--standalone", "--nproc-per-node", "2", "--max-restarts", "1000",
+            process = subprocess.Popen([*TORCHRUN, "--standalone", "--nproc-per-node", str(ranks), "--max-restarts", "1000",
                                         "--monitor-interval", "0.1", os.path.join(HERE, "ddp_resume.py"), FASHION,
-                                        os.path.join(folder, "checkpoint.pt")],
+                                        os.path.join(folder, "checkpoint.pt"), *more],
                                        stdout=output, stderr=subprocess.DEVNULL, env=environment, start_new_session=True)
             try:
                 begin = 0.0
                 for _ in range(kills):
-                    found = wait_first_steps(process, path, begin)
+                    found = wait_first_steps(process, path, begin, ranks)
                     time.sleep(CHANCE.uniform(*seconds))
                     begin = time.time()
                     os.kill(found[CHANCE.choice(sorted(found))]["pid"], signal.SIGKILL)
-                    found = wait_first_steps(process, path, begin)
+                    found = wait_first_steps(process, path, begin, ranks)
                     times.append(max(line["first_step"] for line in found.values()) - begin)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)

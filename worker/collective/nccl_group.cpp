@@ -3,9 +3,13 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "common/base/thread.hpp"
 #include "worker/collective/collective.hpp"
 
 namespace sgd::worker {
@@ -13,6 +17,25 @@ namespace {
 
 /// A call that should not wait, and does, is broken by aborting beside it.
 constexpr auto kCallLimit = std::chrono::milliseconds(200);
+
+struct Leaving {
+  std::thread thread;
+  std::shared_ptr<const std::atomic<bool>> is_done;
+};
+
+/// Owns the threads that give communicators up. Those that are done are joined when the next one comes; the process
+/// ends by _exit(), without the rest.
+void own(Leaving leaving) {
+  static std::mutex mutex;
+  static auto* const all = new std::vector<Leaving>();  // Never destroyed: nobody waits for a thread in it.
+  const std::lock_guard lock(mutex);
+  std::erase_if(*all, [](Leaving& one) {
+    if (!*one.is_done) return false;
+    one.thread.join();
+    return true;
+  });
+  all->push_back(std::move(leaving));
+}
 
 }  // namespace
 
@@ -71,9 +94,21 @@ bool NcclGroup::is_ready() {
 void NcclGroup::abort() noexcept {
   // A thread that holds it longer is stuck inside of NCCL, and does not touch the communicator but there.
   const bool is_locked = mutex_.try_lock_for(kCallLimit);
-  if (!aborted_.exchange(true) && communicator_ != nullptr)
-    (void)api_.abort(communicator_);  // Ignoring: nothing else is left to do with it.
+  if (!aborted_.exchange(true) && communicator_ != nullptr) leave();
   if (is_locked) mutex_.unlock();
+}
+
+/// NCCL's proxy threads look for an abort twice a second, and ncclCommAbort waits for one after the other.
+void NcclGroup::leave() {
+  const auto work = [abort = api_.abort, communicator = communicator_, has_left = has_left_] {
+    (void)abort(communicator);  // Ignoring: nothing else is left to do with it.
+    *has_left = true;
+  };
+  Result<std::thread> thread = start_thread(work);
+  if (thread)
+    own({std::move(thread).value(), has_left_});
+  else
+    work();
 }
 
 }  // namespace sgd::worker

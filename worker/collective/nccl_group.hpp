@@ -5,10 +5,12 @@
 //   id of rank 0 ─► begin() ─► is_ready() … ─► all_reduce() ─► is_ready() … ─► abort()
 //
 // A communicator is always given up by ncclCommAbort: whatever it has promised was waited for before, and its orderly
-// end would wait for all peers.
+// end would wait for all peers. What runs on the device ends at once then; NCCL's own threads take a second more,
+// beside the caller, which ends by _exit() in that time or goes on.
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -36,8 +38,11 @@ class NcclGroup {
 
   /// From any thread, any time: whatever NCCL does ends. Idempotent.
   void abort() noexcept;
+  /// Whether NCCL has given back all that the aborted group had.
+  [[nodiscard]] bool has_left() const { return *has_left_; }
 
  private:
+  void leave();
   void check(int result, const char* function);
   [[nodiscard]] nccl::Communicator live() const;
 
@@ -47,6 +52,7 @@ class NcclGroup {
   std::timed_mutex mutex_;  // Around each call: abort() frees what the others use.
   nccl::Communicator communicator_ = nullptr;
   std::atomic<bool> aborted_{false};
+  std::shared_ptr<std::atomic<bool>> has_left_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace sgd::worker

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
@@ -19,6 +18,8 @@ namespace sgd::worker {
 namespace {
 
 constexpr const char* kCudaLibrary = "libtorch_cuda.so";
+constexpr const char* kDriverLibrary = "libcuda.so.1";
+constexpr int kNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED
 
 Device used;  // For the words of errors, which come from everywhere.
 
@@ -37,7 +38,7 @@ std::string library_folder() {
 
 /// As NVIDIA's tools name the device; empty where the driver does not say.
 std::string uuid_of(int index) {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void* driver = ::dlopen(kDriverLibrary, RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return {};
   const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
   const auto uuid = reinterpret_cast<int (*)(unsigned char*, int)>(::dlsym(driver, "cuDeviceGetUuid_v2"));
@@ -76,11 +77,15 @@ void open_device_library() {
                     ::dlerror()));
 }
 
+/// That the driver's library is loaded says nothing: libraries beneath LibTorch load it, and begin nothing.
 bool has_begun_cuda() {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
-    if (line.find("/libcuda.so") != std::string::npos) return true;
-  return false;
+  void* driver = ::dlopen(kDriverLibrary, RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  const auto count = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  const bool has_begun = count != nullptr && count(&devices) != kNotInitialized;
+  ::dlclose(driver);
+  return has_begun;
 }
 
 const Device& Device::in_use() {

@@ -7,10 +7,12 @@
 //   FAKE_NCCL_HANG_AFTER=N     the sum after N never ends
 //   FAKE_NCCL_ERROR_AFTER=N    after N sums the group has failed, by FAKE_NCCL_ERROR (6: a peer is gone)
 //   FAKE_NCCL_RANK=R           the last three for that rank alone
+//   FAKE_NCCL_ABORT_MS=N       an abort takes as long
 //
 // Refuses what NCCL refuses, or what would wait: settings that are none of NCCL's, a call while another is in progress.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -152,6 +154,7 @@ int ncclCommGetAsyncError(void* communicator, int* state) {
 #ifndef FAKE_NCCL_WITHOUT_ABORT
 int ncclCommAbort(void* communicator) {
   auto* one = static_cast<Communicator*>(communicator);
+  (void)::poll(nullptr, 0, number_in("FAKE_NCCL_ABORT_MS", 0));
   (void)::munmap(one->group, sizeof(Group));
   delete one;
   --live;

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 import worker_alone
 import worker_recovery
-from worker_alone import image_job, linear_job, write_images
+from worker_alone import ForkServer, image_job, linear_job, write_images
 from worker_plugin import library
 from worker_recovery import RecoveryTest, kill_at_step
 
@@ -199,6 +200,21 @@ class Failures(DeviceTest):
         agent.run(until=lambda a: a.ranks[0].exit_code is not None)
         self.assertLess(time.monotonic() - asked, 1)
         self.assertEqual(agent.ranks[0].exit_code, 75)
+
+
+class Driver(DeviceTest):
+    def threads_with(self, **knobs):
+        preloaded = os.path.join(os.path.dirname(worker_alone.WORKER), "..", "lib", "libfake_driver.so")
+        with mock.patch.dict(os.environ, {"LD_PRELOAD": preloaded, **knobs}):
+            server = ForkServer(worker_alone.WORKER)
+        self.addCleanup(server.close)
+        return server.prepare(on_device(linear_job(1, 32)))["threads"]
+
+    def test_ranks_are_forked_where_the_driver_is_loaded_and_not_begun(self):
+        self.assertEqual(self.threads_with(), 1)
+
+    def test_none_is_forked_from_a_process_that_has_begun_cuda(self):
+        self.assertGreater(self.threads_with(FAKE_CUDA_BEGUN="1"), 1)
 
 
 class WithoutCuda(unittest.TestCase):
