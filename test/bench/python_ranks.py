@@ -6,6 +6,7 @@ checkpoint file every 50 steps).
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,13 +31,13 @@ def first_steps(path):
     return said
 
 
-def wait_for_all(process, path, count):
-    """The time of the last of `count` first steps; nothing where the launcher ends or the limit passes."""
+def wait_for_all(process, path, count, ranks=RANKS):
+    """The time of the last of `count` first steps, of so many ranks; nothing where the launcher ends or the limit passes."""
     deadline = time.monotonic() + LIMIT_S
     while process.poll() is None and time.monotonic() < deadline:
         said = first_steps(path)
         if len(said) >= count:
-            return max(line["first_step"] for line in said[count - RANKS:count])
+            return max(line["first_step"] for line in said[count - ranks:count])
         time.sleep(0.02)
     return None
 
@@ -82,6 +83,26 @@ def import_seconds():
     return run([PEERS_PYTHON, "-c", "import torch, torch.distributed, torch.nn.parallel"], env={"OMP_NUM_THREADS": "1"})[0]
 
 
+def alone_seconds():
+    """One interpreter, one rank and no launcher: from the command to the first step. DistributedDataParallel's constructor imports 900 modules more."""
+    with Folder() as folder, socket.create_server(("127.0.0.1", 0)) as free:
+        words = [PEERS_PYTHON, os.path.join(HERE, "python_rank.py"), os.path.join(folder, "state.pt")]
+        env = {**environment(folder), "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+        free.close()
+        output = os.path.join(folder, "console")
+        with open(output, "wb") as console:
+            begin = time.time()
+            process = subprocess.Popen(words, cwd=folder, stdout=console, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
+        try:
+            done = wait_for_all(process, output, 1, ranks=1)
+        finally:
+            process.kill()
+            process.wait(60)
+        if done is None:
+            sys.exit("one rank alone did not come to a first step:\n" + open(output, errors="replace").read()[-3000:])
+        return done - begin
+
+
 def main():
     options = arguments(__doc__.splitlines()[0])
     ours = [LAUNCHER, "--no-fold", "--max-restarts", "100", "--nproc-per-node", str(RANKS)]
@@ -89,11 +110,13 @@ def main():
     sides = [(command, is_warm, {key: [] for key in ("start", "recovery", "kills")}) for command, is_warm in
              ((ours, False), (ours, True), (theirs, False))]
     imports = [import_seconds() for _ in range(2)][1:]
+    alone = []
     for number in range(options.n):
         for command, is_warm, figures in sides:
             with Folder() as folder:
                 launch(command, folder, figures, is_warm)
         imports.append(import_seconds())
+        alone.append(alone_seconds())
         print(f"{number + 1}/{options.n} done", file=sys.stderr)
     mine, warm, peer = (figures for _, _, figures in sides)
     rows = [["command to first step of both ranks, s", figure(mine["start"], 2), figure(peer["start"], 2), ratio(peer["start"], mine["start"])],
@@ -101,7 +124,8 @@ def main():
             ["SIGKILL of rank 1 to first step of both, s", figure(mine["recovery"], 3), figure(peer["recovery"], 3) if peer["recovery"] else "none",
              ratio(peer["recovery"], mine["recovery"]) if peer["recovery"] else ""],
             ["kills survived", f"{sum(mine['kills'] + warm['kills'])} of {len(mine['kills'] + warm['kills'])}", f"{sum(peer['kills'])} of {len(peer['kills'])}", ""],
-            ["one interpreter that imports the same, s", figure(imports, 2), "", ""]]
+            ["one interpreter that imports the same, s", figure(imports, 2), "", ""],
+            ["one rank without a launcher, to its first step, s", figure(alone, 2), "", ""]]
     table("Python ranks, DDP over Gloo", ["what", "sgd-launch", "torchrun", "times"], rows,
           f"n = {options.n} launches of {KILLS} kills, alternating; torch {torch_version()}.")
 
