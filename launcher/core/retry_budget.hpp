@@ -4,7 +4,7 @@
 // Two budgets. Failures: a generation whose ranks had all made their first step, and one of a command of which any
 // rank was executed; training counts them since the last finished epoch, a command over the whole run; lost nodes are
 // not counted. Attempts: waits for slots, and generations that never came to their first step; a first step gives all
-// attempts back.
+// attempts back, also when it is heard of a generation that is being cleared, unless that one has failed.
 
 #include <optional>
 #include <string>

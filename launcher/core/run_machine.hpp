@@ -157,6 +157,7 @@ class RunMachine : private RunState {
   void judge(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::string who_left(const Failure& cause) const;
   void count_late_start(TimePoint now, CoordinatorCommands& out);
+  [[nodiscard]] bool is_cleared_unfailed() const;
   void begin_recovery(TimePoint now, CoordinatorCommands& out);
   void clear_generation(TimePoint now, CoordinatorCommands& out);
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);

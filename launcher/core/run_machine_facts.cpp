@@ -102,7 +102,9 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
           {"node", node}},
          out);
   if (is_first) count_late_start(now, out);
-  if (is_training() || phase_ != RunPhase::kStarting || !all_started()) return;
+  if (is_training() || !all_started()) return;
+  if (is_cleared_unfailed()) budget_.on_first_step();
+  if (phase_ != RunPhase::kStarting) return;
   // A command that never says hello counts as started at exec.
   phase_ = RunPhase::kRunning;
   was_started_ = true;
@@ -308,6 +310,7 @@ void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& st
           {"step", step.step},
           {"world_size", placement_.world_size}},
          out);
+  if (is_cleared_unfailed()) budget_.on_first_step();
   if (!is_live()) return;
   was_started_ = true;
   budget_.on_first_step();

@@ -73,6 +73,13 @@ void RunMachine::count_late_start(TimePoint now, CoordinatorCommands& out) {
   if (!verdict.restart) end_run(now, "failed", verdict.exit_code, words(*cause) + "; " + verdict.why, out);
 }
 
+/// Its place is wanted, and no failure of it was judged: that it has started well counts, too, when it is heard only
+/// now.
+bool RunMachine::is_cleared_unfailed() const {
+  const bool was_judged = outcome_.cause && outcome_.generation == generation_;
+  return phase_ == RunPhase::kRecovering && !was_judged;
+}
+
 /// Of a failure that follows a peer's, where none has failed: a rank that ended as if all were done is missed by the
 /// others.
 std::string RunMachine::who_left(const Failure& cause) const {

@@ -24,7 +24,10 @@ void BudgetCheck::on_start(Generation generation, int world_size) {
 
 void BudgetCheck::on_event(const nlohmann::ordered_json& event, bool is_final) {
   const std::string& what = event.at("event").get_ref<const std::string&>();
-  if (what == "failure") return on_failure(event, is_final);
+  if (what == "failure") {
+    on_failure(event, is_final);
+    return on_judged();
+  }
   if (what == "gpu_excluded") same_rank_ = 0;  // It goes on with another one.
   if (what == "epoch_finished" && job_.training) failures_ = 0;
   if (what == "backoff" && event.at("kind") == "no_capacity") use_attempt();

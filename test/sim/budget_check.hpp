@@ -17,7 +17,7 @@ class BudgetCheck {
 
   /// The run lives once more: it counts anew, and its first generation is this one.
   void begin_again(Generation first) {
-    on_end();
+    on_judged();
     first_ = first;
     failures_ = 0;
     attempts_ = same_rank_ = 0;
@@ -25,12 +25,13 @@ class BudgetCheck {
     last_rank_ = -1;
   }
   void on_start(Generation generation, int world_size);
-  /// Its nodes are told to clear: what its ranks still say changes no count.
-  void on_end() { live_ = was_started_ = false; }
   /// `is_final`: whoever is blamed has ended with an error of the user.
   void on_event(const nlohmann::ordered_json& event, bool is_final);
 
  private:
+  /// It has failed: what its ranks still say changes no count. Of a generation that is cleared for another reason it
+  /// may still be heard that it had started.
+  void on_judged() { live_ = was_started_ = false; }
   void on_failure(const nlohmann::ordered_json& event, bool is_final);
   void on_restart(const std::string& kind, bool counts, bool is_first, bool is_final);
   void on_refusal(const std::string& kind, bool counts, bool is_first);

@@ -24,7 +24,6 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
       violated("{}: {} is told to clear generation {}, the newest is {}", job().name, node, desired.generation,
                generation_);
     if (places_.contains(node)) wants_[node] = desired.want;
-    if (desired.want == Want::kClear) budget_.on_end();
     return {};
   }
   if (finished_) violated("{}: {} is told to run something after the end", job().name, node);
