@@ -66,6 +66,7 @@ void Node::crash() {
   workers_.clear();
   paused_.clear();
   told_.clear();
+  ended_.clear();
   wire_.lose_agent(false);
 }
 
@@ -81,6 +82,7 @@ void Node::end_agent() {
   workers_.clear();
   paused_.clear();
   told_.clear();
+  ended_.clear();
   wire_.lose_agent(true);
 }
 
@@ -182,6 +184,11 @@ Generation Node::told(const RunId& run) const {
   return place == told_.end() ? 0 : place->second;
 }
 
+bool Node::is_told_to_end(const RunId& run) const {
+  const auto place = ended_.find(run);
+  return place != ended_.end() && place->second == told(run);
+}
+
 void Node::observe(const core::AgentEvent& event) {
   const auto* of_keeper = std::get_if<core::agent_event::FromKeeper>(&event);
   const auto* exited = of_keeper == nullptr ? nullptr : std::get_if<keeper::Exited>(&of_keeper->message);
@@ -193,6 +200,7 @@ void Node::observe(const core::AgentEvent& event) {
   Generation& newest = told_[desired->run];
   // Of a run that it does not hold it knows no older order.
   newest = agent_.core().runs().contains(desired->run) ? std::max(newest, desired->generation) : desired->generation;
+  if (desired->want == cluster::Want::kGone) ended_[desired->run] = std::max(ended_[desired->run], desired->generation);
 }
 
 void Node::carry_out(core::AgentCommand&& command) {
@@ -234,6 +242,7 @@ void Node::carry_out(core::AgentCommand&& command) {
     if (ports_.contains(forget->run)) violated("{} forgets {}, whose port it keeps", id_, forget->run);
     world_.say("{}: nothing of {} is left", id_, forget->run);
     told_.erase(forget->run);
+    ended_.erase(forget->run);
     const auto keeper = keepers_.find(forget->run);
     if (keeper != keepers_.end() && keeper->second->alive())
       violated("{} forgets {}, whose keeper is alive", id_, forget->run);

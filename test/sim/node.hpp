@@ -63,6 +63,8 @@ class Node {
   [[nodiscard]] const std::map<RunId, Keeper*>& keepers() const { return keepers_; }
   /// Newest generation of a run that this incarnation of the agent was told.
   [[nodiscard]] Generation told(const RunId& run) const;
+  /// Nothing of that generation is to be left here.
+  [[nodiscard]] bool is_told_to_end(const RunId& run) const;
   /// Since when neither the agent nor its link has been in trouble.
   [[nodiscard]] TimePoint healthy_since() const;
 
@@ -91,6 +93,7 @@ class Node {
   std::map<core::ConnectionId, Worker*> workers_;
   std::map<core::ConnectionId, Worker*> paused_;  ///< Not read; ended or not.
   std::map<RunId, Generation> told_;
+  std::map<RunId, Generation> ended_;        ///< Newest that it was told to end, and its keeper.
   std::map<RunId, std::vector<int>> ports_;  ///< Kept by the agent's process.
   int processes_ = 0;                        ///< Of the agent, that there have been.
   core::ConnectionId next_connection_ = 1;

@@ -42,8 +42,9 @@ void PortCheck::check_kept(const RunState& run, Node& node, const Worker::Identi
              identity.generation, node.id(), place);
   const std::vector<int> ports = node.ports(id);
   const auto is_it = [&](int port) { return place == fmt::format("10.{}:{}", node.id(), port); };
-  // Whose agent is away, or has been told of the next generation or of the end, keeps nothing any more.
-  const bool is_kept = !node.is_up() || !run.check.wanted_on(node.id()) || node.told(id) != identity.generation ||
+  // Whose agent is away, or has been told of the next generation or of the end, keeps nothing any more: one that stood
+  // still hears of a start and of its end at once, and the start is with the keeper by then.
+  const bool is_kept = !node.is_up() || node.told(id) != identity.generation || node.is_told_to_end(id) ||
                        std::any_of(ports.begin(), ports.end(), is_it);
   if (!is_kept)
     violated("{}: rank {} of generation {} starts, and {} does not keep {}", id, identity.rank, identity.generation,
