@@ -89,9 +89,9 @@ void RunMachine::note_former(const RunState& former) {
   for (const NodeId& node : touched_) keepers_from_[node] = first_generation_;
   desired_generation_ = former.desired_generation_;
   desired_uid_ = former.desired_uid_;
-  arrivals_ = former.arrivals_;  // Its newest checkpoints may still be on their way.
+  arrivals_ = former.arrivals_;  // Its newest checkpoints may still be on their way,
+  come_ = former.come_;          // so that what it goes on from has not come for that.
   compared_step_ = former.compared_step_;
-  come_.insert(former.come_.begin(), former.come_.end());
 }
 
 // ---- what other trials copy of it ----

@@ -268,6 +268,26 @@ TEST_CASE(
   CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + bench.path_of(0, 1)});
 }
 
+TEST_CASE("experiment: pbt where files travel does not copy what has not come, though its donor goes on from it") {
+  CoordinatorSettings settings;
+  settings.files_travel = true;
+  ExperimentBench bench(4, settings);
+  bench.begin({{"samples", 2},
+               {"max_failures", 1},
+               {"scheduler", {{"type", "pbt"}, {"quantile", 0.5}, {"interval_epochs", 1}}}});
+  for (const int trial : {0, 1}) bench.start(trial);
+  bench.save(0, 1);
+  bench.report(0, 1, 0.9);
+  bench.exit(0, 0, 9);
+  bench.clear(0);
+  REQUIRE(bench.trial(0).failures == 1);
+  REQUIRE(bench.is_at_work(0));
+  bench.report(1, 1, 0.1);
+  const auto cloned = bench.events("trial_cloned");
+  REQUIRE(cloned.size() == 1);
+  CHECK(cloned.front().at("checkpoint").is_null());
+}
+
 TEST_CASE("experiment: the end of a trial that waits is another wish than its pause, which its node has answered") {
   PausingBench bench;
   bench.exit(0, worker_exit::kStopped);
