@@ -23,9 +23,9 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
 }
 
 void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
-  const bool has_paused = is_paused_ && phase_ == RunPhase::kWaiting;
+  const bool has_paused = is_paused_ && (phase_ == RunPhase::kRecovering || phase_ == RunPhase::kWaiting);
   phase_ = RunPhase::kClearing;
-  // What its nodes have answered to the pause they do not answer once more: its end is another wish.
+  // What its nodes, or some of them, have answered to the pause they do not answer once more: its end is another wish.
   if (newest_held_ > desired_generation_ || has_paused)
     want_generation(now, std::max(newest_held_, desired_generation_));
   clear_none_but_lost();
