@@ -53,6 +53,7 @@ void Experiment::on_taken(const RunId& run, const std::string& from, const std::
   record({{"event", "trial_cloned"}, {"trial", trial}, {"checkpoint", from.empty() ? Line(nullptr) : Line(from)}}, out);
   if (!from.empty()) return;
   its.next = nullptr;
+  if (!definition_.job.training) its.reports = its.iteration;  // It goes on counting where it was.
   rule_->on_values(trial, its.values);
 }
 
