@@ -153,8 +153,8 @@ void RunService::submit_from(Submission submission) {
 }
 
 void RunService::name_origin(Json& job, const RunId& run, const std::string& run_dir) {
-  const std::string path = read_or(job, "resume_from", "");
-  if (path.starts_with(run_dir + "/")) job["resume_from"] = run + ":" + path.substr(path.rfind('/') + 1);
+  const std::string name = storage::name_of_checkpoint(run_dir, read_or(job, "resume_from", ""));
+  if (!name.empty()) job["resume_from"] = run + ":" + name;
 }
 
 }  // namespace sgd::coordinator

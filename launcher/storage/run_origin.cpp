@@ -1,5 +1,6 @@
 #include "launcher/storage/run_origin.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -69,9 +70,32 @@ Status take_checkpoint(const std::string& from, const fs::path& folder, const st
   return {};
 }
 
+/// "taken.0001.step-..." is in taken/0001; a run's id and a checkpoint's name make one word without slashes.
+std::string place_aside(const std::string& run, const std::string& name) {
+  const std::size_t first = name.find('.');
+  const std::size_t last = name.rfind('.');
+  if (first == last) return {};
+  const std::string folder = name.substr(0, first);
+  const std::string number = name.substr(first + 1, last - first - 1);
+  const std::string one = name.substr(last + 1);
+  const bool is_known = folder == transfer::kTakenFolder || folder == transfer::kBestFolder;
+  if (!is_known || !transfer::is_part(number) || !checkpoint::parse_directory_name(one)) return {};
+  return fmt::format("{}/{}/{}/{}", run, folder, number, one);
+}
+
 }  // namespace
 
+std::string name_of_checkpoint(const std::string& run, const std::string& path) {
+  if (!path.starts_with(run + "/")) return {};
+  const std::string below = path.substr(run.size() + 1);
+  const std::string own = fmt::format("{}/", checkpoint::kDirectory);
+  std::string name = below.starts_with(own) ? below.substr(own.size()) : below;
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
 std::string place_of_checkpoint(const std::string& run, const std::string& name) {
+  if (name.find('.') != std::string::npos) return place_aside(run, name);
   if (!checkpoint::parse_directory_name(name)) return {};
   const std::string own = fmt::format("{}/{}/{}", run, checkpoint::kDirectory, name);
   std::error_code error;

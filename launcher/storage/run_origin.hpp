@@ -18,6 +18,10 @@ struct RunOrigin {
   RunHistory history;      ///< What fit_to_job() looks at, and newer checkpoints of the run that are damaged.
 };
 
+/// What place_of_checkpoint() finds `path` by: "taken.0001.step-..." of what is not among the run's own ones, where
+/// another one may have the same name. Empty: it is not in the run's folder.
+[[nodiscard]] std::string name_of_checkpoint(const std::string& run, const std::string& path);
+
 /// The checkpoint of this name that `run` has: its own, one that it has taken of another run, or one that was put
 /// aside. Where it has none, the place of its own ones. Empty: that is no checkpoint's name.
 [[nodiscard]] std::string place_of_checkpoint(const std::string& run, const std::string& name);

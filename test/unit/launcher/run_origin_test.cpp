@@ -126,3 +126,22 @@ TEST_CASE("origin: what a link leads to is not taken") {
   REQUIRE_FALSE(past.ok());
   CHECK_THAT(past.error().message, Catch::EndsWith("model.safetensors is not a regular file"));
 }
+
+TEST_CASE("origin: a checkpoint that was taken of another run is none of the run's own, though it has the same name") {
+  const test::TemporaryFolder folder;
+  const std::string name = checkpoint::directory_name(12, 1);
+  const std::string run = folder.path("run");
+  for (const char* place : {"checkpoints/", "taken/0001/", "taken/0002/", "best/0002/"}) {
+    const std::string path = put_checkpoint(folder, "run/" + (place + name), 1);
+    CHECK(storage::place_of_checkpoint(run, storage::name_of_checkpoint(run, path)) == path);
+  }
+  CHECK(storage::name_of_checkpoint(run, run + "/checkpoints/" + name) == name);
+  CHECK(storage::name_of_checkpoint(run, run + "/taken/0001/" + name) == "taken.0001." + name);
+  CHECK(storage::name_of_checkpoint(run, "/elsewhere/" + name).empty());
+  for (const char* none : {"nothing", "taken.0001.nothing", "taken..", "taken.../.", "logs.0001."})
+    CHECK(storage::place_of_checkpoint(run, none + name).empty());
+  // By its name alone it is found where no other one has it.
+  fs::remove_all(run + "/checkpoints");
+  fs::remove_all(run + "/taken/0002");
+  CHECK(storage::place_of_checkpoint(run, name) == run + "/taken/0001/" + name);
+}
