@@ -139,9 +139,7 @@ void RunService::submit_from(Submission submission) {
   }
   if (!former) return submission.reply(refused("job", fmt::format("\"resume_from\": {}", former.error().message)));
   const RunId from = former.value().id;
-  const std::string& run_dir = former.value().run_dir;
-  const std::string folder = checkpoint.empty() ? run_dir : storage::place_of_checkpoint(run_dir, checkpoint);
-  if (folder.empty())
+  if (!checkpoint.empty() && !storage::is_checkpoint_name(checkpoint))
     return submission.reply(refused(
         "job",
         fmt::format("\"resume_from\": \"{}\" is no checkpoint's name: sgd-launch checkpoints {}", checkpoint, from)));
@@ -149,7 +147,10 @@ void RunService::submit_from(Submission submission) {
   submission.job.resume_from = checkpoint.empty() ? from : from + ":" + checkpoint;
   submission.job.resolved["resume_from"] = submission.job.resume_from;
   start_copy(std::move(submission), from,
-             [folder](job::JobSpec& job, const std::string& runs_dir) { return begun_from(folder, job, runs_dir); });
+             [run_dir = former.value().run_dir, checkpoint](job::JobSpec& job, const std::string& runs_dir) {
+               const bool is_run = checkpoint.empty();
+               return begun_from(is_run ? run_dir : storage::place_of_checkpoint(run_dir, checkpoint), job, runs_dir);
+             });
 }
 
 void RunService::name_origin(Json& job, const RunId& run, const std::string& run_dir) {

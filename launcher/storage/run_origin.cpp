@@ -94,15 +94,21 @@ std::string name_of_checkpoint(const std::string& run, const std::string& path) 
   return name;
 }
 
+bool is_checkpoint_name(const std::string& name) {
+  return checkpoint::parse_directory_name(name) || !place_aside({}, name).empty();
+}
+
 std::string place_of_checkpoint(const std::string& run, const std::string& name) {
-  if (name.find('.') != std::string::npos) return place_aside(run, name);
-  if (!checkpoint::parse_directory_name(name)) return {};
+  if (!checkpoint::parse_directory_name(name)) return place_aside(run, name);
   const std::string own = fmt::format("{}/{}/{}", run, checkpoint::kDirectory, name);
-  std::error_code error;
-  if (fs::is_directory(own, error)) return own;
-  for (const char* folder : {transfer::kTakenFolder, transfer::kBestFolder})
-    for (const auto& number : fs::directory_iterator(fs::path(run) / folder, error))
-      if (fs::is_directory(number.path() / name, error)) return number.path() / name;
+  std::error_code ignored;
+  if (fs::is_directory(own, ignored)) return own;
+  for (const char* folder : {transfer::kTakenFolder, transfer::kBestFolder}) {
+    std::error_code error;
+    fs::directory_iterator number(fs::path(run) / folder, error);
+    for (; !error && number != fs::directory_iterator(); number.increment(error))
+      if (fs::is_directory(number->path() / name, ignored)) return number->path() / name;
+  }
   return own;
 }
 

@@ -22,6 +22,9 @@ struct RunOrigin {
 /// another one may have the same name. Empty: it is not in the run's folder.
 [[nodiscard]] std::string name_of_checkpoint(const std::string& run, const std::string& path);
 
+/// Whether place_of_checkpoint() may find something by it; the disk is not asked.
+[[nodiscard]] bool is_checkpoint_name(const std::string& name);
+
 /// The checkpoint of this name that `run` has: its own, one that it has taken of another run, or one that was put
 /// aside. Where it has none, the place of its own ones. Empty: that is no checkpoint's name.
 [[nodiscard]] std::string place_of_checkpoint(const std::string& run, const std::string& name);

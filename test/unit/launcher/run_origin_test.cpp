@@ -138,8 +138,11 @@ TEST_CASE("origin: a checkpoint that was taken of another run is none of the run
   CHECK(storage::name_of_checkpoint(run, run + "/checkpoints/" + name) == name);
   CHECK(storage::name_of_checkpoint(run, run + "/taken/0001/" + name) == "taken.0001." + name);
   CHECK(storage::name_of_checkpoint(run, "/elsewhere/" + name).empty());
-  for (const char* none : {"nothing", "taken.0001.nothing", "taken..", "taken.../.", "logs.0001."})
+  for (const char* none : {"nothing", "taken.0001.nothing", "taken..", "taken.../.", "logs.0001."}) {
     CHECK(storage::place_of_checkpoint(run, none + name).empty());
+    CHECK_FALSE(storage::is_checkpoint_name(none + name));
+  }
+  for (const char* front : {"", "taken.0007.", "best.0001."}) CHECK(storage::is_checkpoint_name(front + name));
   // By its name alone it is found where no other one has it.
   fs::remove_all(run + "/checkpoints");
   fs::remove_all(run + "/taken/0002");
