@@ -202,11 +202,11 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   const bool is_leaving = view != views_.end() && view->second.is_leaving;
   if (want == cluster::Want::kClear && (is_leaving || is_paused_)) want = cluster::Want::kGone;
   desired.want = want;
-  if (want != cluster::Want::kClear && want != cluster::Want::kGone) {
+  if (want != cluster::Want::kClear && want != cluster::Want::kGone)
     for (std::size_t local = 0; local < record.ranks.size(); ++local)
       desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
-    desired.left_out_gpus = left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after);
-  }
+  // Also while it waits: others are given these first then, and leave it the rest.
+  desired.left_out_gpus = left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after);
   desired.world_size = placement_.world_size;
   desired.node_rank = record.node_rank;
   desired.node_count = static_cast<int>(nodes_.size());

@@ -282,6 +282,25 @@ TEST_CASE("another run keeps using it, and what that one holds is none of what i
   }
 }
 
+TEST_CASE("while a run waits its node knows what it does without, and gives that to another run first") {
+  GpuBench bench;
+  bench.add_node("a", 2);
+  Play run(bench, "run");
+  run.submit(1, 1);
+  run.train({{"a", "GPU-1"}});
+  run.fail("a", 0, "GPU-1");
+  const auto wanted = bench.wanted("a", "run");
+  REQUIRE(wanted);
+  CHECK(wanted->want == cluster::Want::kClear);
+  CHECK(wanted->left_out_gpus == GpuNames{"GPU-1"});
+  core::CoreAllocation allocation({0, 1}, {"GPU-0", "GPU-1"}, true);
+  allocation.leave_out("run", wanted->left_out_gpus);
+  core::RankNeed need;
+  need.gpus = 1;
+  CHECK(allocation.allocate("other", 1, need, 2).front().gpus == GpuNames{"GPU-1"});
+  CHECK(allocation.allocate("run", 1, need, 2).front().gpus == GpuNames{"GPU-0"});
+}
+
 TEST_CASE("a rank that has failed in place on a GPU that is left out may do so again on others") {
   core::RetryBudget budget(run_of("run", 1, 2).job);
   core::Failure failure;
