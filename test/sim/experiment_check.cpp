@@ -91,7 +91,11 @@ bool ExperimentCheck::is_unheard(const Trial& its) {
 }
 
 void ExperimentCheck::on_trial_paused(const RunId& run) {
-  Trial& its = at(run);
+  note_pause(at(run));
+}
+
+/// It has no rank: what it was to take it has.
+void ExperimentCheck::note_pause(Trial& its) {
   its.is_taking = false;
   if (its.phase == Phase::kPausing && std::exchange(its.goes_on, false)) its.phase = Phase::kRunning;
 }
@@ -155,6 +159,7 @@ void ExperimentCheck::take(const Json& event, const std::string& what) {
     if (!its.is_over) violated("{}: trial {} starts again, and has not ended", id(), trial);
     if (event.at("failures") > spec_.max_failures)
       violated("{}: trial {} has failed {} times", id(), trial, event.at("failures").dump());
+    note_pause(its);  // Its run has ended before it could say that it pauses.
   } else if (what == "trial_ended") {
     on_ended(trial, its, event);
   }

@@ -74,6 +74,7 @@ class ExperimentCheck {
   void drop_silent();
   void check_room() const;
   [[nodiscard]] static bool is_unheard(const Trial& its);
+  static void note_pause(Trial& its);
   [[nodiscard]] bool more_may_come() const;
   [[nodiscard]] Phase phase_of(const RunId& run) const;
   [[nodiscard]] Trial& at(const RunId& run);
