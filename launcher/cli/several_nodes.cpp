@@ -1,5 +1,7 @@
 #include "launcher/cli/several_nodes.hpp"
 
+#include <cstdint>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -17,22 +19,31 @@ namespace sgd::cli {
 namespace {
 
 /// torchrun's number of workers is that of each node, a job's is that of all.
-void count_for_all(RunOptions& options, const rendezvous::NodesPlan& plan) {
+void count_for_all(RunOptions& options, const rendezvous::NodesPlan& plan, Diagnostics& diagnostics) {
   std::erase_if(options.overrides.sets, [](const job::Overrides::Set& one) {
     return one.path == "process.master_addr" ||
            one.path == "process.master_port";  // Where rank 0 is, the run finds out.
   });
-  std::optional<int> each;
-  for (const job::Overrides::Set& one : options.overrides.sets)
-    if (one.path == "num_workers") each = whole_number(one.value);
-  if (!each && options.job_file.empty()) each = 1;
-  if (!each) return;
-  const auto set = [&options](const char* path, const std::string& value) {
-    options.overrides.sets.push_back({path, value, "--nnodes"});
+  std::string value;
+  std::string source;
+  for (const job::Overrides::Set& one : options.overrides.sets) {
+    if (one.path != "num_workers") continue;
+    value = one.value;
+    source = one.source;
+  }
+  if (source.empty() && !options.job_file.empty()) return;
+  const std::optional<int> each = source.empty() ? std::optional<int>(1) : whole_number(value);
+  if (!each || *each < 1) {
+    std::erase_if(options.overrides.sets, [](const auto& one) { return one.path == "num_workers"; });  // Told of once.
+    return diagnostics.error(source, 0, 0, fmt::format("expected a number of workers from 1, got \"{}\"", value));
+  }
+  const auto set = [&options](const char* path, const std::string& text) {
+    options.overrides.sets.push_back({path, text, "--nnodes"});
   };
-  set("num_workers", fmt::format("{}", *each * plan.most));
+  const auto on_nodes = [&each](int nodes) { return fmt::format("{}", std::int64_t{*each} * nodes); };
+  set("num_workers", on_nodes(plan.most));
   if (plan.least == plan.most) return;
-  set("min_workers", fmt::format("{}", *each * plan.least));
+  set("min_workers", on_nodes(plan.least));
   set("start", "elastic");
   if (!options.job_file.empty()) return;
   // As torchrun does; a job says itself when it grows.
@@ -83,7 +94,7 @@ int join(const RunOptions& options, const rendezvous::NodesPlan& plan, const job
 
 int run_on_several_nodes(RunOptions options, Diagnostics found) {
   const rendezvous::NodesPlan plan = *options.several_nodes;
-  count_for_all(options, plan);
+  count_for_all(options, plan, found);
   job::LoadResult loaded = load_named_job(options, std::move(found));
   job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);

@@ -246,6 +246,14 @@ class BadInputTest(LaunchTest):
                 said = self.refused(option, "9" * 20, "--", "true", words=[option])
                 self.assertRegex(said, "must be|expected")
 
+    def test_numbers_of_workers_on_each_of_several_nodes(self):
+        place = ["--nnodes", 2, "--node-rank", 1, "--master-addr", "127.0.0.1"]
+        for number in ("two", "8x", " 4", "1.5", "0", "-1"):
+            with self.subTest(number=number):
+                self.refused(*place, f"--nproc-per-node={number}", "--", "true",
+                             words=[f'--num-workers: error: expected a number of workers from 1, got "{number}"'])
+        self.refused(*place, "-n", 2_000_000_000, "--", "true", words=["must be at most 65536, got 4000000000"])
+
     def test_key_of_the_job_as_an_option(self):
         self.refused_job(self.job(), "--epochs", "5", words=["--epochs: error: ", "--set training.epochs=5"])
 
