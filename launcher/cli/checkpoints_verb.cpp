@@ -91,8 +91,10 @@ void take_get(std::vector<std::string>& words, Get& get, Diagnostics& diagnostic
   }
   get.is_wanted = true;
   words.erase(words.begin());
-  if (words.empty())
+  if (words.empty() || words.back().empty()) {
+    words.clear();  // Nothing else is said of them.
     return diagnostics.error("checkpoints get", 0, 0, "a folder is missing: checkpoints get [RUN] DIR");
+  }
   get.folder = absolute(words.back());
   words.pop_back();
 }

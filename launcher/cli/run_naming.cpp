@@ -53,6 +53,9 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   if (verb.take_words) verb.take_words(parsed.positional, diagnostics);
   if (parsed.positional.size() > 1)
     diagnostics.error(verb.name, 0, 0, fmt::format("name one run: \"{}\" is too many", parsed.positional[1]));
+  // A variable that is not set, in a script: it does not mean the latest run.
+  if (!parsed.positional.empty() && parsed.positional.front().empty())
+    diagnostics.error(verb.name, 0, 0, "the name of the run is empty: name one, or none for the latest");
   NamedRun named;
   named.cluster = cluster_address(address, diagnostics);
   print(diagnostics);

@@ -117,6 +117,8 @@ void check_runs_options(const RunsOptions& options, Diagnostics& diagnostics) {
     return wrong(fmt::format("say one of list, remove, pin, unpin: \"{}\" is none of them", options.action));
   if (!changes && !options.names.empty()) wrong("list takes no RUN");
   if (changes && options.names.empty() && !by_rule) wrong(options.action + " which? name one RUN or more");
+  for (const std::string& name : options.names)
+    if (name.empty()) wrong("the name of a run is empty");
   if (by_rule && (options.action != "remove" || !options.names.empty()))
     wrong("--keep, --keep-age and --keep-bytes belong to remove without a RUN");
   if (by_rule && options.cluster)

@@ -145,6 +145,14 @@ class ControlTest(LaunchTest):
         self.ask("stop", "no-such-run", expect=4)
         self.ask("status", expect=4)
 
+    def test_an_empty_name_is_not_the_latest_run(self):
+        """It is a variable that a script has not set."""
+        self.run_to_end("-n", 1, "--", "true", run_dir=None)
+        for verb in (["runs", "remove"], ["runs", "pin"], ["stop"], ["status"], ["resume"], ["tune", "status"], ["checkpoints", "get", self.run_id()]):
+            with self.subTest(verb=verb):
+                self.ask(*verb, "", expect=2)
+        self.assertIn("succeeded", self.ask("status"))
+
     def test_stop_of_a_finished_run_says_so(self):
         self.run_to_end("-n", 1, "--", "true")
         ended = subprocess.run([LAUNCHER, "stop", self.path("run")], capture_output=True, text=True, timeout=20)
