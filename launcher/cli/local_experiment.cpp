@@ -183,6 +183,12 @@ void LocalExperiment::go() {
       if (!error) coordinator_.request_stop(experiment_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
     });
   }
+  if (options_.lifeline) {
+    // As if the terminal had been closed. A signal that has ended its other end, too, is no second request.
+    lifeline_.emplace(io_, *options_.lifeline, [this] {
+      if (signals_seen_ == 0) on_signal(SIGHUP);
+    });
+  }
   io_.run();
 }
 

@@ -26,6 +26,7 @@
 #include "launcher/cli/trial_table.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/process/input_end.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/storage/run_directory.hpp"
 
@@ -77,6 +78,7 @@ class LocalExperiment {
   boost::asio::steady_timer status_timer_;
   boost::asio::steady_timer end_timer_;
   boost::asio::steady_timer timeout_;
+  std::optional<process::InputEnd> lifeline_;
   std::optional<core::RunOutcome> outcome_;
   int signals_seen_ = 0;
   bool is_ending_ = false;

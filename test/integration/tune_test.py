@@ -252,6 +252,16 @@ class Interruptions(TuneCase):
         self.assertEqual(len(resumed.events("trial_started")), 3)
         self.assertEqual(resumed.summary()["state"], "succeeded")
 
+    def test_all_trials_stop_with_the_program_that_started_them(self):
+        heard, held = os.pipe()
+        launch = self.tune("--run-dir", self.path("x"), "--lifeline", 0, self.command(WAITS, self.folder), stdin=heard)
+        os.close(heard)
+        self.started(launch, 2)
+        os.close(held)
+        self.assertEqual(launch.wait(), 129, launch.said())
+        launch.wait_until_gone()
+        self.assertEqual(launch.summary()["state"], "interrupted")
+
     def test_one_that_was_stopped_with_nothing_left_to_do_is_done_when_it_goes_on(self):
         """Its trial has reached its bound, and is ending."""
         text = ("import os, signal, sys, time\nimport sgd_launch\n"
