@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <fstream>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -21,15 +23,23 @@
 namespace sgd::cli {
 namespace {
 
+/// Of a command "auto" counts GPUs. What is wrong with a job, or missing, is told of later.
+bool is_of_command(const nlohmann::ordered_json& job) {
+  return !member(job, "command").empty();
+}
+
 /// The coordinator has the run, and changes are typed here: its job comes, is changed, and goes back.
-int resume_on_cluster(const NamedRun& run, const RunOptions& options) {
+int resume_on_cluster(const NamedRun& run, RunOptions& options) {
   const auto answer = ask(run, {{"request", "job"}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!read_or(*answer.value(), "ok", false))
     return refuse(exit_code::kNotFound, read_or(*answer.value(), "error", ""));
+  Diagnostics counted;
+  count_workers(options, is_of_command(member(*answer.value(), "job")), counted);
   job::LoadResult loaded = load_with_plugins([&](const job::Registered& registered) {
     return job::load_changed(member(*answer.value(), "job"), options.overrides, registered);
   });
+  loaded.diagnostics.items.insert(loaded.diagnostics.items.end(), counted.items.begin(), counted.items.end());
   job::check_for_cluster(loaded);
   refuse_local_options(options, loaded.diagnostics);
   print(loaded.diagnostics);
@@ -58,9 +68,13 @@ int resume_verb(const std::vector<std::string>& arguments) {
         fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", run.directory));
 
   const std::string file = run.directory + "/job.json";
+  std::ifstream text(file);
+  Diagnostics counted;
+  count_workers(options, is_of_command(nlohmann::ordered_json::parse(text, nullptr, false)), counted);
   job::LoadResult loaded = load_with_plugins(
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   Diagnostics& diagnostics = loaded.diagnostics;
+  diagnostics.items.insert(diagnostics.items.end(), counted.items.begin(), counted.items.end());
   for (const job::Overrides::Set& set : options.overrides.sets)
     if (set.path == "resume_from")
       diagnostics.error(set.source, 0, 0, "is for a new run; resume goes on from what the run itself has saved");

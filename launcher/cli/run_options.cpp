@@ -148,19 +148,6 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
   table.push_back(flag({"--no-color"}, "no colour, also when stderr is a terminal", options.no_color));
 }
 
-/// A word for the number of workers becomes that number: which, only the kind of job tells.
-void count_workers(RunOptions& options, Diagnostics& diagnostics) {
-  for (job::Overrides::Set& set : options.overrides.sets) {
-    const bool is_word = set.value == "auto" || set.value == "cpu" || set.value == "gpu" || set.value == "xpu";
-    if (set.path != "num_workers" || !is_word) continue;
-    const Result<int> workers = workers_per_node(set.value, options.job_file.empty());
-    if (workers)
-      set.value = fmt::format("{}", workers.value());
-    else
-      diagnostics.error(set.source, 0, 0, workers.error().message);
-  }
-}
-
 rendezvous::Environment environment() {
   rendezvous::Environment found;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -205,6 +192,16 @@ std::vector<Option> resume_option_table(RunOptions& options) {
   return table;
 }
 
+void count_workers(RunOptions& options, bool is_command, Diagnostics& diagnostics) {
+  for (job::Overrides::Set& set : options.overrides.sets) {
+    const bool is_word = set.value == "auto" || set.value == "cpu" || set.value == "gpu" || set.value == "xpu";
+    if (set.path != "num_workers" || !is_word) continue;
+    const Result<int> workers = workers_per_node(set.value, is_command);
+    if (!workers) diagnostics.error(set.source, 0, 0, workers.error().message);
+    set.value = workers ? fmt::format("{}", workers.value()) : "1";  // It is told of once.
+  }
+}
+
 RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics) {
   RunOptions options;
   const ParsedArguments parsed =
@@ -214,6 +211,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
     // A word behind a misspelt option is its value as likely as what to run: only a job file is certain, and told
     // about.
     if (names_file) options.job_file = parsed.positional.front();
+    count_workers(options, !names_file, diagnostics);
     return options;
   }
   if (parsed.has_dashes) {
@@ -234,7 +232,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
   } else {
     name_program(parsed, options, diagnostics);
   }
-  count_workers(options, diagnostics);
+  count_workers(options, options.job_file.empty(), diagnostics);
   options.several_nodes = rendezvous::plan_nodes(options.nodes, environment(), diagnostics);
   if (options.output_at_first && !options.several_nodes)
     options.notes.emplace_back("--output-at", "not used: there is one launcher, which shows all output");

@@ -51,6 +51,8 @@ struct RunOptions {
 /// Those of `resume`: without a run directory and torchrun's names, and no variable of the environment changes a job
 /// that is fixed already.
 [[nodiscard]] std::vector<Option> resume_option_table(RunOptions& options);
+/// A word for the number of workers, such as auto, becomes that number: which, only the kind of job tells.
+void count_workers(RunOptions& options, bool is_command, Diagnostics& diagnostics);
 [[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics);
 [[nodiscard]] std::string run_help();
 

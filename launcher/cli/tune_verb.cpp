@@ -97,6 +97,7 @@ int start_experiment(const std::vector<std::string>& arguments) {
     fmt::print("{}", tune_help());
     return exit_code::kSucceeded;
   }
+  count_workers(options, false, diagnostics);
   if (parsed.has_dashes)
     diagnostics.error("--", 0, 0, "an experiment needs a job file: it has the \"command\", and a \"tune\"");
   const auto coordinator = cluster_address(options.address, diagnostics);

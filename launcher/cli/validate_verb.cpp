@@ -71,8 +71,11 @@ int validate_verb(const std::vector<std::string>& arguments) {
                                     {"checkpoint.every", "never"},
                                     {"resume_from", checkpoint.empty() ? run.directory : checkpoint}})
     options.overrides.sets.push_back({path, value, "validate"});
+  Diagnostics counted;
+  count_workers(options, false, counted);
   job::LoadResult loaded = load_with_plugins(
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
+  loaded.diagnostics.items.insert(loaded.diagnostics.items.end(), counted.items.begin(), counted.items.end());
   if (loaded.job) check_start(*loaded.job, file, loaded.diagnostics);
   auto origin = find_origin(loaded);
   const auto place = place_of_new_run(loaded.job ? loaded.job->name : "run", options.run_dir, loaded.diagnostics);

@@ -272,6 +272,13 @@ class CommandTest(ResumeCase):
         self.assertEqual([(e["generation"], e["rank"]) for e in resumed.events("worker_started")].count((2, 1)), 1)
         self.assertEqual(resumed.summary()["failures"], 1)
 
+    def test_as_many_workers_as_there_are_cores(self):
+        self.run_to_end("-n", 1, "--", "true")
+        self.assertEqual(self.resume("-n", "cpu").summary()["world_size"], len(os.sched_getaffinity(0)))
+        said = self.ask("resume", "-n", "xpu", self.path("run"), expect=2)
+        self.assertIn("there is no way to count XPUs", said)
+        self.assertEqual(said.count("error:"), 1, said)
+
     def test_latest_by_default_and_run_that_was_never_placed(self):
         self.run_to_end("-n", 2, "--slots", 1, "--set", "placement_timeout=100ms", "--", "true", run_dir=None, expect=5)
         launch = self.start("resume", run_dir=None)

@@ -412,6 +412,11 @@ class Refusals(TuneCase):
         del job["tune"]
         self.assertIn("has no \"tune\"", self.refused(job))
 
+    def test_a_word_for_the_number_of_workers(self):
+        said = self.refused(linear(), "--num-workers", "xpu")
+        self.assertIn("there is no way to count XPUs", said)
+        self.assertEqual(said.count("error:"), 1, said)
+
     def test_run_of_an_experiment(self):
         said = self.ask("run", "--run-dir", self.path("x"), self.job(linear()), expect=2)
         self.assertIn("sgd-launch tune", said)

@@ -108,6 +108,13 @@ TEST_CASE("resume takes what can change, and no variable of the environment") {
   CHECK(options.overrides.sets[0].value == "4");
 }
 
+TEST_CASE("a word for a number of workers is told of once, also beside other errors") {
+  const Parsed parsed = parse({"-n", "xpu", "--nope", "a.json"});
+  REQUIRE(parsed.errors.size() == 2);
+  CHECK(parsed.errors[1] == "--num-workers: error: there is no way to count XPUs here: give their number");
+  CHECK(sets_of(parsed) == std::vector<std::string>{"num_workers=1"});
+}
+
 TEST_CASE("what is typed in place of an expected option is a key of the job") {
   cli::RunOptions unused;
   std::size_t expected = 0;
