@@ -11,6 +11,7 @@
 //           error
 //   ours:   x-expected (words in place of a pattern or oneOf), x-path (resolved against a folder),
 //           x-not-supported-yet (true, or words such as "as an object"), x-values-not-supported-yet,
+//           x-values-refused (beside enum: value -> what instead),
 //           x-any-string (beside enum, in a oneOf: every string means this variant, so that a misspelt one is told what
 //           there is), x-below-minimum, x-above-maximum, x-aliases (at the root: key of other tools -> our path),
 //           beside oneOf: x-type-aliases (type of other tools -> ours), x-types-refused (type -> why, and what

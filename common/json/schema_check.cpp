@@ -168,7 +168,12 @@ class Walk {
     const json allowed = node.contains("const") ? json::array({node["const"]}) : node["enum"];
     if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
     const json later = node.value("x-values-not-supported-yet", json::array());
-    if (std::find(later.begin(), later.end(), value) != later.end()) {
+    const json refused = node.value("x-values-refused", json::object());
+    const std::string name = value.is_string() ? value.get<std::string>() : "";
+    if (refused.contains(name)) {
+      error(where, where.value, path,
+            fmt::format("{} {} is not supported: {}", subject(path), shown(value), refused[name].get<std::string>()));
+    } else if (std::find(later.begin(), later.end(), value) != later.end()) {
       error(where, where.value, path, fmt::format("{} {} is not supported yet", subject(path), shown(value)));
     } else {
       unknown_value(value, where, allowed.get<std::vector<std::string>>(), path);

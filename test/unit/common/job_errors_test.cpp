@@ -68,7 +68,7 @@ TEST_CASE("job: all errors of a file appear at once") {
           R"(job.json:12:16: error: missing key "path" in "training.dataset")",
           R"(job.json:13:35: error: unknown key "momentum" in "training.optimizer" of type "adam"; type "rmsprop" or "sgd" has it)",
           R"(job.json:13:67: error: "training.optimizer.betas[1]" must be below 1, got 1)",
-          R"(job.json:14:16: error: "training.backend" "nccl" is not supported yet)",
+          R"(job.json:14:16: error: "training.backend" "nccl" is not supported: "auto" takes NCCL where gradients lie on GPUs)",
           R"(job.json:14:41: error: "training.gradient_clip" must have either "norm" or "value")",
           R"(job.json:16:3: error: "training" and "command" exclude each other: remove one)",
           R"(job.json:16:14: error: "command" must have at least 1 items, got 0)",
@@ -206,6 +206,8 @@ TEST_CASE("job: keys that are not built yet are refused by name") {
     const test::Loaded loaded = test::load_text(R"({"command": ["true"], ")" + std::string(key) + R"(": {"a": [1]}})");
     CHECK(loaded.lines == Lines{"job.json:1:23: error: \"" + std::string(key) + "\" is not supported yet"});
   }
+  CHECK(test::load_text(test::training_job("", "\n\"device\": \"gpu\"")).lines ==
+        Lines{R"(job.json:2:11: error: "training.device" "gpu" is not supported: use "cuda")"});
   for (const char* key : {"config"}) {
     INFO(key);
     const test::Loaded loaded = test::load_text(test::training_job("", "\n\"" + std::string(key) + "\": 1"));
