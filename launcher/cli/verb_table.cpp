@@ -77,6 +77,8 @@ std::vector<std::string> verb_first(std::vector<std::string> words) {
 }
 
 std::string unknown_word(const std::string& word) {
+  if (verbs().contains(word))
+    return fmt::format("\"{0}\" is a verb, which comes first: sgd-launch {0} ..., with its options behind it", word);
   std::string list;
   for (const std::string& name : verb_names()) list += (list.empty() ? "" : ", ") + name;
   const auto near = json::nearest(word, verb_names());

@@ -77,6 +77,9 @@ class ControlTest(LaunchTest):
         self.assertIn("did you mean the verb status?", ended.stderr)
         for verb in ("submit", "ps", "coordinator", "token"):
             self.assertIn(verb, ended.stderr)
+        ended = subprocess.run([LAUNCHER, "-n", "2", "run", "job.json"], capture_output=True, text=True, timeout=20, cwd=self.folder)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn('error: "run" is a verb, which comes first: sgd-launch run ...', ended.stderr)
 
     def test_runs_of_this_machine(self):
         launch = self.speaking()

@@ -26,4 +26,5 @@ TEST_CASE("a word that is nothing is told what it may have meant, with all verbs
   for (const char* verb : {"run", "resume", "submit", "ps", "plan", "coordinator", "agent", "token", "join", "help"})
     CHECK(text.find(verb) != std::string::npos);
   CHECK(unknown_word("xyzzy").find("did you mean") == std::string::npos);
+  CHECK_THAT(unknown_word("run"), Catch::StartsWith("\"run\" is a verb, which comes first: sgd-launch run"));
 }
