@@ -73,6 +73,8 @@ class LogPrinter {
   }
   /// Anything was there to print.
   [[nodiscard]] bool has_found() const { return has_found_; }
+  /// There is a file of a rank that was asked for, perhaps an empty one.
+  [[nodiscard]] bool has_files() const { return !open_.empty(); }
   /// A last line without newline.
   void print_rest() {
     for (auto& [path, log] : open_) (void)write_all(log.lines.rest());
@@ -124,6 +126,15 @@ class LogPrinter {
   bool has_found_ = false;
 };
 
+/// Who sees no line cannot tell a rank that is silent from one that never was.
+std::string why_nothing(const LogPrinter& printer, const LogsOptions& options) {
+  std::string of;
+  if (options.rank) of += fmt::format(" of rank {}", *options.rank);
+  if (options.generation) of += fmt::format(" of generation {}", *options.generation);
+  if (printer.has_files()) return "its logs" + of + " are empty, as training alone leaves them";
+  return "it has no log" + of;
+}
+
 nlohmann::ordered_json follow_of(const LogsOptions& options) {
   nlohmann::ordered_json follow = {{"logs", true}, {"until_now", !options.follow}};
   if (options.rank) follow["rank"] = *options.rank;
@@ -165,6 +176,7 @@ int logs_verb(const std::vector<std::string>& arguments) {
     (void)::poll(nullptr, 0, kFollowPollMs);
   }
   printer.print_rest();
+  if (!printer.has_found() && !is_told) fmt::print(stderr, "sgd-launch: {}\n", why_nothing(printer, options));
   return exit_code::kSucceeded;
 }
 

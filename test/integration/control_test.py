@@ -102,6 +102,15 @@ class ControlTest(LaunchTest):
             self.assertIn(b"written nothing yet", follow.stderr.readline())
             follow.terminate()
 
+    def test_logs_without_a_line(self):
+        self.run_to_end("-n", 2, "--", "true")
+        for options, words in (([], "its logs are empty"), (["--rank", "1"], "its logs of rank 1 are empty"), (["--rank", "2"], "it has no log of rank 2"),
+                               (["--rank", "1", "--generation", "7"], "it has no log of rank 1 of generation 7")):
+            with self.subTest(options=options):
+                ended = subprocess.run([LAUNCHER, "logs", *options, self.path("run")], capture_output=True, text=True, timeout=20)
+                self.assertEqual((ended.returncode, ended.stdout), (0, ""))
+                self.assertIn(words, ended.stderr)
+
     def test_status_by_every_name(self):
         self.speaking(run_dir=None)
         run = self.run_id()
