@@ -137,6 +137,7 @@ int tune_export(const std::vector<std::string>& arguments) {
   TrialTable table;
   const Status read = read_experiment(named, [&table](const Json& event) { table.add(event); });
   if (!read) return refuse(exit_code::kNotFound, read.error().message);
+  if (table.trials().empty()) return refuse(exit_code::kNotFound, "no trial has started yet");
   const std::string folder = absolute(to);
   if (const Status written = export_trials(table, named, layout, folder); !written)
     return refuse(exit_code::kFailed, written.error().message);

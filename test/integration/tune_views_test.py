@@ -74,6 +74,12 @@ class TuneViews(TuneCase):
         launch = self.run_to_end(self.write("plain.json", json.dumps({"command": ["true"]})), run_dir="plain")
         for verb in (["plot"], ["export", "--to", self.path("t")]):
             self.assertIn("is no experiment", self.ask("tune", *verb, launch.run_dir, expect=4))
+        os.mkdir(self.path("early"))
+        early = self.write("early/events.jsonl", json.dumps({"event": "experiment_started", "metric": "loss", "mode": "min"}) + "\n")
+        for layout in ("csv", "ray", "tensorboard"):
+            self.assertIn("no trial has started yet",
+                          self.ask("tune", "export", "--layout", layout, "--to", self.path("none"), os.path.dirname(early), expect=4))
+        self.assertFalse(os.path.exists(self.path("none")))
         self.assertIn("Not a directory", self.ask("tune", "export", "--to", self.path("plain.json", "t"), self.path("x"), expect=1))
 
 
