@@ -245,9 +245,9 @@ class HostsBackend(SgdBackend):
     def _gather_all(self, hosts, tensor):
         """(size, bytes) of all ranks' tensors."""
         place, raw = hosts.placement, tensor.contiguous().view(-1).view(torch.uint8)
-        everyones = torch.empty(hosts.size, raw.numel(), dtype=torch.uint8)
+        everyones = raw.new_empty(hosts.size, raw.numel())
         widest = max(len(ranks) for ranks in place.hosts)
-        mine = torch.empty(widest, raw.numel(), dtype=torch.uint8) if place.is_first else None
+        mine = raw.new_empty(widest, raw.numel()) if place.is_first else None
         if hosts.inside is None:
             mine[0] = raw
         else:

@@ -159,8 +159,8 @@ class Record(_Tree):
             raise ValueError(f"sgd_launch: {name} lies outside its data: the copy is damaged")
         if kind == "tensor":
             torch = sys.modules.get("torch") or __import__("torch")
-            dtype = getattr(torch, dtype)
-            made = torch.empty(shape, dtype=dtype) if stride is None else torch.empty_strided(shape, stride, dtype=dtype)
+            dtype, host = getattr(torch, dtype), "cpu"  # Said, since set_default_device() may name another one.
+            made = torch.empty(shape, dtype=dtype, device=host) if stride is None else torch.empty_strided(shape, stride, dtype=dtype, device=host)
             if made.numel() * made.element_size() != size:
                 raise ValueError(f"sgd_launch: {name} has {size} bytes, which do not fit {shape}: the copy is damaged")
             ctypes.memmove(made.data_ptr(), self.base + begin, size)

@@ -50,6 +50,21 @@ def check_tensors():
             raise AssertionError(bad)
 
 
+def check_a_default_device_is_not_where_copies_are_read():
+    """A script that makes its tensors on a GPU for want of another word; "meta" plays it."""
+    values = {"whole": torch.randn(3, 4), "transposed": torch.randn(3, 4).t()}
+    memory = Memory(os.memfd_create("memory"), 0, 1)
+    memory.write(0, Packed(values, INFO), 1, 1)
+    record = memory.read(0, (1, 7))
+    torch.set_default_device("meta")
+    try:
+        again = {name: record.unpack(record.values[name]) for name in values}
+    finally:
+        torch.set_default_device(None)
+    for name, value in values.items():
+        assert again[name].device.type == "cpu" and torch.equal(again[name], value), name
+
+
 def train(state, steps):
     losses = []
     while state.step < steps:
@@ -117,5 +132,6 @@ def check_plain_tensors_are_where_they_were():
 
 
 check_tensors()
+check_a_default_device_is_not_where_copies_are_read()
 check_saved_and_restored()
 check_plain_tensors_are_where_they_were()
