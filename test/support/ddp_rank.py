@@ -17,6 +17,7 @@ import warnings
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 
 warnings.filterwarnings("ignore")
@@ -157,6 +158,18 @@ def exchanges(rank, size):
             raise AssertionError(words)
 
 
+def left_to_gloo(backend, size):
+    """Where it stands in Gloo's place, tensors of a device are Gloo's, also those with which DDP begins; "meta" plays the device, and Gloo
+    refuses it in words of its own."""
+    far = torch.empty(2, device="meta")
+    for call in (lambda: backend.broadcast([far], c10d.BroadcastOptions()),
+                 lambda: backend.allgather([[far] * size], [far], c10d.AllgatherOptions())):
+        try:
+            call()
+        except (RuntimeError, ValueError) as error:
+            assert "for CUDA use nccl" not in str(error), error
+
+
 def operations(begin):
     begin()
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -200,7 +213,10 @@ def operations(begin):
         dist.all_gather([torch.empty(2)] * size, torch.empty(3))
     except (dist.DistBackendError, ValueError) as error:
         assert "3" in str(error), error
-    name = type(dist.group.WORLD._get_backend(torch.device("cpu"))).__name__
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    name = type(backend).__name__
+    if backend.getBackendName() == "gloo" and name != "ProcessGroupGloo":
+        left_to_gloo(backend, size)
     # Of a group that calls itself Gloo's, the C++ part of DDP reads the object as one of Gloo's.
     assert "gloo_num_threads" not in DistributedDataParallel(nn.Linear(3, 3))._get_ddp_logging_data()
     child = os.fork()  # As a loader's worker: nothing of the group is its own.

@@ -286,8 +286,7 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
     # Operations.
 
     def allreduce(self, tensors, opts):
-        gloo = self._gloo_for(tensors[0])
-        if gloo is not None:
+        if (gloo := self._gloo_for(tensors[0])) is not None:
             return gloo.allreduce(tensors, opts)
         for tensor in tensors:
             work = self._submit(collective.ALL_REDUCE, opts, tensors, [tensor], [tensor], tensor, opts.reduceOp)
@@ -302,11 +301,15 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
 
     def broadcast(self, tensors, opts):
         tensor = tensors[opts.rootTensor]
+        if (gloo := self._gloo_for(tensor)) is not None:
+            return gloo.broadcast(tensors, opts)
         is_root = opts.rootRank == self._rank
         return self._submit(collective.BROADCAST, opts, tensors, [tensor] if is_root else (),
                             () if is_root else [tensor], tensor, root=opts.rootRank)
 
     def allgather(self, output_lists, inputs, opts):
+        if (gloo := self._gloo_for(inputs[0])) is not None:
+            return gloo.allgather(output_lists, inputs, opts)
         for outputs, tensor in zip(output_lists, inputs):
             work = self._submit(collective.ALL_GATHER, opts, output_lists, [tensor],
                                 self._check_number(outputs, "outputs"), tensor)
