@@ -336,7 +336,6 @@ class State:
         if self._memory is None:
             return False
         self._memory.live.value = self._calls
-        self._memory.settle()
         due = self._plan.is_due(self._calls, now) and link.assignment["config"].get("checkpoint", {}).get("memory", True)
         save = self._is_save_due(link, step, epoch)
         if due or save or force:
@@ -393,7 +392,6 @@ class State:
         if self._saver is not None:
             self._saver.wait(deadline_s)
         self._copy(link, True)
-        self._memory.settle(wait=True)
         if self._saver is not None and not self._saver.wait(deadline_s):
             _warn(f"the checkpoint of step {self._place()[0]} is not on disk after {deadline_s:.0f} s")
 

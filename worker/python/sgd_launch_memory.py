@@ -42,7 +42,7 @@ class Memory:
 
     def __init__(self, fd, local, local_world):
         self.fd, self.local, self.local_world = fd, local, local_world
-        self.maps, self.pending, self.stream = [None, None], None, None
+        self.maps = [None, None]
         self.restored = None  # The commit that this generation has gone on from.
         os.posix_fallocate(fd, self.area(local, 0), HEADER_BYTES)
         self.page = mmap.mmap(fd, HEADER_BYTES, offset=self.area(local, 0))
@@ -112,60 +112,27 @@ class Memory:
         return self.maps[slot]
 
     def write(self, slot, packed, generation, interval):
-        """Copies all leaves; the stamp comes when those of a device have come, which settle() sees."""
-        self.settle(wait=True)
+        """Copies all leaves, and stamps the slot."""
         info, text = packed.info, packed.text()
         data_end = HEADER_BYTES + packed.bytes
         mapped = self.room(slot, data_end + len(text))
         stamp = ctypes.c_uint64.from_buffer(mapped)
         stamp.value = 0
-        base, on_device = ctypes.addressof(stamp), []
+        base = ctypes.addressof(stamp)
         for leaf, source in zip(packed.leaves, packed.sources):
-            at = HEADER_BYTES + leaf[5]
+            at, size = HEADER_BYTES + leaf[5], leaf[6]
             if isinstance(source, tuple):
-                ctypes.memmove(base + at, source[0], leaf[6])
+                ctypes.memmove(base + at, source[0], size)
             elif isinstance(source, (bytes, bytearray, memoryview)):
-                mapped[at:at + leaf[6]] = source
-            else:
-                on_device.append((source, at, leaf[6]))
+                mapped[at:at + size] = source
+            elif size:
+                _copy_from_device(source, mapped, at, size)
         mapped[data_end:data_end + len(text)] = text
         body = SLOT.pack(*Header(MAGIC, self.local, info["rank"], info["world"], self.local_world, generation, info["call"],
                                  info["step"], interval, packed.bytes, len(text), zlib.crc32(text)))
         mapped[8:8 + len(body)] = body
         self.sequence += 1
-        word = (self.sequence & 0xffffffff or 1) << 32 | zlib.crc32(body)
-        self.pending = (stamp, word, self.copy_from_device(mapped, on_device) if on_device else None)
-        self.settle()
-
-    def copy_from_device(self, mapped, tensors):
-        """On a stream beside the training's, which waits for it on the device, before it changes a tensor; the event of its end."""
-        torch = sys.modules["torch"]
-        if any(tensor.device.type != "cuda" for tensor, _, _ in tensors):
-            for tensor, at, size in tensors:
-                host = tensor.cpu()
-                ctypes.memmove(ctypes.addressof(ctypes.c_char.from_buffer(mapped, at)), host.data_ptr(), size)
-            return None
-        self.stream = self.stream or torch.cuda.Stream()
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            for tensor, at, size in tensors:
-                if size:
-                    flat = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
-                    torch.frombuffer(mapped, dtype=torch.uint8, count=size, offset=at).copy_(flat, non_blocking=True)
-            done = torch.cuda.Event()
-            done.record()
-        torch.cuda.current_stream().wait_stream(self.stream)
-        return done
-
-    def settle(self, wait=False):
-        """Stamps the slot whose copies have come."""
-        if self.pending is None:
-            return
-        stamp, word, done = self.pending
-        if done is not None and wait:
-            done.synchronize()
-        if done is None or done.query():
-            stamp.value, self.pending = word, None
+        stamp.value = (self.sequence & 0xffffffff or 1) << 32 | zlib.crc32(body)
 
     def read(self, local, key):
         """The commit as a Record of the mapped slot: what is not copied out is gone with the next but one commit."""
@@ -177,3 +144,15 @@ class Memory:
             raise ValueError(f"sgd_launch: the copy in memory of call {header.call} is damaged")
         view = (ctypes.c_char * size).from_buffer(mapped)
         return Record(json.loads(text), ctypes.addressof(view) + HEADER_BYTES, header.data_bytes, view)
+
+
+def _copy_from_device(tensor, mapped, at, size):
+    """Waits until it is there: a copy whose end only a later call saw would count for nobody where that call never comes. On the
+    stream of the tensor's own device: one of another device would take some hundred MB there."""
+    torch = sys.modules["torch"]
+    if tensor.device.type == "cuda":
+        flat = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+        torch.frombuffer(mapped, dtype=torch.uint8, count=size, offset=at).copy_(flat)
+    else:
+        host = tensor.cpu()
+        ctypes.memmove(ctypes.addressof(ctypes.c_char.from_buffer(mapped, at)), host.data_ptr(), size)

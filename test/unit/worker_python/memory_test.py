@@ -90,6 +90,22 @@ class Slots(unittest.TestCase):
         commit(grown[0], 140, 10, generation=2, world=2)
         self.assertEqual(set(grown[0].headers(0)), {(2, 130), (2, 140)})
 
+    def test_what_lies_on_a_gpu_counts_at_once(self):
+        """A commit may be the last one, so no later call may be needed for it, however late the device says that it is done."""
+        torch, tensor, data, memory = mock.MagicMock(), mock.MagicMock(), bytes(range(64)), Memory(self.fd, 0, 1)
+        torch.cuda.Event.return_value.query.return_value = False
+        torch.frombuffer = lambda mapped, dtype, count, offset: types.SimpleNamespace(
+            copy_=lambda flat, **_: mapped.__setitem__(slice(offset, offset + count), flat))
+        tensor.device.type, tensor.as_strided.return_value.view.return_value = "cuda", data
+        packed = Packed({"x": bytes(64)}, {"call": 7, "step": 7, "epoch": 0, "world": 1, "rank": 0})
+        packed.sources = [tensor]
+        with mock.patch.dict(sys.modules, torch=torch):
+            memory.write(0, packed, 1, 1)
+        self.assertEqual(list(memory.headers(0)), [(1, 7)])
+        record = memory.read(0, (1, 7))
+        self.assertEqual(record.unpack(record.values["x"]), data)
+        torch.cuda.Stream.assert_not_called()  # It would be one of the current device, which need not be the tensor's.
+
     def test_no_memory_is_an_error_and_leaves_the_commit_before(self):
         import resource
         memory = Memory(self.fd, 0, 1)
