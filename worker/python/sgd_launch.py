@@ -298,9 +298,17 @@ class State:
 
     def _apply_folder(self, folder, rank):
         shared = _read_file(os.path.join(folder, _FILE))
-        own = os.path.join(folder, _rank_file(rank))
-        self._apply(shared, _read_file(own) if os.path.exists(own) else None)
+        self._apply(shared, self._own_beside(shared, os.path.join(folder, _rank_file(rank))))
         self._last = self._place()
+
+    def _own_beside(self, shared, path):
+        """A save() that was cut off, or one of fewer ranks, leaves files of the one before, which would be mixed."""
+        own = _read_file(path) if os.path.exists(path) else None
+        if own is None or all(own.info[name] == shared.info[name] for name in {"call", "step", "epoch", "world"} - self._per_rank):
+            return own
+        _warn(f"{path} is left out: it is of another save() (step {own.info['step']}, {own.info['world']} ranks) than {_FILE} beside it "
+              f"(step {shared.info['step']}, {shared.info['world']} ranks)")
+        return None
 
     def _fetch(self, link, path):
         if not os.path.isdir(path):

@@ -187,5 +187,23 @@ class Saving(unittest.TestCase):
                 self.assertEqual(self.epochs_saved(restores, commits, begins_with=5), [6, 7, 8], (restores, commits))
 
 
+class Folders(unittest.TestCase):
+    def test_a_save_that_was_cut_off_mixes_no_ranks(self):
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(said):
+            for step, ranks in ((5, (0, 1)), (10, (0,))):  # Rank 1 is killed before its second one.
+                for rank in ranks:
+                    with mock.patch.dict(os.environ, RANK=str(rank), WORLD_SIZE="2"):
+                        random.seed(step)
+                        sgd_launch.State(seen=step, per_rank={"seen"}, step=step).save(folder)
+            with mock.patch.dict(os.environ, RANK="1", WORLD_SIZE="2"):
+                before, again = random.getstate(), sgd_launch.State(step=0)
+                self.assertEqual(again.restore(folder), "disk")
+                self.assertEqual((again.step, random.getstate()), (10, before))
+                with self.assertRaisesRegex(ValueError, "seen is each rank's own"):
+                    sgd_launch.State(seen=0, per_rank={"seen"}, step=0).restore(folder)
+        self.assertIn("rank-0001.safetensors is left out", said.getvalue())
+
+
 if __name__ == "__main__":
     unittest.main()
