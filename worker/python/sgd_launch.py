@@ -292,7 +292,7 @@ class State:
         own = memory.read(held[link.rank], choice.key) if link.rank in held else None
         shared = own if choice.is_own else memory.read(held[min(held)], choice.key)
         self._apply(shared, own)
-        memory.restored = choice.key
+        memory.restored, memory.former = choice.key, memory.common()
         self._last = self._place()
         self._plan.go_on(choice.call, choice.interval)
 

@@ -44,6 +44,7 @@ class Memory:
         self.fd, self.local, self.local_world = fd, local, local_world
         self.maps = [None, None]
         self.restored = None  # The commit that this generation has gone on from.
+        self.former = None  # The newest one of the node then, which another node may lack.
         os.posix_fallocate(fd, self.area(local, 0), HEADER_BYTES)
         self.page = mmap.mmap(fd, HEADER_BYTES, offset=self.area(local, 0))
         self.live = ctypes.c_uint64.from_buffer(self.page)
@@ -94,7 +95,9 @@ class Memory:
     def free_slot(self):
         """The older one of those that may be written: not the one of the common commit, nor one that is being saved. None:
         neither may."""
-        common = self.common() or self.restored
+        common = self.common()
+        if common in (None, self.former):
+            common = self.restored
         pinned, = struct.unpack("=Q", os.pread(self.fd, 16, self.area(0, 0))[8:] or bytes(8))
         keys = {slot: key for key, (slot, _) in self.headers(self.local).items()}
         free = [slot for slot in (0, 1) if slot not in keys or (keys[slot] != common and keys[slot][1] != pinned)]

@@ -90,6 +90,20 @@ class Slots(unittest.TestCase):
         commit(grown[0], 140, 10, generation=2, world=2)
         self.assertEqual(set(grown[0].headers(0)), {(2, 130), (2, 140)})
 
+    def test_what_was_restored_stays_also_where_the_node_has_a_newer_one(self):
+        """Another node, or a rank that is no more, did not come to call 10: all have gone on from call 5, and must be able to once more."""
+        for memory in [Memory(self.fd, local, 2) for local in (0, 1)]:
+            for call in (5, 10):
+                commit(memory, call, 10, rank=memory.local, world=4)
+        ranks = [Memory(self.fd, local, 2) for local in (0, 1)]
+        for memory in ranks:
+            memory.restored, memory.former = (1, 5), memory.common()
+        commit(ranks[0], 10, 10, generation=2, world=4)
+        self.assertEqual(set(ranks[0].headers(0)), {(1, 5), (2, 10)})
+        commit(ranks[1], 10, 10, generation=2, rank=1, world=4)
+        commit(ranks[0], 15, 10, generation=2, world=4)
+        self.assertEqual(set(ranks[0].headers(0)), {(2, 10), (2, 15)})
+
     def test_what_lies_on_a_gpu_counts_at_once(self):
         """A commit may be the last one, so no later call may be needed for it, however late the device says that it is done."""
         torch, tensor, data, memory = mock.MagicMock(), mock.MagicMock(), bytes(range(64)), Memory(self.fd, 0, 1)
