@@ -25,7 +25,10 @@ class _Hooks:
         if self.kept is not None:
             raise RuntimeError("sgd_launch: a callback Keep is one train()'s: start another process for another training")
         run = {name: value for name, value in dataclasses.asdict(state).items() if name in _OF_THE_RUN}
-        self.kept = sgd_launch.State(model=model, optimizer=optimizer, schedule=lr_scheduler, run=run, world=args.world_size, epoch=0, step=0)
+        # Of fp16, by accelerate: a scale that begins anew is too large, and the steps until it has fallen are left out.
+        scaler = getattr(optimizer, "scaler", None)
+        self.kept = sgd_launch.State(model=model, optimizer=optimizer, schedule=lr_scheduler, run=run, world=args.world_size, epoch=0, step=0,
+                                     **({} if scaler is None else {"scaler": scaler}))
         if self.kept.restore() == "fresh":
             return
         self.random = sgd_launch._random_states()
