@@ -160,7 +160,7 @@ TEST_CASE("of a command's end no epochs are told, and a model that was not kept 
 }
 
 TEST_CASE("failures and waits are told to those, too, who want no progress; ranks that have moved are progress") {
-  for (const char* trouble : {"failure", "backoff", "node_lost", "straggler"})
+  for (const char* trouble : {"failure", "backoff", "node_lost", "straggler", "last_line_refused"})
     CHECK(cli::is_trouble({{"event", trouble}}));
   const nlohmann::ordered_json moved = {
       {"event", "moved"}, {"from", {{"a", 2}}}, {"to", {{"b", 1}, {"c", 1}}}, {"reason", "a is drained"}};
