@@ -234,7 +234,7 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
 }
 
 bool is_trouble(const nlohmann::ordered_json& event) {
-  static constexpr std::array kTroubles = {"failure",   "backoff",         "node_lost",     "checkpoint_rejected",
+  static constexpr std::array kTroubles = {"failure",   "backoff",         "node_lost",      "checkpoint_rejected",
                                            "straggler", "report_mismatch", "metric_missing", "last_line_refused"};
   const std::string name = read_or(event, "event", "");
   return std::find(kTroubles.begin(), kTroubles.end(), name) != kTroubles.end();

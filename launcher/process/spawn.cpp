@@ -37,7 +37,8 @@ using ProcessLauncher = bp::posix::default_launcher;
 using ProcessLauncher = bp::posix::vfork_launcher;
 #endif
 
-/// Everything the child needs, computed before the fork: it shares our memory until exec, so it makes system calls only.
+/// Everything the child needs, computed before the fork: it shares our memory until exec, so it makes system calls
+/// only.
 struct ChildPlan {
   std::vector<std::string> strings;  ///< Owns the text behind `env`.
   std::vector<const char*> env;      ///< Null-terminated.
