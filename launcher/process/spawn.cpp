@@ -18,7 +18,7 @@
 
 #include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
-#include <boost/process/v2/posix/vfork_launcher.hpp>
+#include <boost/process/v2/posix/default_launcher.hpp>
 #include <boost/process/v2/process.hpp>
 
 #include "launcher/process/cpu_set.hpp"
@@ -30,15 +30,7 @@ namespace {
 
 namespace bp = boost::process::v2;
 
-// A fork would copy the page tables: in a coordinator with 10,000 trials that is a fifth of what a trial costs.
-#ifdef __SANITIZE_THREAD__  // It makes a fork of a vfork, and why a child was not started would be lost.
-using ProcessLauncher = bp::posix::default_launcher;
-#else
-using ProcessLauncher = bp::posix::vfork_launcher;
-#endif
-
-/// Everything the child needs, computed before the fork: it shares our memory until exec, so it makes system calls
-/// only.
+/// Everything the child needs, computed before the fork: nothing may be allocated after it.
 struct ChildPlan {
   std::vector<std::string> strings;  ///< Owns the text behind `env`.
   std::vector<const char*> env;      ///< Null-terminated.
@@ -178,7 +170,7 @@ Result<pid_t> launch(const std::string& path, const std::vector<std::string>& ar
   for (const std::string& argument : argv) arguments.push_back(argument.c_str());
   arguments.push_back(nullptr);
   boost::asio::io_context context;
-  ProcessLauncher launcher;
+  bp::posix::default_launcher launcher;
   boost::system::error_code error;
   {
     SignalsBlocked blocked;

@@ -17,21 +17,14 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import gpus
 import recovery as host_recovery
 from live_run import LiveRun
 from measure import BIN_DIR, FASHION, LAUNCHER, LIMIT_S, PEERS_PYTHON, TORCHRUN, arguments, figure, hardware, ratio
 
 PARTS = ("groups", "rates", "recovery", "kills", "save")
 PHASES = ("notice_s", "clear_s", "wait_s", "start_s", "restore_s", "first_step_s")
-
-
-def gpus():
-    """Lines of nvidia-smi, one a GPU; none where there is no GPU."""
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
-    except FileNotFoundError:
-        return []
-    return [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
 
 
 def job(workers, model, dataset, batch, epochs, precision="fp32", **more):
@@ -160,7 +153,7 @@ def groups(options, workers):
 
 def main():
     options = arguments(__doc__, only={"default": ",".join(PARTS), "help": "parts, with commas"})
-    found = gpus()
+    found = gpus.listed()
     if not found:
         sys.exit("gpu: there is no GPU here that nvidia-smi lists: nothing is measured")
     print(f"{hardware()}; {len(found)} GPUs: {found[0]}; PyTorch's side by {PEERS_PYTHON}", flush=True)

@@ -8,12 +8,12 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import gpus
 import harness
 from harness import CACHE, ROOT, wait_for
 
@@ -63,11 +63,7 @@ print("saw", os.environ["LOCAL_RANK"], torch.cuda.device_count(), torch.cuda.cur
 
 
 def count():
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
-    except FileNotFoundError:
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+    return len(gpus.listed())
 
 
 class GpuPython(harness.LaunchTest):

@@ -11,23 +11,16 @@ import sys
 import time
 import unittest
 
-import worker_alone
+import worker_alone  # With it test/support.
+import gpus
 from worker_alone import image_job
 from worker_device import changed, on_device
 from worker_recovery import RecoveryTest, kill_at_step
 
 
-def count():
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
-    except FileNotFoundError:
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
-
-
 class Gpu(RecoveryTest):
     FORKED = True
-    RANKS = min(count(), 2)
+    RANKS = min(len(gpus.listed()), 2)
 
     def job(self, **training):
         return on_device(image_job(workers=self.RANKS, epochs=2), deterministic=True, **training)
