@@ -28,10 +28,11 @@ constexpr std::size_t kFloats = 1 << 20;
 constexpr int kSettled = 10;  // Rounds until caches have what they keep.
 constexpr Duration kLimit = std::chrono::seconds(60);
 
-double milliseconds_until(NcclGroup& group) {
+template <class Done>
+double milliseconds_until(Done done) {
   const auto began = std::chrono::steady_clock::now();
-  while (!group.is_ready()) {
-    if (std::chrono::steady_clock::now() - began > kLimit) throw std::runtime_error("NCCL is not ready within 60 s");
+  while (!done()) {
+    if (std::chrono::steady_clock::now() - began > kLimit) throw std::runtime_error("NCCL or the GPU took over 60 s");
     (void)::poll(nullptr, 0, 1);  // Ignoring: only time passes.
   }
   return to_seconds(std::chrono::steady_clock::now() - began) * 1000;
@@ -67,16 +68,16 @@ int measure(int rounds) {
   for (int round = 0; round < rounds; ++round) {
     NcclGroup group(api, 0, 1);
     group.begin(NcclGroup::make_id(api));
-    connected.push_back(milliseconds_until(group));
+    const auto is_ready = [&group] { return group.is_ready(); };
+    connected.push_back(milliseconds_until(is_ready));
     group.all_reduce(gradients.values().data(), kFloats, gradients.stream());
-    (void)milliseconds_until(group);  // Ignoring: the sum is timed elsewhere.
+    (void)milliseconds_until(is_ready);  // Ignoring: the sum is timed elsewhere.
     gradients.look(0, kFloats);
-    while (!gradients.seen()) (void)::poll(nullptr, 0, 1);  // Ignoring: only time passes.
+    (void)milliseconds_until([&gradients] { return gradients.seen().has_value(); });  // Ignoring: as above.
     const auto began = std::chrono::steady_clock::now();
     group.abort();
     aborted.push_back(to_seconds(std::chrono::steady_clock::now() - began) * 1000);
-    while (!group.has_left()) (void)::poll(nullptr, 0, 1);  // Ignoring: only time passes.
-    left.push_back(to_seconds(std::chrono::steady_clock::now() - began) * 1000);
+    left.push_back(milliseconds_until([&group] { return group.has_left(); }));
     if (round == std::min(kSettled, rounds - 1)) {
       on_device = used();
       in_process = resident_mib();
