@@ -253,6 +253,16 @@ void check_batch_sizes(const nlohmann::json& job, bool is_needed, Reporter& repo
   }
 }
 
+/// With a function nothing is measured that a scheduler could follow. In a list of several none does anyway.
+void check_follows_no_metric(const nlohmann::json& training, Reporter& report) {
+  const nlohmann::json& given = member(training, "scheduler");
+  const bool is_list = given.is_array() && !given.empty();
+  if (read_or(is_list ? given.front() : given, "type", "") != "reduce_on_plateau") return;
+  report.error_at_value(is_list ? "training.scheduler[0].type" : "training.scheduler.type",
+                        "\"reduce_on_plateau\" has no metric to follow with \"function\", whose loop validates by "
+                        "itself: set the rate in the optimizer's options where it is to fall");
+}
+
 /// A function has its own loop, and may have its own model and data.
 void check_function(const nlohmann::json& job, Reporter& report) {
   const nlohmann::json& training = job["training"];
@@ -262,14 +272,19 @@ void check_function(const nlohmann::json& job, Reporter& report) {
                           fmt::format("\"function\" and \"{}\" exclude each other: remove one", other));
   }
   // With its default a key says nothing, as in a job that is resolved.
-  const nlohmann::json defaults = {{"early_stop", nullptr}, {"validate_every", 1}, {"validate_only", false}};
-  for (const char* of_operators : {"early_stop", "validate_every", "validate_only"}) {
-    if (training.contains(of_operators) && training[of_operators] != defaults[of_operators])
-      report.error_at_key(fmt::format("training.{}", of_operators),
-                          fmt::format("\"{}\" has no meaning with \"function\", whose loop validates and ends by "
-                                      "itself: remove it",
-                                      of_operators));
+  const nlohmann::json defaults = {{"early_stop", nullptr},
+                                   {"metrics", nullptr},
+                                   {"profile", false},
+                                   {"validate_every", 1},
+                                   {"validate_only", false}};
+  for (const auto& [of_operators, none] : defaults.items()) {
+    if (!training.contains(of_operators) || training[of_operators] == none) continue;
+    const bool measures = of_operators == "metrics" || of_operators == "profile";
+    report.error_at_key(fmt::format("training.{}", of_operators),
+                        fmt::format("\"{}\" has no meaning with \"function\", whose loop {} by itself: remove it",
+                                    of_operators, measures ? "measures and reports" : "validates and ends"));
   }
+  check_follows_no_metric(training, report);
   if (!job.contains("plugins") && !job.contains("worker"))
     report.error_at_key("training.function", "a function comes from a library: name it in \"plugins\"");
   check_dataset_names(training, report);

@@ -101,17 +101,23 @@ void reporting(sgd::Session& session) {
 /// Nothing is prepared: after a failure it begins anew, from what it saved.
 void iterations(sgd::Session& session) {
   const nlohmann::json& config = session.config();
+  const std::string mistake = config.at("mistake");
+  if (mistake == "follows a metric") {
+    const auto net = session.prepare_model("net", std::make_shared<Net>());
+    const auto optimizer = session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
+    session.setup().scheduler(*optimizer, {{"type", "reduce_on_plateau"}, {"patience", 1}});
+  }
   std::int64_t first = 0;
   at::Tensor sum = at::zeros({2});
   if (const auto saved = session.load_checkpoint()) {
     first = saved->values.at("next");
     sum = saved->tensors.at("sum");
   }
-  const std::string mistake = config.at("mistake");
   const bool is_odd = session.world_rank() == 1;
   for (std::int64_t i = first; i < config.at("count"); ++i) {
     sum += static_cast<float>(i);
-    session.report({{"i", i}, {"sum", sum[0].item<double>()}, {"rank", session.world_rank()}});
+    if (config.at("reports").get<bool>())
+      session.report({{"i", i}, {"sum", sum[0].item<double>()}, {"rank", session.world_rank()}});
     if (mistake == "reports more" && is_odd && i == 1) session.report({{"i", i}});
     if (mistake == "does not save" && is_odd && i == 1) continue;
     if (mistake == "ends early" && is_odd && i == 1) return;
@@ -183,5 +189,6 @@ SGD_REGISTER_FUNCTION("reporting", reporting, R"({
 })");
 SGD_REGISTER_FUNCTION("iterations", iterations, R"({
   "count": {"type": "integer", "minimum": 1, "default": 5},
+  "reports": {"type": "boolean", "default": true},
   "mistake": {"type": "string", "default": "nothing"}
 })");

@@ -114,6 +114,8 @@ Engine::After Engine::save_now() {
   if (stepper_->parts().empty()) stepper_->set_steps(stepper_->steps() + 1);
   saver_->save(Saver::kDisk | Saver::kMemory | Saver::kAlways);
   const bool is_on_disk = saver_->on_disk();
+  begin_work();  // A function that only saves comes to no other place.
+  if ((agreed & control::kStop) != 0) return After::kStop;
   return is_on_disk && (leave_at_epoch_ || leave_at_checkpoint_) ? After::kStop : After::kGoOn;
 }
 

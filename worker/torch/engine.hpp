@@ -123,7 +123,7 @@ class Engine final : public Step, private StateSource {
   /// what it has saved last and a newer state do not belong together. save_now() saves all the same.
   void set_may_save(bool may_save) { may_save_ = may_save; }
   /// Collective: saves now, whether anything has changed or not, and waits for the disk. That it has no room is told.
-  /// Where the group is asked to leave at a checkpoint, training ends here.
+  /// Where the group is asked to stop, or to leave at a checkpoint, training ends here.
   [[nodiscard]] After save_now();
   /// Collective: a batch is done, of a phase or of a loop with data of its own.
   [[nodiscard]] After end_batch(std::int64_t num_samples);

@@ -131,6 +131,15 @@ TEST_CASE("plugins: a function stands in place of model and operator, and needs 
   CHECK_THAT(
       with(own + R"(, "early_stop": {})").at(0),
       Catch::Contains("\"early_stop\" has no meaning with \"function\", whose loop validates and ends by itself"));
+  CHECK_THAT(
+      with(own + R"(, "metrics": ["accuracy"])").at(0),
+      Catch::Contains("\"metrics\" has no meaning with \"function\", whose loop measures and reports by itself"));
+  CHECK(with(own + R"(, "profile": true)").size() == 1);
+  CHECK(with(own + R"(, "profile": false)").empty());
+  for (const char* scheduler : {R"({"type": "reduce_on_plateau"})", R"([{"type": "reduce_on_plateau"}])"})
+    CHECK_THAT(with(own + R"(, "scheduler": )" + scheduler).at(0),
+               Catch::Contains("\"reduce_on_plateau\" has no metric to follow with \"function\""));
+  CHECK(with(own + R"(, "scheduler": {"type": "exponential"})").empty());
   CHECK(with(own + R"(, "validate_every": 2)").size() == 1);
   CHECK(with(own + R"(, "validate_only": true)").size() == 1);
   CHECK(with(own + R"(, "steps_per_epoch": 2)").empty());

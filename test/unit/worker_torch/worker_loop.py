@@ -12,7 +12,7 @@ import unittest
 
 import worker_alone
 from worker_alone import image_job, write_images
-from worker_plugin import USER_ERROR, library
+from worker_plugin import CONFIGURATION, USER_ERROR, library
 from worker_recovery import RecoveryTest, kill_at_step
 
 
@@ -64,6 +64,16 @@ class OwnLoop(RecoveryTest):
         self.assertEqual([self.metric(agent, i + 1, "validate", "sum") for i in (3, 4)], [6, 10])
         resumed = self.train(bare_job(count=7), 2, generation=9, resume_from=self.checkpoint(agent))
         self.assertEqual([self.metric(resumed, i + 1, "validate", "sum") for i in (5, 6)], [15, 21])
+
+    def test_a_loop_that_only_saves_stops_behind_a_save(self):
+        agent = self.agent(bare_job(count=1_000_000, reports=False), 2)
+        agent.start()
+        agent.run(until=lambda a: len(a.of_type("checkpoint")) >= 2 and len(a.of_type("first_step")) == 2)
+        agent.send_all({"type": "stop", "deadline_s": 10, "checkpoint": True})
+        self.assertEqual(agent.run(), [76, 76])
+        with open(self.checkpoint(agent) + "/state.json", encoding="utf-8") as file:
+            state = json.load(file)
+        self.assertEqual(state["shared"]["saved"], {"next": state["step"]})
 
     def test_prepared_with_data_of_its_own(self):
         # So many steps that copies in memory are due between saves: none may be made there.
@@ -167,6 +177,12 @@ class OwnLoop(RecoveryTest):
                 agent.start()
                 self.assertTrue(set(agent.run()) <= {USER_ERROR, 75})
                 self.assertIn(words, agent.of_type("failed")[0]["message"])
+
+    def test_a_scheduler_that_follows_a_metric_has_none(self):
+        agent = self.agent(bare_job(mistake="follows a metric"), 2)
+        agent.start()
+        self.assertTrue(set(agent.run()) <= {CONFIGURATION, 75})
+        self.assertIn('"reduce_on_plateau" has no metric to follow with "function"', agent.of_type("failed")[0]["message"])
 
 
 if __name__ == "__main__":

@@ -103,7 +103,8 @@ class Session {
   /// A line of metrics: numbers are averaged over the ranks, anything else is rank 0's. Collective. Throws Stopped when
   /// the run is asked to stop.
   virtual void report(const nlohmann::json& metrics) = 0;
-  /// Rank 0's is kept, on disk and in memory, with all that is prepared. Collective.
+  /// Rank 0's is kept, on disk and in memory, with all that is prepared. Collective. Throws Stopped when the run is
+  /// asked to stop.
   virtual void save_checkpoint(const nlohmann::json& values, const NamedTensors& tensors = {}) = 0;
   /// What was saved last in this run, or in the checkpoint that it was begun with.
   [[nodiscard]] virtual std::optional<SavedCheckpoint> load_checkpoint() = 0;
