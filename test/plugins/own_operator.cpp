@@ -29,6 +29,13 @@ class Smoothed : public sgd::TrainingOperator {
     net_ = setup.model("net", std::make_shared<Net>(784, config().at("hidden"), config().at("dropout")));
   }
 
+  /// In "train_epoch" it forgets to complete its batch.
+  nlohmann::json train_epoch(sgd::BatchStream& batches) override {
+    if (config().at("fail_in").get<std::string>() != "train_epoch") return sgd::TrainingOperator::train_epoch(batches);
+    if (const auto batch = batches.next()) (void)train_batch(*batch, *batches.step());
+    return nlohmann::json::object();
+  }
+
   sgd::BatchMetrics train_batch(const sgd::Batch& batch, sgd::Step& step) override {
     if (config().at("fail_in").get<std::string>() == "train_batch" && step.info().global_step == 3)
       throw std::runtime_error("this batch is odd");
@@ -75,6 +82,6 @@ SGD_REGISTER_OPERATOR("smoothed", Smoothed, R"({
   "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.2},
   "freeze_at": {"type": "integer", "minimum": 0, "default": 1000000},
   "smoothing": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.1},
-  "fail_in": {"enum": ["nothing", "setup", "train_batch"], "default": "nothing"}
+  "fail_in": {"enum": ["nothing", "setup", "train_batch", "train_epoch"], "default": "nothing"}
 })");
 SGD_REGISTER_MODEL("two_layers", two_layers, R"({"hidden": {"type": "integer", "minimum": 1, "default": 32}})");

@@ -42,6 +42,7 @@ Outcome OperatorRun::run() {
 OperatorRun::After OperatorRun::train() {
   PhaseStream& batches = engine_.begin_training();
   const nlohmann::json further = operator_.train_epoch(batches);
+  batches.check_completed("train_epoch()");
   if (batches.interrupted()) return After::kStop;
   engine_.report({engine_.position().epoch, "train", 0, 0}, engine_.measured(further));
   engine_.end_training();
@@ -58,6 +59,7 @@ OperatorRun::After OperatorRun::validate() {
   }
   PhaseStream& batches = engine_.begin_validation();
   const nlohmann::json further = operator_.validate(batches);
+  batches.check_completed("validate()");
   if (batches.interrupted()) return After::kStop;
   nlohmann::json metrics = engine_.measured(further);
   if (const std::string reason = validates_only_ ? "" : engine_.stops_early(); !reason.empty()) {

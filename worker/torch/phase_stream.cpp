@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace sgd::worker {
@@ -69,6 +70,9 @@ void PhaseStream::idle() {
 
 void PhaseStream::add(const BatchMetrics& metrics) {
   if (!pending_) throw std::logic_error("BatchStream::add() was called without a batch from next()");
+  if (metrics.num_samples < 0)
+    throw std::logic_error("num_samples of a batch is " + std::to_string(metrics.num_samples) +
+                           ": it must be at least 0");
   pending_ = false;
   values_.clear();
   for (const auto& [name, value] : metrics.values)
@@ -83,6 +87,12 @@ void PhaseStream::add(const BatchMetrics& metrics) {
   own_timer_.add(time - batch_started_ - (all - std::exchange(waited_before_, all)));
   batch_started_ = time;
   interrupted_ = !after_(metrics);
+}
+
+void PhaseStream::check_completed(const char* who) const {
+  if (pending_)
+    throw std::logic_error(std::string(who) +
+                           " has ended before add() completed the last batch: call it for each that next() gives");
 }
 
 double PhaseStream::samples_per_s() const {

@@ -48,6 +48,8 @@ class PhaseStream final : public BatchStream {
   [[nodiscard]] TimePoint given() const { return given_; }
   [[nodiscard]] Step* step() override { return settings_.step; }
   void add(const BatchMetrics& metrics) override;
+  /// Throws where the last batch was left without add(), which `who` owes.
+  void check_completed(const char* who) const;
 
   [[nodiscard]] int pass() const { return source_->pass(); }
   [[nodiscard]] std::int64_t consumed() const { return source_->consumed(); }

@@ -143,8 +143,21 @@ TEST_CASE("a batch is completed once") {
   CHECK_THROWS_AS(stream.add({1, {}}), std::logic_error);
   REQUIRE(stream.next());
   CHECK_THROWS_AS(stream.next(), std::logic_error);
+  CHECK_THROWS_WITH(stream.check_completed("train_epoch()"),
+                    Catch::Contains("train_epoch() has ended before add() completed the last batch"));
   stream.add({1, {}});
+  CHECK_NOTHROW(stream.check_completed("train_epoch()"));
   CHECK_THROWS_AS(stream.add({1, {}}), std::logic_error);
+}
+
+TEST_CASE("a batch has no less than no samples") {
+  StreamFixture fixture;
+  PhaseStream stream = fixture.stream(0, 0);
+  REQUIRE(stream.next());
+  CHECK_THROWS_WITH(stream.add({-1, {}}), "num_samples of a batch is -1: it must be at least 0");
+  CHECK(fixture.metrics.batch_count() == 0);
+  stream.add({0, {}});
+  CHECK(fixture.metrics.num_samples() == 0);
 }
 
 }  // namespace sgd::worker

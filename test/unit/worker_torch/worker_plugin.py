@@ -326,6 +326,7 @@ class Mistakes(RecoveryTest):
     def test_what_its_code_throws_is_said(self):
         self.assertIn("setup does not like this", self.failure(own_job(fail_in="setup"), USER_ERROR))
         self.assertIn("this batch is odd", self.failure(own_job(fail_in="train_batch"), USER_ERROR))
+        self.assertIn("train_epoch() has ended before add()", self.failure(own_job(fail_in="train_epoch"), USER_ERROR))
 
     def test_settings_that_do_not_fit(self):
         self.assertIn('unknown key "hiden"', self.failure(own_job(hiden=3), CONFIGURATION))
