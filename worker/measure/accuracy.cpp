@@ -45,6 +45,7 @@ void TopK::add(const at::Tensor& output, const at::Tensor& target) {
   if (k_ > classes)
     throw std::invalid_argument(
         fmt::format("top_k: k is {}, and the model has {} outputs: take a smaller k", k_, classes));
+  worker::check_own_outputs("top_k", rows);
   const at::NoGradGuard no_gradients;
   const at::Tensor column = rows.target.unsqueeze(1);
   const at::Tensor own = rows.output.gather(1, column);

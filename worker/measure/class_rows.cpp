@@ -53,6 +53,15 @@ ClassRows class_rows(const char* metric, const at::Tensor& output, const at::Ten
   return rows;
 }
 
+void check_own_outputs(const char* metric, const ClassRows& rows) {
+  const bool has_all = rows.output.size(1) == rows.classes || rows.target.numel() == 0;
+  if (has_all || rows.target.max().item<std::int64_t>() == 0) return;
+  throw std::invalid_argument(
+      fmt::format("{}: the model has one output for two classes, and one for each is needed: take \"accuracy\", "
+                  "\"precision\" or \"recall\"",
+                  metric));
+}
+
 at::Tensor predicted_classes(const ClassRows& rows) {
   if (rows.output.size(1) == 1) return rows.output.flatten().gt(0).to(at::kLong);
   if (rows.output.size(0) == 0) return rows.target;

@@ -16,6 +16,9 @@ struct ClassRows {
 [[nodiscard]] ClassRows class_rows(const char* metric, const at::Tensor& output, const at::Tensor& target,
                                    const IgnoreIndex& ignore_index);
 
+/// For what looks at the output of a target's class: throws likewise where a target has none, as class 1 of one output.
+void check_own_outputs(const char* metric, const ClassRows& rows);
+
 /// [M], int64: the predicted class of each row.
 [[nodiscard]] at::Tensor predicted_classes(const ClassRows& rows);
 

@@ -14,6 +14,7 @@ constexpr std::int64_t kNumbersAtOnce = 1 << 22;  // As doubles 32 MiB, whatever
 
 void Perplexity::add(const at::Tensor& output, const at::Tensor& target) {
   const worker::ClassRows rows = worker::class_rows("perplexity", output, target, ignore_index_);
+  worker::check_own_outputs("perplexity", rows);
   const at::NoGradGuard no_gradients;
   const std::int64_t count = rows.target.numel();
   const std::int64_t at_once = std::max<std::int64_t>(1, kNumbersAtOnce / rows.output.size(1));

@@ -166,6 +166,14 @@ TEST_CASE("metrics: what does not fit is said, and counted as nothing") {
   TopK five(5);
   check_refused(five, at::zeros({4, 3}), at::zeros({4}, at::kLong),
                 "top_k: k is 5, and the model has 3 outputs: take a smaller k");
+  TopK first(1);
+  check_refused(first, at::zeros({2, 1}), classes_of({0, 1}),
+                "top_k: the model has one output for two classes, and one for each is needed: take \"accuracy\", "
+                "\"precision\" or \"recall\"");
+  Perplexity perplexity;
+  check_refused(perplexity, at::zeros({2, 1}), classes_of({0, 1}),
+                "perplexity: the model has one output for two classes, and one for each is needed: take \"accuracy\", "
+                "\"precision\" or \"recall\"");
   MeanError mae(MeanError::Kind::kAbsolute);
   check_refused(mae, at::zeros({4, 2}), at::zeros({4}),
                 "mae: outputs of shape [4, 2] and targets of shape [4] do not fit: as many numbers of as many samples "
