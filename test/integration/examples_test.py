@@ -10,6 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import small_fashion
+from ddp_parity_test import PEERS_PYTHON, has_torch
 from harness import BIN_DIR, LaunchTest, read_file
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -34,13 +35,14 @@ class ExamplesTest(LaunchTest):
         self.command("cmake", "--build", source + "/build")
         return source
 
-    def run_example(self, name, samples, **training):
+    def run_example(self, name, samples, workers=2, **training):
         """Built, and trained on a part of the data."""
         source = self.build(name)
         with open(source + "/job.json", encoding="utf-8") as file:
             job = json.load(file)
         job["training"]["dataset"]["path"] = small_fashion(self.path("data"), samples, 512)
         job["training"].update(training)
+        job["num_workers"] = workers
         with open(source + "/job.json", "w", encoding="utf-8") as file:
             json.dump(job, file)
         return self.run_to_end(source + "/job.json")
@@ -106,6 +108,22 @@ class ExamplesTest(LaunchTest):
         first = launch.metrics("train")[0]
         self.assertTrue(0 < first["loss_d"] < 2 and 0 < first["loss_g"] < 10, first)
         self.assertGreater(launch.metrics("validate")[0]["real_is_real"], launch.metrics("validate")[0]["fake_is_real"])
+
+    @unittest.skipUnless(has_torch(), f"{PEERS_PYTHON} has no torch")
+    def test_dcgan_has_the_losses_of_pytorch(self):
+        """Of 20 steps. Roundings grow from step to step: in double precision PyTorch's own differ by 0.0015 at the end."""
+        steps, batch_size, samples = 20, 32, 640
+        launch = self.run_example("dcgan", samples, epochs=steps, steps_per_epoch=1, batch_size=batch_size, validate_every=steps, shuffle=False,
+                                  workers=1, seed=1)
+        ours = [(line["loss_d"], line["loss_g"]) for line in launch.metrics("train")]
+        script = os.path.join(ROOT, "test", "support", "dcgan_steps.py")
+        done = subprocess.run([PEERS_PYTHON, script, self.path("data"), "1", "16", str(batch_size), str(steps)], capture_output=True, text=True,
+                              timeout=120, check=True)
+        theirs = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(len(ours), len(theirs))
+        for step, (mine, other) in enumerate(zip(ours, theirs)):
+            for value, expected in zip(mine, other):
+                self.assertAlmostEqual(value, expected, delta=0.005 if step else 2e-6, msg=f"step {step + 1}")
 
 
 if __name__ == "__main__":

@@ -48,11 +48,14 @@ class Case(LaunchTest):
 
 class ResultsTest(Case):
     def test_single_step(self):
-        """As many samples as a batch has: an epoch of one batch."""
-        launch = self.train(linear_job(1, epochs=1, dataset={"type": "linear", "samples": 32, "validation_samples": 32}))
-        line = launch.metrics("train")[0]
-        self.assertEqual((line["batch_count"], line["num_samples"], line["train_loss"]), (1, 32, line["last_train_loss"]))
-        self.assertEqual(launch.metrics("validate")[0]["batch_count"], 1)
+        """An epoch of one step; the next one goes on with the next batch."""
+        dataset = {"type": "linear", "samples": 64, "validation_samples": 32}
+        launch = self.train(linear_job(1, epochs=2, steps_per_epoch=1, dataset=dataset))
+        for line in launch.metrics("train"):
+            self.assertEqual((line["batch_count"], line["num_samples"], line["train_loss"]), (1, 32, line["last_train_loss"]))
+        whole = self.train(linear_job(1, epochs=1, dataset=dataset), run_dir="whole")
+        self.assertEqual(self.tensors(launch), self.tensors(whole))
+        self.assertEqual([line["batch_count"] for line in launch.metrics("validate")], [1, 1])
 
     def test_split_batch(self):
         """21 on 2 workers are 10 each, with a warning; 21 on one."""
