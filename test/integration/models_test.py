@@ -37,11 +37,18 @@ class ModelsTest(LaunchTest):
         return launch
 
     def test_language_model_of_bytes(self):
-        """As in configs/, for an epoch: far better than a guess among 256 bytes (5.5), and each token counts for accuracy."""
+        """As in configs/, for an epoch: far better than a guess among 256 bytes (5.5), and each token counts for accuracy. Other
+        texts are learnt sooner by what it has learnt."""
         job = config("language_model.json")
         job["training"]["epochs"] = 1
         launch = self.learns(job, 3.2)
         self.assertGreater(launch.metrics("validate")[-1]["val_accuracy"], 0.15)
+        tuning = os.path.join(CONFIGS, "text_tuning.json")
+        losses = []
+        for name, options in (("anew", ()), ("tuned", ("--set", f"training.model.weights={weights(launch)}"))):
+            trained = self.run_to_end(tuning, "--set", "training.epochs=1", *options, run_dir=name)
+            losses.append(trained.metrics("validate")[-1]["val_loss"])
+        self.assertLess(losses[1], losses[0] - 1)
 
     def test_residual_network_of_configs(self):
         job = config("resnet18.json")

@@ -54,11 +54,23 @@ class ExamplesTest(LaunchTest):
         launch = self.example("large_csv", dataset)
         self.assertEqual(launch.metrics("train")[0]["num_samples"], 200)  # Half of the rows are of age 18 and above.
 
-    def test_quick_start(self):
-        """Ray Train's quick start, with the data of its job cut down."""
+    def ported(self):
+        """The folder of the guides' code, with its library."""
         source = shutil.copytree(os.path.join(ROOT, "worker", "examples", "raysgd"), self.path("raysgd"), ignore=shutil.ignore_patterns("build"))
         os.mkdir(os.path.join(source, "build"))
         os.symlink(os.path.join(LIBRARIES, "ported.so"), os.path.join(source, "build", "ported.so"))
+        return source
+
+    def test_mnist(self):
+        """The network of Tune's MNIST page, on fewer images."""
+        data = small_fashion(self.path("data"), 2048, 256)
+        launch = self.run_to_end(os.path.join(self.ported(), "mnist.json"), "--set", f"training.dataset.path={data}", "--set", "training.epochs=12")
+        self.assertEqual([(line["batch_count"], line["num_samples"]) for line in launch.metrics("train")], [(8, 1024)] * 12)
+        self.assertGreater(launch.metrics("validate")[-1]["val_accuracy"], 0.5)
+
+    def test_quick_start(self):
+        """Ray Train's quick start, with the data of its job cut down."""
+        source = self.ported()
         data = small_fashion(self.path("data"), 2000, 200)
         launch = self.run_to_end(os.path.join(source, "quick_start.json"), "--num-workers", 2, "--set", f"training.dataset.path={data}")
         losses = [line["val_loss"] for line in launch.metrics()]

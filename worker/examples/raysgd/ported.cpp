@@ -1,5 +1,5 @@
-// The training functions of RaySGD's guides, and an operator with metrics of its own, in C++. configs/porting.md says
-// which is which.
+// The training functions of RaySGD's guides, an operator with metrics of its own, and a model, in C++.
+// configs/porting.md says which is which.
 #include <limits>
 
 #include <sgd/sgd.hpp>
@@ -101,6 +101,23 @@ void quick_start(sgd::Session& session) {
   }
 }
 
+/// The network of Tune's MNIST page, for the built-in operator and the loss "nll".
+struct ConvNet : sgd::Model {
+  ConvNet()
+      : conv(register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 3, 3)))),
+        last(register_module("fc", nn::Linear(192, 10))) {}
+  at::Tensor forward(const at::Tensor& images) override {
+    const at::Tensor pooled = torch::relu(at::max_pool2d(conv->forward(images), 3));
+    return at::log_softmax(last->forward(pooled.flatten(1)), 1);
+  }
+  nn::Conv2d conv;
+  nn::Linear last;
+};
+
+std::shared_ptr<sgd::Model> conv_net(const nlohmann::json& /*settings*/, const sgd::SampleShape& /*sample*/) {
+  return std::make_shared<ConvNet>();
+}
+
 /// Metrics of one's own: reports have the mean over a phase's batches, by samples, and the last value.
 class Scores : public sgd::TrainingOperator {
  public:
@@ -130,6 +147,7 @@ SGD_REGISTER_FUNCTION("accuracy", accuracy, "{}");
 SGD_REGISTER_FUNCTION("checkpoints", checkpoints, R"({"num_epochs": {"type": "integer", "minimum": 1, "default": 5}})");
 SGD_REGISTER_FUNCTION("toy", toy, R"({"num_epochs": {"type": "integer", "minimum": 1, "default": 5}})");
 SGD_REGISTER_FUNCTION("quick_start", quick_start, "{}");
+SGD_REGISTER_MODEL("conv_net", conv_net, "{}");
 SGD_REGISTER_OPERATOR("scores", Scores, R"({
   "no_score_in": {"type": "integer", "default": -1},
   "steps_scheduler": {"type": "boolean", "default": false}
