@@ -227,7 +227,7 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
     (void)to->visitor->send(FrameKind::kChunk, bytes);
     check_untaken(*to);
   };
-  if (selection.logs && service_.on_read) service_.on_read(client->who, run.value());
+  if (service_.on_read) service_.on_read(client->who, run.value(), selection);
   Follow& follow = client->follows[number];
   follow.run = run.value().id;
   follow.outcome = run.value().outcome;

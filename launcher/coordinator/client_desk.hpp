@@ -85,8 +85,8 @@ class ClientDesk {
     std::function<void(const Requester& who, const nlohmann::json& request, Reply reply)> answer;
     /// By id or a unique prefix; empty: the latest.
     std::function<Result<FollowedRun>(const std::string& run)> find;
-    /// Told of who begins to read a run's logs. May be absent.
-    std::function<void(const Requester& who, const FollowedRun& run)> on_read = {};
+    /// Told of who begins to read which files of a run. May be absent.
+    std::function<void(const Requester& who, const FollowedRun& run, const FollowSelection& selection)> on_read = {};
     /// As `answer`, for bytes. May be absent.
     std::function<void(const Requester& who, const Put& put, std::string bytes, Reply reply)> put = {};
   };

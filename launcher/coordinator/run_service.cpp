@@ -113,8 +113,9 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
                    answer(who, request, reply);
                  },
                  [this](const std::string& run) { return find_to_follow(run); },
-                 [this](const Requester& who, const ClientDesk::FollowedRun& run) {
-                   note_read(who, "read_logs", run.id, run.owner);
+                 [this](const Requester& who, const ClientDesk::FollowedRun& run, const FollowSelection& selection) {
+                   if (selection.logs) note_read(who, "read_logs", run.id, run.owner);
+                   if (!selection.checkpoint.empty()) note_read(who, "read_checkpoint", run.id, run.owner);
                  },
                  [this](const Requester& who, const ClientDesk::Put& put, std::string bytes,
                         const ClientDesk::Reply& reply) { job_files_.put(who, put, std::move(bytes), reply); }}),
@@ -197,8 +198,10 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
     return reply(refused_job(loaded.diagnostics));
   }
   const std::string files = loaded.job->files.empty() ? "" : request.value("files", "");
-  if (const std::string fault = refusal_of_files(*loaded.job, files); !fault.empty())
+  if (const std::string fault = refusal_of_files(*loaded.job, files); !fault.empty()) {
+    audit_.add(who, "submit", {{"job", loaded.job->name}}, fault);
     return reply(refused("job", fault));
+  }
   const std::string owner = owner_of(who, request);
   if (const std::string full = refusal_of_one_more(who, "submit", owner, *loaded.job); !full.empty())
     return reply(refused("quota", full));

@@ -162,6 +162,16 @@ class SecurityTest(TlsCluster):
         run = self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true", person="eva").stdout.strip()
         self.run_verb("logs", *there, run, person="eva")
         self.run_verb("logs", *there, run, person="bob")
+        checkpoint = "checkpoints/step-000000000001-gen-0001"
+        for person in ("eva", "bob"):
+            with Wire(self.address, self.path(person, "config", "sgd-launch", "identity", "identity.pem")) as wire:
+                wire.send(HELLO, {"type": "client", "version": "x"}, {"type": "follow", "id": 1, "run": run, "checkpoint": checkpoint, "until_now": True})
+                wire.read_until("end")
+        with Wire(self.address, self.path("eva", "config", "sgd-launch", "identity", "identity.pem")) as wire:
+            wire.send(HELLO, {"type": "client", "version": "x"}, {"type": "request", "id": 1, "request": "job", "run": run})
+            job = wire.read_until("answer")["job"] | {"files": ["data"]}
+            wire.send({"type": "request", "id": 2, "request": "submit", "job": job})
+            self.assertIn("are brought by who submits it", wire.read_until("answer")["error"])
         with Wire(self.address, self.path("bob", "config", "sgd-launch", "identity", "identity.pem")) as wire:
             wire.send(HELLO, {"type": "client", "version": "x"}, {"type": "request", "id": 1, "request": "submit", "job": {"nothing": 1}})
             self.assertEqual(wire.read_until("answer")["kind"], "job")
@@ -170,12 +180,12 @@ class SecurityTest(TlsCluster):
         # Made before the name was revoked, it does not give the name back.
         self.assertIn("is not known", self.join(open_token, self.path("back"), code=3).stderr)
         operator = pwd.getpwuid(os.getuid()).pw_name
-        said = [(line["who"], line["action"], line.get("run") or line.get("name") or line.get("role"), "refused" in line) for line in self.audit(10)]
+        said = [(line["who"], line["action"], line.get("run") or line.get("name") or line.get("role"), "refused" in line) for line in self.audit(12)]
         self.assertEqual(said, [
             (operator, "token_create", "eva", False), (operator, "token_create", "bob", False), ("eva", "join", "client", False),
             ("bob", "join", "client", False), ("eva", "join", "client", True), ("eva", "submit", run, False), ("bob", "read_logs", run, False),
-            ("bob", "submit", None, True), (operator, "token_create", "bob", False), (operator, "revoke", "bob", False)])
-        for line in self.audit(10):
+            ("bob", "read_checkpoint", run, False), ("eva", "submit", None, True), ("bob", "submit", None, True), (operator, "token_create", "bob", False), (operator, "revoke", "bob", False)])
+        for line in self.audit(12):
             self.assertTrue(line["time"] > 1e9 and line["peer"], line)
             self.assertTrue(line.get("uid") == os.getuid() or line["certificate"] or "refused" in line, line)
 
