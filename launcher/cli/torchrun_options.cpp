@@ -7,6 +7,7 @@
 
 #include "common/job/read_file.hpp"
 #include "common/json/nlohmann.hpp"
+#include "common/json/words.hpp"
 #include "launcher/cli/verb_table.hpp"
 #include "launcher/core/core_allocation.hpp"
 #include "launcher/process/cpu_set.hpp"
@@ -46,6 +47,11 @@ std::vector<std::string> listed(const std::string& text) {
   return parts;
 }
 
+/// Why `text` can be no key of a job; empty: it can.
+std::string refusal_of(const std::string& text) {
+  return json::is_utf8(text) ? "" : fmt::format("expected UTF-8, got \"{}\"", text);
+}
+
 class Table {
  public:
   Table(std::vector<Option>& table, RunOptions& options) : table_(table), options_(options) {}
@@ -54,7 +60,11 @@ class Table {
 
   void add(std::vector<std::string> names, std::string value, std::string help, Apply apply) {
     const std::string env = pet_name(longest(names));
-    table_.push_back({std::move(names), std::move(value), std::move(help), env, std::move(apply), true});
+    const auto checked = [apply = std::move(apply)](const std::string& text) {
+      std::string refusal = refusal_of(text);
+      return refusal.empty() ? apply(text) : refusal;
+    };
+    table_.push_back({std::move(names), std::move(value), std::move(help), env, checked, true});
   }
   /// Sets `key` of the job's "process" to what `convert` makes of the value.
   template <class Convert>
@@ -222,13 +232,14 @@ void take_endpoint(RunOptions& options, Diagnostics& diagnostics) {
 }
 
 /// What torchrun reads of the environment beside PET_*. An option wins, since it comes later.
-void take_variables(RunOptions& options) {
+void take_variables(RunOptions& options, Diagnostics& diagnostics) {
   const auto given = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value != nullptr ? value : "");
   };
-  const auto set = [&options, &given](const char* key, const char* name, const auto& convert) {
+  const auto set = [&options, &given, &diagnostics](const char* key, const char* name, const auto& convert) {
     const std::string text = given(name);
+    if (const std::string refusal = refusal_of(text); !refusal.empty()) return diagnostics.error(name, 0, 0, refusal);
     if (!text.empty())
       options.overrides.sets.insert(options.overrides.sets.begin(),
                                     {std::string("process.") + key, convert(text), name});
@@ -258,7 +269,7 @@ void name_program(const ParsedArguments& parsed, RunOptions& options, Diagnostic
   const std::string& first = parsed.positional.front();
   std::error_code error;
   take_endpoint(options, diagnostics);
-  take_variables(options);
+  take_variables(options, diagnostics);
   if (options.no_python && options.is_module)
     return diagnostics.error("--no-python", 0, 0, "and --module exclude each other: a module is run by Python");
   const bool is_script = !options.is_module && (!options.no_python || options.is_run_path);

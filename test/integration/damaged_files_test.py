@@ -97,7 +97,8 @@ class DamagedFilesTest(LaunchTest):
 
     def test_words_that_are_no_text(self):
         for words in (["nodes", "set-slots", "1", "--node", b"\xff"], ["status", b"\xff\xfe"], ["--set", b"name=\xff", "--", "true"],
-                      ["config", "show", "--", b"\xff"], ["--address", b"\xff:1", "ps"]):
+                      ["config", "show", "--", b"\xff"], ["--address", b"\xff:1", "ps"],
+                      ["--log-dir", b"\xff", "--", "true"], ["plan", "--rdzv-id", b"\xff", "--", "true"], ["--tee", b"\xff", "--", "true"]):
             with self.subTest(words=words):
                 self.ask(*words)
 

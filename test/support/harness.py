@@ -65,9 +65,10 @@ def read_lines(path):
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-# What libraries say in their exceptions, and the runtime of one that nobody took.
+# What libraries say in their exceptions, the runtime of one that nobody took, and what is said in place of one.
 LIBRARY_TEXT = re.compile(r"\[json\.exception|terminate called|what\(\):|filesystem error:|basic_string|vector::|std::\w+_error|boost::|"
-                          r"\bstoi\b|map::at|bad_(?:alloc|variant|optional|function|any|cast)|AddressSanitizer|runtime error:|assertion failed")
+                          r"\bstoi\b|map::at|bad_(?:alloc|variant|optional|function|any|cast)|AddressSanitizer|runtime error:|assertion failed|"
+                          r"met a fault of its own")
 
 
 def library_text(text):

@@ -135,6 +135,12 @@ TEST_CASE("torchrun: what is said, and what is refused") {
       {{"--no-python", "-m", "x"}, "--no-python: error: and --module exclude each other"},
       {{"--nproc-per-node", "xpu", "train.py"}, "--num-workers: error: there is no way to count XPUs"},
       {{"--rdzv-endpoint", "h:port", "train.py"}, "--rdzv-endpoint: error: expected HOST:PORT"},
+      {{"--role", "\xff", "train.py"}, "--role: error: expected UTF-8, got \"\xff\""},
+      {{"--rdzv-id", "\xff", "train.py"}, "--rdzv-id: error: expected UTF-8"},
+      {{"--master-addr", "\xff", "train.py"}, "--master-addr: error: expected UTF-8"},
+      {{"--rdzv-endpoint", "\xff", "train.py"}, "--rdzv-endpoint: error: expected UTF-8"},
+      {{"--signals-to-handle", "SIGTERM,\xff", "train.py"}, "--signals-to-handle: error: expected UTF-8"},
+      {{"--preload", "\xff", "train.py"}, "--preload: error: expected UTF-8"},
       {{"nowhere.py"}, "sgd-launch: error: there is no script \"nowhere.py\" here"},
       {{"trian.py"}, "sgd-launch: error: there is no script \"trian.py\" here; did you mean train.py?"},
   };
@@ -156,6 +162,13 @@ TEST_CASE("torchrun: its variables are read for scripts, and the command line wi
   CHECK_FALSE(parse({"train.py"}).options.is_module);
   CHECK(parse({"-n", "2", "--role", "s", "train.py"}).sets == Words{"num_workers=2", R"(process.role="s")"});
   CHECK(parse({"a.json"}).sets.empty());
+}
+
+TEST_CASE("torchrun: a variable that is not UTF-8 is named") {
+  for (const char* name : {"PET_ROLE", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"}) {
+    const Variable variable(name, "\xff");
+    CHECK(parse({"train.py"}).said == Words{std::string(name) + ": error: expected UTF-8, got \"\xff\""});
+  }
 }
 
 TEST_CASE("torchrun: each variable does what its option does") {
