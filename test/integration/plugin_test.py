@@ -55,6 +55,10 @@ class PluginTest(LaunchTest):
         launch = self.run_to_end(self.function_job())
         self.assertEqual(launch.summary()["results"], [{"rank": 0, "text": "aaa"}, {"rank": 1, "text": "aaa"}])
 
+    def test_bytes_that_are_no_text_in_what_a_function_returns_are_replaced(self):
+        launch = self.run_to_end(self.function_job(letter=255))
+        self.assertEqual([result["text"] for result in launch.summary()["results"]], ["\ufffd" * 3] * 2)
+
     def test_what_a_function_returns_may_not_be_endless(self):
         launch = self.run_to_end(self.function_job(letters=70000), expect=1)
         self.assertRegex(launch.stderr(), r"the function returns 700\d\d bytes of JSON, and at most 65536 can be: save what is large")

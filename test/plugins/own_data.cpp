@@ -77,7 +77,8 @@ nlohmann::json loop(sgd::Session& session) {
     session.report({{"of_epoch", epoch}, {"batches", batches}});
   }
   const std::int64_t letters = session.config().at("letters");
-  return {{"rank", session.world_rank()}, {"text", std::string(static_cast<std::size_t>(letters), 'a')}};
+  const auto letter = static_cast<char>(session.config().value("letter", 97));
+  return {{"rank", session.world_rank()}, {"text", std::string(static_cast<std::size_t>(letters), letter)}};
 }
 
 }  // namespace
@@ -85,5 +86,6 @@ nlohmann::json loop(sgd::Session& session) {
 SGD_REGISTER_DATASET("pairs", Pairs, R"({"samples": {"type": "integer", "minimum": 1, "default": 1000},
                                          "wrong": {"type": "string", "default": ""}})");
 SGD_REGISTER_OPERATOR("pairs", PairsOperator, "{}");
-SGD_REGISTER_FUNCTION("pairs_loop", loop, R"({"letters": {"type": "integer", "minimum": 0, "default": 3}})");
+SGD_REGISTER_FUNCTION("pairs_loop", loop, R"({"letters": {"type": "integer", "minimum": 0, "default": 3},
+                                              "letter": {"type": "integer", "minimum": 0, "default": 97}})");
 SGD_REGISTER_LOSS("scaled", make_scaled, R"({"scale": {"type": "number", "default": 1}})");

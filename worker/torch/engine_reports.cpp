@@ -149,7 +149,9 @@ void Engine::report(const link::ReportKey& key, nlohmann::json metrics) {
 
 void Engine::send_result(nlohmann::json result) {
   if (result.is_null()) return;
-  if (const std::size_t bytes = result.dump().size(); bytes > kResultBytesMax)
+  // Told as it is sent: bytes that are not UTF-8 are replaced.
+  const std::string text = result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (const std::size_t bytes = text.size(); bytes > kResultBytesMax)
     throw std::logic_error(
         fmt::format("the function returns {} bytes of JSON, and at most {} can be: save what is large with "
                     "save_checkpoint()",

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/json/words.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/operator_save.hpp"
 
@@ -206,7 +207,7 @@ link::ReportKey FunctionRun::next_key() {
 
 void FunctionRun::report(const nlohmann::json& metrics) {
   begin();
-  if (!metrics.is_object()) throw std::logic_error("report() takes a JSON object, got " + metrics.dump());
+  if (!metrics.is_object()) throw std::logic_error("report() takes a JSON object, got " + json::shown(metrics));
   agree_on(fmt::format("report {}", reports_ + 1));
   ++reports_;
   const link::ReportKey key = next_key();

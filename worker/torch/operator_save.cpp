@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/json/words.hpp"
 #include "worker/torch/tensor_types.hpp"
 
 namespace sgd::worker {
@@ -17,8 +18,11 @@ std::string what_is_lost(const nlohmann::json& value, const std::string& path) {
   if (value.is_number_float() && !std::isfinite(value.get<double>()))
     return fmt::format("a number that is not finite at \"{}\"", path);
   if (value.is_binary()) return fmt::format("binary data at \"{}\"", path);
+  if (value.is_string() && !json::is_utf8(value.get_ref<const std::string&>()))
+    return fmt::format("a string that is not UTF-8 at \"{}\"", path);
   if (!value.is_structured()) return {};
   for (const auto& [key, item] : value.items()) {
+    if (value.is_object() && !json::is_utf8(key)) return fmt::format("a key that is not UTF-8 at \"{}\"", path);
     if (const std::string lost = what_is_lost(item, path + "/" + key); !lost.empty()) return lost;
   }
   return {};
@@ -63,12 +67,7 @@ std::string exact_json(const char* what, int rank, const nlohmann::json& value, 
   if (!lost.empty())
     throw std::invalid_argument(
         fmt::format("{} of rank {} holds {}, which JSON has no text for: {}", what, rank, lost, way_out));
-  try {
-    return value.dump();
-  } catch (const nlohmann::json::type_error& error) {
-    throw std::invalid_argument(
-        fmt::format("{} of rank {} holds a string that is not UTF-8: {}", what, rank, error.what()));
-  }
+  return value.dump();
 }
 
 OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value) {

@@ -173,7 +173,10 @@ TEST_CASE("what could not come back exactly is refused when it is saved, with ra
         "state_tensors(), or in words of your own");
   CHECK_THAT(refusal({{"loss", std::nan("")}}), Catch::Contains("not finite at \"/loss\""));
   CHECK_THAT(refusal({{"raw", nlohmann::json::binary({1, 2})}}), Catch::Contains("binary data at \"/raw\""));
-  CHECK_THAT(refusal({{"name", "\xff"}}), Catch::Contains("state() of rank 3 holds a string that is not UTF-8"));
+  CHECK(refusal({{"name", nlohmann::json::array({"\xff"})}}) ==
+        "state() of rank 3 holds a string that is not UTF-8 at \"/name/0\", which JSON has no text for: keep it in "
+        "state_tensors(), or in words of your own");
+  CHECK_THAT(refusal({{"in", {{"\xff", 1}}}}), Catch::Contains("a key that is not UTF-8 at \"/in\""));
   CHECK(refusal({{"fine", 1}}).empty());
   kept.shared["best"] = std::nan("");
   CHECK_THROWS_WITH(shared_state_of(kept), Catch::StartsWith("shared_state() of rank 0 holds a number"));
