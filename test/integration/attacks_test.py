@@ -67,11 +67,15 @@ class AttacksTest(Attacked):
         leaf = self.path("n2/identity/leaf.pem")
         with open(leaf, "wb") as file:
             file.write(read_file(self.n2))
+        long = make("long", agent, self.ours)
+        with open(long, "a", encoding="ascii") as file:
+            file.write(self.forge.read("state/ca/ca.pem") * 60)
         for name, identity, label, alert in (
                 ("signed by itself", make("self", agent), "untrusted", "UNKNOWN_CA"),
                 ("of another authority", make("stranger", agent, other), "untrusted", "UNKNOWN_CA"),
                 ("of another authority, for a coordinator", make("head", ["sgd://coordinator/x"], other), "untrusted", "UNKNOWN_CA"),
                 ("signed by an agent", make("child", agent, (leaf, leaf)), "untrusted", ""),
+                ("with a chain of more than 16 KiB", long, "handshake", "ILLEGAL_PARAMETER"),
                 ("expired", make("old", agent, self.ours, days=-1), "expired", "EXPIRED"),
                 ("revoked", self.gone, "revoked", "REVOKED"),
                 ("without a role", make("nobody", [], self.ours), "untrusted", ""),

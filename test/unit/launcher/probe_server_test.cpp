@@ -152,6 +152,23 @@ TEST_CASE("probes: oversize requests are answered, and the answer arrives", "[ht
   CHECK(at.scrapes == 0);
 }
 
+TEST_CASE("probes: who goes on after a refusal is not read for ever; limit kDrainBytesMax", "[http]") {
+  http::ProbeLimits limits;
+  limits.request = 60s;
+  ServedProbes at(limits);
+  tcp::socket socket = at.connect();
+  ServedProbes::send(socket, "no request\r\n\r\n");
+  CHECK(status_of(at.until_closed(socket)) == 400);
+  const std::string more(16 << 10, 'x');
+  std::size_t sent = 0;
+  CHECK(at.run_until([&] {
+    boost::system::error_code error;
+    sent += socket.write_some(boost::asio::buffer(more), error);
+    return error && error != boost::asio::error::would_block;
+  }));
+  CHECK(sent > std::size_t{256} << 10);
+}
+
 TEST_CASE("probes: one byte at a time, and several requests at once", "[http]") {
   ServedProbes at;
   tcp::socket slow = at.connect();

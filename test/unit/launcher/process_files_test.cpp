@@ -100,9 +100,20 @@ TEST_CASE("the parent of runtime folders is private or refused", "[process]") {
   std::filesystem::remove_all(base.value());
   std::filesystem::create_directory_symlink("/tmp", base.value());
   CHECK_THAT(runtime_base(dir.file("")).error().message, Catch::Contains("symbolic link"));
-  // A runtime directory that does not exist or is too deep for socket paths: /tmp serves.
+  // A runtime directory that does not exist: /tmp serves.
   CHECK(runtime_base(dir.file("none")).value() == "/tmp/sgd-" + std::to_string(::geteuid()));
   CHECK(runtime_base("").value() == "/tmp/sgd-" + std::to_string(::geteuid()));
+}
+
+TEST_CASE("a runtime directory whose path leaves sockets no room is not used; limit kBaseBytesMax", "[process]") {
+  TemporaryDir dir;
+  std::string deep = dir.file("");
+  const std::size_t most = kSocketPathBytesMax - 32 - sizeof "/sgd-launch";
+  REQUIRE(deep.size() < most);
+  deep.append(most - deep.size(), 'd');
+  for (const std::string& folder : {deep, deep + "d"}) std::filesystem::create_directory(folder);
+  CHECK(runtime_place(deep, "another") == deep);
+  CHECK(runtime_place(deep + "d", "another") == "another");
 }
 
 TEST_CASE("where somebody else has made the parent of runtime folders, it is another one, and found again",
