@@ -1,10 +1,12 @@
 """A run seen from another terminal: status, logs and stop over its control socket, however the run is named."""
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -195,6 +197,24 @@ class ControlTest(LaunchTest):
         self.assertEqual(answer["error"], "slots must be a number from 0 to 1048576, got 1048577")
         self.assertEqual(len(json.loads(self.ask("status", "--json", self.path("run")))["ranks"]), 2)
         self.assertIsNone(launch.process.poll())
+
+    def test_an_answer_without_an_end_is_given_up(self):
+        self.run_to_end("-n", 1, "--", "true")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.path("endless"))
+            listener.listen()
+            os.symlink(self.path("endless"), self.path("run", "control.sock"))
+
+            def answer():
+                with listener.accept()[0] as client, contextlib.suppress(OSError):
+                    client.settimeout(20)
+                    for _ in range(32):
+                        client.sendall(b"x" * (1 << 20))
+            endless = threading.Thread(target=answer)
+            endless.start()
+            self.addCleanup(endless.join)
+            asked = self.run_to_end("status", self.path("run"), expect=3, run_dir=None)
+            self.assertIn("is too long", asked.stderr())
 
     def test_latest_points_to_the_newest(self):
         self.run_to_end("-n", 1, "--", "true", run_dir=None)
