@@ -83,7 +83,7 @@ std::optional<job::JobSpec> load(const Words& words) {
   return std::move(loaded.job);
 }
 
-/// A new folder: what lies in an old one is another run's.
+/// A new folder: what lies in an old one is another run's. It is closed to others, whatever the umask is.
 Result<std::string> make_run_dir(const Words& words, const std::string& name) {
   std::error_code error;
   std::string folder = words.run_dir;
@@ -93,8 +93,11 @@ Result<std::string> make_run_dir(const Words& words, const std::string& name) {
   }
   if (fs::exists(folder, error) && !fs::is_empty(folder, error))
     return Error{folder + " is not empty: give another --run-dir, or --resume-from a checkpoint in it"};
-  fs::create_directories(fs::path(folder) / "checkpoints", error);
-  if (!error) fs::create_directories(fs::path(folder) / "errors", error);
+  fs::create_directories(folder, error);
+  std::error_code ignored;  // One that is another account's stays as it is.
+  if (!error) fs::permissions(folder, fs::perms::owner_all, ignored);
+  for (const char* name : {"checkpoints", "errors"})
+    if (!error) fs::create_directories(fs::path(folder) / name, error);
   if (error) return Error{fmt::format("cannot create {}: {}", folder, error.message())};
   return fs::absolute(folder).string();
 }

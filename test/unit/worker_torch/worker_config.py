@@ -6,6 +6,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,12 @@ class Config(unittest.TestCase):
         self.assertIn(f"one rank of {LINEAR}, files in {self.folder}/runs/linear-alone-1", said)
         self.assertEqual(said.count("sgd-worker: saved "), 3)
         self.assertEqual(len(self.checkpoints("linear-alone-1")), 3)
+
+    def test_its_folder_is_closed_whatever_the_umask(self):
+        before = os.umask(0)
+        self.addCleanup(os.umask, before)
+        self.run_config(LINEAR, "--set", "training.epochs=1")
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.folder, "runs", "linear-alone-1")).st_mode), 0o700)
 
     def test_it_goes_on_from_a_checkpoint(self):
         self.run_config(LINEAR)
