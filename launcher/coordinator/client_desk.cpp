@@ -234,24 +234,40 @@ void ClientDesk::on_follow(std::uint64_t id, std::int64_t number, const nlohmann
   follow.follower = std::make_unique<RunFollower>(files_, run.value().directory, selection, offsets, send_part,
                                                   [this, id, number] { end_if_done(id, number); });
   answer(id, number, Json{{"ok", true}, {"run", follow.run}, {"run_dir", run.value().directory}});
-  const bool is_until_now = message.value("until_now", false);
-  if (!follow.outcome && !is_until_now) return follow.follower->begin();
-  follow.limit = std::make_unique<boost::asio::steady_timer>(io_);
-  watch(id, number);
-  follow.follower->settle();
+  follow.has_limit = follow.outcome || message.value("until_now", false);
+  if (!follow.has_limit) return follow.follower->begin();
+  settle(id, number);
   end_if_done(id, number);  // Where it follows nothing at all.
 }
 
+/// Nothing grows any more.
+void ClientDesk::settle(std::uint64_t id, std::int64_t number) {
+  Follow& follow = find(id)->follows.at(number);
+  if (!follow.look) {
+    follow.look = std::make_unique<boost::asio::steady_timer>(io_);
+    watch(id, number);
+  }
+  follow.follower->settle();
+}
+
 void ClientDesk::watch(std::uint64_t id, std::int64_t number) {
-  boost::asio::steady_timer& timer = *find(id)->follows.at(number).limit;
-  timer.expires_after(kDiskLimit / 4);
+  boost::asio::steady_timer& timer = *find(id)->follows.at(number).look;
+  timer.expires_after(disk_limit / 4);
   timer.async_wait([this, id, number](const boost::system::error_code& error) {
     Client* client = error ? nullptr : find(id);
     if (client == nullptr || !client->follows.contains(number)) return;
-    if (client->follows.at(number).follower->unanswered_for(process::monotonic_now()) < kDiskLimit)
+    const Follow& follow = client->follows.at(number);
+    const std::string trouble = follow.follower->trouble();
+    const bool is_late = follow.follower->unanswered_for(process::monotonic_now()) >= disk_limit;
+    if (!is_late || (trouble.empty() && !follow.has_limit)) {
+      follow.follower->try_again();
       return watch(id, number);
+    }
     client->follows.erase(number);
-    answer(id, number, refused("state", fmt::format("the disk has not answered for {}", format_duration(kDiskLimit))));
+    answer(
+        id, number,
+        refused("state", trouble.empty() ? fmt::format("the disk has not answered for {}", format_duration(disk_limit))
+                                         : trouble));
   });
 }
 
@@ -286,7 +302,7 @@ void ClientDesk::on_settled(const RunId& run, const Json& outcome) {
     for (auto& [number, follow] : client.follows) {
       if (follow.run != run) continue;
       follow.outcome = outcome;
-      follow.follower->settle();
+      settle(id, number);
       settled.emplace_back(id, number);
     }
   }

@@ -94,6 +94,7 @@ class ClientDesk {
   std::size_t clients_max = kClientsMax;
   std::size_t clients_of_one_max = kClientsOfOneMax;
   std::size_t untaken_max = kUntakenMax;
+  Duration disk_limit = kDiskLimit;
 
   /// `io` must outlive it.
   ClientDesk(boost::asio::io_context& io, Service service);
@@ -112,7 +113,8 @@ class ClientDesk {
     RunId run;
     std::unique_ptr<RunFollower> follower;
     std::optional<Json> outcome;
-    std::unique_ptr<boost::asio::steady_timer> limit = {};  ///< Where it is not to wait for ever.
+    bool has_limit = false;                                ///< It does not wait for ever for a disk that hangs.
+    std::unique_ptr<boost::asio::steady_timer> look = {};  ///< At what the disk has not given, when nothing grows.
   };
   struct Client {
     std::unique_ptr<net::Visitor> visitor;
@@ -135,6 +137,7 @@ class ClientDesk {
   void on_follow(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void on_got(std::uint64_t id, std::int64_t number, const nlohmann::json& message);
   void end_if_done(std::uint64_t id, std::int64_t number);
+  void settle(std::uint64_t id, std::int64_t number);
   void watch(std::uint64_t id, std::int64_t number);
   void answer(std::uint64_t id, std::int64_t number, const Answer& answer);
   [[nodiscard]] Client* find(std::uint64_t id);

@@ -7,9 +7,13 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "launcher/process/accept_loop.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/unique_fd.hpp"
 
@@ -28,26 +32,43 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view b
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+/// Of a lack of descriptors, and of a disk with errors, nothing follows about what is there.
+bool tells_nothing(const std::error_code& error) {
+  return process::is_shortage(error.value()) || error.value() == EIO;
+}
+
+/// What has come of one look.
+struct Found {
+  std::vector<std::string> files;
+  std::string trouble;  ///< Why not everything could be looked at.
+
+  void note(const std::string& path, const std::error_code& error) {
+    if (tells_nothing(error)) trouble = fmt::format("cannot read {}: {}", path, error.message());
+  }
+};
+
 /// Calls `visit(name)`; what a folder loses meanwhile ends it.
 template <class Visit>
-void for_each_in(const std::string& folder, Visit visit) {
+void for_each_in(const std::string& folder, Found& found, Visit visit) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     visit(at->path().filename().string());
+  found.note(folder, error);
 }
 
-void look_for_logs(const std::string& run_dir, const FollowSelection& selection, std::vector<std::string>& found) {
-  for_each_in(run_dir + "/logs", [&](const std::string& generation) {
-    for_each_in(run_dir + "/logs/" + generation, [&](const std::string& name) {
+void look_for_logs(const std::string& run_dir, const FollowSelection& selection, Found& found) {
+  for_each_in(run_dir + "/logs", found, [&](const std::string& generation) {
+    for_each_in(run_dir + "/logs/" + generation, found, [&](const std::string& name) {
       std::string file = "logs/" + generation + "/" + name;
-      if (selection.takes(file)) found.push_back(std::move(file));
+      if (selection.takes(file)) found.files.push_back(std::move(file));
     });
   });
 }
 
 /// It does not grow: a checkpoint that has its name is whole.
-void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoint, std::vector<std::string>& found) {
-  for_each_in(run_dir + "/" + checkpoint, [&](const std::string& name) { found.push_back(checkpoint + "/" + name); });
+void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoint, Found& found) {
+  for_each_in(run_dir + "/" + checkpoint, found,
+              [&](const std::string& name) { found.files.push_back(checkpoint + "/" + name); });
 }
 
 }  // namespace
@@ -77,7 +98,7 @@ struct RunFollower::Reading {
   bool looks = false;
   std::uint64_t room = 0;
   std::vector<File> files;
-  std::vector<std::string> found;
+  Found found;
 
   void carry_out() {
     if (looks && selection.logs) look_for_logs(run_dir, selection, found);
@@ -86,18 +107,25 @@ struct RunFollower::Reading {
   }
   void read(File& file) {
     const process::UniqueFd fd(::open((run_dir + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    file.is_at_end = !fd;
-    for (std::uint64_t at = file.from; room > 0 && !file.is_at_end;) {
+    if (!fd) return give_up(file);
+    for (std::uint64_t at = file.from; room > 0;) {
       std::string bytes(std::min<std::uint64_t>(kPartBytesMax, room), '\0');
       const ssize_t count = ::pread(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
       if (count < 0 && errno == EINTR) continue;
-      file.is_at_end = count <= 0;
+      if (count < 0) return give_up(file);
+      file.is_at_end = count == 0;
       if (file.is_at_end) return;
       bytes.resize(static_cast<std::size_t>(count));
       at += bytes.size();
       room -= bytes.size();
       file.parts.push_back(std::move(bytes));
     }
+  }
+  /// For now, or for good.
+  void give_up(File& file) {
+    const std::error_code error(errno, std::generic_category());
+    file.is_at_end = !tells_nothing(error);
+    found.note(run_dir + "/" + file.name, error);
   }
 };
 
@@ -146,8 +174,13 @@ bool RunFollower::is_done() const {
   return is_settled_ && grown_.empty() && !looks_ && !asked_at_ && under_way_ == 0;
 }
 
+void RunFollower::try_again() {
+  if (!trouble_.empty()) pump();
+}
+
 Duration RunFollower::unanswered_for(TimePoint now) const {
-  return asked_at_ ? now - *asked_at_ : Duration{0};
+  const auto since = troubled_at_ ? troubled_at_ : asked_at_;
+  return since ? now - *since : Duration{0};
 }
 
 /// What grows while it is read is read once more.
@@ -173,8 +206,14 @@ void RunFollower::pump() {
 }
 
 void RunFollower::on_read(const Reading& reading) {
+  trouble_ = reading.found.trouble;
+  if (trouble_.empty())
+    troubled_at_.reset();
+  else if (!troubled_at_)
+    troubled_at_ = asked_at_;
   asked_at_.reset();
-  for (const std::string& file : reading.found)
+  looks_ = looks_ || (reading.looks && !trouble_.empty());
+  for (const std::string& file : reading.found.files)
     if (selection_.takes(file)) grown_.insert(file);
   const auto is_here = is_here_;
   for (const Reading::File& file : reading.files) {
@@ -188,7 +227,7 @@ void RunFollower::on_read(const Reading& reading) {
     }
     if (!file.is_at_end) grown_.insert(file.name);
   }
-  pump();
+  if (trouble_.empty()) pump();
 }
 
 }  // namespace sgd::coordinator

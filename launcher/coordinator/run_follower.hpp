@@ -59,8 +59,12 @@ class RunFollower {
   void settle();
   /// Settled, and everything is acknowledged.
   [[nodiscard]] bool is_done() const;
-  /// How long the disk has been at work on what was asked of it last; zero: on nothing.
+  /// How long the disk has been at work on what was asked of it last, or has failed at it; zero: on nothing.
   [[nodiscard]] Duration unanswered_for(TimePoint now) const;
+  /// Why something could not be read that may be there; empty: nothing of the kind.
+  [[nodiscard]] const std::string& trouble() const { return trouble_; }
+  /// Reads what could not be read.
+  void try_again();
 
  private:
   struct Tail {
@@ -82,6 +86,8 @@ class RunFollower {
   std::uint64_t under_way_ = 0;
   bool looks_ = false;                 ///< For files that it does not know.
   std::optional<TimePoint> asked_at_;  ///< Of the work that is under way.
+  std::string trouble_;
+  std::optional<TimePoint> troubled_at_;
   bool is_settled_ = false;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);  ///< What is read may come when this is gone.
 };

@@ -2,6 +2,10 @@
 
 #include "launcher/coordinator/client_desk.hpp"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <fstream>
 #include <functional>
 
 #include <boost/asio/io_context.hpp>
@@ -12,6 +16,7 @@
 
 #include "keeper_test_support.hpp"
 #include "launcher/core/snapshot.hpp"
+#include "launcher/process/unique_fd.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -120,6 +125,42 @@ TEST_CASE("client desk: a follow that is refused leaves nothing behind", "[clien
   at.desk.on_settled("r", {{"state", "succeeded"}});
   at.send(R"({"type":"follow","id":8,"run":"r","logs":true})");
   CHECK(at.next().at("ok") == true);
+}
+
+TEST_CASE("client desk: what cannot be read for a lack of descriptors is read later, or said, and is no end",
+          "[client]") {
+  Desk at;
+  std::ofstream(at.folder.file("events.jsonl")) << "{\"event\":\"run_started\"}\n";
+  at.desk.disk_limit = 2s;
+  const auto follow = [&at](int id) {
+    const nlohmann::json asked = {{"type", "follow"}, {"id", id}, {"run", "r"}, {"events", true}, {"until_now", true}};
+    at.send(asked.dump());
+    CHECK(at.next().at("ok") == true);
+  };
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const process::UniqueFd free(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // The lowest; then there is none.
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(free.get()) + 1;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  SECTION("later") {
+    follow(8);
+    at.io.run_for(100ms);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(at.next().at("file") == "events.jsonl");
+    CHECK(at.next().at("event") == "run_started");
+    at.send(R"({"type":"got","id":8,"file":"events.jsonl","offset":24})");
+    CHECK(at.next().at("type") == "end");
+  }
+  SECTION("said") {
+    at.desk.disk_limit = 100ms;
+    follow(8);
+    const nlohmann::json refused = at.next();
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE(refused.at("type") == "answer");
+    CHECK(refused.at("ok") == false);
+    CHECK(refused.at("error") == "cannot read " + at.folder.file("/events.jsonl") + ": Too many open files");
+  }
 }
 
 TEST_CASE("client desk: nesting is bounded before anything is built or copied", "[client]") {
