@@ -37,10 +37,10 @@ struct LogsOptions {
   bool prefix = true;
 };
 
-/// One log file that is being read.
-struct OpenLog {
-  process::UniqueFd fd;
+/// One log file, which is not kept open: a run may have more of them than a process may have descriptors.
+struct ReadLog {
   LogLines lines;
+  off_t bytes = 0;  ///< That were read.
 };
 
 /// "rank-0003.log" in "gen-0002": 3 and 2; -1 for another name.
@@ -61,23 +61,24 @@ class LogPrinter {
 
   /// Prints what is new. False when stdout has gone away.
   bool print_new() {
+    trouble_.clear();
     for (const std::string& path : files()) {
       const int rank = number_in(fs::path(path).filename().string(), "rank-");
       const auto [place, is_new] =
-          open_.try_emplace(path, OpenLog{{}, LogLines(options_.prefix ? fmt::format("{}: ", rank) : "")});
-      OpenLog& log = place->second;
-      if (!log.fd) log.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (log.fd && !print_file(log)) return false;
+          logs_read_.try_emplace(path, ReadLog{LogLines(options_.prefix ? fmt::format("{}: ", rank) : "")});
+      if (!print_file(path, place->second)) return false;
     }
     return true;
   }
+  /// Why not everything that is new could be read; empty: it was.
+  [[nodiscard]] const std::string& trouble() const { return trouble_; }
   /// Anything was there to print.
   [[nodiscard]] bool has_found() const { return has_found_; }
   /// There is a file of a rank that was asked for, perhaps an empty one.
-  [[nodiscard]] bool has_files() const { return !open_.empty(); }
+  [[nodiscard]] bool has_files() const { return !logs_read_.empty(); }
   /// A last line without newline.
   void print_rest() {
-    for (auto& [path, log] : open_) (void)write_all(log.lines.rest());
+    for (auto& [path, log] : logs_read_) (void)write_all(log.lines.rest());
   }
 
  private:
@@ -96,15 +97,25 @@ class LogPrinter {
     return found;
   }
 
-  bool print_file(OpenLog& log) {
+  bool print_file(const std::string& path, ReadLog& log) {
+    const process::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) return note(path);
     std::string buffer(kReadBytes, '\0');
     for (;;) {
-      const ssize_t count = ::read(log.fd.get(), buffer.data(), buffer.size());
+      const ssize_t count = ::pread(fd.get(), buffer.data(), buffer.size(), log.bytes);
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return true;
+      if (count < 0) return note(path);
+      if (count == 0) return true;
       has_found_ = true;
+      log.bytes += count;
       if (!write_all(log.lines.add({buffer.data(), static_cast<std::size_t>(count)}))) return false;
     }
+  }
+
+  /// What has gone has no lines any more.
+  bool note(const std::string& path) {
+    if (errno != ENOENT && trouble_.empty()) trouble_ = system_error("cannot read " + path).message;
+    return true;
   }
 
   bool write_all(const std::string& raw) const {
@@ -122,7 +133,8 @@ class LogPrinter {
   std::string logs_;
   LogsOptions options_;
   bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
-  std::map<std::string, OpenLog> open_;
+  std::map<std::string, ReadLog> logs_read_;
+  std::string trouble_;
   bool has_found_ = false;
 };
 
@@ -176,6 +188,7 @@ int logs_verb(const std::vector<std::string>& arguments) {
     (void)::poll(nullptr, 0, kFollowPollMs);
   }
   printer.print_rest();
+  if (!printer.trouble().empty()) return refuse(exit_code::kFailed, printer.trouble());
   if (!printer.has_found() && !is_told) fmt::print(stderr, "sgd-launch: {}\n", why_nothing(printer, options));
   return exit_code::kSucceeded;
 }

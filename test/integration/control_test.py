@@ -133,6 +133,13 @@ class ControlTest(LaunchTest):
         self.assertEqual(launch.wait(20), 6, launch.said())
         self.assertIn("hello from 1", self.ask("logs"))
 
+    def test_a_log_that_cannot_be_read_is_said(self):
+        self.run_to_end("-n", 1, "--", "echo", "line")
+        os.mkdir(self.path("run", "logs", "gen-0001", "rank-0001.log"))
+        asked = self.run_to_end("logs", self.path("run"), run_dir=None, expect=1)
+        self.assertEqual(asked.stdout(), b"0: line\n")
+        self.assertIn("rank-0001.log: Is a directory", asked.stderr())
+
     def test_logs_without_a_newline(self):
         """Their cost is their length: what is held of a line has a limit."""
         size = 48 << 20

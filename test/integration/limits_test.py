@@ -135,6 +135,14 @@ class LimitsTest(LaunchTest):
         self.assertIn("only 600 MiB of address space (ulimit -v)", launch.stderr())
         self.assertFalse(os.path.exists(self.path("run")))
 
+    def test_more_logs_than_a_process_may_have_open_are_shown(self):
+        self.run_to_end("-n", 1, "--", "echo", "line")
+        for generation in range(2, 101):
+            os.mkdir(self.path("run", "logs", f"gen-{generation:04}"))
+            self.write(f"run/logs/gen-{generation:04}/rank-0000.log", "line\n")
+        asked = self.run_to_end("logs", self.path("run"), run_dir=None, group=ShellLimit(resource.RLIMIT_NOFILE, 64))
+        self.assertEqual(asked.stdout(), b"0: line\n" * 100)
+
     def test_a_launcher_that_has_no_descriptor_for_a_while_answers_afterwards(self):
         """[12] Its sockets are not dead for the run's life, and it does not spin meanwhile."""
         launch = self.start("-n", 1, "--", "sleep", "1000")
