@@ -66,11 +66,6 @@ class Fetch {
   }
 
  private:
-  struct File {
-    process::UniqueFd fd;
-    std::uint64_t bytes = 0;  ///< That are here.
-  };
-
   void fail(int exit_code, std::string message) {
     if (!end_) end_ = Status(Error{std::move(message), exit_code});
   }
@@ -93,7 +88,7 @@ class Fetch {
     const std::string root = front_.empty() ? folder_ + "/" + kLogs : folder_;
     for (fs::recursive_directory_iterator at(root, error), end; !error && at != end; at.increment(error))
       note_bytes(at->path(), offsets);
-    for (auto& [file, state] : files_) state.bytes = read_or(offsets, file.c_str(), std::uint64_t{0});
+    for (auto& [file, bytes] : here_) bytes = read_or(offsets, file.c_str(), std::uint64_t{0});
     Json whole = {{"type", "follow"},
                   {"id", kFollowNumber},
                   {"run", run_.run},
@@ -126,28 +121,26 @@ class Fetch {
     const auto place = place_of_fetched(folder_, front_, part_);
     if (!place)
       return fail(exit_code::kFailed, fmt::format("the coordinator sends a file that nobody asked for: \"{}\"", part_));
-    File& file = files_[part_];
-    if (!file.fd) {
-      std::error_code error;
-      fs::create_directories(place->parent_path(), error);
-      file.fd.reset(::open(place->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-      struct stat info {};
-      if (!file.fd || ::fstat(file.fd.get(), &info) != 0)
-        return fail(exit_code::kFailed, system_error("cannot write " + place->string()).message);
-      file.bytes = static_cast<std::uint64_t>(info.st_size);
-    }
-    if (offset_ != file.bytes) return;  // Of a follow before.
+    std::error_code ignored;  // Opening the file says it better.
+    if (!here_.contains(part_)) fs::create_directories(place->parent_path(), ignored);
+    // Not kept open: a run may have more logs than a process may have descriptors.
+    const process::UniqueFd fd(::open(place->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    struct stat info {};
+    if (!fd || ::fstat(fd.get(), &info) != 0)
+      return fail(exit_code::kFailed, system_error("cannot write " + place->string()).message);
+    std::uint64_t& bytes_here = here_.try_emplace(part_, static_cast<std::uint64_t>(info.st_size)).first->second;
+    if (offset_ != bytes_here) return;  // Of a follow before.
     std::size_t done = 0;
     while (done < bytes.size()) {
       const ssize_t count =
-          ::pwrite(file.fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset_ + done));
+          ::pwrite(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset_ + done));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return fail(exit_code::kFailed, system_error("cannot write " + place->string()).message);
       done += static_cast<std::size_t>(count);
     }
-    file.bytes += bytes.size();
+    bytes_here += bytes.size();
     came_ += bytes.size();
-    link_.send({{"type", "got"}, {"id", kFollowNumber}, {"file", part_}, {"offset", file.bytes}});
+    link_.send({{"type", "got"}, {"id", kFollowNumber}, {"file", part_}, {"offset", bytes_here}});
   }
 
   const NamedRun& run_;
@@ -156,8 +149,8 @@ class Fetch {
   std::string front_;
   boost::asio::io_context io_{1};
   net::ClientLink link_;
-  std::map<std::string, File> files_;
-  std::string part_;  ///< Whose bytes the next chunk is.
+  std::map<std::string, std::uint64_t> here_;  ///< How many bytes of each file.
+  std::string part_;                           ///< Whose bytes the next chunk is.
   std::uint64_t offset_ = 0;
   std::uint64_t came_ = 0;
   std::uint64_t heard_ = 0;

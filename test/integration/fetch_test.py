@@ -2,14 +2,15 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from cluster import Cluster
+from cluster import HUB, Cluster
 from data import linear_job, write_job
-from harness import LaunchTest, read_file
+from harness import LAUNCHER, LIMIT_S, LaunchTest, read_file
 
 
 def files_below(folder):
@@ -74,6 +75,15 @@ class FetchTest(unittest.TestCase):
         self.assertEqual(read_file(self.path("lines", "metrics.jsonl")), read_file(os.path.join(self.run_dir, "metrics.jsonl")))
         logs = files_below(os.path.join(self.run_dir, "logs"))
         self.assertEqual(files_below(self.path("lines", "logs")), {name: content for name, content in logs.items() if content})
+        # More of them than a process may have open.
+        for generation in range(2, 101):
+            os.makedirs(os.path.join(self.run_dir, "logs", f"gen-{generation:04}"), exist_ok=True)
+            with open(os.path.join(self.run_dir, "logs", f"gen-{generation:04}", "rank-0000.log"), "w", encoding="ascii") as file:
+                file.write("line\n")
+        few = subprocess.run([*self.cluster.on(HUB), "sh", "-c", 'ulimit -n 64; exec "$@"', "sh", LAUNCHER, "logs", "--to", self.path("many")],
+                             env=self.cluster.environment(address=True), capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(few.returncode, 0, few.stderr)
+        self.assertEqual(len([name for name in files_below(self.path("many")) if "/gen-" in name and "/gen-0001/" not in name]), 99)
 
 
 class FetchHereTest(LaunchTest):
