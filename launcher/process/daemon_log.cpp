@@ -1,5 +1,6 @@
 #include "launcher/process/daemon_log.hpp"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cmath>
 #include <ctime>
 #include <utility>
@@ -140,7 +142,18 @@ void DaemonLog::end_window(const std::string& key, const Window& window) {
       fmt::format("{}: {} more within {}, not shown", key, window.held_back, format_duration(settings_.window)));
 }
 
+/// What is lost while nobody reads the log is counted, and the count said when somebody does.
 void DaemonLog::put(LogLevel level, std::string_view key, std::string_view message) {
+  if (lost_ > 0) {
+    const std::string lost = lost_ == 1 ? "1 message is" : fmt::format("{} messages are", lost_);
+    const bool is_said = take(line_of(LogLevel::kWarning, "log", lost + " lost: nobody has read this log"));
+    lost_ = is_said ? 0 : lost_ + 1;
+    if (!is_said) return;
+  }
+  if (!take(line_of(level, key, message))) lost_ = 1;
+}
+
+std::string DaemonLog::line_of(LogLevel level, std::string_view key, std::string_view message) const {
   std::string shown(message.substr(0, kMessageBytesMax));
   if (shown.size() < message.size()) shown += fmt::format(" [{} bytes more]", message.size() - shown.size());
   std::string line;
@@ -159,13 +172,27 @@ void DaemonLog::put(LogLevel level, std::string_view key, std::string_view messa
       break;
     }
   }
-  line += '\n';
+  return line + '\n';
+}
+
+/// False: nobody reads the log, or its disk is full, and the daemon goes on. The descriptor may be one that waits, as a
+/// shell gives it: it is asked first, and given no more than a pipe with room takes at once.
+bool DaemonLog::take(std::string line) {
+  if (is_torn_) line.insert(0, 1, '\n');
   for (std::string_view rest = line; !rest.empty();) {
-    const ssize_t count = ::write(settings_.fd, rest.data(), rest.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return;  // Nobody reads the log, or its disk is full: the daemon goes on.
+    pollfd out{settings_.fd, POLLOUT, 0};
+    const bool has_room = ::poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
+    const ssize_t count =
+        has_room ? ::write(settings_.fd, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF)) : -1;
+    if (has_room && count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      is_torn_ = is_torn_ || rest.size() < line.size();
+      return false;
+    }
     rest.remove_prefix(static_cast<std::size_t>(count));
   }
+  is_torn_ = false;
+  return true;
 }
 
 DaemonLog::Settings stderr_log(std::string_view format) {

@@ -5,7 +5,7 @@
 //
 // A limit per key keeps a hostile peer from filling a disk: after `burst` messages of one key within `window`
 // the rest of that window is counted only, and the count is said when the window is over. Keys are fixed
-// words of this program.
+// words of this program. A log that nobody reads holds no daemon up: its messages are lost, and counted.
 
 #include <cstddef>
 #include <cstdint>
@@ -69,10 +69,14 @@ class DaemonLog {
   };
   void end_window(const std::string& key, const Window& window);
   void put(LogLevel level, std::string_view key, std::string_view message);
+  [[nodiscard]] std::string line_of(LogLevel level, std::string_view key, std::string_view message) const;
+  [[nodiscard]] bool take(std::string line);
 
   Settings settings_;
   std::map<std::string, Window, std::less<>> windows_;
   TimePoint next_end_ = TimePoint::max();
+  std::int64_t lost_ = 0;
+  bool is_torn_ = false;  ///< The end of the last line was not taken.
 };
 
 /// On stderr, in the format that --log-format names.

@@ -2,8 +2,10 @@
 lived to write is right.
 """
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -249,6 +251,23 @@ class CommandStopTest(LaunchTest):
         log = self.path("run", "logs", "gen-0001", "rank-0000.log")
         wait_for(lambda: os.path.exists(log) and b"up\n" in read_file(log), 20, "the rank")
         return launcher, log
+
+    def test_a_coordinator_whose_log_nobody_reads_goes_on_and_ends(self):
+        """A pipe behind which somebody has paused."""
+        out, log = os.pipe()
+        for end in (out, log):
+            self.addCleanup(os.close, end)
+        daemon = subprocess.Popen([LAUNCHER, "coordinator", "--state-dir", self.path("state")], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        wait_for(lambda: select.select([out], [], [], 0)[0] and b"listening on" in os.read(out, 4096), 20, "the coordinator")
+        full = os.open(f"/proc/self/fd/{log}", os.O_WRONLY | os.O_NONBLOCK)  # What waits is the daemon's end alone.
+        self.addCleanup(os.close, full)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(full, b"x")
+        daemon.terminate()
+        self.assertEqual(daemon.wait(20), 0)
 
     def test_nohup_and_the_background_of_a_script_keep_signals_of_the_terminal_away(self):
         numbers = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT

@@ -140,11 +140,29 @@ TEST_CASE("daemon log: the format follows the option and the journal's stream", 
   CHECK_FALSE(log_format("xml", stream, written.in.get()));
 }
 
-TEST_CASE("daemon log: nobody reads it, and the daemon goes on", "[log]") {
+TEST_CASE("daemon log: nobody reads it, and the daemon goes on, and says later how much is lost", "[log]") {
   Written written;
   DaemonLog log(written.settings(LogFormat::kText));
   while (::write(written.in.get(), "x", 1) == 1) {
   }
-  log.write(LogLevel::kInfo, "k", "lost");
-  CHECK_FALSE(written.text().empty());
+  REQUIRE(::fcntl(written.in.get(), F_SETFL, 0) == 0);  // Writing waits, as at what a shell gives.
+  const std::string time = "2025-11-21T10:15:00.250000Z ";
+  SECTION("whole messages") {
+    log.write(LogLevel::kInfo, "a", "lost");
+    log.write(LogLevel::kInfo, "b", "lost, too");
+    while (!written.text().empty()) {
+    }
+    log.write(LogLevel::kInfo, "c", "heard");
+    CHECK(written.text() == time + "warning: 2 messages are lost: nobody has read this log\n" + time + "info: heard\n");
+  }
+  SECTION("the end of one") {
+    char page[4096];
+    REQUIRE(::read(written.out.get(), page, sizeof page) == sizeof page);
+    log.write(LogLevel::kInfo, "a", std::string(DaemonLog::kMessageBytesMax, 'y'));
+    while (!written.text().empty()) {
+    }
+    log.write(LogLevel::kInfo, "c", "heard");
+    CHECK(written.text() ==
+          "\n" + time + "warning: 1 message is lost: nobody has read this log\n" + time + "info: heard\n");
+  }
 }
