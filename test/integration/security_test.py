@@ -215,6 +215,21 @@ class SecurityTest(TlsCluster):
         self.assertEqual([(line["who"], "refused" in line) for line in lines[:4]],
                          [("eva", True), ("eva", False), ("eva", False), ("eva", True)])
 
+    def test_one_client_cannot_fill_the_disk(self):
+        """What its ended runs take counts, as soon as it was looked at."""
+        self.start_coordinator("--max-bytes", "1KiB")
+        self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))
+        there = ("--address", self.address)
+        submit = ("submit", "--detach", "-n", 1, *there, "--", "true")
+        run = self.run_verb(*submit, person="eva").stdout.strip()
+        self.run_verb("stop", run, *there, person="eva")
+        wait_for(lambda: json.loads(self.run_verb("runs", "list", "--json", *there).stdout)["runs"][0]["bytes"], LIMIT_S, "the run to be looked at")
+        refused = self.run_verb(*submit, person="eva", code=3)
+        self.assertRegex(refused.stderr, "the runs of eva take .* of 1KiB: sgd-launch runs list shows them")
+        self.run_verb(*submit)
+        self.run_verb("runs", "remove", run, *there, person="eva")
+        self.run_verb(*submit, person="eva")
+
     def test_an_ended_run_is_pinned_and_removed(self):
         self.start_coordinator()
         for person in ("eva", "bob"):

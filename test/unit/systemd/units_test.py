@@ -125,6 +125,7 @@ class SettingsTest(unittest.TestCase):
         self.assertGreaterEqual(int(agent["TimeoutStopSec"]), GRACE_DEFAULT_S)
         self.assertEqual(agent["KillMode"], "process")
         self.assertEqual(agent["OOMPolicy"], "continue")
+        self.assertIn("pids", agent["Delegate"].split())  # Control groups of its runs are its own to make and to kill.
         self.assertNotIn("PrivateTmp", agent)  # A restarted agent would have another /tmp than its workers.
 
     def test_settings_are_documented(self):
