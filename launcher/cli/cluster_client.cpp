@@ -24,6 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr auto kDeadline = std::chrono::seconds(15);
+constexpr const char* kAddressVariable = "SGD_ADDRESS";
 
 }  // namespace
 
@@ -59,7 +60,7 @@ Option address_option(std::string& given) {
   return {{"--address"},
           "ADDRESS",
           "the coordinator: HOST:PORT, unix:PATH; auto: the one on this machine; local: none",
-          "SGD_ADDRESS",
+          kAddressVariable,
           [&given](const std::string& text) {
             given = text;
             return text.empty() ? std::string("expected HOST:PORT, unix:PATH, auto or local") : std::string();
@@ -79,7 +80,7 @@ std::optional<net::Address> parse_address(const std::string& text) {
   const bool has_port = colon != std::string::npos && (is_bracketed ? text.find(']') < colon : text.find(':') == colon);
   if (has_port) {
     const auto number = whole_number(text.substr(colon + 1));
-    if (!number || *number > 65535) return std::nullopt;
+    if (!number || *number < 0 || *number > 65535) return std::nullopt;
     port = *number;
     host = text.substr(0, colon);
   }
@@ -99,13 +100,25 @@ net::Address local_coordinator(const std::string& identity_dir) {
   return {{}, 0, socket};
 }
 
+namespace {
+
+/// Who said `given`: the option, its variable, or the file.
+std::string source_of_address(const std::string& given) {
+  if (given.empty()) return user_configuration_file();
+  const char* variable = std::getenv(kAddressVariable);
+  return variable != nullptr && given == variable ? kAddressVariable : "--address";
+}
+
+}  // namespace
+
 std::optional<net::Address> cluster_address(const std::string& given, Diagnostics& diagnostics) {
   const std::string text = given.empty() ? configured_address(diagnostics) : given;
   if (text.empty() || text == "local") return std::nullopt;
   if (text == "auto") return local_coordinator(user_identity_dir());
   auto address = parse_address(text);
   if (!address)
-    diagnostics.error("--address", 0, 0, fmt::format("expected HOST:PORT, unix:PATH, auto or local, got \"{}\"", text));
+    diagnostics.error(source_of_address(given), 0, 0,
+                      fmt::format("expected HOST:PORT, unix:PATH, auto or local, got \"{}\"", text));
   return address;
 }
 

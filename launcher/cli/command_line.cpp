@@ -70,12 +70,13 @@ class Parser {
     }
   }
 
-  void read_environment(bool is_job_file) {
+  void read_environment(bool is_job_file, ParsedArguments& out) {
     for (const Option& option : options_) {
       if (option.env.empty() || given_.contains(&option) || (is_job_file && option.env_is_of_commands)) continue;
       const char* value = std::getenv(option.env.c_str());
       if (value == nullptr || *value == '\0') continue;
-      if (option.value.empty() && std::string(value) == "0") continue;
+      out.variables.emplace(option.names.front(), option.env);
+      if (option.value.empty() && !is_set(option, value)) continue;
       const std::string error = option.apply(option.value.empty() ? "" : value);
       if (!error.empty()) diagnostics_.error(option.env, 0, 0, error);
     }
@@ -88,6 +89,13 @@ class Parser {
     std::string name;                ///< As it was typed, but with dashes.
     std::optional<std::string> value;
   };
+
+  /// A flag's variable is a number, as torchrun has it: of "false" nobody could be sure.
+  bool is_set(const Option& option, const char* value) {
+    const std::optional<int> number = whole_number(value);
+    if (!number) diagnostics_.error(option.env, 0, 0, fmt::format("expected 0 or 1, got \"{}\"", value));
+    return number.value_or(0) != 0;
+  }
 
   const Option* find(const std::string& name) const {
     for (const Option& option : options_)
@@ -240,7 +248,7 @@ ParsedArguments parse_arguments(const std::vector<Option>& options, const std::v
   ParsedArguments parsed;
   Parser parser(options, diagnostics);
   parser.run(arguments, after, parsed);
-  parser.read_environment(!parsed.positional.empty() && parsed.positional.front().ends_with(".json"));
+  parser.read_environment(!parsed.positional.empty() && parsed.positional.front().ends_with(".json"), parsed);
   return parsed;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ struct ParsedArguments {
   std::vector<std::string> positional;
   std::vector<std::string> after_dashes;  ///< What follows `--`.
   bool has_dashes = false;
+  std::map<std::string, std::string> variables;  ///< Of options that nobody typed: by the first name, what was read.
 };
 
 /// What to do with the first word that is no option.

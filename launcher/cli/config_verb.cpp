@@ -1,7 +1,6 @@
 // `sgd-launch config show`: what holds here, and where each value comes from; nothing is started.
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -24,39 +23,11 @@ constexpr const char* kHelp =
     "  --origin                        where each value comes from\n"
     "  --json                          one JSON list\n";
 
-struct Wanted {
-  bool origin = false;
-  bool as_json = false;
-  std::vector<std::string> words;  ///< For run's own options.
-};
-
-/// The options of run are not looked at, nor is anything behind "--".
-Wanted parse(const std::vector<std::string>& arguments) {
-  Wanted wanted;
-  bool is_command = false;
-  for (const std::string& word : arguments) {
-    is_command = is_command || word == "--";
-    if (!is_command && word == "--origin")
-      wanted.origin = true;
-    else if (!is_command && word == "--json")
-      wanted.as_json = true;
-    else
-      wanted.words.push_back(word);
-  }
-  return wanted;
-}
-
 /// The coordinator that runs go to, as a setting like any other.
-job::Setting address_setting(const RunOptions& options, const std::vector<std::string>& words,
-                             const std::optional<net::Address>& coordinator) {
+job::Setting address_setting(const RunOptions& options, const std::optional<net::Address>& coordinator) {
   job::Setting setting{"address", coordinator ? to_text(*coordinator) : "local", "default"};
-  const char* variable = std::getenv("SGD_ADDRESS");
-  const bool is_option =
-      std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--address"); });
-  if (is_option)
-    setting.origin = "--address";
-  else if (!options.address.empty() && variable != nullptr)
-    setting.origin = "SGD_ADDRESS";
+  if (!options.address.empty())
+    setting.origin = options.source_of("--address");
   else if (coordinator)
     setting.origin = user_configuration_file();
   return setting;
@@ -96,26 +67,32 @@ int config_verb(const std::vector<std::string>& arguments) {
   }
   if (arguments.empty() || arguments.front() != "show")
     return refuse(exit_code::kUsage, fmt::format("config: say what to do: \"config show\"\n{}", kHelp));
-  const Wanted wanted = parse({arguments.begin() + 1, arguments.end()});
+  const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  bool with_origin = false;
+  bool as_json = false;
+  std::vector<Option> own = {flag({"--origin"}, "", with_origin), flag({"--json"}, "", as_json)};
+  const bool has_job = std::any_of(words.begin(), words.end(),
+                                   [](const std::string& word) { return word != "--origin" && word != "--json"; });
   Diagnostics diagnostics;
-  const bool has_job = !wanted.words.empty();
   RunOptions options;
-  if (has_job)
-    options = parse_run_options(wanted.words, diagnostics);
-  else if (const char* variable = std::getenv("SGD_ADDRESS"))
-    options.address = variable;
+  if (has_job) {
+    options = parse_run_options(words, diagnostics, own);
+  } else {
+    own.push_back(address_option(options.address));
+    options.variables = parse_arguments(own, words, AfterPositional::kContinue, diagnostics).variables;
+  }
   const auto coordinator = cluster_address(options.address, diagnostics);
   const job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   print(loaded.diagnostics);
   if (loaded.diagnostics.has_errors()) return exit_code::kUsage;
-  std::vector<job::Setting> settings = {address_setting(options, wanted.words, coordinator)};
+  std::vector<job::Setting> settings = {address_setting(options, coordinator)};
   if (has_job) {
     for (job::Setting& setting : job::settings(loaded)) settings.push_back(std::move(setting));
   }
-  if (wanted.as_json)
-    print_json(settings, wanted.origin);
+  if (as_json)
+    print_json(settings, with_origin);
   else
-    print_table(settings, wanted.origin);
+    print_table(settings, with_origin);
   return exit_code::kSucceeded;
 }
 

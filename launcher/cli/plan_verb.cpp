@@ -59,16 +59,8 @@ Json local_plan(const job::JobSpec& job, const RunOptions& options) {
 
 int plan_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
-  std::vector<std::string> words;
-  // The options are those of run; this one is its own.
-  for (const std::string& word : arguments) {
-    if (word == "--json")
-      as_json = true;
-    else
-      words.push_back(word);
-  }
   Diagnostics diagnostics;
-  RunOptions options = parse_run_options(words, diagnostics);
+  RunOptions options = parse_run_options(arguments, diagnostics, {flag({"--json"}, "one JSON object", as_json)});
   if (options.help) {
     fmt::print(
         "Example: sgd-launch plan job.json\nUsage: sgd-launch plan [--json] [options of run] (job.json | -- "

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -202,10 +204,19 @@ void count_workers(RunOptions& options, bool is_command, Diagnostics& diagnostic
   }
 }
 
-RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics) {
+std::string RunOptions::source_of(const std::string& option) const {
+  const auto read = variables.find(option);
+  return read == variables.end() ? option : read->second;
+}
+
+RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics,
+                             std::vector<Option> more) {
   RunOptions options;
-  const ParsedArguments parsed =
-      parse_arguments(run_option_table(options), arguments, AfterPositional::kStopScript, diagnostics);
+  std::vector<Option> table = run_option_table(options);
+  std::move(more.begin(), more.end(), std::back_inserter(table));
+  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kStopScript, diagnostics);
+  options.variables = parsed.variables;
+  for (job::Overrides::Set& set : options.overrides.sets) set.source = options.source_of(set.source);
   const bool names_file = !parsed.positional.empty() && parsed.positional.front().ends_with(".json");
   if (options.help || diagnostics.has_errors()) {
     // A word behind a misspelt option is its value as likely as what to run: only a job file is certain, and told
@@ -237,6 +248,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
   if (options.output_at_first && !options.several_nodes)
     options.notes.emplace_back("--output-at", "not used: there is one launcher, which shows all output");
   for (const auto& [name, text] : options.notes) diagnostics.warn(name, 0, 0, text);
+  for (Diagnostic& item : diagnostics.items) item.source = options.source_of(item.source);
   return options;
 }
 

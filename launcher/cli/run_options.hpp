@@ -1,6 +1,7 @@
 #pragma once
 // `sgd-launch [run] ...` and `sgd-launch resume ...`: from words to what is to be run. Reads no file.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,10 @@ struct RunOptions {
   rendezvous::NodesWords nodes;
   std::optional<rendezvous::NodesPlan> several_nodes;      ///< What follows from `nodes` and the environment.
   std::vector<std::pair<std::string, std::string>> notes;  ///< Option, and what happens in its place.
+  std::map<std::string, std::string> variables;            ///< See ParsedArguments.
+
+  /// The option, or the variable that was read in its place: what is wrong is said of what somebody wrote.
+  [[nodiscard]] std::string source_of(const std::string& option) const;
 };
 
 /// The table that parses into `options`, which must outlive it.
@@ -53,7 +58,9 @@ struct RunOptions {
 [[nodiscard]] std::vector<Option> resume_option_table(RunOptions& options);
 /// A word for the number of workers, such as auto, becomes that number: which, only the kind of job tells.
 void count_workers(RunOptions& options, bool is_command, Diagnostics& diagnostics);
-[[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics);
+/// `more`: options of the verb itself, beside those of run.
+[[nodiscard]] RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnostics& diagnostics,
+                                           std::vector<Option> more = {});
 [[nodiscard]] std::string run_help();
 
 /// What a run on a cluster cannot have.

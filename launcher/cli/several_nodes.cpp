@@ -38,7 +38,7 @@ void count_for_all(RunOptions& options, const rendezvous::NodesPlan& plan, Diagn
     return diagnostics.error(source, 0, 0, fmt::format("expected a number of workers from 1, got \"{}\"", value));
   }
   const auto set = [&options](const char* path, const std::string& text) {
-    options.overrides.sets.push_back({path, text, "--nnodes"});
+    options.overrides.sets.push_back({path, text, options.source_of("--nnodes")});
   };
   const auto on_nodes = [&each](int nodes) { return fmt::format("{}", std::int64_t{*each} * nodes); };
   set("num_workers", on_nodes(plan.most));

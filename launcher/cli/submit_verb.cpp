@@ -27,7 +27,7 @@ void refuse_local_options(const RunOptions& options, Diagnostics& diagnostics) {
   if (options.local_nodes != 1) only_here("--local-nodes");
   if (!options.nodes.nodes.empty() && options.nodes.nodes != "1" && !options.address.empty())
     diagnostics.error(
-        "--nnodes", 0, 0,
+        options.source_of("--nnodes"), 0, 0,
         "is for machines without a coordinator: the one that this run goes to places --num-workers itself");
 }
 

@@ -223,7 +223,7 @@ void take_endpoint(RunOptions& options, Diagnostics& diagnostics) {
   const std::size_t colon = text.rfind(':');
   const bool has_port = colon != std::string::npos && text.back() != ']';
   const auto set = [&options](const char* key, const std::string& value) {
-    options.overrides.sets.insert(options.overrides.sets.begin(), {key, value, "--rdzv-endpoint"});
+    options.overrides.sets.insert(options.overrides.sets.begin(), {key, value, options.source_of("--rdzv-endpoint")});
   };
   if (has_port && !whole_number(text.substr(colon + 1)))
     return diagnostics.error("--rdzv-endpoint", 0, 0, fmt::format("expected HOST:PORT, got \"{}\"", text));

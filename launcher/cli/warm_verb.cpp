@@ -219,7 +219,8 @@ int warm_verb(const std::vector<std::string>& arguments) {
   }
   const RunOptions options = parse_run_options(own.rest, diagnostics);
   if (options.help) return help();
-  if (options.several_nodes) diagnostics.error("--nnodes", 0, 0, "an interpreter is kept on each machine by itself");
+  if (options.several_nodes)
+    diagnostics.error(options.source_of("--nnodes"), 0, 0, "an interpreter is kept on each machine by itself");
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (loaded.job) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   std::optional<warm::Setting> setting;

@@ -38,6 +38,7 @@ class ConfigTest(LaunchTest):
             with self.subTest(key):
                 self.assertEqual(origins[key], expected)
         self.assertNotIn("job.json:", self.ask("show", "job.json"))
+        self.assertRegex(self.ask("show", "--", "true", "--json"), r'command +\["true","--json"\]')
 
     def test_the_coordinator_that_runs_go_to(self):
         self.assertIn('"node1:7070"  SGD_ADDRESS', self.ask("show", "--origin", SGD_ADDRESS="node1"))
@@ -97,6 +98,7 @@ class ControlTest(LaunchTest):
         plan = json.loads(self.ask("plan", "--json", "--address", "local", "-n", "3", "--", "true"))
         self.assertEqual((plan["starts_now"], plan["nodes"][0]["ranks"]), (True, [0, 1, 2]))
         self.assertIn("waits: ", self.ask("plan", "--address", "local", "-n", "3", "--slots", "1", "--", "true"))
+        self.assertIn("starts now: ", self.ask("plan", "--address", "local", "--", "true", "--json"), "the option is the program's")
 
     def test_following_the_logs_of_workers_that_say_nothing(self):
         self.start("--", "sleep", "1000").wait_for_event("worker_started")

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/job/job_schema.hpp"
+#include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verb_table.hpp"
 
@@ -106,6 +107,39 @@ TEST_CASE("resume takes what can change, and no variable of the environment") {
   CHECK(options.quiet);
   REQUIRE(options.overrides.sets.size() == 2);
   CHECK(options.overrides.sets[0].value == "4");
+}
+
+TEST_CASE("options of a verb beside those of run end where a command begins") {
+  struct Row {
+    std::vector<std::string> words;
+    bool is_json;
+    std::size_t words_of_command;
+  };
+  for (const Row& row : {Row{{"--json", "-n", "1", "--", "prog"}, true, 1},
+                         Row{{"-n", "1", "--", "prog", "--json"}, false, 2},
+                         Row{{"job.json", "--json"}, true, 0}}) {
+    bool is_json = false;
+    Diagnostics diagnostics;
+    const auto options = cli::parse_run_options(row.words, diagnostics, {cli::flag({"--json"}, "", is_json)});
+    CHECK(diagnostics.items.empty());
+    CHECK(is_json == row.is_json);
+    CHECK(options.command.size() == row.words_of_command);
+  }
+}
+
+TEST_CASE("an address is refused where it was said") {
+  for (const char* good : {"h", "h:1", "h:0", "h:65535", "[::1]:1", "::1"}) CHECK(cli::parse_address(good).has_value());
+  for (const char* bad : {"h:", "h:-5", "h:65536", "h:x", "h:1x", ":1", "[::1", "a b:1"})
+    CHECK_FALSE(cli::parse_address(bad).has_value());
+  Diagnostics diagnostics;
+  CHECK_FALSE(cli::cluster_address("h:-5", diagnostics).has_value());
+  ::setenv("SGD_ADDRESS", "h:-6", 1);
+  CHECK_FALSE(cli::cluster_address("h:-6", diagnostics).has_value());
+  ::unsetenv("SGD_ADDRESS");
+  REQUIRE(diagnostics.items.size() == 2);
+  CHECK(diagnostics.items[0].text() ==
+        "--address: error: expected HOST:PORT, unix:PATH, auto or local, got \"h:-5\"");
+  CHECK(diagnostics.items[1].source == "SGD_ADDRESS");
 }
 
 TEST_CASE("a word for a number of workers is told of once, also beside other errors") {

@@ -235,6 +235,41 @@ TEST_CASE("torchrun: each variable does what its option does") {
   }
 }
 
+TEST_CASE("torchrun: what is wrong with a variable is said of the variable") {
+  struct Row {
+    const char* name;
+    const char* value;
+    const char* said;
+  };
+  const Row rows[] = {
+      {"PET_NNODES", "3:2", "PET_NNODES: error: expected a number of nodes"},
+      {"PET_NODE_RANK", "1", "PET_NODE_RANK: error: node 1 of one node"},
+      {"PET_NPROC_PER_NODE", "xpu", "PET_NPROC_PER_NODE: error: there is no way to count XPUs"},
+      {"PET_RDZV_ENDPOINT", "h:port", "PET_RDZV_ENDPOINT: error: expected HOST:PORT"},
+      {"PET_MONITOR_INTERVAL", "1", "PET_MONITOR_INTERVAL: warning: not used"},
+      {"PET_START_METHOD", "thread", "PET_START_METHOD: error: expected spawn"},
+      {"PET_STANDALONE", "false", "PET_STANDALONE: error: expected 0 or 1, got \"false\""},
+  };
+  for (const Row& row : rows) {
+    INFO(row.name);
+    const Variable variable(row.name, row.value);
+    const Words said = parse({"train.py"}).said;
+    REQUIRE(said.size() == 1);
+    CHECK_THAT(said.front(), Catch::StartsWith(row.said));
+  }
+  // What only the check of the job finds is told of where a key was set.
+  const Variable tee("PET_TEE", "9");
+  const Variable place("PET_RDZV_ENDPOINT", "h:29400");
+  const auto sources_of = [](const Words& words) {
+    Words sources;
+    for (const auto& set : parse(words).options.overrides.sets) sources.push_back(set.path + " by " + set.source);
+    return sources;
+  };
+  CHECK(sources_of({"train.py"}) == Words{"process.master_addr by PET_RDZV_ENDPOINT",
+                                          "process.master_port by PET_RDZV_ENDPOINT", "process.tee by PET_TEE"});
+  CHECK(sources_of({"--tee", "3", "train.py"}).back() == "process.tee by --tee");
+}
+
 TEST_CASE("torchrun: the variables without PET_") {
   const Variable prefix("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[${rank}] ");
   const Variable time("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7");
