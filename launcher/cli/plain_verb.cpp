@@ -18,6 +18,7 @@ std::optional<int> parse_plain_verb(PlainVerb verb, const std::vector<std::strin
     fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(verb.options));
     return exit_code::kSucceeded;
   }
+  if (parsed.has_dashes) diagnostics.error(verb.name, 0, 0, "takes no command after --");
   words = std::move(parsed.positional);
   if (words.size() > verb.words_max)
     diagnostics.error(verb.name, 0, 0,

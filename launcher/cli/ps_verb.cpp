@@ -55,6 +55,7 @@ int ps_verb(const std::vector<std::string>& arguments) {
     fmt::print("Example: sgd-launch ps --all\nUsage: sgd-launch ps [options]\n{}", describe(table));
     return exit_code::kSucceeded;
   }
+  if (parsed.has_dashes) diagnostics.error("ps", 0, 0, "takes no command after --");
   if (!parsed.positional.empty())
     diagnostics.error("ps", 0, 0, fmt::format("takes options only: \"{}\" is too many", parsed.positional.front()));
   const auto configured = cluster_address(address, diagnostics);

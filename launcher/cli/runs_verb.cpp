@@ -148,6 +148,7 @@ int runs_verb(const std::vector<std::string>& arguments) {
         describe(table));
     return exit_code::kSucceeded;
   }
+  if (parsed.has_dashes) diagnostics.error("runs", 0, 0, "takes no command after --");
   options.action = parsed.positional.empty() ? "list" : parsed.positional.front();
   if (!parsed.positional.empty()) options.names.assign(parsed.positional.begin() + 1, parsed.positional.end());
   if (count) options.keep.count = static_cast<std::size_t>(*count);

@@ -266,6 +266,11 @@ class BadInputTest(LaunchTest):
     def test_unknown_verb(self):
         self.refused("trian", words=["trian"])
 
+    def test_commands_for_verbs_that_take_none(self):
+        for verb in (["doctor"], ["ps"], ["runs", "list"], ["status"], ["resume"], ["nodes"], ["coordinator"], ["agent"], ["token", "list"]):
+            with self.subTest(verb=verb):
+                self.refused(*verb, "--", "true", words=["takes no command after --"], run_dir=False)
+
     def test_set_of_an_unknown_key(self):
         self.refused_job(self.job(), "--set", "training.optimizer.lrr=1", words=["lrr", "lr"])
 
